@@ -1,0 +1,356 @@
+"""What the parts of a round hand to each other: frozen dataclasses of tensors.
+
+Sizes: S trials of one stack, K devices in the population, N (trial, device) pairs that take part
+in a round, n rows of one payload group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from otafl.rng import Streams
+
+Blocks = dict[str, Tensor]
+Hyper = Mapping[str, Tensor]
+"""Field name -> [S]: the numeric fields of a component over which trials of one stack may differ."""
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """Who takes part in a round. Rows are ordered by trial, then by device.
+
+    trial, device, staleness, version, level: [N] int64. weight: [N] float, device data share; a
+    receiver normalises it over the rows that it sums. sends: [N] bool, False for a device that
+    trains but is not aggregated. counts: rows of each of the S trials, known on the host.
+    population: K.
+    """
+
+    trial: Tensor
+    device: Tensor
+    weight: Tensor
+    staleness: Tensor
+    version: Tensor
+    level: Tensor
+    sends: Tensor
+    counts: tuple[int, ...]
+    population: int
+
+    @property
+    def size(self) -> int:
+        """N."""
+        return self.trial.shape[0]
+
+    @property
+    def trials(self) -> int:
+        """S."""
+        return len(self.counts)
+
+    @property
+    def cell(self) -> Tensor:
+        """[N] int64: row of the pair in a [S * K, ...] table."""
+        return self.trial * self.population + self.device
+
+    def rows(self, start: int, stop: int) -> Cohort:
+        """The rows start..stop as a cohort of their own (a chunk)."""
+        counts, first = [], 0
+        for count in self.counts:
+            counts.append(max(0, min(stop, first + count) - max(start, first)))
+            first += count
+        part = {name: getattr(self, name)[start:stop] for name in _COHORT_TENSORS}
+        return replace(self, counts=tuple(counts), **part)
+
+    def take(self, rows: Tensor) -> Cohort:
+        """The named rows [n] int64, ordered by trial, as a cohort of their own."""
+        part = {name: getattr(self, name)[rows] for name in _COHORT_TENSORS}
+        return replace(self, counts=rows_per_trial(part["trial"], self.trials), **part)
+
+    @staticmethod
+    def join(first: Cohort, second: Cohort) -> tuple[Cohort, Tensor]:
+        """Both cohorts as one, and the order [N1 + N2] that sorts their stacked rows by trial."""
+        part = {n: torch.cat([getattr(first, n), getattr(second, n)]) for n in _COHORT_TENSORS}
+        order = torch.argsort(part["trial"] * first.population + part["device"], stable=True)
+        part = {name: value[order] for name, value in part.items()}
+        counts = tuple(a + b for a, b in zip(first.counts, second.counts, strict=True))
+        return replace(first, counts=counts, **part), order
+
+
+_COHORT_TENSORS = ("trial", "device", "weight", "staleness", "version", "level", "sends")
+
+
+def rows_per_trial(trial: Tensor, trials: int) -> tuple[int, ...]:
+    """How many rows [n] each of the trials has."""
+    return tuple(torch.bincount(trial, minlength=trials).tolist())
+
+
+@dataclass(frozen=True)
+class Broadcast:
+    """What the server sends down: named blocks [S, *shape] shared by the devices of a trial, or
+    [N, *shape] in the cohort's order where each device gets its own (`per_device`)."""
+
+    blocks: Blocks
+    per_device: bool = False
+
+    def rows(self, cohort: Cohort, start: int, stop: int) -> Broadcast:
+        """Blocks [n, *shape] for the rows start..stop of the cohort, always a fresh copy."""
+        if self.per_device:
+            blocks = {name: block[start:stop].clone() for name, block in self.blocks.items()}
+        else:
+            trial = cohort.trial[start:stop]
+            blocks = {name: block.index_select(0, trial) for name, block in self.blocks.items()}
+        return Broadcast(blocks, per_device=True)
+
+    @property
+    def reals(self) -> int:
+        """Real numbers in one copy."""
+        return sum(block[0].numel() for block in self.blocks.values())
+
+
+Weighting = Literal["mean", "none"]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows of a payload that have the same shapes.
+
+    blocks: name -> [n, *shape]. rows: [n] int64 into the cohort, ordered by trial; a row may occur
+    more than once and in several groups; None means every cohort row once, in order.
+    mask: name -> [n, *shape] or broadcastable, 0 where a row does not know a coordinate.
+    weighting: "mean" asks the receiver for the mean under the cohort's weights; "none" asks for
+    the plain sum, for an algorithm that weights its blocks itself (a product of two weighted sums
+    would square the weight). route: "uplink", or "ideal" for blocks that are carried free of
+    error, with the reason in `reason`.
+    """
+
+    blocks: Blocks
+    rows: Tensor | None = None
+    mask: Blocks | None = None
+    weighting: Weighting = "mean"
+    route: Literal["uplink", "ideal"] = "uplink"
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        if self.route == "ideal" and not self.reason:
+            raise ValueError("a payload group on the ideal route must state its reason")
+
+    @property
+    def reals(self) -> int:
+        """Real numbers in one row."""
+        return sum(block[0].numel() for block in self.blocks.values())
+
+    def select(self, keep: Tensor, renumber: Tensor) -> Group:
+        """The part of the group whose cohort rows are kept: keep [N] bool, renumber [N] int64."""
+        rows = self.rows if self.rows is not None else torch.arange(len(keep), device=keep.device)
+        inside = keep[rows].nonzero().squeeze(1)
+        return replace(
+            self,
+            rows=renumber[rows[inside]],
+            blocks={name: block[inside] for name, block in self.blocks.items()},
+            mask=None if self.mask is None else {n: m[inside] for n, m in self.mask.items()},
+        )
+
+
+Payload = tuple[Group, ...]
+
+
+@dataclass(frozen=True)
+class Received:
+    """What the receiver hands to the algorithm, one entry for each payload group.
+
+    mean: blocks [S, *shape]: the (masked) weighted mean, or the sum for weighting "none".
+    count: weight that arrived: [S], or name -> [S, *shape] for a masked group (0: keep the old).
+    each: blocks [n, *shape] where the transport tells devices apart, else None.
+    alive: [S] bool, False where nothing came and the round is a no-op; None means all alive.
+    """
+
+    mean: tuple[Blocks, ...]
+    count: tuple[Tensor | Blocks, ...]
+    each: tuple[Blocks, ...] | None
+    alive: Tensor | None
+
+
+@dataclass(frozen=True)
+class ChannelState:
+    """The channel of one round. h: [S, K, A, B, F] complex64, E|h|^2 = 1 (A server antennas, B
+    coherence blocks in a payload, F sub-carrier groups). gain: [S, K] linear large-scale power
+    gain. offset_s: [S, K] seconds. phase_rad: [S, K] radians left uncompensated."""
+
+    h: Tensor
+    gain: Tensor
+    offset_s: Tensor | None = None
+    phase_rad: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Link:
+    """What a power policy may see, for Q segments of a payload sent with one coefficient each.
+
+    h: [S, Q, K] complex64, the estimate, large-scale gain included. gain: [S, K]. budget: [S, K]
+    bound on |p|^2 times the mean symbol power. power: [S, Q, K] mean symbol power m_k of what is
+    sent (side information). noise: [S] variance N of one received real. sends: [S, K] bool.
+    linear: False for the factors of a product (weighting "none"). hyper: the policy's fields.
+    """
+
+    h: Tensor
+    gain: Tensor
+    budget: Tensor
+    power: Tensor
+    noise: Tensor
+    sends: Tensor
+    linear: bool
+    hyper: Hyper
+    energy_left: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """p: [S, Q, K] complex64 transmit scalars, 0 where silent. eta: [S, Q] receive scaling > 0.
+    active: [S, Q, K] bool."""
+
+    p: Tensor
+    eta: Tensor
+    active: Tensor
+
+
+class PowerPolicy(Protocol):
+    """Sets transmit and receive scalars; batched over trials and segments. `constraint` says
+    whether |p|^2 m <= budget holds in every round ("peak") or over the fading ("average")."""
+
+    constraint: Literal["peak", "average"]
+
+    def prepare(self, gain: Tensor, budget: Tensor, hyper: Hyper) -> Any:
+        """Long-term state (budgets, multipliers) from statistics: gain, budget [S, K]."""
+
+    def coefficients(self, state: Any, link: Link) -> tuple[Any, Coefficients]: ...
+
+
+class Channel(Protocol):
+    def state(self, round: int) -> ChannelState: ...
+
+
+class Csi(Protocol):
+    def estimate(self, h: Tensor, round: int) -> Tensor:
+        """h: [S, K, A, B, F] complex64 -> the devices' and server's estimate, same shape."""
+
+
+class Codec(Protocol):
+    """Compresses what is sent. memory: name -> [N, ...] per-device state (error feedback), held by
+    the engine between rounds. bits: of one real after encoding, for the digital transport."""
+
+    def init(self, payload: Payload) -> Blocks: ...
+    def encode(
+        self, payload: Payload, memory: Blocks, cohort: Cohort, round: int, streams: Streams
+    ) -> tuple[Payload, Blocks]: ...
+    def decode(self, received: Received) -> Received: ...
+    def bits_per_real(self) -> float: ...
+
+
+@dataclass(frozen=True)
+class LinkReport:
+    """What a delivery cost and how far it was off, per trial or per (trial, device).
+
+    symbols, bits, side_symbols, airtime_s, participants: [S]. power: [S, K] mean of |p|^2 |x|^2
+    over the payload, in units of the receiver's noise variance. energy_j: [S, K] radiated.
+    nmse: [S] squared aggregation error over squared error-free aggregate, uplink groups together.
+    saved: name -> tensor, the coefficients themselves, where asked for.
+    """
+
+    symbols: Tensor
+    bits: Tensor
+    side_symbols: Tensor
+    airtime_s: Tensor
+    participants: Tensor
+    power: Tensor
+    energy_j: Tensor
+    nmse: Tensor
+    saved: Blocks = field(default_factory=dict)
+
+
+class Transport(Protocol):
+    gives: frozenset[str]
+    """"mean", and "each" where devices are told apart."""
+
+    def deliver(
+        self, payload: Payload, cohort: Cohort, channel: ChannelState, round: int
+    ) -> tuple[Received, LinkReport]: ...
+
+
+Predict = Callable[[Blocks, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class View:
+    """A model to be evaluated. params: name -> [S, *shape] (owner "trial") or [S * K, *shape]
+    (owner "device"). predict(params [n, ...], x [n or 1, B, *input]) -> scores [n, B, classes]."""
+
+    params: Blocks
+    predict: Predict
+    owner: Literal["trial", "device"] = "trial"
+
+
+@dataclass(frozen=True)
+class Batch:
+    """x: [n, B, *input], y: [n, B] int64, weight: [n, B] summing to one in a row, or None for
+    equal weights."""
+
+    x: Tensor
+    y: Tensor
+    weight: Tensor | None
+
+
+class Work(Protocol):
+    """The local data of a chunk of cohort rows in one round."""
+
+    round: int
+    steps: int
+    cohort: Cohort
+
+    def batch(self, step: int, draw: int = 0) -> Batch:
+        """Minibatch of a local step; `draw` tells several independent ones of a step apart."""
+
+    def full(self) -> Batch:
+        """All local data, padded to the longest row with weight 0."""
+
+    def class_counts(self) -> Tensor:
+        """[n, classes] samples of each class."""
+
+
+class Algorithm(Protocol):
+    """A federated method. Tensors it is given belong to it; what it returns must not alias what
+    the engine keeps (state of the server, of the devices, other rows)."""
+
+    def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
+        """Server blocks [S, *shape] and device blocks [S, K, *shape]."""
+
+    def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast: ...
+
+    def local(
+        self,
+        broadcast: Broadcast,
+        devices: Blocks,
+        cohort: Cohort,
+        work: Work,
+        hyper: Hyper,
+        streams: Streams,
+    ) -> tuple[Blocks, Payload, Tensor]:
+        """Local work of a chunk of n rows: device blocks [n, *shape], payload, loss [n]."""
+
+    def combine(
+        self,
+        server: Blocks,
+        received: Received,
+        cohort: Cohort,
+        round: int,
+        hyper: Hyper,
+        streams: Streams,
+    ) -> Blocks: ...
+
+    def views(self, server: Blocks, devices: Blocks) -> dict[str, View]: ...
+
+    def personalise(self, view: View, work: Work) -> View:
+        """The view after fine-tuning on local data, where a method's evaluation asks for it."""
