@@ -1,0 +1,156 @@
+"""Named random streams, counter-based: a number depends on (root seed, trial, purpose, round,
+device, position) and on nothing else.
+
+So a trial draws the same numbers alone or stacked, whichever devices take part, on CPU or GPU, and
+after a resume; there is no state to save, and no loop over trials or devices. The generator hashes
+a 64-bit key and a 64-bit counter with the finaliser of MurmurHash3 in Stafford's variant 13 (the
+one of SplitMix64: Steele, Lea, Flood 2014, "Fast Splittable Pseudorandom Number Generators"); keys are
+chained through the same finaliser from a SHA-256 of the purpose's name.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+_GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed number
+_M1 = -4658895280553007687  # 0xBF58476D1CE4E5B9
+_M2 = -7723592293110705685  # 0x94D049BB133111EB
+_U23 = 1.0 / (1 << 23)
+
+_Draw = Callable[[Tensor, int, torch.dtype], Tensor]
+
+
+def _mix_(z: Tensor) -> Tensor:
+    """The 64-bit finaliser, in place: z [...] int64, read as unsigned."""
+    z.bitwise_xor_((z >> 30).bitwise_and_((1 << 34) - 1)).mul_(_M1)
+    z.bitwise_xor_((z >> 27).bitwise_and_((1 << 37) - 1)).mul_(_M2)
+    return z.bitwise_xor_((z >> 31).bitwise_and_((1 << 33) - 1))
+
+
+def _chain(key: Tensor, word: Tensor | int) -> Tensor:
+    """A new key from a key and one more word."""
+    return _mix_(key * _GOLDEN + word)
+
+
+@functools.lru_cache(maxsize=512)
+def _purpose_key(purpose: str) -> int:
+    digest = hashlib.sha256(purpose.encode()).digest()
+    return int.from_bytes(digest[:8], "little", signed=True)
+
+
+class Streams:
+    """The random streams of a stack of S trials.
+
+    seeds, trials: S root seeds and trial numbers. Points of a sweep that share both share all
+    their numbers (common random numbers).
+    """
+
+    def __init__(
+        self,
+        seeds: Sequence[int],
+        trials: Sequence[int],
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        if len(seeds) != len(trials):
+            raise ValueError(f"{len(seeds)} seeds for {len(trials)} trials")
+        self.device = torch.device(device)
+        self.dtype = dtype
+        pairs = list(zip(seeds, trials, strict=True))
+        distinct = sorted(set(pairs))
+        root = torch.tensor([seed for seed, _ in distinct], dtype=torch.int64)
+        trial = torch.tensor([trial for _, trial in distinct], dtype=torch.int64)
+        place = torch.tensor([distinct.index(pair) for pair in pairs])
+        self._distinct = _chain(_chain(root, 0), trial).to(self.device)
+        self._place = place.to(self.device)
+        self._shared = len(distinct) < len(pairs)
+        self._by_trial = self._distinct[self._place]
+
+    @property
+    def size(self) -> int:
+        """S."""
+        return len(self._place)
+
+    def uniform(self, purpose: str, round: int, shape: tuple[int, ...]) -> Tensor:
+        """[S, *shape] uniform in (0, 1), for each trial."""
+        return self._per_trial(_uniform, purpose, round, shape)
+
+    def normal(self, purpose: str, round: int, shape: tuple[int, ...]) -> Tensor:
+        """[S, *shape] standard normal, for each trial."""
+        return self._per_trial(_normal, purpose, round, shape)
+
+    def device_uniform(
+        self, purpose: str, round: int, trial: Tensor, device: Tensor, shape: tuple[int, ...]
+    ) -> Tensor:
+        """[n, *shape] uniform in (0, 1), for pairs trial [n], device [n]: each device's own part."""
+        key = self._device_key(purpose, round, trial, device)
+        return _uniform(key, math.prod(shape), self.dtype).view(len(trial), *shape)
+
+    def device_normal(
+        self, purpose: str, round: int, trial: Tensor, device: Tensor, shape: tuple[int, ...]
+    ) -> Tensor:
+        """[n, *shape] standard normal, for pairs trial [n], device [n]: each device's own part."""
+        key = self._device_key(purpose, round, trial, device)
+        return _normal(key, math.prod(shape), self.dtype).view(len(trial), *shape)
+
+    def seeds(self, purpose: str, index: int) -> list[int]:
+        """S non-negative 63-bit seeds, for generators that are not ours; not for the hot path."""
+        key = _chain(_chain(self._by_trial, _purpose_key(purpose)), index)
+        return (key & (2**63 - 1)).tolist()
+
+    def generators(self, purpose: str, index: int = 0) -> list[np.random.Generator]:
+        """S NumPy generators, for one-off draws such as partitions."""
+        return [np.random.Generator(np.random.Philox(s)) for s in self.seeds(purpose, index)]
+
+    def _per_trial(
+        self, draw: _Draw, purpose: str, round: int, shape: tuple[int, ...]
+    ) -> Tensor:
+        key = _chain(_chain(self._distinct, _purpose_key(purpose)), round)
+        values = draw(key, math.prod(shape), self.dtype).view(len(key), *shape)
+        return values.index_select(0, self._place) if self._shared else values
+
+    def _device_key(self, purpose: str, round: int, trial: Tensor, device: Tensor) -> Tensor:
+        purpose_key = _chain(_chain(self._by_trial, _purpose_key(purpose)), round)
+        return _chain(purpose_key[trial], device + 1)
+
+
+@functools.lru_cache(maxsize=64)
+def _counter(count: int, device: torch.device) -> Tensor:
+    """The mixed counters 1..count; mixed, so that no two keys ever share a run of values."""
+    return _mix_(torch.arange(1, count + 1, device=device) * _GOLDEN)
+
+
+def _words(key: Tensor, count: int) -> Tensor:
+    """[n, count] int64 random words of keys [n]."""
+    return _mix_(key[:, None] ^ _counter(count, key.device))
+
+
+def _halves(key: Tensor, count: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Two [n, count] arrays uniform in (0, 1) with 23 bits each (exact in float32, never 1), out of the same words."""
+    words = _words(key, count)
+    upper = ((words >> 40) & (1 << 23) - 1).to(dtype)
+    lower = (words & (1 << 23) - 1).to(dtype)
+    return upper.add_(0.5).mul_(_U23), lower.add_(0.5).mul_(_U23)
+
+
+def _uniform(key: Tensor, count: int, dtype: torch.dtype) -> Tensor:
+    upper, lower = _halves(key, (count + 1) // 2, dtype)
+    return torch.cat([upper, lower], 1)[:, :count] if count > 1 else upper
+
+
+def _normal(key: Tensor, count: int, dtype: torch.dtype) -> Tensor:
+    """Box and Muller."""
+    upper, lower = _halves(key, (count + 1) // 2, dtype)
+    radius = upper.log_().mul_(-2.0).sqrt_()
+    angle = lower.mul_(2.0 * math.pi)
+    values = torch.empty(len(key), 2 * radius.shape[1], dtype=dtype, device=key.device)
+    torch.cos(angle, out=values[:, : radius.shape[1]]).mul_(radius)
+    torch.sin(angle, out=values[:, radius.shape[1] :]).mul_(radius)
+    return values[:, :count]
