@@ -1,7 +1,8 @@
-"""The base of every configuration class, and the mark of fields that trials of a stack may differ in.
+"""The base of every configuration class, and the mark of fields that trials of a stack may differ
+in.
 
-A configuration is at once the YAML schema of a component, its documentation and the only place its
-settings are read from. Nothing here, nor in any `config.py`, imports torch.
+A configuration is at once the YAML schema of a component, its documentation and the only place
+its settings are read from. Nothing here, nor in any `config.py`, imports torch.
 """
 
 from __future__ import annotations

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 Blocks = dict[str, Tensor]
 Hyper = Mapping[str, Tensor]
-"""Field name -> [S]: the numeric fields of a component over which trials of one stack may differ."""
+"""Field name -> [S]: the numeric fields of a component over which trials of one stack may
+differ."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Cohort:
     trial, device, staleness, version, level: [N] int64. weight: [N] float, device data share; a
     receiver normalises it over the rows that it sums. sends: [N] bool, False for a device that
     trains but is not aggregated. counts: rows of each of the S trials, known on the host.
-    population: K.
+    population: K. all_send: the host knows that every row sends.
     """
 
     trial: Tensor
@@ -40,6 +41,7 @@ class Cohort:
     sends: Tensor
     counts: tuple[int, ...]
     population: int
+    all_send: bool = True
 
     @property
     def size(self) -> int:
@@ -77,7 +79,8 @@ class Cohort:
         order = torch.argsort(part["trial"] * first.population + part["device"], stable=True)
         part = {name: value[order] for name, value in part.items()}
         counts = tuple(a + b for a, b in zip(first.counts, second.counts, strict=True))
-        return replace(first, counts=counts, **part), order
+        all_send = first.all_send and second.all_send
+        return replace(first, counts=counts, all_send=all_send, **part), order
 
 
 _COHORT_TENSORS = ("trial", "device", "weight", "staleness", "version", "level", "sends")
@@ -217,14 +220,28 @@ class Coefficients:
     active: Tensor
 
 
+@dataclass(frozen=True)
+class Statistics:
+    """What is known of the fading in the long run. gain, budget: [S, K]. mean_amplitude: [S, K]
+    E|h|, large-scale gain included. mean_inverse(threshold [S]) -> [S, K]: E[1/|h|^2; |h|^2 >=
+    threshold] of the estimate that devices act on."""
+
+    gain: Tensor
+    budget: Tensor
+    mean_amplitude: Tensor
+    mean_inverse: Callable[[Tensor], Tensor]
+
+
 class PowerPolicy(Protocol):
     """Sets transmit and receive scalars; batched over trials and segments. `constraint` says
-    whether |p|^2 m <= budget holds in every round ("peak") or over the fading ("average")."""
+    whether |p|^2 m <= budget holds in every round ("peak") or over fading and devices
+    ("average"). `may_be_silent`: all devices of a trial can be silent in a round."""
 
     constraint: Literal["peak", "average"]
+    may_be_silent: bool
 
-    def prepare(self, gain: Tensor, budget: Tensor, hyper: Hyper) -> Any:
-        """Long-term state (budgets, multipliers) from statistics: gain, budget [S, K]."""
+    def prepare(self, statistics: Statistics, hyper: Hyper) -> Any:
+        """Long-term state: budgets, multipliers."""
 
     def coefficients(self, state: Any, link: Link) -> tuple[Any, Coefficients]: ...
 
@@ -240,14 +257,14 @@ class Csi(Protocol):
 
 class Codec(Protocol):
     """Compresses what is sent. memory: name -> [N, ...] per-device state (error feedback), held by
-    the engine between rounds. bits: of one real after encoding, for the digital transport."""
+    the engine between rounds. bits: what one row of an encoded group takes on a digital uplink."""
 
     def init(self, payload: Payload) -> Blocks: ...
     def encode(
         self, payload: Payload, memory: Blocks, cohort: Cohort, round: int, streams: Streams
     ) -> tuple[Payload, Blocks]: ...
     def decode(self, received: Received) -> Received: ...
-    def bits_per_real(self) -> float: ...
+    def bits(self, group: Group) -> float: ...
 
 
 @dataclass(frozen=True)
@@ -352,5 +369,5 @@ class Algorithm(Protocol):
 
     def views(self, server: Blocks, devices: Blocks) -> dict[str, View]: ...
 
-    def personalise(self, view: View, work: Work) -> View:
-        """The view after fine-tuning on local data, where a method's evaluation asks for it."""
+    def flops(self, samples: int) -> float:
+        """Floating-point operations of a device's local work on so many samples."""

@@ -1,11 +1,11 @@
 """Named random streams, counter-based: a number depends on (root seed, trial, purpose, round,
 device, position) and on nothing else.
 
-So a trial draws the same numbers alone or stacked, whichever devices take part, on CPU or GPU, and
-after a resume; there is no state to save, and no loop over trials or devices. The generator hashes
-a 64-bit key and a 64-bit counter with the finaliser of MurmurHash3 in Stafford's variant 13 (the
-one of SplitMix64: Steele, Lea, Flood 2014, "Fast Splittable Pseudorandom Number Generators"); keys are
-chained through the same finaliser from a SHA-256 of the purpose's name.
+So a trial draws the same numbers alone or stacked, whichever devices take part, on CPU or GPU,
+and after a resume; there is no state to save, and no loop over trials or devices. The generator
+hashes a 64-bit key and a 64-bit counter with the finaliser of MurmurHash3 in Stafford's variant
+13 (the one of SplitMix64: Steele, Lea, Flood 2014, "Fast Splittable Pseudorandom Number
+Generators"); keys are chained through the same finaliser from a SHA-256 of the purpose's name.
 """
 
 from __future__ import annotations
@@ -24,7 +24,11 @@ _M1 = -4658895280553007687  # 0xBF58476D1CE4E5B9
 _M2 = -7723592293110705685  # 0x94D049BB133111EB
 _U23 = 1.0 / (1 << 23)
 
-_Draw = Callable[[Tensor, int, torch.dtype], Tensor]
+_ROUNDS_AHEAD = 64
+_NUMBERS_AHEAD = 2**18  # a block's temporaries then fit the processor's cache
+
+_Law = Callable[[Tensor, int, torch.dtype], Tensor]
+"""(keys [m], count, dtype) -> [m, count]."""
 
 
 def _mix_(z: Tensor) -> Tensor:
@@ -72,6 +76,7 @@ class Streams:
         self._place = place.to(self.device)
         self._shared = len(distinct) < len(pairs)
         self._by_trial = self._distinct[self._place]
+        self._ahead: dict[tuple[_Law, str, tuple[int, ...]], _Ahead] = {}
 
     @property
     def size(self) -> int:
@@ -79,26 +84,36 @@ class Streams:
         return len(self._place)
 
     def uniform(self, purpose: str, round: int, shape: tuple[int, ...]) -> Tensor:
-        """[S, *shape] uniform in (0, 1), for each trial."""
-        return self._per_trial(_uniform, purpose, round, shape)
+        """[S, *shape] uniform in (0, 1), for each trial. Not to be written to, like all draws."""
+        return self._draw(_uniform, purpose, round, shape, None)
 
     def normal(self, purpose: str, round: int, shape: tuple[int, ...]) -> Tensor:
         """[S, *shape] standard normal, for each trial."""
-        return self._per_trial(_normal, purpose, round, shape)
+        return self._draw(_normal, purpose, round, shape, None)
 
     def device_uniform(
         self, purpose: str, round: int, trial: Tensor, device: Tensor, shape: tuple[int, ...]
     ) -> Tensor:
-        """[n, *shape] uniform in (0, 1), for pairs trial [n], device [n]: each device's own part."""
-        key = self._device_key(purpose, round, trial, device)
-        return _uniform(key, math.prod(shape), self.dtype).view(len(trial), *shape)
+        """[n, *shape] uniform in (0, 1), for pairs trial [n], device [n]: each device's own
+        part."""
+        return self._draw(_uniform, purpose, round, shape, (trial, device))
 
     def device_normal(
         self, purpose: str, round: int, trial: Tensor, device: Tensor, shape: tuple[int, ...]
     ) -> Tensor:
         """[n, *shape] standard normal, for pairs trial [n], device [n]: each device's own part."""
-        key = self._device_key(purpose, round, trial, device)
-        return _normal(key, math.prod(shape), self.dtype).view(len(trial), *shape)
+        return self._draw(_normal, purpose, round, shape, (trial, device))
+
+    def device_uniform_rounds(
+        self,
+        purpose: str,
+        rounds: Tensor,
+        trial: Tensor,
+        device: Tensor,
+        shape: tuple[int, ...],
+    ) -> Tensor:
+        """[R, n, *shape]: `device_uniform` in each of the rounds [R] int64, bit for bit."""
+        return self._rounds(_uniform, purpose, rounds, shape, (trial, device))
 
     def seeds(self, purpose: str, index: int) -> list[int]:
         """S non-negative 63-bit seeds, for generators that are not ours; not for the hot path."""
@@ -109,16 +124,63 @@ class Streams:
         """S NumPy generators, for one-off draws such as partitions."""
         return [np.random.Generator(np.random.Philox(s)) for s in self.seeds(purpose, index)]
 
-    def _per_trial(
-        self, draw: _Draw, purpose: str, round: int, shape: tuple[int, ...]
+    def _draw(
+        self,
+        law: _Law,
+        purpose: str,
+        round: int,
+        shape: tuple[int, ...],
+        pairs: tuple[Tensor, Tensor] | None,
     ) -> Tensor:
-        key = _chain(_chain(self._distinct, _purpose_key(purpose)), round)
-        values = draw(key, math.prod(shape), self.dtype).view(len(key), *shape)
-        return values.index_select(0, self._place) if self._shared else values
+        """One round's draw. When a stream is read round after round for the same rows, several
+        rounds are drawn at once, which costs fewer dispatched operations and changes no bit."""
+        tag = (law, purpose, shape)
+        ahead = self._ahead.get(tag)
+        follows = ahead is not None and ahead.follows(round, pairs)
+        if ahead is None or not follows or round >= ahead.first + len(ahead.block):
+            rows = self.size if pairs is None else len(pairs[0])
+            most = _NUMBERS_AHEAD // max(1, rows * math.prod(shape))
+            count = max(1, min(_ROUNDS_AHEAD, most)) if follows else 1
+            rounds = torch.arange(round, round + count, device=self.device)
+            ahead = _Ahead(round, pairs, self._rounds(law, purpose, rounds, shape, pairs))
+            self._ahead[tag] = ahead
+        ahead.last = round
+        return ahead.block[round - ahead.first]
 
-    def _device_key(self, purpose: str, round: int, trial: Tensor, device: Tensor) -> Tensor:
-        purpose_key = _chain(_chain(self._by_trial, _purpose_key(purpose)), round)
-        return _chain(purpose_key[trial], device + 1)
+    def _rounds(
+        self,
+        law: _Law,
+        purpose: str,
+        rounds: Tensor,
+        shape: tuple[int, ...],
+        pairs: tuple[Tensor, Tensor] | None,
+    ) -> Tensor:
+        """[R, S or n, *shape]."""
+        root = self._distinct if pairs is None else self._by_trial
+        key = _chain(_chain(root, _purpose_key(purpose)), rounds[:, None])
+        if pairs is not None:
+            key = _chain(key[:, pairs[0]], pairs[1] + 1)
+        values = law(key.view(-1), math.prod(shape), self.dtype).view(*key.shape, *shape)
+        if pairs is None and self._shared:
+            return values.index_select(1, self._place)
+        return values
+
+
+class _Ahead:
+    """A stream's block of rounds, drawn ahead."""
+
+    def __init__(self, first: int, pairs: tuple[Tensor, Tensor] | None, block: Tensor) -> None:
+        self.first = self.last = first
+        self.pairs = pairs
+        self.block = block
+
+    def follows(self, round: int, pairs: tuple[Tensor, Tensor] | None) -> bool:
+        """Whether this round, for these rows, comes next (or again) after the last one read."""
+        if self.pairs is None or pairs is None:
+            same = self.pairs is None and pairs is None
+        else:
+            same = self.pairs[0] is pairs[0] and self.pairs[1] is pairs[1]
+        return same and self.last <= round <= self.last + 1
 
 
 @functools.lru_cache(maxsize=64)
@@ -133,7 +195,8 @@ def _words(key: Tensor, count: int) -> Tensor:
 
 
 def _halves(key: Tensor, count: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Two [n, count] arrays uniform in (0, 1) with 23 bits each (exact in float32, never 1), out of the same words."""
+    """Two [n, count] arrays uniform in (0, 1) with 23 bits each (exact in float32, never 1), out
+    of the same words."""
     words = _words(key, count)
     upper = ((words >> 40) & (1 << 23) - 1).to(dtype)
     lower = (words & (1 << 23) - 1).to(dtype)

@@ -17,15 +17,16 @@ class IidConfig(Config):
 
 class ShardsConfig(Config):
     """Samples sorted by label, cut into equal shards, shards dealt out at random (McMahan et al.
-    2017, "Communication-Efficient Learning of Deep Networks from Decentralized Data", section 3)."""
+    2017, "Communication-Efficient Learning of Deep Networks from Decentralized Data", section
+    3)."""
 
     name: Literal["shards"] = "shards"
     shards_per_device: int = Field(2, ge=1, description="shards each device gets")
 
 
 class DirichletConfig(Config):
-    """Each class is split over the devices by proportions from a symmetric Dirichlet (Hsu, Qi,
-    Brown 2019, "Measuring the Effects of Non-Identical Data Distribution")."""
+    """Each class is split over the devices by proportions from a symmetric Dirichlet (Yurochkin et
+    al. 2019, "Bayesian Nonparametric Federated Learning of Neural Networks", section 4)."""
 
     name: Literal["dirichlet"] = "dirichlet"
     alpha: float = Field(0.5, gt=0, description="concentration; small is heterogeneous")

@@ -1,0 +1,87 @@
+"""otafl: a simulator of federated learning over wireless channels.
+
+The public API: `load_scenario`, `run`, `sweep`, `open_results`, `over_the_air`, `UserError`.
+Nothing heavy is imported before it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from otafl.errors import UserError
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from otafl.results import open_results
+    from otafl.scenario import Scenario, load_scenario
+    from otafl.uplink import over_the_air
+
+    __version__: str
+
+__all__ = [
+    "UserError",
+    "__version__",
+    "load_scenario",
+    "open_results",
+    "over_the_air",
+    "run",
+    "sweep",
+]
+
+_LAZY = {
+    "load_scenario": "otafl.scenario",
+    "open_results": "otafl.results",
+    "over_the_air": "otafl.uplink",
+}
+
+
+def run(
+    scenario: Scenario | Mapping[str, Any] | str | Path,
+    out: Path | str | None = None,
+    progress: Callable[[int, int, str], None] | None = None,
+) -> xr.Dataset:
+    """Run every point of a scenario in memory.
+
+    scenario: a loaded one, a mapping of its keys, or the path of its YAML file. out: NetCDF file
+    to write the result to. progress: called with (rounds done, rounds in all, note). Returns a
+    dataset with the sweep's axes, trial, round and device as dims. Raises UserError.
+    """
+    from otafl import sweeping
+
+    return sweeping.run(_loaded(scenario), None if out is None else Path(out), progress)
+
+
+def sweep(
+    scenario: Scenario | Mapping[str, Any] | str | Path,
+    folder: Path | str,
+    progress: Callable[[int, int, str], None] | None = None,
+) -> xr.Dataset:
+    """Run a scenario into a folder, a file for each finished part; what is there already is kept.
+
+    Arguments and result as of `run`. Raises UserError.
+    """
+    from otafl import sweeping
+
+    return sweeping.sweep(_loaded(scenario), Path(folder), progress)
+
+
+def _loaded(scenario: Scenario | Mapping[str, Any] | str | Path) -> Scenario:
+    from otafl.scenario import Scenario, load_scenario
+
+    return scenario if isinstance(scenario, Scenario) else load_scenario(scenario)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return import_module("importlib.metadata").version("otafl")
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module 'otafl' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

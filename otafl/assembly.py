@@ -1,0 +1,246 @@
+"""From validated points of a sweep to the parts of one stack: the only place that builds them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from otafl import registry
+from otafl.channels.fading import LinkBudget, link_budget
+from otafl.clock import Clock, Speeds, device_speeds
+from otafl.config import Config, CustomConfig, stackable_fields
+from otafl.contracts import Algorithm, Blocks, Codec, Hyper, Statistics, Transport
+from otafl.data.config import DataConfig
+from otafl.data.dataset import DataSet, load
+from otafl.data.partition import pack, partition
+from otafl.data.work import LocalData
+from otafl.errors import UserError
+from otafl.models.base import Model
+from otafl.models.module import ModuleModel
+from otafl.rng import Streams
+from otafl.scenario import Point, Scenario
+from otafl.transport.setup import LinkSetup
+
+
+@dataclass(frozen=True)
+class Uplink:
+    """Everything between the devices' payloads and the server."""
+
+    channel: Any
+    budget: LinkBudget
+    codec: Codec
+    transport: Transport
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The parts of one stack of S trials over K devices, as `engine.Engine` uses them."""
+
+    scenario: Scenario
+    streams: Streams
+    data: DataSet
+    local_data: LocalData
+    share: Tensor
+    """[S, K]: each device's number of samples."""
+    model: Model
+    algorithm: Algorithm
+    hyper: Hyper
+    link: Uplink
+    clock: Clock
+    speeds: Speeds
+    deadline_s: np.ndarray
+    downlink_rate_bps: np.ndarray
+
+
+def torch_device(name: str) -> torch.device:
+    """The device of `engine.device`: auto takes a GPU where there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise UserError("engine.device: 'cuda' was asked for but torch sees no GPU; auto or cpu do")
+    return torch.device(name)
+
+
+def build_model(scenario: Scenario, input_shape: tuple[int, ...], classes: int) -> Model:
+    """The scenario's model; a user's own may be a `torch.nn.Module` or a `Model`."""
+    config = scenario.model
+    if not isinstance(config, CustomConfig):
+        make = registry.implementation("model", config.name)
+        model: Model = make(config, input_shape, classes)
+        return model
+    made = registry.load_path(config.name, "model.name")(
+        input_shape=input_shape, classes=classes, **config.options
+    )
+    if isinstance(made, torch.nn.Module):
+        return ModuleModel(made, input_shape, classes)
+    if not isinstance(made, Model):
+        raise UserError(
+            f"model.name: '{config.name}' returned a {type(made).__name__}; a torch.nn.Module or "
+            "an otafl.models.Model would do"
+        )
+    return made
+
+
+def build_algorithm(scenario: Scenario, model: Model) -> Algorithm:
+    """The scenario's algorithm over a model; refuses what the model cannot give it."""
+    make = registry.implementation("algorithm", scenario.algorithm.name)
+    algorithm: Algorithm = make(scenario.algorithm, model, scenario.devices.count)
+    return algorithm
+
+
+def assemble(points: Sequence[Point], trials: Sequence[int]) -> Parts:
+    """The parts for points of one stack key and these trial numbers; S = points x trials, point
+    by point."""
+    rows = [point.scenario for point in points for _ in trials]
+    scenario = rows[0]
+    device = torch_device(scenario.engine.device)
+    dtype = getattr(torch, scenario.engine.dtype)
+    numbers = [trial for _ in points for trial in trials]
+    streams = Streams([row.seed for row in rows], numbers, device, dtype)
+    data = load_data(scenario)
+    model = build_model(scenario, data.input_shape, data.classes)
+    local_data, share = _local_data(scenario, data, streams)
+    link = build_link(rows, scenario.devices.count, streams)
+    speeds = Speeds.stack(
+        [
+            device_speeds(row.devices.compute, row.devices.count, generator)
+            for row, generator in zip(rows, streams.generators("compute"), strict=True)
+        ]
+    )
+    deadline = [row.devices.deadline_s for row in rows]
+    return Parts(
+        scenario=scenario,
+        streams=streams,
+        data=data,
+        local_data=local_data,
+        share=share,
+        model=model,
+        algorithm=build_algorithm(scenario, model),
+        hyper=hyper_of(rows, "algorithm", streams),
+        link=link,
+        clock=Clock(speeds.flops_per_s, scenario.devices.late),
+        speeds=speeds,
+        deadline_s=np.array([np.inf if d is None else d for d in deadline]),
+        downlink_rate_bps=np.array([row.devices.downlink_rate_bps for row in rows]),
+    )
+
+
+def build_link(
+    rows: Sequence[Scenario], devices: int, streams: Streams, save_gram: bool = True
+) -> Uplink:
+    """The uplink of S trials (their scenarios) over K devices."""
+    scenario = rows[0]
+    budget = link_budget([row.channel for row in rows], streams.device, streams.dtype)
+    channel = registry.implementation("channel", scenario.channel.name)(
+        scenario.channel, budget, devices, streams
+    )
+    csi = registry.implementation("csi", scenario.csi.name)(
+        scenario.csi, streams, hyper_of(rows, "csi", streams)
+    )
+    policy = registry.implementation("power", scenario.power.name)(scenario.power)
+    policy_hyper = hyper_of(rows, "power", streams)
+    statistics = _statistics(channel, budget, csi.variance, devices)
+    codec = registry.implementation("codec", scenario.codec.name)(scenario.codec)
+    setup = LinkSetup(
+        budget=budget,
+        csi=csi,
+        policy=policy,
+        policy_state=policy.prepare(statistics, policy_hyper),
+        policy_hyper=policy_hyper,
+        codec=codec,
+        streams=streams,
+        hyper=hyper_of(rows, "transport", streams),
+        save_link=scenario.output.save_link,
+        save_gram=save_gram,
+    )
+    make = registry.implementation("transport", scenario.transport.name)
+    return Uplink(channel, budget, codec, make(scenario.transport, setup))
+
+
+def hyper_of(rows: Sequence[Scenario], section: str, streams: Streams) -> Blocks:
+    """Field -> [S] of a section's stackable fields that every trial's scenario gives."""
+    configs: list[Config] = [getattr(row, section) for row in rows]
+    hyper = {}
+    for name in stackable_fields(type(configs[0])):
+        values = [getattr(config, name) for config in configs]
+        if None not in values:
+            hyper[name] = torch.tensor(values, dtype=streams.dtype, device=streams.device)
+    return hyper
+
+
+def bytes_per_trial(scenario: Scenario) -> int:
+    """Memory that one trial adds to a stack, roughly: state of server and devices before and after
+    a round, one payload, and the index of who holds which sample."""
+    data = load_data(scenario)
+    model = build_model(scenario, data.input_shape, data.classes)
+    algorithm = build_algorithm(scenario, model)
+    streams = Streams([scenario.seed], [0], "cpu", getattr(torch, scenario.engine.dtype))
+    server, devices = algorithm.init(streams, hyper_of([scenario], "algorithm", streams))
+    model_reals = sum(block[0].numel() for block in server.values())
+    device_reals = sum(block[0, 0].numel() for block in devices.values())
+    count = scenario.devices.count
+    senders = scenario.devices.participants or count
+    reals = 4 * model_reals + 2 * count * device_reals + 2 * senders * model_reals
+    return reals * torch.finfo(streams.dtype).bits // 8 + 16 * len(data.y_train)
+
+
+@functools.lru_cache(maxsize=2)
+def _loaded(config: DataConfig) -> DataSet:
+    return load(config)
+
+
+def load_data(scenario: Scenario) -> DataSet:
+    """The scenario's data set; the stacks of a sweep share it."""
+    return _loaded(scenario.data)
+
+
+def _local_data(scenario: Scenario, data: DataSet, streams: Streams) -> tuple[LocalData, Tensor]:
+    """The devices' shares of the training data; trials that share all numbers share a partition."""
+    parts: dict[int, list[np.ndarray]] = {}
+    rows = []
+    seeds = streams.seeds("partition", 0)
+    for seed, generator in zip(seeds, streams.generators("partition"), strict=True):
+        if seed not in parts:
+            parts[seed] = partition(
+                scenario.data.partition, data.y_train, scenario.devices.count, generator
+            )
+        rows.append(parts[seed])
+    index, count = (torch.from_numpy(array).to(streams.device) for array in pack(rows))
+    local_data = LocalData(
+        torch.from_numpy(data.x_train).to(streams.device, streams.dtype),
+        torch.from_numpy(data.y_train).to(streams.device),
+        index,
+        count,
+        data.classes,
+        streams,
+        scenario.training.batch_size,
+        scenario.training.local_steps,
+    )
+    return local_data, count.to(streams.dtype)
+
+
+def _statistics(
+    channel: Any, budget: LinkBudget, error_variance: Tensor, devices: int
+) -> Statistics:
+    """Long-term statistics of the fading, [S, K]; devices of a trial are alike."""
+    gain = budget.gain[:, None].expand(-1, devices)
+
+    def mean_inverse(threshold: Tensor) -> Tensor:
+        triples = zip(
+            threshold.tolist(), budget.gain.tolist(), error_variance.tolist(), strict=True
+        )
+        values = [channel.mean_inverse(*triple) for triple in triples]
+        return gain.new_tensor(values)[:, None].expand(-1, devices)
+
+    return Statistics(
+        gain=gain,
+        budget=budget.budget[:, None].expand_as(gain),
+        mean_amplitude=channel.unit_mean_amplitude * gain.sqrt(),
+        mean_inverse=mean_inverse,
+    )

@@ -1,0 +1,38 @@
+"""Sionna's global generator, driven by our named streams.
+
+Sionna 2 draws from one generator a device, `sionna.phy.config.torch_rng(device)`, and its import
+reseeds torch's global generator and takes seconds; so it is imported on first use, with torch's
+global state put back. Not thread-safe: one engine a process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+
+@contextmanager
+def keep_global_state() -> Iterator[None]:
+    """Torch's global CPU generator is afterwards as it was."""
+    state = torch.get_rng_state()
+    try:
+        yield
+    finally:
+        torch.set_rng_state(state)
+
+
+@contextmanager
+def sionna_stream(seed: int, device: torch.device) -> Iterator[None]:
+    """Sionna's draws inside come from this seed alone; its own generator is then put back."""
+    with keep_global_state():
+        import sionna.phy
+
+        generator = sionna.phy.config.torch_rng(str(device))
+    state = generator.get_state()
+    generator.manual_seed(seed)
+    try:
+        yield
+    finally:
+        generator.set_state(state)

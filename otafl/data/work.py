@@ -1,0 +1,210 @@
+"""The minibatches of local work, for all devices of all trials of a stack at once.
+
+A minibatch is a uniform draw without replacement from a device's samples, independent of every
+other round, step and draw. Its numbers depend on (seed, trial, device, round, step, draw) only: not
+on who else takes part, on how the cohort is cut into chunks, on the number of steps, nor on how
+far ahead they are drawn.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from otafl.contracts import Batch, Cohort
+from otafl.rng import Streams
+
+_ROUNDS_AHEAD = 64
+_NUMBERS_AHEAD = 2**18  # a block's temporaries then fit the processor's cache
+_FEW_NUMBERS = 2**12  # so many cost less to compute than one draw's operations to dispatch
+_STEP_BITS = 32  # a stream's round is (round << 32) + step
+
+
+class LocalData:
+    """The training samples, and who holds them.
+
+    x: [n, *shape], y: [n] int64, on the streams' device. index: [S, K, n_max], count: [S, K] int64,
+    as `partition.pack` makes them.
+    """
+
+    def __init__(
+        self,
+        x: Tensor,
+        y: Tensor,
+        index: Tensor,
+        count: Tensor,
+        classes: int,
+        streams: Streams,
+        batch_size: int,
+        steps: int,
+    ) -> None:
+        if index.shape[:2] != count.shape or len(count) != streams.size:
+            raise ValueError(
+                f"index {list(index.shape)} and count {list(count.shape)} do not fit "
+                f"{streams.size} trials"
+            )
+        if batch_size < 1 or steps < 1:
+            raise ValueError(f"batches of {batch_size} in {steps} steps: both must be at least 1")
+        if count.min() < 1 or count.max() > index.shape[2]:
+            raise ValueError(f"counts must be in 1..{index.shape[2]}")
+        if index.min() < 0 or index.max() >= len(y):
+            raise ValueError(f"indices must be in 0..{len(y) - 1}")
+        place = streams.device
+        self.x, self.y = x.to(place).contiguous(), y.to(place)
+        self._rows = self.x.flatten(1)
+        self.trials, self.population, self.longest = index.shape
+        self.index = index.to(place).reshape(-1, self.longest)
+        self.count = count.to(place).reshape(-1)
+        self.classes, self.batch_size, self.steps = classes, batch_size, steps
+        self._streams = streams
+        self._small = bool(count.min() < batch_size)
+        self._equal = bool(count.min() == self.longest)
+        cells = torch.arange(self.trials * self.population, device=place)
+        self._all = (cells, cells // self.population, cells % self.population)
+        self._numbers = len(cells) * steps * batch_size
+        self._ahead = min(_ROUNDS_AHEAD, _NUMBERS_AHEAD // self._numbers)
+        self._blocks: dict[int, tuple[int, tuple[Tensor, ...]]] = {}
+        self._presence: Tensor | None = None
+
+    def work(self, round: int, cohort: Cohort) -> LocalWork:
+        """The local data of a chunk of cohort rows in a round."""
+        return LocalWork(self, round, cohort)
+
+    def samples_ahead(self, round: int, step: int, draw: int) -> Tensor:
+        """[S * K, B] int64 samples of the whole population, out of a block of rounds."""
+        first, block = self._blocks.get(draw, (0, ()))
+        place = (round - first) * self.steps + step
+        if not 0 <= place < len(block):
+            ticks = _ticks(round, self._ahead, 0, self.steps, self.count.device)
+            first, block = round, self.draw(ticks, *self._all, draw).unbind(0)
+            self._blocks[draw] = first, block
+            place = step
+        return block[place]
+
+    def looks_ahead(self, cohort: Cohort) -> bool:
+        """Whether to draw for the whole population and several rounds at once: where it all takes
+        part, or is small."""
+        everybody = cohort.size == self.trials * self.population
+        return self._ahead > 1 and (everybody or self._numbers <= _FEW_NUMBERS)
+
+    def draw(self, ticks: Tensor, cell: Tensor, trial: Tensor, device: Tensor, draw: int) -> Tensor:
+        """[T, n, B] int64 samples at the ticks [T] of a round and step, for rows cell [n]."""
+        purpose = f"minibatch/{draw}" if draw else "minibatch"
+        size = self.batch_size
+        uniform = self._streams.device_uniform_rounds(purpose, ticks, trial, device, (size,))
+        count = self.count[cell]
+        position = choose(uniform, count.clamp(min=size) if self._small else count)
+        if self._small:
+            position = torch.where(count[:, None] < size, self._in_turn(count), position)
+        position += cell[:, None] * self.longest
+        return self.index.take(position)
+
+    def batch_weight(self, cell: Tensor) -> Tensor | None:
+        """[n, B]: 1/n_k on the samples of a device that has fewer than B and 0 on its padding, 1/B
+        else; None if every device of the stack has enough."""
+        if not self._small:
+            return None
+        count = self.count[cell]
+        return _share(count.clamp(max=self.batch_size), self.batch_size, self._streams.dtype)
+
+    def all_of(self, cell: Tensor) -> Batch:
+        """All samples of the rows: x [n, n_max, *shape], padded to the longest of the stack."""
+        sample = self.index[cell]
+        if self._equal:
+            return self.gather(sample, None)
+        return self.gather(sample, _share(self.count[cell], self.longest, self._streams.dtype))
+
+    def class_counts(self, cell: Tensor) -> Tensor:
+        """[n, classes] int64."""
+        if self._presence is None:
+            held = torch.arange(self.longest, device=cell.device) < self.count[:, None]
+            key = self._all[0][:, None] * self.classes + self.y[self.index]
+            total = torch.bincount(key[held], minlength=len(held) * self.classes)
+            self._presence = total.view(len(held), self.classes)
+        return self._presence[cell]
+
+    def gather(self, sample: Tensor, weight: Tensor | None) -> Batch:
+        """The samples [n, B]: fresh copies."""
+        x = torch.embedding(self._rows, sample)  # index_select that keeps the shape, in one call
+        if self.x.dim() > 2:
+            x = x.view(*sample.shape, *self.x.shape[1:])
+        return Batch(x, self.y.take(sample), weight)
+
+    def _in_turn(self, count: Tensor) -> Tensor:
+        """[n, B]: the positions 0..n_k-1, then 0."""
+        order = torch.arange(self.batch_size, device=count.device)
+        return torch.where(order < count[:, None], order, 0)
+
+
+class LocalWork:
+    """The local data of the rows of `cohort` in one round; see `contracts.Work`."""
+
+    def __init__(self, data: LocalData, round: int, cohort: Cohort) -> None:
+        self.round, self.steps, self.cohort = round, data.steps, cohort
+        self._data = data
+        self._cell = cohort.cell
+        self._ahead = data.looks_ahead(cohort)
+        self._blocks: dict[int, tuple[int, tuple[Tensor, ...]]] = {}
+
+    def batch(self, step: int, draw: int = 0) -> Batch:
+        """Minibatch of a local step: B samples of each row, all different. A device that has fewer
+        than B gives all it has, padded with weight 0. `draw` tells independent ones apart."""
+        if not 0 <= step < self.steps:
+            raise IndexError(f"local step {step} of a round of {self.steps}")
+        data = self._data
+        if self._ahead:
+            sample = data.samples_ahead(self.round, step, draw).index_select(0, self._cell)
+        else:
+            sample = self._samples(step, draw)
+        return data.gather(sample, data.batch_weight(self._cell))
+
+    def full(self) -> Batch:
+        """All local data: x [n, n_max, *shape], padded with weight 0."""
+        return self._data.all_of(self._cell)
+
+    def class_counts(self) -> Tensor:
+        """[n, classes] int64 samples of each class."""
+        return self._data.class_counts(self._cell)
+
+    def _samples(self, step: int, draw: int) -> Tensor:
+        """[n, B] int64, drawn for as many steps at once as memory allows."""
+        first, block = self._blocks.get(draw, (0, ()))
+        if not first <= step < first + len(block):
+            numbers = self.cohort.size * self._data.batch_size
+            steps = min(self.steps - step, max(1, _NUMBERS_AHEAD // max(1, numbers)))
+            ticks = _ticks(self.round, 1, step, step + steps, self._cell.device)
+            cohort = self.cohort
+            sample = self._data.draw(ticks, self._cell, cohort.trial, cohort.device, draw)
+            first, block = step, sample.unbind(0)
+            self._blocks[draw] = first, block
+        return block[step - first]
+
+
+def choose(uniform: Tensor, count: Tensor) -> Tensor:
+    """[..., n, B] int64: B different positions in 0..count-1, every set equally likely.
+
+    uniform: [..., n, B] in (0, 1), of at most 24 bits; count: [n] int64 >= B. Floyd's algorithm
+    (Bentley and Floyd 1987, "A sample of brilliance", algorithm F2): the i-th pick is uniform in
+    0..j with j = count - B + i, or j itself where that pick is taken already.
+    """
+    size = uniform.shape[-1]
+    last = count[:, None] - size + torch.arange(size, device=count.device)
+    # In double precision the product of 24 bits and a count is exact, so it stays below j + 1.
+    pick = (uniform.double() * (last + 1)).long()
+    for i in range(1, size):
+        taken = (pick[..., :i] == pick[..., i : i + 1]).any(-1)
+        pick[..., i] = torch.where(taken, last[:, i], pick[..., i])
+    return pick
+
+
+def _share(count: Tensor, width: int, dtype: torch.dtype) -> Tensor:
+    """[n, width]: 1/count in the first count [n] places, 0 after."""
+    held = torch.arange(width, device=count.device) < count[:, None]
+    return held.to(dtype) / count[:, None]
+
+
+def _ticks(round: int, rounds: int, start: int, stop: int, device: torch.device) -> Tensor:
+    """[rounds * (stop - start)] int64: the stream keys of the steps start..stop of the rounds."""
+    step = torch.arange(start, stop, device=device)
+    first = torch.arange(round, round + rounds, device=device)
+    return ((first << _STEP_BITS)[:, None] + step).view(-1)

@@ -1,0 +1,239 @@
+"""The round, and the run of one stack of trials: channel -> plan -> select -> local work ->
+encode -> admit -> transport -> combine -> measure."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from otafl.assembly import Parts, assemble
+from otafl.contracts import Blocks, Broadcast, Cohort, LinkReport, Payload, Received
+from otafl.energy import Account, compute_energy_j
+from otafl.metrics import RoundMeans
+from otafl.pending import Update
+from otafl.recorder import Recorder
+from otafl.results import Record
+from otafl.scenario import Point
+from otafl.stacking import Collector, DeviceStore, rows_at_once
+from otafl.transport.report import Tally
+
+Progress = Callable[[int, int], None]
+"""Called after each round with (rounds done, rounds in all)."""
+
+
+class Engine:
+    """A stack of S trials over K devices: the server and devices of all of them, and their round.
+
+    server: blocks [S, *shape]. devices: blocks [S, K, *shape]. running: [S] bool on the host,
+    False for a trial that has stopped.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+        self.trials, self.population = parts.share.shape
+        self.running = np.ones(self.trials, dtype=bool)
+        self.server, devices = parts.algorithm.init(parts.streams, parts.hyper)
+        self.devices = DeviceStore(devices, self.trials, self.population)
+        self.memory: Blocks = {}
+        self.pending: Update | None = None
+        self.means = RoundMeans(self.trials, self.population, parts.share.device)
+        self.energy = Account(self.trials, self.population, ("compute", "radio"))
+        self.link: list[Blocks] = []
+        self._everyone: Cohort | None = None
+        work = parts.scenario.training
+        self._flops = parts.algorithm.flops(work.batch_size * work.local_steps)
+        self._joules = compute_energy_j(self._flops, parts.speeds)
+
+    @torch.no_grad()
+    def round(self, t: int) -> None:
+        """One round of every running trial."""
+        parts = self.parts
+        channel = parts.link.channel.state(t)
+        available = self.plan()
+        cohort = self.select(available, t)
+        broadcast = parts.algorithm.broadcast(self.server, cohort)
+        self.start_clock(cohort, broadcast, t)
+        payload, loss = self.local_work(broadcast, cohort, t)
+        payload = self.encode(payload, cohort, t)
+        update = self.admit(Update(cohort, payload), t)
+        if update is None:
+            received, report = None, Tally(parts.link.budget, self.population).report()
+        else:
+            received, report = parts.link.transport.deliver(
+                update.payload, update.cohort, channel, t
+            )
+            self.combine(received, update.cohort, t)
+        self.measure(report, cohort, broadcast, loss)
+
+    def plan(self) -> np.ndarray | None:
+        """[S, K] bool: who could take part; None for everyone."""
+        if self.pending is None and self.running.all():
+            return None
+        return self.parts.clock.available() & self.running[:, None]
+
+    def select(self, available: np.ndarray | None, t: int) -> Cohort:
+        """`devices.participants` of the available devices of each trial, uniformly."""
+        wanted = self.parts.scenario.devices.participants or self.population
+        everyone = available is None and wanted == self.population
+        if everyone and self._everyone is not None:
+            return self._everyone
+        free = np.ones((self.trials, self.population), bool) if available is None else available
+        if wanted < self.population:
+            draw = self.parts.streams.uniform("selection", t, (self.population,))
+            order = np.where(free, draw.cpu().numpy(), np.inf).argsort(1, kind="stable")
+            chosen = np.zeros_like(free)
+            np.put_along_axis(chosen, order[:, :wanted], True, 1)
+            free = chosen & free
+        cohort = self._cohort(free, t)
+        if everyone:
+            self._everyone = cohort
+        return cohort
+
+    def _cohort(self, chosen: np.ndarray, t: int) -> Cohort:
+        trial, device = np.nonzero(chosen)
+        to = self.parts.share.device
+        rows = torch.from_numpy(trial).to(to), torch.from_numpy(device).to(to)
+        share = self.parts.share[rows]
+        total = share.new_zeros(self.trials).index_add_(0, rows[0], share)
+        zeros = torch.zeros_like(rows[0])
+        return Cohort(
+            trial=rows[0],
+            device=rows[1],
+            weight=share / total[rows[0]],
+            staleness=zeros,
+            version=torch.full_like(zeros, t),
+            level=zeros,
+            sends=torch.ones_like(zeros, dtype=torch.bool),
+            counts=tuple(chosen.sum(1).tolist()),
+            population=self.population,
+        )
+
+    def start_clock(self, cohort: Cohort, broadcast: Broadcast, t: int) -> None:
+        """Downlink and local work begin in simulated time."""
+        bits = 32.0 * broadcast.reals
+        device = cohort.device.cpu().numpy()
+        participants = np.split(device, np.cumsum(cohort.counts)[:-1])
+        self.parts.clock.begin(t, participants, self._flops, bits / self.parts.downlink_rate_bps)
+
+    def local_work(self, broadcast: Broadcast, cohort: Cohort, t: int) -> tuple[Payload, Tensor]:
+        """Every row of the cohort trains, a cache-sized chunk of rows at a time."""
+        parts = self.parts
+        size = rows_at_once(parts, broadcast, self.devices)
+        out = Collector(cohort.size)
+        for start in range(0, cohort.size, size):
+            stop = min(start + size, cohort.size)
+            chunk = cohort if stop - start == cohort.size else cohort.rows(start, stop)
+            state, payload, loss = parts.algorithm.local(
+                broadcast.rows(cohort, start, stop),
+                self.devices.rows(chunk),
+                chunk,
+                parts.local_data.work(t, chunk),
+                parts.hyper,
+                parts.streams,
+            )
+            self.devices.put(chunk, state)
+            out.add(start, payload, loss)
+        return out.payload, out.loss
+
+    def encode(self, payload: Payload, cohort: Cohort, t: int) -> Payload:
+        """The codec, with each device's memory at its place in a [S * K, ...] table."""
+        codec = self.parts.link.codec
+        cells = self.trials * self.population
+        for name, start in codec.init(payload).items():
+            if name not in self.memory:
+                self.memory[name] = start.new_zeros(cells, *start.shape[1:])
+        own = {name: table[cohort.cell] for name, table in self.memory.items()}
+        payload, own = codec.encode(payload, own, cohort, t, self.parts.streams)
+        for name, rows in own.items():
+            self.memory[name][cohort.cell] = rows
+        return payload
+
+    def admit(self, update: Update, t: int) -> Update | None:
+        """Who made the slot: on time, or from an earlier round and ready now. None if nobody."""
+        slots = self.parts.clock.open_slot(self.parts.deadline_s)
+        admitted = np.zeros((self.trials, self.population), bool)
+        for trial, slot in enumerate(slots):
+            admitted[trial, slot.on_time] = True
+            if self.parts.scenario.devices.late == "drop" and len(slot.late):
+                spent = self._joules[trial, slot.late] * slot.late_done
+                self.energy.charge_rows("compute", np.array(trial), slot.late, spent)
+        self.energy.charge("compute", self._joules * admitted)
+        if self.pending is None and admitted.sum() == update.cohort.size:
+            return update
+        ready = torch.from_numpy(admitted.ravel()).to(update.cohort.cell.device)
+        now, late = update.split(ready[update.cohort.cell])
+        if self.pending is not None:
+            delivered, waiting = self.pending.split(ready[self.pending.cohort.cell])
+            now, late = now.join(delivered), waiting.join(late)
+        keep = self.parts.scenario.devices.late == "next" and late.cohort.size > 0
+        self.pending = late if keep else None
+        now.cohort.staleness.copy_(t - now.cohort.version)
+        return now if now.cohort.size else None
+
+    def combine(self, received: Received, cohort: Cohort, t: int) -> None:
+        """The algorithm's server step, undone for trials to which nothing came."""
+        parts = self.parts
+        received = parts.link.codec.decode(received)
+        state = parts.algorithm.combine(
+            self.server, received, cohort, t, parts.hyper, parts.streams
+        )
+        if received.alive is not None:
+            alive = received.alive
+            state = {
+                name: torch.where(alive.view(-1, *[1] * (new.dim() - 1)), new, self.server[name])
+                for name, new in state.items()
+            }
+        self.server = state
+
+    def measure(
+        self, report: LinkReport, cohort: Cohort, broadcast: Broadcast, loss: Tensor
+    ) -> None:
+        """Adds up what the round cost, and lets the clock pass over its slot."""
+        copies = torch.tensor(cohort.counts if broadcast.per_device else self.running * 1.0)
+        bits = copies.to(loss.device) * (32.0 * broadcast.reals)
+        self.means.add(report, cohort, loss, bits)
+        self.parts.clock.close_slot(report.airtime_s.cpu().numpy())
+        if report.saved:
+            self.link.append({name: value.cpu() for name, value in report.saved.items()})
+
+    def stop(self, trial: int) -> None:
+        """Ends a trial; the others go on."""
+        self.running[trial] = False
+        self.parts.clock.stop(trial)
+        self._everyone = None
+
+
+def run_stack(
+    points: Sequence[Point], progress: Progress | None = None, trials: Sequence[int] | None = None
+) -> Record:
+    """Runs points of one stack key, all trials stacked, and returns what was measured.
+
+    On Ctrl-C the record ends early and is marked incomplete. Raises UserError for what the
+    scenario alone could not tell: missing data, a model the algorithm cannot train.
+    """
+    scenario = points[0].scenario
+    if scenario.engine.threads:
+        torch.set_num_threads(scenario.engine.threads)
+    numbers = list(range(scenario.trials)) if trials is None else list(trials)
+    engine = Engine(assemble(points, numbers))
+    recorder = Recorder(engine, len(points), len(numbers))
+    total = scenario.training.rounds
+    began = time.perf_counter()
+    recorder.take(0, 0.0)
+    complete = True
+    try:
+        for t in range(total):
+            if not engine.running.any():
+                break
+            engine.round(t)
+            if (t + 1) % scenario.training.eval_every == 0 or t + 1 == total:
+                recorder.take(t + 1, time.perf_counter() - began)
+            if progress is not None:
+                progress(t + 1, total)
+    except KeyboardInterrupt:
+        complete = False
+    return recorder.record(complete)

@@ -1,0 +1,31 @@
+"""Multilayer perceptron."""
+
+from __future__ import annotations
+
+import torch
+
+from otafl.contracts import Blocks
+from otafl.models.base import Draw, Layer, LayeredModel
+from otafl.models.config import MlpConfig
+
+
+class Mlp(LayeredModel):
+    """Fully connected layers with ReLU. Weights start uniform in +-1/sqrt(fan_in), whose standard
+    deviation is 1/sqrt(3 fan_in); biases start at zero."""
+
+    def __init__(self, config: MlpConfig, input_shape: tuple[int, ...], classes: int) -> None:
+        widths = [torch.Size(input_shape).numel(), *config.hidden, classes]
+        super().__init__(
+            tuple(
+                Layer(f"weight{i}", f"bias{i}", widths[i], widths[i + 1])
+                for i in range(len(widths) - 1)
+            )
+        )
+
+    def init(self, draw: Draw) -> Blocks:
+        params = {}
+        for layer in self.layers:
+            uniform = draw(layer.weight, (layer.inputs, layer.outputs))
+            params[layer.weight] = (2.0 * uniform - 1.0) / layer.inputs**0.5
+            params[layer.bias] = uniform.new_zeros(uniform.shape[0], layer.outputs)
+        return params

@@ -1,0 +1,65 @@
+"""Payloads of devices that missed their slot, kept until the slot at which they are ready."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from otafl.contracts import Blocks, Cohort, Group, Payload
+
+
+@dataclass(frozen=True)
+class Update:
+    """A cohort and what it sends."""
+
+    cohort: Cohort
+    payload: Payload
+
+    def split(self, keep: Tensor) -> tuple[Update, Update]:
+        """The rows [N] bool that are kept, and the others."""
+        return self._take(keep), self._take(~keep)
+
+    def _take(self, keep: Tensor) -> Update:
+        renumber = keep.cumsum(0) - 1
+        payload = tuple(group.select(keep, renumber) for group in self.payload)
+        return Update(self.cohort.take(keep.nonzero().squeeze(1)), payload)
+
+    def join(self, other: Update) -> Update:
+        """Both together, rows in order of trial and device."""
+        cohort, order = Cohort.join(self.cohort, other.cohort)
+        place = torch.empty_like(order)
+        place[order] = torch.arange(len(order), device=order.device)
+        payload = tuple(
+            _join(a, b, place, self.cohort.size)
+            for a, b in zip(self.payload, other.payload, strict=True)
+        )
+        return Update(cohort, payload)
+
+
+def _join(first: Group, second: Group, place: Tensor, size: int) -> Group:
+    every = torch.arange(len(place), device=place.device)
+    rows = torch.cat(
+        [
+            every[:size] if first.rows is None else first.rows,
+            every[size:] if second.rows is None else second.rows + size,
+        ]
+    )
+    order = torch.argsort(place[rows], stable=True)
+    mask = None
+    if first.mask is not None and second.mask is not None:
+        mask = _cat(_full(first), _full(second), order)
+    return replace(
+        first, rows=place[rows][order], blocks=_cat(first.blocks, second.blocks, order), mask=mask
+    )
+
+
+def _cat(first: Blocks, second: Blocks, order: Tensor) -> Blocks:
+    return {name: torch.cat([first[name], second[name]])[order] for name in first}
+
+
+def _full(group: Group) -> Blocks:
+    """The group's masks, one row for each of its rows."""
+    assert group.mask is not None
+    return {name: m.expand_as(group.blocks[name]) for name, m in group.mask.items()}

@@ -1,0 +1,134 @@
+"""Takes the record of a run at its evaluation rounds: evaluates the views, reads totals and clock,
+stops trials that reached their target or diverged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from otafl.contracts import View
+from otafl.metrics import evaluate
+from otafl.results import VARIABLES, Record
+
+if TYPE_CHECKING:
+    from otafl.engine import Engine
+
+_PREFIX = {"global": "", "local": "local_", "personal": "personal_"}
+
+
+class Recorder:
+    """Records of S = points x trials."""
+
+    def __init__(self, engine: Engine, points: int, trials: int) -> None:
+        self.engine = engine
+        self.shape = (points, trials)
+        self.rounds: list[int] = []
+        self.taken: list[dict[str, np.ndarray]] = []
+        size = points * trials
+        self.once = {
+            name: np.full(size, np.nan) for name, v in VARIABLES.items() if v.dims == ("trial",)
+        }
+        parts = engine.parts
+        samples = parts.scenario.training.eval_samples
+        self._test = _samples(parts.data.x_test, parts.data.y_test, samples, parts.share)
+        self._validation = None
+        if len(parts.data.y_validation):
+            self._validation = _samples(
+                parts.data.x_validation, parts.data.y_validation, samples, parts.share
+            )
+
+    @torch.no_grad()
+    def take(self, round: int, wall_time_s: float) -> None:
+        """The record after so many rounds; NaN for trials that had stopped before."""
+        engine = self.engine
+        values = {name: value.cpu().numpy() for name, value in engine.means.take().items()}
+        radiated = values.pop("radio_j")
+        engine.energy.charge("radio", np.nan_to_num(radiated - engine.energy.spent["radio"]))
+        watts = engine.parts.link.budget.tx_power_w / engine.parts.link.budget.budget
+        values["tx_power_w"] = values.pop("tx_power") * watts.cpu().numpy()[:, None]
+        values["tx_energy_j"] = engine.energy.spent["radio"].copy()
+        values["compute_energy_j"] = engine.energy.spent["compute"].copy()
+        values["sim_time_s"] = engine.parts.clock.now()
+        values["wall_time_s"] = np.full(engine.trials, wall_time_s)
+        running = engine.running.copy()
+        views = engine.parts.algorithm.views(engine.server, engine.devices.blocks())
+        for name, view in views.items():
+            values |= self._evaluate(_PREFIX[name], view, running)
+        for value in values.values():
+            value[~running] = np.nan
+        self.rounds.append(round)
+        self.taken.append(values)
+        self._stop(round, values, running)
+
+    def _evaluate(self, prefix: str, view: View, running: np.ndarray) -> dict[str, np.ndarray]:
+        out: dict[str, np.ndarray] = {}
+        accuracy, loss = self._of_running(view, running, *self._test)
+        if view.owner == "device":
+            out[f"device_{prefix}test_accuracy"] = accuracy
+            accuracy, loss = accuracy.mean(1), loss.mean(1)
+        out |= {f"{prefix}test_accuracy": accuracy, f"{prefix}test_loss": loss}
+        if self._validation is not None and view.owner == "trial":
+            accuracy, loss = self._of_running(view, running, *self._validation)
+            out |= {"validation_accuracy": accuracy, "validation_loss": loss}
+        return out
+
+    def _of_running(
+        self, view: View, running: np.ndarray, x: Tensor, y: Tensor
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Accuracy and loss, [S] or [S, K], NaN for trials that do not run."""
+        per_trial = self.engine.population if view.owner == "device" else 1
+        which = np.repeat(running, per_trial)
+        rows = None if which.all() else torch.from_numpy(which.nonzero()[0]).to(y.device)
+        out = []
+        for value in evaluate(view, x, y, rows) if which.any() else ():
+            full = np.full(len(which), np.nan)
+            full[which] = value.cpu().numpy()
+            out.append(full.reshape(-1, per_trial) if view.owner == "device" else full)
+        return (out[0], out[1]) if out else (np.full(len(which), np.nan),) * 2
+
+    def _stop(self, round: int, values: dict[str, np.ndarray], running: np.ndarray) -> None:
+        engine = self.engine
+        losses = [values[name] for name in ("train_loss", "test_loss") if name in values]
+        diverged = running & (round > 0) & ~np.all(np.isfinite(losses), axis=0)
+        reached = np.zeros_like(running)
+        targets = engine.parts.scenario.training.stop_at
+        if targets:
+            met = [np.nan_to_num(values[name], nan=-1.0) >= t for name, t in targets.items()]
+            reached = running & np.all(met, axis=0) & ~diverged
+        self.once["diverged_round"][diverged] = round
+        self.once["stop_round"][reached] = round
+        self.once["stop_time_s"][reached] = values["sim_time_s"][reached]
+        self.once["stop_energy_j"][reached] = engine.energy.total().sum(1)[reached]
+        self.once["stop_symbols"][reached] = values["uplink_symbols"][reached]
+        for trial in np.nonzero(diverged | reached)[0]:
+            engine.stop(int(trial))
+
+    def record(self, complete: bool) -> Record:
+        """Everything taken so far, variables as `results.VARIABLES` has them."""
+        names = self.taken[0].keys()
+        split: Callable[[np.ndarray], np.ndarray] = lambda a: a.reshape(*self.shape, *a.shape[1:])  # noqa: E731
+        variables = {
+            name: np.moveaxis(np.stack([split(taken[name]) for taken in self.taken]), 0, 2)
+            for name in names
+        }
+        variables |= {name: split(values) for name, values in self.once.items()}
+        link = None
+        if self.engine.link:
+            link = {
+                name: np.moveaxis(
+                    np.stack([split(saved[name].numpy()) for saved in self.engine.link]), 0, 2
+                )
+                for name in self.engine.link[0]
+            }
+        return Record(self.rounds, variables, complete, link)
+
+
+def _samples(
+    x: np.ndarray, y: np.ndarray, count: int | None, like: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The first so many samples (all, if None) on the torch device."""
+    return torch.from_numpy(x[:count]).to(like), torch.from_numpy(y[:count]).to(like.device)

@@ -1,0 +1,129 @@
+"""Rows of a stack: the devices' state between rounds, chunks that fit the cache, and putting the
+chunks' payloads together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from otafl.contracts import Blocks, Broadcast, Cohort, Group, Payload
+
+if TYPE_CHECKING:
+    from otafl.assembly import Parts
+
+
+class DeviceStore:
+    """State of all devices of all trials, name -> [S * K, *shape].
+
+    blocks: [S, K, *shape], or [S, 1, *shape] for a start that all devices of a trial share; each
+    device gets memory of its own.
+    """
+
+    def __init__(self, blocks: Blocks, trials: int, population: int) -> None:
+        self._cells = trials * population
+        self._trials = trials
+        self._table = {
+            name: block.expand(trials, population, *block.shape[2:])
+            .reshape(self._cells, *block.shape[2:])
+            .clone()
+            for name, block in blocks.items()
+        }
+
+    def rows(self, cohort: Cohort) -> Blocks:
+        """State [n, *shape] of the cohort's rows."""
+        if cohort.size == self._cells:
+            return dict(self._table)
+        return {name: table.index_select(0, cohort.cell) for name, table in self._table.items()}
+
+    def put(self, cohort: Cohort, state: Blocks) -> None:
+        """Keeps the state [n, *shape] of the cohort's rows."""
+        if cohort.size == self._cells:
+            self._table = dict(state)
+            return
+        for name, rows in state.items():
+            self._table[name].index_copy_(0, cohort.cell, rows)
+
+    def blocks(self) -> Blocks:
+        """[S, K, *shape]."""
+        return {
+            name: table.view(self._trials, -1, *table.shape[1:])
+            for name, table in self._table.items()
+        }
+
+    @property
+    def reals(self) -> int:
+        """Real numbers of one device's state."""
+        return sum(table[0].numel() for table in self._table.values())
+
+
+def rows_at_once(parts: Parts, broadcast: Broadcast, devices: DeviceStore) -> int:
+    """How many cohort rows to train together: what a row works on (its copy of the model, its
+    state, a minibatch) times the rows should fit `engine.chunk_mb`."""
+    scenario = parts.scenario
+    batch = scenario.training.batch_size * parts.data.x_train[0].size
+    reals = 2 * broadcast.reals + 2 * devices.reals + batch
+    size = torch.finfo(parts.streams.dtype).bits // 8
+    return max(1, int(scenario.engine.chunk_mb * 2**20 / (reals * size)))
+
+
+class Collector:
+    """The payloads and losses of the chunks of a cohort of N rows, put together. Groups that have
+    every row of a chunk are written straight to their place."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._chunks: list[tuple[int, Payload]] = []
+        self._losses: list[Tensor] = []
+        self._whole: dict[int, Blocks] = {}
+
+    def add(self, start: int, payload: Payload, loss: Tensor) -> None:
+        self._losses.append(loss)
+        self._chunks.append((start, payload))
+        if len(loss) == self._size:
+            return
+        for index, group in enumerate(payload):
+            if group.rows is not None or group.mask is not None:
+                continue
+            whole = self._whole.setdefault(
+                index,
+                {n: b.new_empty(self._size, *b.shape[1:]) for n, b in group.blocks.items()},
+            )
+            for name, block in group.blocks.items():
+                whole[name][start : start + len(loss)] = block
+
+    @property
+    def loss(self) -> Tensor:
+        """[N]."""
+        return torch.cat(self._losses)
+
+    @property
+    def payload(self) -> Payload:
+        """Of all rows. Chunks must agree in their groups."""
+        if len(self._chunks) == 1:
+            return self._chunks[0][1]
+        first = self._chunks[0][1]
+        return tuple(
+            replace(group, blocks=self._whole[index])
+            if index in self._whole
+            else self._joined(index)
+            for index, group in enumerate(first)
+        )
+
+    def _joined(self, index: int) -> Group:
+        groups = [(start, payload[index]) for start, payload in self._chunks]
+        first = groups[0][1]
+        rows = None
+        if first.rows is not None:
+            rows = torch.cat([g.rows + start for start, g in groups if g.rows is not None])
+        mask = None
+        if first.mask is not None:
+            masked = [(g.mask, g.blocks) for _, g in groups if g.mask is not None]
+            mask = {
+                name: torch.cat([own[name].expand_as(blocks[name]) for own, blocks in masked])
+                for name in first.mask
+            }
+        blocks = {name: torch.cat([g.blocks[name] for _, g in groups]) for name in first.blocks}
+        return replace(first, rows=rows, mask=mask, blocks=blocks)

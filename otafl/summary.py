@@ -1,0 +1,123 @@
+"""What `otafl show` prints of a result: what ran, how far, and the values at the end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from otafl.results import final
+
+SHOWN = (
+    "test_accuracy",
+    "local_test_accuracy",
+    "personal_test_accuracy",
+    "validation_accuracy",
+    "test_loss",
+    "train_loss",
+    "aggregation_nmse",
+    "stop_round",
+    "tx_energy_j",
+    "compute_energy_j",
+    "airtime_s",
+    "sim_time_s",
+    "uplink_symbols",
+)
+"""Variables worth a column, as many as fit the terminal; energies are sums over devices."""
+
+
+def print_summary(dataset: xr.Dataset, console: Console | None = None) -> None:
+    """Prints a combined dataset in the console's width."""
+    console = console or Console(highlight=False, markup=False)
+    for line in headlines(dataset):
+        console.print(line)
+    columns, left_out = _fitting(dataset, console.width)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for title in columns:
+        table.add_column(title.replace("_", " "), justify="right")
+    for row in zip(*columns.values(), strict=True):
+        table.add_row(*row)
+    console.print()
+    console.print(table)
+    console.print("\nend of each trial, mean ± standard deviation over trials")
+    if left_out:
+        console.print(f"no room in this terminal: {', '.join(left_out)}")
+
+
+def headlines(dataset: xr.Dataset) -> list[str]:
+    """What ran, with what, how far."""
+    about, points = dataset.attrs, dataset["final_round"]
+    dims = ", ".join(f"{dim} {size}" for dim, size in dataset.sizes.items())
+    lines = [
+        f"{about['title']}: scenario {str(about['scenario_hash'])[:12]}, seed {about['seed']}",
+        f"otafl {about['otafl_version']}, torch {about['torch_version']}, {about['device_name']}",
+        f"dims: {dims}",
+    ]
+    if not about["complete"]:
+        done = int(points.notnull().sum())
+        lines.append(f"unfinished: {done} of {points.size} points; the same command resumes it")
+    if "diverged_round" in dataset and (lost := int(dataset["diverged_round"].notnull().sum())):
+        lines.append(f"diverged: {lost} of the trials, left out of the means")
+    return lines
+
+
+def _fitting(dataset: xr.Dataset, width: int) -> tuple[dict[str, list[str]], list[str]]:
+    """Columns title -> cells, a cell for each point: the coordinates, and as many variables as
+    `width` holds, one at least; and the names of those left out."""
+    columns, left_out, values = _coordinates(dataset), [], 0
+    used = sum(_width(title, cells) for title, cells in columns.items())
+    for name in SHOWN:
+        if name not in dataset or not bool(dataset[name].notnull().any()):
+            continue
+        cells = _means(dataset, name)
+        used += _width(name, cells)
+        if values and used > width:
+            left_out.append(name)
+        else:
+            columns[name] = cells
+            values += 1
+    return columns, left_out
+
+
+def _coordinates(dataset: xr.Dataset) -> dict[str, list[str]]:
+    points = dataset["final_round"]
+    columns = {}
+    for axis, dim in enumerate(points.dims):
+        names = [str(name) for name in dataset.coords if dataset[name].dims == (dim,)]
+        # the label of a joint axis repeats what its coordinates say
+        for name in [n for n in names if n != dim] or names:
+            values = dataset[name].values
+            columns[name] = [number(values[at[axis]]) for at in np.ndindex(points.shape)]
+    return columns
+
+
+def _means(dataset: xr.Dataset, name: str) -> list[str]:
+    values = final(dataset, name)
+    if "device" in values.dims:
+        values = values.sum("device", min_count=1)
+    values = values.transpose(*dataset["final_round"].dims, "trial").compute()
+    return [spread(row) for row in values.values.reshape(-1, values.sizes["trial"])]
+
+
+def spread(values: np.ndarray) -> str:
+    """Mean ± standard deviation (with n - 1) of the finite values [n]."""
+    values = values[np.isfinite(values)]
+    if len(values) == 0:
+        return "-"
+    if len(values) == 1:
+        return number(values[0])
+    return f"{number(values.mean())} ± {number(values.std(ddof=1), 2)}"
+
+
+def number(value: Any, digits: int = 4) -> str:
+    """Text of a coordinate or a value, to so many digits."""
+    return f"{value:.{digits}g}" if isinstance(value, (float, np.floating)) else str(value)
+
+
+def _width(title: str, cells: list[str]) -> int:
+    """Titles are folded at their words; two columns of padding."""
+    return max(map(len, [*title.split("_"), *cells])) + 2

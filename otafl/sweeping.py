@@ -1,0 +1,209 @@
+"""Points of a sweep, grouped into stacks, run, and kept: one file a finished stack.
+
+A stack holds points that differ only in fields that change no shape (and in seed), as many as the
+memory bound allows. The plan is stored with the sweep and a resumed sweep follows it, since
+float32 results differ in the last bits between stack sizes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from otafl.assembly import bytes_per_trial
+from otafl.engine import run_stack
+from otafl.errors import UserError
+from otafl.results import Record, combine, open_results, read_part, to_dataset, write_part
+from otafl.scenario import Point, Scenario, expand, scenario_hash, stack_key, to_yaml
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+Progress = Callable[[int, int, str], None]
+"""Called with (rounds done, rounds in all, note)."""
+
+Stack = list[Point]
+
+
+def run(
+    scenario: Scenario, out: Path | None = None, progress: Progress | None = None
+) -> xr.Dataset:
+    """Runs every point. With `out` (a .nc file) finished stacks are kept beside it until all are
+    done, so the same call resumes after an interruption; else all stays in memory."""
+    if out is None:
+        stacks = plan(expand(scenario))
+        meter = _Meter(stacks, progress)
+        parts = [to_dataset(_run(stack, meter), stack, scenario) for stack in stacks]
+        return combine(parts)
+    kept = unfinished(out)
+    dataset = sweep(scenario, kept, progress)
+    write_part(dataset, out)
+    shutil.rmtree(kept)
+    return dataset
+
+
+def unfinished(out: Path) -> Path:
+    """The folder beside a result file that keeps its finished stacks until all are done."""
+    return out.with_name(f"{out.stem}.unfinished")
+
+
+def sweep(scenario: Scenario, folder: Path, progress: Progress | None = None) -> xr.Dataset:
+    """Runs the points that the folder does not hold yet, a file a stack in `parts/`.
+
+    Raises UserError if the folder holds another scenario's results. On KeyboardInterrupt the
+    records of the stack that was running are kept in `interrupted.nc`.
+    """
+    stacks = _stored_plan(scenario, folder)
+    paths = [folder / "parts" / f"{number:05d}.nc" for number in range(len(stacks))]
+    meter = _Meter(stacks, progress)
+    for stack, path in zip(stacks, paths, strict=True):
+        if _finished(path, scenario):
+            meter.skip()
+            continue
+        record = _run(stack, meter, folder / "interrupted.nc", scenario)
+        write_part(to_dataset(record, stack, scenario), path)
+    (folder / "interrupted.nc").unlink(missing_ok=True)
+    return open_results(folder)
+
+
+def plan(points: Sequence[Point]) -> list[Stack]:
+    """Points grouped by stack key, in order, within `engine.memory_gb`."""
+    groups: dict[str, Stack] = {}
+    for point in points:
+        groups.setdefault(stack_key(point.scenario), []).append(point)
+    stacks = []
+    for group in groups.values():
+        scenario = group[0].scenario
+        size = max(1, _trials_at_once(scenario) // scenario.trials)
+        stacks += [group[first : first + size] for first in range(0, len(group), size)]
+    return stacks
+
+
+def _trials_at_once(scenario: Scenario) -> int:
+    return max(1, int(scenario.engine.memory_gb * 2**30 // bytes_per_trial(scenario)))
+
+
+def _stored_plan(scenario: Scenario, folder: Path) -> list[Stack]:
+    """The folder's plan, or a new one that is then stored in it."""
+    points = expand(scenario)
+    path = folder / "plan.json"
+    identity = {"scenario_hash": scenario_hash(scenario)}
+    if path.exists():
+        try:
+            stored = json.loads(path.read_text())
+            if stored["scenario_hash"] != identity["scenario_hash"]:
+                raise UserError(
+                    f"{folder}: holds the results of another scenario (or of this one before it "
+                    "was changed); give another folder with --out, or delete this one"
+                )
+            return [[points[index] for index in stack] for stack in stored["stacks"]]
+        except (ValueError, KeyError, TypeError, IndexError) as error:
+            raise UserError(f"{path}: is damaged; delete the folder {folder}") from error
+    stacks = plan(points)
+    stored = identity | {"stacks": [[point.index for point in stack] for stack in stacks]}
+    try:
+        (folder / "parts").mkdir(parents=True, exist_ok=True)
+        (folder / "scenario.yaml").write_text(to_yaml(scenario))
+        temporary = path.with_suffix(".tmp")
+        temporary.write_text(json.dumps(stored))
+        temporary.replace(path)
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be written ({error.strerror}); try --out") from error
+    return stacks
+
+
+def _finished(path: Path, scenario: Scenario) -> bool:
+    """Whether a part is there, whole and this scenario's; a damaged one is computed anew."""
+    if not path.exists():
+        return False
+    try:
+        attributes = read_part(path, lazy=True).attrs
+    except UserError:
+        return False
+    return attributes["scenario_hash"] == scenario_hash(scenario) and attributes["complete"] == 1
+
+
+class _Meter:
+    """Rounds done over all stacks, as progress."""
+
+    def __init__(self, stacks: Sequence[Stack], progress: Progress | None) -> None:
+        self._stacks, self._progress = stacks, progress
+        self._rounds = [
+            stack[0].scenario.training.rounds * len(trial_batches(stack[0].scenario))
+            for stack in stacks
+        ]
+        self._finished = 0
+        self._begun = 0
+
+    def skip(self) -> None:
+        """A stack that was done before."""
+        self._finished += self._rounds[self._begun]
+        self._begun += 1
+
+    def stack(self, rounds_before: int) -> Callable[[int, int], None]:
+        """The engine's progress for a batch of the current stack."""
+
+        def report(done: int, total: int) -> None:
+            if self._progress is not None:
+                note = f"stack {self._begun + 1} of {len(self._stacks)}"
+                self._progress(self._finished + rounds_before + done, sum(self._rounds), note)
+
+        return report
+
+
+def trial_batches(scenario: Scenario) -> list[list[int]]:
+    """Trial numbers that run together: all of them, unless memory is short."""
+    size = min(_trials_at_once(scenario), scenario.trials)
+    numbers = list(range(scenario.trials))
+    return [numbers[first : first + size] for first in range(0, len(numbers), size)]
+
+
+def _run(
+    stack: Stack, meter: _Meter, interrupted: Path | None = None, whole: Scenario | None = None
+) -> Record:
+    """The record of a stack. An interruption keeps what there is and goes on upwards."""
+    records = []
+    for batch in trial_batches(stack[0].scenario):
+        rounds_before = len(records) * stack[0].scenario.training.rounds
+        records.append(run_stack(stack, meter.stack(rounds_before), batch))
+        if not records[-1].complete:
+            break
+    record = _join_trials(records, stack[0].scenario.trials)
+    if not records[-1].complete:
+        if interrupted is not None and whole is not None:
+            write_part(to_dataset(record, stack, whole), interrupted)
+        raise KeyboardInterrupt
+    meter.skip()
+    return record
+
+
+def _join_trials(records: list[Record], trials: int) -> Record:
+    """Records of batches of trials as one; NaN for rounds and trials that are not there."""
+    if len(records) == 1 and next(iter(records[0].variables.values())).shape[1] == trials:
+        return records[0]
+    rounds = sorted({r for record in records for r in record.rounds})
+    variables = {}
+    for name in records[0].variables:
+        columns = []
+        for record in records:
+            values = record.variables[name]
+            if values.ndim > 2:
+                values = _at_rounds(values, record.rounds, rounds)
+            columns.append(values)
+        joined = np.concatenate(columns, 1)
+        missing = [(0, 0)] * joined.ndim
+        missing[1] = (0, trials - joined.shape[1])
+        variables[name] = np.pad(joined, missing, constant_values=math.nan)
+    return Record(rounds, variables, all(record.complete for record in records))
+
+
+def _at_rounds(values: np.ndarray, own: list[int], rounds: list[int]) -> np.ndarray:
+    out = np.full((*values.shape[:2], len(rounds), *values.shape[3:]), math.nan)
+    out[:, :, [rounds.index(r) for r in own]] = values
+    return out

@@ -1,0 +1,54 @@
+"""What every transport is built from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from otafl.channels.fading import LinkBudget
+from otafl.contracts import Codec, Csi, Hyper, PowerPolicy, Received
+from otafl.rng import Streams
+from otafl.transport.superpose import Signal
+
+
+@dataclass(frozen=True)
+class LinkSetup:
+    """budget: powers and bandwidth [S]. policy_state: what the policy's `prepare` gave. hyper:
+    the transport's own stackable fields, policy_hyper: the policy's. save_link: report h, p, c,
+    eta; save_gram: and the signals' Gram matrix with them."""
+
+    budget: LinkBudget
+    csi: Csi
+    policy: PowerPolicy
+    policy_state: Any
+    policy_hyper: Hyper
+    codec: Codec
+    streams: Streams
+    hyper: Hyper
+    save_link: bool = False
+    save_gram: bool = True
+
+
+class Gathered:
+    """What has been received of a payload, group by group."""
+
+    def __init__(self) -> None:
+        self._means: list[Any] = []
+        self._counts: list[Any] = []
+        self._arrived: Tensor | None = None
+
+    def add(self, mean: Any, count: Any) -> None:
+        self._means.append(mean)
+        self._counts.append(count)
+
+    def arrived(self, sent: Signal, weight: Tensor | None = None) -> None:
+        """An uplink group of which this weight [S] arrived; None: every row of every trial."""
+        if weight is None and min(sent.counts) > 0:
+            return
+        some = sent.weight.new_tensor(sent.counts) > 0 if weight is None else weight > 0
+        self._arrived = some if self._arrived is None else self._arrived | some
+
+    def received(self, each: tuple[Any, ...] | None = None) -> Received:
+        return Received(tuple(self._means), tuple(self._counts), each, self._arrived)

@@ -1,0 +1,164 @@
+"""The uplink alone, for people with a training loop of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from otafl.assembly import build_link
+from otafl.contracts import Blocks, Cohort, Group
+from otafl.errors import UserError
+from otafl.rng import Streams
+from otafl.scenario import load_scenario
+
+Array = TypeVar("Array", np.ndarray, Tensor)
+
+
+@dataclass(frozen=True)
+class UplinkReport:
+    """What an aggregation cost and how far it was off. nmse: squared error over the squared exact
+    mean. symbols: channel uses. airtime_s, energy_j [K], tx_power_w [K] (mean over the payload).
+    active: [K] bool, who was on air. h, p: [K] complex; c: [K] effective gains Re(h p) /
+    sqrt(eta); eta: receive scaling. h, p, c and eta are absent (None) on transports that do not
+    superpose."""
+
+    nmse: float
+    symbols: float
+    bits: float
+    side_symbols: float
+    airtime_s: float
+    energy_j: np.ndarray
+    tx_power_w: np.ndarray
+    active: np.ndarray
+    h: np.ndarray | None = None
+    p: np.ndarray | None = None
+    c: np.ndarray | None = None
+    eta: float | None = None
+
+
+@torch.no_grad()
+def over_the_air(
+    updates: Array | Mapping[str, Array],
+    *,
+    channel: str | Mapping[str, Any] = "rayleigh",
+    power: str | Mapping[str, Any] = "gbma",
+    snr_db: float | None = None,
+    csi: str | Mapping[str, Any] = "perfect",
+    transport: str | Mapping[str, Any] = "over_the_air",
+    weights: Array | None = None,
+    seed: int = 0,
+    round: int = 0,
+) -> tuple[Any, UplinkReport]:
+    """Aggregates the updates of K devices over a simulated uplink.
+
+    updates: [K, *shape] floating-point NumPy array or torch tensor, or a dict of them, which is
+    one payload. channel, power, csi, transport: a name, or a mapping with its settings, as in a
+    scenario. snr_db: budget on the mean symbol power over the receiver's noise variance.
+    weights: [K], of the mean (equal, if not given). seed and round choose the draws: round t of a
+    loop should say round=t.
+
+    Returns the estimate of the weighted mean, [*shape] of the kind, dtype and device that came in
+    (or a dict), and an `UplinkReport`. Raises UserError for settings or shapes that cannot be.
+    """
+    named = updates if isinstance(updates, Mapping) else {"updates": updates}
+    blocks, like = _blocks(named)
+    first = next(iter(blocks.values()))
+    devices = first.shape[0]
+    scenario = load_scenario(
+        {
+            "name": "over_the_air",
+            "channel": _with_snr(channel, snr_db),
+            "power": power,
+            "csi": csi,
+            "transport": transport,
+            "devices": {"count": devices},
+            "seed": seed,
+            "output": {"save_link": True},
+        }
+    )
+    streams = Streams([seed], [0], first.device, first.dtype)
+    link = build_link([scenario], devices, streams, save_gram=False)
+    payload = (Group(blocks),)
+    received, report = link.transport.deliver(
+        payload, _cohort(weights, devices, first), link.channel.state(round), round
+    )
+    mean = {name: _back(block[0], like[name]) for name, block in received.mean[0].items()}
+    saved = {name: value.cpu().numpy() for name, value in report.saved.items()}
+    watts = float(link.budget.tx_power_w[0] / link.budget.budget[0])
+    scalars: dict[str, Any] = {"active": report.power[0].cpu().numpy() > 0}
+    if saved:
+        scalars = {name: saved[f"{name}/0"][0, 0] for name in ("active", "p", "c")}
+        scalars |= {"h": saved["h/0"][0], "eta": float(saved["eta/0"][0, 0])}
+    out = UplinkReport(
+        nmse=float(report.nmse[0]),
+        symbols=float(report.symbols[0]),
+        bits=float(report.bits[0]),
+        side_symbols=float(report.side_symbols[0]),
+        airtime_s=float(report.airtime_s[0]),
+        energy_j=report.energy_j[0].cpu().numpy(),
+        tx_power_w=report.power[0].cpu().numpy() * watts,
+        **scalars,
+    )
+    return (mean if isinstance(updates, Mapping) else mean["updates"]), out
+
+
+def _blocks(named: Mapping[str, Any]) -> tuple[Blocks, Mapping[str, Any]]:
+    """Tensors [K, *shape] of one dtype and device, without a copy where none is needed."""
+    blocks: Blocks = {}
+    for name, value in named.items():
+        tensor = torch.as_tensor(value)
+        if not tensor.is_floating_point() or tensor.dim() < 1:
+            raise UserError(
+                f"over_the_air: '{name}' has dtype {tensor.dtype} and shape {list(tensor.shape)}; "
+                "a floating-point array [K, ...], a row a device, would do"
+            )
+        blocks[name] = tensor
+    counts = {name: tensor.shape[0] for name, tensor in blocks.items()}
+    if len(set(counts.values())) != 1 or 0 in counts.values():
+        raise UserError(
+            f"over_the_air: every array needs the same number of rows, one a device; got {counts}"
+        )
+    wide = any(tensor.dtype == torch.float64 for tensor in blocks.values())
+    dtype = torch.float64 if wide else torch.float32
+    return {name: tensor.detach().to(dtype) for name, tensor in blocks.items()}, named
+
+
+def _with_snr(channel: str | Mapping[str, Any], snr_db: float | None) -> dict[str, Any]:
+    section = {"name": channel} if isinstance(channel, str) else dict(channel)
+    return section if snr_db is None else {**section, "snr_db": snr_db}
+
+
+def _cohort(weights: Any, devices: int, like: Tensor) -> Cohort:
+    weight = like.new_ones(devices)
+    if weights is not None:
+        weight = torch.as_tensor(weights).to(like)
+        if weight.shape != (devices,) or not (weight >= 0).all() or not weight.sum() > 0:
+            raise UserError(
+                f"over_the_air: weights must be {devices} non-negative numbers, not all zero; got "
+                f"shape {list(weight.shape)}"
+            )
+    device = torch.arange(devices, device=like.device)
+    zeros = torch.zeros_like(device)
+    return Cohort(
+        trial=zeros,
+        device=device,
+        weight=weight / weight.sum(),
+        staleness=zeros,
+        version=zeros,
+        level=zeros,
+        sends=torch.ones_like(zeros, dtype=torch.bool),
+        counts=(devices,),
+        population=devices,
+    )
+
+
+def _back(block: Tensor, like: Any) -> Any:
+    """The estimate as the kind and dtype that came in."""
+    if isinstance(like, Tensor):
+        return block.to(like.dtype)
+    return block.numpy().astype(like.dtype, copy=False)

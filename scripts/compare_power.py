@@ -1,0 +1,71 @@
+"""Compares power-control policies over SNR and device count.
+
+Reads a result of a scenario that sweeps power, device_count and snr_db, and prints the mean and
+standard deviation over trials of the final test accuracy. Without RESULT it is what
+`otafl sweep scenarios/fashion_mnist_gbma_ci.yaml` writes.
+
+    python scripts/compare_power.py results/fashion_mnist_gbma_ci --figure power.png
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import xarray as xr
+
+from otafl import UserError, open_results
+from otafl.plots import plot
+from otafl.results import final
+
+DIMS = ("power", "device_count", "snr_db")
+
+
+def accuracy_table(accuracy: xr.DataArray) -> list[list[str]]:
+    """Rows of text from accuracy [power, device_count, snr_db, trial]; the first is the header."""
+    header = ["power", "devices", *(f"{snr:g} dB" for snr in accuracy["snr_db"].values)]
+    mean, std = accuracy.mean("trial"), accuracy.std("trial", ddof=1)
+    rows = [header]
+    for power in accuracy["power"].values:
+        for count in accuracy["device_count"].values:
+            at = {"power": power, "device_count": count}
+            pairs = zip(mean.sel(at).values, std.sel(at).values, strict=True)
+            rows.append([str(power), str(count), *(f"{m:.4f} ± {s:.4f}" for m, s in pairs)])
+    return rows
+
+
+def compare(result: Path, variable: str, figure: Path) -> None:
+    """Prints the table and draws the figure."""
+    ds = open_results(result)
+    missing = [dim for dim in DIMS if dim not in ds.dims]
+    if variable not in ds or missing:
+        lacks = ", ".join(missing) or variable
+        raise UserError(f"{result}: has no {lacks}; a sweep over {', '.join(DIMS)} is needed")
+    rows = accuracy_table(final(ds, variable).transpose(*DIMS, "trial"))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    trials = ds.sizes["trial"]
+    print(f"{variable} at the end, mean ± standard deviation over {trials} trials")
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    if not ds.attrs["complete"]:
+        print("the sweep is unfinished: nan marks what has not been run")
+    plot(ds, variable, "snr_db", hue="power", facet="device_count", path=figure)
+    print(f"figure: {figure}")
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    default = Path("results/fashion_mnist_gbma_ci")
+    parser.add_argument("result", nargs="?", type=Path, default=default, help="file or folder")
+    parser.add_argument("--variable", default="test_accuracy", help="result variable to compare")
+    parser.add_argument("--figure", type=Path, default=Path("compare_power.png"))
+    options = parser.parse_args()
+    try:
+        compare(options.result, options.variable, options.figure)
+    except UserError as error:
+        parser.error(str(error))
+
+
+if __name__ == "__main__":
+    main()

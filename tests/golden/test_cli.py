@@ -1,0 +1,311 @@
+"""The command line: what each command prints and writes, and its exit code."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from rich.console import Console
+
+from otafl import cli, open_results
+from otafl.errors import UserError
+
+SMALL = """\
+name: small
+data: digits
+model: {name: mlp, hidden: [4]}
+devices: {count: 3}
+training: {rounds: 4, eval_every: 2, batch_size: 4}
+trials: 2
+"""
+SWEEP = SMALL + "sweep: {channel.snr_db: [0, 10, 20], power.name: [gbma, ci]}\n"
+
+
+def call(*args: object, code: int = 0) -> None:
+    """The command in this process; it must end with the exit code."""
+    with pytest.raises(SystemExit) as left:
+        cli.main([str(arg) for arg in args])
+    assert (left.value.code or 0) == code
+
+
+@pytest.fixture
+def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A scenario of a few rounds, in the working folder."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "small.yaml").write_text(SMALL)
+    (tmp_path / "sweep.yaml").write_text(SWEEP)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished sweep."""
+    home = tmp_path_factory.mktemp("swept")
+    (home / "sweep.yaml").write_text(SWEEP)
+    call("sweep", home / "sweep.yaml", "--out", home / "out", "--quiet")
+    return home / "out"
+
+
+def test_version_and_help(capsys: pytest.CaptureFixture) -> None:
+    call("--version")
+    assert capsys.readouterr().out == f"otafl {importlib.metadata.version('otafl')}\n"
+    call("--help")
+    listed = capsys.readouterr().out
+    for command in ("run", "sweep", "check", "list", "show", "plot", "data"):
+        assert re.search(rf"^  {command} ", listed, re.MULTILINE)
+    assert "..." not in listed
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; from otafl import cli\n"
+        "try: cli.main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "print([m for m in ('torch', 'xarray', 'pydantic', 'matplotlib') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("[]\n")
+
+
+def test_run_writes_result_and_figure(small: Path, capsys: pytest.CaptureFixture) -> None:
+    call("run", "small.yaml", "--set", "training.rounds=2", "--set", "trials=3", "--device", "cpu")
+    captured = capsys.readouterr()
+    assert captured.out == "result: results/small.nc  figure: results/small.png\n"
+    assert re.match(r"2/2 rounds", captured.err)
+    assert (small / "results/small.png").read_bytes().startswith(b"\x89PNG")
+    ds = open_results(small / "results/small.nc")
+    assert dict(ds["test_accuracy"].sizes) == {"trial": 3, "round": 2}
+    assert yaml.safe_load(ds.attrs["scenario"])["engine"]["device"] == "cpu"
+    assert sorted(p.name for p in (small / "results").iterdir()) == ["small.nc", "small.png"]
+
+
+def test_run_quietly_to_a_named_file(small: Path, capsys: pytest.CaptureFixture) -> None:
+    call("run", "sweep.yaml", "--out", "a/b.nc", "--quiet")
+    captured = capsys.readouterr()
+    assert captured.out == "result: a/b.nc  figure: a/b.png\n"
+    assert captured.err == ""
+    assert open_results("a/b.nc")["test_accuracy"].dims == ("snr_db", "power", "trial", "round")
+
+
+def test_sweep_keeps_what_is_there(swept: Path, capsys: pytest.CaptureFixture) -> None:
+    parts = sorted((swept / "parts").glob("*.nc"))
+    assert parts
+    assert (swept / "small.png").exists()
+    before = {part: part.stat().st_mtime_ns for part in parts}
+    parts[0].unlink()
+    call("sweep", swept.parent / "sweep.yaml", "--out", swept)
+    after = {part: part.stat().st_mtime_ns for part in parts}
+    assert [part for part in parts if after[part] != before[part]] == parts[:1]
+    assert open_results(swept).attrs["complete"] == 1
+    assert f"result: {swept}" in capsys.readouterr().out
+
+
+def test_check_prints_the_scenario_filled_in(small: Path, capsys: pytest.CaptureFixture) -> None:
+    call("check", "sweep.yaml", "--set", "seed=5")
+    captured = capsys.readouterr()
+    filled = yaml.safe_load(captured.out)
+    assert filled["seed"] == 5
+    assert filled["channel"]["name"] == "rayleigh"
+    assert captured.err == "sweep.yaml: valid; 6 points\n"
+
+
+def test_check_prints_every_error(small: Path, capsys: pytest.CaptureFixture) -> None:
+    (small / "bad.yaml").write_text(SMALL + "seed: -1\npower: gbam\n")
+    call("check", "bad.yaml", code=2)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("otafl: error: ")
+    assert "seed" in captured.err
+    assert "did you mean 'gbma'?" in captured.err
+    assert "Traceback" not in captured.err
+
+
+def test_check_prints_the_schema(capsys: pytest.CaptureFixture) -> None:
+    call("check", "--schema")
+    assert "properties" in json.loads(capsys.readouterr().out)
+
+
+def test_list(capsys: pytest.CaptureFixture) -> None:
+    call("list", "power")
+    assert "gbma" in capsys.readouterr().out
+    call("list")
+    listed = capsys.readouterr().out
+    for name in ("fashion_mnist", "fedrlr", "rayleigh", "over_the_air"):
+        assert name in listed
+    call("list", "powr", code=2)
+    assert "no table 'powr'; known: data" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_show_fits_the_terminal(
+    swept: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    call("show", swept)
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) <= columns
+    assert "small" in shown
+    accuracy = open_results(swept)["test_accuracy"].sel(snr_db=10, power="ci").isel(round=-1)
+    cell = f"{float(accuracy.mean()):.4g} ± {float(accuracy.std(ddof=1)):.2g}"
+    (row,) = [line for line in shown.splitlines() if re.match(r"\s*10\s+ci\s", line)]
+    assert cell in row
+    assert ("no room in this terminal" in shown) == (columns < 200)
+
+
+def test_plot(swept: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    figure = tmp_path / "f.svg"
+    call("plot", swept, "--x", "snr_db", "--hue", "power", "-o", figure)
+    assert capsys.readouterr().out == f"{figure}\n"
+    assert figure.read_text().startswith("<?xml")
+    call("plot", swept, "--y", "aggregation_nmse", "--hue", "snr_db", "--sel", "power=ci")
+    assert (swept / "out_aggregation_nmse_round.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--x", "snr_db"], "--sel power=gbma"),
+        (["--sel", "power"], "--sel power: must be of the form dim=value"),
+        (["--y", "accuracy"], "did you mean 'test_accuracy'?"),
+        (["--hue", "power", "--sel", "snr_db=0", "-o", "f.bmp"], "must end in .png, .pdf or .svg"),
+    ],
+)
+def test_plot_explains(
+    swept: Path, capsys: pytest.CaptureFixture, args: list[str], said: str
+) -> None:
+    call("plot", swept, *args, code=2)
+    error = capsys.readouterr().err
+    assert error.startswith("otafl: error: ")
+    assert said in error
+
+
+def test_data_list(capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    call("data", "list")
+    listed = capsys.readouterr().out
+    assert re.search(r"digits +yes", listed)
+    assert "fashion_mnist" in listed
+    call("data", "get", "imagenet", code=2)
+    assert "imagenet" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["run", "nowhere.yaml"],
+        ["show", "nowhere.nc"],
+        ["run", "small.yaml", "--out", "small.txt"],
+        ["run", "small.yaml", "--out", "small.yaml/r.nc"],
+        ["sweep", "small.yaml", "--out", "small.yaml"],
+        ["run", "small.yaml", "--set", "training.round=3"],
+        ["run", "small.yaml", "--set", "training"],
+        ["check"],
+    ],
+)
+def test_what_the_user_can_mend_exits_with_2_and_one_message(small: Path, args: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "from otafl.cli import main; main()", *args],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("otafl: error: ")
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("args", [["run"], ["fly"], ["run", "a.yaml", "--device", "tpu"]])
+def test_wrong_usage_exits_with_2(args: list[str], capsys: pytest.CaptureFixture) -> None:
+    call(*args, code=2)
+    assert "Usage: otafl" in capsys.readouterr().err
+
+
+def test_nothing_is_computed_for_a_folder_that_cannot_be_written(
+    small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from otafl import sweeping
+
+    monkeypatch.setattr(sweeping, "sweep", lambda *_: pytest.fail("computed"))
+    call("sweep", "small.yaml", "--out", "small.yaml/folder", code=2)
+
+
+@pytest.mark.parametrize("command", ["run", "sweep"])
+def test_an_interruption_says_what_was_kept(
+    small: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, command: str
+) -> None:
+    from otafl import sweeping
+
+    true = sweeping.run_stack
+    stacks = []
+
+    def interrupted(*args: object, **kwargs: object) -> object:
+        stacks.append(args)
+        if len(stacks) == 2:
+            raise KeyboardInterrupt
+        return true(*args, **kwargs)
+
+    monkeypatch.setattr(sweeping, "run_stack", interrupted)
+    call(command, "sweep.yaml", "--quiet", code=1)
+    captured = capsys.readouterr()
+    assert re.fullmatch(
+        r"otafl: interrupted; 1 finished part kept in results/small(\.unfinished)?; "
+        r"the same command resumes from there\n",
+        captured.err,
+    )
+    call(command, "sweep.yaml", "--quiet")
+    assert open_results(small / "results" / ("small.nc" if command == "run" else "small"))
+
+
+def test_an_unexpected_error_is_not_hidden(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from otafl import sweeping
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(sweeping, "run", broken)
+    with pytest.raises(ZeroDivisionError):
+        cli.main(["run", "small.yaml", "--quiet"])
+
+
+def test_plain_progress_is_a_line_now_and_then_and_at_the_end(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(cli.time, "monotonic", lambda: now[0])
+    with cli.Progress(quiet=False) as progress:
+        for done in range(100, 1101):
+            progress(done, 1100, "stack 1 of 1")
+            now[0] += 0.025
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "500/1100 rounds, 40 rounds/s, 15 s left, stack 1 of 1"
+    assert lines[-1] == "1100/1100 rounds, 40 rounds/s, stack 1 of 1"
+    assert len(lines) == 3
+
+
+def test_progress_bar_in_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setattr(cli, "BAR_EVERY_S", 0.0)
+    with cli.Progress(quiet=False) as progress:
+        progress(1, 4, "")
+        progress(4, 4, "")
+    shown = capsys.readouterr().err
+    assert "4/4 rounds" in shown
+    assert all(len(line) <= 60 for line in Console().render_str(shown).plain.splitlines())
+
+
+def test_user_error_is_one_class() -> None:
+    import otafl
+
+    assert otafl.UserError is UserError
