@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from otafl import registry
-from otafl.channels.fading import LinkBudget, link_budget
+from otafl.channels.fading import link_budget
 from otafl.clock import Clock, Speeds, device_speeds
 from otafl.config import Config, CustomConfig, stackable_fields
-from otafl.contracts import Algorithm, Blocks, Codec, Hyper, Statistics, Transport
+from otafl.contracts import Algorithm, Blocks, Codec, Hyper, LinkBudget, Statistics, Transport
 from otafl.data.config import DataConfig
 from otafl.data.dataset import DataSet, load
 from otafl.data.partition import pack, partition

@@ -178,6 +178,18 @@ class Received:
 
 
 @dataclass(frozen=True)
+class LinkBudget:
+    """Per trial [S], linear, powers in units of the receiver's complex noise variance (so that
+    sigma^2 = 1 and N = 1/2). budget: bound on |p|^2 times the mean symbol power. gain:
+    large-scale power gain. tx_power_w: what the budget is in watts. bandwidth_hz."""
+
+    budget: Tensor
+    gain: Tensor
+    tx_power_w: Tensor
+    bandwidth_hz: Tensor
+
+
+@dataclass(frozen=True)
 class ChannelState:
     """The channel of one round. h: [S, K, A, B, F] complex64, E|h|^2 = 1 (A server antennas, B
     coherence blocks in a payload, F sub-carrier groups). gain: [S, K] linear large-scale power

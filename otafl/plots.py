@@ -122,6 +122,10 @@ def overview(ds: xr.Dataset, path: Path | str) -> Figure:
     at least three values, else against the round; other axes as hue and panels. Axes that are
     left, or too long, stay at their first value, which the title says."""
     y = _main_variable(ds)
+    for name, along in ds.coords.items():
+        if along.dims == ("zip",) and name != "zip" and len(np.unique(along)) == along.size:
+            ds = ds.swap_dims(zip=name)
+            break
     free = [d for d in ds[y].dims if d not in ("trial", "round", "device") and ds.sizes[d] > 1]
     sel: dict[str, Any] = {
         str(d): 0 for d in ds[y].dims if d not in ("trial", "round") and d not in free

@@ -199,7 +199,7 @@ CUSTOM = {
 }
 """Tables that also take `module:callable` of the user's own, and the settings class of that."""
 
-_NOUNS = {"data": "data set", "power": "power policy"}
+NOUNS = {"data": "data set", "power": "power policy"}
 
 
 def names(table: str) -> tuple[str, ...]:
@@ -256,7 +256,7 @@ def unknown_name(table: str, name: str) -> str:
     guess = closest(name, names(table))
     hint = f"did you mean '{guess}'? " if guess else ""
     own = ", or module:callable of your own" if table in CUSTOM else ""
-    noun = _NOUNS.get(table, table)
+    noun = NOUNS.get(table, table)
     return f"unknown {noun} '{name}'; {hint}known: {', '.join(names(table))}{own}"
 
 

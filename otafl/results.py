@@ -287,12 +287,17 @@ def _axes(scenario: Scenario) -> list[dict[str, Any]]:
     """The sweep's axes as plain data: dim, size, and coords {name: {values, units, long_name}}."""
     from otafl.scenario import axes
 
-    plain = []
-    for dim, axis in axes(scenario).items():
-        about = {"units": axis.units, "long_name": axis.long_name}
-        coords = {dim: {"values": list(axis.values), **about}}
-        plain.append({"dim": dim, "size": len(axis.values), "coords": coords})
-    return plain
+    return [
+        {
+            "dim": dim,
+            "size": len(axis.values),
+            "coords": {
+                name: {"values": one.values, "units": one.units, "long_name": one.long_name}
+                for name, one in ({dim: axis} | axis.coords).items()
+            },
+        }
+        for dim, axis in axes(scenario).items()
+    ]
 
 
 def _shape(axes: list[dict[str, Any]]) -> tuple[int, ...]:
@@ -324,18 +329,13 @@ def _unfold(whole: xr.Dataset, axes: list[dict[str, Any]], shape: tuple[int, ...
     if len(dims) == 1:
         whole = whole.rename(point=dims[0])
     else:
-        split = xr.Coordinates.from_pandas_multiindex(_grid(dims, shape), "point")
-        whole = whole.assign_coords(split).unstack("point").drop_vars(dims)
+        places = np.unravel_index(np.arange(math.prod(shape)), shape)
+        named = {dim: ("point", place) for dim, place in zip(dims, places, strict=True)}
+        whole = whole.assign_coords(named).set_index(point=dims).unstack("point").drop_vars(dims)
     for axis in axes:
         for name, (values, attributes) in _axis_coordinates(axis).items():
             whole = whole.assign_coords({name: (axis["dim"], values, attributes)})
     return whole.transpose(*dims, "trial", "round", ..., missing_dims="ignore")
-
-
-def _grid(dims: list[str], shape: tuple[int, ...]) -> Any:
-    import pandas as pd
-
-    return pd.MultiIndex.from_product([range(size) for size in shape], names=dims)
 
 
 def _attributes(scenario: Scenario, axes: list[dict[str, Any]]) -> dict[str, Any]:

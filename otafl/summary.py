@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -51,7 +52,8 @@ def print_summary(dataset: xr.Dataset, console: Console | None = None) -> None:
 def headlines(dataset: xr.Dataset) -> list[str]:
     """What ran, with what, how far."""
     about, points = dataset.attrs, dataset["final_round"]
-    dims = ", ".join(f"{dim} {size}" for dim, size in dataset.sizes.items())
+    order = [*points.dims, "trial", "round", "device"]
+    dims = ", ".join(f"{dim} {dataset.sizes[dim]}" for dim in order if dim in dataset.sizes)
     lines = [
         f"{about['title']}: scenario {str(about['scenario_hash'])[:12]}, seed {about['seed']}",
         f"otafl {about['otafl_version']}, torch {about['torch_version']}, {about['device_name']}",
@@ -91,7 +93,7 @@ def _coordinates(dataset: xr.Dataset) -> dict[str, list[str]]:
         # the label of a joint axis repeats what its coordinates say
         for name in [n for n in names if n != dim] or names:
             values = dataset[name].values
-            columns[name] = [number(values[at[axis]]) for at in np.ndindex(points.shape)]
+            columns[name] = [_text(values[at[axis]]) for at in np.ndindex(points.shape)]
     return columns
 
 
@@ -113,11 +115,16 @@ def spread(values: np.ndarray) -> str:
     return f"{number(values.mean())} ± {number(values.std(ddof=1), 2)}"
 
 
-def number(value: Any, digits: int = 4) -> str:
-    """Text of a coordinate or a value, to so many digits."""
-    return f"{value:.{digits}g}" if isinstance(value, (float, np.floating)) else str(value)
+def number(value: float, digits: int = 4) -> str:
+    """To so many significant digits, without an exponent where that stays short."""
+    size = math.floor(math.log10(abs(value))) if value else 0
+    return f"{value:.{max(0, digits - 1 - size)}f}" if -4 < size < 6 else f"{value:.{digits}g}"
+
+
+def _text(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, np.floating) else str(value)
 
 
 def _width(title: str, cells: list[str]) -> int:
-    """Titles are folded at their words; two columns of padding."""
-    return max(map(len, [*title.split("_"), *cells])) + 2
+    """Titles are folded at their words; three columns of padding."""
+    return max(map(len, [*title.split("_"), *cells])) + 3

@@ -17,20 +17,17 @@ import xarray as xr
 from otafl import UserError, open_results
 from otafl.plots import plot
 from otafl.results import final
+from otafl.summary import spread
 
 DIMS = ("power", "device_count", "snr_db")
 
 
 def accuracy_table(accuracy: xr.DataArray) -> list[list[str]]:
     """Rows of text from accuracy [power, device_count, snr_db, trial]; the first is the header."""
-    header = ["power", "devices", *(f"{snr:g} dB" for snr in accuracy["snr_db"].values)]
-    mean, std = accuracy.mean("trial"), accuracy.std("trial", ddof=1)
-    rows = [header]
-    for power in accuracy["power"].values:
-        for count in accuracy["device_count"].values:
-            at = {"power": power, "device_count": count}
-            pairs = zip(mean.sel(at).values, std.sel(at).values, strict=True)
-            rows.append([str(power), str(count), *(f"{m:.4f} ± {s:.4f}" for m, s in pairs)])
+    rows = [["power", "devices", *(f"{snr:g} dB" for snr in accuracy["snr_db"].values)]]
+    for power, of_power in zip(accuracy["power"].values, accuracy.values, strict=True):
+        for count, of_count in zip(accuracy["device_count"].values, of_power, strict=True):
+            rows.append([str(power), str(count), *(spread(trials) for trials in of_count)])
     return rows
 
 
@@ -46,9 +43,11 @@ def compare(result: Path, variable: str, figure: Path) -> None:
     trials = ds.sizes["trial"]
     print(f"{variable} at the end, mean ± standard deviation over {trials} trials")
     for row in rows:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        print(
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        )
     if not ds.attrs["complete"]:
-        print("the sweep is unfinished: nan marks what has not been run")
+        print("the sweep is unfinished: - marks what has not been run")
     plot(ds, variable, "snr_db", hue="power", facet="device_count", path=figure)
     print(f"figure: {figure}")
 

@@ -8,8 +8,7 @@ import torch
 from scipy import integrate, stats
 
 from otafl.channels.config import AwgnConfig
-from otafl.channels.fading import LinkBudget
-from otafl.contracts import ChannelState
+from otafl.contracts import ChannelState, LinkBudget
 from otafl.rng import Streams
 
 

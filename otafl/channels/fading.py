@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from otafl.channels.config import ChannelConfig
+from otafl.contracts import LinkBudget
 from otafl.units import db_to_linear, dbm_to_watt, noise_power_w
 
 DEFAULT_SNR_DB = 20.0
 ROUNDS_PER_BLOCK = 64
-
-
-@dataclass(frozen=True)
-class LinkBudget:
-    """Per trial [S], linear, powers in units of the receiver's complex noise variance (so that
-    sigma^2 = 1 and N = 1/2). budget: bound on |p|^2 times the mean symbol power. gain:
-    large-scale power gain. tx_power_w: what the budget is in watts. bandwidth_hz."""
-
-    budget: Tensor
-    gain: Tensor
-    tx_power_w: Tensor
-    bandwidth_hz: Tensor
 
 
 def link_budget(

@@ -11,9 +11,9 @@ from scipy import special
 from torch import Tensor
 
 from otafl.channels.config import RayleighConfig
-from otafl.channels.fading import ROUNDS_PER_BLOCK, LinkBudget, RoundBlocks
+from otafl.channels.fading import ROUNDS_PER_BLOCK, RoundBlocks
 from otafl.channels.sionna_rng import keep_global_state, sionna_stream
-from otafl.contracts import ChannelState
+from otafl.contracts import ChannelState, LinkBudget
 from otafl.rng import Streams
 
 DEVICES_PER_DRAW = 32

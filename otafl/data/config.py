@@ -46,6 +46,9 @@ PartitionConfig = Annotated[
 
 
 def _plain_name(value: object) -> object:
+    """A partition's name alone, or its keys without a name, as the mapping that they stand for."""
+    if isinstance(value, dict) and "name" not in value:
+        return {"name": "iid", **value}
     return {"name": value} if isinstance(value, str) else value
 
 

@@ -64,12 +64,13 @@ class OverTheAir:
         root_gain = channel.gain.sqrt()
         h = root_gain * channel.h[:, :, 0, 0, 0]
         h_hat = root_gain * self.setup.csi.estimate(channel.h, round)[:, :, 0, 0, 0]
-        for index, group in enumerate(payload):
-            sent = signal(group, cohort)
+        signals = [signal(group, cohort) for group in payload]
+        budget = self._budgets(payload, signals, channel.gain)
+        for index, (group, sent) in enumerate(zip(payload, signals, strict=True)):
             if group.route == "ideal":
                 gathered.add(*error_free(sent))
                 continue
-            on_air = self._transmit(sent, h, h_hat, channel.gain)
+            on_air = self._transmit(sent, h, h_hat, channel.gain, budget)
             noise = self.setup.streams.normal(f"noise/{index}", round, (sent.reals,))
             flat, target, weight = _receive(sent, on_air, noise * NOISE_VARIANCE**0.5)
             count: Tensor | Blocks = weight[:, 0]
@@ -90,7 +91,21 @@ class OverTheAir:
                     tally.saved[f"gram/{index}"] = torch.bmm(rows, rows.mT)
         return gathered.received(), tally.report()
 
-    def _transmit(self, sent: Signal, h: Tensor, h_hat: Tensor, gain: Tensor) -> _OnAir:
+    def _budgets(self, payload: Payload, signals: list[Signal]) -> Tensor:
+        """[S, K]: bounds on |p|^2 times the mean symbol power. A budget on the energy of the whole
+        payload is spread over the symbols that a device sends on the uplink."""
+        budget = self.setup.budget.budget[:, None]
+        symbols = torch.zeros_like(budget)
+        for group, sent in zip(payload, signals, strict=True):
+            if group.route == "uplink":
+                symbols = symbols + sent.reals * sent.grid(torch.ones_like(sent.weight))
+        if self.config.snr_convention == "per_symbol":
+            return budget.expand_as(symbols)
+        return budget / symbols.clamp_min(1.0)
+
+    def _transmit(
+        self, sent: Signal, h: Tensor, h_hat: Tensor, gain: Tensor, budget: Tensor
+    ) -> _OnAir:
         """Powers of what is sent, the policy's coefficients, and the gains that result."""
         blockwise = self.config.normalise == "block"
         columns = sent.columns() if blockwise else [(0, sent.reals)]
@@ -100,15 +115,13 @@ class OverTheAir:
         )
         if sent.linear:
             energy = energy * (sent.weight * senders[sent.trial]).square()[:, None]
-        if self.config.snr_convention == "per_symbol":
-            energy = energy / energy.new_tensor([b - a for a, b in columns])
-        m = sent.grid(energy).mT
+        m = sent.grid(energy / energy.new_tensor([b - a for a, b in columns])).mT
         sends = sent.grid(torch.ones_like(sent.trial, dtype=torch.bool), False)
         shape = (-1, len(columns), -1)
         link = Link(
             h=h_hat[:, None].expand(*shape),
             gain=gain,
-            budget=self.setup.budget.budget[:, None].expand_as(gain),
+            budget=budget,
             power=m,
             noise=torch.full_like(self.setup.budget.budget, NOISE_VARIANCE),
             sends=sends,
@@ -130,9 +143,7 @@ class OverTheAir:
     def _charge(self, tally: Tally, sent: Signal, on_air: _OnAir) -> None:
         on = on_air.coefficients.active
         length = on_air.m.new_tensor([b - a for a, b in on_air.columns])[:, None]
-        each = on_air.coefficients.p.abs().square() * on_air.m
-        if self.config.snr_convention == "per_symbol":
-            each = each * length
+        each = on_air.coefficients.p.abs().square() * on_air.m * length
         used = (on_air.senders > 0) * float(sent.reals)
         tally.slot(used)
         tally.radiate(each.sum(1), (on * length).sum(1), on.any(1))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from otafl.channels.fading import LinkBudget
-from otafl.contracts import Blocks, LinkReport
+from otafl.contracts import Blocks, LinkBudget, LinkReport
 
 
 class Tally:

@@ -7,8 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from otafl.channels.fading import LinkBudget
-from otafl.contracts import Codec, Csi, Hyper, PowerPolicy, Received
+from otafl.contracts import Codec, Csi, Hyper, LinkBudget, PowerPolicy, Received
 from otafl.rng import Streams
 from otafl.transport.superpose import Signal
 

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from rich.console import Console
 
 from otafl import cli, open_results
 from otafl.errors import UserError
@@ -60,7 +59,7 @@ def test_version_and_help(capsys: pytest.CaptureFixture) -> None:
     listed = capsys.readouterr().out
     for command in ("run", "sweep", "check", "list", "show", "plot", "data"):
         assert re.search(rf"^  {command} ", listed, re.MULTILINE)
-    assert "..." not in listed
+    assert "..." not in listed.partition("Commands:")[2]
 
 
 def test_help_imports_nothing_heavy() -> None:
@@ -153,7 +152,7 @@ def test_show_fits_the_terminal(
     assert max(map(len, shown.splitlines())) <= columns
     assert "small" in shown
     accuracy = open_results(swept)["test_accuracy"].sel(snr_db=10, power="ci").isel(round=-1)
-    cell = f"{float(accuracy.mean()):.4g} ± {float(accuracy.std(ddof=1)):.2g}"
+    cell = f"{float(accuracy.mean()):.4f} ± "
     (row,) = [line for line in shown.splitlines() if re.match(r"\s*10\s+ci\s", line)]
     assert cell in row
     assert ("no room in this terminal" in shown) == (columns < 200)
@@ -302,7 +301,8 @@ def test_progress_bar_in_a_terminal(
         progress(4, 4, "")
     shown = capsys.readouterr().err
     assert "4/4 rounds" in shown
-    assert all(len(line) <= 60 for line in Console().render_str(shown).plain.splitlines())
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
+    assert max(map(len, re.split(r"[\r\n]", plain))) <= 60
 
 
 def test_user_error_is_one_class() -> None:

@@ -113,7 +113,9 @@ def test_what_is_drawn_is_the_curve_data(tmp_path: Path) -> None:
 
 
 def test_curves_differ_without_colour() -> None:
-    ds = xr.concat([dataset("power")] * 10, "power", data_vars="minimal").assign_coords(power=[*"abcdefghijklmnopqrst"])
+    ds = xr.concat([dataset("power")] * 10, "power", data_vars="minimal").assign_coords(
+        power=[*"abcdefghijklmnopqrst"]
+    )
     lines = plot(ds, "test_accuracy", "round", "power").axes[0].get_lines()
     looks = {(line.get_marker(), str(line._dash_pattern)) for line in lines[: 2 * MANY]}
     assert len(looks) == 2 * MANY

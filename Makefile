@@ -1,0 +1,24 @@
+# Development tasks; PYTHON is the interpreter that otafl[dev] is installed for.
+PYTHON ?= .venv/bin/python
+
+.PHONY: check lint types test format benchmarks
+
+check: lint types test
+
+lint:
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m ruff format --check .
+	$(dir $(PYTHON))lint-imports
+
+types:
+	$(PYTHON) -m mypy
+
+test:
+	$(PYTHON) -m pytest
+
+format:
+	$(PYTHON) -m ruff format .
+	$(PYTHON) -m ruff check --fix .
+
+benchmarks:
+	$(PYTHON) benchmarks/run.py

@@ -1,0 +1,112 @@
+"""What no section of a scenario can tell alone: checks across sections."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from otafl import registry
+from otafl.algorithms.config import FedRLRConfig
+from otafl.config import CustomConfig
+from otafl.models.config import MlpConfig, SoftmaxRegressionConfig
+from otafl.scenario_errors import Problem
+
+if TYPE_CHECKING:
+    from otafl.scenario import Scenario
+
+
+def check(scenario: Scenario) -> list[Problem]:
+    """Everything that is wrong between the sections of a point."""
+    return [*_devices(scenario), *_stop(scenario), *_transport(scenario), *_rank(scenario)]
+
+
+def layers(scenario: Scenario) -> list[tuple[int, int]] | None:
+    """(inputs, outputs) of each layer, or None where only the user's own code knows."""
+    data, model = scenario.data, scenario.model
+    if isinstance(data, CustomConfig):
+        return None
+    widths = [math.prod(data.input_shape), data.classes]
+    if isinstance(model, MlpConfig):
+        widths[1:1] = model.hidden
+    elif not isinstance(model, SoftmaxRegressionConfig):
+        return None
+    return list(zip(widths[:-1], widths[1:], strict=True))
+
+
+def _devices(scenario: Scenario) -> list[Problem]:
+    devices = scenario.devices
+    problems = []
+    if devices.participants is not None and devices.participants > devices.count:
+        text = (
+            f"devices.participants: got {devices.participants}, more than devices.count "
+            f"({devices.count}); leave it out for all devices"
+        )
+        problems.append(Problem(text, ("devices", "participants"), (("devices", "count"),)))
+    if devices.late == "next" and devices.deadline_s is None:
+        text = (
+            "devices.late: 'next' needs devices.deadline_s: without a deadline the slot waits for "
+            "everyone and nobody is late"
+        )
+        problems.append(Problem(text, ("devices", "late"), (("devices", "deadline_s"),)))
+    return problems
+
+
+def _stop(scenario: Scenario) -> list[Problem]:
+    if "validation_accuracy" in (scenario.training.stop_at or {}) and not scenario.data.validation:
+        text = (
+            "training.stop_at.validation_accuracy: there are no validation samples; set "
+            "data.validation, e.g. to 0.1"
+        )
+        path = ("training", "stop_at", "validation_accuracy")
+        return [Problem(text, path, (("data", "validation"),))]
+    return []
+
+
+def _transport(scenario: Scenario) -> list[Problem]:
+    needs, transport = scenario.algorithm.needs, scenario.transport
+    if needs in transport.gives:
+        return []
+    would_do = [
+        name
+        for name in registry.names("transport")
+        if needs in registry.config_class("transport", name).gives
+    ]
+    text = (
+        f"transport: '{transport.name}' gives the server only the {' and '.join(transport.gives)} "
+        f"of the updates, but algorithm '{scenario.algorithm.name}' needs {needs} of them; "
+        f"transports that would do: {', '.join(would_do)}"
+    )
+    return [Problem(text, ("transport",), (("algorithm",),))]
+
+
+def _rank(scenario: Scenario) -> list[Problem]:
+    algorithm, sizes = scenario.algorithm, layers(scenario)
+    if not isinstance(algorithm, FedRLRConfig) or sizes is None:
+        return []
+    rank, others = algorithm.rank, (("model",), ("data",))
+    listed = ", ".join(f"{a}x{b}: {min(a, b)}" for a, b in sizes)
+    if isinstance(rank, int):
+        most = max(min(size) for size in sizes)
+        if rank <= most:
+            return []
+        text = (
+            f"algorithm.rank: {rank} is above the smaller side of every layer ({listed}); at most "
+            f"{most}"
+        )
+        return [Problem(text, ("algorithm", "rank"), others)]
+    if len(rank) != len(sizes):
+        text = (
+            f"algorithm.rank: {len(rank)} ranks for {len(sizes)} layers ({listed}); give one for "
+            "each, or one number for all"
+        )
+        return [Problem(text, ("algorithm", "rank"), others)]
+    return [
+        Problem(
+            f"algorithm.rank[{i}]: {r} is above the smaller side of its layer, {a}x{b}; at most "
+            f"{min(a, b)}",
+            ("algorithm", "rank", i),
+            others,
+        )
+        for i, (r, (a, b)) in enumerate(zip(rank, sizes, strict=True))
+        if r > min(a, b)
+    ]

@@ -1,0 +1,79 @@
+"""What both sides of a twin test are given: cohort, local data, streams, and their minibatches in
+NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from otafl.contracts import Batch, Cohort
+from otafl.data.partition import pack
+from otafl.data.work import LocalData
+from otafl.models.config import MlpConfig
+from otafl.models.mlp import Mlp
+from otafl.rng import Streams
+from twins.network import Minibatch
+
+
+def everyone(weight: Tensor) -> Cohort:
+    """All K devices of all S trials; weight [S, K]."""
+    trials, population = weight.shape
+    pair = torch.arange(trials * population)
+    zero = torch.zeros_like(pair)
+    return Cohort(
+        pair // population,
+        pair % population,
+        weight.flatten(),
+        zero,
+        zero,
+        zero,
+        torch.ones_like(pair, dtype=torch.bool),
+        (population,) * trials,
+        population,
+    )
+
+
+def mlp(widths: Sequence[int]) -> Mlp:
+    """A network of the given widths, from inputs to classes."""
+    return Mlp(MlpConfig(hidden=tuple(widths[1:-1])), (widths[0],), widths[-1])
+
+
+def local_data(
+    sizes: Sequence[Sequence[int]],
+    inputs: int,
+    classes: int,
+    streams: Streams,
+    batch_size: int,
+    steps: int,
+) -> LocalData:
+    """Devices of the given sizes [S][K] over 120 standard normal samples with random labels."""
+    generator = np.random.default_rng(0)
+    x = generator.standard_normal((120, inputs))
+    y = generator.integers(0, classes, 120)
+    parts = []
+    for row in sizes:
+        order = generator.permutation(120)
+        parts.append(np.split(order, np.cumsum(row))[:-1])
+    index, count = (torch.from_numpy(a) for a in pack(parts))
+    return LocalData(
+        torch.from_numpy(x).to(streams.dtype),
+        torch.from_numpy(y),
+        index,
+        count,
+        classes,
+        streams,
+        batch_size,
+        steps,
+    )
+
+
+def minibatch(batch: Batch, row: int) -> Minibatch:
+    """One row of a stacked minibatch."""
+    x = batch.x[row].double().numpy()
+    weight = np.full(len(x), 1.0 / len(x))
+    if batch.weight is not None:
+        weight = batch.weight[row].double().numpy()
+    return Minibatch(x, batch.y[row].numpy(), weight)
