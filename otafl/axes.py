@@ -78,9 +78,7 @@ def read(sweep: Any, root: type[BaseModel], tree: Any) -> tuple[Sweep, list[Prob
         else:
             tracks, faults = _single(key, values)
         faults = faults or [
-            Problem(fault, track.place)
-            for track in tracks
-            if (fault := _fault(track, known, tree))
+            Problem(fault, track.place) for track in tracks if (fault := _fault(track, known, tree))
         ]
         problems += faults
         if not faults:
@@ -117,9 +115,7 @@ def points(sweep: Sweep) -> Iterator[list[tuple[Track, int]]]:
     """Each point of the sweep, the last axis fastest: every track and the position it is at."""
     for places in itertools.product(*(range(len(tracks[0].values)) for tracks in sweep)):
         yield [
-            (track, place)
-            for tracks, place in zip(sweep, places, strict=True)
-            for track in tracks
+            (track, place) for tracks, place in zip(sweep, places, strict=True) for track in tracks
         ]
 
 
@@ -168,8 +164,10 @@ def _single(key: str, values: Any) -> tuple[list[Track], list[Problem]]:
 
 def _joint(rows: Any) -> tuple[list[Track], list[Problem]]:
     place = ("sweep", "zip")
-    if not isinstance(rows, list | tuple) or not rows or not all(
-        isinstance(row, Mapping) and row for row in rows
+    if (
+        not isinstance(rows, list | tuple)
+        or not rows
+        or not all(isinstance(row, Mapping) and row for row in rows)
     ):
         text = "sweep: zip: must be a list of mappings, each with a value for the same keys"
         return [], [Problem(text, place)]
@@ -223,7 +221,9 @@ def _takes_any(track: Track, tree: Any) -> bool:
     names = [child(tree, section), child(child(tree, section), "name")]
     sweep = child(tree, "sweep")
     for key in (section, f"{section}.name"):
-        names += [name for value in child(sweep, key) or () for name in (value, child(value, "name"))]
+        names += [
+            name for value in child(sweep, key) or () for name in (value, child(value, "name"))
+        ]
     return depth == 2 and any(isinstance(name, str) and ":" in name for name in names)
 
 

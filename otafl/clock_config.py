@@ -72,12 +72,17 @@ def _plain_speed(value: Any) -> Any:
     return {"flops_per_s": value} if isinstance(value, int | float | str) else value
 
 
+_Class = Annotated[
+    ComputeClass, BeforeValidator(_plain_speed, json_schema_input_type=ComputeClass | float)
+]
+
+
 class ClassesComputeConfig(ComputeConfig):
     """Devices of several classes; `classes: [2e9, 4e9, 8e9]` with as many numbers as devices says
     each device's speed."""
 
     name: Literal["classes"] = "classes"
-    classes: tuple[Annotated[ComputeClass, BeforeValidator(_plain_speed)], ...] = Field(
+    classes: tuple[_Class, ...] = Field(
         min_length=1, description="the classes: a mapping each, or the speed alone"
     )
     assignment: Literal["in_order", "random"] = Field(

@@ -6,6 +6,7 @@ in a round, n rows of one payload group.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -53,10 +54,21 @@ class Cohort:
         """S."""
         return len(self.counts)
 
-    @property
+    @functools.cached_property
     def cell(self) -> Tensor:
         """[N] int64: row of the pair in a [S * K, ...] table."""
         return self.trial * self.population + self.device
+
+    @functools.cached_property
+    def rows_of(self) -> Tensor:
+        """[S] float: rows of each trial, as `counts`."""
+        return self.weight.new_tensor(self.counts)
+
+    @functools.cached_property
+    def unit_weight(self) -> Tensor:
+        """[N]: the weights, summing to one over the rows of a trial."""
+        total = self.weight.new_zeros(self.trials).index_add_(0, self.trial, self.weight)
+        return self.weight / total[self.trial]
 
     def rows(self, start: int, stop: int) -> Cohort:
         """The rows start..stop as a cohort of their own (a chunk)."""

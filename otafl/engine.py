@@ -42,8 +42,10 @@ class Engine:
         self.pending: Update | None = None
         self.means = RoundMeans(self.trials, self.population, parts.share.device)
         self.energy = Account(self.trials, self.population, ("compute", "radio"))
+        self.downlink_bits = np.zeros(self.trials)
         self.link: list[Blocks] = []
         self._everyone: Cohort | None = None
+        self._rows_at_once: int | None = None
         work = parts.scenario.training
         self._flops = parts.algorithm.flops(work.batch_size * work.local_steps)
         self._joules = compute_energy_j(self._flops, parts.speeds)
@@ -122,7 +124,9 @@ class Engine:
     def local_work(self, broadcast: Broadcast, cohort: Cohort, t: int) -> tuple[Payload, Tensor]:
         """Every row of the cohort trains, a cache-sized chunk of rows at a time."""
         parts = self.parts
-        size = rows_at_once(parts, broadcast, self.devices)
+        if self._rows_at_once is None:
+            self._rows_at_once = rows_at_once(parts, broadcast, self.devices)
+        size = self._rows_at_once
         out = Collector(cohort.size)
         for start in range(0, cohort.size, size):
             stop = min(start + size, cohort.size)
@@ -193,9 +197,9 @@ class Engine:
         self, report: LinkReport, cohort: Cohort, broadcast: Broadcast, loss: Tensor
     ) -> None:
         """Adds up what the round cost, and lets the clock pass over its slot."""
-        copies = torch.tensor(cohort.counts if broadcast.per_device else self.running * 1.0)
-        bits = copies.to(loss.device) * (32.0 * broadcast.reals)
-        self.means.add(report, cohort, loss, bits)
+        copies = np.array(cohort.counts) if broadcast.per_device else self.running * 1.0
+        self.downlink_bits += copies * (32.0 * broadcast.reals)
+        self.means.add(report, cohort, loss)
         self.parts.clock.close_slot(report.airtime_s.cpu().numpy())
         if report.saved:
             self.link.append({name: value.cpu() for name, value in report.saved.items()})

@@ -3,6 +3,8 @@ evaluated on test samples."""
 
 from __future__ import annotations
 
+import functools
+
 import torch
 from torch import Tensor
 
@@ -13,58 +15,57 @@ EVALUATION_CHUNK = 1 << 21
 
 
 class RoundMeans:
-    """Means over the rounds since the last record, and totals since the first; all [S] or [S, K].
-    Nothing leaves the torch device before `take`."""
+    """Means over the rounds since the last record, and totals since the first. Nothing leaves the
+    torch device before `take`."""
 
-    MEANS = ("train_loss", "aggregation_nmse", "participants", "tx_power")
-    TOTALS = (
+    _PER_TRIAL = (
+        "aggregation_nmse",
+        "participants",
         "uplink_symbols",
         "uplink_bits",
         "side_symbols",
-        "downlink_bits",
         "airtime_s",
-        "radio_j",
     )
+    _PER_DEVICE = ("tx_power", "radio_j")
+    _TOTALS = ("uplink_symbols", "uplink_bits", "side_symbols", "airtime_s", "radio_j")
 
     def __init__(self, trials: int, devices: int, device: torch.device) -> None:
-        shape = {"tx_power": (trials, devices), "radio_j": (trials, devices)}
-        self._sums = {
-            name: torch.zeros(shape.get(name, (trials,)), dtype=torch.float64, device=device)
-            for name in self.MEANS + self.TOTALS
-        }
-        self._trained = torch.zeros(trials, dtype=torch.float64, device=device)
+        new = functools.partial(torch.zeros, dtype=torch.float64, device=device)
+        self._trial = new(len(self._PER_TRIAL), trials)
+        self._device = new(len(self._PER_DEVICE), trials, devices)
+        self._loss, self._trained = new(trials), new(trials)
         self._rounds = 0
 
-    def add(
-        self, report: LinkReport, cohort: Cohort, loss: Tensor, downlink_bits: Tensor | float
-    ) -> None:
+    def add(self, report: LinkReport, cohort: Cohort, loss: Tensor) -> None:
         """A round: its delivery, and the loss [N] of the cohort that trained."""
         self._rounds += 1
-        self._sums["train_loss"].index_add_(0, cohort.trial, loss.double())
-        self._trained += self._trained.new_tensor(cohort.counts)
-        for name, value in (
-            ("aggregation_nmse", report.nmse),
-            ("participants", report.participants),
-            ("tx_power", report.power),
-            ("uplink_symbols", report.symbols),
-            ("uplink_bits", report.bits),
-            ("side_symbols", report.side_symbols),
-            ("downlink_bits", downlink_bits),
-            ("airtime_s", report.airtime_s),
-            ("radio_j", report.energy_j),
-        ):
-            self._sums[name] += value
+        self._loss.index_add_(0, cohort.trial, loss.double())
+        self._trained += cohort.rows_of
+        self._trial += torch.stack(
+            [
+                report.nmse,
+                report.participants,
+                report.symbols,
+                report.bits,
+                report.side_symbols,
+                report.airtime_s,
+            ]
+        )
+        self._device += torch.stack([report.power, report.energy_j])
 
     def take(self) -> dict[str, Tensor]:
-        """Means since the last call (NaN if there was no round) and totals, float64."""
-        out = {}
-        for name in self.MEANS:
-            over = self._trained if name == "train_loss" else float(self._rounds)
-            out[name] = self._sums[name] / over if self._rounds else self._sums[name] * torch.nan
-            self._sums[name] = torch.zeros_like(self._sums[name])
-        for name in self.TOTALS:
-            out[name] = self._sums[name].clone()
-        self._trained = torch.zeros_like(self._trained)
+        """Means since the last call (NaN if there was no round) and totals, float64, [S] or
+        [S, K]."""
+        rounds = float(self._rounds) if self._rounds else torch.nan
+        out = {"train_loss": self._loss / self._trained}
+        for names, sums in ((self._PER_TRIAL, self._trial), (self._PER_DEVICE, self._device)):
+            for row, name in enumerate(names):
+                out[name] = sums[row].clone()
+                if name not in self._TOTALS:
+                    out[name] /= rounds
+                    sums[row] = 0.0
+        self._loss.zero_()
+        self._trained.zero_()
         self._rounds = 0
         return out
 

@@ -52,6 +52,7 @@ class Recorder:
         values["tx_power_w"] = values.pop("tx_power") * watts.cpu().numpy()[:, None]
         values["tx_energy_j"] = engine.energy.spent["radio"].copy()
         values["compute_energy_j"] = engine.energy.spent["compute"].copy()
+        values["downlink_bits"] = engine.downlink_bits.copy()
         values["sim_time_s"] = engine.parts.clock.now()
         values["wall_time_s"] = np.full(engine.trials, wall_time_s)
         running = engine.running.copy()

@@ -211,8 +211,8 @@ def config_class(table: str, name: str) -> type[Any]:
     """The settings class of an entry, or of the user's own `module:callable`. UserError if the
     table does not have the name."""
     if table in CUSTOM and ":" in name:
-        return _load(CUSTOM[table])  # type: ignore[no-any-return]
-    return _load(_entry(table, name).config)  # type: ignore[no-any-return]
+        return _load(CUSTOM[table])
+    return _load(_entry(table, name).config)
 
 
 def implementation(table: str, name: str) -> Any:

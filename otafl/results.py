@@ -82,7 +82,7 @@ class Record:
     rounds: [R] rounds at which records were taken. variables: name of `VARIABLES` -> float
     [points, trials, R], [points, trials, R, devices] or [points, trials], as its dims say.
     complete: whether every round was run. link: name of `LINK_DIMS`, with "/<group>" where there
-    are several -> [points, trials, R, ...], of the recorded rounds, or None.
+    are several -> [points, trials, rounds, ...], of every round from the first, or None.
     """
 
     rounds: list[int]
@@ -102,8 +102,9 @@ LINK_DIMS: dict[str, tuple[str, ...]] = {
     "active": ("segment", "device"),
     "gram": ("device", "other_device"),
 }
-"""Dims, after (point, trial, round), of what `output.save_link` keeps. Stored as `link_<name>`, a
-complex one as `link_<name>_real` and `link_<name>_imag`. Segments are counted in each group."""
+"""Dims, after (point, trial, link_round), of what `output.save_link` keeps. Stored as
+`link_<name>`, a complex one as `link_<name>_real` and `link_<name>_imag`. Segments are counted in
+each group."""
 
 LAZY_ABOVE_BYTES = 2**30
 """Results larger than this are read from disk only where they are used."""
@@ -129,6 +130,9 @@ def to_dataset(record: Record, points: Sequence[Point], scenario: Scenario) -> x
     data |= _link_variables(record.link or {})
     dataset = xr.Dataset(data)
     dataset = dataset.assign_coords({dim: np.arange(n) for dim, n in dataset.sizes.items()})
+    if "link_round" in dataset.dims:
+        # the first delivery is that of round 1, as in `round`, where 0 is before any
+        dataset = dataset.assign_coords(link_round=dataset["link_round"] + 1)
     axes = _axes(scenario)
     index = np.asarray([point.index for point in points], dtype=np.int64)
     places = np.unravel_index(index, _shape(axes))
@@ -274,7 +278,7 @@ def _link_variables(link: dict[str, np.ndarray]) -> dict[str, Any]:
         base, _, group = key.partition("/")
         own = LINK_DIMS.get(base, tuple(f"{base}_axis{i}" for i in range(values.ndim - 3)))
         own = tuple(f"segment_{group}" if dim == "segment" and group else dim for dim in own)
-        dims, name = ("point", "trial", "round", *own), "link_" + key.replace("/", "_")
+        dims, name = ("point", "trial", "link_round", *own), "link_" + key.replace("/", "_")
         if np.iscomplexobj(values):
             data[f"{name}_real"] = (dims, values.real)
             data[f"{name}_imag"] = (dims, values.imag)

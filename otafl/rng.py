@@ -1,5 +1,5 @@
 """Named random streams, counter-based: a number depends on (root seed, trial, purpose, round,
-device, position) and on nothing else.
+device, position in a draw of so many) and on nothing else.
 
 So a trial draws the same numbers alone or stacked, whichever devices take part, on CPU or GPU,
 and after a resume; there is no state to save, and no loop over trials or devices. The generator
@@ -68,7 +68,7 @@ class Streams:
         self.device = torch.device(device)
         self.dtype = dtype
         pairs = list(zip(seeds, trials, strict=True))
-        distinct = sorted(set(pairs))
+        distinct = list(dict.fromkeys(pairs))  # in order, so that without repeats place is 0..S-1
         root = torch.tensor([seed for seed, _ in distinct], dtype=torch.int64)
         trial = torch.tensor([trial for _, trial in distinct], dtype=torch.int64)
         place = torch.tensor([distinct.index(pair) for pair in pairs])

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path as FilePath
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, Field, ValidationError
 
@@ -23,12 +23,20 @@ from otafl.clock_config import Late
 from otafl.config import Config, stackable, stackable_fields
 from otafl.keys import CHOICES, DEFAULTS, Path, choice, default, put, split
 from otafl.scenario_checks import check
-from otafl.scenario_errors import Problem, ScenarioError, Where, problems_of
+from otafl.scenario_errors import Problem, ScenarioError, Where, problems_of, truths_for_numbers
 from otafl.yaml_source import YamlError, dump, parse
 
 if TYPE_CHECKING:
     # which classes these unions have is known to the registry alone
-    Data = Model = Algorithm = Channel = Csi = Power = Codec = Transport = Compute = Any
+    Data: TypeAlias = Any
+    Model: TypeAlias = Any
+    Algorithm: TypeAlias = Any
+    Channel: TypeAlias = Any
+    Csi: TypeAlias = Any
+    Power: TypeAlias = Any
+    Codec: TypeAlias = Any
+    Transport: TypeAlias = Any
+    Compute: TypeAlias = Any
 else:
     Data, Model, Algorithm = choice("data"), choice("model"), choice("algorithm")
     Channel, Csi, Power = choice("channel"), choice("csi"), choice("power")
@@ -173,6 +181,7 @@ def load_scenario(
         scenario = Scenario.model_validate(tree)
     except ValidationError as error:
         problems = problems_of(error, tree, Scenario)
+    problems += truths_for_numbers(tree, Scenario)
     sweep, faults = _axes.read(tree.get("sweep"), Scenario, tree)
     at_sweep = {fault.path for fault in faults}
     problems = [one for one in problems if one.path not in at_sweep] + faults
@@ -231,13 +240,15 @@ def json_schema() -> dict[str, Any]:
             if name != DEFAULTS[table]:
                 own = definitions[registry.config_class(table, name).__name__]
                 own["required"] = ["name", *own.get("required", ())]
+        alone: list[dict[str, Any]] = [{"enum": list(registry.names(table))}]
+        if table in registry.CUSTOM:
+            alone.append({"type": "string", "pattern": ":"})
         holders = [schema] if len(path) == 1 else list(definitions.values())
         for holder in holders:
             field = holder.get("properties", {}).get(str(path[-1]), {})
             if "oneOf" in field:
-                field["anyOf"] = [{"enum": list(registry.names(table))}, {"oneOf": field["oneOf"]}]
-                field.pop("oneOf")
                 field.pop("discriminator", None)
+                field["anyOf"] = [*alone, {"oneOf": field.pop("oneOf")}]
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
@@ -253,7 +264,7 @@ def _read(file: FilePath) -> tuple[dict[str, Any], Where]:
         at = "".join(f":{number}" for number in error.place or ())
         raise ScenarioError([f"{file}{at}: {error}"]) from error
     if source.data is None:
-        raise ScenarioError([f"{file}: is empty; a scenario begins with a line like 'name: my_run'"])
+        raise ScenarioError([f"{file}: is empty; a scenario begins like 'name: my_run'"])
     if not isinstance(source.data, dict):
         kind = "a list" if isinstance(source.data, list) else "a single value"
         raise ScenarioError(
@@ -265,7 +276,7 @@ def _read(file: FilePath) -> tuple[dict[str, Any], Where]:
 def _plain(value: Any) -> Any:
     """Mappings, sequences, paths and NumPy's numbers as YAML would give them."""
     if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
+        return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     if isinstance(value, FilePath):
@@ -330,7 +341,7 @@ def _points(scenario: Scenario, sweep: _axes.Sweep, where: Where) -> list[Point]
         except ValidationError as error:
             problems.add(problems_of(error, tree, Scenario), settings)
             continue
-        problems.add(check(one), settings)
+        problems.add([*check(one), *truths_for_numbers(tree, Scenario)], settings)
         places = [place for _, place in settings]
         values = {name: c.values[i] for (name, c), i in zip(coords, places, strict=True)}
         points.append(Point(index, values, one))
@@ -339,25 +350,28 @@ def _points(scenario: Scenario, sweep: _axes.Sweep, where: Where) -> list[Point]
 
 
 class _Collected:
-    """Problems of points, each said once, with the axes that it comes from."""
+    """Problems of points, each said once, with the values of the axes that it comes from."""
 
     def __init__(self, where: Where) -> None:
         self._where = where
-        self._first: dict[tuple[str, Path], tuple[Problem, int]] = {}
+        self._found: dict[tuple[str, Path], list[str]] = {}
 
     def add(self, problems: Sequence[Problem], point: list[tuple[_axes.Track, int]]) -> None:
         for one in problems:
             touched = [at for at in point if _touches(at[0].path, (one.path, *one.others))]
-            if touched:
-                text = f"sweep: {_axes.said(touched)}: {one.message}"
-                key, problem = (text, touched[0][0].place), Problem(text, touched[0][0].place)
-            else:
-                key, problem = (one.message, one.path), one
-            self._first.setdefault(key, (problem, 0))
+            place = touched[0][0].place if touched else one.path
+            said = self._found.setdefault((one.message, place), [])
+            if touched and _axes.said(touched) not in said:
+                said.append(_axes.said(touched))
 
     def raise_any(self) -> None:
-        if self._first:
-            raise self._where.error([problem for problem, _ in self._first.values()])
+        problems = []
+        for (message, place), said in self._found.items():
+            more = f" (and {len(said) - 1} more)" if len(said) > 1 else ""
+            prefix = f"sweep: {said[0]}{more}: " if said else ""
+            problems.append(Problem(f"{prefix}{message}", place))
+        if problems:
+            raise self._where.error(problems)
 
 
 def _touches(path: Path, paths: Sequence[Path]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ from otafl import registry
 from otafl.algorithms.config import FedRLRConfig
 from otafl.config import CustomConfig
 from otafl.models.config import MlpConfig, SoftmaxRegressionConfig
-from otafl.scenario_errors import Problem
+from otafl.scenario_errors import Problem, shown
 
 if TYPE_CHECKING:
     from otafl.scenario import Scenario
@@ -30,7 +31,7 @@ def layers(scenario: Scenario) -> list[tuple[int, int]] | None:
         widths[1:1] = model.hidden
     elif not isinstance(model, SoftmaxRegressionConfig):
         return None
-    return list(zip(widths[:-1], widths[1:], strict=True))
+    return list(itertools.pairwise(widths))
 
 
 def _devices(scenario: Scenario) -> list[Problem]:
@@ -96,8 +97,8 @@ def _rank(scenario: Scenario) -> list[Problem]:
         return [Problem(text, ("algorithm", "rank"), others)]
     if len(rank) != len(sizes):
         text = (
-            f"algorithm.rank: {len(rank)} ranks for {len(sizes)} layers ({listed}); give one for "
-            "each, or one number for all"
+            f"algorithm.rank: got {shown(list(rank))} for {len(sizes)} layers ({listed}); give one "
+            "for each, or one number for all"
         )
         return [Problem(text, ("algorithm", "rank"), others)]
     return [

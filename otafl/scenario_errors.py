@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -45,13 +47,23 @@ class Where:
         return ScenarioError(sorted(found, key=found.__getitem__))
 
     def _line(self, problem: Problem) -> str:
-        path = problem.path
-        for depth in range(len(path), 0, -1):
-            if path[:depth] in self.overrides:
-                return f"--set {self.overrides[path[:depth]]}: {problem.message}"
-        line, column = self._place(path)
+        override = self._override(problem.path)
+        if override is not None:
+            return f"--set {override}: {problem.message}"
+        line, column = self._place(problem.path)
         at = f":{line}:{column}" if line else ""
         return f"{self.label}{at}: {problem.message}" if self.label else problem.message
+
+    def _override(self, path: Path) -> str | None:
+        """The override that set the key or its section; or, of a key that the file does not have,
+        something below it."""
+        for depth in range(len(path), 0, -1):
+            if path[:depth] in self.overrides:
+                return self.overrides[path[:depth]]
+        if path in self.places:
+            return None
+        below = (text for key, text in self.overrides.items() if path and key[: len(path)] == path)
+        return next(below, None)
 
     def _place(self, path: Path) -> tuple[int, int]:
         """Of the key, or of the section that lacks it; (0, 0) if neither is in the file."""
@@ -61,24 +73,61 @@ class Where:
         return (0, 0)
 
     def _order(self, path: Path) -> tuple[bool, tuple[int, int]]:
-        overridden = any(path[:depth] in self.overrides for depth in range(1, len(path) + 1))
-        return overridden, self._place(path)
+        return self._override(path) is not None, self._place(path)
+
+
+_NO_CHOICE = ("union_tag_invalid", "union_tag_not_found")
+_NO_MAPPING = ("model_type", "model_attributes_type", "dict_type")
 
 
 def problems_of(error: ValidationError, tree: Any, root: type[BaseModel]) -> list[Problem]:
     """Pydantic's errors over what the scenario gave (`tree`), one for each key."""
     at: dict[Path, list[Any]] = {}
-    branches: dict[Path, list[Path]] = {}
+    branches: set[Path] = set()
     for one in error.errors(include_url=False):
         path, branch = _key_path(one["loc"], tree, str(one["type"]))
         at.setdefault(path, []).append(one)
         if branch is not None:
-            branches.setdefault(branch, []).append(path)
-    for branch, paths in branches.items():
-        if any(len(path) > len(branch) for path in paths):
-            # the value was of this alternative's kind, so the other alternatives say nothing
-            at.pop(branch, None)
+            branches.add(branch)
+    for path, errors in list(at.items()):
+        # a fault inside a value says what to mend: that the value then fits no alternative, or
+        # is too short without the faulty item, says nothing more
+        implied = path in branches or errors[0]["type"] == "too_short"
+        if implied and any(len(one) > len(path) and one[: len(path)] == path for one in at):
+            del at[path]
     return [_problem(path, errors, tree, root) for path, errors in at.items()]
+
+
+def truths_for_numbers(tree: Any, root: type[BaseModel]) -> list[Problem]:
+    """`trials: true` and the like: slips that pydantic would read as one or zero."""
+    problems = []
+    for path, value in _truths(tree):
+        keys = [part for part in path if isinstance(part, str)]
+        section = path[: len(path) - 1 - path[::-1].index(keys[-1])]
+        model = model_at(root, section, tree)
+        known = model.model_fields.get(keys[-1]) if model else None
+        kinds = _kinds(known.annotation) if known else set()
+        if kinds & {int, float} and bool not in kinds:
+            problems.append(Problem(f"{dotted(path)}: got {shown(value)}; must be a number", path))
+    return problems
+
+
+def _truths(tree: Any, above: Path = ()) -> Iterator[tuple[Path, bool]]:
+    """Every true and false with its path, those of the sweep left out."""
+    if isinstance(tree, bool):
+        yield above, tree
+    elif isinstance(tree, Mapping):
+        for key, value in tree.items():
+            if above or key != "sweep":
+                yield from _truths(value, (*above, key))
+    elif isinstance(tree, list | tuple):
+        for index, value in enumerate(tree):
+            yield from _truths(value, (*above, index))
+
+
+def _kinds(annotation: Any) -> set[Any]:
+    """The types that an annotation is made of."""
+    return {annotation}.union(*(_kinds(arg) for arg in get_args(annotation) if arg is not ...))
 
 
 def unknown_key(path: Path, tree: Any, root: type[BaseModel]) -> str:
@@ -87,32 +136,25 @@ def unknown_key(path: Path, tree: Any, root: type[BaseModel]) -> str:
     model = model_at(root, section, tree)
     known = list(model.model_fields) if model else []
     guess = registry.closest(word, known)
-    if guess:
-        hint = f"did you mean '{guess}'?"
-    else:
-        hint = _elsewhere(word, section, tree, root)
-    listed = f"(known keys: {', '.join(known)})"
-    return (
-        f"{dotted(path)}: unknown key; {hint} {listed}"
-        if hint
-        else (f"{dotted(path)}: unknown key {listed}")
-    )
+    hint = f"did you mean '{guess}'?" if guess else _elsewhere(word, section, tree, root)
+    return f"{dotted(path)}: unknown key{hint and '; '}{hint} (known keys: {', '.join(known)})"
 
 
 def _elsewhere(word: str, section: Path, tree: Any, root: type[BaseModel]) -> str:
     """Where else there is a key of that name."""
     table = CHOICES.get(section)
     if table:
-        owners = [
-            name
-            for name in registry.names(table)
-            if word in registry.config_class(table, name).model_fields
-        ]
+        keys = {
+            n: list(registry.config_class(table, n).model_fields) for n in registry.names(table)
+        }
+        guess = registry.closest(word, itertools.chain.from_iterable(keys.values()))
+        owners = [name for name, own in keys.items() if guess in own]
         for part in section:
             tree = child(tree, part)
         chosen = named(table, {} if tree is None else tree)["name"]
-        if owners:
-            return f"it is a key of {' and '.join(owners)}, not of {chosen}"
+        if guess:
+            subject = "it" if guess == word else f"did you mean '{guess}'? it"
+            return f"{subject} is a key of {' and '.join(owners)}, not of {chosen}"
     every = dict.fromkeys(key for key, _ in fields(root))
     found = [key for key in every if key.endswith(f".{word}")]
     return f"did you mean '{found[0]}'?" if found and word != "name" else ""
@@ -120,12 +162,8 @@ def _elsewhere(word: str, section: Path, tree: Any, root: type[BaseModel]) -> st
 
 def shown(value: Any) -> str:
     """A value as the user would write it, shortened."""
-    text = (
-        {True: "true", False: "false", None: "null"}.get(value)
-        if (value is None or isinstance(value, bool))
-        else repr(value)
-    )
-    text = str(text)
+    plain = {"None": "null", "True": "true", "False": "false"}
+    text = plain.get(repr(value), repr(value))
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
@@ -165,9 +203,14 @@ def _problem(path: Path, errors: list[Any], tree: Any, root: type[BaseModel]) ->
         value = child(value, part)
     if kind == "extra_forbidden":
         return Problem(unknown_key(path, tree, root), path)
+    if errors[0]["loc"][-1] == "[key]":
+        known = _literals(errors[0])
+        guess = registry.closest(str(path[-1]), known)
+        hint = f"; did you mean '{guess}'?" if guess else ""
+        return Problem(f"{dotted(path)}: unknown key{hint} (known keys: {', '.join(known)})", path)
     if kind == "missing":
         return Problem(f"{dotted(path)}: must be given", path)
-    if kind in ("union_tag_invalid", "union_tag_not_found") and table:
+    if table and kind in (*_NO_CHOICE, *_NO_MAPPING):
         if isinstance(value, Mapping):
             path, value = (*path, "name"), value["name"]
         if isinstance(value, str):
@@ -187,18 +230,14 @@ def _problem(path: Path, errors: list[Any], tree: Any, root: type[BaseModel]) ->
 def _requirement(error: Any) -> str:
     """What a value must be, after "must be"."""
     kind = error["type"]
-    if kind in ("model_type", "model_attributes_type", "dict_type"):
+    if kind in _NO_MAPPING:
         return "a mapping of keys"
     if kind in ("tuple_type", "list_type"):
         return "a list"
     if kind == "string_pattern_mismatch":
         return "of the form module:callable"
-    if kind in ("too_short", "too_long"):
-        return (
-            "a list of "
-            + {"too_short": "at least ", "too_long": "at most "}[kind]
-            + str(error["ctx"].get("min_length", error["ctx"].get("max_length")))
-        )
+    if kind == "too_short":
+        return f"a list of at least {error['ctx']['min_length']}"
     text = str(error["msg"]).removeprefix("Input should be ").removeprefix("a valid ")
     text = text.split(", unable to parse")[0].split(", got a number")[0]
     text = {"integer": "a whole number", "number": "a number", "string": "text"}.get(text, text)
@@ -208,8 +247,10 @@ def _requirement(error: Any) -> str:
 def _closest_literal(errors: list[Any], value: Any) -> str:
     if errors[0]["type"] != "literal_error" or not isinstance(value, str):
         return ""
-    choices = [
-        part.strip("'") for part in errors[0]["ctx"]["expected"].replace(" or ", ", ").split(", ")
-    ]
-    guess = registry.closest(value, choices)
+    guess = registry.closest(value, _literals(errors[0]))
     return f"; did you mean '{guess}'?" if guess else ""
+
+
+def _literals(error: Any) -> list[str]:
+    """The texts that a literal_error would have taken."""
+    return re.findall(r"'([^']*)'", error["ctx"]["expected"])

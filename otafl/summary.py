@@ -39,7 +39,7 @@ def print_summary(dataset: xr.Dataset, console: Console | None = None) -> None:
     columns, left_out = _fitting(dataset, console.width)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for title in columns:
-        table.add_column(title.replace("_", " "), justify="right")
+        table.add_column(title.replace("_", " "), justify="right", overflow="fold")
     for row in zip(*columns.values(), strict=True):
         table.add_row(*row)
     console.print()
@@ -106,18 +106,25 @@ def _means(dataset: xr.Dataset, name: str) -> list[str]:
 
 
 def spread(values: np.ndarray) -> str:
-    """Mean ± standard deviation (with n - 1) of the finite values [n]."""
+    """Mean ± standard deviation (with n - 1) of the finite values [n], to two digits of the latter
+    where that can be written without an exponent."""
     values = values[np.isfinite(values)]
     if len(values) == 0:
         return "-"
     if len(values) == 1:
         return number(values[0])
-    return f"{number(values.mean())} ± {number(values.std(ddof=1), 2)}"
+    mean, std = values.mean(), values.std(ddof=1)
+    places = 1 - math.floor(math.log10(std)) if std else -1
+    if 0 <= places <= 6:
+        return f"{mean:.{places}f} ± {std:.{places}f}"
+    return f"{number(mean)} ± {number(std, 2)}"
 
 
 def number(value: float, digits: int = 4) -> str:
     """To so many significant digits, without an exponent where that stays short."""
-    size = math.floor(math.log10(abs(value))) if value else 0
+    if value == 0:
+        return "0"
+    size = math.floor(math.log10(abs(value)))
     return f"{value:.{max(0, digits - 1 - size)}f}" if -4 < size < 6 else f"{value:.{digits}g}"
 
 

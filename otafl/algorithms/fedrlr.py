@@ -39,7 +39,7 @@ from otafl.models.base import LayeredModel, Model, Pair, Shapes, flatten, unflat
 from otafl.rng import Streams
 
 REORTHONORMALISE_EVERY = 64
-"""Rounds between corrections of the rounding drift of U and V."""
+"""Local steps between corrections of the rounding drift of U and V."""
 
 
 class FedRLR:
@@ -82,7 +82,11 @@ class FedRLR:
         start = self.model.init(lambda name, shape: streams.uniform(f"init/{name}", 0, shape))
         server: Blocks = {}
         for index, (layer, rank) in enumerate(zip(self.model.layers, self.ranks, strict=True)):
-            point = truncate(start[layer.weight], rank, self.config.init_rescale)
+            weight = start[layer.weight]
+            if not weight.any():  # zero has no rank R: start from a standard layer instead
+                uniform = streams.uniform(f"init/{layer.weight}", 0, weight.shape[1:])
+                weight = (2.0 * uniform - 1.0) / layer.inputs**0.5
+            point = truncate(weight, rank, self.config.init_rescale)
             server |= _point_blocks(index, point)
             server[f"b{index}"] = start[layer.bias]
         return server, {name: block[:, None] for name, block in server.items()}
@@ -127,8 +131,8 @@ class FedRLR:
                 pull = (bias[i] - bias0[i]).mul_(of_penalty[:, 0])
                 bias[i] = pull.addcmul_(pairs[i].g.sum(1), of_loss[:, 0]).add_(bias[i])
             own = retract(own, tangents)  # eqs. (17)-(19)
-        if work.round % REORTHONORMALISE_EVERY == REORTHONORMALISE_EVERY - 1:
-            own = [reorthonormalise(point) for point in own]
+            if (work.round * work.steps + step + 1) % REORTHONORMALISE_EVERY == 0:
+                own = [reorthonormalise(point) for point in own]
         state: Blocks = {}
         for i in layers:
             state |= _point_blocks(i, own[i])

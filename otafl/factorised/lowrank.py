@@ -9,8 +9,8 @@ Riemannian optimization".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -79,26 +79,39 @@ def retract(points: Sequence[LowRank], steps: Sequence[Tangent]) -> list[LowRank
     Gram matrices, with a ridge of rounding size: it bends Q only in directions that are rounding in
     B, which enter the result to second order. Q is never formed, B T^-1 acts in its place.
     """
-    normals = [b for step in steps for b in (step.bu, step.bv)]
-    roots = _by_size(_gram_root, [torch.bmm(b.mT, b) for b in normals])
-    cores = [
-        _core(point.s, step.h, left[0], right[0])
-        for point, step, left, right in zip(points, steps, roots[::2], roots[1::2], strict=True)
+    by_rank: dict[int, list[int]] = {}
+    for index, point in enumerate(points):
+        by_rank.setdefault(point.s.shape[1], []).append(index)
+    moved = dict[int, LowRank]()
+    for chosen in by_rank.values():
+        of = [points[i] for i in chosen], [steps[i] for i in chosen]
+        moved |= zip(chosen, _retract_equal_ranks(*of), strict=True)
+    return [moved[index] for index in range(len(points))]
+
+
+def _retract_equal_ranks(points: Sequence[LowRank], steps: Sequence[Tangent]) -> list[LowRank]:
+    """`retract` of points of one rank: all small matrices, [points x n, ...], go in one batch."""
+    layers, rank = len(points), points[0].s.shape[1]
+    normals = [step.bu for step in steps] + [step.bv for step in steps]
+    root, inverse = _gram_root(torch.cat([torch.bmm(b.mT, b) for b in normals]))
+    tu, tv = root.chunk(2)
+    corner = torch.cat([step.h for step in steps])
+    corner.diagonal(dim1=1, dim2=2).add_(torch.cat([point.s for point in points]))
+    core = torch.cat([torch.cat([corner, tv.mT], 2), torch.cat([tu, torch.zeros_like(tu)], 2)], 1)
+    a, s, bt = torch.linalg.svd(core)
+    s = torch.maximum(s[:, :rank], SINGULAR_FLOOR * s[:, :1])
+    turn = torch.cat([a[:, :, :rank], bt.mT[:, :, :rank]])
+    along = turn[:, :rank].chunk(2 * layers)
+    across = torch.bmm(inverse, turn[:, rank:]).chunk(2 * layers)
+    bases = [point.u for point in points] + [point.v for point in points]
+    moved = [
+        torch.bmm(normal, out).baddbmm_(basis, within)
+        for normal, out, basis, within in zip(normals, across, bases, along, strict=True)
     ]
-    moved = []
-    for point, step, left, right, (a, s, b) in zip(
-        points, steps, roots[::2], roots[1::2], _by_size(_svd, cores), strict=True
-    ):
-        rank = point.s.shape[1]
-        s = s[:, :rank]
-        moved.append(
-            LowRank(
-                _moved(point.u, step.bu, left[1], a[:, :, :rank]),
-                torch.maximum(s, SINGULAR_FLOOR * s[:, :1]),
-                _moved(point.v, step.bv, right[1], b[:, :, :rank]),
-            )
-        )
-    return moved
+    return [
+        LowRank(u, sigma, v)
+        for u, sigma, v in zip(moved[:layers], s.chunk(layers), moved[layers:], strict=True)
+    ]
 
 
 def _gram_root(gram: Tensor) -> tuple[Tensor, Tensor]:
@@ -109,19 +122,6 @@ def _gram_root(gram: Tensor) -> tuple[Tensor, Tensor]:
     root = torch.linalg.cholesky_ex(gram)[0].mT
     one = torch.eye(gram.shape[1], dtype=gram.dtype, device=gram.device).expand_as(gram)
     return root, torch.linalg.solve_triangular(root, one, upper=True)
-
-
-def _core(s: Tensor, h: Tensor, tu: Tensor, tv: Tensor) -> Tensor:
-    """[[diag(s) + h, tv^T], [tu, 0]], [n, 2R, 2R]."""
-    upper = torch.cat([h + torch.diag_embed(s), tv.mT], 2)
-    return torch.cat([upper, torch.cat([tu, torch.zeros_like(tu)], 2)], 1)
-
-
-def _moved(basis: Tensor, normal: Tensor, inverse: Tensor, a: Tensor) -> Tensor:
-    """basis a_1 + normal T^-1 a_2 for a = [a_1; a_2] [n, 2R, R]."""
-    rank = basis.shape[2]
-    along = torch.bmm(normal, torch.bmm(inverse, a[:, rank:]))
-    return along.baddbmm_(basis, a[:, :rank])
 
 
 def compress(
@@ -136,7 +136,7 @@ def compress(
         bases.append((qu, qv))
         cores.append(torch.bmm(tu, tv.mT))
     points = []
-    for (qu, qv), (a, s, b), rank in zip(bases, _by_size(_svd, cores), ranks, strict=True):
+    for (qu, qv), (a, s, b), rank in zip(bases, _svd_by_size(cores), ranks, strict=True):
         u, v = torch.bmm(qu, a[:, :, :rank]), torch.bmm(qv, b[:, :, :rank])
         points.append(LowRank(u, s[:, :rank], v))
     return points
@@ -162,22 +162,15 @@ def _orthonormal(u: Tensor) -> Tensor:
     return torch.baddbmm(u, u, torch.bmm(u.mT, u), beta=1.5, alpha=-0.5)
 
 
-def _svd(core: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Left vectors, values, right vectors."""
-    a, s, bt = torch.linalg.svd(core, full_matrices=False)
-    return a, s, bt.mT
-
-
-def _by_size(function: Callable[[Tensor], Any], matrices: Sequence[Tensor]) -> list[Any]:
-    """function of each [n, r, r] matrix, all of one size in one batched call."""
-    out: list[Any] = [None] * len(matrices)
-    groups: dict[torch.Size, list[int]] = {}
-    for index, matrix in enumerate(matrices):
-        groups.setdefault(matrix.shape, []).append(index)
-    for indices in groups.values():
-        result = function(torch.cat([matrices[i] for i in indices]))
-        columns = result if isinstance(result, tuple) else (result,)
-        split = zip(*(column.chunk(len(indices)) for column in columns), strict=True)
-        for index, parts in zip(indices, split, strict=True):
-            out[index] = parts if isinstance(result, tuple) else parts[0]
-    return out
+def _svd_by_size(cores: Sequence[Tensor]) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """Left vectors, values and right vectors of each [n, r, r] core; one call for each size."""
+    sizes: dict[torch.Size, list[int]] = {}
+    for index, core in enumerate(cores):
+        sizes.setdefault(core.shape, []).append(index)
+    out = dict[int, tuple[Tensor, Tensor, Tensor]]()
+    for chosen in sizes.values():
+        a, s, bt = torch.linalg.svd(torch.cat([cores[i] for i in chosen]))
+        count = len(chosen)
+        parts = zip(a.chunk(count), s.chunk(count), bt.mT.chunk(count), strict=True)
+        out |= zip(chosen, parts, strict=True)
+    return [out[index] for index in range(len(cores))]

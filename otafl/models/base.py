@@ -31,12 +31,11 @@ def flatten(blocks: Blocks) -> Tensor:
 
 def unflatten(flat: Tensor, shapes: Shapes) -> Blocks:
     """Views [n, *shape] into flat [n, P], in the order of `shapes`."""
-    blocks, first = {}, 0
-    for name, shape in shapes.items():
-        size = math.prod(shape)
-        blocks[name] = flat[:, first : first + size].view(flat.shape[0], *shape)
-        first += size
-    return blocks
+    parts = flat.split([math.prod(shape) for shape in shapes.values()], 1)
+    return {
+        name: part.view(len(flat), *shape)
+        for (name, shape), part in zip(shapes.items(), parts, strict=True)
+    }
 
 
 class Model(ABC):
@@ -140,6 +139,7 @@ class LayeredModel(Model):
             self.shapes[layer.bias] = (layer.outputs,)
 
     def logits(self, params: Mapping[str, Any], x: Tensor) -> Tensor:
+        x = x.flatten(2)
         for layer in self.layers[:-1]:
             x = apply(params[layer.weight], x).add_(params[layer.bias][:, None]).relu_()
         last = self.layers[-1]
@@ -147,7 +147,7 @@ class LayeredModel(Model):
 
     def pairs(self, params: Mapping[str, Any], batch: Batch) -> tuple[Tensor, list[Pair]]:
         """Loss [n] and each layer's gradient as a pair."""
-        inputs = [batch.x]
+        inputs = [batch.x.flatten(2)]
         for layer in self.layers[:-1]:
             z = apply(params[layer.weight], inputs[-1])
             inputs.append(z.add_(params[layer.bias][:, None]).relu_())

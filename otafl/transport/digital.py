@@ -31,10 +31,10 @@ class Digital:
             if group.route == "ideal":
                 continue
             gathered.arrived(sent)
-            on_air = sent.grid(torch.ones_like(sent.trial, dtype=torch.bool), False)
+            on_air = sent.on_air()
             bits = self._setup.codec.bits(group) * on_air.to(snr.dtype)
             symbols = bits / bits_per_symbol.clamp_min(1e-12)
-            tally.bits = tally.bits + bits.sum(1)
+            tally.carry(bits.sum(1))
             tally.slot(symbols.sum(1))
             tally.radiate(symbols * budget.budget[:, None], symbols, on_air)
         each = tuple(each_row(group, cohort) for group in payload)

@@ -3,8 +3,6 @@ slot at full power, so it bounds what any channel can reach at the same cost."""
 
 from __future__ import annotations
 
-import torch
-
 from otafl.contracts import ChannelState, Cohort, LinkReport, Payload, Received
 from otafl.transport.config import IdealConfig
 from otafl.transport.report import Tally
@@ -28,7 +26,7 @@ class Ideal:
             if group.route == "ideal":
                 continue
             gathered.arrived(sent)
-            on_air = sent.grid(torch.ones_like(sent.trial, dtype=torch.bool), False)
+            on_air = sent.on_air()
             symbols = sent.reals * on_air.to(sent.x.dtype)
             tally.slot(symbols.amax(1))
             tally.radiate(symbols * self._budget.budget[:, None], symbols, on_air)

@@ -38,16 +38,16 @@ NOISE_VARIANCE = 0.5
 @dataclass(frozen=True)
 class _OnAir:
     """One group's transmission. Segments q of its columns have a coefficient of their own.
-    columns: their bounds. m: [S, Q, K] mean power of a transmitted symbol before p. c: [S, Q, K]
-    effective gains. rows: c and activity at the signal's rows, [n, Q]."""
+    columns: their bounds; lengths: [Q]. m: [S, Q, K] mean power of a transmitted symbol before p.
+    c: [S, Q, K] effective gains. c_rows, active_rows: both at the signal's rows, [n, Q]."""
 
     columns: list[tuple[int, int]]
+    lengths: Tensor
     m: Tensor
     coefficients: Coefficients
     c: Tensor
     c_rows: Tensor
     active_rows: Tensor
-    senders: Tensor
 
 
 class OverTheAir:
@@ -91,16 +91,16 @@ class OverTheAir:
                     tally.saved[f"gram/{index}"] = torch.bmm(rows, rows.mT)
         return gathered.received(), tally.report()
 
-    def _budgets(self, payload: Payload, signals: list[Signal]) -> Tensor:
+    def _budgets(self, payload: Payload, signals: list[Signal], gain: Tensor) -> Tensor:
         """[S, K]: bounds on |p|^2 times the mean symbol power. A budget on the energy of the whole
         payload is spread over the symbols that a device sends on the uplink."""
-        budget = self.setup.budget.budget[:, None]
+        budget = self.setup.budget.budget[:, None].expand_as(gain)
+        if self.config.snr_convention == "per_symbol":
+            return budget
         symbols = torch.zeros_like(budget)
         for group, sent in zip(payload, signals, strict=True):
             if group.route == "uplink":
                 symbols = symbols + sent.reals * sent.grid(torch.ones_like(sent.weight))
-        if self.config.snr_convention == "per_symbol":
-            return budget.expand_as(symbols)
         return budget / symbols.clamp_min(1.0)
 
     def _transmit(
@@ -109,14 +109,14 @@ class OverTheAir:
         """Powers of what is sent, the policy's coefficients, and the gains that result."""
         blockwise = self.config.normalise == "block"
         columns = sent.columns() if blockwise else [(0, sent.reals)]
-        senders = sent.weight.new_tensor(sent.counts)
+        lengths = sent.weight.new_tensor([stop - first for first, stop in columns])
         energy = torch.stack(
             [torch.linalg.vector_norm(sent.x[:, a:b], dim=1).square() for a, b in columns], 1
         )
         if sent.linear:
-            energy = energy * (sent.weight * senders[sent.trial]).square()[:, None]
-        m = sent.grid(energy / energy.new_tensor([b - a for a, b in columns])).mT
-        sends = sent.grid(torch.ones_like(sent.trial, dtype=torch.bool), False)
+            scale = sent.weight * sent.cohort.rows_of[sent.cohort.trial]  # K w_k
+            energy = energy * scale.square()[:, None]
+        m = sent.grid(energy / lengths).mT
         shape = (-1, len(columns), -1)
         link = Link(
             h=h_hat[:, None].expand(*shape),
@@ -124,52 +124,41 @@ class OverTheAir:
             budget=budget,
             power=m,
             noise=torch.full_like(self.setup.budget.budget, NOISE_VARIANCE),
-            sends=sends,
+            sends=sent.on_air(),
             linear=sent.linear,
             hyper=self.setup.policy_hyper,
         )
         _, coefficients = self.setup.policy.coefficients(self.setup.policy_state, link)
         c = (h[:, None] * coefficients.p).real / coefficients.eta.sqrt()[..., None]
-        return _OnAir(
-            columns,
-            m,
-            coefficients,
-            c,
-            _at_rows(c, sent),
-            _at_rows(coefficients.active, sent).to(c.dtype),
-            senders,
-        )
+        active_rows = sent.at_rows(coefficients.active.mT).to(c.dtype)
+        return _OnAir(columns, lengths, m, coefficients, c, sent.at_rows(c.mT), active_rows)
 
     def _charge(self, tally: Tally, sent: Signal, on_air: _OnAir) -> None:
-        on = on_air.coefficients.active
-        length = on_air.m.new_tensor([b - a for a, b in on_air.columns])[:, None]
-        each = on_air.coefficients.p.abs().square() * on_air.m * length
-        used = (on_air.senders > 0) * float(sent.reals)
-        tally.slot(used)
-        tally.radiate(each.sum(1), (on * length).sum(1), on.any(1))
-        tally.side = tally.side + on_air.senders * float(len(on_air.columns))
-
-
-def _at_rows(values: Tensor, sent: Signal) -> Tensor:
-    """[S, Q, K] at the signal's rows, [n, Q]."""
-    table = values.mT.reshape(-1, values.shape[1])
-    return table if len(table) == len(sent.trial) else table.index_select(0, sent.cell)
+        energy = on_air.coefficients.p.abs().square() * on_air.m
+        active, senders = on_air.coefficients.active, sent.cohort.rows_of
+        tally.slot((senders > 0) * float(sent.reals))
+        tally.radiate(
+            energy.mT @ on_air.lengths,
+            active.mT.to(energy.dtype) @ on_air.lengths,
+            active.any(1),
+        )
+        tally.side_symbols(senders * float(len(on_air.columns)))
 
 
 def _receive(sent: Signal, on_air: _OnAir, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The estimate [S, P], the error-free aggregate [S, P] and the weight on air [S, Q]. The
     signal is read once for both. With a mask both are still sums, to be divided by coordinate."""
-    weight = sent.weight.new_zeros(sent.trials, len(on_air.columns))
-    weight.index_add_(0, sent.trial, sent.weight[:, None] * on_air.active_rows)
+    weight = sent.weight.new_zeros(sent.cohort.trials, len(on_air.columns))
+    weight.index_add_(0, sent.cohort.trial, sent.weight[:, None] * on_air.active_rows)
     spread = on_air.coefficients.eta.rsqrt() * (weight > 0)
     exact = sent.weight if sent.linear else torch.ones_like(sent.weight)
     gains = on_air.c_rows
     if sent.linear:
         gains = gains * exact[:, None]
-        spread = spread / on_air.senders.clamp_min(1.0)[:, None]
+        spread = spread / sent.cohort.rows_of.clamp_min(1.0)[:, None]
         if sent.mask is None:
             share = weight.clamp_min(1e-12)
-            gains, spread = gains / share[sent.trial], spread / share
+            gains, spread = gains / share[sent.cohort.trial], spread / share
     parts = []
     for q, (first, stop) in enumerate(on_air.columns):
         both = torch.stack([gains[:, q], exact], 1)

@@ -13,44 +13,56 @@ class Tally:
 
     def __init__(self, budget: LinkBudget, population: int) -> None:
         self.budget = budget
-        zeros = torch.zeros_like(budget.budget)
-        self.symbols, self.bits, self.side = zeros, zeros, zeros
-        self.airtime_s, self._error, self._target = zeros, zeros, zeros
-        self._energy = zeros[:, None].expand(-1, population)  # |p|^2 |x|^2 in noise units
-        self._sent = self._energy
-        self.energy_j = self._energy
-        self._on = self._energy > 0
+        self._population = population
+        self._sums: Blocks = {}
+        self._on: Tensor | None = None
         self.saved: Blocks = {}
 
     def slot(self, symbols: Tensor) -> None:
         """A group's channel uses [S], one a second and hertz."""
-        self.symbols = self.symbols + symbols
-        self.airtime_s = self.airtime_s + symbols / self.budget.bandwidth_hz
+        self._add("symbols", symbols)
+
+    def carry(self, bits: Tensor) -> None:
+        """A group's bits [S] on a digital uplink."""
+        self._add("bits", bits)
+
+    def side_symbols(self, symbols: Tensor) -> None:
+        """Side information [S], in channel uses."""
+        self._add("side", symbols)
 
     def radiate(self, energy: Tensor, symbols: Tensor, on_air: Tensor) -> None:
         """Each device's energy [S, K] in noise units over its own symbols [S, K], and whether it
         was on air [S, K] bool. A symbol lasts 1 / bandwidth."""
-        self._energy = self._energy + energy
-        self._sent = self._sent + symbols
-        self._on = self._on | on_air
-        watts = self.budget.tx_power_w / self.budget.budget
-        self.energy_j = self.energy_j + energy * (watts / self.budget.bandwidth_hz)[:, None]
+        self._add("energy", energy)
+        self._add("sent", symbols)
+        self._on = on_air if self._on is None else self._on | on_air
 
     def error(self, squared: Tensor, target: Tensor) -> None:
         """Squared aggregation error and squared error-free aggregate, [S]."""
-        self._error = self._error + squared
-        self._target = self._target + target
+        self._add("error", squared)
+        self._add("target", target)
+
+    def _add(self, name: str, value: Tensor) -> None:
+        self._sums[name] = self._sums[name] + value if name in self._sums else value
 
     def report(self) -> LinkReport:
-        nmse = torch.where(self._error == 0, 0.0, self._error / self._target)
+        zeros = torch.zeros_like(self.budget.budget)
+        none = zeros[:, None].expand(-1, self._population)
+        symbols = self._sums.get("symbols", zeros)
+        energy = self._sums.get("energy", none)
+        joules = self.budget.tx_power_w / (self.budget.budget * self.budget.bandwidth_hz)
+        nmse = zeros
+        if "error" in self._sums:
+            error = self._sums["error"]
+            nmse = torch.where(error == 0, 0.0, error / self._sums["target"])
         return LinkReport(
-            symbols=self.symbols,
-            bits=self.bits,
-            side_symbols=self.side,
-            airtime_s=self.airtime_s,
-            participants=self._on.sum(1).to(self.symbols.dtype),
-            power=self._energy / self._sent.clamp_min(1.0),
-            energy_j=self.energy_j,
+            symbols=symbols,
+            bits=self._sums.get("bits", zeros),
+            side_symbols=self._sums.get("side", zeros),
+            airtime_s=symbols / self.budget.bandwidth_hz,
+            participants=zeros if self._on is None else self._on.sum(1).to(zeros.dtype),
+            power=energy / self._sums["sent"].clamp_min(1.0) if "sent" in self._sums else none,
+            energy_j=energy * joules[:, None],
             nmse=nmse,
             saved=self.saved,
         )

@@ -44,9 +44,9 @@ class Gathered:
 
     def arrived(self, sent: Signal, weight: Tensor | None = None) -> None:
         """An uplink group of which this weight [S] arrived; None: every row of every trial."""
-        if weight is None and min(sent.counts) > 0:
+        if weight is None and min(sent.cohort.counts) > 0:
             return
-        some = sent.weight.new_tensor(sent.counts) > 0 if weight is None else weight > 0
+        some = (sent.cohort.rows_of if weight is None else weight) > 0
         self._arrived = some if self._arrived is None else self._arrived | some
 
     def received(self, each: tuple[Any, ...] | None = None) -> Received:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from otafl.contracts import Blocks, Cohort, Group, rows_per_trial
+from otafl.contracts import Blocks, Cohort, Group
 from otafl.models.base import flatten, unflatten
 
 
@@ -17,24 +16,15 @@ from otafl.models.base import flatten, unflatten
 class Signal:
     """A payload group ready to be summed, one row for each (trial, device) that sends it.
 
-    x: [n, P]. mask: [n, P] or None. trial, device: [n] int64. weight: [n], summing to one over the
-    rows of a trial. counts: rows of each trial, on the host. shapes: of the blocks, in order of
-    their columns. linear: the receiver wants the weighted mean, not the plain sum.
+    x: [n, P]. mask: [n, P] or None. cohort: of the rows, n = N. shapes: of the blocks, in order
+    of their columns. linear: the receiver wants the weighted mean, not the plain sum.
     """
 
     x: Tensor
     mask: Tensor | None
-    trial: Tensor
-    device: Tensor
-    weight: Tensor
-    counts: tuple[int, ...]
+    cohort: Cohort
     shapes: dict[str, tuple[int, ...]]
     linear: bool
-    population: int
-
-    @property
-    def trials(self) -> int:
-        return len(self.counts)
 
     @property
     def reals(self) -> int:
@@ -42,18 +32,27 @@ class Signal:
         return self.x.shape[1]
 
     @property
-    def cell(self) -> Tensor:
-        return self.trial * self.population + self.device
+    def weight(self) -> Tensor:
+        """[n], summing to one over the rows of a trial."""
+        return self.cohort.unit_weight
 
     def grid(self, values: Tensor, fill: float | bool = 0.0) -> Tensor:
         """values [n, ...] of the rows at their place in [S, K, ...]."""
-        cells = self.trials * self.population
-        if len(values) == cells:  # every device sends, and rows are in order
-            table = values
-        else:
-            table = values.new_full((cells, *values.shape[1:]), fill)
-            table = table.index_copy(0, self.cell, values)
-        return table.view(self.trials, self.population, *values.shape[1:])
+        trials, population = self.cohort.trials, self.cohort.population
+        table = values
+        if len(values) != trials * population:  # else every device sends, rows in order
+            table = values.new_full((trials * population, *values.shape[1:]), fill)
+            table.index_copy_(0, self.cohort.cell, values)
+        return table.view(trials, population, *values.shape[1:])
+
+    def at_rows(self, table: Tensor) -> Tensor:
+        """The other way: a table [S, K, ...] at the rows, [n, ...]."""
+        table = table.flatten(0, 1)
+        return table if len(table) == len(self.x) else table.index_select(0, self.cohort.cell)
+
+    def on_air(self) -> Tensor:
+        """[S, K] bool: who sends."""
+        return self.grid(self.cohort.sends, False)
 
     def columns(self) -> list[tuple[int, int]]:
         """Where each block starts and stops in x."""
@@ -66,16 +65,17 @@ class Signal:
     def sum(self, coefficient: Tensor, x: Tensor | None = None) -> Tensor:
         """sum_k coefficient[k, j] x[k] over the rows of a trial: [n, J] -> [S, J, P]. `x` in place
         of the signal itself: [n, P']."""
-        return weighted_sum(self.x if x is None else x, coefficient, self.trial, self.counts)
+        return weighted_sum(self.x if x is None else x, coefficient, self.cohort)
 
     def blocks(self, flat: Tensor) -> Blocks:
         """[S, P] as named blocks [S, *shape]."""
         return unflatten(flat, self.shapes)
 
 
-def weighted_sum(x: Tensor, coefficient: Tensor, trial: Tensor, counts: Sequence[int]) -> Tensor:
-    """[S, J, P] from x [n, P] and coefficient [n, J]; rows are ordered by trial [n]. Where all
-    trials that have rows have equally many, one batched product reads x once."""
+def weighted_sum(x: Tensor, coefficient: Tensor, cohort: Cohort) -> Tensor:
+    """[S, J, P] from x [n, P] and coefficient [n, J] of the cohort's rows. Where all trials that
+    have rows have equally many, one batched product reads x once."""
+    counts = cohort.counts
     present = [index for index, count in enumerate(counts) if count]
     shape = (len(counts), coefficient.shape[1], x.shape[1])
     if not present:
@@ -88,7 +88,7 @@ def weighted_sum(x: Tensor, coefficient: Tensor, trial: Tensor, counts: Sequence
         return x.new_zeros(shape).index_copy_(0, torch.tensor(present, device=x.device), part)
     out = x.new_zeros(shape)
     for j in range(shape[1]):
-        out[:, j].index_add_(0, trial, x * coefficient[:, j, None])
+        out[:, j].index_add_(0, cohort.trial, x * coefficient[:, j, None])
     return out
 
 
@@ -97,28 +97,17 @@ def signal(group: Group, cohort: Cohort) -> Signal:
     what is left."""
     x = flatten(group.blocks)
     mask = _flat_mask(group, x)
-    trial, device, weight, counts = cohort.trial, cohort.device, cohort.weight, cohort.counts
     if group.rows is not None or not cohort.all_send:
         rows = torch.arange(cohort.size, device=x.device) if group.rows is None else group.rows
         keep = cohort.sends[rows].nonzero().squeeze(1)
-        x, rows = x[keep], rows[keep]
-        mask = None if mask is None else mask[keep]
-        x, mask, rows = _merge_repeated(x, mask, rows)
-        trial, device, weight = trial[rows], device[rows], weight[rows]
-        counts = rows_per_trial(trial, cohort.trials)
-    if mask is not None:
-        x = x * mask
-    total = weight.new_zeros(cohort.trials).index_add_(0, trial, weight)
+        x, mask, rows = _merge_repeated(x[keep], None if mask is None else mask[keep], rows[keep])
+        cohort = cohort.take(rows)
     return Signal(
-        x,
-        mask,
-        trial,
-        device,
-        weight / total[trial],
-        counts,
-        {name: tuple(block.shape[1:]) for name, block in group.blocks.items()},
-        group.weighting == "mean",
-        cohort.population,
+        x=x if mask is None else x * mask,
+        mask=mask,
+        cohort=cohort,
+        shapes={name: tuple(block.shape[1:]) for name, block in group.blocks.items()},
+        linear=group.weighting == "mean",
     )
 
 
@@ -157,8 +146,7 @@ def error_free(sent: Signal) -> tuple[Blocks, Tensor | Blocks]:
     coefficient = sent.weight if sent.linear else torch.ones_like(sent.weight)
     flat = sent.sum(coefficient[:, None])[:, 0]
     if sent.mask is None:
-        arrived = sent.weight.new_zeros(sent.trials).index_add_(0, sent.trial, sent.weight)
-        return sent.blocks(flat), arrived
+        return sent.blocks(flat), (sent.cohort.rows_of > 0).to(flat.dtype)
     reached = masked_weight(sent)
     return sent.blocks(divide(flat, reached) if sent.linear else flat), sent.blocks(reached)
 

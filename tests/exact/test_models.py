@@ -1,0 +1,259 @@
+"""Models: the written-out backward pass against autograd, factored weights against dense ones,
+a user's module against the same network written out.
+
+Mutations that must fail: in `pairs`, the ReLU's gate left out or taken from the wrong layer, the
+transposed weight for the weight; in `_cross_entropy_gradient`, no -1 at the label, no 1/B, the
+sample weights ignored in g or in the loss; in `sgd_`, the bias by the mean over samples, the step
+applied twice; in `LowRankMap`, s left out on one side; `ModuleModel`: buffers accepted, one row's
+parameters for all rows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from twins.network import gradients as looped_gradients
+from twins.setting import minibatch, mlp
+
+from otafl.contracts import Batch, Blocks
+from otafl.errors import UserError
+from otafl.factorised.lowrank import LowRank, LowRankMap, dense
+from otafl.models.base import LayeredModel, Model, cross_entropy, flatten, unflatten
+from otafl.models.config import SoftmaxRegressionConfig
+from otafl.models.module import ModuleModel
+from otafl.models.softmax_regression import SoftmaxRegression
+from otafl.rng import Streams
+
+F64 = torch.float64
+N, B, WIDTHS = 3, 5, (6, 8, 7, 4)
+CLOSE = {"rtol": 0, "atol": 1e-12}
+
+
+def uniform(name: str, shape: tuple[int, ...]) -> Tensor:
+    return Streams([4] * N, list(range(N)), dtype=F64).uniform(f"init/{name}", 0, shape)
+
+
+def models() -> list[LayeredModel]:
+    regression = SoftmaxRegression(SoftmaxRegressionConfig(), (WIDTHS[0],), WIDTHS[-1])
+    return [mlp(WIDTHS), mlp((6, 3, 4)), regression]
+
+
+def some_params(model: Model) -> Blocks:
+    """Standard normal over sqrt(3), biases too."""
+    generator = torch.Generator().manual_seed(1)
+    return {
+        name: torch.randn(N, *shape, generator=generator, dtype=F64) / 3**0.5
+        for name, shape in model.shapes.items()
+    }
+
+
+def some_batch(weighted: bool) -> Batch:
+    generator = torch.Generator().manual_seed(2)
+    x = torch.randn(N, B, WIDTHS[0], generator=generator, dtype=F64)
+    y = torch.randint(0, WIDTHS[-1], (N, B), generator=generator)
+    weight = None
+    if weighted:
+        weight = torch.rand(N, B, generator=generator, dtype=F64)
+        weight[1, 3:] = 0.0
+        weight /= weight.sum(1, keepdim=True)
+    return Batch(x, y, weight)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("index", range(3))
+def test_backward_equals_autograd_and_the_loop(index: int, weighted: bool) -> None:
+    model, batch = models()[index], some_batch(weighted)
+    params = some_params(model)
+    before = [block.clone() for block in (*params.values(), batch.x)]
+    loss, grads = model.gradients(params, batch)
+    for block, old in zip((*params.values(), batch.x), before, strict=True):
+        assert torch.equal(block, old)
+    auto_loss, auto = Model.gradients(model, params, batch)
+    torch.testing.assert_close(loss, auto_loss, **CLOSE)
+    torch.testing.assert_close(loss, cross_entropy(model.logits(params, batch.x), batch), **CLOSE)
+    assert set(grads) == set(auto) == set(params)
+    for name in params:
+        torch.testing.assert_close(grads[name], auto[name], **CLOSE)
+    for row in range(N):
+        weights = [params[layer.weight][row].numpy() for layer in model.layers]
+        biases = [params[layer.bias][row].numpy() for layer in model.layers]
+        value, by_w, by_b = looped_gradients(weights, biases, minibatch(batch, row))
+        assert float(loss[row]) == pytest.approx(value, abs=1e-12)
+        for layer, w, b in zip(model.layers, by_w, by_b, strict=True):
+            np.testing.assert_allclose(grads[layer.weight][row], w, **CLOSE)
+            np.testing.assert_allclose(grads[layer.bias][row], b, **CLOSE)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("index", range(3))
+def test_sgd_is_a_step_along_the_gradient(index: int, weighted: bool) -> None:
+    model, batch = models()[index], some_batch(weighted)
+    params = some_params(model)
+    step = torch.tensor([0.1, 0.7, 0.0], dtype=F64)
+    loss, grads = Model.gradients(model, params, batch)
+    for way in (type(model).sgd_, Model.sgd_):
+        moved = {name: block.clone() for name, block in params.items()}
+        torch.testing.assert_close(way(model, moved, batch, step), loss, **CLOSE)
+        for name, block in params.items():
+            by = step.view(-1, *[1] * (block.dim() - 1)) * grads[name]
+            torch.testing.assert_close(moved[name], block - by, **CLOSE)
+
+
+def factored(model: LayeredModel, rank: int) -> tuple[dict[str, object], Blocks]:
+    """The same model with factored and with dense weights."""
+    generator = torch.Generator().manual_seed(3)
+    thin: dict[str, object] = {}
+    full = some_params(model)
+    for layer in model.layers:
+        u, v = (
+            torch.linalg.qr(torch.randn(N, side, rank, generator=generator, dtype=F64))[0]
+            for side in (layer.inputs, layer.outputs)
+        )
+        s = torch.rand(N, rank, generator=generator, dtype=F64) + 1.0
+        point = LowRank(u, s, v)
+        thin[layer.weight], thin[layer.bias] = LowRankMap(point), full[layer.bias]
+        full[layer.weight] = dense(point)
+    return thin, full
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_factored_weights_give_the_dense_gradient_in_thin_products(weighted: bool) -> None:
+    """Also fact 6 of FedRLR: G V and G^T U come without a dense gradient, at every layer."""
+    model, batch = mlp(WIDTHS), some_batch(weighted)
+    thin, full = factored(model, 3)
+    loss, pairs = model.pairs(thin, batch)
+    auto_loss, auto = Model.gradients(model, full, batch)
+    torch.testing.assert_close(loss, auto_loss, **CLOSE)
+    torch.testing.assert_close(model.logits(thin, batch.x), model.logits(full, batch.x), **CLOSE)
+    for index, (layer, (x, g)) in enumerate(zip(model.layers, pairs, strict=True)):
+        acting = thin[layer.weight]
+        assert isinstance(acting, LowRankMap)
+        u, _, v = acting.point
+        assert acting.xu is not None
+        # The first layer passes nothing further back, so its g V is not there yet.
+        assert (acting.gv is None) == (index == 0)
+        gv = g @ v if acting.gv is None else acting.gv
+        gradient = auto[layer.weight]
+        torch.testing.assert_close(x.mT @ g, gradient, **CLOSE)
+        torch.testing.assert_close(x.mT @ gv, gradient @ v, **CLOSE)
+        torch.testing.assert_close(g.mT @ acting.xu, gradient.mT @ u, **CLOSE)
+        torch.testing.assert_close(g.sum(1), auto[layer.bias], **CLOSE)
+
+
+def test_shared_samples_and_samples_of_any_shape() -> None:
+    """x [1, B, ...] is every row's, and an image is a long vector."""
+    model, batch = mlp(WIDTHS), some_batch(False)
+    params = some_params(model)
+    shared = batch.x[:1]
+    expected = model.logits(params, shared.expand(N, -1, -1))
+    torch.testing.assert_close(model.logits(params, shared), expected, **CLOSE)
+    images = batch.x.view(N, B, 1, 2, 3)
+    torch.testing.assert_close(
+        model.logits(params, images), model.logits(params, batch.x), **CLOSE
+    )
+    loss, grads = model.gradients(params, Batch(images, batch.y, None))
+    flat_loss, flat = model.gradients(params, batch)
+    assert torch.equal(loss, flat_loss)
+    assert all(torch.equal(grads[name], flat[name]) for name in flat)
+
+
+def test_starts() -> None:
+    """The perceptron: +-1/sqrt(fan_in), a start of its own for each trial, biases zero; softmax
+    regression: zero."""
+    model = mlp((400, 100, 10))
+    params = model.init(uniform)
+    for layer in model.layers:
+        scaled = params[layer.weight] * layer.inputs**0.5
+        assert scaled.shape == (N, layer.inputs, layer.outputs)
+        assert scaled.abs().max() <= 1.0
+        assert scaled.abs().max() > 0.99
+        # Variance 1/3 of a uniform; 5 standard errors over 3,000 numbers or more: level 1e-6.
+        count = scaled.numel()
+        assert abs(scaled.square().mean() - 1 / 3) < 5 * (4 / 45 / count) ** 0.5
+        assert (params[layer.bias] == 0).all()
+    assert not torch.equal(params["weight0"][0], params["weight0"][1])
+    regression = models()[2]
+    assert all((block == 0).all() for block in regression.init(uniform).values())
+    assert regression.shapes == {"weight0": (6, 4), "bias0": (4,)}
+
+
+def test_counts() -> None:
+    """784-256-256-10: 268,800 weights, 522 biases; three passes of two operations a MAC."""
+    model = mlp((784, 256, 256, 10))
+    assert model.macs == 268_800
+    assert model.size == 268_800 + 522
+    assert model.training_flops(6) == 6 * 268_800 * 6
+
+
+def test_flatten_and_back() -> None:
+    blocks = some_params(mlp(WIDTHS))
+    shapes = {name: tuple(block.shape[1:]) for name, block in blocks.items()}
+    flat = flatten(blocks)
+    back = unflatten(flat, shapes)
+    assert list(back) == list(blocks)
+    assert all(torch.equal(back[name], block) for name, block in blocks.items())
+    back["bias1"].fill_(7.0)
+    assert (flat == 7.0).sum() == back["bias1"].numel()
+
+
+def sequential() -> torch.nn.Sequential:
+    module = torch.nn.Sequential()
+    for i, (m, n) in enumerate(zip(WIDTHS[:-1], WIDTHS[1:], strict=True)):
+        if i:
+            module.append(torch.nn.ReLU())
+        module.append(torch.nn.Linear(m, n))
+    return module.double()
+
+
+def as_module(params: Blocks) -> Blocks:
+    """Parameters of the perceptron under a Sequential's names; its weights are transposed."""
+    out = {}
+    for i in range(len(WIDTHS) - 1):
+        out[f"{2 * i}.weight"] = params[f"weight{i}"].mT.contiguous()
+        out[f"{2 * i}.bias"] = params[f"bias{i}"]
+    return out
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_module_is_the_same_network(weighted: bool) -> None:
+    model = mlp(WIDTHS)
+    module = ModuleModel(sequential(), (WIDTHS[0],), WIDTHS[-1])
+    params, batch = some_params(model), some_batch(weighted)
+    own = as_module(params)
+    assert {name: tuple(b.shape[1:]) for name, b in own.items()} == module.shapes
+    assert (module.macs, module.size) == (model.macs, model.size)
+    expected = model.logits(params, batch.x)
+    torch.testing.assert_close(module.logits(own, batch.x), expected, **CLOSE)
+    shared = model.logits(params, batch.x[:1])
+    torch.testing.assert_close(module.logits(own, batch.x[:1]), shared, **CLOSE)
+    loss, grads = model.gradients(params, batch)
+    module_loss, module_grads = module.gradients(own, batch)
+    torch.testing.assert_close(module_loss, loss, **CLOSE)
+    for name, grad in as_module(grads).items():
+        torch.testing.assert_close(module_grads[name], grad, **CLOSE)
+
+
+def test_module_start() -> None:
+    """Matrices uniform in +-1/sqrt(fan_in), trial by trial; the rest as the module has it."""
+    source = torch.nn.Sequential(torch.nn.Linear(100, 6), torch.nn.LayerNorm(6)).double()
+    start = ModuleModel(source, (100,), 6).init(uniform)
+    weight = start["0.weight"]
+    assert weight.shape == (N, 6, 100)
+    assert 0.099 < weight.abs().max() <= 0.1
+    assert not torch.equal(weight[0], weight[1])
+    for name in ("0.bias", "1.weight", "1.bias"):
+        value = dict(source.named_parameters())[name]
+        assert torch.equal(start[name], value.detach().expand(N, *value.shape))
+
+
+def test_module_with_buffers_is_refused() -> None:
+    module = torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.BatchNorm1d(4))
+    with pytest.raises(UserError, match=r"buffer '1.running_mean'.*GroupNorm"):
+        ModuleModel(module, (6,), 4)
+
+
+def test_module_of_the_wrong_number_of_scores_is_refused() -> None:
+    with pytest.raises(UserError, match=r"shape \[1, 4\] for one sample; \[1, 9\] would do"):
+        ModuleModel(torch.nn.Linear(6, 4), (6,), 9)
