@@ -60,6 +60,12 @@ class Track:
         """Whether the values replace a section of the scenario."""
         return self.path in CHOICES
 
+    def place_of(self, position: int) -> Path:
+        """Where the scenario gives a value."""
+        if self.joint:
+            return ("sweep", "zip", position, self.key)
+        return (*self.place, position)
+
 
 Sweep = list[list[Track]]
 """A list of axes, each of one track, or of several that advance together."""

@@ -7,6 +7,7 @@ in a round, n rows of one payload group.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -123,7 +124,7 @@ class Broadcast:
     @property
     def reals(self) -> int:
         """Real numbers in one copy."""
-        return sum(block[0].numel() for block in self.blocks.values())
+        return sum(math.prod(block.shape[1:]) for block in self.blocks.values())
 
 
 Weighting = Literal["mean", "none"]
@@ -156,17 +157,25 @@ class Group:
     @property
     def reals(self) -> int:
         """Real numbers in one row."""
-        return sum(block[0].numel() for block in self.blocks.values())
+        return sum(math.prod(block.shape[1:]) for block in self.blocks.values())
+
+    @property
+    def full_mask(self) -> Blocks | None:
+        """The masks in the shape of their blocks, one row for each row."""
+        if self.mask is None:
+            return None
+        return {name: m.expand_as(self.blocks[name]) for name, m in self.mask.items()}
 
     def select(self, keep: Tensor, renumber: Tensor) -> Group:
         """The part of the group whose cohort rows are kept: keep [N] bool, renumber [N] int64."""
         rows = self.rows if self.rows is not None else torch.arange(len(keep), device=keep.device)
         inside = keep[rows].nonzero().squeeze(1)
+        mask = self.full_mask
         return replace(
             self,
             rows=renumber[rows[inside]],
             blocks={name: block[inside] for name, block in self.blocks.items()},
-            mask=None if self.mask is None else {n: m[inside] for n, m in self.mask.items()},
+            mask=None if mask is None else {name: m[inside] for name, m in mask.items()},
         )
 
 
@@ -363,7 +372,11 @@ class Work(Protocol):
 
 class Algorithm(Protocol):
     """A federated method. Tensors it is given belong to it; what it returns must not alias what
-    the engine keeps (state of the server, of the devices, other rows)."""
+    the engine keeps (state of the server, of the devices, other rows).
+
+    A method some of whose devices train without being aggregated has `sends(cohort, round, streams)
+    -> [N] bool` besides; the engine asks it when the cohort is chosen.
+    """
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
         """Server blocks [S, *shape] and device blocks [S, K, *shape]."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -59,9 +60,8 @@ class Engine:
         cohort = self.select(available, t)
         broadcast = parts.algorithm.broadcast(self.server, cohort)
         self.start_clock(cohort, broadcast, t)
-        payload, loss = self.local_work(broadcast, cohort, t)
-        payload = self.encode(payload, cohort, t)
-        update = self.admit(Update(cohort, payload), t)
+        fresh, loss = self.work(broadcast, cohort, t)
+        update = self.admit(fresh, t)
         if update is None:
             received, report = None, Tally(parts.link.budget, self.population).report()
         else:
@@ -82,7 +82,7 @@ class Engine:
         wanted = self.parts.scenario.devices.participants or self.population
         everyone = available is None and wanted == self.population
         if everyone and self._everyone is not None:
-            return self._everyone
+            return self._who_sends(self._everyone, t)
         free = np.ones((self.trials, self.population), bool) if available is None else available
         if wanted < self.population:
             draw = self.parts.streams.uniform("selection", t, (self.population,))
@@ -93,7 +93,14 @@ class Engine:
         cohort = self._cohort(free, t)
         if everyone:
             self._everyone = cohort
-        return cohort
+        return self._who_sends(cohort, t)
+
+    def _who_sends(self, cohort: Cohort, t: int) -> Cohort:
+        """The cohort with `sends` as the algorithm says, where it says anything."""
+        ask = getattr(self.parts.algorithm, "sends", None)
+        if ask is None:
+            return cohort
+        return replace(cohort, sends=ask(cohort, t, self.parts.streams), all_send=False)
 
     def _cohort(self, chosen: np.ndarray, t: int) -> Cohort:
         trial, device = np.nonzero(chosen)
@@ -120,6 +127,13 @@ class Engine:
         device = cohort.device.cpu().numpy()
         participants = np.split(device, np.cumsum(cohort.counts)[:-1])
         self.parts.clock.begin(t, participants, self._flops, bits / self.parts.downlink_rate_bps)
+
+    def work(self, broadcast: Broadcast, cohort: Cohort, t: int) -> tuple[Update, Tensor]:
+        """What the cohort has to send after local work, encoded, and its loss [N]."""
+        if not cohort.size and self.pending is not None:  # all are at work on earlier updates
+            return self.pending.nobody(), cohort.weight
+        payload, loss = self.local_work(broadcast, cohort, t)
+        return Update(cohort, self.encode(payload, cohort, t)), loss
 
     def local_work(self, broadcast: Broadcast, cohort: Cohort, t: int) -> tuple[Payload, Tensor]:
         """Every row of the cohort trains, a cache-sized chunk of rows at a time."""

@@ -21,6 +21,10 @@ class Update:
         """The rows [N] bool that are kept, and the others."""
         return self._take(keep), self._take(~keep)
 
+    def nobody(self) -> Update:
+        """No rows, of a payload with the same groups and shapes."""
+        return self._take(torch.zeros_like(self.cohort.sends))
+
     def _take(self, keep: Tensor) -> Update:
         renumber = keep.cumsum(0) - 1
         payload = tuple(group.select(keep, renumber) for group in self.payload)
@@ -48,8 +52,8 @@ def _join(first: Group, second: Group, place: Tensor, size: int) -> Group:
     )
     order = torch.argsort(place[rows], stable=True)
     mask = None
-    if first.mask is not None and second.mask is not None:
-        mask = _cat(_full(first), _full(second), order)
+    if first.full_mask is not None and second.full_mask is not None:
+        mask = _cat(first.full_mask, second.full_mask, order)
     return replace(
         first, rows=place[rows][order], blocks=_cat(first.blocks, second.blocks, order), mask=mask
     )
@@ -57,9 +61,3 @@ def _join(first: Group, second: Group, place: Tensor, size: int) -> Group:
 
 def _cat(first: Blocks, second: Blocks, order: Tensor) -> Blocks:
     return {name: torch.cat([first[name], second[name]])[order] for name in first}
-
-
-def _full(group: Group) -> Blocks:
-    """The group's masks, one row for each of its rows."""
-    assert group.mask is not None
-    return {name: m.expand_as(group.blocks[name]) for name, m in group.mask.items()}

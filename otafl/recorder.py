@@ -46,7 +46,7 @@ class Recorder:
         """The record after so many rounds; NaN for trials that had stopped before."""
         engine = self.engine
         values = {name: value.cpu().numpy() for name, value in engine.means.take().items()}
-        radiated = values.pop("radio_j")
+        radiated, trained = values.pop("radio_j"), values.pop("trained") > 0
         engine.energy.charge("radio", np.nan_to_num(radiated - engine.energy.spent["radio"]))
         watts = engine.parts.link.budget.tx_power_w / engine.parts.link.budget.budget
         values["tx_power_w"] = values.pop("tx_power") * watts.cpu().numpy()[:, None]
@@ -63,7 +63,7 @@ class Recorder:
             value[~running] = np.nan
         self.rounds.append(round)
         self.taken.append(values)
-        self._stop(round, values, running)
+        self._stop(round, values, running, trained)
 
     def _evaluate(self, prefix: str, view: View, running: np.ndarray) -> dict[str, np.ndarray]:
         out: dict[str, np.ndarray] = {}
@@ -91,10 +91,13 @@ class Recorder:
             out.append(full.reshape(-1, per_trial) if view.owner == "device" else full)
         return (out[0], out[1]) if out else (np.full(len(which), np.nan),) * 2
 
-    def _stop(self, round: int, values: dict[str, np.ndarray], running: np.ndarray) -> None:
+    def _stop(
+        self, round: int, values: dict[str, np.ndarray], running: np.ndarray, trained: np.ndarray
+    ) -> None:
         engine = self.engine
-        losses = [values[name] for name in ("train_loss", "test_loss") if name in values]
-        diverged = running & (round > 0) & ~np.all(np.isfinite(losses), axis=0)
+        losses = [np.where(trained, values["train_loss"], 0.0), values.get("test_loss", 0.0)]
+        finite = np.logical_and(*(np.isfinite(loss) for loss in losses))
+        diverged = running & (round > 0) & ~finite
         reached = np.zeros_like(running)
         targets = engine.parts.scenario.training.stop_at
         if targets:

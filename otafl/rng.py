@@ -69,9 +69,10 @@ class Streams:
         self.dtype = dtype
         pairs = list(zip(seeds, trials, strict=True))
         distinct = list(dict.fromkeys(pairs))  # in order, so that without repeats place is 0..S-1
+        number = {pair: index for index, pair in enumerate(distinct)}
         root = torch.tensor([seed for seed, _ in distinct], dtype=torch.int64)
         trial = torch.tensor([trial for _, trial in distinct], dtype=torch.int64)
-        place = torch.tensor([distinct.index(pair) for pair in pairs])
+        place = torch.tensor([number[pair] for pair in pairs])
         self._distinct = _chain(_chain(root, 0), trial).to(self.device)
         self._place = place.to(self.device)
         self._shared = len(distinct) < len(pairs)

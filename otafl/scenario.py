@@ -354,19 +354,22 @@ class _Collected:
 
     def __init__(self, where: Where) -> None:
         self._where = where
-        self._found: dict[tuple[str, Path], list[str]] = {}
+        self._found: dict[tuple[str, Path], tuple[Path, list[str]]] = {}
 
     def add(self, problems: Sequence[Problem], point: list[tuple[_axes.Track, int]]) -> None:
         for one in problems:
             touched = [at for at in point if _touches(at[0].path, (one.path, *one.others))]
-            place = touched[0][0].place if touched else one.path
-            said = self._found.setdefault((one.message, place), [])
+            axis, place = one.path, one.path
+            if touched:
+                track, position = touched[0]
+                axis, place = track.place, track.place_of(position)
+            _, said = self._found.setdefault((one.message, axis), (place, []))
             if touched and _axes.said(touched) not in said:
                 said.append(_axes.said(touched))
 
     def raise_any(self) -> None:
         problems = []
-        for (message, place), said in self._found.items():
+        for (message, _), (place, said) in self._found.items():
             more = f" (and {len(said) - 1} more)" if len(said) > 1 else ""
             prefix = f"sweep: {said[0]}{more}: " if said else ""
             problems.append(Problem(f"{prefix}{message}", place))

@@ -239,7 +239,7 @@ def _requirement(error: Any) -> str:
     if kind == "too_short":
         return f"a list of at least {error['ctx']['min_length']}"
     text = str(error["msg"]).removeprefix("Input should be ").removeprefix("a valid ")
-    text = text.split(", unable to parse")[0].split(", got a number")[0]
+    text = text.split(", unable to")[0].split(", got a number")[0]
     text = {"integer": "a whole number", "number": "a number", "string": "text"}.get(text, text)
     return {"boolean": "true or false", "finite number": "a finite number"}.get(text, text)
 

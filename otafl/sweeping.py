@@ -123,7 +123,8 @@ def _finished(path: Path, scenario: Scenario) -> bool:
     if not path.exists():
         return False
     try:
-        attributes = read_part(path, lazy=True).attrs
+        with read_part(path, lazy=True) as part:
+            attributes = part.attrs
     except UserError:
         return False
     return attributes["scenario_hash"] == scenario_hash(scenario) and attributes["complete"] == 1
@@ -188,19 +189,38 @@ def _join_trials(records: list[Record], trials: int) -> Record:
     if len(records) == 1 and next(iter(records[0].variables.values())).shape[1] == trials:
         return records[0]
     rounds = sorted({r for record in records for r in record.rounds})
-    variables = {}
-    for name in records[0].variables:
-        columns = []
-        for record in records:
-            values = record.variables[name]
-            if values.ndim > 2:
-                values = _at_rounds(values, record.rounds, rounds)
-            columns.append(values)
-        joined = np.concatenate(columns, 1)
-        missing = [(0, 0)] * joined.ndim
-        missing[1] = (0, trials - joined.shape[1])
-        variables[name] = np.pad(joined, missing, constant_values=math.nan)
-    return Record(rounds, variables, all(record.complete for record in records))
+    variables = {
+        name: _beside(
+            [
+                _at_rounds(record.variables[name], record.rounds, rounds)
+                if record.variables[name].ndim > 2
+                else record.variables[name]
+                for record in records
+            ],
+            trials,
+        )
+        for name in records[0].variables
+    }
+    links = [record.link for record in records if record.link is not None]
+    link = None
+    if links:
+        link = {name: _beside([one[name] for one in links], trials) for name in links[0]}
+    return Record(rounds, variables, all(record.complete for record in records), link)
+
+
+def _beside(batches: list[np.ndarray], trials: int) -> np.ndarray:
+    """Batches [points, trials, ...] along the trials, NaN (0 for whole numbers) for what is not
+    there: trials that did not run, rounds after an early end."""
+    shape = np.max([batch.shape for batch in batches], 0)
+    shape[1] = trials
+    fill = math.nan if batches[0].dtype.kind in "fc" else 0
+    joined = np.full(shape, fill, dtype=batches[0].dtype)
+    first = 0
+    for batch in batches:
+        place = tuple(slice(size) for size in batch.shape)
+        joined[(place[0], slice(first, first + batch.shape[1]), *place[2:])] = batch
+        first += batch.shape[1]
+    return joined
 
 
 def _at_rounds(values: np.ndarray, own: list[int], rounds: list[int]) -> np.ndarray:

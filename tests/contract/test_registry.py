@@ -106,9 +106,10 @@ def test_an_unknown_name_is_refused_with_the_closest() -> None:
 
 
 def test_a_callable_of_the_users_own() -> None:
-    assert registry.implementation("model", "collections:OrderedDict") is __import__(
-        "collections"
-    ).OrderedDict
+    assert (
+        registry.implementation("model", "collections:OrderedDict")
+        is __import__("collections").OrderedDict
+    )
     assert registry.config_class("model", "a:b").__name__ == "CustomModelConfig"
     assert registry.config_class("data", "a:b").__name__ == "CustomDataConfig"
 

@@ -280,20 +280,6 @@ def test_a_data_set_and_its_partition_are_two_axes() -> None:
 
 def test_dims_that_collide_are_named_after_their_sections() -> None:
     swept = scenario(
-        power="tci",
-        sweep={"power.reference": ["max", "mean"], "seed": [1, 2]},
-    )
-    assert list(axes(swept)) == ["reference", "seed"]
-    swept = scenario(
-        algorithm={"name": "fedrlr"},
-        sweep={
-            "data.pixel_scale": ["unit", "raw"],
-            "data.partition": [{"name": "dirichlet"}],
-            "data.validation": [0.1],
-        },
-    )
-    assert list(axes(swept)) == ["pixel_scale", "partition", "validation"]
-    swept = scenario(
         model={"name": "my:Net"},
         sweep={"model.threshold": [1, 2], "power.threshold": [0.1, 0.2], "power.name": ["tci"]},
     )

@@ -77,3 +77,21 @@ def minibatch(batch: Batch, row: int) -> Minibatch:
     if batch.weight is not None:
         weight = batch.weight[row].double().numpy()
     return Minibatch(x, batch.y[row].numpy(), weight)
+
+
+class Quiet:
+    """Local work whose loss does not count: the sample weights are zero."""
+
+    def __init__(self, cohort: Cohort, inputs: int, round: int = 0, steps: int = 1) -> None:
+        self.cohort, self.inputs, self.round, self.steps = cohort, inputs, round, steps
+
+    def batch(self, step: int, draw: int = 0) -> Batch:
+        weight = self.cohort.weight.new_zeros(self.cohort.size, 1)
+        label = torch.zeros_like(self.cohort.device)[:, None]
+        return Batch(weight.new_zeros(self.cohort.size, 1, self.inputs), label, weight)
+
+    def full(self) -> Batch:
+        return self.batch(0)
+
+    def class_counts(self) -> Tensor:
+        raise NotImplementedError("there are no samples to count")
