@@ -15,9 +15,7 @@ class PlainFedAvg:
     ) -> None:
         self.x, self.y, self.index = x, y, index
         self.steps, self.batch = steps, batch
-        self.model = nn.Sequential(
-            nn.Linear(x.shape[1], hidden), nn.ReLU(), nn.Linear(hidden, 10)
-        )
+        self.model = nn.Sequential(nn.Linear(x.shape[1], hidden), nn.ReLU(), nn.Linear(hidden, 10))
         self.loss = nn.CrossEntropyLoss()
         self.optimiser = torch.optim.SGD(self.model.parameters(), lr=rate)
         self.server = [p.detach().clone() for p in self.model.parameters()]

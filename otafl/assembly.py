@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from otafl import registry
+from otafl import custom, registry
 from otafl.channels.fading import link_budget
 from otafl.clock import Clock, Speeds, device_speeds
 from otafl.config import Config, CustomConfig, stackable_fields
@@ -74,9 +74,8 @@ def build_model(scenario: Scenario, input_shape: tuple[int, ...], classes: int) 
         make = registry.implementation("model", config.name)
         model: Model = make(config, input_shape, classes)
         return model
-    made = registry.load_path(config.name, "model.name")(
-        input_shape=input_shape, classes=classes, **config.options
-    )
+    options = config.options | {"input_shape": input_shape, "classes": classes}
+    made = custom.call(config.name, "model.name", options)
     if isinstance(made, torch.nn.Module):
         return ModuleModel(made, input_shape, classes)
     if not isinstance(made, Model):

@@ -210,10 +210,10 @@ def _fault(track: Track, known: list[str], tree: Any) -> str:
                 f"sweep: {key}: got {shown(bad[0])}; must be names, or mappings with a name and "
                 "settings"
             )
-    texts = Counter(json.dumps(value, sort_keys=True, default=str) for value in track.values)
-    twice = [text for text, count in texts.items() if count > 1]
+    labels = [label(value) for value in track.values]
+    twice = [one for one in labels if labels.count(one) > 1]
     if twice and not track.joint:
-        return f"sweep: {key}: {twice[0]} is listed twice; keep one"
+        return f"sweep: {key}: {shown(twice[0])} is listed twice; keep one"
     return ""
 
 

@@ -28,8 +28,9 @@ differ."""
 class Cohort:
     """Who takes part in a round. Rows are ordered by trial, then by device.
 
-    trial, device, staleness, version, level: [N] int64. weight: [N] float, device data share; a
-    receiver normalises it over the rows that it sums. sends: [N] bool, False for a device that
+    trial, device, staleness, version, level: [N] int64. weight: [N] float, the device's share of
+    all samples of the trial, whoever takes part; a receiver normalises it over the rows that it
+    sums. sends: [N] bool, False for a device that
     trains but is not aggregated. counts: rows of each of the S trials, known on the host.
     population: K. all_send: the host knows that every row sends.
     """
@@ -77,7 +78,7 @@ class Cohort:
         for count in self.counts:
             counts.append(max(0, min(stop, first + count) - max(start, first)))
             first += count
-        part = {name: getattr(self, name)[start:stop] for name in _COHORT_TENSORS}
+        part: dict[str, Any] = {name: getattr(self, name)[start:stop] for name in _COHORT_TENSORS}
         return replace(self, counts=tuple(counts), **part)
 
     def take(self, rows: Tensor) -> Cohort:
@@ -138,9 +139,9 @@ class Group:
     more than once and in several groups; None means every cohort row once, in order.
     mask: name -> [n, *shape] or broadcastable, 0 where a row does not know a coordinate.
     weighting: "mean" asks the receiver for the mean under the cohort's weights; "none" asks for
-    the plain sum, for an algorithm that weights its blocks itself (a product of two weighted sums
-    would square the weight). route: "uplink", or "ideal" for blocks that are carried free of
-    error, with the reason in `reason`.
+    the plain sum, for an algorithm that applies the cohort's weights to its blocks itself (a
+    product of two weighted sums would square the weight). route: "uplink", or "ideal" for blocks
+    that are carried free of error, with the reason in `reason`.
     """
 
     blocks: Blocks
@@ -188,6 +189,7 @@ class Received:
 
     mean: blocks [S, *shape]: the (masked) weighted mean, or the sum for weighting "none".
     count: weight that arrived: [S], or name -> [S, *shape] for a masked group (0: keep the old).
+        Out of 1 for a mean; for weighting "none" the sum of the cohort's weights, as they are.
     each: blocks [n, *shape] where the transport tells devices apart, else None.
     alive: [S] bool, False where nothing came and the round is a no-op; None means all alive.
     """

@@ -82,6 +82,7 @@ class Engine:
         wanted = self.parts.scenario.devices.participants or self.population
         everyone = available is None and wanted == self.population
         if everyone and self._everyone is not None:
+            self._everyone.version.fill_(t)
             return self._who_sends(self._everyone, t)
         free = np.ones((self.trials, self.population), bool) if available is None else available
         if wanted < self.population:
@@ -107,7 +108,7 @@ class Engine:
         to = self.parts.share.device
         rows = torch.from_numpy(trial).to(to), torch.from_numpy(device).to(to)
         share = self.parts.share[rows]
-        total = share.new_zeros(self.trials).index_add_(0, rows[0], share)
+        total = self.parts.share.sum(1)
         zeros = torch.zeros_like(rows[0])
         return Cohort(
             trial=rows[0],

@@ -39,7 +39,7 @@ def choice(table: str) -> Any:
     classes = {name: registry.config_class(table, name) for name in registry.names(table)}
     if table in registry.CUSTOM:
         classes["module:callable"] = registry.config_class(table, ":")
-    union = Union[tuple(Annotated[kind, Tag(tag)] for tag, kind in classes.items())]  # noqa: UP007
+    union: Any = Union[tuple(Annotated[kind, Tag(tag)] for tag, kind in classes.items())]  # noqa: UP007
     return Annotated[
         union, Discriminator(_tagger(table)), BeforeValidator(lambda value: named(table, value))
     ]
@@ -97,7 +97,7 @@ def put(tree: Mapping[str, Any], path: Path, value: Any, above: Path = ()) -> di
     holds something that has no keys."""
     first, rest = path[0], path[1:]
     if not rest:
-        return {**tree, first: value}
+        return {**tree, str(first): value}
     here = (*above, first)
     inner = tree.get(str(first))
     if isinstance(inner, str) and here in CHOICES:
@@ -106,7 +106,7 @@ def put(tree: Mapping[str, Any], path: Path, value: Any, above: Path = ()) -> di
         inner = {}
     if not isinstance(inner, Mapping):
         raise KeyError(here)
-    return {**tree, first: put(inner, rest, value, here)}
+    return {**tree, str(first): put(inner, rest, value, here)}
 
 
 def fields(root: type[BaseModel], above: Path = ()) -> Iterator[tuple[str, FieldInfo]]:

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import os
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from otafl import custom
 from otafl.errors import UserError
 
 
@@ -219,30 +218,8 @@ def implementation(table: str, name: str) -> Any:
     """The object that implements an entry, or the user's own `module:callable`. UserError if it
     cannot be had."""
     if table in CUSTOM and ":" in name:
-        return load_path(name, f"{table}.name")
+        return custom.load(name, f"{table}.name")
     return _load(_entry(table, name).implementation)
-
-
-def load_path(path: str, key: str) -> Any:
-    """The callable that the user's `module:callable` names, looked for in the working folder too.
-
-    key: where the scenario says so, for the message of the UserError.
-    """
-    module_name, _, attribute = path.partition(":")
-    if os.getcwd() not in sys.path and "" not in sys.path:
-        # a console script, unlike `python -m`, does not look in the working folder
-        sys.path.append(os.getcwd())
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        raise UserError(
-            f"{key}: {path!r}: {error}; is it in the working folder or installed?"
-        ) from error
-    found = getattr(module, attribute, None)
-    if not callable(found):
-        fault = "is not callable" if hasattr(module, attribute) else "does not exist"
-        raise UserError(f"{key}: {path!r}: {attribute!r} {fault} in module {module_name!r}")
-    return found
 
 
 def closest(word: str, candidates: Iterable[str]) -> str | None:

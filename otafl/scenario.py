@@ -215,9 +215,11 @@ def stackable_values(scenario: Scenario) -> dict[str, float]:
 
 
 def scenario_hash(scenario: Scenario) -> str:
-    """SHA-256 of all that the results depend on: not the name, the folder nor the engine."""
-    tree = scenario.model_dump(mode="json", exclude={"name": True, "engine": True})
+    """SHA-256 of all that the results depend on: not the name, the folder nor, but for the
+    precision, the engine."""
+    tree = scenario.model_dump(mode="json", exclude={"name": True})
     tree["output"].pop("folder")
+    tree["engine"] = {"dtype": tree["engine"]["dtype"]}
     tree["sweep"] = list(tree["sweep"].items())  # the order of the axes is the order of the dims
     return _digest(tree)
 

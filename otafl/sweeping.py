@@ -169,7 +169,7 @@ def _run(
     stack: Stack, meter: _Meter, interrupted: Path | None = None, whole: Scenario | None = None
 ) -> Record:
     """The record of a stack. An interruption keeps what there is and goes on upwards."""
-    records = []
+    records: list[Record] = []
     for batch in trial_batches(stack[0].scenario):
         rounds_before = len(records) * stack[0].scenario.training.rounds
         records.append(run_stack(stack, meter.stack(rounds_before), batch))

@@ -65,6 +65,8 @@ def over_the_air(
     Returns the estimate of the weighted mean, [*shape] of the kind, dtype and device that came in
     (or a dict), and an `UplinkReport`. Raises UserError for settings or shapes that cannot be.
     """
+    if isinstance(round, bool) or not isinstance(round, int | np.integer) or round < 0:
+        raise UserError(f"over_the_air: round must be a whole number from 0 on; got {round!r}")
     named = updates if isinstance(updates, Mapping) else {"updates": updates}
     blocks, like = _blocks(named)
     first = next(iter(blocks.values()))
@@ -87,7 +89,7 @@ def over_the_air(
     received, report = link.transport.deliver(
         payload, _cohort(weights, devices, first), link.channel.state(round), round
     )
-    mean = {name: _back(block[0], like[name]) for name, block in received.mean[0].items()}
+    mean = {name: _back(block, like[name]) for name, block in received.mean[0].items()}
     saved = {name: value.cpu().numpy() for name, value in report.saved.items()}
     watts = float(link.budget.tx_power_w[0] / link.budget.budget[0])
     scalars: dict[str, Any] = {"active": report.power[0].cpu().numpy() > 0}
@@ -111,13 +113,20 @@ def _blocks(named: Mapping[str, Any]) -> tuple[Blocks, Mapping[str, Any]]:
     """Tensors [K, *shape] of one dtype and device, without a copy where none is needed."""
     blocks: Blocks = {}
     for name, value in named.items():
-        tensor = torch.as_tensor(value)
-        if not tensor.is_floating_point() or tensor.dim() < 1:
+        if not isinstance(value, np.ndarray | Tensor):
+            raise UserError(
+                f"over_the_air: '{name}' is a {type(value).__name__}; a NumPy array or a torch "
+                "tensor [K, ...], a row a device, would do"
+            )
+        tensor = (
+            value if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value, order="C"))
+        )
+        if not tensor.is_floating_point() or tensor.dim() < 1 or 0 in tensor.shape[1:]:
             raise UserError(
                 f"over_the_air: '{name}' has dtype {tensor.dtype} and shape {list(tensor.shape)}; "
                 "a floating-point array [K, ...], a row a device, would do"
             )
-        blocks[name] = tensor
+        blocks[name] = tensor.reshape(len(tensor), 1) if tensor.dim() == 1 else tensor
     counts = {name: tensor.shape[0] for name, tensor in blocks.items()}
     if len(set(counts.values())) != 1 or 0 in counts.values():
         raise UserError(
@@ -136,11 +145,15 @@ def _with_snr(channel: str | Mapping[str, Any], snr_db: float | None) -> dict[st
 def _cohort(weights: Any, devices: int, like: Tensor) -> Cohort:
     weight = like.new_ones(devices)
     if weights is not None:
-        weight = torch.as_tensor(weights).to(like)
-        if weight.shape != (devices,) or not (weight >= 0).all() or not weight.sum() > 0:
+        try:
+            weight = torch.as_tensor(weights).to(like)
+        except (TypeError, ValueError, RuntimeError):
+            weight = like.new_empty(0)
+        good = weight.shape == (devices,) and bool(weight.isfinite().all() and (weight >= 0).all())
+        if not good or not weight.sum() > 0:
             raise UserError(
-                f"over_the_air: weights must be {devices} non-negative numbers, not all zero; got "
-                f"shape {list(weight.shape)}"
+                f"over_the_air: weights must be {devices} finite non-negative numbers, not all "
+                f"zero; got {weights!r}"
             )
     device = torch.arange(devices, device=like.device)
     zeros = torch.zeros_like(device)
@@ -158,7 +171,8 @@ def _cohort(weights: Any, devices: int, like: Tensor) -> Cohort:
 
 
 def _back(block: Tensor, like: Any) -> Any:
-    """The estimate as the kind and dtype that came in."""
+    """The estimate [1, ...] as the shape, kind and dtype that came in."""
+    row = block[0].view(tuple(like.shape[1:]))
     if isinstance(like, Tensor):
-        return block.to(like.dtype)
-    return block.numpy().astype(like.dtype, copy=False)
+        return row.to(like.dtype)
+    return row.numpy().astype(like.dtype, copy=False)

@@ -47,7 +47,8 @@ def parse(text: str) -> Source:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         context = f"{error.context}: " if error.context else ""
-        raise YamlError(f"bad YAML: {context}{error.problem}", mark and _place(mark)) from error
+        place = _place(mark) if mark else None
+        raise YamlError(f"bad YAML: {context}{error.problem}", place) from error
     except yaml.reader.ReaderError as error:
         before = text[: error.position]
         place = (before.count("\n") + 1, error.position - before.rfind("\n"))
@@ -126,7 +127,7 @@ _PLAIN = {
 
 for _name, (_pattern, _first) in _PLAIN.items():
     for _class in (_Loader, _Dumper):
-        _class.add_implicit_resolver(  # type: ignore[no-untyped-call]
+        _class.add_implicit_resolver(
             f"tag:yaml.org,2002:{_name}", re.compile(rf"^(?:{_pattern})$"), list(_first)
         )
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import importlib
-import inspect
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from otafl import custom
 from otafl.data.config import CustomDataConfig, DataConfig
 from otafl.errors import UserError
 
@@ -51,7 +50,7 @@ def load(config: DataConfig) -> DataSet:
 
 def _loaded(config: DataConfig) -> Any:
     if isinstance(config, CustomDataConfig):
-        return _called(config.name, config.options)
+        return custom.call(config.name, "data.name", config.options)
     name = _name(config)
     if name not in ("digits", "mnist", "fashion_mnist"):
         raise UserError(f"data.name: there is no loader for {name!r}")
@@ -60,32 +59,6 @@ def _loaded(config: DataConfig) -> Any:
 
 def _name(config: DataConfig) -> str:
     return str(getattr(config, "name", type(config).__name__))
-
-
-def _called(name: str, options: dict[str, Any]) -> Any:
-    """What the user's callable returns for the other keys of the section."""
-    function = _callable(name)
-    try:
-        inspect.signature(function).bind(**options)
-    except TypeError as error:
-        raise UserError(f"data: {name!r} does not fit the section's keys: {error}") from error
-    return function(**options)
-
-
-def _callable(name: str) -> Callable[..., Any]:
-    """What `module:callable` names."""
-    module_name, _, attribute = name.partition(":")
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        raise UserError(
-            f"data.name: {name!r}: {error}; is it in the working folder or installed?"
-        ) from error
-    function = getattr(module, attribute, None)
-    if not callable(function):
-        fault = "is not callable" if hasattr(module, attribute) else "does not exist"
-        raise UserError(f"data.name: {name!r}: {attribute!r} {fault} in module {module_name!r}")
-    return function
 
 
 def _checked(data: Any, name: str) -> DataSet:

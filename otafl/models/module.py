@@ -58,5 +58,5 @@ class ModuleModel(Model):
             return torch.func.functional_call(self._module, values, (samples,))
 
         if x.shape[0] == 1:
-            return torch.vmap(row, in_dims=(0, None))(params, x[0])
-        return torch.vmap(row)(params, x)
+            return torch.vmap(row, in_dims=(0, None))(dict(params), x[0])
+        return torch.vmap(row)(dict(params), x)

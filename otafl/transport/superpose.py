@@ -33,8 +33,9 @@ class Signal:
 
     @property
     def weight(self) -> Tensor:
-        """[n], summing to one over the rows of a trial."""
-        return self.cohort.unit_weight
+        """[n]: of a mean, summing to one over the rows of a trial; of a sum, the cohort's weights
+        as the algorithm applied them."""
+        return self.cohort.unit_weight if self.linear else self.cohort.weight
 
     def grid(self, values: Tensor, fill: float | bool = 0.0) -> Tensor:
         """values [n, ...] of the rows at their place in [S, K, ...]."""
@@ -145,8 +146,11 @@ def error_free(sent: Signal) -> tuple[Blocks, Tensor | Blocks]:
     [S, *shape] blocks where there is a mask."""
     coefficient = sent.weight if sent.linear else torch.ones_like(sent.weight)
     flat = sent.sum(coefficient[:, None])[:, 0]
-    if sent.mask is None:
+    if sent.mask is None and sent.linear:
         return sent.blocks(flat), (sent.cohort.rows_of > 0).to(flat.dtype)
+    if sent.mask is None:
+        none = sent.weight.new_zeros(sent.cohort.trials)
+        return sent.blocks(flat), none.index_add_(0, sent.cohort.trial, sent.weight)
     reached = masked_weight(sent)
     return sent.blocks(divide(flat, reached) if sent.linear else flat), sent.blocks(reached)
 

@@ -9,7 +9,7 @@ from typing import get_args
 
 import pytest
 
-from otafl import registry, results
+from otafl import custom, registry, results
 from otafl.axes import NOT_SWEPT, coordinates, read
 from otafl.config import Config, stackable_fields
 from otafl.errors import UserError
@@ -123,7 +123,7 @@ def test_a_callable_of_the_users_own() -> None:
     ],
 )
 def test_a_callable_that_cannot_be_had(path: str, message: str) -> None:
-    with pytest.raises(UserError, match="data.name") as error:
+    with pytest.raises(UserError, match=r"data\.name") as error:
         registry.implementation("data", path)
     assert str(error.value).startswith(message)
 
@@ -132,7 +132,7 @@ def test_a_callable_in_the_working_folder(tmp_path, monkeypatch) -> None:
     (tmp_path / "my_own_model_file.py").write_text("def make(**options): return options\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [one for one in sys.path if one])
-    make = registry.load_path("my_own_model_file:make", "model.name")
+    make = custom.load("my_own_model_file:make", "model.name")
     assert make(a=1) == {"a": 1}
 
 

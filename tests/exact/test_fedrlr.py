@@ -75,7 +75,7 @@ def pull(
         as_blocks(copies, 1.0),
         cohort,
         Quiet(cohort, m, t, steps),
-        hyper_of(config, **changes),
+        hyper_of(config, F64, **changes),
         Streams([0], [0], dtype=F64),
     )
     assert (loss == 0).all()
@@ -127,8 +127,8 @@ def test_schedule_at_the_defaults(t: int, eta: float, mu: float) -> None:
     for schedule, expected in (("inverse_eta", 0.006), ("constant", 3.0 * eta)):
         config = FedRLRConfig(rank=3, mu_schedule=schedule)
         _, bias = pull(own, own, config, devices=1, t=t)
-        torch.testing.assert_close(1 - bias, torch.full_like(bias, expected), rtol=2e-6, atol=0)
-    assert mu == pytest.approx(0.006 / eta, rel=2e-6)
+        torch.testing.assert_close(1 - bias, torch.full_like(bias, expected), rtol=5e-6, atol=0)
+    assert mu == pytest.approx(0.006 / eta, rel=5e-6)
 
 
 @pytest.mark.parametrize("bias_mode", ["ideal", "ota"])
@@ -158,7 +158,7 @@ def total(group: Group) -> Blocks:
 
 
 def test_uplink_is_exact_for_one_device_at_rank_one() -> None:
-    """Fact 21: no noise, K = R = 1, unit gain. And at R = 2 it is not: F F^T is not the identity."""
+    """Fact 21: no noise, K = R = 1, unit gain. At R = 2 it is not: F F^T is not the identity."""
     for rank in (1, 2):
         algorithm = FedRLR(FedRLRConfig(rank=rank), regression(6, 5), 1)
         streams = Streams([1], [0], dtype=F64)

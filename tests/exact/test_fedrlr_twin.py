@@ -107,7 +107,15 @@ def draw_air(side: Side, config: FedRLRConfig, power: str, t: int) -> list[twin.
 
     z = {name: [noise(name, i) for i in LAYERS] for name in "uvb"}
     return [
-        twin.Air(h[s], p[s], sqrt(GAMMA), *([n[s] for n in z[name]] for name in "uvb"), bias_rho)
+        twin.Air(
+            h=h[s],
+            p=p[s],
+            rho=sqrt(GAMMA),
+            z_u=[layer[s] for layer in z["u"]],
+            z_v=[layer[s] for layer in z["v"]],
+            z_b=[layer[s] for layer in z["b"]],
+            bias_rho=bias_rho,
+        )
         for s in range(S)
     ]
 
@@ -165,7 +173,7 @@ def assert_close(blocks: Blocks, row: int, expected: twin.Model, tolerance: floa
     """Dense Theta and bias of every layer, relative to their norm."""
     got = dense_model(blocks, row)
     for a, b in zip(got.theta + got.bias, expected.theta + expected.bias, strict=True):
-        assert np.linalg.norm(a - b) <= tolerance * max(np.linalg.norm(b), 1e-2)
+        assert np.linalg.norm(a - b) <= tolerance * max(float(np.linalg.norm(b)), 1e-2)
 
 
 def compare(
@@ -208,9 +216,7 @@ def compare(
         )
         received = deliver(payload, side, air)
         side.devices = state
-        side.server = algorithm.combine(
-            side.server, received, side.cohort, t, side.hyper, streams
-        )
+        side.server = algorithm.combine(side.server, received, side.cohort, t, side.hyper, streams)
         signs = signs_of(side, t)
         for s in range(S):
             for k in range(K):
@@ -219,7 +225,7 @@ def compare(
                     owned[s][k], servers[s], ranks, own, plan(config, s), t
                 )
                 assert_close(state, s * K + k, owned[s][k], tolerance)
-                assert abs(float(loss[s * K + k]) - expected) <= tolerance * max(1.0, expected)
+                assert abs(float(loss[s * K + k]) - expected) <= tolerance * (1.0 + expected)
             like = [[state[f"u{i}"][s * K + k].numpy() for i in LAYERS] for k in range(K)]
             shares = side.cohort.weight.double().view(S, K)[s].numpy()
             servers[s] = twin.aggregate(owned[s], ranks, signs[s], like, shares, air[s])

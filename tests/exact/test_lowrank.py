@@ -11,6 +11,7 @@ and -0.5.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -103,7 +104,7 @@ def test_projection_is_the_orthogonal_one(m: int, n: int, r: int) -> None:
     for row in range(4):
         expected = twin.project(point.u[row].numpy(), point.v[row].numpy(), g[row].numpy())
         np.testing.assert_allclose(p(g)[row], expected, rtol=0, atol=1e-12)
-    close = {"rtol": 0, "atol": 1e-12}
+    close: dict[str, Any] = {"rtol": 0, "atol": 1e-12}
     torch.testing.assert_close(p(p(g)), p(g), **close)
     torch.testing.assert_close((p(g) * other).sum((1, 2)), (g * p(other)).sum((1, 2)), **close)
     torch.testing.assert_close(p(dense(point)), dense(point), **close)

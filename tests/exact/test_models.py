@@ -10,6 +10,9 @@ parameters for all rows.
 
 from __future__ import annotations
 
+from itertools import pairwise
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -28,7 +31,7 @@ from otafl.rng import Streams
 
 F64 = torch.float64
 N, B, WIDTHS = 3, 5, (6, 8, 7, 4)
-CLOSE = {"rtol": 0, "atol": 1e-12}
+CLOSE: dict[str, Any] = {"rtol": 0, "atol": 1e-12}
 
 
 def uniform(name: str, shape: tuple[int, ...]) -> Tensor:
@@ -150,9 +153,7 @@ def test_shared_samples_and_samples_of_any_shape() -> None:
     expected = model.logits(params, shared.expand(N, -1, -1))
     torch.testing.assert_close(model.logits(params, shared), expected, **CLOSE)
     images = batch.x.view(N, B, 1, 2, 3)
-    torch.testing.assert_close(
-        model.logits(params, images), model.logits(params, batch.x), **CLOSE
-    )
+    torch.testing.assert_close(model.logits(params, images), model.logits(params, batch.x), **CLOSE)
     loss, grads = model.gradients(params, Batch(images, batch.y, None))
     flat_loss, flat = model.gradients(params, batch)
     assert torch.equal(loss, flat_loss)
@@ -200,7 +201,7 @@ def test_flatten_and_back() -> None:
 
 def sequential() -> torch.nn.Sequential:
     module = torch.nn.Sequential()
-    for i, (m, n) in enumerate(zip(WIDTHS[:-1], WIDTHS[1:], strict=True)):
+    for i, (m, n) in enumerate(pairwise(WIDTHS)):
         if i:
             module.append(torch.nn.ReLU())
         module.append(torch.nn.Linear(m, n))

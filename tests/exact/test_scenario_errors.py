@@ -432,7 +432,8 @@ def test_a_fault_of_the_file_is_not_laid_to_an_override(tmp_path: Path) -> None:
             {"channel.snr_db": []},
             "sweep: channel.snr_db: got []; must be a list of at least one value",
         ),
-        ({"channel.snr_db": [1, 1]}, "sweep: channel.snr_db: 1 is listed twice; keep one"),
+        ({"channel.snr_db": [1, 1.0]}, "sweep: channel.snr_db: 1 is listed twice; keep one"),
+        ({"power": ["ci", {"name": "ci"}]}, "sweep: power: 'ci' is listed twice; keep one"),
         (
             {"power": ["ci"], "power.name": ["tci"]},
             "sweep: 'power' and 'power.name' set the same key; keep one",
@@ -465,7 +466,7 @@ def test_a_fault_of_the_file_is_not_laid_to_an_override(tmp_path: Path) -> None:
             "sweep: channel.snr_db=a: channel.snr_db: got 'a'; must be a number",
         ),
         (
-            {"channel.snr_db": [1, True]},
+            {"channel.snr_db": [2, True]},
             "sweep: channel.snr_db=true: channel.snr_db: got true; must be a number",
         ),
         (
@@ -522,7 +523,7 @@ def test_faults_of_sections_and_of_the_sweep_are_said_together() -> None:
 
 
 def test_expanding_a_scenario_that_was_made_by_hand_checks_it_too() -> None:
-    with pytest.raises(ScenarioError, match="'channel.snrdb' is no key"):
+    with pytest.raises(ScenarioError, match=r"'channel\.snrdb' is no key"):
         expand(Scenario(name="x", sweep={"channel.snrdb": [1]}))
     with pytest.raises(ScenarioError, match=r"devices\.late: 'next' needs"):
         expand(Scenario.model_validate({"name": "x", "devices": {"late": "next"}}))

@@ -1,4 +1,4 @@
-"""A plain twin of FedRLR: dense float64 matrices, loops over devices, layers and samples, one trial.
+"""A plain twin of FedRLR: dense float64 matrices, loops over devices, layers and samples.
 
 Y. Xue and V. Lau, "Riemannian Low-Rank Model Compression for Federated Learning with Over-the-Air
 Aggregation", Algorithm 1, by its equation numbers. Every random number is an argument. Where the

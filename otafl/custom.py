@@ -1,0 +1,45 @@
+"""The user's own components, named `module:callable` in a scenario."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import sys
+from typing import Any
+
+from otafl.errors import UserError
+
+
+def load(path: str, key: str) -> Any:
+    """The callable that the user's `module:callable` names, looked for in the working folder too.
+
+    key: where the scenario says so, for the message of the UserError.
+    """
+    module_name, _, attribute = path.partition(":")
+    if os.getcwd() not in sys.path and "" not in sys.path:
+        # a console script, unlike `python -m`, does not look in the working folder
+        sys.path.append(os.getcwd())
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"{key}: {path!r}: {error}; is it in the working folder or installed?"
+        ) from error
+    found = getattr(module, attribute, None)
+    if not callable(found):
+        fault = "is not callable" if hasattr(module, attribute) else "does not exist"
+        raise UserError(f"{key}: {path!r}: {attribute!r} {fault} in module {module_name!r}")
+    return found
+
+
+def call(path: str, key: str, options: dict[str, Any]) -> Any:
+    """What the user's callable returns for the keys of its section. UserError if they do not fit
+    it; its own errors pass through."""
+    function = load(path, key)
+    try:
+        inspect.signature(function).bind(**options)
+    except TypeError as error:
+        section = key.partition(".")[0]
+        raise UserError(f"{section}: {path!r} does not fit the section's keys: {error}") from error
+    return function(**options)

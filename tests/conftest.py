@@ -1,0 +1,34 @@
+"""Tests run on one processor thread, on the CPU, and without a network."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import NoReturn
+
+import pytest
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_thread() -> None:
+    import torch
+
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test that connects to another machine fails, whatever catches the error."""
+
+    def refuse(_: socket.socket, address: object) -> NoReturn:
+        pytest.fail(f"a test tried to connect to {address}")
+
+    connect = socket.socket.connect
+
+    def guarded(self: socket.socket, address: object) -> None:
+        local = self.family == socket.AF_UNIX or str(address).startswith(("('127.", "('::1'"))
+        (connect if local else refuse)(self, address)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(socket.socket, "connect", guarded)

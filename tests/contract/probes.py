@@ -1,0 +1,258 @@
+"""Tiny methods, each of which uses one part of the contract in a way that can be worked out by
+hand. What device k of trial s sends in round t is built from `value(s, k, t)`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from otafl.assembly import Parts
+from otafl.contracts import (
+    Blocks,
+    Broadcast,
+    Cohort,
+    Group,
+    Hyper,
+    Payload,
+    Received,
+    View,
+    Work,
+)
+from otafl.rng import Streams
+
+
+def value(trial: Any, device: Any, round: Any) -> Any:
+    """A number, or a tensor of them, that says whose it is."""
+    return 1.0 + 0.1 * trial + device * (device + 1) + 20.0 * round
+
+
+def of_rows(cohort: Cohort, round: int) -> Tensor:
+    """[n]: value of each row."""
+    return value(cohort.trial.double(), cohort.device.double(), round)
+
+
+@dataclass
+class Heard:
+    """What `combine` was given."""
+
+    round: int
+    cohort: Cohort
+    received: Received
+
+
+@dataclass
+class Probe:
+    """Sends one block "x" of `width` equal numbers; the server adds up what it receives, block by
+    block, and keeps what it was given. Devices count the rounds in which they trained."""
+
+    parts: Parts
+    width: int = 2
+    heard: list[Heard] = field(default_factory=list)
+
+    def widths(self) -> dict[str, int]:
+        return {"x": self.width}
+
+    def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
+        trials, devices = self.parts.share.shape
+        new = self.parts.share.new_zeros
+        server = {name: new(trials, width) for name, width in self.widths().items()}
+        return server, {"trained": new(trials, devices, 1)}
+
+    def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
+        return Broadcast(server)
+
+    def payload(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Payload:
+        return (Group({"x": of_rows(cohort, round)[:, None].repeat(1, self.width)}),)
+
+    def local(
+        self,
+        broadcast: Broadcast,
+        devices: Blocks,
+        cohort: Cohort,
+        work: Work,
+        hyper: Hyper,
+        streams: Streams,
+    ) -> tuple[Blocks, Payload, Tensor]:
+        payload = self.payload(broadcast, cohort, work.round)
+        return {"trained": devices["trained"] + 1}, payload, of_rows(cohort, work.round)
+
+    def combine(
+        self,
+        server: Blocks,
+        received: Received,
+        cohort: Cohort,
+        round: int,
+        hyper: Hyper,
+        streams: Streams,
+    ) -> Blocks:
+        self.heard.append(Heard(round, cohort, received))
+        sums = dict(server)
+        for blocks in received.mean:
+            sums |= {name: sums[name] + mean for name, mean in blocks.items()}
+        return sums
+
+    def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
+        classes = self.parts.data.classes
+
+        def predict(blocks: Blocks, x: Tensor) -> Tensor:
+            return blocks["x"].sum(1)[:, None, None].expand(-1, x.shape[1], classes)
+
+        return {"global": View(server, predict)}
+
+    def flops(self, samples: int) -> float:
+        return 1.0
+
+
+class Ranks(Probe):
+    """FedHM: devices of even and odd number send blocks of different shapes, a group each."""
+
+    def widths(self) -> dict[str, int]:
+        return {"even": 2, "odd": 3}
+
+    def payload(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Payload:
+        groups = []
+        for parity, (name, width) in enumerate(self.widths().items()):
+            rows = (cohort.device % 2 == parity).nonzero().squeeze(1)
+            block = of_rows(cohort, round)[rows, None].repeat(1, width)
+            groups.append(Group({name: block}, rows=rows))
+        return tuple(groups)
+
+
+class Atoms(Probe):
+    """Split-Mix: every device trains the first atom twice, all but device 0 the second as well."""
+
+    def widths(self) -> dict[str, int]:
+        return {"first": 2, "second": 2}
+
+    def payload(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Payload:
+        numbers = of_rows(cohort, round)
+        twice = torch.arange(cohort.size).repeat_interleave(2)
+        draft = torch.arange(len(twice)) % 2
+        first = (numbers[twice] + 3.0 * draft)[:, None].repeat(1, 2)
+        others = cohort.device.nonzero().squeeze(1)
+        second = -numbers[others, None].repeat(1, 2)
+        return Group({"first": first}, rows=twice), Group({"second": second}, rows=others)
+
+
+class Widths(Probe):
+    """HeteroFL: device k knows the first k + 1 coordinates, the last one is known to none. What is
+    sent is the model itself, so the server keeps what nobody knows."""
+
+    def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
+        server, devices = super().init(streams, hyper)
+        return {name: block - 5.0 for name, block in server.items()}, devices
+
+    def payload(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Payload:
+        (group,) = super().payload(broadcast, cohort, round)
+        knows = torch.arange(self.width) <= cohort.device[:, None]
+        knows[:, -1] = False
+        return (Group(group.blocks, mask={"x": knows.double()}),)
+
+    def combine(
+        self,
+        server: Blocks,
+        received: Received,
+        cohort: Cohort,
+        round: int,
+        hyper: Hyper,
+        streams: Streams,
+    ) -> Blocks:
+        self.heard.append(Heard(round, cohort, received))
+        count = received.count[0]
+        assert isinstance(count, dict)
+        return {"x": torch.where(count["x"] > 0, received.mean[0]["x"], server["x"])}
+
+
+class OwnModels(Probe):
+    """FedAMP: the server keeps a model of each device, sends each its own and gets each back."""
+
+    def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
+        trials, devices = self.parts.share.shape
+        return {"bank": self.parts.share.new_zeros(trials, devices, self.width)}, {}
+
+    def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
+        own = server["bank"].flatten(0, 1).index_select(0, cohort.cell)
+        return Broadcast({"x": own}, per_device=True)
+
+    def local(
+        self,
+        broadcast: Broadcast,
+        devices: Blocks,
+        cohort: Cohort,
+        work: Work,
+        hyper: Hyper,
+        streams: Streams,
+    ) -> tuple[Blocks, Payload, Tensor]:
+        numbers = of_rows(cohort, work.round)
+        return {}, (Group({"x": 2.0 * broadcast.blocks["x"] + numbers[:, None]}),), numbers
+
+    def combine(
+        self,
+        server: Blocks,
+        received: Received,
+        cohort: Cohort,
+        round: int,
+        hyper: Hyper,
+        streams: Streams,
+    ) -> Blocks:
+        assert received.each is not None
+        bank = server["bank"].flatten(0, 1).index_copy(0, cohort.cell, received.each[0]["x"])
+        return {"bank": bank.view_as(server["bank"])}
+
+
+class Quiet(Probe):
+    """pFedBreD: of the devices that train, the server aggregates some; here every second one."""
+
+    def sends(self, cohort: Cohort, round: int, streams: Streams) -> Tensor:
+        return (cohort.device + round) % 2 == 0
+
+
+class TwoScales(Probe):
+    """SCAFFOLD: two blocks of one payload, a million times apart; the same from every device."""
+
+    big, small = 1e3, 1e-3
+
+    def widths(self) -> dict[str, int]:
+        return {"big": self.width, "small": self.width}
+
+    def payload(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Payload:
+        one = broadcast.blocks["big"].new_ones(cohort.size, self.width)
+        return (Group({"big": self.big * one, "small": self.small * one}),)
+
+
+class Biases(Probe):
+    """FedRLR: one group over the uplink, one free of error."""
+
+    def widths(self) -> dict[str, int]:
+        return {"x": self.width, "bias": 1}
+
+    def payload(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Payload:
+        bias = of_rows(cohort, round)[:, None]
+        free = Group({"bias": bias}, route="ideal", reason="a test")
+        return *super().payload(broadcast, cohort, round), free
+
+
+class Residual:
+    """A codec with memory: sends one coordinate of what it has, keeps the rest for the next time
+    (error feedback). Which one changes from round to round."""
+
+    def init(self, payload: Payload) -> Blocks:
+        return {"rest": torch.zeros_like(payload[0].blocks["x"])}
+
+    def encode(
+        self, payload: Payload, memory: Blocks, cohort: Cohort, round: int, streams: Streams
+    ) -> tuple[Payload, Blocks]:
+        whole = payload[0].blocks["x"] + memory["rest"]
+        sent = torch.zeros_like(whole)
+        place = round % whole.shape[1]
+        sent[:, place] = whole[:, place]
+        return (Group({"x": sent}),), {"rest": whole - sent}
+
+    def decode(self, received: Received) -> Received:
+        return received
+
+    def bits(self, group: Group) -> float:
+        return 64.0

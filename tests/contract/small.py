@@ -1,0 +1,120 @@
+"""Scenarios that run in milliseconds, and engines over them."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from otafl import registry
+from otafl.assembly import Parts, assemble
+from otafl.engine import Engine
+from otafl.scenario import Point, Scenario, expand, load_scenario
+
+BASE: dict[str, Any] = {
+    "name": "small",
+    "data": {"name": "digits", "train_samples": 300, "partition": {"name": "dirichlet"}},
+    "model": {"name": "mlp", "hidden": [4]},
+    "devices": {"count": 4},
+    "training": {
+        "rounds": 4,
+        "batch_size": 4,
+        "local_steps": 2,
+        "eval_every": 1,
+        "eval_samples": 40,
+    },
+    "trials": 3,
+    "seed": 7,
+    "engine": {"device": "cpu"},
+}
+
+ALGORITHMS = registry.names("algorithm")
+TRANSPORTS = registry.names("transport")
+METHODS = [
+    (algorithm, transport)
+    for algorithm in ALGORITHMS
+    for transport in TRANSPORTS
+    if registry.config_class("algorithm", algorithm).needs
+    in registry.config_class("transport", transport).gives
+]
+"""Every algorithm over every transport that gives it what it needs."""
+
+
+def tree(changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """BASE with some dotted keys changed; a whole section replaces the base's."""
+    out = copy.deepcopy(BASE)
+    for key, value in (changes or {}).items():
+        at = out
+        *path, last = key.split(".")
+        for part in path:
+            inner = at.setdefault(part, {})
+            if not isinstance(inner, dict):
+                inner = at[part] = {"name": inner}
+            at = inner
+        at[last] = value
+    return out
+
+
+def scenario(changes: Mapping[str, Any] | None = None) -> Scenario:
+    return load_scenario(tree(changes))
+
+
+def points(changes: Mapping[str, Any] | None = None) -> list[Point]:
+    return expand(scenario(changes))
+
+
+def engine(
+    changes: Mapping[str, Any] | None = None,
+    trials: Sequence[int] | None = None,
+    probe: Callable[[Parts], Any] | None = None,
+    chosen: Sequence[int] | None = None,
+) -> Engine:
+    """The engine of one stack: these trials of these points (all, if not given). `probe` makes
+    another algorithm of the parts."""
+    all_points = points(changes)
+    stacked = all_points if chosen is None else [all_points[index] for index in chosen]
+    numbers = range(stacked[0].scenario.trials) if trials is None else trials
+    parts = assemble(stacked, list(numbers))
+    if probe is not None:
+        parts = dataclasses.replace(parts, algorithm=probe(parts))
+    return Engine(parts)
+
+
+def run(one: Engine, rounds: int) -> Engine:
+    for t in range(rounds):
+        one.round(t)
+    return one
+
+
+@torch.no_grad()
+def scores(one: Engine) -> dict[str, Tensor]:
+    """What every view predicts, [S, models of a trial, 20, classes]: unlike the parameters of a
+    factored model, it is unique."""
+    x = torch.from_numpy(one.parts.data.x_test[:20]).to(one.parts.share.dtype)
+    views = one.parts.algorithm.views(one.server, one.devices.blocks())
+    out = {}
+    for name, view in views.items():
+        value = view.predict(view.params, x[None])
+        out[name] = value.view(one.trials, -1, *value.shape[1:])
+    return out
+
+
+def close(one: Mapping[str, Tensor], other: Mapping[str, Tensor], tolerance: float) -> None:
+    """Largest difference within the tolerance, relative to the largest value."""
+    assert one.keys() == other.keys()
+    for name in one:
+        assert one[name].shape == other[name].shape
+        scale = float(other[name].abs().max())
+        assert scale > 0
+        assert float((one[name] - other[name]).abs().max()) <= tolerance * scale, name
+
+
+def equal(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> None:
+    """Bit for bit."""
+    assert one.keys() == other.keys()
+    for name in one:
+        assert torch.equal(one[name], other[name]), name

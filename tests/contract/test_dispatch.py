@@ -1,0 +1,75 @@
+"""The number of dispatched operations of a round depends neither on the trials nor on the devices:
+everything is stacked.
+
+Averaged over 64 rounds, since random numbers are drawn in blocks of 64. Fading is left out (the
+states are drawn beforehand): Sionna's generator is asked once in 64 rounds for each trial.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from contract.small import METHODS, engine
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from otafl.contracts import ChannelState
+
+WARM_UP, ROUNDS = 2, 64
+
+
+class Counter(TorchDispatchMode):
+    """Counts the operations that are dispatched inside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += 1
+        return func(*args, **(kwargs or {}))
+
+
+class Drawn:
+    """A channel whose states were drawn beforehand."""
+
+    def __init__(self, states: list[ChannelState]) -> None:
+        self.states = states
+
+    def state(self, round: int) -> ChannelState:
+        return self.states[round]
+
+
+def operations(algorithm: str, transport: str, trials: int, devices: int) -> int:
+    """Dispatched by ROUNDS rounds."""
+    one = engine(
+        {
+            "algorithm": algorithm,
+            "transport": transport,
+            "trials": trials,
+            "devices.count": devices,
+            "data.partition": "iid",
+            "model.hidden": [4],
+            "training.local_steps": 1,
+            "training.batch_size": 2,
+            "engine.chunk_mb": 1000,
+        }
+    )
+    states = [one.parts.link.channel.state(t) for t in range(WARM_UP + ROUNDS)]
+    link = dataclasses.replace(one.parts.link, channel=Drawn(states))
+    one.parts = dataclasses.replace(one.parts, link=link)
+    for t in range(WARM_UP):
+        one.round(t)
+    with Counter() as counter:
+        for t in range(WARM_UP, WARM_UP + ROUNDS):
+            one.round(t)
+    return counter.count
+
+
+@pytest.mark.parametrize(("algorithm", "transport"), METHODS)
+def test_operations_do_not_grow(algorithm: str, transport: str) -> None:
+    few = operations(algorithm, transport, trials=2, devices=3)
+    assert few > ROUNDS
+    assert operations(algorithm, transport, trials=8, devices=3) == few
+    assert operations(algorithm, transport, trials=2, devices=12) == few

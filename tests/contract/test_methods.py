@@ -1,0 +1,168 @@
+"""Every registered algorithm, over every transport that gives it what it needs: the same numbers
+however a run is cut up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from contract.small import METHODS, close, engine, equal, run, scores
+
+from otafl.contracts import Blocks
+from otafl.engine import Engine
+
+PAIRS = pytest.mark.parametrize(("algorithm", "transport"), METHODS)
+ONE = {"float32": 1e-5, "float64": 1e-10}
+"""Largest relative difference that a round may make, by precision."""
+
+
+def of(algorithm: str, transport: str, **keys: Any) -> dict[str, Any]:
+    return {"algorithm": algorithm, "transport": transport, **keys}
+
+
+def state(one: Engine) -> Blocks:
+    devices = {f"device {name}": block for name, block in one.devices.blocks().items()}
+    return {**one.server, **devices}
+
+
+@PAIRS
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_shapes_and_dtypes(algorithm: str, transport: str, dtype: str) -> None:
+    one = engine(of(algorithm, transport, **{"engine.dtype": dtype}))
+    before = {name: (block.shape, block.dtype) for name, block in state(one).items()}
+    run(one, 2)
+    after = {name: (block.shape, block.dtype) for name, block in state(one).items()}
+    assert after == before
+    assert {block.shape[0] for block in state(one).values()} <= {3}
+    assert {block.dtype for block in one.server.values() if block.is_floating_point()} <= {
+        getattr(torch, dtype)
+    }
+    for name, view in one.parts.algorithm.views(one.server, one.devices.blocks()).items():
+        assert name in ("global", "local", "personal")
+        rows = 3 if view.owner == "trial" else 12
+        assert {block.shape[0] for block in view.params.values()} == {rows}
+    assert all(value.shape[-2:] == (20, 10) for value in scores(one).values())
+    assert all(value.isfinite().all() for value in scores(one).values())
+    taken = one.means.take()
+    assert all(value.isfinite().all() for value in taken.values())
+    assert taken["train_loss"].gt(0).all()
+
+
+@PAIRS
+def test_it_learns(algorithm: str, transport: str) -> None:
+    """What is tested below is not the identity: rounds change the scores."""
+    one = engine(of(algorithm, transport))
+    before = scores(one)
+    after = scores(run(one, 1))
+    assert any(float((before[name] - after[name]).abs().max()) > 1e-4 for name in before)
+
+
+@PAIRS
+def test_deterministic(algorithm: str, transport: str) -> None:
+    keys = of(algorithm, transport)
+    first, second = (run(engine(keys), 3) for _ in range(2))
+    equal(state(first), state(second))
+    equal(first.means.take(), second.means.take())
+    other = run(engine(keys | {"seed": 8}), 3)
+    assert any(not torch.equal(a, b) for a, b in zip(*map(values, (first, other)), strict=True))
+
+
+def values(one: Engine) -> list[torch.Tensor]:
+    return list(scores(one).values())
+
+
+@PAIRS
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_stacked_is_alone(algorithm: str, transport: str, dtype: str) -> None:
+    """Three points of two trials in one stack; each trial of each point runs alone as well. In
+    single precision one round, in double three."""
+    keys = of(algorithm, transport, **{"engine.dtype": dtype, "trials": 2})
+    keys["sweep"] = {"channel.snr_db": [0, 20, 40]}
+    rounds = 1 if dtype == "float32" else 3
+    together = run(engine(keys), rounds)
+    assert together.trials == 6
+    whole = scores(together)
+    report = together.means.take()
+    for point in range(3):
+        for trial in range(2):
+            alone = run(engine(keys, trials=[trial], chosen=[point]), rounds)
+            row = slice(2 * point + trial, 2 * point + trial + 1)
+            close(scores(alone), {n: v[row] for n, v in whole.items()}, ONE[dtype] * rounds)
+            for name, value in alone.means.take().items():
+                expected = report[name][row]
+                tolerance = ONE[dtype] * rounds
+                np.testing.assert_allclose(value, expected, rtol=tolerance, atol=1e-30)
+
+
+@PAIRS
+def test_point_alone_with_both_trials(algorithm: str, transport: str) -> None:
+    keys = of(algorithm, transport, **{"engine.dtype": "float64", "trials": 2})
+    keys["sweep"] = {"seed": [1, 2]}
+    whole = scores(run(engine(keys), 2))
+    alone = scores(run(engine(keys, chosen=[1]), 2))
+    close(alone, {name: value[2:] for name, value in whole.items()}, 2e-10)
+
+
+@PAIRS
+@pytest.mark.parametrize("keys", [{"devices.count": 1}, {"devices.participants": 1}])
+def test_cohort_of_one(algorithm: str, transport: str, keys: dict[str, int]) -> None:
+    one = run(engine(of(algorithm, transport, **keys)), 3)
+    assert all(value.isfinite().all() for value in scores(one).values())
+    assert one.means.take()["participants"].tolist() == [1.0] * 3
+
+
+@PAIRS
+def test_draws_do_not_depend_on_who_takes_part(algorithm: str, transport: str) -> None:
+    """Each device of a smaller cohort trains and sends what it does in the whole."""
+    keys = of(algorithm, transport, **{"engine.dtype": "float64"})
+    everyone = engine(keys)
+    cohort = everyone.select(None, 0)
+    broadcast = everyone.parts.algorithm.broadcast(everyone.server, cohort)
+    payload, loss = everyone.local_work(broadcast, cohort, 0)
+
+    some = engine(keys)
+    rows = torch.tensor([1, 3, 4, 10])
+    part = cohort.take(rows)
+    broadcast = some.parts.algorithm.broadcast(some.server, part)
+    smaller, some_loss = some.local_work(broadcast, part, 0)
+
+    torch.testing.assert_close(some_loss, loss[rows], rtol=1e-12, atol=0)
+    compared = 0
+    for whole, group in zip(payload, smaller, strict=True):
+        at = torch.arange(len(cohort.trial)) if whole.rows is None else whole.rows
+        own = rows if group.rows is None else rows[group.rows]
+        for name, block in group.blocks.items():
+            for row, cell in enumerate(own.tolist()):
+                torch.testing.assert_close(
+                    block[row], whole.blocks[name][at == cell][0], rtol=1e-9, atol=1e-12
+                )
+                compared += 1
+    assert compared
+
+
+@PAIRS
+@pytest.mark.parametrize("participants", [4, 3])
+def test_chunked_is_unchunked(algorithm: str, transport: str, participants: int) -> None:
+    keys = of(algorithm, transport, **{"devices.participants": participants})
+    keys |= {"engine.dtype": "float64"}
+    whole = run(engine(keys | {"engine.chunk_mb": 1000}), 2)
+    chunked = run(engine(keys | {"engine.chunk_mb": 1e-6}), 2)
+    close(scores(chunked), scores(whole), 2e-10)
+
+
+@PAIRS
+def test_stopped_trial_leaves_the_others_alone(algorithm: str, transport: str) -> None:
+    keys = of(algorithm, transport, **{"engine.dtype": "float64"})
+    one = run(engine(keys), 1)
+    one.stop(1)
+    for t in (1, 2):
+        one.round(t)
+    whole = scores(run(engine(keys), 3))
+    kept = torch.tensor([0, 2])
+    close(
+        {name: value[kept] for name, value in scores(one).items()},
+        {name: value[kept] for name, value in whole.items()},
+        3e-10,
+    )

@@ -1,0 +1,314 @@
+"""Every part of the contract, used by a tiny method (probes.py) through whole rounds of several
+trials, against numbers worked out one device at a time.
+
+All in double precision; over the air without fading at 140 dB, where the mean is exact to 1e-5.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from contract import probes
+from contract.small import engine, run, scenario, tree
+
+from otafl import load_scenario
+from otafl.algorithms.config import FedAvgConfig
+from otafl.contracts import Cohort
+from otafl.engine import Engine, run_stack
+from otafl.errors import UserError
+from otafl.recorder import Recorder
+from otafl.scenario import expand
+
+EXACT = {"engine.dtype": "float64", "transport": "ideal"}
+ON_AIR = EXACT | {
+    "transport": "over_the_air",
+    "channel": {"name": "awgn", "snr_db": 140.0},
+    "power": "ci",
+}
+DIGITAL = EXACT | {"transport": "digital"}
+LINKS = pytest.mark.parametrize(
+    ("link", "within"), [(EXACT, 1e-12), (DIGITAL, 1e-12), (ON_AIR, 1e-5)], ids=lambda v: ""
+)
+CHUNKS = pytest.mark.parametrize("chunk_mb", [4.0, 1e-6], ids=["one chunk", "row by row"])
+
+
+def probed(link: dict[str, Any], probe: Callable[..., Any], **keys: Any) -> Engine:
+    return engine(link | keys, probe=probe)
+
+
+def mean(one: Engine, trial: int, devices: Iterable[int], of: Callable[[int], float]) -> float:
+    """Of the devices that send, by their numbers of samples."""
+    share = one.parts.share[trial]
+    devices = list(devices)
+    total = sum(float(share[k]) for k in devices)
+    return sum(float(share[k]) * of(k) for k in devices) / total
+
+
+def test_samples_are_unequal() -> None:
+    """Else the weights of the means below would go unchecked."""
+    share = engine(EXACT).parts.share
+    assert all(len(set(row.tolist())) == 4 for row in share)
+
+
+@LINKS
+@CHUNKS
+def test_groups_of_unequal_shape(link: dict, within: float, chunk_mb: float) -> None:
+    one = run(probed(link | {"engine.chunk_mb": chunk_mb}, probes.Ranks), 2)
+    for trial in range(3):
+        for name, devices in (("even", (0, 2)), ("odd", (1, 3))):
+            hand = sum(
+                mean(one, trial, devices, lambda k, s=trial, t=t: probes.value(s, k, t))
+                for t in range(2)
+            )
+            assert one.server[name][trial].tolist() == pytest.approx(
+                [hand] * one.server[name].shape[1], rel=within
+            )
+
+
+@LINKS
+@CHUNKS
+def test_rows_that_repeat(link: dict, within: float, chunk_mb: float) -> None:
+    """A device that sends an atom twice counts once, with the mean of the two."""
+    one = run(probed(link | {"engine.chunk_mb": chunk_mb}, probes.Atoms), 1)
+    for trial in range(3):
+        first = mean(one, trial, range(4), lambda k, s=trial: probes.value(s, k, 0) + 1.5)
+        second = mean(one, trial, range(1, 4), lambda k, s=trial: -probes.value(s, k, 0))
+        assert one.server["first"][trial].tolist() == pytest.approx([first] * 2, rel=within)
+        assert one.server["second"][trial].tolist() == pytest.approx([second] * 2, rel=within)
+
+
+@LINKS
+@CHUNKS
+def test_masks(link: dict, within: float, chunk_mb: float) -> None:
+    keys = {"devices.count": 3, "engine.chunk_mb": chunk_mb}
+    one = run(probed(link | keys, lambda parts: probes.Widths(parts, width=4)), 1)
+    count = one.parts.algorithm.heard[0].received.count[0]["x"]
+    for trial in range(3):
+        share = one.parts.share[trial] / one.parts.share[trial].sum()
+        for at in range(3):
+            hand = mean(one, trial, range(at, 3), lambda k, s=trial: probes.value(s, k, 0))
+            assert float(one.server["x"][trial, at]) == pytest.approx(hand, rel=within)
+            assert float(count[trial, at]) == pytest.approx(float(share[at:].sum()), rel=1e-12)
+        assert float(one.server["x"][trial, 3]) == -5.0  # nobody knows it
+        assert float(count[trial, 3]) == 0.0
+
+
+@pytest.mark.parametrize("link", [EXACT, DIGITAL], ids=["ideal", "digital"])
+@CHUNKS
+def test_a_model_for_each_device(link: dict, chunk_mb: float) -> None:
+    keys = {"engine.chunk_mb": chunk_mb, "devices.participants": 2}
+    one = run(probed(link | keys, probes.OwnModels), 3)
+    bank = np.zeros((3, 4))
+    for t, cohort in enumerate(one.select(None, t) for t in range(3)):
+        for s, k in zip(cohort.trial.tolist(), cohort.device.tolist(), strict=True):
+            bank[s, k] = 2.0 * bank[s, k] + probes.value(s, k, t)
+    np.testing.assert_allclose(one.server["bank"][..., 0].numpy(), bank, rtol=1e-12)
+    np.testing.assert_allclose(one.server["bank"][..., 1].numpy(), bank, rtol=1e-12)
+    assert one.downlink_bits.tolist() == [3 * 2 * 2 * 32.0] * 3  # rounds, devices, reals, bits
+
+
+@LINKS
+def test_devices_that_train_but_do_not_send(link: dict, within: float) -> None:
+    one = run(probed(link, probes.Quiet), 2)
+    assert one.devices.blocks()["trained"].eq(2).all()
+    assert one.means.take()["participants"].tolist() == [2.0] * 3
+    for trial in range(3):
+        hand = sum(
+            mean(one, trial, (t, t + 2), lambda k, s=trial, t=t: probes.value(s, k, t))
+            for t in range(2)
+        )
+        assert one.server["x"][trial].tolist() == pytest.approx([hand] * 2, rel=within)
+
+
+@LINKS
+def test_trials_with_other_participants(link: dict, within: float) -> None:
+    """Two of four devices, chosen anew in each round and trial; the second trial stops early."""
+    one = run(probed(link, probes.Probe, **{"devices.participants": 2}), 1)
+    before = one.server["x"][1].clone()
+    one.stop(1)
+    for t in (1, 2):
+        one.round(t)
+    assert torch.equal(one.server["x"][1], before)
+    hand = np.zeros(3)
+    sets = set()
+    for heard in one.parts.algorithm.heard:
+        counts = (2, 2, 2) if heard.round == 0 else (2, 0, 2)
+        assert heard.cohort.counts == counts
+        for trial in np.nonzero(counts)[0].tolist():
+            devices = heard.cohort.device[heard.cohort.trial == trial].tolist()
+            sets.add(tuple(devices))
+            assert len(set(devices)) == 2
+            hand[trial] += mean(
+                one, trial, devices, lambda k, s=trial, t=heard.round: probes.value(s, k, t)
+            )
+    assert len(sets) > 1
+    np.testing.assert_allclose(one.server["x"][:, 0].numpy(), hand, rtol=within)
+
+
+LATE = {
+    "devices.deadline_s": 0.5,
+    "devices.late": "next",
+    "devices.downlink_rate_bps": 1e12,
+    "channel": {"name": "awgn", "bandwidth_hz": 1e12},
+}
+
+
+def speed(flops_per_s: float) -> dict[str, Any]:
+    """Of all devices; a probe's local work is one operation."""
+    return {"name": "fixed", "flops_per_s": flops_per_s}
+
+
+@LINKS
+def test_stale_updates(link: dict, within: float) -> None:
+    """Device 0 needs 2.3 s, the others 0.25 s, and a slot opens every 0.5 s: what it started in
+    round 0 arrives in round 4, while the others deliver in every round."""
+    speeds = {"name": "classes", "classes": [1 / 2.3, 4, 4, 4]}
+    keys = LATE | link | {"devices.compute": speeds, "channel.bandwidth_hz": 1e12}
+    one = run(probed(keys, probes.Probe), 6)
+    hand = np.zeros(3)
+    for t, heard in enumerate(one.parts.algorithm.heard):
+        devices = (0, 1, 2, 3) if t == 4 else (1, 2, 3)
+        sent = dict.fromkeys(devices, t) | ({0: 0} if t == 4 else {})
+        cohort: Cohort = heard.cohort
+        assert cohort.device.tolist() == [*devices] * 3
+        assert cohort.version.tolist() == [*sent.values()] * 3
+        assert cohort.staleness.tolist() == [t - version for version in sent.values()] * 3
+        for s in range(3):
+            hand[s] += mean(one, s, devices, lambda k, s=s, v=sent: probes.value(s, k, v[k]))
+    np.testing.assert_allclose(one.server["x"][:, 0].numpy(), hand, rtol=within)
+    assert one.devices.blocks()["trained"][0, :, 0].tolist() == [2.0, 6.0, 6.0, 6.0]
+
+
+@LINKS
+def test_all_are_late(link: dict, within: float) -> None:
+    """Rounds in which everyone is still at work, and nobody can start anew."""
+    keys = LATE | link | {"channel.bandwidth_hz": 1e12, "devices.compute": speed(1 / 1.3)}
+    one = run(probed(keys, probes.Probe), 3)
+    (heard,) = one.parts.algorithm.heard
+    assert (heard.round, heard.cohort.staleness.tolist()) == (2, [2] * 12)
+    for s in range(3):
+        hand = mean(one, s, range(4), lambda k, s=s: probes.value(s, k, 0))
+        assert one.server["x"][s].tolist() == pytest.approx([hand] * 2, rel=within)
+
+
+def test_a_trial_is_not_diverged_while_its_devices_are_at_work() -> None:
+    keys = LATE | {"devices.compute": speed(1.0), "transport": "ideal"}
+    record = run_stack(expand(scenario(keys)))
+    assert np.isnan(record.variables["diverged_round"]).all()
+    assert np.isnan(record.variables["train_loss"][..., 2:]).all()
+    assert np.isfinite(record.variables["test_loss"]).all()
+
+
+def test_memory_of_a_codec_follows_its_device() -> None:
+    one = probed(EXACT | {"devices.participants": 2}, probes.Probe)
+    link = dataclasses.replace(one.parts.link, codec=probes.Residual())
+    one.parts = dataclasses.replace(one.parts, link=link)
+    run(one, 5)
+    rest, server = np.zeros((3, 4, 2)), np.zeros((3, 2))
+    for heard in one.parts.algorithm.heard:
+        for s in range(3):
+            sent = {}
+            for k in heard.cohort.device[heard.cohort.trial == s].tolist():
+                rest[s, k] += probes.value(s, k, heard.round)
+                place = heard.round % 2
+                sent[k], rest[s, k, place] = rest[s, k, place], 0.0
+            server[s, place] += mean(one, s, sent, sent.__getitem__)
+    assert (rest[..., 0] != 0).any()
+    np.testing.assert_allclose(one.memory["rest"].view(3, 4, 2).numpy(), rest, rtol=1e-12)
+    np.testing.assert_allclose(one.server["x"].numpy(), server, rtol=1e-12)
+
+
+@pytest.mark.parametrize("normalise", ["payload", "block"])
+def test_blocks_of_different_scale(normalise: str) -> None:
+    """All send the same constant blocks over h = 1 at power P: with m the mean symbol power of
+    what shares a scalar, eta = P / m and the mean's noise has variance m / (2 P K^2) a symbol. Of
+    6,000 symbols the mean square is within 10 % (5.5 standard deviations)."""
+    keys = ON_AIR | {
+        "channel.snr_db": 20.0,
+        "data.partition": "iid",
+        "transport": {"name": "over_the_air", "normalise": normalise},
+    }
+    one = probed(keys, lambda parts: probes.TwoScales(parts, width=2000))
+    assert one.parts.share.unique().tolist() == [75.0]
+    one.round(0)
+    big, small = probes.TwoScales.big, probes.TwoScales.small
+    both = (big**2 + small**2) / 2
+    for name, level in (("big", big), ("small", small)):
+        m = both if normalise == "payload" else level**2
+        measured = float((one.server[name] - level).square().mean())
+        assert measured == pytest.approx(m / (2 * 100 * 4**2), rel=0.1)
+    side = 4 * (2 if normalise == "block" else 1)
+    assert one.means.take()["side_symbols"].tolist() == [side] * 3
+
+
+def test_ideal_route() -> None:
+    """Free of error and uncounted, beside a block that noise swamps."""
+    one = run(probed(ON_AIR | {"channel.snr_db": -20.0}, probes.Biases), 1)
+    for s in range(3):
+        hand = mean(one, s, range(4), lambda k, s=s: probes.value(s, k, 0))
+        assert float(one.server["bias"][s]) == pytest.approx(hand, rel=1e-12)
+        assert abs(float(one.server["x"][s, 0]) / hand - 1) > 1e-3
+    assert one.means.take()["uplink_symbols"].tolist() == [2.0] * 3
+
+
+def test_view_with_a_prediction_of_its_own() -> None:
+    """A mixture of two linear models, against NumPy."""
+    generator = np.random.default_rng(0)
+    weights = generator.standard_normal((2, 3, 64, 10))
+
+    class Mixture(probes.Probe):
+        def views(self, server: Any, devices: Any) -> dict[str, Any]:
+            params = {name: torch.from_numpy(w) for name, w in zip("ab", weights, strict=True)}
+
+            def predict(blocks: Any, x: torch.Tensor) -> torch.Tensor:
+                return sum(torch.matmul(x, blocks[name]).softmax(-1) for name in "ab").log()
+
+            return {"global": probes.View(params, predict)}
+
+    one = probed(EXACT, Mixture)
+    recorder = Recorder(one, 1, 3)
+    recorder.take(0, 0.0)
+    x, y = one.parts.data.x_test[:40], one.parts.data.y_test[:40]
+    for s in range(3):
+        exps = np.exp(np.einsum("bi,mic->mbc", x, weights[:, s]))
+        mixed = (exps / exps.sum(-1, keepdims=True)).mean(0)
+        taken = recorder.taken[0]
+        assert taken["test_accuracy"][s] == np.mean(mixed.argmax(-1) == y)
+        assert taken["test_loss"][s] == pytest.approx(-np.log(mixed[range(40), y]).mean())
+
+
+def test_each_is_refused_where_only_the_mean_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FedAvgConfig, "needs", "each")
+    with pytest.raises(UserError, match=r"needs each of them; transports that would do: ideal, d"):
+        load_scenario(tree({"transport": "over_the_air"}))
+    one = run(probed(DIGITAL, probes.Probe), 1)
+    each = one.parts.algorithm.heard[0].received.each
+    hand = [probes.value(s, k, 0) for s in range(3) for k in range(4)]
+    assert each[0]["x"][:, 0].tolist() == pytest.approx(hand, rel=1e-12)
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedrlr"])
+@pytest.mark.parametrize("cause", ["threshold", "deadline"])
+def test_nobody_transmits(cause: str, algorithm: str) -> None:
+    keys: dict[str, Any] = {"algorithm": algorithm, "transport": "over_the_air"}
+    if cause == "threshold":
+        keys["power"] = {"name": "tci", "threshold": 1e6}
+    else:
+        keys["devices.deadline_s"] = 1e-9
+    one = engine(keys)
+    before = {name: block.clone() for name, block in one.server.items()}
+    run(one, 3)
+    for name, block in one.server.items():
+        assert torch.equal(block, before[name]), name
+    taken = one.means.take()
+    assert all(torch.isfinite(values).all() for values in taken.values())
+    assert taken["participants"].tolist() == [0.0] * 3
+    assert taken["radio_j"].eq(0).all()
+    if cause == "deadline":
+        assert taken["uplink_symbols"].tolist() == [0.0] * 3
+        assert one.parts.clock.now().tolist() == pytest.approx([3e-9] * 3)
