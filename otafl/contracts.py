@@ -89,9 +89,9 @@ class Cohort:
     @staticmethod
     def join(first: Cohort, second: Cohort) -> tuple[Cohort, Tensor]:
         """Both cohorts as one, and the order [N1 + N2] that sorts their stacked rows by trial."""
-        part = {n: torch.cat([getattr(first, n), getattr(second, n)]) for n in _COHORT_TENSORS}
-        order = torch.argsort(part["trial"] * first.population + part["device"], stable=True)
-        part = {name: value[order] for name, value in part.items()}
+        both = {n: torch.cat([getattr(first, n), getattr(second, n)]) for n in _COHORT_TENSORS}
+        order = torch.argsort(both["trial"] * first.population + both["device"], stable=True)
+        part: dict[str, Any] = {name: value[order] for name, value in both.items()}
         counts = tuple(a + b for a, b in zip(first.counts, second.counts, strict=True))
         all_send = first.all_send and second.all_send
         return replace(first, counts=counts, all_send=all_send, **part), order

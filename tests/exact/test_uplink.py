@@ -26,8 +26,8 @@ def updates(dtype: str = "float64", shape: tuple[int, ...] = (5, 3, 4)) -> np.nd
 
 @pytest.mark.parametrize("power", POLICIES)
 def test_the_report_explains_the_estimate(power: str) -> None:
-    """estimate = sum c w x / W + Re z / (K W sqrt(eta)), c = Re(h p) / sqrt(eta), and z the noise of
-    the named stream; nmse is its squared error over the exact mean's square."""
+    """estimate = sum c w x / W + Re z / (K W sqrt(eta)), c = Re(h p) / sqrt(eta), and z the
+    noise of the named stream; nmse is its squared error over the exact mean's square."""
     x, w = updates(), np.array([0.1, 0.3, 0.2, 0.25, 0.15])
     got, report = over_the_air(x, power=power, snr_db=10.0, weights=7 * w, seed=3, round=66)
     assert report.c is not None

@@ -1,0 +1,130 @@
+"""Every registered model, data partition and kind of computing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from contract.small import engine, run, scenario
+
+from otafl import registry
+from otafl.assembly import build_model
+from otafl.clock import device_speeds
+from otafl.contracts import Batch
+from otafl.data.partition import partition
+from otafl.models.base import Model
+from otafl.rng import Streams
+
+MODELS = pytest.mark.parametrize("name", registry.names("model"))
+SHAPE, CLASSES, ROWS, BATCH = (64,), 10, 3, 5
+
+
+def built(name: str, dtype: torch.dtype) -> tuple[Model, dict[str, torch.Tensor], Batch]:
+    """A model, parameters that differ from row to row, and a minibatch."""
+    model = build_model(scenario({"model": name}), SHAPE, CLASSES)
+    streams = Streams([0] * ROWS, range(ROWS), dtype=dtype)
+    params = model.init(lambda key, shape: streams.uniform(key, 0, shape))
+    params = {
+        key: (value + 0.1 * streams.normal(f"shift/{key}", 0, value.shape[1:])).clone()
+        for key, value in params.items()
+    }
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(ROWS, BATCH, *SHAPE, dtype=dtype, generator=generator)
+    y = torch.randint(CLASSES, (ROWS, BATCH), generator=generator)
+    return model, params, Batch(x, y, None)
+
+
+@MODELS
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_model_shapes(name: str, dtype: torch.dtype) -> None:
+    model, params, batch = built(name, dtype)
+    assert {key: tuple(value.shape[1:]) for key, value in params.items()} == model.shapes
+    assert model.size == sum(value[0].numel() for value in params.values())
+    assert model.macs > 0
+    loss, grads = model.gradients(params, batch)
+    assert loss.shape == (ROWS,)
+    assert {key: grad.shape for key, grad in grads.items()} == {
+        key: value.shape for key, value in params.items()
+    }
+    logits = model.logits(params, batch.x)
+    assert logits.shape == (ROWS, BATCH, CLASSES)
+    assert {loss.dtype, logits.dtype, *(grad.dtype for grad in grads.values())} == {dtype}
+
+
+@MODELS
+def test_model_rows_are_apart(name: str) -> None:
+    """A row alone gives what it gives among others, also where all rows see the same samples."""
+    model, params, batch = built(name, torch.float64)
+    whole, (loss, grads) = model.logits(params, batch.x), model.gradients(params, batch)
+    shared = model.logits(params, batch.x[:1])
+    for row in range(ROWS):
+        at = slice(row, row + 1)
+        own = {key: value[at] for key, value in params.items()}
+        alone = Batch(batch.x[at], batch.y[at], None)
+        own_loss, own_grads = model.gradients(own, alone)
+        torch.testing.assert_close(model.logits(own, alone.x), whole[at])
+        torch.testing.assert_close(model.logits(own, batch.x[:1]), shared[at])
+        torch.testing.assert_close(own_loss, loss[at])
+        torch.testing.assert_close(own_grads, {key: grad[at] for key, grad in grads.items()})
+
+
+@MODELS
+def test_model_gradients_and_step(name: str) -> None:
+    """Against central differences in one random direction, with unequal sample weights; and a step
+    of SGD is minus the step size times the gradient."""
+    model, params, batch = built(name, torch.float64)
+    weight = torch.rand(ROWS, BATCH, dtype=torch.float64) + 0.1
+    batch = Batch(batch.x, batch.y, weight / weight.sum(1, keepdim=True))
+    loss, grads = model.gradients(params, batch)
+    generator = torch.Generator().manual_seed(1)
+    towards = {
+        key: torch.randn(value.shape, dtype=torch.float64, generator=generator)
+        for key, value in params.items()
+    }
+    h = 1e-6
+    ahead, _ = model.gradients({k: v + h * towards[k] for k, v in params.items()}, batch)
+    behind, _ = model.gradients({k: v - h * towards[k] for k, v in params.items()}, batch)
+    slope = sum((grads[key] * towards[key]).flatten(1).sum(1) for key in grads)
+    torch.testing.assert_close((ahead - behind) / (2 * h), slope, rtol=1e-5, atol=1e-7)
+    moved = {key: value.clone() for key, value in params.items()}
+    step = torch.tensor([0.1, 0.2, 0.3], dtype=torch.float64)
+    torch.testing.assert_close(model.sgd_(moved, batch, step), loss)
+    for key, grad in grads.items():
+        by = step.view(-1, *[1] * (grad.dim() - 1)) * grad
+        torch.testing.assert_close(moved[key], params[key] - by)
+
+
+@pytest.mark.parametrize("name", registry.names("partition"))
+def test_partition(name: str) -> None:
+    config = registry.config_class("partition", name)()
+    labels = np.random.default_rng(0).integers(0, 10, 500)
+    parts = partition(config, labels, 7, np.random.default_rng(1))
+    again = partition(config, labels, 7, np.random.default_rng(1))
+    other = partition(config, labels, 7, np.random.default_rng(2))
+    together = np.concatenate(parts)
+    assert len(parts) == 7
+    assert all(len(part) for part in parts)
+    assert len(np.unique(together)) == len(together)
+    assert together.min() >= 0
+    assert together.max() < 500
+    assert all(np.array_equal(a, b) for a, b in zip(parts, again, strict=True))
+    assert any(not np.array_equal(a, b) for a, b in zip(parts, other, strict=True))
+    one = run(engine({"data.partition": name}), 1)
+    assert all(block.isfinite().all() for block in one.server.values())
+    assert one.parts.share.ge(1).all()
+
+
+@pytest.mark.parametrize("name", registry.names("compute"))
+def test_compute(name: str) -> None:
+    keys = {"name": name} | ({"classes": [1e9, 2e9]} if name == "classes" else {})
+    config = registry.config_class("compute", name)(**keys)
+    speeds = device_speeds(config, 6, np.random.default_rng(3))
+    fewer = device_speeds(config, 4, np.random.default_rng(3))
+    for field in ("flops_per_s", "frequency_hz", "kappa"):
+        values = getattr(speeds, field)
+        assert values.shape == (6,)
+        assert (values > 0).all()
+        np.testing.assert_array_equal(getattr(fewer, field), values[:4])
+    one = run(engine({"devices.compute": keys}), 2)
+    assert (one.energy.spent["compute"] > 0).all()
+    assert (one.parts.clock.now() > 0).all()

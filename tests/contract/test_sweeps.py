@@ -1,0 +1,112 @@
+"""Sweeps: resumed = uninterrupted, in any plan and any split of the trials, and points that do not
+disturb each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+from contract.small import METHODS, scenario
+
+from otafl import open_results, sweeping
+from otafl.results import read_part
+
+AXES: dict[str, Any] = {"channel.snr_db": [0, 20], "power.name": ["gbma", "tci"]}
+
+
+def same(one: xr.Dataset, other: xr.Dataset, tolerance: float = 0.0) -> None:
+    """All but the computing time."""
+    assert set(one.variables) == set(other.variables)
+    for name in set(one.variables) - {"wall_time_s"}:
+        if tolerance and one[name].dtype.kind == "f":
+            np.testing.assert_allclose(one[name], other[name], rtol=tolerance, err_msg=name)
+        else:
+            np.testing.assert_array_equal(one[name], other[name], err_msg=name)
+
+
+class Kill:
+    """Presses Ctrl-C once, after so many rounds in all."""
+
+    def __init__(self, after: int) -> None:
+        self.after, self.calls = after, 0
+
+    def __call__(self, done: int, total: int, note: str) -> None:
+        self.calls += 1
+        assert 0 < done <= total
+        if done == self.after:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(("algorithm", "transport"), METHODS)
+def test_resumed_is_uninterrupted(algorithm: str, transport: str, tmp_path: Path) -> None:
+    """Stopped in round 2 of 4 of the second of two stacks."""
+    keys = {"algorithm": algorithm, "transport": transport, "sweep": AXES}
+    one = scenario(keys)
+    whole = sweeping.sweep(one, tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        sweeping.sweep(one, tmp_path / "killed", Kill(after=6))
+    kept = sorted(path.name for path in (tmp_path / "killed" / "parts").iterdir())
+    assert kept == ["00000.nc"]
+    first = (tmp_path / "killed" / "parts" / "00000.nc").read_bytes()
+    assert read_part(tmp_path / "killed" / "interrupted.nc").attrs["complete"] == 0
+
+    rest = Kill(after=-1)
+    resumed = sweeping.sweep(one, tmp_path / "killed", rest)
+    assert rest.calls == 4  # the finished stack did not run again
+    assert (tmp_path / "killed" / "parts" / "00000.nc").read_bytes() == first
+    same(resumed, whole)
+    same(open_results(tmp_path / "killed"), whole)
+    for number in range(2):
+        name = f"parts/{number:05d}.nc"
+        same(read_part(tmp_path / "killed" / name), read_part(tmp_path / "whole" / name))
+    assert resumed.attrs["complete"] == 1
+
+
+def test_resumes_with_the_plan_that_it_began_with(tmp_path: Path) -> None:
+    """Float32 results depend on the stack in their last bits, so a resumed sweep keeps to the
+    stored plan, whatever memory is given."""
+    one = scenario({"sweep": AXES})
+    whole = sweeping.sweep(one, tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        sweeping.sweep(one, tmp_path / "killed", Kill(after=6))
+    less = scenario({"sweep": AXES, "engine.memory_gb": 1e-9})
+    assert len(sweeping.plan(sweeping.expand(less))) == 4
+    resumed = sweeping.sweep(less, tmp_path / "killed")
+    assert len(list((tmp_path / "killed" / "parts").iterdir())) == 2
+    np.testing.assert_allclose(resumed["test_loss"], whole["test_loss"], rtol=1e-4)
+
+
+@pytest.mark.parametrize(("algorithm", "transport"), METHODS)
+def test_split_by_memory_is_whole(algorithm: str, transport: str) -> None:
+    """With memory for one trial at a time every trial of every point runs alone."""
+    keys = {
+        "algorithm": algorithm,
+        "transport": transport,
+        "sweep": AXES,
+        "engine.dtype": "float64",
+    }
+    little = scenario(keys | {"engine.memory_gb": 1e-9})
+    assert sweeping.trial_batches(little) == [[0], [1], [2]]
+    assert sweeping.trial_batches(scenario(keys)) == [[0, 1, 2]]
+    same(sweeping.run(little), sweeping.run(scenario(keys)), tolerance=1e-8)
+
+
+def test_trials_of_different_length_join() -> None:
+    """Trials that run apart and stop at different rounds: the later records of the one that stopped
+    first are NaN, as in a stack."""
+    keys = {
+        "engine.dtype": "float64",
+        "transport": "ideal",
+        "algorithm.learning_rate": 0.5,
+        "training.local_steps": 8,
+        "training.rounds": 12,
+        "training.stop_at": {"test_accuracy": 0.35},
+    }
+    together = sweeping.run(scenario(keys))
+    apart = sweeping.run(scenario(keys | {"engine.memory_gb": 1e-9}))
+    stopped = together["stop_round"].values
+    assert len(set(stopped[np.isfinite(stopped)])) > 1
+    same(apart, together, tolerance=1e-8)
