@@ -27,6 +27,8 @@ _U23 = 1.0 / (1 << 23)
 _ROUNDS_AHEAD = 64
 _NUMBERS_AHEAD = 2**18  # a block's temporaries then fit the processor's cache
 
+_BLOCK = 2**15
+
 _Law = Callable[[Tensor, int, torch.dtype], Tensor]
 """(keys [m], count, dtype) -> [m, count]."""
 
@@ -190,31 +192,44 @@ def _counter(count: int, device: torch.device) -> Tensor:
     return _mix_(torch.arange(1, count + 1, device=device) * _GOLDEN)
 
 
-def _words(key: Tensor, count: int) -> Tensor:
-    """[n, count] int64 random words of keys [n]."""
-    return _mix_(key[:, None] ^ _counter(count, key.device))
-
-
-def _halves(key: Tensor, count: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Two [n, count] arrays uniform in (0, 1) with 23 bits each (exact in float32, never 1), out
-    of the same words."""
-    words = _words(key, count)
-    upper = ((words >> 40) & (1 << 23) - 1).to(dtype)
-    lower = (words & (1 << 23) - 1).to(dtype)
-    return upper.add_(0.5).mul_(_U23), lower.add_(0.5).mul_(_U23)
+def _halves(key: Tensor, counter: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Two [n, m] arrays uniform in (0, 1) out of the words of keys [n] at mixed counters [m], 23
+    bits each: exact in float32, never 0 or 1."""
+    words = _mix_(key[:, None] ^ counter)
+    upper = (words >> 41).to(dtype).add_(0.5 + (1 << 22))  # the shift keeps the sign
+    lower = words.bitwise_and_((1 << 23) - 1).to(dtype).add_(0.5)
+    return upper.mul_(_U23), lower.mul_(_U23)
 
 
 def _uniform(key: Tensor, count: int, dtype: torch.dtype) -> Tensor:
-    upper, lower = _halves(key, (count + 1) // 2, dtype)
-    return torch.cat([upper, lower], 1)[:, :count] if count > 1 else upper
+    return _filled(key, count, dtype, lambda upper, lower: None)
 
 
 def _normal(key: Tensor, count: int, dtype: torch.dtype) -> Tensor:
-    """Box and Muller."""
-    upper, lower = _halves(key, (count + 1) // 2, dtype)
+    return _filled(key, count, dtype, _box_muller_)
+
+
+def _box_muller_(upper: Tensor, lower: Tensor) -> None:
+    """Uniform numbers to normal ones, in place."""
     radius = upper.log_().mul_(-2.0).sqrt_()
     angle = lower.mul_(2.0 * math.pi)
-    values = torch.empty(len(key), 2 * radius.shape[1], dtype=dtype, device=key.device)
-    torch.cos(angle, out=values[:, : radius.shape[1]]).mul_(radius)
-    torch.sin(angle, out=values[:, radius.shape[1] :]).mul_(radius)
+    cosine = angle.cos()
+    torch.mul(angle.sin_(), radius, out=lower)
+    upper.mul_(cosine)
+
+
+def _filled(
+    key: Tensor, count: int, dtype: torch.dtype, shape_: Callable[[Tensor, Tensor], None]
+) -> Tensor:
+    """[n, count] numbers of keys [n], made in blocks of columns that fit the processor's cache."""
+    half = (count + 1) // 2
+    counter = _counter(half, key.device)
+    values = torch.empty(len(key), 2 * half, dtype=dtype, device=key.device)
+    width = max(1, _BLOCK // max(1, len(key)))
+    for first in range(0, half, width):
+        stop = min(first + width, half)
+        upper, lower = _halves(key, counter[first:stop], dtype)
+        shape_(upper, lower)
+        values[:, first:stop] = upper
+        values[:, half + first : half + stop] = lower
     return values[:, :count]

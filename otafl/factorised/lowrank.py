@@ -98,7 +98,7 @@ def _retract_equal_ranks(points: Sequence[LowRank], steps: Sequence[Tangent]) ->
     corner = torch.cat([step.h for step in steps])
     corner.diagonal(dim1=1, dim2=2).add_(torch.cat([point.s for point in points]))
     core = torch.cat([torch.cat([corner, tv.mT], 2), torch.cat([tu, torch.zeros_like(tu)], 2)], 1)
-    a, s, bt = torch.linalg.svd(core)
+    a, s, bt = _svd(core)
     s = torch.maximum(s[:, :rank], SINGULAR_FLOOR * s[:, :1])
     turn = torch.cat([a[:, :, :rank], bt.mT[:, :, :rank]])
     along = turn[:, :rank].chunk(2 * layers)
@@ -162,6 +162,19 @@ def _orthonormal(u: Tensor) -> Tensor:
     return torch.baddbmm(u, u, torch.bmm(u.mT, u), beta=1.5, alpha=-0.5)
 
 
+def _svd(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Of each matrix [n, r, r]; singular values NaN where it is not finite. A trial that diverges
+    must not end those it is stacked with."""
+    try:
+        return torch.linalg.svd(matrix)
+    except torch.linalg.LinAlgError:
+        finite = matrix.isfinite().all(-1).all(-1)[:, None]
+        if finite.all():
+            raise
+        a, s, bt = torch.linalg.svd(matrix.where(finite[..., None], 0.0))
+        return a, s.where(finite, torch.nan), bt
+
+
 def _svd_by_size(cores: Sequence[Tensor]) -> list[tuple[Tensor, Tensor, Tensor]]:
     """Left vectors, values and right vectors of each [n, r, r] core; one call for each size."""
     sizes: dict[torch.Size, list[int]] = {}
@@ -169,7 +182,7 @@ def _svd_by_size(cores: Sequence[Tensor]) -> list[tuple[Tensor, Tensor, Tensor]]
         sizes.setdefault(core.shape, []).append(index)
     out = dict[int, tuple[Tensor, Tensor, Tensor]]()
     for chosen in sizes.values():
-        a, s, bt = torch.linalg.svd(torch.cat([cores[i] for i in chosen]))
+        a, s, bt = _svd(torch.cat([cores[i] for i in chosen]))
         count = len(chosen)
         parts = zip(a.chunk(count), s.chunk(count), bt.mT.chunk(count), strict=True)
         out |= zip(chosen, parts, strict=True)

@@ -72,7 +72,7 @@ class OverTheAir:
                 continue
             on_air = self._transmit(sent, h, h_hat, channel.gain, budget)
             noise = self.setup.streams.normal(f"noise/{index}", round, (sent.reals,))
-            flat, target, weight = _receive(sent, on_air, noise * NOISE_VARIANCE**0.5)
+            flat, target, weight = _receive(sent, on_air, noise)
             count: Tensor | Blocks = weight[:, 0]
             if sent.mask is not None:
                 reached = _reached(sent, on_air)
@@ -82,7 +82,7 @@ class OverTheAir:
             gathered.add(sent.blocks(flat), count)
             silent = self.setup.policy.may_be_silent
             gathered.arrived(sent, weight.amax(1) if silent else None)
-            tally.error((flat - target).square().sum(1), target.square().sum(1))
+            tally.error(_squared_norm(flat - target), _squared_norm(target))
             self._charge(tally, sent, on_air)
             if self.setup.save_link:
                 tally.saved |= _saved(index, sent, on_air, h, h_hat)
@@ -110,9 +110,7 @@ class OverTheAir:
         blockwise = self.config.normalise == "block"
         columns = sent.columns() if blockwise else [(0, sent.reals)]
         lengths = sent.weight.new_tensor([stop - first for first, stop in columns])
-        energy = torch.stack(
-            [torch.linalg.vector_norm(sent.x[:, a:b], dim=1).square() for a, b in columns], 1
-        )
+        energy = torch.stack([_squared_norm(sent.x[:, first:stop]) for first, stop in columns], 1)
         if sent.linear:
             scale = sent.weight * sent.cohort.rows_of[sent.cohort.trial]  # K w_k
             energy = energy * scale.square()[:, None]
@@ -146,11 +144,12 @@ class OverTheAir:
 
 
 def _receive(sent: Signal, on_air: _OnAir, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The estimate [S, P], the error-free aggregate [S, P] and the weight on air [S, Q]. The
-    signal is read once for both. With a mask both are still sums, to be divided by coordinate."""
+    """The estimate [S, P], the error-free aggregate [S, P] and the weight on air [S, Q], for a
+    standard normal noise [S, P]. The signal is read once for both. With a mask both are still
+    sums, to be divided by coordinate."""
     weight = sent.weight.new_zeros(sent.cohort.trials, len(on_air.columns))
     weight.index_add_(0, sent.cohort.trial, sent.weight[:, None] * on_air.active_rows)
-    spread = on_air.coefficients.eta.rsqrt() * (weight > 0)
+    spread = (NOISE_VARIANCE / on_air.coefficients.eta).sqrt() * (weight > 0)
     exact = sent.weight if sent.linear else torch.ones_like(sent.weight)
     gains = on_air.c_rows
     if sent.linear:
@@ -167,6 +166,11 @@ def _receive(sent: Signal, on_air: _OnAir, noise: Tensor) -> tuple[Tensor, Tenso
         parts.append(part)
     sums = parts[0] if len(parts) == 1 else torch.cat(parts, 2)
     return sums[:, 0], sums[:, 1], weight
+
+
+def _squared_norm(rows: Tensor) -> Tensor:
+    """[n] of [n, P]."""
+    return torch.linalg.vector_norm(rows, dim=1).square()
 
 
 def _reached(sent: Signal, on_air: _OnAir) -> Tensor:

@@ -101,6 +101,7 @@ def signal(group: Group, cohort: Cohort) -> Signal:
     if group.rows is not None or not cohort.all_send:
         rows = torch.arange(cohort.size, device=x.device) if group.rows is None else group.rows
         keep = cohort.sends[rows].nonzero().squeeze(1)
+        keep = keep[torch.argsort(rows[keep], stable=True)]  # `grid` wants them in order
         x, mask, rows = _merge_repeated(x[keep], None if mask is None else mask[keep], rows[keep])
         cohort = cohort.take(rows)
     return Signal(

@@ -57,9 +57,7 @@ def test_channel(name: str, dtype: str) -> None:
 def test_csi(name: str, channel: str) -> None:
     one = engine({"csi": name, "channel": channel, "output.save_link": True})
     run(one, 2)
-    alone = run(
-        engine({"csi": name, "channel": channel, "output.save_link": True}, trials=[1]), 2
-    )
+    alone = run(engine({"csi": name, "channel": channel, "output.save_link": True}, trials=[1]), 2)
     for whole, part in zip(one.link, alone.link, strict=True):
         assert whole["h_hat/0"].shape == whole["h/0"].shape == (3, 4)
         assert whole["h_hat/0"].isfinite().all()

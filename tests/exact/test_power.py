@@ -2,9 +2,10 @@
 that follow from each.
 
 Mutations that make a test here fail: min and max swapped (ci's eta; the common scale of gbma and
-tci), eta for its root and the reverse, sigma^2 for sigma^2 / 2, the conjugate of h missing, m left
-out of the bound, of `full`'s numerator or of its denominator, m where its root belongs, the
-threshold compared with |h|, silent devices in ci's minimum, E|h| for sqrt(E|h|^2).
+tci), the root of eta for eta, sigma^2 for sigma^2 / 2, the conjugate of h missing, m left out of
+the bound, of `full`'s numerator or of its denominator, the bound for its root, the threshold
+compared with |h|, silent devices in ci's minimum or at full power, a mean over all for one over
+the senders.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def make_link(seed: int = 0, linear: bool = True, spread: bool = True) -> Link:
         h=torch.from_numpy(h.copy()),
         gain=torch.from_numpy(gain),
         budget=torch.from_numpy(budget),
-        power=torch.from_numpy(power * sends[:, None]),
+        power=torch.from_numpy(power),
         noise=torch.full((TRIALS,), N, dtype=torch.float64),
         sends=torch.from_numpy(sends),
         linear=linear,
@@ -252,7 +253,8 @@ def test_gbma_targets(target: str, linear: bool) -> None:
     """A target that is set overrules the payload's kind; amplitude and energy differ by pi / 4."""
     link = make_link(6, linear)
     got = solve(Gbma(GbmaConfig(gain_target=target)), link)
-    energy = (link.budget[:, None] / link.power.clamp_min(1e-30)).amin(-1)
+    bound = torch.where(link.sends[:, None], link.budget[:, None] / link.power, math.inf)
+    energy = bound.amin(-1)
     factor = math.pi / 4 if target == "amplitude" else 1.0
     torch.testing.assert_close(got.eta, energy * link.gain[:, :1] * factor)
 
@@ -262,7 +264,7 @@ def test_mean_reference_is_the_papers_oracle_scaling() -> None:
     that send; without count_policy_power, E1 is left out. gbma is then an average policy."""
     link = make_link(7)
     count = link.sends.sum(-1)[:, None]
-    gamma = link.budget[:, :1] * count / link.power.sum(-1)
+    gamma = link.budget[:, :1] * count / (link.power * link.sends[:, None]).sum(-1)
     policy = Gbma(GbmaConfig(reference="mean"))
     assert policy.constraint == "average"
     got = solve(policy, link)

@@ -4,9 +4,9 @@ Uniforms are compared bit for bit. Normals go through log, sqrt, sin and cos, wh
 depend on how a processor's vector units meet the tail of an array, so they are held to a few units
 in the last place.
 
-Mutations that make a test here fail: the device left out of the key, device for device + 1, counter
-added to the key in place of mixed, blocks drawn ahead kept for other rows, the order of shared
-trials lost, arithmetic in place of logical shifts.
+Mutations that make a test here fail: the device left out of the key, device for device + 1, the
+counter left unmixed, blocks drawn ahead kept for other rows, trials in sorted order, arithmetic in
+place of logical shifts.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def plain_words(seed: int, trial: int, purpose: str, round: int, device: int | N
 
 
 def plain_uniform(words: list[int]) -> list[float]:
-    """Six numbers of three words: the upper 23 bits of bits 40 to 62, then the lower 23 bits."""
-    upper = [((w >> 40) % 2**23 + 0.5) / 2**23 for w in words]
+    """Six numbers of three words: the upper 23 bits as a signed number, then the lower 23 bits."""
+    upper = [(((w >> 41) ^ (1 << 22)) + 0.5) / 2**23 for w in words]
     return upper + [(w % 2**23 + 0.5) / 2**23 for w in words]
 
 
@@ -116,6 +116,14 @@ def test_drawn_ahead_is_drawn_singly(law: str, with_devices: bool) -> None:
         same(draw(ahead, name, "x", round, *pairs, (5,)), values[round], law)
         fresh = draw(Streams([1, 2], [0, 0]), name, "x", round, *pairs, (5,))
         same(fresh, values[round], law)
+
+
+@pytest.mark.parametrize("law", ["uniform", "normal"])
+def test_long_draws_are_the_same_in_any_company(law: str) -> None:
+    """Long draws are made in blocks whose length depends on how many rows there are."""
+    count = 150_001
+    stack = draw(Streams([3] * 5, range(5)), law, "x", 0, (count,))
+    same(draw(Streams([3], [3]), law, "x", 0, (count,))[0], stack[3], law)
 
 
 def test_rows_that_change_between_rounds_are_not_read_ahead() -> None:

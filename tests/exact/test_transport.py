@@ -1,10 +1,11 @@
 """Uplinks against a plain complex simulation, closed forms, and costs worked by hand.
 
 Mutations that make a test here fail: one noise per device, noise of variance sigma^2 for
-sigma^2 / 2, noise drawn per block alike, K for the number on air, weights not renormalised over who
-is on air, the estimate used in place of h, min and max of the budget swapped, a root of eta
-forgotten, the budget on |p|^2 without m, total energy not spread over the payload's symbols, masked
-means over all weights, airtime of a TDMA slot counted once, watts for budgets.
+sigma^2 / 2, the same noise for all blocks or groups, all devices for those that take part in K,
+weights not renormalised over who is on air, the estimate used in place of h, the conjugate of h
+missing, a root of eta forgotten, weights that m does not square, energy without m, total energy
+not spread over the payload's symbols, masked means over all weights or left as sums, repeated rows
+summed, a TDMA slot as long as its longest turn, the rate's factor ignored, noise units for watts.
 """
 
 from __future__ import annotations
@@ -228,6 +229,19 @@ def test_against_the_plain_complex_simulation(
                 np.testing.assert_allclose(got[s, part], expected, rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.parametrize("policy", POLICIES)
+def test_only_who_takes_part_counts(policy: str) -> None:
+    """Four of the six devices are in the cohort and one of them does not send: K is 3."""
+    link, x = bench(policy), updates(4, 9)
+    on = [True, False, True, True]
+    who = cohort((4,), weight=WEIGHTS[:4], sends=on)
+    received, report = link.deliver((Group({"a": x}),), who)
+    h = report.saved["h/0"][0, :4].numpy()[on]
+    w, noise = np.array(WEIGHTS[:4])[on], link.noise(9)[0]
+    expected = plain(policy, x.numpy()[on], w, h, h, noise, link.budget[0].item())
+    np.testing.assert_allclose(received.mean[0]["a"][0].numpy(), expected, rtol=1e-6, atol=1e-9)
+
+
 def test_link_channel_is_the_channels() -> None:
     link = bench("ci", (0, 1), variance=0.1)
     _, report = link.deliver((Group({"a": updates(12, 4)}),), cohort((6, 6)), 3)
@@ -411,6 +425,17 @@ def test_groups_of_some_rows_and_of_repeated_rows(transport: str) -> None:
     expected = torch.stack([first, x[3]])
     torch.testing.assert_close(received.mean[0]["a"], expected, rtol=0, atol=1e-6)
     assert report.participants.tolist() == [2, 1]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_the_order_of_a_groups_rows_does_not_matter(policy: str) -> None:
+    link, x = bench(policy, (0, 1), 3), updates(6, 5)
+    who = cohort((3, 3), 3, weight=WEIGHTS)
+    straight, cost = link.deliver((Group({"a": x}),), who)
+    order = torch.tensor([2, 0, 1, 4, 5, 3])
+    mixed, same = link.deliver((Group({"a": x[order]}, rows=order),), who)
+    torch.testing.assert_close(mixed.mean[0]["a"], straight.mean[0]["a"])
+    torch.testing.assert_close(same.energy_j, cost.energy_j)
 
 
 def test_repeated_rows_with_masks_are_averaged_where_they_are_known() -> None:

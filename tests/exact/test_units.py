@@ -1,6 +1,6 @@
 """Decibels worked by hand, and the physical link budget.
 
-Mutations that make a test here fail: 20 log10 for 10 log10, dBm without the -30 dB to watt, the
+Mutations that make a test here fail: 20 dB a decade of power, dBm without the -30 dB to watt, the
 noise figure subtracted, bandwidth left out of the noise power.
 """
 

@@ -1,7 +1,7 @@
 """`over_the_air`, the uplink as one function.
 
-Mutations that make a test here fail: seed or round not passed on, weights not normalised, blocks of
-a dict sent as payloads of their own, watts left in noise units, dtype lost, inputs written to.
+Mutations that make a test here fail: seed or round not passed on, blocks of a dict sent as groups
+of their own, watts left in noise units, the dtype not given back.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 that it compares is 1e-4.
 
 Mutations that make a test here fail: the truncated inversion's budget on |p|^2 without E1(g_th),
-the estimate's extra variance left out of it, m left out of it, a min over devices for the max, E|h|
-and sqrt(E|h|^2) swapped, mean over the devices that send taken as the mean over all.
+the estimate's extra variance left out of it, m left out of it, the mean over devices for the max,
+E|h| and sqrt(E|h|^2) swapped.
 """
 
 from __future__ import annotations

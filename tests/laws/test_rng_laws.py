@@ -1,9 +1,8 @@
 """Laws of the random streams. Seeds are fixed; every test's false-alarm level over all that it
 compares is 1e-4.
 
-Mutations that make a test here fail: one half of a word used twice, sine and cosine of different
-radii swapped for equal ones, the mixing of the counter dropped with the mixing of the key, a
-Box-Muller radius without the 2, keys of consecutive devices unmixed.
+Mutations that make a test here fail: one half of a word used twice, the cosine used twice, the last
+mixing dropped, a Box-Muller radius without the 2, keys added up in place of chained.
 """
 
 from __future__ import annotations
@@ -15,10 +14,17 @@ import pytest
 import torch
 from scipy import stats
 
-from otafl.rng import Streams, _words
+from otafl.rng import Streams
 
 LEVEL = 1e-4
 Array = np.ndarray
+
+
+def bits(uniform: torch.Tensor) -> Array:
+    """[n, 2] uniforms of one word each -> [n, 46] its bits, as -1/2 and 1/2."""
+    whole = (uniform.double().numpy() * 2**23).astype(np.int64)
+    every = (whole[:, :, None] >> np.arange(23)) & 1
+    return every.reshape(len(whole), 46).astype(np.float32) - 0.5
 
 
 def over_positions(law: str, n: int) -> Array:
@@ -85,27 +91,32 @@ def test_no_two_streams_are_correlated(power: int) -> None:
 
 
 def test_every_bit_of_a_word_is_balanced_and_independent_of_the_others() -> None:
-    """Of 200,000 words: 64 shares of ones, 2,016 agreements between two bits, each N(1/2, 1/4n)."""
+    """Of 200,000 words' 46 bits in use: shares of ones, and of agreements between two bits, are
+    N(1/2, 1/4n)."""
     n = 200_000
-    words = _words(torch.tensor([12345]), n)[0].numpy().view(np.uint64)
-    bits = np.unpackbits(words.view(np.uint8).reshape(n, 8), axis=1).astype(np.float32) - 0.5
-    balance = np.abs(bits.mean(0)).max() * 2 * np.sqrt(n)
-    assert balance < stats.norm.isf(LEVEL / 4 / 64)
-    agreement = np.abs((bits.T @ bits)[np.triu_indices(64, 1)]).max() * 4 / np.sqrt(n)
-    assert agreement < stats.norm.isf(LEVEL / 4 / 2016)
+    values = bits(Streams([7], [0]).uniform("x", 0, (2 * n,)).view(2, n).T)
+    balance = np.abs(values.mean(0)).max() * 2 * np.sqrt(n)
+    assert balance < stats.norm.isf(LEVEL / 4 / 46)
+    agreement = np.abs((values.T @ values)[np.triu_indices(46, 1)]).max() * 4 / np.sqrt(n)
+    assert agreement < stats.norm.isf(LEVEL / 4 / (46 * 45 // 2))
 
 
-def test_half_the_bits_change_with_any_bit_of_the_key() -> None:
-    """Avalanche: a flipped key bit flips each of the 64 bits of a word in half of 2,000 cases."""
-    n = 2_000
-    keys = _words(torch.tensor([1]), n)[0]
-    words = _words(keys, 1)[:, 0]
-    worst = 0.0
-    for bit in range(63):
-        changed = (_words(keys ^ (1 << bit), 1)[:, 0] ^ words).numpy().view(np.uint8)
-        share = np.unpackbits(changed.reshape(n, 8), axis=1).mean(0)
-        worst = max(worst, float(np.abs(share - 0.5).max()))
-    assert worst * 2 * np.sqrt(n) < stats.norm.isf(LEVEL / 2 / (63 * 64))
+@pytest.mark.parametrize("of", ["device", "round"])
+def test_half_the_bits_change_with_any_bit_of_the_key(of: str) -> None:
+    """Avalanche: a flipped bit of the device's or the round's number flips each of the 46 bits of
+    its first word in half of 4,000 cases, N(1/2, 1/4n)."""
+    n, words = 4_000, 12
+    streams = Streams([8], [0])
+    number, zero = torch.arange(n), torch.zeros(1, dtype=torch.int64)
+
+    def first_word(number: torch.Tensor) -> Array:
+        if of == "round":
+            return bits(streams.device_uniform_rounds("x", number, zero, zero, (2,))[:, 0])
+        return bits(streams.device_uniform("x", 0, torch.zeros_like(number), number, (2,)))
+
+    before = first_word(number)
+    agree = [(before * first_word(number ^ (1 << bit))).mean(0) for bit in range(12, 12 + words)]
+    assert np.abs(agree).max() * 4 * np.sqrt(n) < stats.norm.isf(LEVEL / 2 / (46 * words))
 
 
 @pytest.mark.parametrize("apart", ["position", "halves", "device", "round", "trial"])

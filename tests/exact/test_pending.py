@@ -1,0 +1,133 @@
+"""Updates that are split into those in time and those late, and put together again later."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from otafl.contracts import Cohort, Group
+from otafl.pending import Update
+
+POPULATION = 4
+CELLS = [(0, 0), (0, 1), (0, 3), (1, 2), (1, 3)]
+"""(trial, device) of the rows; the third trial has none."""
+
+
+def cohort(cells: list[tuple[int, int]], version: int) -> Cohort:
+    trial, device = (torch.tensor(column) for column in zip(*cells, strict=True))
+    zero = torch.zeros_like(trial)
+    return Cohort(
+        trial,
+        device,
+        torch.ones(len(cells)),
+        zero,
+        torch.full_like(zero, version),
+        zero,
+        zero == 0,
+        tuple(sum(s == t for s, _ in cells) for t in range(3)),
+        POPULATION,
+    )
+
+
+def number(cells: list[tuple[int, int]], version: int) -> Tensor:
+    """[n, 1], says whose it is and of which round."""
+    return torch.tensor([[100.0 * version + 10 * s + k] for s, k in cells])
+
+
+def update(cells: list[tuple[int, int]], version: int) -> Update:
+    """Three groups: every row; rows twice and by a mask of one row for all; the odd devices."""
+    whole = number(cells, version)
+    every = torch.arange(len(cells))
+    twice = every.repeat_interleave(2)
+    odd = torch.tensor([k % 2 for _, k in cells]).nonzero().squeeze(1)
+    draft = torch.tensor([0.0, 0.5]).repeat(len(cells))[:, None]
+    return Update(
+        cohort(cells, version),
+        (
+            Group({"a": whole, "b": -whole}),
+            Group(
+                {"a": (whole[twice] + draft).repeat(1, 2)},
+                rows=twice,
+                mask={"a": torch.tensor([[1.0, 0.0]])},
+            ),
+            Group({"c": whole[odd]}, rows=odd, weighting="none"),
+        ),
+    )
+
+
+def contents(one: Update) -> list[list[tuple]]:
+    """For each group the rows as (trial, device, version, values, mask), as a receiver sees
+    them."""
+    out = []
+    for group in one.payload:
+        rows = torch.arange(one.cohort.size) if group.rows is None else group.rows
+        mask = group.full_mask or {}
+        seen = []
+        for place, row in enumerate(rows.tolist()):
+            who = [int(getattr(one.cohort, f)[row]) for f in ("trial", "device", "version")]
+            values = {name: tuple(b[place].tolist()) for name, b in group.blocks.items()}
+            known = {name: tuple(m[place].tolist()) for name, m in mask.items()}
+            seen.append((*who, tuple(values.items()), tuple(known.items())))
+        out.append(seen)
+    return out
+
+
+@pytest.mark.parametrize("kept", [[0], [1, 3], [0, 1, 2, 3, 4], [2, 3, 4], []])
+def test_split(kept: list[int]) -> None:
+    one = update(CELLS, 3)
+    keep = torch.zeros(len(CELLS), dtype=torch.bool)
+    keep[kept] = True
+    for part, rows in zip(one.split(keep), (kept, sorted({*range(5)} - {*kept})), strict=True):
+        cells = [CELLS[row] for row in rows]
+        expected = contents(update(cells, 3)) if cells else [[], [], []]
+        assert contents(part) == expected
+        assert part.cohort.counts == tuple(sum(s == t for s, _ in cells) for t in range(3))
+        assert [g.weighting for g in part.payload] == ["mean", "mean", "none"]
+        assert [g.reals for g in part.payload] == [2, 2, 1]
+
+
+def test_join_orders_rows_by_trial_and_device() -> None:
+    """Updates of two rounds: as if all had been made at once, apart from their versions."""
+    early, fresh = [(0, 1), (1, 3)], [(0, 0), (0, 3), (1, 2)]
+    for first, second in (
+        (update(early, 0), update(fresh, 2)),
+        (update(fresh, 2), update(early, 0)),
+    ):
+        both = first.join(second)
+        assert both.cohort.trial.tolist() == [s for s, _ in CELLS]
+        assert both.cohort.device.tolist() == [k for _, k in CELLS]
+        assert both.cohort.version.tolist() == [2, 0, 2, 2, 0]
+        assert both.cohort.counts == (3, 2, 0)
+        for joined, a, b in zip(contents(both), contents(first), contents(second), strict=True):
+            assert joined == sorted(a + b)
+
+
+def test_split_and_join_is_the_whole() -> None:
+    one = update(CELLS, 1)
+    keep = torch.tensor([False, True, False, True, True])
+    now, later = one.split(keep)
+    assert contents(now.join(later)) == contents(one)
+    assert contents(later.join(now)) == contents(one)
+
+
+def test_nobody_joins_as_nothing() -> None:
+    one = update(CELLS, 1)
+    none = one.nobody()
+    assert none.cohort.size == 0
+    assert none.cohort.counts == (0, 0, 0)
+    assert contents(none.join(one)) == contents(one.join(none)) == contents(one)
+
+
+def test_who_does_not_send_is_kept() -> None:
+    one = update(CELLS, 1)
+    sends = torch.tensor([True, False, True, True, False])
+    quiet = Update(replace(one.cohort, sends=sends, all_send=False), one.payload)
+    now, later = quiet.split(torch.tensor([True, True, False, False, False]))
+    assert now.cohort.sends.tolist() == [True, False]
+    joined = now.join(later)
+    assert joined.cohort.sends.tolist() == sends.tolist()
+    assert not joined.cohort.all_send
+    assert not update([(2, 0)], 1).join(quiet).cohort.all_send

@@ -1,0 +1,82 @@
+"""Every YAML in scenarios/ loads, and runs two rounds at reduced size on generated images."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from otafl import assembly, load_scenario, sweeping
+from otafl.data import fashion_mnist, mnist
+from otafl.results import final
+from otafl.scenario import axes
+
+ROOT = Path(__file__).parents[2]
+FILES = sorted((ROOT / "scenarios").rglob("*.yaml"))
+TRAIN, TEST = 2000, 200
+SMALLER = {"rounds": 2, "local_steps": 2, "batch_size": 4, "eval_samples": 50}
+
+
+def idx(values: np.ndarray) -> bytes:
+    """Bytes [n, ...] as an IDX file, gzipped."""
+    head = [0x0800 + values.ndim, *values.shape]
+    return gzip.compress(np.array(head, ">u4").tobytes() + values.astype(np.uint8).tobytes(), 1)
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder with small image sets of noise under the official names."""
+    home = tmp_path_factory.mktemp("data")
+    generator = np.random.default_rng(0)
+    for files in (mnist.FILES, fashion_mnist.FILES):
+        folder = home / files.folder
+        folder.mkdir()
+        counts = dict(zip(files.md5, (TRAIN, TRAIN, TEST, TEST), strict=True))
+        for name, count in counts.items():
+            labels = generator.permutation(np.arange(count) % 10)
+            pixels = generator.integers(0, 256, (count, 28, 28))
+            (folder / name).write_bytes(idx(labels if "labels" in name else pixels))
+    return home
+
+
+@pytest.fixture
+def generated(images: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The generated images in place of the real ones."""
+    monkeypatch.setenv(mnist.DATA_DIR, str(images))
+    assembly._loaded.cache_clear()
+    yield
+    assembly._loaded.cache_clear()
+
+
+def reduced(tree: dict[str, Any]) -> dict[str, Any]:
+    """The scenario with less of everything: of each axis the first and the last value."""
+    training = tree.get("training", {})
+    kept = {key: min(value, training.get(key, value)) for key, value in SMALLER.items()}
+    tree["training"] = training | kept
+    tree["trials"] = min(2, tree.get("trials", 1))
+    tree["sweep"] = {key: [*v[:1], *v[1:][-1:]] for key, v in tree.get("sweep", {}).items()}
+    if isinstance(tree.get("data"), dict):
+        tree["data"].pop("train_samples", None)
+    return tree
+
+
+def test_there_are_some() -> None:
+    assert ROOT / "scenarios" / "quickstart.yaml" in FILES
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT / "scenarios")))
+def test_scenario(file: Path, generated: None) -> None:
+    whole = load_scenario(file)
+    assert whole.name == file.stem
+    small = load_scenario(reduced(yaml.safe_load(file.read_text())))
+    results = sweeping.run(small)
+    assert results.attrs["complete"] == 1
+    assert results["trial"].size == small.trials
+    loss = final(results, "test_loss")
+    assert np.isfinite(loss).all()
+    assert set(axes(small)) <= set(results.dims)
