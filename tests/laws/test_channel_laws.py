@@ -141,7 +141,7 @@ def test_awgn_does_not_fade() -> None:
 
 
 def test_perfect_csi() -> None:
-    h = torch.randn(2, 3, 1, 1, 1, dtype=torch.complex64)
+    h = rayleigh(3, [0, 1]).state(0).h
     csi = PerfectCsi(PerfectCsiConfig(), Streams([0, 0], [0, 1]), {})
     assert torch.equal(csi.estimate(h, 0), h)
     assert csi.variance.tolist() == [0.0, 0.0]

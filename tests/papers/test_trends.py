@@ -1,0 +1,85 @@
+"""Claims of the papers in small and fast: orderings and trends, on digits. The full experiments are
+scenarios and scripts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+import otafl
+from otafl.results import final
+
+BASE: dict[str, Any] = {
+    "name": "trend",
+    "data": "digits",
+    "model": {"name": "mlp", "hidden": [32]},
+    "channel": {"name": "rayleigh", "snr_db": 25},
+    "training": {"rounds": 60, "eval_every": 20, "batch_size": 6, "local_steps": 5},
+    "trials": 4,
+}
+
+
+def run(**sections: Any) -> xr.Dataset:
+    return otafl.run({**BASE, **sections})
+
+
+def test_more_local_steps_need_fewer_rounds() -> None:
+    """McMahan et al. 2017, section 3: accuracy after equally many rounds grows with local work."""
+    accuracy = [
+        float(
+            final(run(training={**BASE["training"], "local_steps": steps}), "test_accuracy").mean()
+        )
+        for steps in (1, 10)
+    ]
+    assert accuracy[1] > accuracy[0] + 0.05
+
+
+def test_label_skew_is_harder_than_iid() -> None:
+    """McMahan et al. 2017, section 3: the pathological split learns more slowly."""
+    result = run(
+        algorithm={"name": "fedavg", "learning_rate": 0.1},
+        sweep={
+            "data.partition": ["iid", {"name": "label_skew", "classes_per_device": 1}],
+        },
+    )
+    iid, skewed = final(result, "test_accuracy").mean("trial").values
+    assert iid > skewed + 0.05
+
+
+def test_fedrlr_local_models_learn_where_the_coded_product_does_not() -> None:
+    """The recovered product has a relative error of order one whatever the SNR, so the local models
+    (the paper's declared output) train and the global one lags far behind."""
+    result = run(
+        algorithm={"name": "fedrlr", "rank": 4, "q": 200, "inv_k_gradient": False},
+        sweep={"channel.snr_db": [10, 40]},
+    )
+    local = final(result, "local_test_accuracy")
+    assert float(local.mean("trial").min()) > 0.6
+    assert float((local - final(result, "test_accuracy")).mean("trial").min()) > 0.2
+
+
+def test_fedrlr_sends_its_factors_only() -> None:
+    """R (M + N) reals a layer and round, whatever the number of devices (Table II)."""
+    result = run(
+        algorithm={"name": "fedrlr", "rank": 4},
+        training={**BASE["training"], "rounds": 10, "eval_every": 10},
+        sweep={"devices.count": [5, 10]},
+    )
+    symbols = result.uplink_symbols.isel(round=-1).values
+    assert np.all(symbols == 10 * 4 * (64 + 32 + 32 + 10))
+
+
+def test_the_weakest_device_costs_inversion_dearly() -> None:
+    """Plain inversion answers to the deepest fade; truncation and equal power do not."""
+    result = run(
+        algorithm={"name": "fedavg", "learning_rate": 0.1},
+        channel={"name": "rayleigh", "snr_db": -20},
+        sweep={"power": ["ci", "tci", "gbma"]},
+    )
+    nmse = result.aggregation_nmse.mean(("trial", "round"), skipna=True)
+    assert float(nmse.sel(power="ci")) > 3 * float(nmse.sel(power="tci"))
+    assert float(nmse.sel(power="ci")) > 3 * float(nmse.sel(power="gbma"))
+    accuracy = final(result, "test_accuracy").mean("trial")
+    assert float(accuracy.sel(power="ci")) < float(accuracy.sel(power="gbma"))
