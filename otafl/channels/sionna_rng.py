@@ -15,12 +15,9 @@ import torch
 
 @contextmanager
 def keep_global_state() -> Iterator[None]:
-    """Torch's global CPU generator is afterwards as it was."""
-    state = torch.get_rng_state()
-    try:
+    """Torch's global generators, of the CPU and of GPUs, are afterwards as they were."""
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         yield
-    finally:
-        torch.set_rng_state(state)
 
 
 @contextmanager

@@ -196,6 +196,26 @@ def test_all_are_late(link: dict, within: float) -> None:
         assert one.server["x"][s].tolist() == pytest.approx([hand] * 2, rel=within)
 
 
+def test_participants_are_chosen_from_those_available() -> None:
+    """Devices 0 and 1 need longer than a slot; while they are at work only the others can be
+    asked, and no more of them than are asked for."""
+    speeds = {"name": "classes", "classes": [1 / 2.3, 1 / 2.3, 4, 4]}
+    keys = LATE | {"devices.compute": speeds, "devices.participants": 3}
+    one = probed(keys | EXACT, probes.Probe)
+    counts = []
+    for t in range(6):
+        available = one.plan()
+        cohort = one.select(available, t)
+        counts.append(cohort.counts)
+        if available is not None:
+            assert available[cohort.trial, cohort.device].all()
+            expected = np.minimum(available.sum(1), 3)
+            assert cohort.counts == tuple(expected.tolist())
+        one.round(t)
+    assert counts[0] == (3, 3, 3)
+    assert 2 in np.unique(counts)
+
+
 def test_a_trial_is_not_diverged_while_its_devices_are_at_work() -> None:
     keys = LATE | {"devices.compute": speed(1.0), "transport": "ideal"}
     record = run_stack(expand(scenario(keys)))

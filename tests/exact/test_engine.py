@@ -13,6 +13,7 @@ from contract.small import engine, run, scenario
 
 from otafl.contracts import Broadcast, Cohort, Group, Payload
 from otafl.engine import run_stack
+from otafl.factorised.lowrank import project, retract, truncate
 from otafl.results import Record
 from otafl.scenario import expand
 
@@ -199,6 +200,20 @@ def test_divergence_stays_with_its_point(
             np.testing.assert_allclose(
                 record[name][point], alone[name][0], rtol=4e-4, atol=1e-12, err_msg=name
             )
+
+
+def test_retraction_of_a_diverged_row() -> None:
+    """Overflow in one core gives NaN there, where it would be seen, and nothing elsewhere."""
+    generator = torch.Generator().manual_seed(0)
+    points = truncate(torch.randn(3, 6, 5, generator=generator), 2)
+    gv, gtu = (torch.randn(3, n, 2, generator=generator) for n in (6, 5))
+    (clean,) = retract([points], [project(points, gv, gtu)])
+    step = project(points, gv, gtu)
+    step.h[1] = torch.inf
+    (moved,) = retract([points], [step])
+    assert moved.s[1].isnan().all()
+    for got, expected in ((moved.u, clean.u), (moved.s, clean.s), (moved.v, clean.v)):
+        torch.testing.assert_close(got[[0, 2]], expected[[0, 2]])
 
 
 def test_records_are_means_since_the_last_one() -> None:
