@@ -1,9 +1,8 @@
 """GBMA, gradient-based multiple access: equal power E and phase pre-compensation only, p_k =
 sqrt(E) exp(-j angle h_k); the superposition's gains |h_k| average out over devices and rounds
 (Sery and Cohen 2020, "On Analog Gradient Descent Learning over Multiple Access Fading Channels";
-FedRLR eq. 29). E|h| is
-that of known phases: an estimation error of variance v lowers the mean gain by 1/sqrt(1 + v) under
-Rayleigh fading, and the receiver does not correct for it."""
+FedRLR eq. 29). E|h| is that of known phases: an estimation error of variance v lowers the mean
+gain by 1/sqrt(1 + v) under Rayleigh fading, and the receiver does not correct for it."""
 
 from __future__ import annotations
 
