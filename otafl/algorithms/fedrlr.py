@@ -33,6 +33,7 @@ from otafl.factorised.lowrank import (
     project,
     reorthonormalise,
     retract,
+    thin_product,
     truncate,
 )
 from otafl.models.base import LayeredModel, Model, Pair, Shapes, flatten, unflatten
@@ -68,8 +69,8 @@ class FedRLR:
         )
         self._shapes: Shapes = {}
         for i, (layer, rank) in enumerate(zip(model.layers, self.ranks, strict=True)):
-            self._shapes |= {f"u{i}": (layer.inputs, rank), f"s{i}": (rank,)}
-            self._shapes |= {f"v{i}": (layer.outputs, rank), f"b{i}": (layer.outputs,)}
+            self._shapes |= {f"u{i}": (rank, layer.inputs), f"s{i}": (rank,)}
+            self._shapes |= {f"v{i}": (rank, layer.outputs), f"b{i}": (layer.outputs,)}
         inv_k_penalty = config.inv_k_penalty
         if inv_k_penalty is None:
             inv_k_penalty = config.inv_k_gradient
@@ -92,8 +93,8 @@ class FedRLR:
         return server, {name: block[:, None] for name, block in server.items()}
 
     def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
-        """All blocks side by side: one gather for the rows of a chunk."""
-        return Broadcast({"model": flatten(server)})
+        """All blocks side by side, thin ones as they lie: one gather for the rows of a chunk."""
+        return Broadcast({"model": flatten({name: _as_lies(b) for name, b in server.items()})})
 
     def local(
         self,
@@ -107,7 +108,8 @@ class FedRLR:
         layers = range(len(self.model.layers))
         eta, mu = (value[cohort.trial] for value in self._schedule(hyper, work.round))
         own = [_point(devices, i) for i in layers]
-        global_model = unflatten(broadcast.blocks["model"], self._shapes)
+        flat = unflatten(broadcast.blocks["model"], self._shapes)
+        global_model = {name: _as_lies(block) for name, block in flat.items()}
         anchor = [_point(global_model, i) for i in layers]
         bias = [devices[f"b{i}"] for i in layers]
         bias0 = [global_model[f"b{i}"] for i in layers]
@@ -154,7 +156,8 @@ class FedRLR:
         streams: Streams,
     ) -> Payload:
         """eqs. (21), (25), (26): U sqrt(Sigma) F and V sqrt(Sigma) F, F of random signs / sqrt(R),
-        times sqrt(w_k): the product of the two sums is then the mean of the products."""
+        times sqrt(w_k): the product of the two sums is then the mean of the products. Both are sent
+        transposed, "u<l>" [n, R, M] and "v<l>" [n, R, N]."""
         signs = streams.device_uniform(
             "rlc", round, cohort.trial, cohort.device, (sum(r * r for r in self.ranks),)
         )
@@ -170,9 +173,9 @@ class FedRLR:
                 strict=True,
             )
         ):
-            coder = sigma[:, :, None] * f.view(-1, r, r) * r**-0.5
-            coded[f"u{i}"] = torch.bmm(point.u, coder)
-            coded[f"v{i}"] = torch.bmm(point.v, coder)
+            coder = (sigma[:, :, None] * f.view(-1, r, r)).mul_(r**-0.5)
+            coded[f"u{i}"] = thin_product(point.u, coder).mT
+            coded[f"v{i}"] = thin_product(point.v, coder).mT
         factors = Group(coded, weighting="none")
         biases = {f"b{i}": b.clone() for i, b in enumerate(bias)}
         if self.config.bias_mode == "ota":
@@ -197,8 +200,8 @@ class FedRLR:
         scale = count.clamp_min(1e-12).rsqrt()[:, None, None]
         layers = range(len(self.ranks))
         points = compress(
-            [factors[f"u{i}"] * scale for i in layers],
-            [factors[f"v{i}"] * scale for i in layers],
+            [(factors[f"u{i}"] * scale).mT for i in layers],
+            [(factors[f"v{i}"] * scale).mT for i in layers],
             self.ranks,
         )
         state: Blocks = {}
@@ -230,6 +233,11 @@ class FedRLR:
         return total
 
 
+def _as_lies(block: Tensor) -> Tensor:
+    """A thin block [n, M, R] as it lies in memory, [n, R, M], or back; other blocks as they are."""
+    return block.mT if block.dim() == 3 else block
+
+
 def _point(blocks: Blocks, layer: int) -> LowRank:
     return LowRank(blocks[f"u{layer}"], blocks[f"s{layer}"], blocks[f"v{layer}"])
 
@@ -252,10 +260,12 @@ def _tangent(
     gv = torch.bmm(g, own.v) if weight.gv is None else weight.gv
     assert weight.xu is not None
     s0 = anchor.s[:, :, None] * of_penalty
-    by_v = torch.bmm(x.mT, gv * of_loss)
-    by_v.baddbmm_(anchor.u, torch.bmm(anchor.v.mT, own.v).mul_(s0), alpha=-1.0)
-    by_u = torch.bmm(g.mT, weight.xu * of_loss)
-    by_u.baddbmm_(anchor.v, torch.bmm(anchor.u.mT, own.u).mul_(s0), alpha=-1.0)
-    tangent = project(own, by_v, by_u)
+    pull_v = torch.bmm(anchor.v.mT, own.v).mul_(s0)
+    pull_u = torch.bmm(anchor.u.mT, own.u).mul_(s0)
+    by_v = torch.bmm((gv * of_loss).mT, x)  # [n, R, M]
+    by_v.baddbmm_(pull_v.mT, anchor.u.mT, alpha=-1.0)
+    by_u = torch.bmm((weight.xu * of_loss).mT, g)
+    by_u.baddbmm_(pull_u.mT, anchor.v.mT, alpha=-1.0)
+    tangent = project(own, by_v.mT, by_u.mT)
     tangent.h.diagonal(dim1=1, dim2=2).addcmul_(own.s, of_penalty[:, 0])
     return tangent

@@ -2,7 +2,9 @@
 
 A point is Theta = U diag(s) V^T with U [n, M, R] and V [n, N, R] of orthonormal columns and s
 [n, R] decreasing and positive. A tangent vector at it is U H V^T + B_U V^T + U B_V^T with U^T
-B_U = 0 and V^T B_V = 0. All functions are batched over n rows. Source: Xue and Lau, FedRLR,
+B_U = 0 and V^T B_V = 0. All functions are batched over n rows. Thin
+factors are kept so that their transposes are contiguous in memory ([n, R, M]), which makes products
+with them several times faster than the other way round. Source: Xue and Lau, FedRLR,
 section III and eqs. (14)-(19), (47); Vandereycken 2013, "Low-rank matrix completion by
 Riemannian optimization".
 """
@@ -67,8 +69,17 @@ def project(point: LowRank, gv: Tensor, gtu: Tensor) -> Tangent:
     """Orthogonal projection of G on the tangent space, from gv = G V [n, M, R] and gtu = G^T U
     [n, N, R] alone (eq. 47)."""
     h = torch.bmm(point.u.mT, gv)
-    bu = torch.baddbmm(gv, point.u, h, alpha=-1.0)
-    return Tangent(h, bu, torch.baddbmm(gtu, point.v, h.mT, alpha=-1.0))
+    return Tangent(h, _less(gv, point.u, h), _less(gtu, point.v, h.mT))
+
+
+def thin_product(thin: Tensor, small: Tensor) -> Tensor:
+    """thin [n, M, R] times small [n, R, Q], kept as thin factors are."""
+    return torch.bmm(small.mT, thin.mT).mT
+
+
+def _less(thin: Tensor, other: Tensor, small: Tensor) -> Tensor:
+    """thin - other small."""
+    return torch.baddbmm(thin.mT, small.mT, other.mT, alpha=-1.0).mT
 
 
 def retract(points: Sequence[LowRank], steps: Sequence[Tangent]) -> list[LowRank]:
@@ -105,7 +116,7 @@ def _retract_equal_ranks(points: Sequence[LowRank], steps: Sequence[Tangent]) ->
     across = torch.bmm(inverse, turn[:, rank:]).chunk(2 * layers)
     bases = [point.u for point in points] + [point.v for point in points]
     moved = [
-        torch.bmm(normal, out).baddbmm_(basis, within)
+        torch.bmm(out.mT, normal.mT).baddbmm_(within.mT, basis.mT).mT
         for normal, out, basis, within in zip(normals, across, bases, along, strict=True)
     ]
     return [
@@ -137,7 +148,7 @@ def compress(
         cores.append(torch.bmm(tu, tv.mT))
     points = []
     for (qu, qv), (a, s, b), rank in zip(bases, _svd_by_size(cores), ranks, strict=True):
-        u, v = torch.bmm(qu, a[:, :, :rank]), torch.bmm(qv, b[:, :, :rank])
+        u, v = thin_product(qu, a[:, :, :rank]), thin_product(qv, b[:, :, :rank])
         points.append(LowRank(u, s[:, :rank], v))
     return points
 
@@ -149,7 +160,7 @@ def truncate(matrix: Tensor, rank: int, rescale: bool = False) -> LowRank:
     kept = s[:, :rank]
     if rescale:
         kept = kept * (s.norm(dim=-1, keepdim=True) / kept.norm(dim=-1, keepdim=True))
-    return LowRank(u[:, :, :rank], kept, vt.mT[:, :, :rank])
+    return LowRank(u[:, :, :rank].mT.contiguous().mT, kept, vt[:, :rank].contiguous().mT)
 
 
 def reorthonormalise(point: LowRank) -> LowRank:
@@ -159,7 +170,8 @@ def reorthonormalise(point: LowRank) -> LowRank:
 
 
 def _orthonormal(u: Tensor) -> Tensor:
-    return torch.baddbmm(u, u, torch.bmm(u.mT, u), beta=1.5, alpha=-0.5)
+    gram = torch.bmm(u.mT, u)
+    return torch.baddbmm(u.mT, gram, u.mT, beta=1.5, alpha=-0.5).mT
 
 
 def _svd(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:

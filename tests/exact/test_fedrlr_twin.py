@@ -130,7 +130,7 @@ def deliver(payload: tuple[Group, ...], side: Side, air: list[twin.Air]) -> Rece
     count = (weight * active).sum(1)
 
     def total(block: Tensor, coefficient: Tensor) -> Tensor:
-        rows = block.double().view(S, K, *block.shape[1:])
+        rows = block.double().unflatten(0, (S, K))
         return torch.einsum("sk,sk...->s...", coefficient, rows)
 
     def noise(name: str, layer: int) -> Tensor:
@@ -144,7 +144,7 @@ def deliver(payload: tuple[Group, ...], side: Side, air: list[twin.Air]) -> Rece
     mean: tuple[Blocks, Blocks] = ({}, {})
     for name, block in factors.blocks.items():
         z = noise(name[0], int(name[1])) / sqrt(K)
-        mean[0][name] = ((total(block, gain) + z) / sqrt(GAMMA)).to(dtype)
+        mean[0][name] = ((total(block.mT, gain) + z) / sqrt(GAMMA)).mT.to(dtype)
     for name, block in biases.blocks.items():
         if air[0].bias_rho is None:
             mean[1][name] = total(block, weight).to(dtype)

@@ -65,7 +65,7 @@ class Sent:
         for name, gain in (("u0", left), ("v0", right)):
             value = torch.einsum("sk,skmr->smr", gain, self.coded[name])
             z = streams.normal(name, 0, tuple(value.shape[1:]))
-            mean[name] = value + z * sqrt(noise / devices)
+            mean[name] = (value + z * sqrt(noise / devices)).mT
         bias = {"b0": left.new_zeros(trials, self.own.v.shape[1])}
         count = (self.cohort.weight.view(trials, devices) * (left != 0)).sum(1)
         received = Received((mean, bias), (count, count), None, None)
@@ -90,7 +90,7 @@ def send(point: LowRank, trials: int, devices: int, seed: int = 9) -> Sent:
     server = {name: block[::devices] for name, block in own.items()}
     rows = algorithm.broadcast(server, cohort).rows(cohort, 0, cohort.size)
     state, payload, _ = algorithm.local(rows, own, cohort, Quiet(cohort, m), hyper, streams)
-    coded = {name: b.view(trials, devices, *b.shape[1:]) for name, b in payload[0].blocks.items()}
+    coded = {name: b.mT.unflatten(0, (trials, devices)) for name, b in payload[0].blocks.items()}
     return Sent(algorithm, cohort, coded, LowRank(state["u0"], state["s0"], state["v0"]))
 
 
@@ -117,7 +117,7 @@ def coders(rounds: range, trials: int, devices: int, rank: int) -> Tensor:
         layers = []
         for i in range(2):
             f_u, f_v = (
-                state[f"{side}{i}"].mT @ factors.blocks[f"{side}{i}"] * devices**0.5
+                state[f"{side}{i}"].mT @ factors.blocks[f"{side}{i}"].mT * devices**0.5
                 for side in "uv"
             )
             torch.testing.assert_close(f_u, f_v, rtol=0, atol=1e-13)
