@@ -48,14 +48,17 @@ class FedAvg:
         hyper: Hyper,
         streams: Streams,
     ) -> tuple[Blocks, Payload, Tensor]:
-        start = broadcast.blocks["model"]
-        flat = start.clone()
-        params = unflatten(flat, self.model.shapes)
+        update = broadcast.blocks["model"]
+        start = unflatten(update, self.model.shapes)
+        contiguous = torch.contiguous_format  # batched products in place need it
+        params = {name: value.clone(memory_format=contiguous) for name, value in start.items()}
         step = (hyper["learning_rate"] / (1.0 + hyper["decay"] * work.round))[cohort.trial]
         loss = torch.zeros_like(step)
         for index in range(work.steps):
             loss += self.model.sgd_(params, work.batch(index), step)
-        return {}, (Group({"model": flat.sub_(start)}),), loss / work.steps
+        for name, value in start.items():  # the increment, in place of the start
+            torch.sub(params[name], value, out=value)
+        return {}, (Group({"model": update}),), loss / work.steps
 
     def combine(
         self,
