@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -60,6 +61,11 @@ class Cohort:
     def cell(self) -> Tensor:
         """[N] int64: row of the pair in a [S * K, ...] table."""
         return self.trial * self.population + self.device
+
+    @functools.cached_property
+    def participants(self) -> list[np.ndarray]:
+        """The devices of each trial, on the host."""
+        return np.split(self.device.cpu().numpy(), np.cumsum(self.counts)[:-1])
 
     @functools.cached_property
     def rows_of(self) -> Tensor:
@@ -210,6 +216,11 @@ class LinkBudget:
     gain: Tensor
     tx_power_w: Tensor
     bandwidth_hz: Tensor
+
+    @functools.cached_property
+    def unit_energy_j(self) -> Tensor:
+        """[S]: joules of one symbol of unit power (that of the noise); it lasts 1 / bandwidth."""
+        return self.tx_power_w / (self.budget * self.bandwidth_hz)
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ class Engine:
         self._flops = parts.algorithm.flops(work.batch_size * work.local_steps)
         self._joules = compute_energy_j(self._flops, parts.speeds)
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def round(self, t: int) -> None:
         """One round of every running trial."""
         parts = self.parts
@@ -124,10 +124,8 @@ class Engine:
 
     def start_clock(self, cohort: Cohort, broadcast: Broadcast, t: int) -> None:
         """Downlink and local work begin in simulated time."""
-        bits = 32.0 * broadcast.reals
-        device = cohort.device.cpu().numpy()
-        participants = np.split(device, np.cumsum(cohort.counts)[:-1])
-        self.parts.clock.begin(t, participants, self._flops, bits / self.parts.downlink_rate_bps)
+        seconds = 32.0 * broadcast.reals / self.parts.downlink_rate_bps
+        self.parts.clock.begin(t, cohort.participants, self._flops, seconds)
 
     def work(self, broadcast: Broadcast, cohort: Cohort, t: int) -> tuple[Update, Tensor]:
         """What the cohort has to send after local work, encoded, and its loss [N]."""

@@ -41,7 +41,7 @@ class Recorder:
                 parts.data.x_validation, parts.data.y_validation, samples, parts.share
             )
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def take(self, round: int, wall_time_s: float) -> None:
         """The record after so many rounds; NaN for trials that had stopped before."""
         engine = self.engine

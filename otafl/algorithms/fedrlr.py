@@ -162,7 +162,7 @@ class FedRLR:
             "rlc", round, cohort.trial, cohort.device, (sum(r * r for r in self.ranks),)
         )
         signs = (signs < 0.5).to(bias[0].dtype).mul_(2.0).sub_(1.0)
-        root = (torch.cat([p.s for p in points], 1) * cohort.weight[:, None]).sqrt_()
+        root = (torch.cat([p.s / p.s.shape[1] for p in points], 1) * cohort.weight[:, None]).sqrt_()
         coded: Blocks = {}
         for i, (point, r, sigma, f) in enumerate(
             zip(
@@ -173,7 +173,7 @@ class FedRLR:
                 strict=True,
             )
         ):
-            coder = (sigma[:, :, None] * f.view(-1, r, r)).mul_(r**-0.5)
+            coder = sigma[:, :, None] * f.view(-1, r, r)
             coded[f"u{i}"] = thin_product(point.u, coder).mT
             coded[f"v{i}"] = thin_product(point.v, coder).mT
         factors = Group(coded, weighting="none")

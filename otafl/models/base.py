@@ -55,8 +55,10 @@ class Model(ABC):
 
     def gradients(self, params: Blocks, batch: Batch) -> tuple[Tensor, Blocks]:
         """Cross-entropy loss [n] of each row and its gradient [n, *shape]."""
-        leaves = {name: value.detach().requires_grad_() for name, value in params.items()}
-        with torch.enable_grad():
+        with torch.inference_mode(False), torch.enable_grad():  # which saves no inference tensors
+            leaves = {name: value.clone().requires_grad_() for name, value in params.items()}
+            weight = None if batch.weight is None else batch.weight.clone()
+            batch = Batch(batch.x.clone(), batch.y.clone(), weight)
             loss = cross_entropy(self.logits(leaves, batch.x), batch)
             grads = torch.autograd.grad(loss.sum(), list(leaves.values()))
         return loss.detach(), dict(zip(leaves, grads, strict=True))

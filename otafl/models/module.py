@@ -15,9 +15,10 @@ from otafl.models.base import Draw, Model
 
 
 class ModuleModel(Model):
-    """Wraps a module that maps x [B, *input] to scores [B, classes]. Every trial starts from
-    uniform weights in +-1/sqrt(fan_in) for parameters of two or more dimensions (fan_in: elements
-    of one output), and from the module's own values for the others.
+    """Wraps a module that maps x [B, *input] to scores [B, classes]. The module's own random start
+    is not used, since it comes from torch's global generator. Every trial starts from uniform
+    weights in +-1/sqrt(fan_in) for parameters of two or more dimensions (fan_in: elements of one
+    output); smaller ones keep a constant start, as of norm layers, and are zero otherwise.
 
     Raises UserError if the module has buffers (batch-norm statistics cannot be averaged as
     parameters are) or gives scores of another shape.
@@ -50,7 +51,8 @@ class ModuleModel(Model):
             if start.dim() >= 2:
                 params[name] = (2.0 * uniform - 1.0) / start[0].numel() ** 0.5
             else:
-                params[name] = start.to(uniform).expand_as(uniform).clone()
+                constant = start.flatten()[0] if (start == start.flatten()[0]).all() else 0.0
+                params[name] = torch.full_like(uniform, float(constant))
         return params
 
     def logits(self, params: Mapping[str, Any], x: Tensor) -> Tensor:

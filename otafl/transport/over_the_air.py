@@ -63,7 +63,8 @@ class OverTheAir:
         tally, gathered = Tally(self.setup.budget, cohort.population), Gathered()
         root_gain = channel.gain.sqrt()
         h = root_gain * channel.h[:, :, 0, 0, 0]
-        h_hat = root_gain * self.setup.csi.estimate(channel.h, round)[:, :, 0, 0, 0]
+        estimate = self.setup.csi.estimate(channel.h, round)
+        h_hat = h if estimate is channel.h else root_gain * estimate[:, :, 0, 0, 0]
         signals = [signal(group, cohort) for group in payload]
         budget = self._budgets(payload, signals, channel.gain)
         for index, (group, sent) in enumerate(zip(payload, signals, strict=True)):

@@ -7,6 +7,8 @@ from torch import Tensor
 
 from otafl.contracts import Blocks, LinkBudget, LinkReport
 
+TINY = 1e-30
+
 
 class Tally:
     """Sums over the uplink groups of one delivery; shapes as in `LinkReport`."""
@@ -50,11 +52,9 @@ class Tally:
         none = zeros[:, None].expand(-1, self._population)
         symbols = self._sums.get("symbols", zeros)
         energy = self._sums.get("energy", none)
-        joules = self.budget.tx_power_w / (self.budget.budget * self.budget.bandwidth_hz)
         nmse = zeros
-        if "error" in self._sums:
-            error = self._sums["error"]
-            nmse = torch.where(error == 0, 0.0, error / self._sums["target"])
+        if "error" in self._sums:  # no error is none, also where the aggregate is zero
+            nmse = self._sums["error"] / self._sums["target"].clamp_min(TINY)
         return LinkReport(
             symbols=symbols,
             bits=self._sums.get("bits", zeros),
@@ -62,7 +62,7 @@ class Tally:
             airtime_s=symbols / self.budget.bandwidth_hz,
             participants=zeros if self._on is None else self._on.sum(1).to(zeros.dtype),
             power=energy / self._sums["sent"].clamp_min(1.0) if "sent" in self._sums else none,
-            energy_j=energy * joules[:, None],
+            energy_j=energy * self.budget.unit_energy_j[:, None],
             nmse=nmse,
             saved=self.saved,
         )

@@ -237,16 +237,15 @@ def test_module_is_the_same_network(weighted: bool) -> None:
 
 
 def test_module_start() -> None:
-    """Matrices uniform in +-1/sqrt(fan_in), trial by trial; the rest as the module has it."""
+    """Matrices uniform in +-1/sqrt(fan_in), trial by trial; norm layers as they are; biases 0."""
     source = torch.nn.Sequential(torch.nn.Linear(100, 6), torch.nn.LayerNorm(6)).double()
     start = ModuleModel(source, (100,), 6).init(uniform)
     weight = start["0.weight"]
     assert weight.shape == (N, 6, 100)
     assert 0.099 < weight.abs().max() <= 0.1
     assert not torch.equal(weight[0], weight[1])
-    for name in ("0.bias", "1.weight", "1.bias"):
-        value = dict(source.named_parameters())[name]
-        assert torch.equal(start[name], value.detach().expand(N, *value.shape))
+    for name, value in {"0.bias": 0.0, "1.weight": 1.0, "1.bias": 0.0}.items():
+        assert torch.equal(start[name], torch.full((N, 6), value, dtype=torch.float64))
 
 
 def test_module_with_buffers_is_refused() -> None:
@@ -258,3 +257,21 @@ def test_module_with_buffers_is_refused() -> None:
 def test_module_of_the_wrong_number_of_scores_is_refused() -> None:
     with pytest.raises(UserError, match=r"shape \[1, 4\] for one sample; \[1, 9\] would do"):
         ModuleModel(torch.nn.Linear(6, 4), (6,), 9)
+
+
+def test_a_modules_start_is_the_streams_not_the_modules() -> None:
+    """Two instances of a module, which torch's global generator starts differently, are the same
+    model; norm layers keep their ones and biases start at zero."""
+
+    def start() -> Blocks:
+        layers = torch.nn.Linear(6, 4), torch.nn.GroupNorm(2, 4), torch.nn.Linear(4, 3)
+        model = ModuleModel(torch.nn.Sequential(*layers), (6,), 3)
+        streams = Streams([1], [0])
+        return model.init(lambda name, shape: streams.uniform(f"init/{name}", 0, shape))
+
+    first, second = start(), start()
+    for name in first:
+        assert torch.equal(first[name], second[name]), name
+    assert first["1.weight"].eq(1.0).all()
+    assert first["0.bias"].eq(0.0).all()
+    assert first["0.weight"].std() > 0.1
