@@ -1,17 +1,16 @@
 """Simulated time: when devices are ready, when the uplink slot opens, who makes it.
 
-One SimPy environment a trial. In a round the server broadcasts, each device that takes part is a
-process that waits for the broadcast and computes, and the uplink slot opens when all are ready or
-at the deadline. All times are in seconds since the trial's start. Nothing here knows what is
-computed.
+One SimPy environment a trial. In a round the server broadcasts, each device that takes part has
+an event at which its update is ready, and the uplink slot opens when all are ready or at the
+deadline. All times are in seconds since the trial's start. Nothing here knows what is computed.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import simpy
@@ -118,15 +117,18 @@ class Slot:
 class _Update:
     """One device's work between a broadcast and its slot."""
 
-    __slots__ = ("began_s", "compute_s", "device", "process", "ready", "round")
+    __slots__ = ("abandoned", "began_s", "compute_s", "device", "ready", "round", "sent_s")
 
-    def __init__(self, device: int, round: int, began_s: float, compute_s: float) -> None:
+    def __init__(
+        self, device: int, round: int, sent_s: float, began_s: float, compute_s: float
+    ) -> None:
         self.device = device
         self.round = round
-        self.began_s = began_s  # end of the broadcast
+        self.sent_s = sent_s  # start of the broadcast
+        self.began_s = began_s  # its end
         self.compute_s = compute_s
         self.ready = False
-        self.process: simpy.Process | None = None
+        self.abandoned = False
 
     def done(self, now_s: float) -> float:
         """Share of the operations done, in [0, 1]."""
@@ -150,6 +152,8 @@ class TrialClock:
         self._broadcast: simpy.Event | None = None
         self._all_ready: simpy.Event | None = None
         self._waiting = 0
+        self._last_flops = math.nan
+        self._last_compute_s = np.empty(0)
 
     def now(self) -> float:
         """Simulated seconds since the start."""
@@ -161,24 +165,37 @@ class TrialClock:
         free[list(self._busy)] = False
         return free
 
-    def start(self, round: int, devices: np.ndarray, flops: np.ndarray, downlink_s: float) -> None:
-        """Broadcasts for `downlink_s` to devices [n], each of which then computes its flops [n]."""
+    def start(
+        self, round: int, devices: np.ndarray, flops: np.ndarray | float, downlink_s: float
+    ) -> None:
+        """Broadcasts for `downlink_s` to devices [n], each of which then computes its flops, [n] or
+        one number for all."""
         if self._broadcast is not None:
             raise RuntimeError("start before the last round's slot was admitted")
-        compute_s = flops / self._flops_per_s[devices]
-        if not (np.isfinite(compute_s).all() and (compute_s >= 0).all()):
-            raise ValueError(f"flops must be finite and not negative, got {flops}")
         _check_seconds("downlink_s", downlink_s)
-        env = self.env
+        compute_s = self._compute_s(devices, flops)
+        env, busy, timeout = self.env, self._busy, self.env.timeout
         began_s = env.now + downlink_s
-        self._broadcast = broadcast = env.timeout(downlink_s)
-        for device, seconds in zip(devices.tolist(), compute_s.tolist(), strict=True):
-            if device in self._busy:
+        self._broadcast = timeout(downlink_s)
+        for device, seconds in zip(devices.tolist(), compute_s, strict=True):
+            if device in busy:
                 raise ValueError(f"device {device} is busy with an earlier update")
-            update = _Update(device, round, began_s, seconds)
-            self._busy[device] = update
-            update.process = env.process(self._device(update, broadcast))
+            busy[device] = update = _Update(device, round, env.now, began_s, seconds)
+            timeout(downlink_s + seconds, update).callbacks.append(self._computed)
         self._waiting += len(devices)
+
+    def _compute_s(self, devices: np.ndarray, flops: np.ndarray | float) -> list[float]:
+        """Seconds of computing; those of the last number for all are kept."""
+        if isinstance(flops, float) and flops == self._last_flops:
+            every = self._last_compute_s
+        else:
+            rates = self._flops_per_s if np.ndim(flops) == 0 else self._flops_per_s[devices]
+            every = flops / rates
+            if not (np.isfinite(every).all() and (every >= 0).all()):
+                raise ValueError(f"flops must be finite and not negative, got {flops}")
+            if isinstance(flops, float):
+                self._last_flops, self._last_compute_s = flops, every
+        return (every[devices] if np.ndim(flops) == 0 else every).tolist()
 
     def admit(self, deadline_s: float | None = None) -> Slot:
         """Advances to the slot's opening: when all devices at work are ready and the broadcast is
@@ -210,25 +227,18 @@ class TrialClock:
             env.run(until=opened_s + airtime_s)
         for update in self._sending:
             del self._busy[update.device]
-            self._record(update, "transmit", opened_s)
+            self._record(update, "transmit", opened_s, env.now)
         self._sending = []
 
     def stop(self) -> None:
         """Ends the trial: its time stands still, none of its devices is available."""
         self.stopped = True
 
-    def _device(self, update: _Update, broadcast: simpy.Event) -> Generator[simpy.Event, Any, None]:
-        """The process of a device: receive, compute."""
-        env = self.env
-        start_s = env.now
-        try:
-            yield broadcast
-            self._record(update, "receive", start_s)
-            yield env.timeout(update.compute_s)
-        except simpy.Interrupt:
-            self._record(update, "abandon", min(update.began_s, env.now))
+    def _computed(self, done: simpy.Event) -> None:
+        """A device's timeout has passed: its update is ready, unless it was abandoned."""
+        update = cast(_Update, done.value)
+        if update.abandoned:
             return
-        self._record(update, "compute", update.began_s)
         update.ready = True
         self._waiting -= 1
         if not self._waiting and self._all_ready is not None:
@@ -237,7 +247,7 @@ class TrialClock:
     def _open(self) -> Slot:
         """Parts those at work into on time and late."""
         now_s = self.env.now
-        updates = sorted(self._busy.values(), key=lambda update: update.device)
+        updates = [self._busy[device] for device in sorted(self._busy)]
         self._sending = [update for update in updates if update.ready]
         late = [update for update in updates if not update.ready]
         slot = Slot(
@@ -247,19 +257,27 @@ class TrialClock:
             np.array([update.device for update in late], dtype=np.int64),
             np.array([update.done(now_s) for update in late], dtype=np.float64),
         )
+        for update in self._sending:
+            self._record(update, "receive", update.sent_s, update.began_s)
+            self._record(update, "compute", update.began_s, update.began_s + update.compute_s)
         if self._late == "drop":
             for update in late:
-                assert update.process is not None
-                update.process.interrupt()
-                del self._busy[update.device]
+                self._abandon(update)
             self._waiting = 0
-            while self.env.peek() <= now_s:  # lets the processes end
-                self.env.step()
         return slot
 
-    def _record(self, update: _Update, activity: str, start_s: float) -> None:
+    def _abandon(self, update: _Update) -> None:
+        """The device drops what it has and is available again."""
+        now_s = self.env.now
+        update.abandoned = True
+        del self._busy[update.device]
+        if update.began_s <= now_s:
+            self._record(update, "receive", update.sent_s, update.began_s)
+        self._record(update, "abandon", min(update.began_s, now_s), now_s)
+
+    def _record(self, update: _Update, activity: str, start_s: float, end_s: float) -> None:
         if self.intervals is not None:
-            interval = Interval(update.device, update.round, activity, start_s, self.env.now)
+            interval = Interval(update.device, update.round, activity, start_s, end_s)
             self.intervals.append(interval)
 
 
@@ -291,8 +309,12 @@ class Clock:
     ) -> None:
         """participants: S arrays of available devices. flops: [N], or one number for all, in the
         order of the participants, trial by trial. downlink_s: [S] or one number."""
-        ends = np.cumsum([len(devices) for devices in participants])
-        parts = np.split(np.broadcast_to(flops, (ends[-1],)), ends[:-1])
+        parts: Sequence[np.ndarray | float]
+        if np.ndim(flops):
+            ends = np.cumsum([len(devices) for devices in participants])
+            parts = np.split(np.asarray(flops), ends[:-1])
+        else:
+            parts = [float(flops)] * len(self.trials)
         seconds = self._each(downlink_s)
         for trial, devices, part, down in zip(
             self.trials, participants, parts, seconds, strict=True

@@ -139,7 +139,8 @@ class Engine:
         parts = self.parts
         if self._rows_at_once is None:
             self._rows_at_once = rows_at_once(parts, broadcast, self.devices)
-        size = self._rows_at_once
+        chunks = max(1, round(cohort.size / self._rows_at_once))  # of nearly equal size
+        size = max(1, -(-cohort.size // chunks))
         out = Collector(cohort.size)
         for start in range(0, cohort.size, size):
             stop = min(start + size, cohort.size)

@@ -27,7 +27,7 @@ _U23 = 1.0 / (1 << 23)
 _ROUNDS_AHEAD = 64
 _NUMBERS_AHEAD = 2**18  # a block's temporaries then fit the processor's cache
 
-_BLOCK = 2**15
+_BLOCK = 2**17  # fits the cache, and is worth a second thread
 
 _Law = Callable[[Tensor, int, torch.dtype], Tensor]
 """(keys [m], count, dtype) -> [m, count]."""

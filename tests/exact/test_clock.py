@@ -183,7 +183,7 @@ def test_against_a_plain_loop(late):
         clock.transmit(airtime)
 
         for k, work in zip(devices.tolist(), flops, strict=True):
-            busy[k] = (now + down + work / speeds[k], round)
+            busy[k] = (now + (down + work / speeds[k]), round)
         opened = max([now + down] + [ready for ready, _ in busy.values()])
         if deadline is not None:
             opened = min(opened, now + deadline)
