@@ -25,7 +25,7 @@ from torch import Tensor
 
 import otafl
 from otafl.assembly import Parts, assemble
-from otafl.engine import Engine
+from otafl.engine import Engine, frozen_heap
 from otafl.scenario import expand, load_scenario
 
 ROOT = Path(__file__).parent.parent
@@ -60,8 +60,9 @@ class Rounds:
         self.rounds, self.next = rounds, 0
 
     def __call__(self) -> None:
-        for t in range(self.next, self.next + self.rounds):
-            self.engine.round(t)
+        with frozen_heap():
+            for t in range(self.next, self.next + self.rounds):
+                self.engine.round(t)
         self.next += self.rounds
 
 
@@ -179,7 +180,8 @@ def bookkeeping(name: str, scenario: dict, trials: int, rounds: int) -> None:
     for t in range(5):
         engine.round(t)
     host.clear()
-    total = seconds(lambda: [engine.round(t) for t in range(5, 5 + rounds)])
+    with frozen_heap():
+        total = seconds(lambda: [engine.round(t) for t in range(5, 5 + rounds)])
     share = f"{100 * sum(host) / total:.1f} % of a round"
     row(f"{name}, 100 devices, {trials} trials", "clock and bookkeeping", share)
 

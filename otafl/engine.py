@@ -3,8 +3,10 @@ encode -> admit -> transport -> combine -> measure."""
 
 from __future__ import annotations
 
+import gc
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -215,7 +217,7 @@ class Engine:
         self.downlink_bits += copies * (32.0 * broadcast.reals)
         self.means.add(report, cohort, loss)
         self.parts.clock.close_slot(report.airtime_s.cpu().numpy())
-        if report.saved:
+        if self.parts.scenario.output.save_link:  # empty where nobody transmitted
             self.link.append({name: value.cpu() for name, value in report.saved.items()})
 
     def stop(self, trial: int) -> None:
@@ -223,6 +225,18 @@ class Engine:
         self.running[trial] = False
         self.parts.clock.stop(trial)
         self._everyone = None
+
+
+@contextmanager
+def frozen_heap() -> Iterator[None]:
+    """What exists before a run is left out of garbage collection during it: the clocks make many
+    small objects, and each collection would else walk through all of torch's."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def run_stack(
@@ -244,14 +258,15 @@ def run_stack(
     recorder.take(0, 0.0)
     complete = True
     try:
-        for t in range(total):
-            if not engine.running.any():
-                break
-            engine.round(t)
-            if (t + 1) % scenario.training.eval_every == 0 or t + 1 == total:
-                recorder.take(t + 1, time.perf_counter() - began)
-            if progress is not None:
-                progress(t + 1, total)
+        with frozen_heap():
+            for t in range(total):
+                if not engine.running.any():
+                    break
+                engine.round(t)
+                if (t + 1) % scenario.training.eval_every == 0 or t + 1 == total:
+                    recorder.take(t + 1, time.perf_counter() - began)
+                if progress is not None:
+                    progress(t + 1, total)
     except KeyboardInterrupt:
         complete = False
     return recorder.record(complete)

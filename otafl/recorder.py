@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from otafl.contracts import View
+from otafl.contracts import Blocks, View
 from otafl.metrics import evaluate
 from otafl.results import VARIABLES, Record
 
@@ -120,15 +120,24 @@ class Recorder:
             for name in names
         }
         variables |= {name: split(values) for name, values in self.once.items()}
-        link = None
-        if self.engine.link:
-            link = {
-                name: np.moveaxis(
-                    np.stack([split(saved[name].numpy()) for saved in self.engine.link]), 0, 2
-                )
-                for name in self.engine.link[0]
-            }
-        return Record(self.rounds, variables, complete, link)
+        link = {
+            name: np.moveaxis(np.stack([split(values) for values in rounds]), 0, 2)
+            for name, rounds in _by_name(self.engine.link).items()
+        }
+        return Record(self.rounds, variables, complete, link or None)
+
+
+def _by_name(rounds: list[Blocks]) -> dict[str, list[np.ndarray]]:
+    """Name -> its arrays round by round; NaN (or 0, for flags) in rounds that have none."""
+    seen = {name: value.numpy() for saved in rounds for name, value in saved.items()}
+    missing = {
+        name: np.full_like(value, np.nan if value.dtype.kind in "fc" else 0)
+        for name, value in seen.items()
+    }
+    return {
+        name: [saved[name].numpy() if name in saved else missing[name] for saved in rounds]
+        for name in seen
+    }
 
 
 def _samples(

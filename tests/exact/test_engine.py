@@ -11,6 +11,7 @@ import torch
 from contract import probes
 from contract.small import engine, run, scenario
 
+import otafl
 from otafl.contracts import Broadcast, Cohort, Group, Payload
 from otafl.engine import run_stack
 from otafl.factorised.lowrank import project, retract, truncate
@@ -253,3 +254,25 @@ def test_weighted_sums_of_those_in_time() -> None:
         trial, device = torch.arange(3)[:, None], torch.arange(1, 4)
         hand = (share[:, 1:] * probes.value(trial, device, 0)).sum(1)
         torch.testing.assert_close(one.server["x"][:, 0], hand, rtol=1e-5, atol=0)
+
+
+def test_saved_links_keep_their_rounds_when_nobody_transmits() -> None:
+    """20 samples take 0.888 s and the slot opens every 0.5 s, so updates come in every other round;
+    the rounds without are NaN in their places."""
+    result = otafl.run(
+        {
+            "name": "silent",
+            "devices": {
+                "count": 2,
+                "compute": {"name": "fixed", "flops_per_s": 1e6},
+                "deadline_s": 0.5,
+                "late": "next",
+                "downlink_rate_bps": 1e12,
+            },
+            "training": {"rounds": 4, "eval_every": 1, "batch_size": 20},
+            "output": {"save_link": True},
+        }
+    )
+    assert result["participants"].values[0, 1:].tolist() == [0, 2, 0, 2]
+    there = np.isfinite(result["link_c_0"].squeeze()).all("device").values
+    assert there.tolist() == [False, True, False, True]
