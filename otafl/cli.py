@@ -304,7 +304,10 @@ def _interruptible(folder: Path) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         parts = _plural(len(list((folder / "parts").glob("*.nc"))), "finished part")
-        kept = f"{parts} kept in {folder}; the same command resumes from there"
+        running = folder / "interrupted.nc"
+        also = f", the records of the one that was running in {running.name}"
+        kept = f"{parts} kept in {folder}{also if running.exists() else ''}"
+        kept += "; the same command resumes from there"
         typer.echo(f"otafl: interrupted; {kept}", err=True)
         raise typer.Exit(1) from None
 

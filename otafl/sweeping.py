@@ -100,7 +100,7 @@ def _stored_plan(scenario: Scenario, folder: Path) -> list[Stack]:
             if stored["scenario_hash"] != identity["scenario_hash"]:
                 raise UserError(
                     f"{folder}: holds the results of another scenario (or of this one before it "
-                    "was changed); give another folder with --out, or delete this one"
+                    "was changed); give another place with --out, or delete this folder"
                 )
             return [[points[index] for index in stack] for stack in stored["stacks"]]
         except (ValueError, KeyError, TypeError, IndexError) as error:
