@@ -49,6 +49,7 @@ class Engine:
         self.link: list[Blocks] = []
         self._everyone: Cohort | None = None
         self._rows_at_once: int | None = None
+        self._buffers: dict[tuple[int, str], Tensor] = {}
         work = parts.scenario.training
         self._flops = parts.algorithm.flops(work.batch_size * work.local_steps)
         self._joules = compute_energy_j(self._flops, parts.speeds)
@@ -143,7 +144,7 @@ class Engine:
             self._rows_at_once = rows_at_once(parts, broadcast, self.devices)
         chunks = max(1, round(cohort.size / self._rows_at_once))  # of nearly equal size
         size = max(1, -(-cohort.size // chunks))
-        out = Collector(cohort.size)
+        out = Collector(cohort.size, self._buffers)
         for start in range(0, cohort.size, size):
             stop = min(start + size, cohort.size)
             chunk = cohort if stop - start == cohort.size else cohort.rows(start, stop)

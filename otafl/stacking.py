@@ -70,11 +70,14 @@ def rows_at_once(parts: Parts, broadcast: Broadcast, devices: DeviceStore) -> in
 
 
 class Collector:
-    """The payloads and losses of the chunks of a cohort of N rows, put together. Groups that have
-    every row of a chunk are written straight to their place."""
+    """The payloads and losses of the chunks of a cohort of N rows, put together. Groups that
+    have every row of a chunk are written straight to their place, in `buffers` that the caller
+    keeps from round to round: fresh memory of this size costs more than filling it. So a payload
+    is good for its own round only."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, buffers: dict[tuple[int, str], Tensor]) -> None:
         self._size = size
+        self._buffers = buffers
         self._chunks: list[tuple[int, Payload]] = []
         self._losses: list[Tensor] = []
         self._whole: dict[int, Blocks] = {}
@@ -88,11 +91,18 @@ class Collector:
             if group.rows is not None or group.mask is not None:
                 continue
             whole = self._whole.setdefault(
-                index,
-                {n: b.new_empty(self._size, *b.shape[1:]) for n, b in group.blocks.items()},
+                index, {name: self._buffer(index, name, b) for name, b in group.blocks.items()}
             )
             for name, block in group.blocks.items():
                 whole[name][start : start + len(loss)] = block
+
+    def _buffer(self, index: int, name: str, block: Tensor) -> Tensor:
+        """[N, *shape] for the rows of a block [n, *shape]."""
+        kept = self._buffers.get((index, name))
+        shape = (self._size, *block.shape[1:])
+        if kept is None or kept.shape != shape or kept.dtype != block.dtype:
+            kept = self._buffers[index, name] = block.new_empty(shape)
+        return kept
 
     @property
     def loss(self) -> Tensor:
