@@ -84,6 +84,6 @@ def evaluate(view: View, x: Tensor, y: Tensor, rows: Tensor | None = None) -> tu
         scores = view.predict(params, part[None])
         target = labels.expand(n, -1)
         right += (scores.argmax(-1) == target).sum(1)
-        picked = torch.log_softmax(scores, -1).gather(-1, target[..., None])
-        loss -= picked.sum((1, 2))
+        picked = scores.gather(-1, target[..., None]).squeeze(-1)
+        loss += (torch.logsumexp(scores, -1) - picked).sum(1)
     return right / len(y), loss / len(y)

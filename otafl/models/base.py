@@ -181,13 +181,17 @@ class LayeredModel(Model):
 
 
 def _cross_entropy_gradient(z: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Loss [n] and its gradient [n, B, classes] by the logits z, which are overwritten."""
-    log_p = torch.log_softmax(z, -1)
+    """Loss [n] and its gradient [n, B, classes] by the logits z, which are overwritten. Written
+    out, since torch's softmax over a short last dimension is several times slower."""
     index = batch.y[..., None]
-    picked = log_p.gather(-1, index)
-    g = log_p.exp_()
-    g.scatter_add_(-1, index, picked.new_full((), -1.0).expand_as(picked))
+    z.sub_(z.amax(-1, keepdim=True))
+    picked = z.gather(-1, index)
+    g = z.exp_()
+    total = g.sum(-1, keepdim=True)
+    loss = total.log().sub_(picked)
+    g.div_(total)
+    g.scatter_add_(-1, index, total.new_full((), -1.0).expand_as(total))
     if batch.weight is None:
-        return -picked.mean((1, 2)), g.mul_(1.0 / z.shape[1])
+        return loss.mean((1, 2)), g.mul_(1.0 / z.shape[1])
     weight = batch.weight[..., None]
-    return -(picked * weight).sum((1, 2)), g.mul_(weight)
+    return (loss * weight).sum((1, 2)), g.mul_(weight)
