@@ -31,9 +31,9 @@ class Cohort:
 
     trial, device, staleness, version, level: [N] int64. weight: [N] float, the device's share of
     all samples of the trial, whoever takes part; a receiver normalises it over the rows that it
-    sums. sends: [N] bool, False for a device that
-    trains but is not aggregated. counts: rows of each of the S trials, known on the host.
-    population: K. all_send: the host knows that every row sends.
+    sums. sends: [N] bool, False for a device that trains but is not aggregated. counts: rows of
+    each of the S trials, known on the host. population: K. all_send: the host knows that every
+    row sends.
     """
 
     trial: Tensor
@@ -46,6 +46,29 @@ class Cohort:
     counts: tuple[int, ...]
     population: int
     all_send: bool = True
+
+    @staticmethod
+    def fresh(
+        trial: Tensor,
+        device: Tensor,
+        weight: Tensor,
+        counts: tuple[int, ...],
+        population: int,
+        version: int = 0,
+    ) -> Cohort:
+        """Rows that all send, and whose model is of this version."""
+        zeros = torch.zeros_like(trial)
+        return Cohort(
+            trial=trial,
+            device=device,
+            weight=weight,
+            staleness=zeros,
+            version=torch.full_like(zeros, version),
+            level=zeros,
+            sends=torch.ones_like(zeros, dtype=torch.bool),
+            counts=counts,
+            population=population,
+        )
 
     @property
     def size(self) -> int:
@@ -168,10 +191,13 @@ class Group:
 
     @property
     def full_mask(self) -> Blocks | None:
-        """The masks in the shape of their blocks, one row for each row."""
+        """A mask for every block and in its shape, ones where none is given; None without any."""
         if self.mask is None:
             return None
-        return {name: m.expand_as(self.blocks[name]) for name, m in self.mask.items()}
+        return {
+            name: self.mask[name].expand_as(block) if name in self.mask else torch.ones_like(block)
+            for name, block in self.blocks.items()
+        }
 
     def select(self, keep: Tensor, renumber: Tensor) -> Group:
         """The part of the group whose cohort rows are kept: keep [N] bool, renumber [N] int64."""
@@ -218,9 +244,14 @@ class LinkBudget:
     bandwidth_hz: Tensor
 
     @functools.cached_property
+    def unit_power_w(self) -> Tensor:
+        """[S]: watts of unit power, that of the noise."""
+        return self.tx_power_w / self.budget
+
+    @functools.cached_property
     def unit_energy_j(self) -> Tensor:
-        """[S]: joules of one symbol of unit power (that of the noise); it lasts 1 / bandwidth."""
-        return self.tx_power_w / (self.budget * self.bandwidth_hz)
+        """[S]: joules of one symbol of unit power; it lasts 1 / bandwidth."""
+        return self.unit_power_w / self.bandwidth_hz
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ class Engine:
         fresh, loss = self.work(broadcast, cohort, t)
         update = self.admit(fresh, t)
         if update is None:
-            received, report = None, Tally(parts.link.budget, self.population).report()
+            report = Tally(parts.link.budget, self.population).report()
         else:
             received, report = parts.link.transport.deliver(
                 update.payload, update.cohort, channel, t
@@ -112,18 +112,8 @@ class Engine:
         rows = torch.from_numpy(trial).to(to), torch.from_numpy(device).to(to)
         share = self.parts.share[rows]
         total = self.parts.share.sum(1)
-        zeros = torch.zeros_like(rows[0])
-        return Cohort(
-            trial=rows[0],
-            device=rows[1],
-            weight=share / total[rows[0]],
-            staleness=zeros,
-            version=torch.full_like(zeros, t),
-            level=zeros,
-            sends=torch.ones_like(zeros, dtype=torch.bool),
-            counts=tuple(chosen.sum(1).tolist()),
-            population=self.population,
-        )
+        counts = tuple(chosen.sum(1).tolist())
+        return Cohort.fresh(*rows, share / total[rows[0]], counts, self.population, version=t)
 
     def start_clock(self, cohort: Cohort, broadcast: Broadcast, t: int) -> None:
         """Downlink and local work begin in simulated time."""

@@ -51,9 +51,8 @@ def _join(first: Group, second: Group, place: Tensor, size: int) -> Group:
         ]
     )
     order = torch.argsort(place[rows], stable=True)
-    mask = None
-    if first.full_mask is not None and second.full_mask is not None:
-        mask = _cat(first.full_mask, second.full_mask, order)
+    masks = first.full_mask, second.full_mask
+    mask = None if masks[0] is None or masks[1] is None else _cat(masks[0], masks[1], order)
     return replace(
         first, rows=place[rows][order], blocks=_cat(first.blocks, second.blocks, order), mask=mask
     )

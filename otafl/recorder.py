@@ -3,7 +3,6 @@ stops trials that reached their target or diverged."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -48,7 +47,7 @@ class Recorder:
         values = {name: value.cpu().numpy() for name, value in engine.means.take().items()}
         radiated, trained = values.pop("radio_j"), values.pop("trained") > 0
         engine.energy.charge("radio", np.nan_to_num(radiated - engine.energy.spent["radio"]))
-        watts = engine.parts.link.budget.tx_power_w / engine.parts.link.budget.budget
+        watts = engine.parts.link.budget.unit_power_w
         values["tx_power_w"] = values.pop("tx_power") * watts.cpu().numpy()[:, None]
         values["tx_energy_j"] = engine.energy.spent["radio"].copy()
         values["compute_energy_j"] = engine.energy.spent["compute"].copy()
@@ -114,7 +113,10 @@ class Recorder:
     def record(self, complete: bool) -> Record:
         """Everything taken so far, variables as `results.VARIABLES` has them."""
         names = self.taken[0].keys()
-        split: Callable[[np.ndarray], np.ndarray] = lambda a: a.reshape(*self.shape, *a.shape[1:])  # noqa: E731
+
+        def split(values: np.ndarray) -> np.ndarray:
+            return values.reshape(*self.shape, *values.shape[1:])
+
         variables = {
             name: np.moveaxis(np.stack([split(taken[name]) for taken in self.taken]), 0, 2)
             for name in names

@@ -128,12 +128,9 @@ class Collector:
         rows = None
         if first.rows is not None:
             rows = torch.cat([g.rows + start for start, g in groups if g.rows is not None])
-        mask = None
-        if first.mask is not None:
-            masked = [(g.mask, g.blocks) for _, g in groups if g.mask is not None]
-            mask = {
-                name: torch.cat([own[name].expand_as(blocks[name]) for own, blocks in masked])
-                for name in first.mask
-            }
+        masks = [own for _, g in groups if (own := g.full_mask) is not None]
+        mask = (
+            {name: torch.cat([own[name] for own in masks]) for name in masks[0]} if masks else None
+        )
         blocks = {name: torch.cat([g.blocks[name] for _, g in groups]) for name in first.blocks}
         return replace(first, rows=rows, mask=mask, blocks=blocks)

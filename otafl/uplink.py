@@ -91,7 +91,7 @@ def over_the_air(
     )
     mean = {name: _back(block, like[name]) for name, block in received.mean[0].items()}
     saved = {name: value.cpu().numpy() for name, value in report.saved.items()}
-    watts = float(link.budget.tx_power_w[0] / link.budget.budget[0])
+    watts = float(link.budget.unit_power_w[0])
     scalars: dict[str, Any] = {"active": report.power[0].cpu().numpy() > 0}
     if saved:
         scalars = {name: saved[f"{name}/0"][0, 0] for name in ("active", "p", "c")}
@@ -156,18 +156,8 @@ def _cohort(weights: Any, devices: int, like: Tensor) -> Cohort:
                 f"zero; got {weights!r}"
             )
     device = torch.arange(devices, device=like.device)
-    zeros = torch.zeros_like(device)
-    return Cohort(
-        trial=zeros,
-        device=device,
-        weight=weight / weight.sum(),
-        staleness=zeros,
-        version=zeros,
-        level=zeros,
-        sends=torch.ones_like(zeros, dtype=torch.bool),
-        counts=(devices,),
-        population=devices,
-    )
+    weight = weight / weight.sum()
+    return Cohort.fresh(torch.zeros_like(device), device, weight, (devices,), devices)
 
 
 def _back(block: Tensor, like: Any) -> Any:

@@ -56,6 +56,7 @@ class OverTheAir:
     def __init__(self, config: OverTheAirConfig, setup: LinkSetup) -> None:
         self.config = config
         self.setup = setup
+        self._policy_state = setup.policy_state
 
     def deliver(
         self, payload: Payload, cohort: Cohort, channel: ChannelState, round: int
@@ -127,7 +128,7 @@ class OverTheAir:
             linear=sent.linear,
             hyper=self.setup.policy_hyper,
         )
-        _, coefficients = self.setup.policy.coefficients(self.setup.policy_state, link)
+        self._policy_state, coefficients = self.setup.policy.coefficients(self._policy_state, link)
         c = (h[:, None] * coefficients.p).real / coefficients.eta.sqrt()[..., None]
         active_rows = sent.at_rows(coefficients.active.mT).to(c.dtype)
         return _OnAir(columns, lengths, m, coefficients, c, sent.at_rows(c.mT), active_rows)

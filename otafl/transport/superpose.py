@@ -97,7 +97,8 @@ def signal(group: Group, cohort: Cohort) -> Signal:
     """The rows of a group that send, repeated rows of a device merged, weights normalised over
     what is left."""
     x = flatten(group.blocks)
-    mask = _flat_mask(group, x)
+    known = group.full_mask
+    mask = None if known is None else flatten(known).to(x.dtype)
     if group.rows is not None or not cohort.all_send:
         rows = torch.arange(cohort.size, device=x.device) if group.rows is None else group.rows
         keep = cohort.sends[rows].nonzero().squeeze(1)
@@ -128,18 +129,6 @@ def _merge_repeated(
     if mask is None:
         return merged, None, unique
     return merged, (share > 0).to(x.dtype), unique
-
-
-def _flat_mask(group: Group, x: Tensor) -> Tensor | None:
-    if group.mask is None:
-        return None
-    columns = [
-        group.mask[name].expand_as(block).flatten(1)
-        if name in group.mask
-        else torch.ones_like(block).flatten(1)
-        for name, block in group.blocks.items()
-    ]
-    return torch.cat(columns, 1).to(x.dtype)
 
 
 def error_free(sent: Signal) -> tuple[Blocks, Tensor | Blocks]:
