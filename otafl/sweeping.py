@@ -11,6 +11,7 @@ import json
 import math
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,18 @@ if TYPE_CHECKING:
 Progress = Callable[[int, int, str], None]
 """Called with (rounds done, rounds in all, note)."""
 
-Stack = list[Point]
+
+@dataclass(frozen=True)
+class Stack:
+    """Points that run together, and their trial numbers in batches: one, unless memory is short."""
+
+    points: list[Point]
+    batches: list[list[int]]
+
+    @property
+    def rounds(self) -> int:
+        """Of all batches."""
+        return self.points[0].scenario.training.rounds * len(self.batches)
 
 
 def run(
@@ -39,7 +51,7 @@ def run(
     if out is None:
         stacks = plan(expand(scenario))
         meter = _Meter(stacks, progress)
-        parts = [to_dataset(_run(stack, meter), stack, scenario) for stack in stacks]
+        parts = [to_dataset(_run(stack, meter), stack.points, scenario) for stack in stacks]
         return combine(parts)
     kept = unfinished(out)
     dataset = sweep(scenario, kept, progress)
@@ -64,29 +76,30 @@ def sweep(scenario: Scenario, folder: Path, progress: Progress | None = None) ->
     meter = _Meter(stacks, progress)
     for stack, path in zip(stacks, paths, strict=True):
         if _finished(path, scenario):
-            meter.skip()
+            meter.stack_done()
             continue
         record = _run(stack, meter, folder / "interrupted.nc", scenario)
-        write_part(to_dataset(record, stack, scenario), path)
+        write_part(to_dataset(record, stack.points, scenario), path)
     (folder / "interrupted.nc").unlink(missing_ok=True)
     return open_results(folder)
 
 
 def plan(points: Sequence[Point]) -> list[Stack]:
     """Points grouped by stack key, in order, within `engine.memory_gb`."""
-    groups: dict[str, Stack] = {}
+    groups: dict[str, list[Point]] = {}
     for point in points:
         groups.setdefault(stack_key(point.scenario), []).append(point)
     stacks = []
     for group in groups.values():
         scenario = group[0].scenario
-        size = max(1, _trials_at_once(scenario) // scenario.trials)
-        stacks += [group[first : first + size] for first in range(0, len(group), size)]
+        at_once = max(1, int(scenario.engine.memory_gb * 2**30 // bytes_per_trial(scenario)))
+        size = max(1, at_once // scenario.trials)
+        numbers = list(range(scenario.trials))
+        batches = [numbers[first : first + at_once] for first in range(0, len(numbers), at_once)]
+        stacks += [
+            Stack(group[first : first + size], batches) for first in range(0, len(group), size)
+        ]
     return stacks
-
-
-def _trials_at_once(scenario: Scenario) -> int:
-    return max(1, int(scenario.engine.memory_gb * 2**30 // bytes_per_trial(scenario)))
 
 
 def _stored_plan(scenario: Scenario, folder: Path) -> list[Stack]:
@@ -102,11 +115,18 @@ def _stored_plan(scenario: Scenario, folder: Path) -> list[Stack]:
                     f"{folder}: holds the results of another scenario (or of this one before it "
                     "was changed); give another place with --out, or delete this folder"
                 )
-            return [[points[index] for index in stack] for stack in stored["stacks"]]
+            return [
+                Stack([points[index] for index in stack["points"]], stack["batches"])
+                for stack in stored["stacks"]
+            ]
         except (ValueError, KeyError, TypeError, IndexError) as error:
             raise UserError(f"{path}: is damaged; delete the folder {folder}") from error
     stacks = plan(points)
-    stored = identity | {"stacks": [[point.index for point in stack] for stack in stacks]}
+    plain = [
+        {"points": [point.index for point in stack.points], "batches": stack.batches}
+        for stack in stacks
+    ]
+    stored = identity | {"stacks": plain}
     try:
         (folder / "parts").mkdir(parents=True, exist_ok=True)
         (folder / "scenario.yaml").write_text(to_yaml(scenario))
@@ -135,15 +155,12 @@ class _Meter:
 
     def __init__(self, stacks: Sequence[Stack], progress: Progress | None) -> None:
         self._stacks, self._progress = stacks, progress
-        self._rounds = [
-            stack[0].scenario.training.rounds * len(trial_batches(stack[0].scenario))
-            for stack in stacks
-        ]
+        self._rounds = [stack.rounds for stack in stacks]
         self._finished = 0
         self._begun = 0
 
-    def skip(self) -> None:
-        """A stack that was done before."""
+    def stack_done(self) -> None:
+        """The next stack is finished, now or before."""
         self._finished += self._rounds[self._begun]
         self._begun += 1
 
@@ -158,29 +175,23 @@ class _Meter:
         return report
 
 
-def trial_batches(scenario: Scenario) -> list[list[int]]:
-    """Trial numbers that run together: all of them, unless memory is short."""
-    size = min(_trials_at_once(scenario), scenario.trials)
-    numbers = list(range(scenario.trials))
-    return [numbers[first : first + size] for first in range(0, len(numbers), size)]
-
-
 def _run(
     stack: Stack, meter: _Meter, interrupted: Path | None = None, whole: Scenario | None = None
 ) -> Record:
     """The record of a stack. An interruption keeps what there is and goes on upwards."""
     records: list[Record] = []
-    for batch in trial_batches(stack[0].scenario):
-        rounds_before = len(records) * stack[0].scenario.training.rounds
-        records.append(run_stack(stack, meter.stack(rounds_before), batch))
+    scenario = stack.points[0].scenario
+    for batch in stack.batches:
+        rounds_before = len(records) * scenario.training.rounds
+        records.append(run_stack(stack.points, meter.stack(rounds_before), batch))
         if not records[-1].complete:
             break
-    record = _join_trials(records, stack[0].scenario.trials)
+    record = _join_trials(records, scenario.trials)
     if not records[-1].complete:
         if interrupted is not None and whole is not None:
-            write_part(to_dataset(record, stack, whole), interrupted)
+            write_part(to_dataset(record, stack.points, whole), interrupted)
         raise KeyboardInterrupt
-    meter.skip()
+    meter.stack_done()
     return record
 
 
