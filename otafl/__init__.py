@@ -1,6 +1,7 @@
 """otafl: a simulator of federated learning over wireless channels.
 
-The public API: `load_scenario`, `run`, `sweep`, `open_results`, `over_the_air`, `UserError`.
+The public API: `load_scenario`, `run`, `sweep`, `open_results`, `over_the_air`, `tuned`,
+`UserError`.
 Nothing heavy is imported before it is used.
 """
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from otafl.results import open_results
     from otafl.scenario import Scenario, load_scenario
+    from otafl.tuning import tuned
     from otafl.uplink import over_the_air
 
     __version__: str
@@ -30,12 +32,14 @@ __all__ = [
     "over_the_air",
     "run",
     "sweep",
+    "tuned",
 ]
 
 _LAZY = {
     "load_scenario": "otafl.scenario",
     "open_results": "otafl.results",
     "over_the_air": "otafl.uplink",
+    "tuned": "otafl.tuning",
 }
 
 

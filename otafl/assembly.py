@@ -15,16 +15,24 @@ from otafl import custom, registry
 from otafl.channels.fading import link_budget
 from otafl.clock import Clock, Speeds, device_speeds
 from otafl.config import Config, CustomConfig, stackable_fields
-from otafl.contracts import Algorithm, Blocks, Codec, Hyper, LinkBudget, Statistics, Transport
+from otafl.contracts import Algorithm, Blocks, Codec, Hyper, Transport
 from otafl.data.config import DataConfig
 from otafl.data.dataset import DataSet, load
 from otafl.data.partition import pack, partition
 from otafl.data.work import LocalData
 from otafl.errors import UserError
+from otafl.faults import Byzantine, jammer_power
+from otafl.link_contracts import LinkBudget, Receiver
+from otafl.long_term import statistics
 from otafl.models.base import Model
 from otafl.models.module import ModuleModel
+from otafl.power.config import CustomPowerConfig
+from otafl.power.custom import CustomPolicy
 from otafl.rng import Streams
 from otafl.scenario import Point, Scenario
+from otafl.selection.choosing import Selection, SelectionSetup
+from otafl.transport.downlink import Downlink, DownlinkSetup
+from otafl.transport.impairments import Impairments
 from otafl.transport.setup import LinkSetup
 
 
@@ -55,7 +63,9 @@ class Parts:
     clock: Clock
     speeds: Speeds
     deadline_s: np.ndarray
-    downlink_rate_bps: np.ndarray
+    selection: Selection
+    downlink: Downlink
+    faults: Byzantine
 
 
 def torch_device(name: str) -> torch.device:
@@ -106,6 +116,7 @@ def assemble(points: Sequence[Point], trials: Sequence[int]) -> Parts:
     model = build_model(scenario, data.input_shape, data.classes)
     local_data, share = _local_data(scenario, data, streams)
     link = build_link(rows, scenario.devices.count, streams)
+    faults = Byzantine(scenario.faults, streams, hyper_of(rows, "faults", streams))
     speeds = Speeds.stack(
         [
             device_speeds(row.devices.compute, row.devices.count, generator)
@@ -126,32 +137,75 @@ def assemble(points: Sequence[Point], trials: Sequence[int]) -> Parts:
         clock=Clock(speeds.flops_per_s, scenario.devices.late),
         speeds=speeds,
         deadline_s=np.array([np.inf if d is None else d for d in deadline]),
-        downlink_rate_bps=np.array([row.devices.downlink_rate_bps for row in rows]),
+        selection=_selection(rows, link, streams),
+        downlink=_downlink(rows, link, streams),
+        faults=faults,
     )
+
+
+def _selection(rows: Sequence[Scenario], link: Uplink, streams: Streams) -> Selection:
+    """How participants are chosen; what is believed of the channel is what the uplink believes."""
+    config, csi = rows[0].devices.selection, rows[0].csi
+    setup = SelectionSetup(
+        csi=registry.implementation("csi", csi.name)(
+            csi, link.channel, link.budget, streams, hyper_of(rows, "csi", streams)
+        ),
+        budget=link.budget,
+        streams=streams,
+        hyper=hyper_of([row.devices for row in rows], "selection", streams),
+    )
+    selection: Selection = registry.implementation("selection", config.name)(config, setup)
+    return selection
+
+
+def _downlink(rows: Sequence[Scenario], link: Uplink, streams: Streams) -> Downlink:
+    """How the server's model reaches the devices."""
+    config = rows[0].downlink
+    rate_bps = np.array([row.devices.downlink_rate_bps for row in rows])
+    hyper = hyper_of(rows, "downlink", streams)
+    setup = DownlinkSetup(rate_bps, link.budget, streams, hyper)
+    downlink: Downlink = registry.implementation("downlink", config.name)(config, setup)
+    return downlink
 
 
 def build_link(
-    rows: Sequence[Scenario], devices: int, streams: Streams, save_gram: bool = True
+    rows: Sequence[Scenario],
+    devices: int,
+    streams: Streams,
+    save_gram: bool = True,
+    policy: Any = None,
 ) -> Uplink:
-    """The uplink of S trials (their scenarios) over K devices."""
+    """The uplink of S trials (their scenarios) over K devices. policy: a `PowerPolicy` in the
+    place of the scenario's own."""
     scenario = rows[0]
-    budget = link_budget([row.channel for row in rows], streams.device, streams.dtype)
+    budget = link_budget([row.channel for row in rows], devices, streams.device, streams.dtype)
     channel = registry.implementation("channel", scenario.channel.name)(
-        scenario.channel, budget, devices, streams
+        scenario.channel, budget, devices, streams, hyper_of(rows, "channel", streams)
     )
     csi = registry.implementation("csi", scenario.csi.name)(
-        scenario.csi, streams, hyper_of(rows, "csi", streams)
+        scenario.csi, channel, budget, streams, hyper_of(rows, "csi", streams)
     )
-    policy = registry.implementation("power", scenario.power.name)(scenario.power)
+    antennas = channel.state(0).h.shape[2]
+    receiver = build_receiver(scenario.receiver, scenario.power, antennas)
+    jammer = jammer_power([row.faults for row in rows], streams)
+    impairments = Impairments.of([row.impairments for row in rows], jammer, streams)
+    if policy is None and isinstance(scenario.power, CustomPowerConfig):
+        policy = CustomPolicy(scenario.power)
+    elif policy is None:
+        policy = registry.implementation("power", scenario.power.name)(scenario.power)
     policy_hyper = hyper_of(rows, "power", streams)
-    statistics = _statistics(channel, budget, csi.variance, devices)
-    codec = registry.implementation("codec", scenario.codec.name)(scenario.codec)
+    known = statistics(channel, csi, receiver, budget, impairments.known_noise)
+    codec = registry.implementation("codec", scenario.codec.name)(
+        scenario.codec, hyper_of(rows, "codec", streams), streams
+    )
     setup = LinkSetup(
         budget=budget,
         csi=csi,
+        receiver=receiver,
         policy=policy,
-        policy_state=policy.prepare(statistics, policy_hyper),
+        policy_state=policy.prepare(known, policy_hyper),
         policy_hyper=policy_hyper,
+        impairments=impairments,
         codec=codec,
         streams=streams,
         hyper=hyper_of(rows, "transport", streams),
@@ -162,8 +216,20 @@ def build_link(
     return Uplink(channel, budget, codec, make(scenario.transport, setup))
 
 
-def hyper_of(rows: Sequence[Scenario], section: str, streams: Streams) -> Blocks:
-    """Field -> [S] of a section's stackable fields that every trial's scenario gives."""
+def build_receiver(config: Any, power: Any, antennas: int) -> Receiver:
+    """The receiver of the scenario, or the one that its power policy is made for."""
+    make = registry.implementation("receiver", config.name)
+    if config.name == "auto":
+        name = make(config, power.receiver, antennas)
+        config = registry.config_class("receiver", name)(scale=config.scale)
+        make = registry.implementation("receiver", name)
+    receiver: Receiver = make(config)
+    return receiver
+
+
+def hyper_of(rows: Sequence[Config], section: str, streams: Streams) -> Blocks:
+    """Field -> [S] of the stackable fields of a section of each row (every trial's scenario, or a
+    section of it), where all rows give them."""
     configs: list[Config] = [getattr(row, section) for row in rows]
     hyper = {}
     for name in stackable_fields(type(configs[0])):
@@ -222,24 +288,3 @@ def _local_data(scenario: Scenario, data: DataSet, streams: Streams) -> tuple[Lo
         scenario.training.local_steps,
     )
     return local_data, count.to(streams.dtype)
-
-
-def _statistics(
-    channel: Any, budget: LinkBudget, error_variance: Tensor, devices: int
-) -> Statistics:
-    """Long-term statistics of the fading, [S, K]; devices of a trial are alike."""
-    gain = budget.gain[:, None].expand(-1, devices)
-
-    def mean_inverse(threshold: Tensor) -> Tensor:
-        triples = zip(
-            threshold.tolist(), budget.gain.tolist(), error_variance.tolist(), strict=True
-        )
-        values = [channel.mean_inverse(*triple) for triple in triples]
-        return gain.new_tensor(values)[:, None].expand(-1, devices)
-
-    return Statistics(
-        gain=gain,
-        budget=budget.budget[:, None].expand_as(gain),
-        mean_amplitude=channel.unit_mean_amplitude * gain.sqrt(),
-        mean_inverse=mean_inverse,
-    )

@@ -1,8 +1,8 @@
-"""The command line: `otafl run | sweep | check | list | show | plot | data`.
+"""The command line: `otafl run | sweep | check | list | show | plot | validate | data`.
 
-Exit codes: 0; 2 for what the user can mend, told in one message on stderr; 1 for an interruption
-and, with a traceback, for anything else. What is heavy is imported inside the commands, so that
-`otafl --help` is quick.
+Exit codes: 0; 2 for what the user can mend, told in one message on stderr; 1 for an interruption,
+for a law that fails validation and, with a traceback, for anything else. What is heavy is imported
+inside the commands, so that `otafl --help` is quick.
 """
 
 from __future__ import annotations
@@ -215,6 +215,46 @@ def plot(
     target = out or folder / f"{result.stem}_{y}_{x}.png"
     plots.plot(open_results(result), y, x, hue, facet, target, picked)
     typer.echo(str(target))
+
+
+@app.command()
+def validate(
+    quick: Annotated[
+        bool, typer.Option("--quick/--full", help="A quarter of the samples, or all.")
+    ] = False,
+    device: Annotated[Device, typer.Option(help="Processor.")] = Device.cpu,
+    only: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Laws whose name contains this.")
+    ] = None,
+    json: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write every check as JSON.")
+    ] = None,
+    csv: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write every check as CSV.")
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Check the uplink against its closed forms."""
+    for file in (json, csv):
+        if file is not None:
+            _check_writable(file.parent)
+    from rich.console import Console
+
+    from otafl.conformance import report, suite
+    from otafl.conformance.bench import Bench
+
+    bench = Bench(device.value, quick)
+    chosen = suite.laws(only)
+    with Console(stderr=True, quiet=quiet, highlight=False, markup=False).status("") as status:
+        outcomes = suite.run(bench, chosen, lambda i, n, name: status.update(f"{i}/{n} {name}"))
+    report.print_table(outcomes, Console(highlight=False, markup=False))
+    typer.echo(report.summary(outcomes))
+    if json is not None:
+        report.write_json(outcomes, json)
+    if csv is not None:
+        report.write_csv(outcomes, csv)
+    if not all(outcome.passed for outcome in outcomes):
+        raise typer.Exit(1)
 
 
 @data_app.command("list")

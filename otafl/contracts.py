@@ -9,14 +9,15 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
+    from otafl.link_contracts import ChannelState, LinkReport
     from otafl.rng import Streams
 
 Blocks = dict[str, Tensor]
@@ -232,109 +233,15 @@ class Received:
     alive: Tensor | None
 
 
-@dataclass(frozen=True)
-class LinkBudget:
-    """Per trial [S], linear, powers in units of the receiver's complex noise variance (so that
-    sigma^2 = 1 and N = 1/2). budget: bound on |p|^2 times the mean symbol power. gain:
-    large-scale power gain. tx_power_w: what the budget is in watts. bandwidth_hz."""
-
-    budget: Tensor
-    gain: Tensor
-    tx_power_w: Tensor
-    bandwidth_hz: Tensor
-
-    @functools.cached_property
-    def unit_power_w(self) -> Tensor:
-        """[S]: watts of unit power, that of the noise."""
-        return self.tx_power_w / self.budget
-
-    @functools.cached_property
-    def unit_energy_j(self) -> Tensor:
-        """[S]: joules of one symbol of unit power; it lasts 1 / bandwidth."""
-        return self.unit_power_w / self.bandwidth_hz
-
-
-@dataclass(frozen=True)
-class ChannelState:
-    """The channel of one round. h: [S, K, A, B, F] complex64, E|h|^2 = 1 (A server antennas, B
-    coherence blocks in a payload, F sub-carrier groups). gain: [S, K] linear large-scale power
-    gain. offset_s: [S, K] seconds. phase_rad: [S, K] radians left uncompensated."""
-
-    h: Tensor
-    gain: Tensor
-    offset_s: Tensor | None = None
-    phase_rad: Tensor | None = None
-
-
-@dataclass(frozen=True)
-class Link:
-    """What a power policy may see, for Q segments of a payload sent with one coefficient each.
-
-    h: [S, Q, K] complex64, the estimate, large-scale gain included. gain: [S, K]. budget: [S, K]
-    bound on |p|^2 times the mean symbol power. power: [S, Q, K] mean symbol power m_k of what is
-    sent (side information). noise: [S] variance N of one received real. sends: [S, K] bool.
-    linear: False for the factors of a product (weighting "none"). hyper: the policy's fields.
-    """
-
-    h: Tensor
-    gain: Tensor
-    budget: Tensor
-    power: Tensor
-    noise: Tensor
-    sends: Tensor
-    linear: bool
-    hyper: Hyper
-    energy_left: Tensor | None = None
-
-
-@dataclass(frozen=True)
-class Coefficients:
-    """p: [S, Q, K] complex64 transmit scalars, 0 where silent. eta: [S, Q] receive scaling > 0.
-    active: [S, Q, K] bool."""
-
-    p: Tensor
-    eta: Tensor
-    active: Tensor
-
-
-@dataclass(frozen=True)
-class Statistics:
-    """What is known of the fading in the long run. gain, budget: [S, K]. mean_amplitude: [S, K]
-    E|h|, large-scale gain included. mean_inverse(threshold [S]) -> [S, K]: E[1/|h|^2; |h|^2 >=
-    threshold] of the estimate that devices act on."""
-
-    gain: Tensor
-    budget: Tensor
-    mean_amplitude: Tensor
-    mean_inverse: Callable[[Tensor], Tensor]
-
-
-class PowerPolicy(Protocol):
-    """Sets transmit and receive scalars; batched over trials and segments. `constraint` says
-    whether |p|^2 m <= budget holds in every round ("peak") or over fading and devices
-    ("average"). `may_be_silent`: all devices of a trial can be silent in a round."""
-
-    constraint: Literal["peak", "average"]
-    may_be_silent: bool
-
-    def prepare(self, statistics: Statistics, hyper: Hyper) -> Any:
-        """Long-term state: budgets, multipliers."""
-
-    def coefficients(self, state: Any, link: Link) -> tuple[Any, Coefficients]: ...
-
-
-class Channel(Protocol):
-    def state(self, round: int) -> ChannelState: ...
-
-
-class Csi(Protocol):
-    def estimate(self, h: Tensor, round: int) -> Tensor:
-        """h: [S, K, A, B, F] complex64 -> the devices' and server's estimate, same shape."""
-
-
 class Codec(Protocol):
-    """Compresses what is sent. memory: name -> [N, ...] per-device state (error feedback), held by
-    the engine between rounds. bits: what one row of an encoded group takes on a digital uplink."""
+    """Compresses what is sent; made as `implementation(config, hyper, streams)`, hyper being its
+    own stackable fields [S]. Groups on the ideal route pass as they are.
+
+    memory: name -> [N, ...] per-device state (error feedback), held by the engine between rounds;
+    zero at first. decode undoes what encode did to the shapes of the payload that it saw last;
+    groups and shapes are the same in all rounds. bits: what one row of an encoded group takes on a
+    digital uplink.
+    """
 
     def init(self, payload: Payload) -> Blocks: ...
     def encode(
@@ -344,25 +251,20 @@ class Codec(Protocol):
     def bits(self, group: Group) -> float: ...
 
 
-@dataclass(frozen=True)
-class LinkReport:
-    """What a delivery cost and how far it was off, per trial or per (trial, device).
+@runtime_checkable
+class WordCodec(Protocol):
+    """A codec whose encoded reals are words of so many bits, for an uplink that sends real bits.
+    word_bits: bits of a word; None where the codec's settings make no words.
 
-    symbols, bits, side_symbols, airtime_s, participants: [S]. power: [S, K] mean of |p|^2 |x|^2
-    over the payload, in units of the receiver's noise variance. energy_j: [S, K] radiated.
-    nmse: [S] squared aggregation error over squared error-free aggregate, uplink groups together.
-    saved: name -> tensor, the coefficients themselves, where asked for.
+    words: [n, P] int64 from 0 to 2^word_bits - 1, the blocks side by side. values: the blocks of
+    the group with other words in the place of its own; what travels beside the words (the ends of
+    a quantiser's range) is the group's.
     """
 
-    symbols: Tensor
-    bits: Tensor
-    side_symbols: Tensor
-    airtime_s: Tensor
-    participants: Tensor
-    power: Tensor
-    energy_j: Tensor
-    nmse: Tensor
-    saved: Blocks = field(default_factory=dict)
+    word_bits: int | None
+
+    def words(self, group: Group) -> Tensor: ...
+    def values(self, group: Group, words: Tensor) -> Blocks: ...
 
 
 class Transport(Protocol):

@@ -37,9 +37,17 @@ def call(path: str, key: str, options: dict[str, Any]) -> Any:
     """What the user's callable returns for the keys of its section. UserError if they do not fit
     it; its own errors pass through."""
     function = load(path, key)
+    check_keys(function, path, key, options)
+    return function(**options)
+
+
+def check_keys(
+    function: Any, path: str, key: str, options: dict[str, Any], *positional: str
+) -> None:
+    """UserError if the keys of a section do not fit the user's callable, which is also given
+    arguments by position."""
     try:
-        inspect.signature(function).bind(**options)
+        inspect.signature(function).bind(*positional, **options)
     except TypeError as error:
         section = key.partition(".")[0]
         raise UserError(f"{section}: {path!r} does not fit the section's keys: {error}") from error
-    return function(**options)

@@ -14,14 +14,17 @@ import torch
 from torch import Tensor
 
 from otafl.assembly import Parts, assemble
-from otafl.contracts import Blocks, Broadcast, Cohort, LinkReport, Payload, Received
+from otafl.contracts import Blocks, Broadcast, Cohort, Payload, Received
 from otafl.energy import Account, compute_energy_j
+from otafl.link_contracts import ChannelState, LinkReport
 from otafl.metrics import RoundMeans
 from otafl.pending import Update
 from otafl.recorder import Recorder
 from otafl.results import Record
 from otafl.scenario import Point
+from otafl.selection.choosing import SelectionByUpdate
 from otafl.stacking import Collector, DeviceStore, rows_at_once
+from otafl.transport.downlink import Arrival
 from otafl.transport.report import Tally
 
 Progress = Callable[[int, int], None]
@@ -50,6 +53,8 @@ class Engine:
         self._everyone: Cohort | None = None
         self._rows_at_once: int | None = None
         self._buffers: dict[tuple[int, str], Tensor] = {}
+        self._wanted = parts.scenario.devices.participants or self.population
+        self._at_work = 0  # devices that began to train in this round
         work = parts.scenario.training
         self._flops = parts.algorithm.flops(work.batch_size * work.local_steps)
         self._joules = compute_energy_j(self._flops, parts.speeds)
@@ -60,8 +65,8 @@ class Engine:
         parts = self.parts
         channel = parts.link.channel.state(t)
         available = self.plan()
-        cohort = self.select(available, t)
-        broadcast = parts.algorithm.broadcast(self.server, cohort)
+        cohort = self.select(available, t, channel)
+        broadcast = parts.downlink.send(parts.algorithm.broadcast(self.server, cohort), cohort, t)
         self.start_clock(cohort, broadcast, t)
         fresh, loss = self.work(broadcast, cohort, t)
         update = self.admit(fresh, t)
@@ -72,6 +77,9 @@ class Engine:
                 update.payload, update.cohort, channel, t
             )
             self.combine(received, update.cohort, t)
+        told = parts.selection.side_symbols(available, cohort)
+        if told is not None:
+            report = replace(report, side_symbols=report.side_symbols + told)
         self.measure(report, cohort, broadcast, loss)
 
     def plan(self) -> np.ndarray | None:
@@ -80,20 +88,21 @@ class Engine:
             return None
         return self.parts.clock.available() & self.running[:, None]
 
-    def select(self, available: np.ndarray | None, t: int) -> Cohort:
-        """`devices.participants` of the available devices of each trial, uniformly."""
-        wanted = self.parts.scenario.devices.participants or self.population
-        everyone = available is None and wanted == self.population
+    def select(
+        self, available: np.ndarray | None, t: int, channel: ChannelState | None = None
+    ) -> Cohort:
+        """`devices.participants` of the available devices of each trial, as `devices.selection`
+        chooses. channel: of the round, looked up if it is not given."""
+        selection = self.parts.selection
+        whole = self._wanted == self.population and not selection.narrows
+        everyone = available is None and whole
         if everyone and self._everyone is not None:
             self._everyone.version.fill_(t)
             return self._who_sends(self._everyone, t)
         free = np.ones((self.trials, self.population), bool) if available is None else available
-        if wanted < self.population:
-            draw = self.parts.streams.uniform("selection", t, (self.population,))
-            order = np.where(free, draw.cpu().numpy(), np.inf).argsort(1, kind="stable")
-            chosen = np.zeros_like(free)
-            np.put_along_axis(chosen, order[:, :wanted], True, 1)
-            free = chosen & free
+        if not whole:
+            state = self.parts.link.channel.state(t) if channel is None else channel
+            free = selection.choose(free, self._wanted, t, state)
         cohort = self._cohort(free, t)
         if everyone:
             self._everyone = cohort
@@ -115,19 +124,31 @@ class Engine:
         counts = tuple(chosen.sum(1).tolist())
         return Cohort.fresh(*rows, share / total[rows[0]], counts, self.population, version=t)
 
-    def start_clock(self, cohort: Cohort, broadcast: Broadcast, t: int) -> None:
+    def start_clock(self, cohort: Cohort, broadcast: Arrival, t: int) -> None:
         """Downlink and local work begin in simulated time."""
-        seconds = 32.0 * broadcast.reals / self.parts.downlink_rate_bps
-        self.parts.clock.begin(t, cohort.participants, self._flops, seconds)
+        self._at_work = cohort.size
+        self.parts.clock.begin(t, cohort.participants, self._flops, broadcast.seconds)
 
-    def work(self, broadcast: Broadcast, cohort: Cohort, t: int) -> tuple[Update, Tensor]:
-        """What the cohort has to send after local work, encoded, and its loss [N]."""
-        if not cohort.size and self.pending is not None:  # all are at work on earlier updates
-            return self.pending.nobody(), cohort.weight
+    def work(self, broadcast: Arrival, cohort: Cohort, t: int) -> tuple[Update | None, Tensor]:
+        """What the cohort has to send after local work, encoded, and its loss [N]; None where
+        nobody takes part."""
+        if not cohort.size:
+            return None, cohort.weight
         payload, loss = self.local_work(broadcast, cohort, t)
-        return Update(cohort, self.encode(payload, cohort, t)), loss
+        payload = self.parts.faults.tamper(payload, cohort, t)
+        update = self.chosen(Update(cohort, payload))
+        return Update(update.cohort, self.encode(update.payload, update.cohort, t)), loss
 
-    def local_work(self, broadcast: Broadcast, cohort: Cohort, t: int) -> tuple[Payload, Tensor]:
+    def chosen(self, update: Update) -> Update:
+        """Of what the cohort could send, what a selection by the updates lets through."""
+        selection = self.parts.selection
+        if not isinstance(selection, SelectionByUpdate):
+            return update
+        return update.take(selection.senders(update.payload, update.cohort, self._wanted))
+
+    def local_work(
+        self, broadcast: Broadcast | Arrival, cohort: Cohort, t: int
+    ) -> tuple[Payload, Tensor]:
         """Every row of the cohort trains, a cache-sized chunk of rows at a time."""
         parts = self.parts
         if self._rows_at_once is None:
@@ -163,7 +184,7 @@ class Engine:
             self.memory[name][cohort.cell] = rows
         return payload
 
-    def admit(self, update: Update, t: int) -> Update | None:
+    def admit(self, update: Update | None, t: int) -> Update | None:
         """Who made the slot: on time, or from an earlier round and ready now. None if nobody."""
         slots = self.parts.clock.open_slot(self.parts.deadline_s)
         admitted = np.zeros((self.trials, self.population), bool)
@@ -173,8 +194,11 @@ class Engine:
                 spent = self._joules[trial, slot.late] * slot.late_done
                 self.energy.charge_rows("compute", np.array(trial), slot.late, spent)
         self.energy.charge("compute", self._joules * admitted)
-        if self.pending is None and admitted.sum() == update.cohort.size:
+        if self.pending is None and admitted.sum() == self._at_work:
             return update
+        if update is None:
+            assert self.pending is not None  # or nobody was at work
+            update = self.pending.nobody()
         ready = torch.from_numpy(admitted.ravel()).to(update.cohort.cell.device)
         now, late = update.split(ready[update.cohort.cell])
         if self.pending is not None:
@@ -200,12 +224,9 @@ class Engine:
             }
         self.server = state
 
-    def measure(
-        self, report: LinkReport, cohort: Cohort, broadcast: Broadcast, loss: Tensor
-    ) -> None:
+    def measure(self, report: LinkReport, cohort: Cohort, broadcast: Arrival, loss: Tensor) -> None:
         """Adds up what the round cost, and lets the clock pass over its slot."""
-        copies = np.array(cohort.counts) if broadcast.per_device else self.running * 1.0
-        self.downlink_bits += copies * (32.0 * broadcast.reals)
+        self.downlink_bits += self.running * broadcast.bits
         self.means.add(report, cohort, loss)
         self.parts.clock.close_slot(report.airtime_s.cpu().numpy())
         if self.parts.scenario.output.save_link:  # empty where nobody transmitted

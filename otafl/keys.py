@@ -20,16 +20,23 @@ DEFAULTS = {
     "algorithm": "fedavg",
     "channel": "rayleigh",
     "csi": "perfect",
+    "receiver": "auto",
     "power": "gbma",
     "codec": "identity",
     "transport": "over_the_air",
+    "downlink": "ideal",
+    "selection": "uniform",
     "compute": "phone",
 }
 """Table -> the name that a section has if it gives none."""
 
 CHOICES: dict[Path, str] = {
-    (table,): table for table in DEFAULTS if table not in ("partition", "compute")
-} | {("data", "partition"): "partition", ("devices", "compute"): "compute"}
+    (table,): table for table in DEFAULTS if table not in ("partition", "selection", "compute")
+} | {
+    ("data", "partition"): "partition",
+    ("devices", "selection"): "selection",
+    ("devices", "compute"): "compute",
+}
 """Sections that choose an entry by `name` -> the table they choose from."""
 
 

@@ -8,7 +8,8 @@ import functools
 import torch
 from torch import Tensor
 
-from otafl.contracts import Cohort, LinkReport, View
+from otafl.contracts import Cohort, View
+from otafl.link_contracts import LinkReport
 
 EVALUATION_CHUNK = 1 << 21
 """Real numbers of test inputs worked on at a time, all rows together."""

@@ -19,13 +19,14 @@ class Update:
 
     def split(self, keep: Tensor) -> tuple[Update, Update]:
         """The rows [N] bool that are kept, and the others."""
-        return self._take(keep), self._take(~keep)
+        return self.take(keep), self.take(~keep)
 
     def nobody(self) -> Update:
         """No rows, of a payload with the same groups and shapes."""
-        return self._take(torch.zeros_like(self.cohort.sends))
+        return self.take(torch.zeros_like(self.cohort.sends))
 
-    def _take(self, keep: Tensor) -> Update:
+    def take(self, keep: Tensor) -> Update:
+        """The rows [N] bool that are kept."""
         renumber = keep.cumsum(0) - 1
         payload = tuple(group.select(keep, renumber) for group in self.payload)
         return Update(self.cohort.take(keep.nonzero().squeeze(1)), payload)

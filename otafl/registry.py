@@ -120,20 +120,138 @@ TABLES: dict[str, dict[str, Entry]] = {
             "otafl.channels.rayleigh:Rayleigh",
             "flat Rayleigh block fading, h ~ CN(0, 1)",
         ),
+        (
+            "rician",
+            "RicianConfig",
+            "otafl.channels.rician:Rician",
+            "flat Rician block fading, a line of sight and Rayleigh fading",
+            "Xiao, Zheng, Beaulieu 2006",
+        ),
+    )
+    | _table(
+        "otafl.channels.config_3gpp",
+        *(
+            (
+                f"tdl-{profile.lower()}",
+                f"Tdl{profile}Config",
+                "otafl.channels.tdl:Tdl",
+                f"tapped delay line TDL-{profile} on an OFDM grid",
+                "3GPP TR 38.901",
+            )
+            for profile in "ABCDE"
+        ),
+        *(
+            (
+                f"cdl-{profile.lower()}",
+                f"Cdl{profile}Config",
+                "otafl.channels.cdl:Cdl",
+                f"clustered delay line CDL-{profile} on an OFDM grid, antennas by angles",
+                "3GPP TR 38.901",
+            )
+            for profile in "ABCDE"
+        ),
+        (
+            "umi",
+            "UmiConfig",
+            "otafl.channels.cell:Cell",
+            "urban microcell with dropped devices, path loss and shadowing",
+            "3GPP TR 38.901",
+        ),
+        (
+            "uma",
+            "UmaConfig",
+            "otafl.channels.cell:Cell",
+            "urban macrocell with dropped devices, path loss and shadowing",
+            "3GPP TR 38.901",
+        ),
+        (
+            "rma",
+            "RmaConfig",
+            "otafl.channels.cell:Cell",
+            "rural macrocell with dropped devices, path loss and shadowing",
+            "3GPP TR 38.901",
+        ),
+        (
+            "trace",
+            "TraceConfig",
+            "otafl.channels.trace:TraceChannel",
+            "replay of a file of measured or simulated responses",
+        ),
     ),
     "csi": _table(
         "otafl.channels.config",
         ("perfect", "PerfectCsiConfig", "otafl.channels.csi:PerfectCsi", "h is known"),
         ("error", "ErrorCsiConfig", "otafl.channels.csi:ErrorCsi", "h is known with an error"),
+        (
+            "pilots",
+            "PilotsCsiConfig",
+            "otafl.channels.csi_pilots:Pilots",
+            "estimates from pilots, least squares or MMSE",
+        ),
+        (
+            "phase_feedback",
+            "PhaseFeedbackCsiConfig",
+            "otafl.channels.csi_feedback:PhaseFeedback",
+            "the phase is known to so many bits",
+        ),
+        (
+            "delay",
+            "DelayCsiConfig",
+            "otafl.channels.csi_delay:Delay",
+            "the channel of some rounds ago is known",
+        ),
+    ),
+    "receiver": _table(
+        "otafl.receivers.config",
+        (
+            "auto",
+            "AutoConfig",
+            "otafl.receivers.auto:chosen",
+            "the receiver that the power policy is made for",
+        ),
+        ("scalar", "ScalarConfig", "otafl.receivers.scalar:Scalar", "the first antenna alone"),
+        (
+            "mrc",
+            "MrcConfig",
+            "otafl.receivers.mrc:Mrc",
+            "maximum-ratio combining of the sum of channels (blind)",
+            "Amiri, Duman, Gunduz 2021",
+        ),
+        (
+            "eigen",
+            "EigenConfig",
+            "otafl.receivers.eigen:Eigen",
+            "first eigenvector of the received covariance",
+        ),
+        (
+            "uniform_forcing",
+            "UniformForcingConfig",
+            "otafl.receivers.uniform_forcing:UniformForcing",
+            "best gain of the weakest device",
+            "Chen, Qin, Li 2018",
+        ),
     ),
     "power": _table(
         "otafl.power.config",
+        (
+            "none",
+            "NoneConfig",
+            "otafl.power.none:NoPowerControl",
+            "ideal gains: no distortion, noise of the average device",
+        ),
         ("full", "FullConfig", "otafl.power.full:Full", "every device at full power"),
         (
             "ci",
             "CiConfig",
             "otafl.power.ci:ChannelInversion",
             "channel inversion by the weakest device",
+        ),
+        (
+            "multi_antenna_ci",
+            "MultiAntennaCiConfig",
+            "otafl.power.multi_antenna_ci:MultiAntennaCi",
+            "channel inversion behind a uniform-forcing receive vector",
+            "Chen, Qin, Li 2018",
         ),
         (
             "tci",
@@ -147,6 +265,48 @@ TABLES: dict[str, dict[str, Entry]] = {
             "otafl.power.gbma:Gbma",
             "equal power, phase pre-compensation only",
             "Sery and Cohen 2020",
+        ),
+        (
+            "cotaf",
+            "CotafConfig",
+            "otafl.power.cotaf:Cotaf",
+            "time-varying precoding: the scale follows the updates' power",
+            "Sery, Shlezinger, Cohen, Eldar 2021",
+        ),
+        (
+            "cao_static",
+            "CaoStaticConfig",
+            "otafl.power.cao_static:CaoStatic",
+            "least squared error in each fading state, peak power",
+            "Cao, Zhu, Xu, Huang 2020",
+        ),
+        (
+            "cao_average",
+            "CaoAverageConfig",
+            "otafl.power.cao_average:CaoAverage",
+            "least squared error over fading, average power",
+            "Cao, Zhu, Xu, Huang 2020",
+        ),
+        (
+            "smcv",
+            "SmcvConfig",
+            "otafl.power.smcv:Smcv",
+            "least squared error of symbols that share a mean, peak power",
+            "Zhang and Tao 2021",
+        ),
+        (
+            "blind",
+            "BlindConfig",
+            "otafl.power.blind:Blind",
+            "no channel knowledge at the devices, many antennas at the server",
+            "Amiri, Duman, Gunduz 2021",
+        ),
+        (
+            "open_loop",
+            "OpenLoopConfig",
+            "otafl.power.open_loop:OpenLoop",
+            "fractional path-loss compensation",
+            "3GPP TS 38.213, 7.1.1",
         ),
     ),
     "transport": _table(
@@ -162,7 +322,60 @@ TABLES: dict[str, dict[str, Entry]] = {
             "digital",
             "DigitalConfig",
             "otafl.transport.digital:Digital",
-            "orthogonal access (TDMA) at the Shannon rate, error-free",
+            "orthogonal access (TDMA, OFDMA) at the Shannon rate or by 3GPP's MCS tables",
+        ),
+    ),
+    "downlink": _table(
+        "otafl.transport.config",
+        ("ideal", "IdealDownlinkConfig", "otafl.transport.downlink:IdealDownlink", "error-free"),
+        (
+            "analog",
+            "AnalogDownlinkConfig",
+            "otafl.transport.downlink:AnalogDownlink",
+            "uncoded broadcast, a noise of its own at each device",
+            "Amiri, Gunduz, Kulkarni, Poor 2022",
+        ),
+    ),
+    "selection": _table(
+        "otafl.selection.config",
+        (
+            "uniform",
+            "UniformSelectionConfig",
+            "otafl.selection.uniform:Uniform",
+            "uniformly, without replacement",
+        ),
+        (
+            "round_robin",
+            "RoundRobinSelectionConfig",
+            "otafl.selection.round_robin:RoundRobin",
+            "in turn",
+        ),
+        (
+            "best_channel",
+            "BestChannelSelectionConfig",
+            "otafl.selection.best_channel:BestChannel",
+            "the largest channel gains",
+            "Knopp and Humblet 1995",
+        ),
+        (
+            "proportional_fair",
+            "ProportionalFairSelectionConfig",
+            "otafl.selection.proportional_fair:ProportionalFair",
+            "the largest rates relative to each device's average",
+            "Viswanath, Tse, Laroia 2002",
+        ),
+        (
+            "threshold",
+            "ThresholdSelectionConfig",
+            "otafl.selection.threshold:Threshold",
+            "all devices with channels that are good enough",
+        ),
+        (
+            "update_norm",
+            "UpdateNormSelectionConfig",
+            "otafl.selection.update_norm:UpdateNorm",
+            "all train, the largest updates are sent",
+            "Amiri, Gunduz, Kulkarni, Poor 2021",
         ),
     ),
     "codec": _table(
@@ -173,6 +386,34 @@ TABLES: dict[str, dict[str, Entry]] = {
             "UniformConfig",
             "otafl.codecs.uniform:Uniform",
             "uniform quantisation of each block",
+        ),
+        (
+            "qsgd",
+            "QsgdConfig",
+            "otafl.codecs.qsgd:Qsgd",
+            "unbiased stochastic quantisation",
+            "Alistarh et al. 2017",
+        ),
+        (
+            "topk",
+            "TopKConfig",
+            "otafl.codecs.topk:TopK",
+            "the largest magnitudes, with error feedback",
+            "Stich, Cordonnier, Jaggi 2018",
+        ),
+        (
+            "obda",
+            "ObdaConfig",
+            "otafl.codecs.obda:Obda",
+            "signs and their majority vote (one-bit aggregation)",
+            "Zhu, Du, Gunduz, Huang 2021",
+        ),
+        (
+            "compressed_sensing",
+            "CompressedSensingConfig",
+            "otafl.codecs.compressed_sensing:CompressedSensing",
+            "random projections of sparse updates, recovered by AMP",
+            "Amiri and Gunduz 2020",
         ),
     ),
     "compute": _table(
@@ -195,6 +436,7 @@ and `compute` is `devices.compute`."""
 CUSTOM = {
     "data": "otafl.data.config:CustomDataConfig",
     "model": "otafl.models.config:CustomModelConfig",
+    "power": "otafl.power.config:CustomPowerConfig",
 }
 """Tables that also take `module:callable` of the user's own, and the settings class of that."""
 

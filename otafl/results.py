@@ -92,15 +92,16 @@ class Record:
 
 
 LINK_DIMS: dict[str, tuple[str, ...]] = {
-    "h": ("device",),
-    "h_hat": ("device",),
+    "h": ("segment", "device"),
+    "h_hat": ("segment", "device"),
     "weight": ("device",),
     "eta": ("segment",),
+    "noise": ("segment",),
     "p": ("segment", "device"),
     "c": ("segment", "device"),
     "m": ("segment", "device"),
     "active": ("segment", "device"),
-    "gram": ("device", "other_device"),
+    "gram": ("segment", "device", "other_device"),
 }
 """Dims, after (point, trial, link_round), of what `output.save_link` keeps. Stored as
 `link_<name>`, a complex one as `link_<name>_real` and `link_<name>_imag`. Segments are counted in

@@ -21,9 +21,11 @@ from otafl import registry
 from otafl.axes import Axis
 from otafl.clock_config import Late
 from otafl.config import Config, stackable, stackable_fields
+from otafl.faults_config import FaultsConfig
 from otafl.keys import CHOICES, DEFAULTS, Path, choice, default, put, split
 from otafl.scenario_checks import check
 from otafl.scenario_errors import Problem, ScenarioError, Where, problems_of, truths_for_numbers
+from otafl.transport.config import ImpairmentsConfig
 from otafl.yaml_source import YamlError, dump, parse
 
 if TYPE_CHECKING:
@@ -33,14 +35,18 @@ if TYPE_CHECKING:
     Algorithm: TypeAlias = Any
     Channel: TypeAlias = Any
     Csi: TypeAlias = Any
+    Receiver: TypeAlias = Any
     Power: TypeAlias = Any
     Codec: TypeAlias = Any
     Transport: TypeAlias = Any
+    Downlink: TypeAlias = Any
+    Selection: TypeAlias = Any
     Compute: TypeAlias = Any
 else:
     Data, Model, Algorithm = choice("data"), choice("model"), choice("algorithm")
     Channel, Csi, Power = choice("channel"), choice("csi"), choice("power")
-    Codec, Transport, Compute = choice("codec"), choice("transport"), choice("compute")
+    Receiver, Codec, Transport = choice("receiver"), choice("codec"), choice("transport")
+    Downlink, Selection, Compute = choice("downlink"), choice("selection"), choice("compute")
 
 
 class DevicesConfig(Config):
@@ -50,9 +56,7 @@ class DevicesConfig(Config):
     participants: int | None = Field(
         None, ge=1, description="devices asked to take part in a round; all if not given"
     )
-    selection: Literal["uniform"] = Field(
-        "uniform", description="how participants are chosen: uniformly, without replacement"
-    )
+    selection: Selection = Field(default("selection"), description="how participants are chosen")
     compute: Compute = Field(default("compute"), description="how fast the devices compute")
     deadline_s: float | None = stackable(
         None,
@@ -138,9 +142,17 @@ class Scenario(Config):
     algorithm: Algorithm = Field(default("algorithm"), description="federated method")
     channel: Channel = Field(default("channel"), description="radio channel of the uplink")
     csi: Csi = Field(default("csi"), description="what is known of the channel")
+    receiver: Receiver = Field(default("receiver"), description="combining and receive scaling")
     power: Power = Field(default("power"), description="power control of the uplink")
+    impairments: ImpairmentsConfig = Field(
+        ImpairmentsConfig(), description="what else goes wrong on the uplink"
+    )
+    faults: FaultsConfig = Field(
+        FaultsConfig(), description="what is done on purpose against the training"
+    )
     codec: Codec = Field(default("codec"), description="compression of what is sent")
     transport: Transport = Field(default("transport"), description="how updates reach the server")
+    downlink: Downlink = Field(default("downlink"), description="how the model reaches the devices")
     devices: DevicesConfig = Field(DevicesConfig(), description="the devices")
     training: TrainingConfig = Field(TrainingConfig(), description="the training")
     trials: int = Field(1, ge=1, description="Monte-Carlo trials of every point")

@@ -11,6 +11,7 @@ from otafl.algorithms.config import FedRLRConfig
 from otafl.config import CustomConfig
 from otafl.models.config import MlpConfig, SoftmaxRegressionConfig
 from otafl.scenario_errors import Problem, shown
+from otafl.transport.config import DigitalConfig, OverTheAirConfig
 
 if TYPE_CHECKING:
     from otafl.scenario import Scenario
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 
 def check(scenario: Scenario) -> list[Problem]:
     """Everything that is wrong between the sections of a point."""
-    return [*_devices(scenario), *_stop(scenario), *_transport(scenario), *_rank(scenario)]
+    checks = (_devices, _faults, _stop, _transport, _link, _rank)
+    return [problem for one in checks for problem in one(scenario)]
 
 
 def layers(scenario: Scenario) -> list[tuple[int, int]] | None:
@@ -49,7 +51,24 @@ def _devices(scenario: Scenario) -> list[Problem]:
             "everyone and nobody is late"
         )
         problems.append(Problem(text, ("devices", "late"), (("devices", "deadline_s"),)))
+    if devices.late == "next" and devices.selection.name == "update_norm":
+        text = (
+            "devices.late: 'next' does not go with devices.selection: 'update_norm', which drops "
+            "what is not sent in its own round; late: drop would do"
+        )
+        problems.append(Problem(text, ("devices", "late"), (("devices", "selection"),)))
     return problems
+
+
+def _faults(scenario: Scenario) -> list[Problem]:
+    byzantine, count = scenario.faults.byzantine, scenario.devices.count
+    if byzantine <= count:
+        return []
+    text = (
+        f"faults.byzantine: got {byzantine}, more than devices.count ({count}); at most all "
+        "devices can attack"
+    )
+    return [Problem(text, ("faults", "byzantine"), (("devices", "count"),))]
 
 
 def _stop(scenario: Scenario) -> list[Problem]:
@@ -78,6 +97,47 @@ def _transport(scenario: Scenario) -> list[Problem]:
         f"transports that would do: {', '.join(would_do)}"
     )
     return [Problem(text, ("transport",), (("algorithm",),))]
+
+
+def _link(scenario: Scenario) -> list[Problem]:
+    """Parts of the uplink that do not go together."""
+    power, receiver, transport = scenario.power.name, scenario.receiver.name, scenario.transport
+    problems = []
+    if power == "blind" and receiver not in ("auto", "mrc"):
+        text = (
+            f"receiver: '{receiver}' does not go with power: 'blind', whose devices do not know "
+            "their phases; auto or mrc would do"
+        )
+        problems.append(Problem(text, ("receiver",), (("power",),)))
+    energy = isinstance(transport, OverTheAirConfig) and transport.snr_convention == "total_energy"
+    if power == "cao_average" and energy:
+        text = (
+            "transport.snr_convention: 'total_energy' does not go with power: 'cao_average', which "
+            "plans for a budget on the power; per_symbol would do"
+        )
+        problems.append(Problem(text, ("transport", "snr_convention"), (("power",),)))
+    if scenario.algorithm.needs == "each" and _loses(scenario):
+        text = (
+            f"transport: 'digital' with these settings can lose a device's update, but algorithm "
+            f"'{scenario.algorithm.name}' needs each of them; rate: shannon with outage: false and "
+            "max_symbols: 0 would do"
+        )
+        problems.append(Problem(text, ("transport",), (("algorithm",),)))
+    return problems
+
+
+def _loses(scenario: Scenario) -> bool:
+    """Whether an update can be lost on a digital uplink."""
+    transport = scenario.transport
+    if not isinstance(transport, DigitalConfig):
+        return False
+    heard = (
+        scenario.impairments.interference_db is not None or scenario.faults.jammer_db is not None
+    )
+    uncertain = heard or scenario.csi.name != "perfect"
+    coded = transport.coding != "ideal" and transport.on_block_error == "drop"
+    mcs = transport.rate == "mcs"
+    return coded or mcs or transport.max_symbols > 0 or (transport.outage and uncertain)
 
 
 def _rank(scenario: Scenario) -> list[Problem]:

@@ -13,6 +13,7 @@ from otafl.contracts import Blocks, Broadcast, Cohort, Group, Payload
 
 if TYPE_CHECKING:
     from otafl.assembly import Parts
+    from otafl.transport.downlink import Arrival
 
 
 class DeviceStore:
@@ -59,7 +60,7 @@ class DeviceStore:
         return sum(table[0].numel() for table in self._table.values())
 
 
-def rows_at_once(parts: Parts, broadcast: Broadcast, devices: DeviceStore) -> int:
+def rows_at_once(parts: Parts, broadcast: Broadcast | Arrival, devices: DeviceStore) -> int:
     """How many cohort rows to train together: what a row works on (its copy of the model, its
     state, a minibatch) times the rows should fit `engine.chunk_mb`."""
     scenario = parts.scenario

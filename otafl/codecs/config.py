@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from otafl.config import Config
+from otafl.config import Config, stackable
 
 
 class IdentityConfig(Config):
@@ -20,3 +20,81 @@ class UniformConfig(Config):
 
     name: Literal["uniform"] = "uniform"
     bits: int = Field(8, ge=1, le=24, description="bits a real")
+
+
+class QsgdConfig(Config):
+    """Unbiased stochastic quantisation of magnitudes in units of each block's norm (QSGD)."""
+
+    name: Literal["qsgd"] = "qsgd"
+    bits: int = Field(
+        4, ge=2, le=16, description="bits a real: a sign, and s = 2^(bits - 1) - 1 levels above 0"
+    )
+    norm: Literal["l2", "max"] = Field(
+        "l2",
+        description="the paper's Euclidean norm, or the largest magnitude, which its experiments "
+        "use; 32 bits beside each block or bucket",
+    )
+    bucket: int | None = Field(
+        None, ge=1, description="reals that share a norm; a whole block if not given"
+    )
+
+
+class TopKConfig(Config):
+    """The largest magnitudes of a device's payload, the rest zero."""
+
+    name: Literal["topk"] = "topk"
+    keep: float = Field(0.1, gt=0, le=1, description="share of the reals that is kept")
+    scope: Literal["payload", "block"] = Field(
+        "payload", description="chosen among all reals of a payload group, or block by block"
+    )
+    error_feedback: bool = Field(
+        True, description="what is left out is added to what the device sends next"
+    )
+
+
+class ObdaConfig(Config):
+    """One-bit aggregation: devices send signs, the server takes their majority vote."""
+
+    name: Literal["obda"] = "obda"
+    step: float = stackable(
+        0.001, gt=0, description="size of the step that the server takes along each sign"
+    )
+    vote: Literal["majority", "weighted"] = Field(
+        "majority", description="one vote a device, or votes weighted by its share of the samples"
+    )
+
+
+class CompressedSensingConfig(Config):
+    """Sparse updates sent as random projections, recovered from their sum by approximate message
+    passing."""
+
+    name: Literal["compressed_sensing"] = "compressed_sensing"
+    keep: float = Field(
+        0.05, gt=0, le=1, description="share of the reals that a device keeps, the largest ones"
+    )
+    ratio: float = Field(0.5, gt=0, le=1, description="measurements a real")
+    chunk: int = Field(
+        1024,
+        ge=8,
+        description="reals that are projected together, at most; neighbours are dealt out to "
+        "different chunks, so that each is about as sparse as the payload",
+    )
+    iterations: int = Field(30, ge=1, le=1000, description="of approximate message passing")
+    threshold: float = Field(
+        1.5, gt=0, le=10, description="soft threshold over the noise that a step estimates"
+    )
+    error_feedback: bool = Field(
+        True, description="what is left out is added to what the device sends next"
+    )
+    matrix_seed: int = Field(
+        0, ge=0, lt=2**63, description="seed of the projection, the same in all trials and rounds"
+    )
+
+    @model_validator(mode="after")
+    def _measurements_for_what_is_kept(self) -> CompressedSensingConfig:
+        if self.keep > self.ratio:
+            raise ValueError(
+                f"keep ({self.keep:g}) is above ratio ({self.ratio:g}): fewer measurements than "
+                "reals that are kept cannot tell them apart; ratio of 3 times keep or more would do"
+            )
+        return self

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from otafl.codecs.config import IdentityConfig
-from otafl.contracts import Blocks, Cohort, Group, Payload, Received
+from otafl.contracts import Blocks, Cohort, Group, Hyper, Payload, Received
 from otafl.rng import Streams
 
 
 class Identity:
-    def __init__(self, config: IdentityConfig) -> None:
+    def __init__(self, config: IdentityConfig, hyper: Hyper, streams: Streams) -> None:
         pass
 
     def init(self, payload: Payload) -> Blocks:

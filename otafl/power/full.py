@@ -5,14 +5,16 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from otafl.contracts import Coefficients, Hyper, Link, Statistics
+from otafl.contracts import Hyper
+from otafl.link_contracts import Coefficients, Link, Statistics
 from otafl.power.config import FullConfig
-from otafl.power.scalars import amplitude_bound, cophase
+from otafl.power.scalars import amplitude_bound, cophase, mmse_root, senders
 
 
 class Full:
-    constraint: ClassVar[Literal["peak", "average"]] = "peak"
+    constraint: ClassVar[Literal["peak", "average", "none"]] = "peak"
     may_be_silent: ClassVar[bool] = False
+    wants_variation: ClassVar[bool] = False
 
     def __init__(self, config: FullConfig) -> None:
         pass
@@ -22,9 +24,6 @@ class Full:
 
     def coefficients(self, state: None, link: Link) -> tuple[None, Coefficients]:
         amplitude = amplitude_bound(link) * link.sends[:, None]
-        arrives = amplitude * link.h.abs()  # sqrt(q)
-        signal = (link.power * arrives).sum(-1)
-        energy = (link.power * arrives.square()).sum(-1)
-        root_eta = (link.noise[:, None] + energy) / signal.clamp_min(1e-30)
-        active = link.sends[:, None].expand_as(amplitude)
-        return None, Coefficients(cophase(amplitude, link.h), root_eta.square(), active)
+        root_eta = mmse_root(link, amplitude * link.h.abs())
+        p = cophase(amplitude, link.h)
+        return None, Coefficients(p, root_eta[..., 0].square(), senders(link))

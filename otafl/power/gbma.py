@@ -1,8 +1,8 @@
 """GBMA, gradient-based multiple access: equal power E and phase pre-compensation only, p_k =
 sqrt(E) exp(-j angle h_k); the superposition's gains |h_k| average out over devices and rounds
 (Sery and Cohen 2020, "On Analog Gradient Descent Learning over Multiple Access Fading Channels";
-FedRLR eq. 29). E|h| is that of known phases: an estimation error of variance v lowers the mean
-gain by 1/sqrt(1 + v) under Rayleigh fading, and the receiver does not correct for it."""
+FedRLR eq. 29). E|h| stands for the mean gain that is left with the phases that devices believe in:
+an estimation error of variance v lowers it by 1/sqrt(1 + v) under Rayleigh fading."""
 
 from __future__ import annotations
 
@@ -10,24 +10,26 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from otafl.contracts import Coefficients, Hyper, Link, Statistics
+from otafl.contracts import Hyper
+from otafl.link_contracts import Coefficients, Link, Statistics
 from otafl.power.config import GbmaConfig
 from otafl.power.scalars import cophase, reference_power
 
 
 class Gbma:
     may_be_silent: ClassVar[bool] = False
+    wants_variation: ClassVar[bool] = False
 
     def __init__(self, config: GbmaConfig) -> None:
         self.config = config
-        self.constraint: Literal["peak", "average"] = (
+        self.constraint: Literal["peak", "average", "none"] = (
             "peak" if config.reference == "max" else "average"
         )
 
     def prepare(self, statistics: Statistics, hyper: Hyper) -> tuple[Tensor, Tensor]:
         """(E|h|)^2 and E|h|^2, means over the devices of a trial, [S, 1]."""
-        amplitude = statistics.mean_amplitude.mean(1, keepdim=True).square()
-        return amplitude, statistics.gain.mean(1, keepdim=True)
+        amplitude = statistics.mean_amplitude().mean(1, keepdim=True).square()
+        return amplitude, statistics.mean_power().mean(1, keepdim=True)
 
     def coefficients(
         self, state: tuple[Tensor, Tensor], link: Link

@@ -3,7 +3,8 @@ slot at full power, so it bounds what any channel can reach at the same cost."""
 
 from __future__ import annotations
 
-from otafl.contracts import ChannelState, Cohort, LinkReport, Payload, Received
+from otafl.contracts import Cohort, Payload, Received
+from otafl.link_contracts import ChannelState, LinkReport
 from otafl.transport.config import IdealConfig
 from otafl.transport.report import Tally
 from otafl.transport.setup import Gathered, LinkSetup
@@ -29,6 +30,6 @@ class Ideal:
             on_air = sent.on_air()
             symbols = sent.reals * on_air.to(sent.x.dtype)
             tally.slot(symbols.amax(1))
-            tally.radiate(symbols * self._budget.budget[:, None], symbols, on_air)
+            tally.radiate(symbols * self._budget.budget, symbols, on_air)
         each = tuple(each_row(group, cohort) for group in payload)
         return gathered.received(each), tally.report()

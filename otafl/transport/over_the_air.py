@@ -1,53 +1,73 @@
 """Analogue over-the-air aggregation: all devices transmit at once on the same symbols, and the
-receiver gets y = sum_k h_k p_k x_k + z once, with one noise z ~ CN(0, sigma^2) a symbol.
+receiver gets y = sum_k h_k p_k x_k + z once, with one noise z ~ CN(0, sigma^2) a symbol and
+antenna.
 
-The payload is real and devices pre-compensate the phase they believe in, so Re(y) carries all:
-with c_k = Re(h_k p_k) / sqrt(eta), Re(y) / sqrt(eta) = sum_k c_k x_k + n, n of variance N / eta,
-N = sigma^2 / 2. That is one weighted reduction of real numbers; no complex array of the
-payload's size is made. For a weighted mean a device sends K w_k x_k, and silent devices are left
-out of K and of the weights, so the estimate is sum_k c_k w_k x_k / W + n / (K W), W the weight
+The server's combiner f, |f| = 1, makes one scalar channel f^H h_k of the antennas, with the noise
+of one. The payload is real and devices pre-compensate the phase they believe in, so Re(f^H y)
+carries all: with c_k = Re(f^H h_k p_k) / sqrt(eta), Re(f^H y) / sqrt(eta) = sum_k c_k x_k + n, n of
+variance N / eta, N = sigma^2 / 2. That is one weighted reduction of real numbers; no complex array
+of the payload's size is made. For a weighted mean a device sends K w_k x_k, and silent devices are
+left out of K and of the weights, so the estimate is sum_k c_k w_k x_k / W + n / (K W), W the weight
 that was on air.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from otafl.contracts import (
-    Blocks,
-    ChannelState,
-    Coefficients,
-    Cohort,
-    Link,
-    LinkReport,
-    Payload,
-    Received,
-)
+from otafl.contracts import Blocks, Cohort, Payload, Received
+from otafl.link_contracts import ChannelState, Coefficients, Link, LinkReport
 from otafl.transport.config import OverTheAirConfig
+from otafl.transport.impairments import Bent, bent_sum
 from otafl.transport.report import Tally
+from otafl.transport.segments import Segments, cut, energies, segment_sums
 from otafl.transport.setup import Gathered, LinkSetup
 from otafl.transport.superpose import Signal, divide, error_free, masked_weight, signal
 
-NOISE_VARIANCE = 0.5
-"""N: half the receiver's complex noise variance, which is the unit of power."""
+
+@dataclass(frozen=True)
+class _Cells:
+    """The channel of a whole payload, large-scale gain included. h, h_hat: [S, K, A, C] true and
+    estimated, cells flattened over (B, F); one tensor where the estimate is the truth. stops: the
+    channel use after which each cell ends. blocks: B. gain, budget: [S, K]."""
+
+    h: Tensor
+    h_hat: Tensor
+    stops: list[int]
+    blocks: int
+    gain: Tensor
+    budget: Tensor
 
 
 @dataclass(frozen=True)
 class _OnAir:
-    """One group's transmission. Segments q of its columns have a coefficient of their own.
-    columns: their bounds; lengths: [Q]. m: [S, Q, K] mean power of a transmitted symbol before p.
-    c: [S, Q, K] effective gains. c_rows, active_rows: both at the signal's rows, [n, Q]."""
+    """One group's transmission.
 
-    columns: list[tuple[int, int]]
-    lengths: Tensor
+    scale: [n] what a row is multiplied with before p, K w_k for a mean. unit: [S, Q] what the
+    receiver multiplies Re(y) / sqrt(eta) with. m: [S, Q, K] mean power of a normalised stretch
+    before p; energy: [S, Q, K] sum of squares of a segment before p. h, h_hat: [S, Q, K] scalar
+    channels, true and believed. noise: [S, Q] variance of one received real. gain, believed: [S, Q,
+    K] complex h p / sqrt(eta), true and as the server believes. active_rows: [n, Q]. weight: [S, Q]
+    on air.
+    """
+
+    segments: Segments
+    scale: Tensor
+    unit: Tensor
     m: Tensor
+    energy: Tensor
     coefficients: Coefficients
-    c: Tensor
-    c_rows: Tensor
+    h: Tensor
+    h_hat: Tensor
+    noise: Tensor
+    gain: Tensor
+    believed: Tensor
     active_rows: Tensor
+    weight: Tensor
 
 
 class OverTheAir:
@@ -62,20 +82,28 @@ class OverTheAir:
         self, payload: Payload, cohort: Cohort, channel: ChannelState, round: int
     ) -> tuple[Received, LinkReport]:
         tally, gathered = Tally(self.setup.budget, cohort.population), Gathered()
-        root_gain = channel.gain.sqrt()
-        h = root_gain * channel.h[:, :, 0, 0, 0]
-        estimate = self.setup.csi.estimate(channel.h, round)
-        h_hat = h if estimate is channel.h else root_gain * estimate[:, :, 0, 0, 0]
         signals = [signal(group, cohort) for group in payload]
-        budget = self._budgets(payload, signals, channel.gain)
+        uplink = [s for g, s in zip(payload, signals, strict=True) if g.route == "uplink"]
+        cells = self._cells(uplink, channel, round)
+        if uplink:
+            pilots = float(self.setup.csi.pilot_symbols * cells.blocks)
+            tally.side_symbols(uplink[0].cohort.rows_of * pilots)
+        start = 0
         for index, (group, sent) in enumerate(zip(payload, signals, strict=True)):
             if group.route == "ideal":
                 gathered.add(*error_free(sent))
                 continue
-            on_air = self._transmit(sent, h, h_hat, channel.gain, budget)
-            noise = self.setup.streams.normal(f"noise/{index}", round, (sent.reals,))
-            flat, target, weight = _receive(sent, on_air, noise)
-            count: Tensor | Blocks = weight[:, 0]
+            segments = cut(sent, start, cells.stops, self._blockwise, self.config.quadrature)
+            start += segments.symbols
+            means = self._means(sent, segments)
+            if means is not None:
+                sent = _less(sent, segments, means)
+            on_air = self._transmit(sent, segments, cells, round)
+            flat, target = self._receive(sent, on_air, cells.budget, round, str(index))
+            if means is not None:
+                flat += _columns(sent, segments, means, on_air.scale, on_air)
+                target += _columns(sent, segments, means, _exact(sent), None)
+            count: Tensor | Blocks = on_air.weight[:, 0]
             if sent.mask is not None:
                 reached = _reached(sent, on_air)
                 flat = divide(flat, reached) if sent.linear else flat
@@ -83,91 +111,269 @@ class OverTheAir:
                 count = sent.blocks(reached)
             gathered.add(sent.blocks(flat), count)
             silent = self.setup.policy.may_be_silent
-            gathered.arrived(sent, weight.amax(1) if silent else None)
+            gathered.arrived(sent, on_air.weight.amax(1) if silent else None)
             tally.error(_squared_norm(flat - target), _squared_norm(target))
-            self._charge(tally, sent, on_air)
+            self._charge(tally, sent, on_air, means is not None)
             if self.setup.save_link:
-                tally.saved |= _saved(index, sent, on_air, h, h_hat)
-                if self.setup.save_gram:
-                    rows = sent.grid(sent.x)
-                    tally.saved[f"gram/{index}"] = torch.bmm(rows, rows.mT)
+                tally.saved |= _saved(index, sent, on_air, self.setup.save_gram)
         return gathered.received(), tally.report()
 
-    def _budgets(self, payload: Payload, signals: list[Signal], gain: Tensor) -> Tensor:
-        """[S, K]: bounds on |p|^2 times the mean symbol power. A budget on the energy of the whole
-        payload is spread over the symbols that a device sends on the uplink."""
-        budget = self.setup.budget.budget[:, None].expand_as(gain)
-        if self.config.snr_convention == "per_symbol":
-            return budget
-        symbols = torch.zeros_like(budget)
-        for group, sent in zip(payload, signals, strict=True):
-            if group.route == "uplink":
-                symbols = symbols + sent.reals * sent.grid(torch.ones_like(sent.weight))
-        return budget / symbols.clamp_min(1.0)
+    @property
+    def _blockwise(self) -> bool:
+        return self.config.normalise == "block"
 
-    def _transmit(
-        self, sent: Signal, h: Tensor, h_hat: Tensor, gain: Tensor, budget: Tensor
-    ) -> _OnAir:
-        """Powers of what is sent, the policy's coefficients, and the gains that result."""
-        blockwise = self.config.normalise == "block"
-        columns = sent.columns() if blockwise else [(0, sent.reals)]
-        lengths = sent.weight.new_tensor([stop - first for first, stop in columns])
-        energy = torch.stack([_squared_norm(sent.x[:, first:stop]) for first, stop in columns], 1)
-        if sent.linear:
-            scale = sent.weight * sent.cohort.rows_of[sent.cohort.trial]  # K w_k
-            energy = energy * scale.square()[:, None]
-        m = sent.grid(energy / lengths).mT
-        shape = (-1, len(columns), -1)
-        link = Link(
-            h=h_hat[:, None].expand(*shape),
-            gain=gain,
+    def _cells(self, uplink: Sequence[Signal], channel: ChannelState, round: int) -> _Cells:
+        halves = 2 if self.config.quadrature else 1
+        lengths = [-(-sent.reals // halves) for sent in uplink]
+        symbols = max(1, sum(lengths))
+        h, root = channel.over(symbols), channel.gain.sqrt()[:, :, None, None]
+        h_hat = self.setup.csi.estimate(h, channel.gain, round)
+        scaled = root * h.flatten(3)
+        budget = self.setup.budget.budget
+        if self.config.snr_convention == "total_energy":
+            # a bound on the energy of the payload is spread over the symbols that a device sends
+            sends = torch.zeros_like(budget)
+            for sent, length in zip(uplink, lengths, strict=True):
+                sends = sends + length * sent.grid(torch.ones_like(sent.weight))
+            budget = budget / sends.clamp_min(1.0)
+        return _Cells(
+            h=scaled,
+            h_hat=scaled if h_hat is h else root * h_hat.flatten(3),
+            stops=channel.stops(symbols),
+            blocks=h.shape[3],
+            gain=channel.gain,
             budget=budget,
-            power=m,
-            noise=torch.full_like(self.setup.budget.budget, NOISE_VARIANCE),
-            sends=sent.on_air(),
+        )
+
+    def _means(self, sent: Signal, segments: Segments) -> Tensor | None:
+        """[n, Q] mean of each normalised stretch, or None where it is not taken off."""
+        if not self.config.centre or sent.mask is not None:
+            return None
+        ones = sent.x.new_ones(len(segments.bounds), 1)
+        total = torch.zeros_like(sent.x[:, :1]).expand(-1, len(segments.bounds)).clone()
+        reals = torch.zeros_like(ones[:, 0])
+        for part in segments.parts(sent.x):
+            for q, (first, stop) in enumerate(segments.bounds):
+                total[:, q] += part[:, first:stop].sum(1)
+                reals[q] += part[:, first:stop].shape[1]
+        return segments.by_scope(total) / segments.by_scope(reals)
+
+    def _transmit(self, sent: Signal, segments: Segments, cells: _Cells, round: int) -> _OnAir:
+        """Powers of what is sent, the combiner, the policy's coefficients and what results."""
+        setup, sends = self.setup, sent.on_air()
+        scale = _exact(sent)
+        if sent.linear:
+            scale = scale * sent.cohort.rows_of[sent.cohort.trial]  # K w_k
+        energy = energies(sent, segments) * scale.square()[:, None]
+        lengths = energy.new_tensor(segments.lengths)
+        m = segments.by_scope(energy) / segments.by_scope(lengths)
+        link_m = sent.grid(m).mT
+        chosen = list(segments.cells)
+        h = cells.h[..., chosen].permute(0, 3, 1, 2)  # [S, Q, K, A]
+        h_hat = h if cells.h_hat is cells.h else cells.h_hat[..., chosen].permute(0, 3, 1, 2)
+        combiner = setup.receiver.combine(h_hat, sends, cells.budget)
+        scalar = _combined(combiner, h)
+        believed = scalar if h_hat is h else _combined(combiner, h_hat)
+        phases = setup.impairments.phases(sends.shape[1], round)
+        link = Link(
+            h=believed,
+            gain=cells.gain,
+            budget=cells.budget,
+            power=link_m,
+            noise=setup.impairments.known_noise,
+            sends=sends,
             linear=sent.linear,
-            hyper=self.setup.policy_hyper,
+            hyper=setup.policy_hyper,
+            antennas=h.shape[3],
+            variation=(
+                _variation(sent, segments, scale, energy) if setup.policy.wants_variation else None
+            ),
         )
-        self._policy_state, coefficients = self.setup.policy.coefficients(self._policy_state, link)
-        c = (h[:, None] * coefficients.p).real / coefficients.eta.sqrt()[..., None]
-        active_rows = sent.at_rows(coefficients.active.mT).to(c.dtype)
-        return _OnAir(columns, lengths, m, coefficients, c, sent.at_rows(c.mT), active_rows)
+        self._policy_state, coefficients = setup.policy.coefficients(self._policy_state, link)
+        if setup.receiver.scale == "mmse":
+            coefficients = _mmse_scaled(coefficients, link)
+        if phases is not None:
+            scalar = scalar * torch.polar(torch.ones_like(phases), phases)[:, None]
+        sent_gain = coefficients.p / coefficients.eta.sqrt()[..., None]
+        active_rows = sent.at_rows(coefficients.active.mT).to(scale.dtype)
+        weight = scale.new_zeros(sent.cohort.trials, len(segments.bounds))
+        weight.index_add_(0, sent.cohort.trial, sent.weight[:, None] * active_rows)
+        unit = torch.ones_like(weight)
+        if sent.linear:
+            unit = unit / sent.cohort.rows_of.clamp_min(1.0)[:, None]
+            if sent.mask is None:  # else the sum is divided coordinate by coordinate
+                unit = unit / weight.clamp_min(1e-12)
+        return _OnAir(
+            segments=segments,
+            scale=scale,
+            unit=unit,
+            m=link_m,
+            energy=sent.grid(energy).mT,
+            coefficients=coefficients,
+            h=scalar,
+            h_hat=believed,
+            noise=setup.impairments.noise(combiner, round),
+            gain=scalar * sent_gain,
+            believed=believed * sent_gain,
+            active_rows=active_rows,
+            weight=weight,
+        )
 
-    def _charge(self, tally: Tally, sent: Signal, on_air: _OnAir) -> None:
-        energy = on_air.coefficients.p.abs().square() * on_air.m
+    def _receive(
+        self, sent: Signal, on_air: _OnAir, budget: Tensor, round: int, stream: str
+    ) -> tuple[Tensor, Tensor]:
+        """The estimate [S, P] and the error-free aggregate [S, P]; with a mask both are still sums,
+        to be divided by coordinate."""
+        impairments, segments = self.setup.impairments, on_air.segments
+        coefficient = sent.at_rows(on_air.gain.mT) * _rows_of_unit(sent, on_air)
+        variance = on_air.noise / on_air.coefficients.eta * on_air.unit.square()
+        variance = variance * (on_air.weight > 0)
+        if impairments.bends:
+            flat = self._bent(sent, on_air, coefficient, variance, budget, round, stream)
+            received = on_air.coefficients.eta.sqrt() / on_air.unit
+            if impairments.config.adc_bits is not None:
+                factor = torch.cat(
+                    [received[:, segments.of_columns(flat.device)]] * segments.halves, 1
+                )
+                factor = factor[:, : sent.reals]
+                flat = impairments.quantise(flat * factor) / factor
+            exact = _exact(sent)[:, None]
+            return flat, sent.sum(exact)[:, 0]
+        noise = self.setup.streams.normal(f"noise/{stream}", round, (sent.reals,))
+        return _superposed(sent, segments, coefficient, variance.sqrt(), noise)
+
+    def _bent(
+        self,
+        sent: Signal,
+        on_air: _OnAir,
+        coefficient: Tensor,
+        variance: Tensor,
+        budget: Tensor,
+        round: int,
+        stream: str,
+    ) -> Tensor:
+        impairments = self.setup.impairments
+        carrier, delay = impairments.offsets(budget.shape[1], round)
+        unit = _rows_of_unit(sent, on_air)
+        amplitude = sent.at_rows(on_air.coefficients.p.abs().mT) * on_air.scale[:, None]
+        peak = (impairments.clip[:, None] * budget).sqrt()
+        bent = Bent(
+            gain=coefficient,
+            believed=sent.at_rows(on_air.believed.mT).real * unit,
+            target=unit * on_air.active_rows,
+            power=sent.at_rows(on_air.m.mT) / on_air.scale.square().clamp_min(1e-30)[:, None],
+            amplitude=amplitude,
+            peak=sent.at_rows(peak),
+            carrier=sent.at_rows(carrier),
+            delay=sent.at_rows(delay),
+            noise=variance,
+        )
+        return bent_sum(sent, on_air.segments, bent, impairments, round, stream)
+
+    def _charge(self, tally: Tally, sent: Signal, on_air: _OnAir, centred: bool) -> None:
+        """Channel uses, energy, and side information: for every device and normalised stretch its
+        mean power, the mean that was taken off, and what varies."""
+        energy = on_air.coefficients.p.abs().square() * on_air.energy
         active, senders = on_air.coefficients.active, sent.cohort.rows_of
-        tally.slot((senders > 0) * float(sent.reals))
-        tally.radiate(
-            energy.mT @ on_air.lengths,
-            active.mT.to(energy.dtype) @ on_air.lengths,
-            active.any(1),
-        )
-        tally.side_symbols(senders * float(len(on_air.columns)))
+        lengths = energy.new_tensor(on_air.segments.lengths)
+        tally.slot((senders > 0) * float(on_air.segments.symbols))
+        tally.radiate(energy.sum(1), active.mT.to(energy.dtype) @ lengths, active.any(1))
+        stretches = on_air.segments.scopes[-1] + 1
+        told = 1 + centred + self.setup.policy.wants_variation
+        tally.side_symbols(senders * float(stretches * told))
 
 
-def _receive(sent: Signal, on_air: _OnAir, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The estimate [S, P], the error-free aggregate [S, P] and the weight on air [S, Q], for a
-    standard normal noise [S, P]. The signal is read once for both. With a mask both are still
-    sums, to be divided by coordinate."""
-    weight = sent.weight.new_zeros(sent.cohort.trials, len(on_air.columns))
-    weight.index_add_(0, sent.cohort.trial, sent.weight[:, None] * on_air.active_rows)
-    spread = (NOISE_VARIANCE / on_air.coefficients.eta).sqrt() * (weight > 0)
-    exact = sent.weight if sent.linear else torch.ones_like(sent.weight)
-    gains = on_air.c_rows
-    if sent.linear:
-        gains = gains * exact[:, None]
-        spread = spread / sent.cohort.rows_of.clamp_min(1.0)[:, None]
-        if sent.mask is None:
-            share = weight.clamp_min(1e-12)
-            gains, spread = gains / share[sent.cohort.trial], spread / share
-    parts = []
-    for q, (first, stop) in enumerate(on_air.columns):
-        both = torch.stack([gains[:, q], exact], 1)
-        part = sent.sum(both, sent.x[:, first:stop])
-        part[:, 0].addcmul_(noise[:, first:stop], spread[:, q, None])
-        parts.append(part)
-    sums = parts[0] if len(parts) == 1 else torch.cat(parts, 2)
-    return sums[:, 0], sums[:, 1], weight
+def _exact(sent: Signal) -> Tensor:
+    """[n]: a row's coefficient in the error-free aggregate."""
+    return sent.weight if sent.linear else torch.ones_like(sent.weight)
+
+
+def _combined(combiner: Tensor, h: Tensor) -> Tensor:
+    """f^H h [S, Q, K] of f [S, Q, A] and h [S, Q, K, A]."""
+    if h.shape[3] == 1:
+        return combiner.conj() * h[..., 0]
+    return torch.einsum("sqa,sqka->sqk", combiner.conj(), h)
+
+
+def _rows_of_unit(sent: Signal, on_air: _OnAir) -> Tensor:
+    """[n, Q]: a row's scale before p times what the receiver multiplies with."""
+    return on_air.scale[:, None] * on_air.unit[sent.cohort.trial]
+
+
+def _mmse_scaled(coefficients: Coefficients, link: Link) -> Coefficients:
+    """The same transmit scalars with the receive scaling that minimises sum m (c - 1)^2 + N / eta;
+    the policy's own where nothing useful is received."""
+    arrives = (link.h * coefficients.p).real
+    power = link.power * coefficients.active
+    signal_power = (power * arrives).sum(-1)
+    energy = (power * arrives.square()).sum(-1)
+    root = (link.noise[:, None] + energy) / signal_power.clamp_min(1e-30)
+    return replace(coefficients, eta=torch.where(signal_power > 0, root.square(), coefficients.eta))
+
+
+def _variation(sent: Signal, segments: Segments, scale: Tensor, energy: Tensor) -> Tensor:
+    """[S, Q] squared multivariate coefficient of variation of what is sent over the devices: power
+    about the devices' common mean, over that of the mean (unbiased in K, at least 0)."""
+    k = sent.cohort.rows_of[:, None]
+    total = energy.new_zeros(len(k), energy.shape[1]).index_add_(0, sent.cohort.trial, energy)
+    both = torch.zeros_like(total)
+    coefficient = scale[:, None, None].expand(-1, len(segments.bounds), 1)
+    for part in segments.parts(sent.x):
+        sums = segment_sums(sent, part, coefficient, segments)[:, 0]
+        for q, (first, stop) in enumerate(segments.bounds):
+            both[:, q] += _squared_norm(sums[:, first:stop])
+    total, both = segments.by_scope(total), segments.by_scope(both)
+    mean = ((both - total) / (k * (k - 1.0)).clamp_min(1.0)).clamp_min(1e-30)
+    return (total / k.clamp_min(1.0) / mean - 1.0).clamp_min(0.0)
+
+
+def _superposed(
+    sent: Signal, segments: Segments, coefficient: Tensor, spread: Tensor, noise: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The estimate [S, P] and the error-free aggregate [S, P] from a row's complex gains [n, Q],
+    the noise's root variance [S, Q] and standard normal noise [S, P]. The signal is read once."""
+    exact = _exact(sent)[:, None].expand(-1, len(segments.bounds))
+    columns = [coefficient.real, exact]
+    if segments.halves == 2:
+        columns.append(coefficient.imag)
+    together = torch.stack(columns, 2)
+    sums = [segment_sums(sent, part, together, segments) for part in segments.parts(sent.x)]
+    if len(sums) == 1:
+        estimate, target = sums[0][:, 0], sums[0][:, 1]
+        for q, (first, stop) in enumerate(segments.bounds):
+            estimate[:, first:stop].addcmul_(noise[:, first:stop], spread[:, q, None])
+        return estimate, target
+    one, two = sums
+    width = two.shape[2]  # the second quadrature may be one symbol short
+    one[:, 0, :width] -= two[:, 2]
+    two[:, 0] += one[:, 2, :width]
+    estimate = torch.cat([one[:, 0], two[:, 0]], 1)
+    of_columns = spread[:, segments.of_columns(spread.device)]
+    estimate += noise * torch.cat([of_columns, of_columns[:, :width]], 1)
+    return estimate, torch.cat([one[:, 1], two[:, 1]], 1)
+
+
+def _less(sent: Signal, segments: Segments, means: Tensor) -> Signal:
+    """The signal without the means [n, Q] of its segments."""
+    of_columns = means[:, segments.of_columns(means.device)]
+    both = torch.cat([of_columns] * segments.halves, 1)[:, : sent.reals]
+    return replace(sent, x=sent.x - both)
+
+
+def _columns(
+    sent: Signal, segments: Segments, means: Tensor, scale: Tensor, on_air: _OnAir | None
+) -> Tensor:
+    """[S, P]: sum_k scale_k means_k at every real, as received from the active devices of a
+    transmission, or from all."""
+    rows = scale[:, None] * means
+    if on_air is not None:
+        rows = rows * on_air.active_rows
+    total = rows.new_zeros(sent.cohort.trials, rows.shape[1])
+    total.index_add_(0, sent.cohort.trial, rows)
+    if on_air is not None:
+        total = total * on_air.unit
+    of_columns = total[:, segments.of_columns(total.device)]
+    return torch.cat([of_columns] * segments.halves, 1)[:, : sent.reals]
 
 
 def _squared_norm(rows: Tensor) -> Tensor:
@@ -178,23 +384,38 @@ def _squared_norm(rows: Tensor) -> Tensor:
 def _reached(sent: Signal, on_air: _OnAir) -> Tensor:
     """[S, P]: the weight on air that knows each coordinate."""
     assert sent.mask is not None
+    weight = (sent.weight[:, None] * on_air.active_rows)[..., None]
     parts = [
-        sent.sum((sent.weight * on_air.active_rows[:, q])[:, None], sent.mask[:, first:stop])[:, 0]
-        for q, (first, stop) in enumerate(on_air.columns)
+        segment_sums(sent, part, weight, on_air.segments)[:, 0]
+        for part in on_air.segments.parts(sent.mask)
     ]
     return torch.cat(parts, 1)
 
 
-def _saved(index: int, sent: Signal, on_air: _OnAir, h: Tensor, h_hat: Tensor) -> Blocks:
-    """What the aggregation error follows from, given the Gram matrix of the signals: it is
-    a^T Gram a / (w^T Gram w) of the deviations a_k = c_k w_k / W - w_k, plus the noise's part."""
-    return {
-        f"h/{index}": h,
-        f"h_hat/{index}": h_hat,
+def _saved(index: int, sent: Signal, on_air: _OnAir, gram: bool) -> Blocks:
+    """What the aggregation error follows from, given the Gram matrices of the signals: in a segment
+    it is a^H Gram a of the deviations a_k = g_k w_k / W - w_k, plus the noise's part."""
+    saved = {
+        f"h/{index}": on_air.h,
+        f"h_hat/{index}": on_air.h_hat,
         f"p/{index}": on_air.coefficients.p,
         f"eta/{index}": on_air.coefficients.eta,
-        f"c/{index}": on_air.c,
+        f"c/{index}": on_air.gain.real,
         f"active/{index}": on_air.coefficients.active,
         f"m/{index}": on_air.m,
+        f"noise/{index}": on_air.noise,
         f"weight/{index}": sent.grid(sent.weight),
     }
+    if gram:
+        parts = on_air.segments.parts(sent.grid(sent.x).flatten(0, 1))
+        grams = []
+        for first, stop in on_air.segments.bounds:
+            rows = parts[0][:, first:stop]
+            if len(parts) == 2:
+                second = parts[1][:, first:stop]
+                missing = rows.shape[1] - second.shape[1]
+                rows = torch.complex(rows, torch.nn.functional.pad(second, (0, missing)))
+            rows = rows.unflatten(0, on_air.gain.shape[::2])
+            grams.append(torch.matmul(rows.conj(), rows.mT))
+        saved[f"gram/{index}"] = torch.stack(grams, 1)
+    return saved

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from otafl.contracts import Blocks, LinkBudget, LinkReport
+from otafl.contracts import Blocks
+from otafl.link_contracts import LinkBudget, LinkReport
 
 TINY = 1e-30
 
@@ -48,7 +49,7 @@ class Tally:
         self._sums[name] = self._sums[name] + value if name in self._sums else value
 
     def report(self) -> LinkReport:
-        zeros = torch.zeros_like(self.budget.budget)
+        zeros = torch.zeros_like(self.budget.bandwidth_hz)
         none = zeros[:, None].expand(-1, self._population)
         symbols = self._sums.get("symbols", zeros)
         energy = self._sums.get("energy", none)

@@ -7,22 +7,26 @@ from typing import Any
 
 from torch import Tensor
 
-from otafl.contracts import Codec, Csi, Hyper, LinkBudget, PowerPolicy, Received
+from otafl.contracts import Codec, Hyper, Received
+from otafl.link_contracts import Csi, LinkBudget, PowerPolicy, Receiver
 from otafl.rng import Streams
+from otafl.transport.impairments import Impairments
 from otafl.transport.superpose import Signal
 
 
 @dataclass(frozen=True)
 class LinkSetup:
-    """budget: powers and bandwidth [S]. policy_state: what the policy's `prepare` gave. hyper:
-    the transport's own stackable fields, policy_hyper: the policy's. save_link: report h, p, c,
-    eta; save_gram: and the signals' Gram matrix with them."""
+    """budget: powers and bandwidth. policy_state: what the policy's `prepare` gave. hyper: the
+    transport's own stackable fields, policy_hyper: the policy's. save_link: report h, p, c, eta;
+    save_gram: and the signals' Gram matrices with them."""
 
     budget: LinkBudget
     csi: Csi
+    receiver: Receiver
     policy: PowerPolicy
     policy_state: Any
     policy_hyper: Hyper
+    impairments: Impairments
     codec: Codec
     streams: Streams
     hyper: Hyper

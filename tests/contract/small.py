@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import copy
 import dataclasses
+import functools
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +15,12 @@ from torch import Tensor
 
 from otafl import registry
 from otafl.assembly import Parts, assemble
+from otafl.channels.config import RayleighConfig
+from otafl.channels.fading import link_budget
+from otafl.channels.rayleigh import Rayleigh
+from otafl.channels.trace import export
 from otafl.engine import Engine
+from otafl.rng import Streams
 from otafl.scenario import Point, Scenario, expand, load_scenario
 
 BASE: dict[str, Any] = {
@@ -31,6 +39,29 @@ BASE: dict[str, Any] = {
     "seed": 7,
     "engine": {"device": "cpu"},
 }
+
+
+@functools.cache
+def trace() -> str:
+    """The path of a trace of 12 rounds of Rayleigh fading of ten devices."""
+    folder = tempfile.TemporaryDirectory()
+    atexit.register(folder.cleanup)
+    config = RayleighConfig()
+    streams = Streams([3], [0])
+    budget = link_budget([config], 10, streams.device, streams.dtype)
+    path = f"{folder.name}/trace.nc"
+    channel = Rayleigh(config, budget, 10, streams)
+    export(channel, range(12), path, carrier_hz=config.carrier_hz, bandwidth_hz=1e6)
+    return path
+
+
+def section(channel: str) -> dict[str, Any]:
+    """The channel's section with what it needs, kept small."""
+    if channel == "trace":
+        return {"name": channel, "path": trace()}
+    wide = channel.startswith(("tdl", "cdl", "um", "rma"))
+    return {"name": channel, **({"subcarrier_groups": 3} if wide else {})}
+
 
 ALGORITHMS = registry.names("algorithm")
 TRANSPORTS = registry.names("transport")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from contract.small import engine, run, scenario
+from contract.small import engine, run, scenario, section
 
 from otafl import registry
 from otafl.assembly import Uplink, build_link
@@ -16,6 +16,14 @@ from otafl.engine import Engine
 from otafl.rng import Streams
 
 CHANNELS, POWERS = registry.names("channel"), registry.names("power")
+PAIRS = [(power, channel) for power in POWERS for channel in ("awgn", "rayleigh", "tdl-a")] + [
+    (power, channel)
+    for power in ("full", "tci")
+    for channel in CHANNELS
+    if channel not in ("awgn", "rayleigh", "tdl-a")
+]
+"""Every policy over no fading, flat and frequency-selective fading; the rest with two of them."""
+
 ROUNDS = 40
 
 
@@ -32,7 +40,7 @@ def uplink(trials: list[int], devices: int = 4, dtype: str = "float32", **keys: 
 @pytest.mark.parametrize("name", CHANNELS)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_channel(name: str, dtype: str) -> None:
-    channel = uplink([0, 1, 2], dtype=dtype, channel=name).channel
+    channel = uplink([0, 1, 2], dtype=dtype, channel=section(name)).channel
     rounds = [0, 1, 70]
     states = {t: channel.state(t) for t in rounds}
     for state in states.values():
@@ -43,9 +51,9 @@ def test_channel(name: str, dtype: str) -> None:
         assert state.gain.dtype == getattr(torch, dtype)
         assert state.h.isfinite().all()
         assert state.gain.gt(0).all()
-    again = uplink([0, 1, 2], dtype=dtype, channel=name).channel
-    alone = uplink([1], dtype=dtype, channel=name).channel
-    fewer = uplink([0, 1, 2], devices=2, dtype=dtype, channel=name).channel
+    again = uplink([0, 1, 2], dtype=dtype, channel=section(name)).channel
+    alone = uplink([1], dtype=dtype, channel=section(name)).channel
+    fewer = uplink([0, 1, 2], devices=2, dtype=dtype, channel=section(name)).channel
     for t in reversed(rounds):  # a round's state does not depend on which came before
         assert torch.equal(again.state(t).h, states[t].h)
         assert torch.equal(alone.state(t).h[0], states[t].h[1])
@@ -53,19 +61,20 @@ def test_channel(name: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("name", registry.names("csi"))
-@pytest.mark.parametrize("channel", CHANNELS)
+@pytest.mark.parametrize("channel", ["awgn", "rayleigh", "tdl-a", "umi"])
 def test_csi(name: str, channel: str) -> None:
-    one = engine({"csi": name, "channel": channel, "output.save_link": True})
-    run(one, 2)
-    alone = run(engine({"csi": name, "channel": channel, "output.save_link": True}, trials=[1]), 2)
+    keys = {"csi": name, "channel": section(channel), "output.save_link": True}
+    one = run(engine(keys), 2)
+    alone = run(engine(keys, trials=[1]), 2)
     for whole, part in zip(one.link, alone.link, strict=True):
-        assert whole["h_hat/0"].shape == whole["h/0"].shape == (3, 4)
+        assert whole["h_hat/0"].shape == whole["h/0"].shape
+        assert whole["h/0"].shape[::2] == (3, 4)
         assert whole["h_hat/0"].isfinite().all()
         assert torch.equal(part["h_hat/0"][0], whole["h_hat/0"][1])
     if name == "perfect":
         assert all(torch.equal(saved["h_hat/0"], saved["h/0"]) for saved in one.link)
-    else:
-        assert not torch.equal(one.link[0]["h_hat/0"], one.link[0]["h/0"])
+    elif channel != "awgn":  # whose phase and past are what they are
+        assert not torch.equal(one.link[-1]["h_hat/0"], one.link[-1]["h/0"])
 
 
 def saved_link(power: str, channel: str, **keys: Any) -> tuple[Engine, dict[str, torch.Tensor]]:
@@ -73,7 +82,7 @@ def saved_link(power: str, channel: str, **keys: Any) -> tuple[Engine, dict[str,
     one = engine(
         {
             "power": power,
-            "channel.name": channel,
+            "channel": section(channel),
             "devices.count": 10,
             "trials": 4,
             "training.local_steps": 1,
@@ -86,8 +95,7 @@ def saved_link(power: str, channel: str, **keys: Any) -> tuple[Engine, dict[str,
     return one, {name: torch.stack([saved[name] for saved in one.link]) for name in one.link[0]}
 
 
-@pytest.mark.parametrize("power", POWERS)
-@pytest.mark.parametrize("channel", CHANNELS)
+@pytest.mark.parametrize(("power", "channel"), PAIRS)
 @pytest.mark.parametrize("normalise", ["payload", "block"])
 def test_power_is_within_budget(power: str, channel: str, normalise: str) -> None:
     """In every round for a peak constraint. For an average one, the mean over 40 rounds of 4 trials
@@ -95,8 +103,8 @@ def test_power_is_within_budget(power: str, channel: str, normalise: str) -> Non
     Rayleigh fading, so 1,600 draws are within 15 % of their mean in 5 standard deviations."""
     keys = {"transport": {"name": "over_the_air", "normalise": normalise}}
     one, saved = saved_link(power, channel, **keys)
-    budget = one.parts.link.budget.budget[0]
-    spent = saved["p/0"].abs().square() * saved["m/0"] / budget
+    budget = one.parts.link.budget.budget
+    spent = saved["p/0"].abs().square() * saved["m/0"] / budget[:, None]
     policy = registry.implementation("power", power)(registry.config_class("power", power)())
     silent = ~saved["active/0"]
     assert spent[silent].eq(0).all()
@@ -104,31 +112,36 @@ def test_power_is_within_budget(power: str, channel: str, normalise: str) -> Non
     assert saved["eta/0"].gt(0).all()
     if policy.constraint == "peak":
         assert spent.max() <= 1 + 1e-9
-    else:
+    elif policy.constraint == "average":
         assert spent.mean() <= 1.15
     if not policy.may_be_silent:
         assert saved["active/0"].any(-1).all()
     # the same power, as the results report it
     mean_power = one.means.take()["tx_power"] / budget
-    if normalise == "payload":
+    if normalise == "payload" and spent.shape[2] == 1:
         torch.testing.assert_close(mean_power, spent.mean(0).squeeze(1), rtol=1e-9, atol=0)
+    if policy.constraint == "peak":
+        assert (mean_power <= 1 + 1e-9).all()
 
 
-@pytest.mark.parametrize("power", POWERS)
-@pytest.mark.parametrize("channel", CHANNELS)
+@pytest.mark.parametrize(("power", "channel"), PAIRS)
 def test_error_follows_from_the_saved_link(power: str, channel: str) -> None:
-    """nmse = a^T G a / (w^T G w) with the deviations a_k = c_k w_k / W - w_k and the Gram matrix G
-    of the signals, beside a noise 200 dB down."""
-    one, saved = saved_link(power, channel, **{"channel.snr_db": 200.0})
-    weight, gram, c = saved["weight/0"], saved["gram/0"], saved["c/0"].squeeze(2)
-    on_air = saved["active/0"].squeeze(2)
+    """nmse = a^T G a / (w^T G w) with the deviations a_k = c_k w_k / W - w_k, c_k = Re(h_k p_k) /
+    sqrt(eta), and the Gram matrices G of the signals, segments added up, beside a noise 200 dB
+    down."""
+    loud = {"channel.snr_db": 200.0}
+    if power == "open_loop":
+        loud["power.p0_db"] = 200.0
+    one, saved = saved_link(power, channel, **loud)
+    weight, gram, on_air = saved["weight/0"][:, :, None], saved["gram/0"], saved["active/0"]
+    c = (saved["h/0"] * saved["p/0"]).real / saved["eta/0"].sqrt()[..., None]
     share = (weight * on_air).sum(-1, keepdim=True).clamp_min(1e-12)
     deviation = c * weight * on_air / share - weight
 
     def of(a: torch.Tensor) -> torch.Tensor:
-        return torch.einsum("rsk,rskl,rsl->rs", a, gram, a)
+        return torch.einsum("rsqk,rsqkl,rsql->rs", a, gram, a)
 
-    hand = (of(deviation) / of(weight)).mean(0)
+    hand = (of(deviation) / of(weight.expand_as(deviation))).mean(0)
     measured = one.means.take()["aggregation_nmse"]
     torch.testing.assert_close(measured, hand, rtol=1e-6, atol=1e-15)
 
@@ -138,7 +151,8 @@ def test_noise_part_of_the_error() -> None:
     over 160 draws of 310 symbols is within 3 % (4.7 standard deviations)."""
     one, saved = saved_link("ci", "awgn", **{"channel.snr_db": 10.0})
     reals = sum(block[0].numel() for block in one.server.values())
-    target = torch.einsum("rsk,rskl,rsl->rs", saved["weight/0"], saved["gram/0"], saved["weight/0"])
+    weight, gram = saved["weight/0"], saved["gram/0"].squeeze(2)
+    target = torch.einsum("rsk,rskl,rsl->rs", weight, gram, weight)
     hand = reals * 0.5 / (saved["eta/0"].squeeze(-1) * 100 * target)
     measured = one.means.take()["aggregation_nmse"].mean()
     assert float(measured) == pytest.approx(float(hand.mean()), rel=0.03)

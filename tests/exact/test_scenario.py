@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from otafl import registry
 from otafl.algorithms.config import FedRLRConfig
 from otafl.channels.config import AwgnConfig, RayleighConfig
 from otafl.data.config import CustomDataConfig, DirichletConfig, LabelSkewConfig
@@ -386,6 +387,12 @@ def test_stackable_values() -> None:
         "channel.bandwidth_hz": 1e6,
         "channel.noise_figure_db": 5.0,
         "power.threshold": 0.2,
+        "impairments.residual_phase_rad": 0.0,
+        "impairments.carrier_offset": 0.0,
+        "impairments.timing_offset": 0.0,
+        "impairments.adc_range": 3.0,
+        "faults.byzantine": 0.0,
+        "faults.scale": 1.0,
         "devices.compute.flops_per_cycle": 4.0,
         "devices.compute.kappa": 1e-28,
         "devices.compute.flops_per_s": 6e9,
@@ -452,9 +459,10 @@ def test_json_schema() -> None:
     schema = json_schema()
     definitions = schema["$defs"]
     power = schema["properties"]["power"]["anyOf"]
-    assert power[0] == {"enum": ["full", "ci", "tci", "gbma"]}
-    kinds = [one["$ref"].removeprefix("#/$defs/") for one in power[1]["oneOf"]]
-    assert kinds == ["FullConfig", "CiConfig", "TciConfig", "GbmaConfig"]
+    assert power[0] == {"enum": list(registry.names("power"))}
+    kinds = [one["$ref"].removeprefix("#/$defs/") for one in power[-1]["oneOf"]]
+    classes = [registry.config_class("power", name) for name in registry.names("power")]
+    assert kinds == [*(one.__name__ for one in classes), "CustomPowerConfig"]
     assert definitions["TciConfig"]["properties"]["threshold"]["stackable"] is True
     assert definitions["TciConfig"]["properties"]["name"]["const"] == "tci"
     assert definitions["TciConfig"]["description"].startswith("Truncated channel inversion")

@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
+from otafl import registry
 from otafl.algorithms.config import FedAvgConfig
 from otafl.errors import UserError
 from otafl.scenario import Scenario, ScenarioError, expand, load_scenario
 
+POLICIES = ", ".join(registry.names("power"))
 TOP = (
-    "(known keys: name, data, model, algorithm, channel, csi, power, codec, transport, devices, "
-    "training, trials, seed, sweep, engine, output)"
+    "(known keys: name, data, model, algorithm, channel, csi, receiver, power, impairments, "
+    "faults, codec, transport, downlink, devices, training, trials, seed, sweep, engine, output)"
 )
 
 
@@ -44,7 +46,7 @@ def test_it_is_a_user_error() -> None:
         (
             {"power": {"name": "tci", "treshold": 0.2}},
             "power.treshold: unknown key; did you mean 'threshold'? (known keys: name, threshold, "
-            "reference, count_policy_power)",
+            "relative, reference, count_policy_power, constraint)",
         ),
         (
             {"power": {"name": "gbma", "threshold": 0.2}},
@@ -58,12 +60,13 @@ def test_it_is_a_user_error() -> None:
         ),
         (
             {"power": "gbam"},
-            "power: unknown power policy 'gbam'; did you mean 'gbma'? known: full, ci, tci, gbma",
+            f"power: unknown power policy 'gbam'; did you mean 'gbma'? known: {POLICIES}, or "
+            "module:callable of your own",
         ),
         (
             {"power": {"name": "gbam", "reference": 3}},
-            "power.name: unknown power policy 'gbam'; did you mean 'gbma'? known: full, ci, tci, "
-            "gbma",
+            f"power.name: unknown power policy 'gbam'; did you mean 'gbma'? known: {POLICIES}, or "
+            "module:callable of your own",
         ),
         (
             {"data": "imagenet"},
@@ -88,9 +91,9 @@ def test_it_is_a_user_error() -> None:
         ({"model": "a:b:c"}, "model: got 'a:b:c'; must be of the form module:callable"),
         (
             {"power": None},
-            "power: got null; must be a name or a mapping of keys: full, ci, tci, gbma",
+            f"power: got null; must be a name or a mapping of keys: {POLICIES}",
         ),
-        ({"power": {"name": 3}}, "power.name: got 3; must be a name: full, ci, tci, gbma"),
+        ({"power": {"name": 3}}, f"power.name: got 3; must be a name: {POLICIES}"),
         ({"modle": "mlp"}, f"modle: unknown key; did you mean 'model'? {TOP}"),
         ({"snr_db": 3}, f"snr_db: unknown key; did you mean 'channel.snr_db'? {TOP}"),
         ({"zzz": 3}, f"zzz: unknown key {TOP}"),
@@ -268,7 +271,7 @@ model: {hidden: [3, 0]}
     assert lines_of_file(tmp_path, text) == [
         f"quickstart.yaml:2:1: zz: unknown key {TOP}",
         "quickstart.yaml:5:3: power.treshold: unknown key; did you mean 'threshold'? (known keys: "
-        "name, threshold, reference, count_policy_power)",
+        "name, threshold, relative, reference, count_policy_power, constraint)",
         "quickstart.yaml:6:11: devices.count: got -3; must be greater than or equal to 1",
         "quickstart.yaml:6:32: devices.compute.name: unknown compute 'phon'; did you mean 'phone'? "
         "known: fixed, lognormal, classes, phone",
@@ -365,7 +368,7 @@ def test_nesting_without_end_is_refused(tmp_path: Path) -> None:
         (
             "power.treshold=1",
             "--set power.treshold=1: power.treshold: unknown key; did you mean 'threshold'? (known "
-            "keys: name, threshold, reference, count_policy_power)",
+            "keys: name, threshold, relative, reference, count_policy_power, constraint)",
         ),
         ("zz.y=1", f"--set zz.y=1: zz: unknown key {TOP}"),
         (
@@ -459,7 +462,7 @@ def test_a_fault_of_the_file_is_not_laid_to_an_override(tmp_path: Path) -> None:
         (
             {"power": ["gbam"]},
             "sweep: power=gbam: power: unknown power policy 'gbam'; did you mean 'gbma'? known: "
-            "full, ci, tci, gbma",
+            f"{POLICIES}, or module:callable of your own",
         ),
         (
             {"channel.snr_db": [1, "a"]},

@@ -11,146 +11,25 @@ summed, a TDMA slot as long as its longest turn, the rate's factor ignored, nois
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from exact.link_bench import POLICIES, WEIGHTS, bench, cohort, updates
 from scipy import special, stats
-from torch import Tensor
 
-from otafl.channels.awgn import Awgn
-from otafl.channels.config import AwgnConfig, ErrorCsiConfig, RayleighConfig
-from otafl.channels.csi import ErrorCsi
-from otafl.channels.fading import link_budget
-from otafl.channels.rayleigh import Rayleigh
-from otafl.codecs.config import IdentityConfig, UniformConfig
-from otafl.codecs.identity import Identity
-from otafl.codecs.uniform import Uniform
-from otafl.contracts import Cohort, Group, LinkReport, Payload, Received, Statistics
-from otafl.power.ci import ChannelInversion
-from otafl.power.config import CiConfig, FullConfig, GbmaConfig, TciConfig
-from otafl.power.full import Full
-from otafl.power.gbma import Gbma
-from otafl.power.tci import TruncatedChannelInversion
-from otafl.rng import Streams
-from otafl.transport.config import DigitalConfig, IdealConfig, OverTheAirConfig
-from otafl.transport.digital import Digital
-from otafl.transport.ideal import Ideal
-from otafl.transport.over_the_air import OverTheAir
-from otafl.transport.setup import LinkSetup
-
-POLICIES = ["full", "ci", "tci", "gbma"]
-MAKE: dict[str, Any] = {
-    "full": lambda **options: Full(FullConfig(**options)),
-    "ci": lambda **options: ChannelInversion(CiConfig(**options)),
-    "tci": lambda **options: TruncatedChannelInversion(TciConfig(**options)),
-    "gbma": lambda **options: Gbma(GbmaConfig(**options)),
-}
-TRANSPORTS: dict[str, Any] = {
-    "over_the_air": (OverTheAir, OverTheAirConfig),
-    "ideal": (Ideal, IdealConfig),
-    "digital": (Digital, DigitalConfig),
-}
-
-
-@dataclass
-class Bench:
-    """An uplink of S trials over K devices, and what a test needs of its parts."""
-
-    transport: Any
-    channel: Any
-    streams: Streams
-    budget: Tensor
-    variance: float
-
-    def deliver(
-        self, payload: Payload, cohort: Cohort, round: int = 0
-    ) -> tuple[Received, LinkReport]:
-        return self.transport.deliver(payload, cohort, self.channel.state(round), round)
-
-    def noise(self, reals: int, round: int = 0, group: int = 0) -> np.ndarray:
-        """[S, P]: Re z of z ~ CN(0, 1)."""
-        draw = self.streams.normal(f"noise/{group}", round, (reals,))
-        return draw.numpy() * math.sqrt(0.5)
-
-
-def bench(
-    policy: str = "ci",
-    trials: Sequence[int] = (0,),
-    devices: int = 6,
-    snr_db: float | Sequence[float] = 10.0,
-    transport: str = "over_the_air",
-    fading: bool = True,
-    threshold: float = 0.3,
-    variance: float = 0.0,
-    rate_factor: float = 1.0,
-    bits: int | None = None,
-    policy_options: dict[str, Any] | None = None,
-    seed: int = 1,
-    **options: Any,
-) -> Bench:
-    """Double precision throughout; `options` are the transport's."""
-    size = len(trials)
-    streams = Streams([seed] * size, list(trials), dtype=torch.float64)
-    levels = [snr_db] * size if isinstance(snr_db, float) else list(snr_db)
-    make, config = (Rayleigh, RayleighConfig) if fading else (Awgn, AwgnConfig)
-    budget = link_budget([config(snr_db=x) for x in levels], streams.device, streams.dtype)
-    channel = make(config(), budget, devices, streams)
-    ones = torch.ones(size, devices, dtype=torch.float64)
-    policy_hyper = {"threshold": torch.full((size,), threshold, dtype=torch.float64)}
-    statistics = Statistics(
-        gain=ones,
-        budget=budget.budget[:, None] * ones,
-        mean_amplitude=channel.unit_mean_amplitude * ones,
-        mean_inverse=lambda t: ones * channel.mean_inverse(threshold, 1.0, variance),
-    )
-    chosen = MAKE[policy](**(policy_options or {}))
-    error = torch.full((size,), variance, dtype=torch.float64)
-    setup = LinkSetup(
-        budget=budget,
-        csi=ErrorCsi(ErrorCsiConfig(), streams, {"variance": error}),
-        policy=chosen,
-        policy_state=chosen.prepare(statistics, policy_hyper),
-        policy_hyper=policy_hyper,
-        codec=Identity(IdentityConfig()) if bits is None else Uniform(UniformConfig(bits=bits)),
-        streams=streams,
-        hyper={"rate_factor": torch.full((size,), rate_factor, dtype=torch.float64)},
-        save_link=True,
-    )
-    cls, config_class = TRANSPORTS[transport]
-    made = cls(config_class(**options), setup)
-    return Bench(made, channel, streams, budget.budget, variance)
-
-
-def cohort(
-    counts: Sequence[int] = (6,),
-    population: int = 6,
-    weight: Sequence[float] | None = None,
-    sends: Sequence[bool] | None = None,
-) -> Cohort:
-    """The first devices of each trial; equal weights if none are given, per row."""
-    trial = torch.cat([torch.full((count,), s) for s, count in enumerate(counts)]).long()
-    device = torch.cat([torch.arange(count) for count in counts])
-    zero = torch.zeros_like(device)
-    w = torch.ones(len(trial)) if weight is None else torch.tensor(weight)
-    on = torch.ones(len(trial), dtype=torch.bool) if sends is None else torch.tensor(sends)
-    return Cohort(
-        trial, device, w.double(), zero, zero, zero, on, tuple(counts), population, bool(on.all())
-    )
-
-
-def updates(rows: int, reals: int, seed: int = 0) -> Tensor:
-    """[rows, reals] of unequal powers and a common part, so that symbols are correlated."""
-    rng = np.random.default_rng(seed)
-    scale = rng.uniform(0.3, 2.0, (rows, 1))
-    return torch.from_numpy(scale * rng.standard_normal((rows, reals)) + rng.standard_normal(reals))
+from otafl.contracts import Group
+from otafl.link_contracts import LinkReport
 
 
 def scalars(
-    policy: str, h: np.ndarray, m: np.ndarray, budget: float, linear: bool, inverse: float
+    policy: str,
+    h: np.ndarray,
+    m: np.ndarray,
+    budget: float,
+    linear: bool,
+    inverse: float,
+    variance: float = 0.0,
 ) -> tuple[np.ndarray, float, np.ndarray]:
     """p [K], eta, on air [K] of one trial, by the table of the policies; threshold 0.3."""
     g = np.abs(h) ** 2
@@ -168,7 +47,7 @@ def scalars(
     energy = budget / m.max()
     return (
         math.sqrt(energy) * np.exp(-1j * np.angle(h)),
-        energy * (math.pi / 4 if linear else 1.0),
+        energy * (math.pi / 4 / (1 + variance) if linear else 1.0),
         on,
     )
 
@@ -188,16 +67,13 @@ def plain(
     k = len(x)
     s = x * (k * w / w.sum())[:, None] if linear else x
     inverse = special.exp1(0.3 / (1 + variance)) / (1 + variance)
-    p, eta, on = scalars(policy, h_hat, (s**2).mean(1), budget, linear, inverse)
+    p, eta, on = scalars(policy, h_hat, (s**2).mean(1), budget, linear, inverse, variance)
     y = noise + 1j * np.random.default_rng(9).standard_normal(x.shape[1])
     for i in np.flatnonzero(on):
         y = y + h[i] * p[i] * s[i]
     if not linear:
         return y.real / math.sqrt(eta)
     return y.real / math.sqrt(eta) / (k * w[on].sum() / w.sum())
-
-
-WEIGHTS = [0.1, 0.4, 0.05, 0.2, 0.15, 0.3]
 
 
 @pytest.mark.parametrize("variance", [0.0, 0.1])
@@ -223,7 +99,7 @@ def test_against_the_plain_complex_simulation(
         for s in range(3):
             for part in columns:
                 expected = plain(
-                    policy, x[s][:, part], weight, h[s], h_hat[s], noise[s, part],
+                    policy, x[s][:, part], weight, h[s, 0], h_hat[s, 0], noise[s, part],
                     link.budget[s].item(), weighting != "none", variance,
                 )  # fmt: skip
                 np.testing.assert_allclose(got[s, part], expected, rtol=1e-6, atol=1e-9)
@@ -236,7 +112,7 @@ def test_only_who_takes_part_counts(policy: str) -> None:
     on = [True, False, True, True]
     who = cohort((4,), weight=WEIGHTS[:4], sends=on)
     received, report = link.deliver((Group({"a": x}),), who)
-    h = report.saved["h/0"][0, :4].numpy()[on]
+    h = report.saved["h/0"][0, 0, :4].numpy()[on]
     w, noise = np.array(WEIGHTS[:4])[on], link.noise(9)[0]
     expected = plain(policy, x.numpy()[on], w, h, h, noise, link.budget[0].item())
     np.testing.assert_allclose(received.mean[0]["a"][0].numpy(), expected, rtol=1e-6, atol=1e-9)
@@ -246,7 +122,7 @@ def test_link_channel_is_the_channels() -> None:
     link = bench("ci", (0, 1), variance=0.1)
     _, report = link.deliver((Group({"a": updates(12, 4)}),), cohort((6, 6)), 3)
     h = link.channel.state(3).h
-    torch.testing.assert_close(report.saved["h/0"], h[:, :, 0, 0, 0])
+    torch.testing.assert_close(report.saved["h/0"][:, 0], h[:, :, 0, 0, 0])
     assert (report.saved["h_hat/0"] - report.saved["h/0"]).abs().min() > 0
 
 
@@ -294,17 +170,17 @@ def test_aggregation_error_from_what_is_saved(policy: str) -> None:
     saved = {name: value.numpy() for name, value in report.saved.items()}
     for s in range(2):
         rows = x[6 * s : 6 * s + 6].numpy()
-        np.testing.assert_allclose(saved["gram/0"][s], rows @ rows.T, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(saved["gram/0"][s, 0], rows @ rows.T, rtol=1e-9, atol=1e-9)
         w, on, eta = saved["weight/0"][s], saved["active/0"][s, 0], saved["eta/0"][s, 0]
         np.testing.assert_allclose(w, np.array(WEIGHTS) / sum(WEIGHTS))
-        c = (saved["h/0"][s] * saved["p/0"][s, 0]).real / math.sqrt(eta)
+        c = (saved["h/0"][s, 0] * saved["p/0"][s, 0]).real / math.sqrt(eta)
         np.testing.assert_allclose(saved["c/0"][s, 0], c, rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(saved["m/0"][s, 0], ((6 * w[:, None] * rows) ** 2).mean(1))
         share = w[on].sum()
         a = np.where(on, c * w / share, 0) - w
         noise = link.noise(40)[s] / (6 * share * math.sqrt(eta))
-        squared = a @ saved["gram/0"][s] @ a + 2 * (a @ rows) @ noise + noise @ noise
-        exact = w @ saved["gram/0"][s] @ w
+        squared = a @ saved["gram/0"][s, 0] @ a + 2 * (a @ rows) @ noise + noise @ noise
+        exact = w @ saved["gram/0"][s, 0] @ w
         assert report.nmse[s].item() == pytest.approx(squared / exact, rel=1e-9)
 
 
@@ -388,7 +264,7 @@ def test_masked_mean_against_the_plain_simulation(policy: str) -> None:
     link = bench(policy)
     group = Group({"a": torch.from_numpy(x)}, mask={"a": torch.from_numpy(mask)})
     received, report = link.deliver((group,), cohort(weight=WEIGHTS))
-    h, on = report.saved["h/0"][0].numpy(), report.saved["active/0"][0, 0].numpy()
+    h, on = report.saved["h/0"][0, 0].numpy(), report.saved["active/0"][0, 0].numpy()
     total = plain(policy, x * mask, w, h, h, link.noise(10)[0], link.budget[0].item())
     knows = (w[on, None] * mask[on]).sum(0) / w.sum()
     expected = np.where(knows > 0, total * w[on].sum() / w.sum() / np.maximum(knows, 1e-9), 0)
@@ -569,7 +445,7 @@ def test_total_energy_bounds_the_whole_payload(normalise: str) -> None:
     payload = (Group({"a": a, "b": b}), Group({"c": c}))
     received, report = link.deliver(payload, cohort())
     torch.testing.assert_close(report.power[0] * 20, torch.full((6,), 100.0).double())
-    h = report.saved["h/0"][0].numpy()
+    h = report.saved["h/0"][0, 0].numpy()
     expected = plain("full", c.numpy(), np.ones(6), h, h, link.noise(8, 0, 1)[0], 100.0 / 20)
     np.testing.assert_allclose(received.mean[1]["c"][0].numpy(), expected, rtol=1e-6)
 

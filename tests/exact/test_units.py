@@ -1,17 +1,19 @@
 """Decibels worked by hand, and the physical link budget.
 
 Mutations that make a test here fail: 20 dB a decade of power, dBm without the -30 dB to watt, the
-noise figure subtracted, bandwidth left out of the noise power.
+noise figure subtracted, bandwidth left out of the noise power, devices' offsets left out, not
+repeated, or taken off, a channel's own path loss overlooked.
 """
 
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import pytest
 import torch
 
-from otafl.channels.config import RayleighConfig
+from otafl.channels.config import ChannelConfig, RayleighConfig
 from otafl.channels.fading import link_budget
 from otafl.units import db_to_linear, dbm_to_watt, linear_to_db, noise_power_w, watt_to_dbm
 
@@ -45,12 +47,14 @@ def test_physical_link_budget_by_hand() -> None:
     config = RayleighConfig(
         tx_power_dbm=20.0, path_loss_db=110.0, bandwidth_hz=1e6, noise_figure_db=5.0
     )
-    budget = link_budget([config], torch.device("cpu"), torch.float64)
-    assert budget.budget.item() == pytest.approx(10**12.9, rel=1e-9)
-    assert budget.gain.item() == pytest.approx(1e-11, rel=1e-9)
-    assert (budget.budget * budget.gain).item() == pytest.approx(10**1.9, rel=1e-9)
-    assert budget.tx_power_w.item() == pytest.approx(0.1)
+    budget = link_budget([config], 2, torch.device("cpu"), torch.float64)
+    assert budget.budget.tolist() == [pytest.approx([10**12.9] * 2, rel=1e-9)]
+    assert budget.gain.tolist() == [pytest.approx([1e-11] * 2, rel=1e-9)]
+    assert budget.tx_power_w.tolist() == [pytest.approx([0.1] * 2)]
+    assert budget.unit_power_w.item() == pytest.approx(10**-13.9, rel=1e-9)
+    assert budget.unit_energy_j.item() == pytest.approx(10**-19.9, rel=1e-9)
     assert budget.bandwidth_hz.item() == 1e6
+    assert budget.physical.tolist() == [True]
 
 
 def test_normalised_budgets_of_several_trials() -> None:
@@ -60,11 +64,38 @@ def test_normalised_budgets_of_several_trials() -> None:
         RayleighConfig(tx_power_dbm=30.0),
         RayleighConfig(snr_db=-3.0, bandwidth_hz=2e6),
     ]
-    budget = link_budget(configs, torch.device("cpu"), torch.float64)
+    budget = link_budget(configs, 2, torch.device("cpu"), torch.float64)
     expected = torch.tensor([10.0, 100.0, 10**-0.3], dtype=torch.float64)
-    torch.testing.assert_close(budget.budget, expected)
-    assert budget.gain.tolist() == [1.0] * 3
-    torch.testing.assert_close(
-        budget.tx_power_w, torch.tensor([0.1, 1.0, 0.1], dtype=torch.float64)
-    )
+    torch.testing.assert_close(budget.budget, expected[:, None].expand(3, 2))
+    assert budget.gain.tolist() == [[1.0] * 2] * 3
+    watts = torch.tensor([0.1, 1.0, 0.1], dtype=torch.float64)
+    torch.testing.assert_close(budget.tx_power_w, watts[:, None].expand(3, 2))
     assert budget.bandwidth_hz.tolist() == [1e6, 1e6, 2e6]
+    assert budget.physical.tolist() == [False] * 3
+
+
+@pytest.mark.parametrize("keys", [{"snr_db": 10.0}, {"path_loss_db": 100.0}])
+def test_budgets_of_single_devices(keys: dict[str, float]) -> None:
+    """Offsets in dB, repeated over the devices, on either kind of budget; the gain stays."""
+    plain = RayleighConfig(**keys)
+    own = RayleighConfig(**keys, device_budget_db=(0.0, -3.0, 10.0))
+    args = torch.device("cpu"), torch.float64
+    base, budget = link_budget([plain], 5, *args), link_budget([own], 5, *args)
+    factor = torch.tensor([1.0, 10**-0.3, 10.0, 1.0, 10**-0.3], dtype=torch.float64)
+    torch.testing.assert_close(budget.budget, base.budget * factor)
+    torch.testing.assert_close(budget.tx_power_w, base.tx_power_w * factor)
+    assert torch.equal(budget.gain, base.gain)
+
+
+class Placed(ChannelConfig):
+    own_path_loss: ClassVar[bool] = True
+
+
+def test_a_channel_that_knows_where_devices_are_is_physical() -> None:
+    """Unless its SNR is given."""
+    configs = [Placed(), Placed(snr_db=7.0)]
+    budget = link_budget(configs, 1, torch.device("cpu"), torch.float64)
+    assert budget.physical.tolist() == [True, False]
+    assert budget.gain.tolist() == [[1.0], [1.0]]
+    expected = torch.tensor([[10**12.9], [10**0.7]], dtype=torch.float64)
+    torch.testing.assert_close(budget.budget, expected)

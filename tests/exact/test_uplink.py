@@ -77,8 +77,10 @@ def test_torch_in_torch_out(dtype: torch.dtype) -> None:
     assert isinstance(got, torch.Tensor)
     assert got.dtype == dtype
     assert got.shape == (3, 4)
-    assert not got.requires_grad
-    torch.testing.assert_close(got.double(), x.detach().double().mean(0), rtol=0, atol=1e-2)
+    assert got.requires_grad
+    torch.testing.assert_close(
+        got.detach().double(), x.detach().double().mean(0), rtol=0, atol=1e-2
+    )
 
 
 def test_numpy_and_torch_agree() -> None:

@@ -8,8 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from twins.power import capped_errors, policy_of, random_links, solve
 
 from otafl import open_results
+from otafl.power.config import CustomPowerConfig
+from otafl.power.custom import CustomPolicy
 
 DOC = Path(__file__).parents[2] / "docs" / "extending.md"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -25,7 +28,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if language != "sh":
             names.append(text.partition("\n")[0].removeprefix("# "))
             (home / names[-1]).write_text(text)
-    assert names == ["my_model.py", "my_data.py", "rings.yaml", "rings.py"]
+    assert names == [
+        *("my_model.py", "my_data.py", "rings.yaml", "rings.py"),
+        *("my_power.py", "power.yaml"),
+    ]
     return home
 
 
@@ -37,8 +43,8 @@ def call(folder: Path, *command: str | Path) -> str:
 
 def test_commands(folder: Path) -> None:
     """As typed in the folder, by the console script, which does not look there by itself."""
-    (commands,) = (text for language, text in BLOCK.findall(DOC.read_text()) if language == "sh")
-    for line in commands.splitlines():
+    commands = [text for language, text in BLOCK.findall(DOC.read_text()) if language == "sh"]
+    for line in "".join(commands).splitlines():
         name, *rest = line.split()
         assert name == "otafl"
         call(folder, OTAFL, *rest)
@@ -46,6 +52,30 @@ def test_commands(folder: Path) -> None:
     accuracy = result["test_accuracy"].isel(trial=0)
     assert float(accuracy[-1]) > 0.7  # of three classes
     assert float(accuracy[0]) < 0.6
+    nmse = open_results(folder / "results" / "power")["aggregation_nmse"].isel(round=-1)
+    names = ("cao_static", "my_power:quantile(share=0.2)", "ci")
+    optimal, own, weakest = (float(nmse.mean("trial").sel(power=name)) for name in names)
+    assert optimal < own < weakest
+
+
+def test_the_policy_against_the_optimum(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The document's function in isolation: within budget, and between the optimum and inversion by
+    the weakest in the mean error of 100 fading states."""
+    monkeypatch.syspath_prepend(folder)
+    own = CustomPolicy(CustomPowerConfig(name="my_power:quantile", share=0.2))
+    link = random_links(100, 10, seed=1)
+    errors = {}
+    for name, policy in {
+        "own": own,
+        "optimum": policy_of("cao_static"),
+        "weakest": policy_of("ci"),
+    }.items():
+        got = solve(policy, link)
+        used = got.p.abs().square() * link.power / link.budget[:, None]
+        assert used.max() <= 1 + 1e-9
+        root = got.eta[:, 0].sqrt().numpy()
+        errors[name] = capped_errors(root, link).mean()
+    assert errors["optimum"] < errors["own"] < errors["weakest"]
 
 
 def test_from_python(folder: Path) -> None:
@@ -55,6 +85,6 @@ def test_from_python(folder: Path) -> None:
 
 def test_examples_are_ten_lines(folder: Path) -> None:
     """As the headings promise, without empty lines and the file's name."""
-    for name in ("my_model.py", "my_data.py"):
+    for name in ("my_model.py", "my_data.py", "my_power.py"):
         lines = [line for line in (folder / name).read_text().splitlines() if line.strip()]
         assert len(lines) - 1 <= 10

@@ -47,7 +47,13 @@ def test_the_table_of_choices_is_the_registry() -> None:
 
     listed = {
         "algorithm": r"^\| algorithm \| (.*) \|$",
+        "csi": r"^\| csi \| (.*) \|$",
+        "receiver": r"^\| receiver \| (.*) \|$",
         "power": r"^\| power \| (.*) \|$",
+        "transport": r"^\| transport \| (.*) \|$",
+        "downlink": r"^\| downlink \| (.*) \|$",
+        "codec": r"^\| codec \| (.*) \|$",
+        "selection": r"^\| devices.selection \| (.*) \|$",
         "compute": r"^\| devices.compute \| (.*) \|$",
     }
     for table, pattern in listed.items():

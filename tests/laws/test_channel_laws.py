@@ -40,7 +40,7 @@ def rayleigh(
 ) -> Rayleigh:
     streams = Streams(seeds or [0] * len(trials), trials, dtype=dtype)
     config = RayleighConfig(path_loss_db=path_loss_db)
-    budget = link_budget([config] * len(trials), streams.device, dtype)
+    budget = link_budget([config] * len(trials), devices, streams.device, dtype)
     return Rayleigh(config, budget, devices, streams)
 
 
@@ -134,17 +134,25 @@ def test_shapes_and_types(dtype: torch.dtype) -> None:
 
 def test_awgn_does_not_fade() -> None:
     streams = Streams([0, 0], [0, 1])
-    budget = link_budget([AwgnConfig()] * 2, streams.device, streams.dtype)
+    budget = link_budget([AwgnConfig()] * 2, 4, streams.device, streams.dtype)
     state = Awgn(AwgnConfig(), budget, 4, streams).state(3)
     assert torch.equal(state.h, torch.ones(2, 4, 1, 1, 1, dtype=torch.complex64))
     assert torch.equal(state.gain, torch.ones(2, 4))
 
 
 def test_perfect_csi() -> None:
-    h = rayleigh(3, [0, 1]).state(0).h
-    csi = PerfectCsi(PerfectCsiConfig(), Streams([0, 0], [0, 1]), {})
-    assert torch.equal(csi.estimate(h, 0), h)
+    channel, streams = rayleigh(3, [0, 1]), Streams([0, 0], [0, 1])
+    budget = link_budget([RayleighConfig()] * 2, 3, streams.device, streams.dtype)
+    h, gain = channel.state(0).h, channel.state(0).gain
+    csi = PerfectCsi(PerfectCsiConfig(), channel, budget, streams, {})
+    assert torch.equal(csi.estimate(h, gain, 0), h)
     assert csi.variance.tolist() == [0.0, 0.0]
+
+
+def error_csi(devices: int, streams: Streams, variance: Tensor) -> ErrorCsi:
+    budget = link_budget([RayleighConfig()] * streams.size, devices, streams.device, streams.dtype)
+    channel = rayleigh(devices, range(streams.size), dtype=streams.dtype)
+    return ErrorCsi(ErrorCsiConfig(), channel, budget, streams, {"variance": variance})
 
 
 def test_csi_error() -> None:
@@ -152,10 +160,11 @@ def test_csi_error() -> None:
     uniform, uncorrelated with h, between devices, and between rounds."""
     variance = torch.tensor([0.04, 0.5], dtype=torch.float64)
     streams = Streams([0, 0], [0, 1], dtype=torch.float64)
-    csi = ErrorCsi(ErrorCsiConfig(), streams, {"variance": variance})
+    csi = error_csi(200, streams, variance)
     channel = rayleigh(200, [0, 1], dtype=torch.float64)
     states = [channel.state(round).h for round in range(100)]
-    errors = [csi.estimate(h, round) - h for round, h in enumerate(states)]
+    gain = channel.state(0).gain
+    errors = [csi.estimate(h, gain, round) - h for round, h in enumerate(states)]
     e = (torch.stack(errors).view(100, 2, 200) / variance.sqrt()[:, None]).numpy()
     h = torch.stack(states).view(100, 2, 200).numpy()
     for trial in (0, 1):
@@ -169,11 +178,11 @@ def test_csi_error() -> None:
 
 
 def test_csi_error_of_a_device_does_not_depend_on_the_others() -> None:
-    h = torch.zeros(2, 6, 1, 1, 1, dtype=torch.complex64)
-    hyper = {"variance": torch.tensor([0.1, 0.1])}
-    both = ErrorCsi(ErrorCsiConfig(), Streams([0, 0], [0, 1]), hyper).estimate(h, 3)
-    alone = ErrorCsi(ErrorCsiConfig(), Streams([0], [1]), {"variance": torch.tensor([0.1])})
-    torch.testing.assert_close(alone.estimate(h[:1, :4], 3)[0], both[1, :4], rtol=1e-6, atol=1e-7)
+    h, gain = torch.zeros(2, 6, 1, 1, 1, dtype=torch.complex64), torch.ones(2, 6)
+    both = error_csi(6, Streams([0, 0], [0, 1]), torch.tensor([0.1, 0.1])).estimate(h, gain, 3)
+    alone = error_csi(4, Streams([0], [1]), torch.tensor([0.1]))
+    alone_h = alone.estimate(h[:1, :4], gain[:1, :4], 3)
+    torch.testing.assert_close(alone_h[0], both[1, :4], rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("variance", [0.0, 0.3])
@@ -199,7 +208,7 @@ def test_known_exponential_integrals() -> None:
 def awgn() -> Awgn:
     streams = Streams([0], [0])
     return Awgn(
-        AwgnConfig(), link_budget([AwgnConfig()], streams.device, streams.dtype), 1, streams
+        AwgnConfig(), link_budget([AwgnConfig()], 1, streams.device, streams.dtype), 1, streams
     )
 
 

@@ -16,9 +16,18 @@ import torch
 from scipy import special, stats
 
 from otafl.channels.rayleigh import Rayleigh
-from otafl.contracts import Coefficients, Link, PowerPolicy, Statistics
+from otafl.link_contracts import Coefficients, Link, PowerPolicy, Statistics
+from otafl.power.cao_static import CaoStatic
 from otafl.power.ci import ChannelInversion
-from otafl.power.config import CiConfig, FullConfig, GbmaConfig, TciConfig
+from otafl.power.config import (
+    CaoStaticConfig,
+    CiConfig,
+    CotafConfig,
+    FullConfig,
+    GbmaConfig,
+    TciConfig,
+)
+from otafl.power.cotaf import Cotaf
 from otafl.power.full import Full
 from otafl.power.gbma import Gbma
 from otafl.power.tci import TruncatedChannelInversion
@@ -43,7 +52,7 @@ def run(
     h = torch.from_numpy(z[0] + 1j * z[1])
     h_hat = h + math.sqrt(variance) * torch.from_numpy(z[2] + 1j * z[3])
     ones = torch.ones(STATES, DEVICES, dtype=torch.float64)
-    hyper = {"threshold": torch.full((STATES,), threshold, dtype=torch.float64)}
+    hyper = {name: torch.full((STATES,), threshold).double() for name in ("threshold", "h_min")}
     link = Link(
         h=h_hat,
         gain=gain * ones,
@@ -58,8 +67,11 @@ def run(
     statistics = Statistics(
         gain=link.gain,
         budget=link.budget,
-        mean_amplitude=Rayleigh.unit_mean_amplitude * link.gain.sqrt(),
+        noise=link.noise,
+        mean_amplitude=lambda: Rayleigh.unit_mean_amplitude * link.gain.sqrt(),
+        mean_power=lambda: link.gain,
         mean_inverse=lambda threshold: inverse * ones,
+        draws=lambda count: h_hat[:1].expand(count, -1, -1),
     )
     return h, link, policy.coefficients(policy.prepare(statistics, hyper), link)[1]
 
@@ -73,7 +85,7 @@ def interval(sample: torch.Tensor, tests: int = 1) -> float:
 @pytest.mark.parametrize(("gain", "threshold"), [(1.0, 0.1), (0.2, 0.1), (3.0, 1.0)])
 def test_tci_meets_the_long_term_budget(gain: float, threshold: float, variance: float) -> None:
     """E|p|^2 m = P for the device of the largest m, m / max m of it for the others."""
-    policy = TruncatedChannelInversion(TciConfig())
+    policy = TruncatedChannelInversion(TciConfig(relative=False))
     _, link, got = run(policy, gain, variance, threshold)
     assert policy.constraint == "average"
     used = (got.p.abs().square() * link.power)[:, 0] / BUDGET
@@ -85,7 +97,7 @@ def test_tci_meets_the_long_term_budget(gain: float, threshold: float, variance:
 @pytest.mark.parametrize("counted", [True, False])
 def test_tci_mean_reference_meets_it_on_average_over_devices(counted: bool) -> None:
     """Without the policy's own power counted, the mean is E1(g_th) times the budget."""
-    config = TciConfig(reference="mean", count_policy_power=counted)
+    config = TciConfig(reference="mean", count_policy_power=counted, relative=False)
     _, link, got = run(TruncatedChannelInversion(config))
     used = (got.p.abs().square() * link.power)[:, 0].mean(1) / BUDGET
     expected = 1.0 if counted else special.exp1(0.1)
@@ -96,7 +108,7 @@ def test_tci_mean_reference_meets_it_on_average_over_devices(counted: bool) -> N
 @pytest.mark.parametrize(("gain", "threshold"), [(1.0, 0.1), (0.2, 0.3)])
 def test_tci_silent_fraction(gain: float, threshold: float, variance: float) -> None:
     """1 - exp(-g_th / beta), binomial; beta is the estimate's mean gain."""
-    _, _, got = run(TruncatedChannelInversion(TciConfig()), gain, variance, threshold)
+    _, _, got = run(TruncatedChannelInversion(TciConfig(relative=False)), gain, variance, threshold)
     silent = int((~got.active).sum())
     share = 1 - math.exp(-threshold / (gain * (1 + variance)))
     assert stats.binomtest(silent, STATES * DEVICES, share).pvalue > LEVEL
@@ -148,11 +160,33 @@ def test_gbma_energy_target_makes_a_product_of_two_sums_unbiased() -> None:
     assert abs(product.mean() - (u * v).sum()) < interval(product)
 
 
-@pytest.mark.parametrize(
-    "policy",
-    [Full(FullConfig()), ChannelInversion(CiConfig()), Gbma(GbmaConfig())],
-    ids=["full", "ci", "gbma"],
-)
+@pytest.mark.parametrize("variance", [0.0, 0.25])
+def test_cotaf_silent_fraction(variance: float) -> None:
+    """1 - exp(-h_min^2), the threshold being on the amplitude."""
+    _, _, got = run(Cotaf(CotafConfig()), variance=variance, threshold=0.5)
+    silent = int((~got.active).sum())
+    share = 1 - math.exp(-0.25 / (1 + variance))
+    assert stats.binomtest(silent, STATES * DEVICES, share).pvalue > LEVEL
+
+
+def test_ci_reaches_as_far_as_the_weakest() -> None:
+    """At equal budgets and symbol powers eta / P = min_k g_k is exponential with mean 1 / K."""
+    _, _, got = run(ChannelInversion(CiConfig()), m=torch.ones(DEVICES).double())
+    law = stats.expon(scale=1 / DEVICES)
+    assert stats.kstest((got.eta / BUDGET).ravel().numpy(), law.cdf).pvalue > LEVEL
+
+
+PEAK = {
+    "full": Full(FullConfig()),
+    "ci": ChannelInversion(CiConfig()),
+    "gbma": Gbma(GbmaConfig()),
+    "tci": TruncatedChannelInversion(TciConfig(constraint="peak")),
+    "cotaf": Cotaf(CotafConfig()),
+    "cao_static": CaoStatic(CaoStaticConfig()),
+}
+
+
+@pytest.mark.parametrize("policy", PEAK.values(), ids=PEAK)
 @pytest.mark.parametrize("variance", [0.0, 0.25])
 def test_peak_policies_never_exceed_the_budget(policy: PowerPolicy, variance: float) -> None:
     """Whatever the estimate, in each of 160,000 states; nothing random in the bound."""

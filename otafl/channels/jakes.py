@@ -1,0 +1,121 @@
+"""Fading that is correlated over time by the devices' motion: Clarke's isotropic scattering, of
+autocorrelation J0(2 pi f_D tau) (Jakes), as the random sum of sinusoids of Xiao, Zheng and
+Beaulieu, "Novel Sum-of-Sinusoids Simulation Models for Rayleigh and Rician Fading Channels" (IEEE
+Transactions on Wireless Communications 5(12), 2006): h(t) = sum_n exp(j (2 pi f_D t cos alpha_n +
+phi_n)) / sqrt(N), alpha_n uniform in the nth part of the circle, phi_n uniform.
+
+Its autocorrelation over an ensemble of trials and devices is J0 for any number N of sinusoids;
+E|h|^4 = 2 - 1/N, and the law of |h|^2 is within 0.115 / N of the exponential one.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from otafl.channels.correlation import correlated
+from otafl.rng import Streams
+
+LIGHT_M_PER_S = 299_792_458.0
+SINUSOIDS = 32
+CORRELATION = 0.1
+MOST_CORRELATED_ROUNDS = 1 << 25
+"""4096 draws that far apart, from round 2^30 on, end below round 2^40."""
+
+_NUMBERS = 1 << 22
+
+
+def doppler_hz(speed_kmh: float, carrier_hz: float) -> float:
+    """f_D = v f_c / c."""
+    return speed_kmh / 3.6 * carrier_hz / LIGHT_M_PER_S
+
+
+def correlation_rounds(doppler_hz: float, round_s: float) -> int:
+    """Rounds after which |J0| stays below 0.1: J0(x)^2 <= 2 / (pi x). At most 2^25, which devices
+    that hardly move would exceed: their averages over rounds that far apart are those of the places
+    they stand at, not of the ensemble."""
+    x = 2.0 / (math.pi * CORRELATION**2)
+    phase = 2.0 * math.pi * doppler_hz * round_s
+    return MOST_CORRELATED_ROUNDS if phase * MOST_CORRELATED_ROUNDS <= x else math.ceil(x / phase)
+
+
+class Oscillators:
+    """exp(j 2 pi f (t round_s + b block_s)) of round t and block b, at fixed frequencies.
+
+    hz: [S, ...] f, double. block_s: [S] seconds of a coherence block; None: one lasts for the
+    payload. Phases are kept in units of 2^-64 of a turn, whose products with t and b wrap exactly,
+    so that a round as far away as 2^40 is as sharp as the first.
+    """
+
+    def __init__(self, hz: Tensor, round_s: float, block_s: Tensor | None) -> None:
+        self._per_round = _turns(hz * round_s)
+        self._per_block = torch.zeros_like(self._per_round)
+        if block_s is not None:
+            self._per_block = _turns(hz * block_s.double().view(-1, *[1] * (hz.dim() - 1)))
+
+    def at(self, round: int, first: int, stop: int, dtype: torch.dtype) -> Tensor:
+        """[S, ..., B] of blocks first..stop of a round; dtype: real. B rotations are products of
+        two times sqrt(B), which spares most of the sines."""
+        fine = math.isqrt(stop - first - 1) + 1
+        coarse = torch.arange(first, stop, fine, device=self._per_round.device)
+        turns = (self._per_round * round)[..., None] + self._per_block[..., None] * coarse
+        rotation = _rotation(turns, dtype)
+        if fine > 1:
+            steps = self._per_block[..., None] * torch.arange(fine, device=coarse.device)
+            rotation = (rotation[..., None] * _rotation(steps, dtype)[..., None, :]).flatten(-2)
+        return rotation[..., : stop - first]
+
+
+def _rotation(turns: Tensor, dtype: torch.dtype) -> Tensor:
+    angle = (turns.double() * (2.0 * math.pi * 2.0**-64)).to(dtype)
+    return torch.polar(torch.ones_like(angle), angle)
+
+
+def _turns(value: Tensor) -> Tensor:
+    """The fraction of a number of turns [...], in units of 2^-64, as signed integers."""
+    return ((value - value.floor()) * 2.0**63).long() << 1
+
+
+class Jakes:
+    """h [S, K, A, B]: a sum of 32 sinusoids of random angles of arrival, a device's own, and random
+    phases, an antenna's own, both fixed over the trial; so a round's fading needs no round before
+    it.
+
+    The same blocks asked for in a longer payload are the same to rounding.
+    """
+
+    def __init__(
+        self,
+        doppler_hz: float,
+        round_s: float,
+        block_s: Tensor | None,
+        devices: int,
+        antennas: int,
+        neighbours: float,
+        streams: Streams,
+        purpose: str,
+    ) -> None:
+        trials = streams.size
+        pair = torch.arange(trials * devices, device=streams.device)
+        draw = streams.device_uniform(
+            f"{purpose}/scatterers", 0, pair // devices, pair % devices, (SINUSOIDS, 1 + antennas)
+        )
+        draw = draw.double().view(trials, devices, SINUSOIDS, 1 + antennas)
+        index = torch.arange(SINUSOIDS, device=streams.device)
+        arrival = 2.0 * math.pi * (index + draw[..., 0]) / SINUSOIDS
+        self._oscillators = Oscillators(doppler_hz * arrival.cos(), round_s, block_s)
+        angle = 2.0 * math.pi * draw[..., 1:].mT
+        start = torch.polar(torch.full_like(angle, SINUSOIDS**-0.5), angle)
+        self._dtype = streams.dtype
+        self._start = correlated(start, neighbours, 2).to(self._dtype.to_complex())  # [S, K, A, N]
+
+    def draw(self, round: int, blocks: int) -> Tensor:
+        """[S, K, A, B], in stretches of blocks whose sinusoids fit the memory."""
+        most = max(1, _NUMBERS // self._start[:, :, 0].numel())
+        parts = []
+        for first in range(0, blocks, most):
+            stop = min(first + most, blocks)
+            parts.append(self._start @ self._oscillators.at(round, first, stop, self._dtype))
+        return torch.cat(parts, 3)

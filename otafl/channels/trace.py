@@ -1,0 +1,274 @@
+"""Replay of measured or simulated channels from a file, and the files' exporters.
+
+A trace is a NetCDF-4 file (any HDF5 file with these data sets at its root will do):
+
+    attributes    schema         "otafl-trace-1"
+                  carrier_hz     carrier frequency
+                  bandwidth_hz   band that h covers
+    either        h_real, h_imag (round, device, antenna, group): frequency responses at the centres
+                                 of equal groups of sub-carriers
+    or            a_real, a_imag (round, device, antenna, path): impulse responses, complex
+                                 amplitudes at the carrier
+                  tau_s          (round, device, path) or (device, path): their delays in seconds
+    optional      gain           (round, device) or (device): linear large-scale power gains, and h
+                                 or a has a mean power of one; without it, a device's gain is the
+                                 mean power of its responses over the file, which is taken out of
+                                 them
+
+A run's devices are the file's first ones; a run that is longer than the file starts it again.
+Impulse responses are evaluated on the run's own bandwidth. The file is held in memory.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from otafl.channels.config_3gpp import TraceConfig
+from otafl.channels.ofdm import delay_rotations, frequency_response, group_frequencies
+from otafl.contracts import Hyper
+from otafl.errors import UserError
+from otafl.link_contracts import Channel, ChannelState, LinkBudget
+from otafl.rng import Streams
+
+SCHEMA = "otafl-trace-1"
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A file of R rounds and K devices. response: [R, K, A, F], or [R, K, A, L] with delay_s [R or
+    1, K, L]. gain: [R or 1, K], or None."""
+
+    response: np.ndarray
+    delay_s: np.ndarray | None
+    gain: np.ndarray | None
+    carrier_hz: float
+    bandwidth_hz: float
+
+
+class TraceChannel:
+    """h: [S, K, A, B, F] complex; E|h|^2 = 1 over the file's rounds, antennas and groups."""
+
+    closed_form: ClassVar[bool] = False
+    correlation_rounds: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        config: TraceConfig,
+        budget: LinkBudget,
+        devices: int,
+        streams: Streams,
+        hyper: Hyper | None = None,
+    ) -> None:
+        trace = read(config.path)
+        rounds, known = trace.response.shape[:2]
+        if known < devices:
+            raise UserError(
+                f"channel.path: '{config.path}' has {known} devices and the scenario {devices}; "
+                f"devices.count of {known} or less would do"
+            )
+        place, ctype = streams.device, streams.dtype.to_complex()
+        self._response = torch.from_numpy(trace.response[:, :devices]).to(place, ctype)
+        self._frequency = _frequencies(config, trace, budget)
+        self._delay = None
+        if trace.delay_s is not None:
+            delay = torch.from_numpy(trace.delay_s[:, :devices]).to(place, torch.float64)
+            self._delay = delay.expand(rounds, -1, -1)
+        gain = self._take_out_gain(config) if trace.gain is None else trace.gain[:, :devices]
+        large_scale = torch.as_tensor(gain).to(place, torch.float64).expand(rounds, -1)
+        if not bool(large_scale.gt(0).all()):
+            device = int(large_scale.le(0).any(0).nonzero()[0])
+            raise UserError(f"channel.path: device {device} of '{config.path}' has a gain of zero")
+        if config.gains == "relative":
+            large_scale = large_scale / large_scale.mean()
+        self._gain = large_scale.to(streams.dtype)
+        self._budget, self._block_symbols, self._rounds = budget, config.block_symbols, rounds
+        self._start = torch.zeros(streams.size, dtype=torch.int64, device=place)
+        if config.start == "per_trial":
+            self._start = (streams.uniform("trace_start", 0, ()) * rounds).long()
+
+    def state(self, round: int) -> ChannelState:
+        """Of round (start + round) mod R of the file."""
+        h = self._at(self._start + round % self._rounds)[:, :, :, None]
+        gain = self._gain[(self._start + round % self._rounds) % self._rounds] * self._budget.gain
+        if self._block_symbols is None:
+            return ChannelState(h=h, gain=gain)
+        later = functools.cache(functools.partial(self._later, round))
+        return ChannelState(h, gain, self._block_symbols, later)
+
+    def _later(self, round: int, blocks: int) -> Tensor:
+        """[S, K, A, blocks, F]: this round of the file and those after it."""
+        first = self._start + round % self._rounds
+        return torch.stack([self._at(first + block) for block in range(blocks)], 3)
+
+    def _at(self, rounds: Tensor) -> Tensor:
+        """[S, K, A, F] of the file's rounds [S], counted past its end."""
+        place = rounds % self._rounds
+        if self._delay is None:
+            return self._response[place]
+        real = self._response.real.dtype
+        rotation = delay_rotations(self._delay[place], self._frequency[:, None], real)
+        return frequency_response(self._response[place], rotation[:, :, None])
+
+    def _take_out_gain(self, config: TraceConfig) -> Tensor:
+        """[1, K]: mean power of a device's responses, which they are divided by. Impulse responses
+        have that of their paths: groups are as if spread over a wide band."""
+        power = self._response.abs().double().square()
+        gain = power.mean((0, 2, 3)) if self._delay is None else power.sum(3).mean((0, 2))
+        root = gain.clamp_min(torch.finfo(torch.float64).tiny).sqrt()
+        self._response = (self._response / root[:, None, None]).to(self._response.dtype)
+        return gain[None]
+
+
+def read(path: str) -> Trace:
+    """A trace file; UserError where there is none, or it is none."""
+    import h5netcdf
+
+    if not Path(path).is_file():
+        raise UserError(
+            f"channel.path: there is no file '{path}'; otafl.channels.trace.export writes one"
+        )
+    try:
+        with h5netcdf.File(path, "r", phony_dims="sort") as file:
+            arrays = {name: np.asarray(value) for name, value in file.variables.items()}
+            attributes = dict(file.attrs)
+    except OSError as error:
+        raise UserError(f"channel.path: '{path}' is not a NetCDF-4 or HDF5 file") from error
+    schema = attributes.get("schema")
+    schema = schema.decode() if isinstance(schema, bytes) else schema
+    if schema != SCHEMA:
+        raise UserError(
+            f"channel.path: '{path}' has the schema attribute {schema!r}; '{SCHEMA}' is understood"
+        )
+    kind = "a" if "a_real" in arrays else "h"
+    needed = ("a_real", "a_imag", "tau_s") if kind == "a" else ("h_real", "h_imag")
+    missing = [name for name in needed if name not in arrays]
+    missing += [name for name in ("carrier_hz", "bandwidth_hz") if name not in attributes]
+    if missing:
+        raise UserError(f"channel.path: '{path}' lacks {', '.join(missing)}")
+    response = arrays[needed[0]] + 1j * arrays[needed[1]]
+    if response.ndim != 4:
+        raise UserError(
+            f"channel.path: {needed[0]} of '{path}' has {response.ndim} dimensions; (round, "
+            f"device, antenna, {'path' if kind == 'a' else 'group'}) would do"
+        )
+    rounds, devices, _, paths = response.shape
+    delay = arrays["tau_s"] if kind == "a" else None
+    if delay is not None:
+        delay = _fit(path, "tau_s", delay, (rounds, devices, paths))
+    gain = arrays.get("gain")
+    if gain is not None:
+        gain = _fit(path, "gain", gain, (rounds, devices))
+    return Trace(
+        response, delay, gain, float(attributes["carrier_hz"]), float(attributes["bandwidth_hz"])
+    )
+
+
+def export(
+    channel: Channel,
+    rounds: Sequence[int],
+    path: str | Path,
+    *,
+    carrier_hz: float,
+    bandwidth_hz: float,
+    trial: int = 0,
+) -> None:
+    """Writes the states of a channel in the given rounds as a trace: the first coherence block of
+    each, with the large-scale gains, of one trial of its stack."""
+    states = [channel.state(round) for round in rounds]
+    h = torch.stack([state.h[trial, :, :, 0] for state in states]).cpu().numpy()
+    gain = torch.stack([state.gain[trial] for state in states]).cpu().numpy()
+    dims = ("round", "device", "antenna", "group")
+    variables = {
+        "h_real": (dims, h.real),
+        "h_imag": (dims, h.imag),
+        "gain": (("round", "device"), gain),
+    }
+    _write(path, variables, carrier_hz, bandwidth_hz)
+
+
+def export_impulse_responses(
+    a: Any,
+    tau_s: Any,
+    path: str | Path,
+    *,
+    carrier_hz: float,
+    bandwidth_hz: float,
+    direction: str = "uplink",
+) -> None:
+    """Writes Sionna's impulse responses, of its channel models or its ray tracer, as a trace. Path
+    loss in them becomes the gain.
+
+    a: [batch, num_rx, rx_ant, num_tx, tx_ant, paths, time] complex and tau_s: [batch, num_rx,
+    num_tx, paths], the batch dimension optional. Rounds are the batch, and time within it.
+    direction: "uplink" where the server is the one receiver and devices transmit; "downlink" for
+    the reverse, whose responses are the same by reciprocity. A device has one antenna.
+    """
+    a, tau_s = np.asarray(a), np.asarray(tau_s)
+    if a.ndim == 6:
+        a, tau_s = a[None], tau_s[None]
+    if direction == "downlink":
+        a, tau_s = a.transpose(0, 3, 4, 1, 2, 5, 6), tau_s.swapaxes(1, 2)
+    if a.ndim != 7 or tau_s.ndim != 4 or a.shape[1] != 1 or a.shape[4] != 1:
+        raise UserError(
+            f"impulse responses {a.shape} with delays {tau_s.shape}, {direction}: [batch, 1 "
+            "server, antennas, devices, 1, paths, time] and [batch, 1, devices, paths] would do"
+        )
+    times = a.shape[6]
+    response = a[:, 0, :, :, 0].transpose(0, 4, 2, 1, 3)  # batch, time, device, antenna, path
+    response = response.reshape(-1, *response.shape[2:])
+    dims = ("round", "device", "antenna", "path")
+    variables = {
+        "a_real": (dims, response.real),
+        "a_imag": (dims, response.imag),
+        "tau_s": (("round", "device", "path"), tau_s[:, 0].repeat(times, 0)),
+    }
+    _write(path, variables, carrier_hz, bandwidth_hz)
+
+
+def _write(
+    path: str | Path, variables: dict[str, Any], carrier_hz: float, bandwidth_hz: float
+) -> None:
+    import xarray as xr
+
+    attributes = {"schema": SCHEMA, "carrier_hz": carrier_hz, "bandwidth_hz": bandwidth_hz}
+    xr.Dataset(variables, attrs=attributes).to_netcdf(path, engine="h5netcdf")
+
+
+def _fit(path: str, name: str, values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """The values with a round dimension, of length 1 where they have none."""
+    if values.shape == shape[1:]:
+        values = values[None]
+    if values.shape not in (shape, (1, *shape[1:])):
+        raise UserError(
+            f"channel.path: {name} of '{path}' has the shape {values.shape}; {shape} or "
+            f"{shape[1:]} would do"
+        )
+    return values
+
+
+def _frequencies(config: TraceConfig, trace: Trace, budget: LinkBudget) -> Tensor:
+    """[S, F]; for frequency responses they must be those of the file."""
+    groups = config.subcarrier_groups
+    if trace.delay_s is not None:
+        return group_frequencies(budget.bandwidth_hz, groups or 1)
+    known = trace.response.shape[3]
+    if groups not in (None, known):
+        raise UserError(
+            f"channel.subcarrier_groups: {groups}, but '{config.path}' has frequency responses of "
+            f"{known} groups; leave it out"
+        )
+    wanted = budget.bandwidth_hz.double()
+    if known > 1 and bool(((wanted - trace.bandwidth_hz).abs() > 1e-3 * trace.bandwidth_hz).any()):
+        raise UserError(
+            f"channel.bandwidth_hz: '{config.path}' has frequency responses over "
+            f"{trace.bandwidth_hz:g} Hz; that bandwidth would do"
+        )
+    return group_frequencies(wanted, known)

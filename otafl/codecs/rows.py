@@ -1,0 +1,50 @@
+"""What codecs need to know of a payload group's rows."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from otafl.contracts import Blocks, Cohort, Group
+from otafl.errors import UserError
+from otafl.models.base import flatten
+
+Shapes = dict[str, tuple[int, ...]]
+
+
+def shapes_of(group: Group) -> Shapes:
+    """The blocks of one row."""
+    return {name: tuple(block.shape[1:]) for name, block in group.blocks.items()}
+
+
+def known(group: Group) -> Blocks:
+    """The blocks, 0 where a row does not know a coordinate."""
+    mask = group.full_mask
+    if mask is None:
+        return group.blocks
+    return {name: block * mask[name] for name, block in group.blocks.items()}
+
+
+def known_columns(group: Group) -> tuple[Tensor, Tensor | None]:
+    """The blocks side by side [n, P], 0 where unknown, and the mask [n, P]."""
+    mask = group.full_mask
+    columns = flatten(known(group))
+    return columns, None if mask is None else flatten(mask).to(columns.dtype)
+
+
+def pairs(group: Group, cohort: Cohort) -> tuple[Tensor, Tensor]:
+    """Trial [n] and device [n] of the rows."""
+    if group.rows is None:
+        return cohort.trial, cohort.device
+    return cohort.trial[group.rows], cohort.device[group.rows]
+
+
+def require_once(group: Group, codec: str) -> None:
+    """UserError where a device has several rows in a group: the mean that it sends of them is none
+    of the coded values."""
+    rows = group.rows
+    if rows is not None and len(torch.unique(rows)) < len(rows):
+        raise UserError(
+            f"codec.name: '{codec}' codes one row a device, and the algorithm sends several rows "
+            "of a device in one group, of which the mean would go on air; use codec identity"
+        )

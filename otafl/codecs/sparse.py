@@ -1,0 +1,73 @@
+"""The largest magnitudes of a row, and error feedback: what is left out is remembered by the device
+and added to what it sends next.
+
+Stich, Cordonnier, Jaggi 2018, "Sparsified SGD with Memory", Algorithm 1: a = x + e, top_k(a) is
+sent and e = a - top_k(a) kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from otafl.contracts import Blocks, Group, Payload
+
+
+def kept(share: float, reals: int) -> int:
+    """Reals that are kept of so many, at least one."""
+    return max(1, round(share * reals))
+
+
+def top(rows: Tensor, count: int) -> Tensor:
+    """rows [n, P] with all but the `count` largest magnitudes of each at 0; exactly so many."""
+    if count >= rows.shape[1]:
+        return rows.clone()
+    index = rows.abs().topk(count, dim=1, sorted=False).indices
+    return torch.zeros_like(rows).scatter_(1, index, rows.gather(1, index))
+
+
+@dataclass(frozen=True)
+class Feedback:
+    """The devices' memory, "rest/<group>" [N, P] for each uplink group, where it is wanted."""
+
+    wanted: bool
+
+    def init(self, payload: Payload) -> Blocks:
+        if not self.wanted:
+            return {}
+        memory = {}
+        for index, group in enumerate(payload):
+            if group.route == "uplink":
+                first = next(iter(group.blocks.values()))
+                memory[_name(index)] = first.new_zeros(1, 1).expand(len(first), group.reals)
+        return memory
+
+    def before(
+        self, x: Tensor, mask: Tensor | None, group: Group, index: int, own: Blocks
+    ) -> Tensor:
+        """a = x + e [n, P], of coordinates that the rows know."""
+        if not self.wanted:
+            return x
+        rest = own[_name(index)]
+        rest = rest if group.rows is None else rest[group.rows]
+        return x + (rest if mask is None else rest * mask)
+
+    def after(
+        self, a: Tensor, sent: Tensor, mask: Tensor | None, group: Group, index: int, own: Blocks
+    ) -> Blocks:
+        """The memory with e = a - sent; of coordinates that a row does not know, as it was."""
+        if not self.wanted:
+            return own
+        name, rest = _name(index), a - sent
+        if mask is not None:
+            old = own[name] if group.rows is None else own[name][group.rows]
+            rest = rest + old * (1.0 - mask)
+        if group.rows is not None:
+            rest = own[name].index_copy(0, group.rows, rest)
+        return own | {name: rest}
+
+
+def _name(index: int) -> str:
+    return f"rest/{index}"

@@ -1,0 +1,179 @@
+"""An uplink of many Monte-Carlo trials, as a scenario's would be, and what comes of sending known
+symbols over it round after round."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from otafl.assembly import Uplink, build_link, torch_device
+from otafl.contracts import Cohort, Group
+from otafl.link_contracts import LinkReport
+from otafl.rng import Streams
+from otafl.scenario import load_scenario
+
+POWERS = (0.3, 2.0)
+"""Smallest and largest mean symbol power of devices that differ, spread geometrically."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """How much is computed, and where. quick: a quarter of the sample, or less."""
+
+    device: str = "cpu"
+    quick: bool = False
+
+    def size(self, full: int) -> int:
+        """Of a sample that is so large in the whole suite."""
+        return max(1, full // 4) if self.quick else full
+
+    @property
+    def where(self) -> torch.device:
+        return torch_device(self.device)
+
+    def uplink(
+        self,
+        devices: int,
+        trials: int,
+        points: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        *,
+        weights: Sequence[float] | None = None,
+        dtype: torch.dtype = torch.float64,
+        first: int = 0,
+    ) -> Rig:
+        """Trials of each of the points (sections of a scenario), numbered on from `first`, in one
+        stack. weights: [K], else equal ones."""
+        settings = [points] if isinstance(points, Mapping) else list(points)
+        base = {"name": "conformance", "devices": {"count": devices}}
+        base["output"] = {"save_link": True}
+        scenarios = [load_scenario(base | dict(one)) for one in settings]
+        rows = [scenario for scenario in scenarios for _ in range(trials)]
+        numbers = range(first, first + len(rows))
+        streams = Streams([0] * len(rows), numbers, self.where, dtype)
+        link = build_link(rows, devices, streams)
+        return Rig(link, streams, devices, _cohort(len(rows), devices, weights, streams))
+
+
+@dataclass(frozen=True)
+class Rig:
+    """An uplink of S trials over K devices, all of which send."""
+
+    link: Uplink
+    streams: Streams
+    devices: int
+    cohort: Cohort
+
+    @property
+    def trials(self) -> int:
+        """S."""
+        return self.streams.size
+
+    @functools.cached_property
+    def powers(self) -> Tensor:
+        """[K] mean symbol powers that differ."""
+        low, high = (torch.tensor(power).log10().item() for power in POWERS)
+        return torch.logspace(low, high, self.devices).to(self.cohort.weight)
+
+    def symbols(self, reals: int, round: int, powers: Tensor | float | None = None) -> Tensor:
+        """[S * K, P] normal symbols, independent over devices, whose mean power over the payload is
+        `powers` ([K] or one; else those that differ) to the last bit or so."""
+        draw = self.streams.device_normal(
+            "conformance", round, self.cohort.trial, self.cohort.device, (reals,)
+        )
+        level = self.powers if powers is None else torch.as_tensor(powers).to(draw)
+        root = level.expand(self.devices).sqrt().repeat(self.trials)[:, None]
+        return draw / draw.square().mean(1, keepdim=True).sqrt() * root
+
+    def send(self, x: Tensor, round: int, weighting: str = "mean") -> tuple[Tensor, LinkReport]:
+        """The estimate [S, P] from symbols [S * K, P], and the report."""
+        group = Group({"x": x}, weighting="none" if weighting == "none" else "mean")
+        payload, _ = self.link.codec.encode(
+            (group,), self.link.codec.init((group,)), self.cohort, round, self.streams
+        )
+        channel = self.link.channel.state(round)
+        received, report = self.link.transport.deliver(payload, self.cohort, channel, round)
+        return self.link.codec.decode(received).mean[0]["x"], report
+
+    def record(self, rounds: int, reals: int, powers: Tensor | float | None = None) -> Record:
+        """So many rounds, each with a new payload."""
+        parts: dict[str, list[np.ndarray]] = {}
+        for round in range(rounds):
+            x = self.symbols(reals, round, powers)
+            estimate, report = self.send(x, round)
+            for name, value in self._one(x, estimate, report).items():
+                parts.setdefault(name, []).append(value.cpu().numpy())
+        return Record(reals=reals, **{name: np.stack(value) for name, value in parts.items()})
+
+    def _one(self, x: Tensor, estimate: Tensor, report: LinkReport) -> dict[str, Tensor]:
+        saved = {name.partition("/")[0]: value for name, value in report.saved.items()}
+        one = {name: saved[name][:, 0] for name in ("h", "h_hat", "p", "c", "active", "m")}
+        weight = saved["weight"] * one["active"]
+        rows = x.view(self.trials, self.devices, -1)
+        total = weight.sum(1, keepdim=True).clamp_min(1e-30)
+        target = torch.einsum("sk,skp->sp", weight / total, rows)
+        gram = saved["gram"][:, 0]
+        gain = one["h"] * one["p"] / saved["eta"][:, :1].sqrt()
+        off = (gain * weight / total).real - saved["weight"]
+        return one | {
+            "eta": saved["eta"][:, 0],
+            "noise": saved["noise"][:, 0],
+            "error": (estimate - target).square().mean(1),
+            "weight": saved["weight"],
+            "power": report.power,
+            "budget": self.link.budget.budget,
+            "nmse": report.nmse,
+            "exact": torch.einsum("sk,skp->sp", saved["weight"], rows).square().sum(1),
+            "distortion": torch.einsum("sk,skj,sj->s", off, gram.real, off),
+        }
+
+    def fading(self, rounds: int) -> np.ndarray:
+        """[R, S, K, A, B, F] of the rounds from 0 on."""
+        states = [self.link.channel.state(round).h for round in range(rounds)]
+        return torch.stack(states).cpu().numpy()
+
+
+@dataclass(frozen=True)
+class Record:
+    """What R rounds of S trials gave. h, h_hat, p, c, active, m, power, budget, weight: [R, S, K],
+    as in `LinkReport.saved` and the report; eta, noise: [R, S]. error: [R, S] mean squared error of
+    a real about the mean over who was on air. nmse: [R, S] as reported. exact: [R, S] squared norm
+    of the error-free mean, distortion: [R, S] that of what the estimate without noise is off,
+    from the saved Gram matrices. reals: of a payload."""
+
+    reals: int
+    h: np.ndarray
+    h_hat: np.ndarray
+    p: np.ndarray
+    c: np.ndarray
+    active: np.ndarray
+    m: np.ndarray
+    eta: np.ndarray
+    noise: np.ndarray
+    error: np.ndarray
+    weight: np.ndarray
+    power: np.ndarray
+    budget: np.ndarray
+    nmse: np.ndarray
+    exact: np.ndarray
+    distortion: np.ndarray
+
+    def point(self, index: int, points: int) -> Record:
+        """The trials of one of so many points."""
+        trials = self.eta.shape[1] // points
+        part = slice(index * trials, (index + 1) * trials)
+        arrays = {n: v[:, part] for n, v in vars(self).items() if n != "reals"}
+        return Record(reals=self.reals, **arrays)
+
+
+def _cohort(trials: int, devices: int, weights: Sequence[float] | None, streams: Streams) -> Cohort:
+    trial = torch.arange(trials, device=streams.device).repeat_interleave(devices)
+    device = torch.arange(devices, device=streams.device).repeat(trials)
+    row = torch.tensor(list(weights or [1.0] * devices), dtype=streams.dtype)
+    weight = (row / row.sum()).repeat(trials).to(streams.device)
+    return Cohort.fresh(trial, device, weight, (devices,) * trials, devices)

@@ -1,0 +1,241 @@
+"""Laws of the channels: mean power, distributions, correlation over time, frequency and antennas,
+path loss."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from scipy import special, stats
+
+from otafl import registry
+from otafl.channels.sionna_rng import keep_global_state
+from otafl.conformance.bench import Bench
+from otafl.conformance.checks import Check, Law, exactly, law_of, mean, share
+
+NEEDS_A_FILE = ("trace",)
+
+LIGHT_M_PER_S = 299_792_458.0
+CARRIER_HZ = 3.5e9
+SPEED_KMH = 30.0
+INTERVAL_S = 1e-3
+LAGS = (1, 4, 9)
+"""J0 there: positive, negative, positive again."""
+
+BANDWIDTH_HZ = 20e6
+GROUPS = 8
+DELAY_SPREAD_S = 100e-9
+
+TR_38901 = "3GPP TR 38.901"
+
+
+def laws() -> Iterator[Law]:
+    """Of the registered channels."""
+    names = registry.names("channel")
+    for name in names:
+        if name not in NEEDS_A_FILE:
+            yield _law(name, "mean power", "E|h|^2 = 1", _power)
+    yield Law("channel awgn: no fading", "h = 1", _awgn)
+    yield Law("channel rayleigh: gain", "|h|^2 is exponential", _rayleigh_gain)
+    yield Law("channel rayleigh: phase", "uniform", _rayleigh_phase)
+    yield Law("channel rayleigh: independence", "rounds, trials, devices, blocks", _independence)
+    yield Law("channel rayleigh: antennas", "E h_a h_b^* = r^|a - b|", _antennas)
+    for name in ("rayleigh", "tdl-a"):
+        if name in names:
+            yield _law(name, "autocorrelation", "Jakes, J0(2 pi f_D tau)", _jakes)
+    if "rician" in names:
+        yield Law("channel rician: amplitude", "Rice's law of K", _rician)
+    for name in names:
+        if name.startswith("tdl-"):
+            yield _law(name, "frequency covariance", f"{TR_38901}, 7.7.2; Sionna", _frequency)
+    for name in ("umi", "uma", "rma"):
+        if name in names:
+            yield _law(name, "path loss", f"{TR_38901}, table 7.4.1-1", _path_loss)
+            yield _law(name, "line of sight", f"{TR_38901}, table 7.4.2-1", _line_of_sight)
+
+
+def _law(name: str, what: str, source: str, run: Callable[[Bench, str], Iterable[Check]]) -> Law:
+    return Law(f"channel {name}: {what}", source, functools.partial(_of, run, name))
+
+
+def _of(run: Callable[[Bench, str], Iterable[Check]], name: str, bench: Bench) -> Iterable[Check]:
+    return run(bench, name)
+
+
+def _fading(
+    bench: Bench, devices: int, trials: int, rounds: int, name: str, **channel: Any
+) -> np.ndarray:
+    """[R, S, K, A, B, F]."""
+    point = {"channel": {"name": name} | channel, "power": "full"}
+    return bench.uplink(devices, trials, point).fading(rounds)
+
+
+def _is_cell(name: str) -> bool:
+    return bool(registry.config_class("channel", name).own_path_loss)
+
+
+def _power(bench: Bench, name: str) -> Iterator[Check]:
+    """Mean over a device's antennas, cells and rounds; devices and trials are independent."""
+    trials = 8 if _is_cell(name) else 128
+    h = _fading(bench, 16, bench.size(trials), 8, name)
+    yield mean(1.0, (np.abs(h) ** 2).mean((0, 3, 4, 5)), bias=1e-9)
+
+
+def _awgn(bench: Bench) -> Iterator[Check]:
+    yield exactly(0.0, float(np.abs(_fading(bench, 4, 4, 2, "awgn") - 1.0).max()), 1e-12)
+
+
+@functools.lru_cache(maxsize=2)
+def _rayleigh(bench: Bench) -> np.ndarray:
+    return _fading(bench, 40, 32, bench.size(64), "rayleigh")[..., 0, 0, 0]
+
+
+def _rayleigh_gain(bench: Bench) -> Iterator[Check]:
+    yield law_of(np.abs(_rayleigh(bench)) ** 2, stats.expon.cdf)
+
+
+def _rayleigh_phase(bench: Bench) -> Iterator[Check]:
+    yield law_of(np.angle(_rayleigh(bench)) / (2.0 * np.pi) + 0.5, stats.uniform.cdf)
+
+
+def _independence(bench: Bench) -> Iterator[Check]:
+    """Mean of Re(h h'^*) of neighbours."""
+    h = _rayleigh(bench)
+    point = {"channel": {"name": "rayleigh", "block_symbols": 4}, "power": "full"}
+    rig = bench.uplink(40, 32, point)
+    states = [rig.link.channel.state(round).over(16) for round in range(4)]
+    blocks = np.stack([state[..., 0, :, 0].cpu().numpy() for state in states])
+    pairs = {
+        "rounds": (h[1:], h[:-1]),
+        "trials": (h[:, 1:], h[:, :-1]),
+        "devices": (h[:, :, 1:], h[:, :, :-1]),
+        "blocks": (blocks[..., 1:], blocks[..., :-1]),
+    }
+    for case, (one, other) in pairs.items():
+        yield mean(0.0, (one * other.conj()).real, case)
+
+
+def _antennas(bench: Bench) -> Iterator[Check]:
+    r = 0.7
+    h = _fading(bench, 16, 32, bench.size(32), "rayleigh", antennas=4, antenna_correlation=r)
+    h = h[..., 0, 0]
+    for distance in (1, 2, 3):
+        product = (h[..., distance] * h[..., 0].conj()).real
+        yield mean(r**distance, product, f"distance {distance}")
+
+
+def _jakes(bench: Bench, name: str) -> Iterator[Check]:
+    """1 - E|h(t + tau) - h(t)|^2 / 2 of rounds 1 ms apart at 30 km/h; devices and trials are
+    independent."""
+    h = _fading(
+        bench, 32, bench.size(128), LAGS[-1] + 1, name,
+        speed_kmh=SPEED_KMH, carrier_hz=CARRIER_HZ, round_interval_s=INTERVAL_S,
+    )[..., 0, 0, 0]  # fmt: skip
+    for lag in LAGS:
+        law = float(special.j0(doppler_rad_s() * INTERVAL_S * lag))
+        yield mean(law, 1.0 - np.abs(h[lag] - h[0]) ** 2 / 2.0, f"{lag} ms")
+
+
+def doppler_rad_s() -> float:
+    """2 pi f_D."""
+    return 2.0 * math.pi * SPEED_KMH / 3.6 * CARRIER_HZ / LIGHT_M_PER_S
+
+
+def _rician(bench: Bench) -> Iterator[Check]:
+    """|h| of a round: K/(K+1) in line of sight, the rest scattered."""
+    for k_db in (-3.0, 6.0, 12.0):
+        h = _fading(bench, 50, bench.size(400), 1, "rician", k_factor_db=k_db)
+        k = 10.0 ** (k_db / 10.0)
+        law = stats.rice(math.sqrt(2.0 * k), scale=math.sqrt(0.5 / (k + 1.0)))
+        yield law_of(np.abs(h), law.cdf, f"K={k_db:g} dB")
+
+
+def _frequency(bench: Bench, name: str) -> Iterator[Check]:
+    """E h(f) h(g)^* of groups 1, 3 and 6 apart; devices and trials are independent."""
+    with keep_global_state():
+        from sionna.phy.ofdm import tdl_freq_cov_mat
+
+    spacing = BANDWIDTH_HZ / GROUPS
+    law = tdl_freq_cov_mat(
+        name[-1].upper(), spacing, GROUPS, DELAY_SPREAD_S, precision="double"
+    )  # fmt: skip
+    law = np.asarray(law.cpu())
+    h = _fading(
+        bench, 32, bench.size(128), 4, name, bandwidth_hz=BANDWIDTH_HZ,
+        subcarrier_groups=GROUPS, delay_spread_s=DELAY_SPREAD_S,
+    )[..., 0, 0, :]  # fmt: skip
+    for lag in (1, 3, 6):
+        product = (h[..., lag:] * h[..., :-lag].conj()).mean((0, -1))
+        wanted = law[lag, 0]
+        yield mean(float(wanted.real), product.real, f"{lag} apart, real")
+        yield mean(float(wanted.imag), product.imag, f"{lag} apart, imaginary")
+
+
+DISTANCE_M = {"umi": 60.0, "uma": 100.0, "rma": 1000.0}
+HEIGHT_M = {"umi": 10.0, "uma": 25.0, "rma": 35.0}
+
+
+@functools.lru_cache(maxsize=8)
+def _ring(bench: Bench, name: str) -> np.ndarray:
+    """Path losses in dB of devices that are all so far away, outdoors, without shadowing."""
+    channel: dict[str, Any] = {
+        "name": name,
+        "cell_radius_m": DISTANCE_M[name] + 1e-3,
+        "min_distance_m": DISTANCE_M[name],
+        "server_height_m": HEIGHT_M[name],
+        "indoor_probability": 0.0,
+        "shadowing": False,
+        "carrier_hz": CARRIER_HZ,
+    }
+    if name == "rma":
+        channel["in_car"] = False
+    rig = bench.uplink(40, bench.size(16), {"channel": channel, "power": "full"})
+    gain = rig.link.channel.state(0).gain.cpu().numpy()
+    return np.asarray(-10.0 * np.log10(gain).ravel())
+
+
+def _losses(name: str) -> tuple[float, float]:
+    """In dB, with and without line of sight, of a device 1.5 m high below the breakpoint."""
+    height, ghz = HEIGHT_M[name], CARRIER_HZ / 1e9
+    d = math.hypot(DISTANCE_M[name], height - 1.5)
+    if name == "umi":
+        seen = 32.4 + 21.0 * math.log10(d) + 20.0 * math.log10(ghz)
+        hidden = 35.3 * math.log10(d) + 22.4 + 21.3 * math.log10(ghz)
+    elif name == "uma":
+        seen = 28.0 + 22.0 * math.log10(d) + 20.0 * math.log10(ghz)
+        hidden = 13.54 + 39.08 * math.log10(d) + 20.0 * math.log10(ghz)
+    else:
+        house, street = 5.0, 20.0
+        seen = 20.0 * math.log10(40.0 * math.pi * d * ghz / 3.0)
+        seen += min(0.03 * house**1.72, 10.0) * math.log10(d)
+        seen += -min(0.044 * house**1.72, 14.77) + 0.002 * math.log10(house) * d
+        hidden = 161.04 - 7.1 * math.log10(street) + 7.5 * math.log10(house)
+        hidden -= (24.37 - 3.7 * (house / height) ** 2) * math.log10(height)
+        hidden += (43.42 - 3.1 * math.log10(height)) * (math.log10(d) - 3.0)
+        hidden += 20.0 * math.log10(ghz) - (3.2 * math.log10(11.75 * 1.5) ** 2 - 4.97)
+    return seen, max(seen, hidden)
+
+
+def _path_loss(bench: Bench, name: str) -> Iterator[Check]:
+    """Least and largest loss; 1 mm of the ring's width is left."""
+    seen, hidden = _losses(name)
+    loss = _ring(bench, name)
+    yield exactly(seen, float(loss.min()), 1e-4, "line of sight")
+    yield exactly(hidden, float(loss.max()), 1e-4, "none")
+
+
+def _line_of_sight(bench: Bench, name: str) -> Iterator[Check]:
+    """How many devices have it."""
+    d = DISTANCE_M[name]
+    if name == "umi":
+        law = 18.0 / d + math.exp(-d / 36.0) * (1.0 - 18.0 / d)
+    elif name == "uma":
+        law = 18.0 / d + math.exp(-d / 63.0) * (1.0 - 18.0 / d)
+    else:
+        law = math.exp(-(d - 10.0) / 1000.0)
+    loss = _ring(bench, name)
+    seen = loss < sum(_losses(name)) / 2.0
+    yield share(law, int(seen.sum()), seen.size)

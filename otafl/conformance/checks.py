@@ -1,0 +1,148 @@
+"""What a law says of the uplink, and the intervals that a measured number must fall in.
+
+The false-alarm level of the whole suite is at most 1e-3, shared evenly (Bonferroni): a run may
+have up to MOST_CHECKS checks, each at LEVEL. Seeds are fixed, so an installation that passes
+always does. Checks without chance in them have a tolerance instead, of rounding or of a numerical
+solution.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import stats
+
+if TYPE_CHECKING:
+    from otafl.conformance.bench import Bench
+
+SUITE_LEVEL = 1e-3
+MOST_CHECKS = 1000
+LEVEL = SUITE_LEVEL / MOST_CHECKS
+WIDTH = float(stats.norm.isf(LEVEL / 2))
+"""Standard deviations on either side of a normal number."""
+
+KOLMOGOROV_MEAN = math.sqrt(math.pi / 2.0) * math.log(2.0)
+
+ROUNDING = 1e-6
+
+
+@dataclass(frozen=True)
+class Check:
+    """A measured number, what the law says it is, and the interval that it must be in. case: which
+    of the cases of its law it is."""
+
+    expected: float
+    measured: float
+    low: float
+    high: float
+    case: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Not for what is not a number."""
+        return bool(self.low <= self.measured <= self.high)
+
+    @property
+    def strain(self) -> float:
+        """How far it is to the end of its interval, 0 as expected and 1 at the end; infinite where
+        nothing was measured."""
+        if math.isnan(self.measured):
+            return math.inf
+        off = self.measured - self.expected
+        room = (self.high if off > 0 else self.low) - self.expected
+        if off == 0 or math.isinf(room):
+            return 0.0
+        return off / room if room else math.inf
+
+
+@dataclass(frozen=True)
+class Law:
+    """name: family and what it is about. source: paper or standard with its equation. run: the
+    checks, on a bench."""
+
+    name: str
+    source: str
+    run: Callable[[Bench], Iterable[Check]]
+
+
+def exactly(expected: float, measured: float, tolerance: float = ROUNDING, case: str = "") -> Check:
+    """No chance in it; the tolerance is relative to what is expected, absolute where that is 0."""
+    room = tolerance * abs(expected) if expected else tolerance
+    return Check(expected, measured, expected - room, expected + room, case)
+
+
+def ratios(
+    found: np.ndarray, law: np.ndarray, tolerance: float = ROUNDING, case: str = ""
+) -> Check:
+    """No chance in it: found over law, where it is farthest from one."""
+    ratio = (np.asarray(found) / np.asarray(law)).ravel()
+    return exactly(1.0, float(ratio[np.abs(ratio - 1.0).argmax()]), tolerance, case)
+
+
+def at_most(bound: float, measured: float, tolerance: float = ROUNDING, case: str = "") -> Check:
+    """No chance in it: a bound, and how much of it is used."""
+    return Check(bound, measured, -math.inf, bound * (1.0 + tolerance), case)
+
+
+def at_least(bound: float, measured: float, case: str = "") -> Check:
+    """No chance in it."""
+    return Check(bound, measured, bound, math.inf, case)
+
+
+def mean(expected: float, sample: np.ndarray, case: str = "", bias: float = 0.0) -> Check:
+    """The mean of independent numbers, by Student's law. bias: what the law itself may be off."""
+    sample = np.asarray(sample, dtype=float).ravel()
+    measured = float(sample.mean())
+    spread = float(sample.std(ddof=1)) / math.sqrt(sample.size)
+    room = float(stats.t.isf(LEVEL / 2, sample.size - 1)) * spread + bias
+    return Check(expected, measured, expected - room, expected + room, case)
+
+
+def normal(expected: float, measured: float, deviation: float, case: str = "") -> Check:
+    """A number with a normal law of known standard deviation."""
+    room = WIDTH * deviation
+    return Check(expected, measured, expected - room, expected + room, case)
+
+
+def mean_at_most(bound: float, sample: np.ndarray, case: str = "") -> Check:
+    """The mean of independent numbers is not above a bound."""
+    two_sided = mean(bound, sample, case)
+    return Check(bound, two_sided.measured, -math.inf, two_sided.high, case)
+
+
+def no_more(worse: np.ndarray, sample: np.ndarray, case: str = "") -> Check:
+    """The mean of a sample is not above that of a paired one."""
+    room = mean(0.0, np.asarray(sample) - np.asarray(worse)).high
+    bound = float(np.mean(worse))
+    return Check(bound, float(np.mean(sample)), -math.inf, bound + room, case)
+
+
+def mean_square(expected: float, ratio: np.ndarray, freedom: int, case: str = "") -> Check:
+    """The mean of squared normal numbers, each over its variance, of so many degrees of freedom in
+    all; shown times `expected`."""
+    low, high = stats.chi2.ppf([LEVEL / 2, 1 - LEVEL / 2], freedom) / freedom
+    return Check(expected, expected * float(np.mean(ratio)), expected * low, expected * high, case)
+
+
+def share(expected: float, count: int, of: int, case: str = "") -> Check:
+    """How often something happens in independent trials: the binomial law."""
+    low, high = stats.binom.ppf([LEVEL / 2, 1 - LEVEL / 2], of, expected) / of
+    return Check(expected, count / of, float(low), float(high), case)
+
+
+def law_of(
+    sample: np.ndarray, distribution: Callable[[np.ndarray], np.ndarray], case: str = ""
+) -> Check:
+    """Kolmogorov and Smirnov's distance of many independent numbers from a distribution function,
+    and its mean under it (in the limit)."""
+    values = np.sort(np.asarray(sample, dtype=float).ravel())
+    count = values.size
+    law, step = distribution(values), np.arange(count + 1) / count
+    distance = max(float((step[1:] - law).max()), float((law - step[:-1]).max()))
+    root = math.sqrt(count)
+    most = float(stats.kstwobign.isf(LEVEL)) / root
+    return Check(KOLMOGOROV_MEAN / root, distance, 0.0, most, case)

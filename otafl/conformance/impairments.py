@@ -1,0 +1,231 @@
+"""Laws of what goes wrong on an over-the-air uplink beside noise and fading. Fading is off, so that
+channel inversion arrives with gain one and what is left is the impairment's."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import stats
+
+from otafl.conformance.bench import Bench, Record, Rig
+from otafl.conformance.checks import Check, Law, exactly, mean, mean_square, no_more
+
+NOISELESS_DB = 200.0
+N = 0.5
+
+
+def _rig(
+    bench: Bench, devices: int, trials: int, snr_db: float, power: str = "ci", **impairments: Any
+) -> Rig:
+    point = {
+        "channel": {"name": "awgn", "snr_db": snr_db},
+        "power": power,
+        "impairments": impairments,
+    }
+    return bench.uplink(devices, trials, point)
+
+
+PHASES = (0.2, math.pi / 4.0, 1.5)
+
+
+@functools.lru_cache(maxsize=8)
+def _phase_record(bench: Bench, most: float) -> Record:
+    rig = _rig(bench, 10, 32, 10.0, residual_phase_rad=most)
+    return rig.record(bench.size(64), 16, 1.0)
+
+
+def _phase_moments(most: float) -> tuple[float, float]:
+    """Mean and variance of cos(phi), phi uniform in plus or minus `most`."""
+    first = math.sin(most) / most
+    return first, 0.5 + math.sin(2 * most) / (4 * most) - first**2
+
+
+def _phase_mean(bench: Bench) -> Iterator[Check]:
+    for most in PHASES:
+        record = _phase_record(bench, most)
+        yield mean(_phase_moments(most)[0], record.c, f"phi_m={most:.3g}")
+
+
+def _phase_variance(bench: Bench) -> Iterator[Check]:
+    for most in PHASES:
+        first, variance = _phase_moments(most)
+        record = _phase_record(bench, most)
+        yield mean(variance, (record.c - first) ** 2, f"phi_m={most:.3g}")
+
+
+def _phase_error(bench: Bench) -> Iterator[Check]:
+    """(1/K) [variance + (1 - mean)^2] + N / (K^2 P) for unit symbols."""
+    for most in PHASES:
+        first, variance = _phase_moments(most)
+        law = (variance + (1.0 - first) ** 2) / 10 + N / (100 * 10.0)
+        yield mean(law, _phase_record(bench, most).error, f"phi_m={most:.3g}")
+
+
+def _constant(rig: Rig, rounds: int, reals: int) -> np.ndarray:
+    """Estimates [R, S, P] of symbols that are all one."""
+    ones = torch.ones(rig.trials * rig.devices, reals).to(rig.cohort.weight)
+    return np.stack([rig.send(ones, round)[0].cpu().numpy() for round in range(rounds)])
+
+
+def _carrier(bench: Bench) -> Iterator[Check]:
+    """The gain of symbol i is the mean of cos(2 pi e i) over offsets e uniform in plus or minus the
+    largest."""
+    most = 0.01
+    rig = _rig(bench, 4, 64, NOISELESS_DB, carrier_offset=most)
+    estimates = _constant(rig, bench.size(64), 61)
+    for index in (0, 5, 20, 60):
+        turn = 2.0 * math.pi * most * index
+        law = math.sin(turn) / turn if index else 1.0
+        bias = 1e-9
+        yield mean(law, estimates[:, :, index], f"symbol {index}", bias)
+
+
+DELAYS = (0.3, 0.9)
+
+
+@functools.lru_cache(maxsize=16)
+def _late(bench: Bench, receiver: str, most: float, snr_db: float) -> Record:
+    """Two devices, whose distance in time is triangular."""
+    rig = _rig(bench, 2, 64, snr_db, timing_offset=most, timing_receiver=receiver)
+    return rig.record(bench.size(32), 64, 1.0)
+
+
+def _matched_filter(bench: Bench) -> Iterator[Check]:
+    """Two devices D apart: error D^2 / 2, E D^2 = T^2 / 6; the first symbol has no one before
+    it."""
+    for most in DELAYS:
+        law = most**2 / 12.0 * (1.0 - 1.0 / 128.0)
+        record = _late(bench, "matched_filter", most, NOISELESS_DB)
+        yield mean(law, record.error, f"T={most:g}")
+
+
+def _aligned_sample(bench: Bench) -> Iterator[Check]:
+    """N / (K^2 P) times E[1/(1 - D)] = (2/T^2) [T + (1 - T) ln(1 - T)]."""
+    for most in DELAYS:
+        factor = 2.0 / most**2 * (most + (1.0 - most) * math.log1p(-most))
+        record = _late(bench, "aligned_sample", most, 0.0)
+        yield mean(N / 4.0 * factor, record.error, f"T={most:g}")
+
+
+def _lmmse(bench: Bench) -> Iterator[Check]:
+    """Among linear estimators from all samples, which the other two are."""
+    for snr_db in (0.0, 10.0, 30.0):
+        lmmse = _late(bench, "lmmse", 0.9, snr_db).error
+        for other in ("matched_filter", "aligned_sample"):
+            yield no_more(_late(bench, other, 0.9, snr_db).error, lmmse, f"{snr_db:g} dB, {other}")
+
+
+@functools.lru_cache(maxsize=4)
+def _clipped(bench: Bench, clip_db: float) -> tuple[np.ndarray, np.ndarray]:
+    """Symbols and estimates of one device, normal symbols at full power."""
+    rig = _rig(bench, 1, 1, NOISELESS_DB, clip_db=clip_db)
+    x = rig.symbols(bench.size(400_000), 0, 1.0)
+    estimate, _ = rig.send(x, 0)
+    return x.cpu().numpy().ravel(), estimate.cpu().numpy().ravel()
+
+
+def _clip_peak(bench: Bench) -> Iterator[Check]:
+    for clip_db in (0.0, 3.0, 6.0):
+        _, estimate = _clipped(bench, clip_db)
+        law = 10.0 ** (clip_db / 10.0)
+        yield exactly(law, float((estimate**2).max()), case=f"{clip_db:g} dB")
+
+
+def _clip_error(bench: Bench) -> Iterator[Check]:
+    """E (|x| - a)_+^2 = 2 [(1 + a^2) Q(a) - a phi(a)] of a normal symbol."""
+    for clip_db in (0.0, 3.0, 6.0):
+        x, estimate = _clipped(bench, clip_db)
+        a = 10.0 ** (clip_db / 20.0)
+        law = 2.0 * ((1.0 + a**2) * stats.norm.sf(a) - a * stats.norm.pdf(a))
+        yield mean(law, (estimate - x) ** 2, f"{clip_db:g} dB")
+
+
+def _converter(bench: Bench) -> Iterator[Check]:
+    """Uniform over a step where nothing overloads; full scale five root mean squares."""
+    for bits in (4, 6, 8):
+        rig = _rig(bench, 1, 1, NOISELESS_DB, adc_bits=bits, adc_range=5.0)
+        x = rig.symbols(bench.size(200_000), 0, 1.0)
+        off = (rig.send(x, 0)[0] - x).cpu().numpy()
+        step = 10.0 / 2**bits
+        yield mean(step**2 / 12.0, off**2, f"{bits} bits")
+
+
+@functools.lru_cache(maxsize=4)
+def _interfered(bench: Bench, power: str) -> Record:
+    """Two interferers of 6 dB each, independent Rayleigh fading."""
+    rig = _rig(bench, 5, 64, 10.0, power, interference_db=6.0, interferers=2)
+    return rig.record(bench.size(64), 32, 1.0)
+
+
+KNOWN = N * (1.0 + 2.0 * 10.0**0.6)
+
+
+def _interference(bench: Bench) -> Iterator[Check]:
+    yield mean(KNOWN, _interfered(bench, "ci").noise)
+
+
+def _interference_error(bench: Bench) -> Iterator[Check]:
+    """Given the interferers' fading, squared errors over noise / (K^2 eta) are chi-square."""
+    record = _interfered(bench, "ci")
+    law = record.noise / (25.0 * record.eta)
+    ratio = record.error / law
+    yield mean_square(float(law.mean()), ratio, ratio.size * record.reals)
+
+
+def _interference_known(bench: Bench) -> Iterator[Check]:
+    """Full power's receive scaling, sqrt(eta) = (N' + K P) / (K sqrt(P)), with the interferers'
+    mean in N'."""
+    record = _interfered(bench, "full")
+    law = ((KNOWN + 50.0) / (5.0 * math.sqrt(10.0))) ** 2
+    yield exactly(law, float(record.eta.mean()))
+
+
+@functools.lru_cache(maxsize=4)
+def _jammed(bench: Bench) -> Record:
+    """A jammer of 10 dB, Rayleigh fading."""
+    point = {
+        "channel": {"name": "awgn", "snr_db": 10.0},
+        "power": "full",
+        "faults": {"jammer_db": 10.0},
+    }
+    return bench.uplink(5, 64, point).record(bench.size(64), 32, 1.0)
+
+
+def _jammer(bench: Bench) -> Iterator[Check]:
+    yield mean(N * 11.0, _jammed(bench).noise)
+
+
+def _jammer_unknown(bench: Bench) -> Iterator[Check]:
+    """Full power's receive scaling is that for the noise alone."""
+    law = ((N + 50.0) / (5.0 * math.sqrt(10.0))) ** 2
+    yield exactly(law, float(_jammed(bench).eta.mean()))
+
+
+SHAO = "Shao, Gunduz, Liew 2021"
+LAWS = (
+    Law("impairment residual phase: mean gain", "sin(phi_m) / phi_m", _phase_mean),
+    Law("impairment residual phase: variance", "1/2 + sin(2 phi_m)/(4 phi_m) - mean^2",
+        _phase_variance),
+    Law("impairment residual phase: error", "(1/K) E(cos phi - 1)^2 + N / (K^2 eta)",
+        _phase_error),
+    Law("impairment carrier offset: mean gain", "sin(2 pi E i) / (2 pi E i)", _carrier),
+    Law("impairment timing: matched filter's error", f"{SHAO}; E D^2 / 2", _matched_filter),
+    Law("impairment timing: aligned sample's noise", f"{SHAO}; N / (1 - D)", _aligned_sample),
+    Law("impairment timing: LMMSE is the best", f"{SHAO}, figures 6 and 7", _lmmse),
+    Law("impairment clipping: peak power", "budget x peak ratio", _clip_peak),
+    Law("impairment clipping: error of normal symbols", "2 [(1 + a^2) Q(a) - a phi(a)]",
+        _clip_error),
+    Law("impairment ADC: quantisation noise", "step^2 / 12", _converter),
+    Law("impairment interference: mean noise", "N (1 + sum of interferers)", _interference),
+    Law("impairment interference: error given its fading", "noise / (K^2 eta)",
+        _interference_error),
+    Law("impairment interference: known to the policy", "full power with N of the mean",
+        _interference_known),
+    Law("impairment jammer: mean noise", "N (1 + J)", _jammer),
+    Law("impairment jammer: unknown to the policy", "full power with N", _jammer_unknown),
+)  # fmt: skip

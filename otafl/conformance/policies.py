@@ -1,0 +1,367 @@
+"""Laws of the power policies: for every one that is registered, at three signal-to-noise ratios and
+three device counts under Rayleigh fading with unequal symbol powers and budgets, and what they
+promise over fading."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from otafl import registry
+from otafl.conformance import sheet
+from otafl.conformance.bench import Bench, Record
+from otafl.conformance.checks import (
+    Check,
+    Law,
+    at_most,
+    exactly,
+    mean,
+    mean_at_most,
+    mean_square,
+    normal,
+    ratios,
+    share,
+)
+
+SNRS_DB = (0.0, 10.0, 20.0)
+COUNTS = (3, 10, 30)
+BUDGETS_DB = (0.0, -3.0, 2.0)
+REALS = 64
+TRIALS = 32
+SMCV_VARIATION = 2.0
+"""Given, so that the scalars do not depend on the symbols beyond their powers."""
+
+SHEET = "(1/K^2) [sum m (c - 1)^2 + N / eta]"
+
+
+def laws() -> Iterator[Law]:
+    """Of every policy, and those of single ones."""
+    for name in registry.names("power"):
+        cited = registry.TABLES["power"][name].citation
+        if name in sheet.RULES:
+            yield _law(f"{name}: scalars as on the formula sheet", cited or SHEET, _scalars, name)
+        yield _law(f"{name}: error given the channel", SHEET, _error, name)
+        yield _law(f"{name}: power within its budget", cited or "budget on |p|^2 m", _power, name)
+        yield _law(f"{name}: NMSE follows from h, p, c, eta", "a^H Gram a + N / eta", _nmse, name)
+    yield from SINGLE
+
+
+def _law(name: str, source: str, run: Callable[[Bench, str], Iterable[Check]], policy: str) -> Law:
+    return Law(f"power {name}", source, functools.partial(_of, run, policy))
+
+
+def _of(run: Callable[[Bench, str], Iterable[Check]], policy: str, bench: Bench) -> Iterable[Check]:
+    return run(bench, policy)
+
+
+def settings(policy: str) -> dict[str, Any]:
+    """The section of a policy, at its defaults but for what a law needs fixed."""
+    given: dict[str, dict[str, Any]] = {
+        "smcv": {"variation": SMCV_VARIATION},
+        "cao_average": {"draws": 64},  # a plan for each trial; few states are quickly planned on
+    }
+    return {"name": policy} | given.get(policy, {})
+
+
+def _antennas(policy: str) -> int:
+    """More than one for a policy that is made for them."""
+    receiver = registry.config_class("power", policy).receiver
+    return 4 if receiver == "mrc" or policy == "multi_antenna_ci" else 1
+
+
+def _point(policy: str, snr_db: float) -> dict[str, Any]:
+    channel: dict[str, Any] = {"name": "rayleigh", "snr_db": snr_db}
+    channel["device_budget_db"] = BUDGETS_DB
+    point: dict[str, Any] = {"channel": channel, "power": settings(policy)}
+    if _antennas(policy) > 1:
+        channel["antennas"] = _antennas(policy)
+    if policy == "multi_antenna_ci":  # its laws hold for any f, so a rough search will do
+        point["receiver"] = {"name": "uniform_forcing", "iterations": 5}
+    return point
+
+
+@functools.lru_cache(maxsize=64)
+def _record(bench: Bench, policy: str, devices: int) -> Record:
+    """All signal-to-noise ratios in one stack, point by point."""
+    points = [_point(policy, snr_db) for snr_db in SNRS_DB]
+    rig = bench.uplink(devices, TRIALS, points)
+    # combiners take time for each round, hardly more for more trials
+    return rig.record(bench.size(4 if _antennas(policy) > 1 else 16), REALS)
+
+
+@dataclass(frozen=True)
+class _Case:
+    """A device count at a signal-to-noise ratio: what was measured, the states over rounds and
+    trials, what was chosen in them, and what the sheet would choose, where it has the policy."""
+
+    name: str
+    record: Record
+    states: sheet.States
+    chosen: sheet.Scalars
+    wanted: sheet.Scalars | None
+
+
+@functools.lru_cache(maxsize=64)
+def _cases(bench: Bench, policy: str) -> tuple[_Case, ...]:
+    cases = []
+    for devices in COUNTS:
+        for index, snr_db in enumerate(SNRS_DB):
+            record = _record(bench, policy, devices).point(index, len(SNRS_DB))
+            states = _states(policy, record)
+            rule = sheet.RULES.get(policy)
+            wanted = rule(states) if rule else None
+            name = f"K={devices}, {snr_db:g} dB"
+            cases.append(_Case(name, record, states, _chosen(record), wanted))
+    return tuple(cases)
+
+
+def _states(policy: str, record: Record) -> sheet.States:
+    """Rounds and trials together."""
+    config = registry.config_class("power", policy).model_validate(settings(policy))
+    devices = record.m.shape[-1]
+    return sheet.States(
+        h=record.h.reshape(-1, devices),
+        m=record.m.reshape(-1, devices),
+        budget=record.budget.reshape(-1, devices),
+        gain=np.ones((record.eta.size, devices)),
+        noise=record.noise.ravel(),
+        antennas=_antennas(policy),
+        config=config,
+    )
+
+
+def _chosen(record: Record) -> sheet.Scalars:
+    devices = record.m.shape[-1]
+    flat = (record.c.reshape(-1, devices), record.eta.ravel(), record.active.reshape(-1, devices))
+    return sheet.Scalars(*flat)
+
+
+def _scalars(bench: Bench, policy: str) -> Iterator[Check]:
+    """The objective at the saved c and eta over that at the sheet's, where they differ most, and
+    who is on air. For a rule that is an optimum this is its minimum."""
+    for case in _cases(bench, policy):
+        assert case.wanted is not None
+        if (case.wanted.active != case.chosen.active).any():
+            yield exactly(1.0, math.nan, case=f"{case.name}, who is on air")
+            continue
+        on = case.wanted.active.any(1)
+        found, law = (
+            _objective(policy, one, case.states)[on] for one in (case.chosen, case.wanted)
+        )
+        yield ratios(found, law, 1e-5, case.name)
+
+
+def _objective(policy: str, scalars: sheet.Scalars, states: sheet.States) -> np.ndarray:
+    if policy == "smcv":
+        d = np.sqrt(states.m) * (scalars.c - 1.0)
+        return sheet.smcv_objective(d, states.noise / scalars.eta, SMCV_VARIATION)
+    return sheet.error(scalars, states.m, states.noise)
+
+
+def _error(bench: Bench, policy: str) -> Iterator[Check]:
+    """Squared error of every real over its closed form, chi-square; of a policy that the sheet does
+    not have, with the c and eta that it chose."""
+    for case in _cases(bench, policy):
+        law = sheet.error(case.wanted or case.chosen, case.states.m, case.states.noise)
+        on = np.isfinite(law)
+        ratio = case.record.error.ravel()[on] / law[on]
+        yield mean_square(float(law[on].mean()), ratio, ratio.size * REALS, case.name)
+
+
+def _power(bench: Bench, policy: str) -> Iterator[Check]:
+    """Of the budget, the largest share used in any round; for an average budget the mean over
+    rounds and devices, trial by trial."""
+    config = registry.config_class("power", policy).model_validate(settings(policy))
+    constraint = registry.implementation("power", policy)(config).constraint
+    for case in _cases(bench, policy):
+        record = case.record
+        used = record.power / record.budget
+        if constraint == "peak":
+            yield at_most(1.0, float(used.max()), case=case.name)
+        elif constraint == "average":
+            yield mean_at_most(1.0, used.mean((0, 2)), case.name)
+        else:  # no budget is kept, and the report says what was used
+            spent = np.abs(record.p) ** 2 * record.m / record.budget
+            yield ratios(used, spent, case=case.name)
+
+
+def _nmse(bench: Bench, policy: str) -> Iterator[Check]:
+    """With imperfect estimates, residual phases and unequal weights."""
+    devices = 6
+    weights = [1.0 + k for k in range(devices)]
+    point = _point(policy, 10.0) | {
+        "csi": {"name": "error", "variance": 0.1},
+        "impairments": {"residual_phase_rad": 0.4},
+    }
+    rig = bench.uplink(devices, TRIALS, point, weights=weights)
+    record = rig.record(bench.size(16), REALS)
+    on_air = (record.weight * record.active).sum(-1)
+    on = on_air > 0
+    unit = 1.0 / (devices * np.where(on, on_air, 1.0))
+    noise = record.noise / record.eta * unit**2
+    law = (record.distortion + REALS * noise * on) / record.exact
+    spread = np.sqrt(4 * record.distortion * noise + 2 * REALS * noise**2) * on / record.exact
+    deviation = float(np.sqrt((spread**2).sum())) / law.size
+    yield normal(float(law.mean()), float(record.nmse.mean()), deviation)
+
+
+@functools.lru_cache(maxsize=16)
+def _rayleigh(bench: Bench, devices: int, policy: str, key: str = "", value: Any = None) -> Record:
+    """A policy with a key of its section changed, and equal symbol powers of one."""
+    section = {"name": policy} | ({key: value} if key else {})
+    point = {"channel": {"name": "rayleigh", "snr_db": 10.0}, "power": section}
+    return bench.uplink(devices, 32, point).record(bench.size(64), 16, 1.0)
+
+
+def _ci_exact(bench: Bench) -> Iterator[Check]:
+    """Without noise (at 200 dB)."""
+    for devices in COUNTS:
+        point = {"channel": {"name": "rayleigh", "snr_db": 200.0}, "power": "ci"}
+        record = bench.uplink(devices, 8, point).record(4, REALS)
+        yield exactly(0.0, float(record.nmse.max()), 1e-12, f"K={devices}")
+
+
+def _gbma_mean(bench: Bench) -> Iterator[Check]:
+    for target, law in (("amplitude", 1.0), ("energy", math.sqrt(math.pi) / 2.0)):
+        record = _rayleigh(bench, 10, "gbma", "gain_target", target)
+        yield mean(law, record.c, target)
+
+
+def _gbma_variance(bench: Bench) -> Iterator[Check]:
+    for target, law in (("amplitude", 4.0 / math.pi - 1.0), ("energy", 1.0 - math.pi / 4.0)):
+        record = _rayleigh(bench, 10, "gbma", "gain_target", target)
+        centre = 1.0 if target == "amplitude" else math.sqrt(math.pi) / 2.0
+        yield mean(law, (record.c - centre) ** 2, target)
+
+
+def _gbma_error(bench: Bench) -> Iterator[Check]:
+    """About the mean, of symbols of unit power, over fading: (1/(K mu^2)) [1 - pi/4 + N / (K
+    E)]."""
+    for devices in COUNTS:
+        record = _rayleigh(bench, devices, "gbma")
+        law = (1.0 - math.pi / 4.0 + 0.5 / (devices * 10.0)) / devices / (math.pi / 4.0)
+        yield mean(law, record.error, f"K={devices}")
+
+
+def _tci_silent(bench: Bench) -> Iterator[Check]:
+    for threshold in (0.1, 0.5):
+        record = _rayleigh(bench, 10, "tci", "threshold", threshold)
+        silent = int((~record.active).sum())
+        law = 1.0 - math.exp(-threshold)
+        yield share(law, silent, record.active.size, f"g_th={threshold:g}")
+
+
+def _tci_power(bench: Bench) -> Iterator[Check]:
+    for threshold in (0.1, 0.5):
+        record = _rayleigh(bench, 10, "tci", "threshold", threshold)
+        yield mean(1.0, record.power / record.budget, f"g_th={threshold:g}")
+
+
+def _tci_scale(bench: Bench) -> Iterator[Check]:
+    for threshold in (0.1, 0.5):
+        record = _rayleigh(bench, 10, "tci", "threshold", threshold)
+        law = 10.0 / special.exp1(threshold)
+        yield exactly(law, float(record.eta[0, 0]), case=f"g_th={threshold:g}")
+
+
+def _cotaf_noise(bench: Bench) -> Iterator[Check]:
+    """N / (K_a^2 alpha h_min^2) with alpha = P / m: a quarter for updates of half the size."""
+    rig = bench.uplink(10, 16, {"channel": {"name": "rayleigh", "snr_db": 10.0}, "power": "cotaf"})
+    for size in (1.0, 0.5, 0.1):
+        record = rig.record(bench.size(32), REALS, size**2)
+        on_air = record.active.sum(-1)
+        law = 0.5 / (on_air**2 * 10.0 / size**2 * 0.1**2)
+        ratio = record.error / law
+        case = f"updates x {size:g}"
+        yield mean_square(float(law.mean()), ratio, ratio.size * REALS, case)
+
+
+def _blind(bench: Bench) -> Iterator[Check]:
+    """[(K + 1)/2 + 1/(2 P)] / (K A): unit symbols, P over sigma^2; falls as 1/A."""
+    devices = 8
+    for antennas in (1, 4, 16, 64):
+        channel = {"name": "rayleigh", "snr_db": 3.0, "antennas": antennas}
+        rig = bench.uplink(devices, 32, {"channel": channel, "power": "blind"})
+        record = rig.record(bench.size(32), 16, 1.0)
+        law = ((devices + 1) / 2.0 + 0.5 / 10.0**0.3) / (devices * antennas)
+        yield mean(law, record.error, f"A={antennas}")
+
+
+PLANNED = 512
+MOST_POWER = PLANNED / 16.0
+"""Over the budget: that of a state that came up 16 times among those planned on."""
+
+
+@functools.lru_cache(maxsize=2)
+def _average(bench: Bench) -> Record:
+    channel = {"name": "rayleigh", "snr_db": 5.0, "device_budget_db": (0.0, -6.0)}
+    rig = bench.uplink(
+        6, 24, {"channel": channel, "power": {"name": "cao_average", "draws": PLANNED}}
+    )
+    return rig.record(bench.size(64), 16, 1.0)
+
+
+def _multiplier(record: Record) -> np.ndarray:
+    """lambda_k [R, S, K] that sqrt(eta) |h| / (g + eta lambda) = |p| has; nan where silent."""
+    size, eta = np.abs(record.h), record.eta[..., None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = (np.sqrt(eta) * size / np.abs(record.p) - size**2) / eta
+    return np.where(record.active, found, np.nan)
+
+
+def _held(record: Record) -> np.ndarray:
+    """[R, S] bool: states so rare that the plan holds a device to its largest power, where the
+    closed form is left."""
+    held: np.ndarray = (record.power / record.budget > 0.999 * MOST_POWER).any(-1)
+    return held
+
+
+def _average_form(bench: Bench) -> Iterator[Check]:
+    """One multiplier a device explains its transmit scalars in all states."""
+    record = _average(bench)
+    found = np.where(_held(record)[..., None], np.nan, _multiplier(record))
+    spread = (np.nanmax(found, 0) - np.nanmin(found, 0)) / np.nanmax(found, 0)
+    yield exactly(0.0, float(spread.max()), 1e-5)
+
+
+def _average_root(bench: Bench) -> Iterator[Check]:
+    record = _average(bench)
+    gain, eta = np.abs(record.h) ** 2, record.eta[..., None]
+    multiplier = _multiplier(record)
+    total = (multiplier * gain * eta**2 / (gain + eta * multiplier) ** 2).sum(-1)
+    total = total[record.active.all(-1) & ~_held(record)]
+    yield exactly(0.5, float(total[np.abs(total - 0.5).argmax()]), 1e-5)
+
+
+def _average_budget(bench: Bench) -> Iterator[Check]:
+    """Of each kind of device; the states planned on are a sample too, and trials have plans of
+    their own."""
+    record = _average(bench)
+    used = (record.power / record.budget).mean(0)
+    for kind, name in enumerate(("full budget", "a quarter of it")):
+        yield mean(1.0, used[:, kind::2].mean(1), name, bias=2.0 / PLANNED)
+
+
+CAO = "Cao, Zhu, Xu, Huang 2020"
+SINGLE = (
+    Law("power ci: exact mean without noise", "c = 1, error N / (K^2 eta)", _ci_exact),
+    Law("power gbma: mean gain over fading", "Sery and Cohen 2020; E|h| = sqrt(pi)/2", _gbma_mean),
+    Law("power gbma: variance of the gain", "Sery and Cohen 2020; 1 - pi/4", _gbma_variance),
+    Law("power gbma: error over fading", "Sery and Cohen 2020; FedRLR eq. 29", _gbma_error),
+    Law("power tci: silent fraction", "1 - exp(-g_th / beta)", _tci_silent),
+    Law("power tci: long-term power", "E|p|^2 m = P by E1(g_th / beta)", _tci_power),
+    Law("power tci: scale", "rho = P beta / E1(g_th / beta)", _tci_scale),
+    Law("power cotaf: noise falls with updates", "Sery et al. 2021, eq. 8-10", _cotaf_noise),
+    Law("power blind: error falls as 1/A", "Amiri, Duman, Gunduz 2021, eq. 12", _blind),
+    Law("power cao_average: regularised inversion", f"{CAO}, |p| = sqrt(eta)|h| / (g + eta lambda)",
+        _average_form),
+    Law("power cao_average: receive scaling", f"{CAO}, sum lambda g eta^2/(g+eta lambda)^2 = N",
+        _average_root),
+    Law("power cao_average: average power", f"{CAO}, budget met with equality", _average_budget),
+)  # fmt: skip

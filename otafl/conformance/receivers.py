@@ -1,0 +1,128 @@
+"""Laws of receivers: how the server combines its antennas, and scales what it receives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from otafl import registry
+from otafl.conformance.bench import Bench, Record, Rig
+from otafl.conformance.checks import Check, Law, at_least, at_most, exactly, mean_square, ratios
+from otafl.conformance.policies import settings
+
+N = 0.5
+ANTENNAS = 6
+DEVICES = 5
+BUDGETS_DB = (0.0, -3.0, 2.0)
+RANDOM = 1000
+
+
+def _rig(
+    bench: Bench,
+    receiver: Any,
+    power: Any = "full",
+    antennas: int = ANTENNAS,
+    trials: int = 8,
+) -> Rig:
+    channel: dict[str, Any] = {"name": "rayleigh", "snr_db": 10.0, "antennas": antennas}
+    channel["device_budget_db"] = BUDGETS_DB
+    point = {"channel": channel, "receiver": receiver, "power": power}
+    return bench.uplink(DEVICES, trials, point)
+
+
+def _reach(rig: Rig, round: int) -> np.ndarray:
+    """sqrt(P_k) h_k [S, K, A]."""
+    h = rig.link.channel.state(round).h[..., 0, 0].cpu().numpy()
+    return h * np.sqrt(rig.link.budget.budget.cpu().numpy())[..., None]
+
+
+def _weakest(reach: np.ndarray, combiner: np.ndarray) -> np.ndarray:
+    """min_k P_k |f^H h_k|^2 [S, n] of unit f [n, A]."""
+    return (np.abs(reach @ combiner.conj().T) ** 2).min(1)
+
+
+def _noise(bench: Bench) -> Iterator[Check]:
+    """Of inverted channels the error is noise alone, N / (K^2 eta), as of one antenna."""
+    for name in registry.names("receiver"):
+        record = _rig(bench, name, "ci", trials=bench.size(128)).record(4, 32)
+        law = N / (DEVICES**2 * record.eta)
+        ratio = record.error / law
+        yield mean_square(float(law.mean()), ratio, ratio.size * 32, name)
+
+
+def _unit(bench: Bench) -> Iterator[Check]:
+    """|f^H h_k| over |h_k|, the largest of all states and devices."""
+    for name in registry.names("receiver"):
+        rig = _rig(bench, name)
+        norm = np.linalg.norm(rig.link.channel.state(0).h[..., 0, 0].cpu().numpy(), axis=-1)
+        yield at_most(1.0, float((np.abs(_record(rig).h[0]) / norm).max()), case=name)
+
+
+def _record(rig: Rig) -> Record:
+    return rig.record(1, 8)
+
+
+def _mrc(bench: Bench) -> Iterator[Check]:
+    """f = sum h / |sum h|: the scalar channels add up to |sum h|."""
+    rig = _rig(bench, "mrc")
+    total = rig.link.channel.state(0).h[..., 0, 0].cpu().numpy().sum(1)
+    law = np.linalg.norm(total, axis=-1)
+    yield ratios(_record(rig).h[0].sum(-1).real, law)
+
+
+def _eigen(bench: Bench) -> Iterator[Check]:
+    """sum_k P_k |f^H h_k|^2 is the largest eigenvalue of sum_k P_k h_k h_k^H."""
+    rig = _rig(bench, "eigen")
+    record = _record(rig)
+    received = (record.budget * np.abs(record.h) ** 2)[0].sum(-1)
+    law = np.linalg.norm(_reach(rig, 0), ord=2, axis=(1, 2)) ** 2
+    yield ratios(received, law)
+
+
+def _uniform_forcing(bench: Bench) -> Iterator[Check]:
+    """The weakest device's received power over that with the best of 1,000 random combiners and
+    with the first eigenvector, in the state where it is least."""
+    rig = _rig(bench, "uniform_forcing")
+    record, reach = _record(rig), _reach(rig, 0)
+    ours = (record.budget * np.abs(record.h) ** 2)[0].min(-1)
+    z = np.random.default_rng(0).standard_normal((2, RANDOM, ANTENNAS))
+    tried = z[0] + 1j * z[1]
+    tried /= np.linalg.norm(tried, axis=1, keepdims=True)
+    best = _weakest(reach, tried).max(1)
+    yield at_least(1.0, float((ours / best).min()), "random combiners")
+    other = _record(_rig(bench, "eigen"))
+    first = (other.budget * np.abs(other.h) ** 2)[0].min(-1)
+    yield at_least(1.0, float((ours / first).min()), "first eigenvector")
+
+
+def _one_antenna(bench: Bench) -> Iterator[Check]:
+    """The same estimates as channel inversion."""
+    estimates = []
+    for power in ("ci", "multi_antenna_ci"):
+        rig = _rig(bench, "auto", power, 1)
+        estimates.append(rig.send(rig.symbols(16, 0), 0)[0])
+    yield exactly(0.0, float((estimates[0] - estimates[1]).abs().max()), 1e-12)
+
+
+def _mmse(bench: Bench) -> Iterator[Check]:
+    """sqrt(eta) = (N + sum m a^2) / sum m a of arriving amplitudes a, for every policy's p."""
+    for power in registry.names("power"):
+        rig = _rig(bench, {"name": "auto", "scale": "mmse"}, settings(power), 1)
+        record = rig.record(4, 8)
+        a = (record.h * record.p).real
+        root = (N + (record.m * a**2).sum(-1)) / (record.m * a).sum(-1)
+        on = (record.m * a).sum(-1) > 0
+        yield ratios(record.eta[on], root[on] ** 2, case=power)
+
+
+LAWS = (
+    Law("receiver: noise is that of one antenna", "N / (K^2 eta) of inverted channels", _noise),
+    Law("receiver: no gain beyond the antennas", "|f| = 1, so |f^H h| <= |h|", _unit),
+    Law("receiver mrc: sum of channels", "Amiri, Duman, Gunduz 2021", _mrc),
+    Law("receiver eigen: most received power", "largest eigenvalue", _eigen),
+    Law("receiver uniform_forcing: the weakest device", "Chen, Qin, Li 2018", _uniform_forcing),
+    Law("receiver: one antenna is channel inversion", "Chen, Qin, Li 2018", _one_antenna),
+    Law("receiver: MMSE scaling", "sqrt(eta) = (N + sum m a^2) / sum m a", _mmse),
+)

@@ -1,0 +1,198 @@
+"""The formula sheet of power control, written down a second time: for each policy the gains c and
+the receive scaling eta that it should choose, from the channels alone and independent of
+`otafl.power`. Optima are found numerically.
+
+K devices send symbols of mean power m_k over gains g_k = |h_k|^2 with budgets P_k on |p_k|^2 m_k,
+q_k = P_k g_k / m_k, N is the noise variance of one received real, and
+
+    MSE = (1/K^2) [ sum_k m_k (c_k - 1)^2 + N / eta ].
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+STEPS, BISECTIONS = 60, 45
+"""Of golden sections and of halvings: to rounding in what is least."""
+
+GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
+
+
+@dataclass(frozen=True)
+class States:
+    """Fading states: h [T, K] complex scalar channels, m, budget, gain [T, K] (large-scale),
+    noise [T]. antennas: A. config: the policy's settings."""
+
+    h: np.ndarray
+    m: np.ndarray
+    budget: np.ndarray
+    gain: np.ndarray
+    noise: np.ndarray
+    antennas: int
+    config: Any
+
+    @property
+    def root_q(self) -> np.ndarray:
+        """sqrt(q_k)."""
+        return np.abs(self.h) * np.sqrt(self.budget / self.m)
+
+
+@dataclass(frozen=True)
+class Scalars:
+    """c [T, K]: gains, of silent devices 0. eta [T]. active [T, K] bool."""
+
+    c: np.ndarray
+    eta: np.ndarray
+    active: np.ndarray
+
+
+Rule = Callable[[States], Scalars]
+
+
+def error(scalars: Scalars, m: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    """[T]: mean squared error of a real about the mean over the K_a devices on air, independent
+    symbols; infinite where all are silent."""
+    on_air = scalars.active.sum(1)
+    total = (m * (scalars.c - 1.0) ** 2 * scalars.active).sum(1) + noise / scalars.eta
+    return np.where(on_air > 0, total / np.maximum(on_air, 1) ** 2, np.inf)
+
+
+def _all(c: np.ndarray, eta: np.ndarray) -> Scalars:
+    return Scalars(c, eta, np.ones_like(c, dtype=bool))
+
+
+def _least_error(root_q: np.ndarray, states: States) -> Scalars:
+    """The receive scaling of least error for devices that arrive with sqrt(q_k)."""
+    energy = (states.m * root_q**2).sum(1) + states.noise
+    root = energy / (states.m * root_q).sum(1)
+    return _all(root_q / root[:, None], root**2)
+
+
+def full(states: States) -> Scalars:
+    """|p_k| = sqrt(P_k / m_k), sqrt(eta) = (N + sum m q) / sum m sqrt(q)."""
+    return _least_error(states.root_q, states)
+
+
+def open_loop(states: States) -> Scalars:
+    """Power min(P_k, P_0 / gain_k^alpha), and the receive scaling of least error."""
+    target = 10.0 ** (states.config.p0_db / 10.0) * states.gain**-states.config.alpha
+    power = np.minimum(states.budget, target)
+    return _least_error(np.abs(states.h) * np.sqrt(power / states.m), states)
+
+
+def ci(states: States) -> Scalars:
+    """c_k = 1, eta = min_k q_k."""
+    return _all(np.ones_like(states.m), (states.root_q**2).min(1))
+
+
+def none(states: States) -> Scalars:
+    """c_k = 1 at the received power of the average device."""
+    received = (states.budget * np.abs(states.h) ** 2).mean(1)
+    return _all(np.ones_like(states.m), received / states.m.mean(1))
+
+
+def tci(states: States) -> Scalars:
+    """c_k = 1 where g_k >= g_th; rho from E1(g_th / beta), the largest m_k at its budget."""
+    config = states.config
+    active = np.abs(states.h) ** 2 >= config.threshold
+    cost = special.exp1(config.threshold / states.gain) / states.gain
+    eta = 1.0 / (states.m * cost / states.budget).max(1)
+    return Scalars(active.astype(float), eta, active)
+
+
+def cotaf(states: States) -> Scalars:
+    """c_k = 1 where |h_k| >= h_min; eta = alpha h_min^2, alpha = min_k P_k / m_k."""
+    active = np.abs(states.h) >= states.config.h_min
+    eta = (states.budget / states.m).min(1) * states.config.h_min**2
+    return Scalars(active.astype(float), eta, active)
+
+
+def gbma(states: States) -> Scalars:
+    """|p_k| = sqrt(E), E = min_k P_k / m_k; sqrt(eta) = sqrt(E) E|h|, sqrt(pi beta) / 2."""
+    energy = (states.budget / states.m).min(1)
+    mean = (np.sqrt(math.pi * states.gain) / 2.0).mean(1)
+    return _all(np.abs(states.h) / mean[:, None], energy * mean**2)
+
+
+def blind(states: States) -> Scalars:
+    """One real amplitude sqrt(E) for all; sqrt(eta) = A beta sqrt(E) / |sum_k h_ka| over the
+    antennas, which is sum_k f^H h_k."""
+    energy = (states.budget / states.m).min(1)
+    root = states.antennas * states.gain.mean(1) * np.sqrt(energy) / np.abs(states.h.sum(1))
+    return _all(states.h.real * (np.sqrt(energy) / root)[:, None], root**2)
+
+
+def cao_static(states: States) -> Scalars:
+    """Least sum m (c - 1)^2 + N / eta with c_k <= sqrt(q_k / eta): convex in 1 / sqrt(eta)."""
+    reach = states.root_q
+
+    def gains(s: np.ndarray) -> np.ndarray:
+        return np.minimum(1.0, s[:, None] * reach)
+
+    def objective(s: np.ndarray) -> np.ndarray:
+        return (states.m * (gains(s) - 1.0) ** 2).sum(1) + states.noise * s**2
+
+    s = _least(objective, 1.0 / reach.min(1))
+    return _all(gains(s), s**-2.0)
+
+
+def smcv(states: States) -> Scalars:
+    """Least beta sum d^2 + (sum d)^2 + (1 + beta) N / eta, d = sqrt(m) (c - 1), same bounds. Given
+    eta, uncapped devices share d = -sum d / beta, which bisection finds."""
+    reach, root_m, beta = states.root_q, np.sqrt(states.m), states.config.variation
+
+    def deviations(s: np.ndarray) -> np.ndarray:
+        top = root_m * (s[:, None] * reach - 1.0)
+        low, high = -np.abs(top).sum(1) / beta, np.abs(top).sum(1) / beta
+        for _ in range(BISECTIONS):
+            t = (low + high) / 2.0
+            above = t + np.minimum(top, t[:, None]).sum(1) / beta > 0
+            low, high = np.where(above, low, t), np.where(above, t, high)
+        return np.minimum(top, ((low + high) / 2.0)[:, None])
+
+    def objective(s: np.ndarray) -> np.ndarray:
+        return smcv_objective(deviations(s), states.noise * s**2, beta)
+
+    s = _least(objective, 2.0 / reach.min(1))
+    return _all(1.0 + deviations(s) / root_m, s**-2.0)
+
+
+def smcv_objective(d: np.ndarray, noise: np.ndarray, beta: float) -> np.ndarray:
+    """[T] of deviations d [T, K] and N / eta [T]."""
+    return beta * (d**2).sum(1) + d.sum(1) ** 2 + (1.0 + beta) * noise
+
+
+RULES: dict[str, Rule] = {
+    "full": full,
+    "ci": ci,
+    "multi_antenna_ci": ci,
+    "none": none,
+    "tci": tci,
+    "cotaf": cotaf,
+    "gbma": gbma,
+    "blind": blind,
+    "open_loop": open_loop,
+    "cao_static": cao_static,
+    "smcv": smcv,
+}
+
+
+def _least(objective: Callable[[np.ndarray], np.ndarray], most: np.ndarray) -> np.ndarray:
+    """Where a function of [T], convex in each, is least between 0 and `most`: golden sections."""
+    low, high = np.zeros_like(most), most
+    left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
+    at_left, at_right = objective(left), objective(right)
+    for _ in range(STEPS):
+        down = at_left < at_right
+        high, low = np.where(down, right, high), np.where(down, low, left)
+        new_left, new_right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
+        left, right = np.where(down, new_left, right), np.where(down, left, new_right)
+        fresh = objective(np.where(down, left, right))
+        at_left, at_right = np.where(down, fresh, at_right), np.where(down, at_left, fresh)
+    return (low + high) / 2.0

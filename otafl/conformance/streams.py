@@ -1,0 +1,97 @@
+"""Laws of random numbers and stacking: a result is a function of its seed and its trial, and of
+nothing that it is computed with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import torch
+from scipy import stats
+
+from otafl import registry
+from otafl.conformance.bench import Bench, Rig
+from otafl.conformance.checks import Check, Law, exactly, law_of, normal
+from otafl.conformance.policies import settings
+from otafl.rng import Streams
+
+POINT = {
+    "channel": {"name": "rayleigh", "snr_db": 10.0},
+    "csi": {"name": "error", "variance": 0.1},
+    "impairments": {"residual_phase_rad": 0.3},
+}
+
+
+def _estimates(rig: Rig, rounds: range) -> torch.Tensor:
+    """[R, S, P]."""
+    sent = [rig.send(rig.symbols(20, round), round)[0] for round in rounds]
+    return torch.stack(sent)
+
+
+def _same_seed(bench: Bench) -> Iterator[Check]:
+    for power in registry.names("power"):
+        first, second = (
+            _estimates(bench.uplink(5, 3, POINT | {"power": settings(power)}), range(2))
+            for _ in range(2)
+        )
+        yield exactly(0.0, float((first - second).abs().max()), 0.0, power)
+
+
+def _stacked(bench: Bench) -> Iterator[Check]:
+    """Trial 3 of five, at the second of two points, and alone."""
+    for power in registry.names("power"):
+        points = [POINT | {"power": settings(power)}, POINT | {"power": settings(power)}]
+        many = _estimates(bench.uplink(5, 4, points), range(2))
+        alone = _estimates(bench.uplink(5, 1, points[0], first=6), range(2))
+        yield exactly(0.0, float((many[:, 6] - alone[:, 0]).abs().max()), 1e-9, power)
+
+
+def _rounds(bench: Bench) -> Iterator[Check]:
+    """Round 70 after the 70 before it, and at once."""
+    one = _estimates(bench.uplink(5, 2, POINT), range(71))[-1]
+    other = _estimates(bench.uplink(5, 2, POINT), range(70, 71))[-1]
+    yield exactly(0.0, float((one - other).abs().max()), 0.0)
+
+
+def _devices(bench: Bench) -> Iterator[Check]:
+    """The fading of the first 5 of 5, and of 50."""
+    few, many = (bench.uplink(count, 2, POINT).fading(3) for count in (5, 50))
+    yield exactly(0.0, float(np.abs(few - many[:, :, :5]).max()), 0.0)
+
+
+def _distributions(bench: Bench) -> Iterator[Check]:
+    streams = Streams([0], [0], bench.where, torch.float64)
+    count = bench.size(400_000)
+    yield law_of(_numbers(streams.normal, count), stats.norm.cdf, "normal")
+    yield law_of(_numbers(streams.uniform, count), stats.uniform.cdf, "uniform")
+
+
+def _numbers(draw: Callable[..., torch.Tensor], count: int) -> np.ndarray:
+    return draw("conformance", 0, (count,)).cpu().numpy()
+
+
+def _independence(bench: Bench) -> Iterator[Check]:
+    """Mean products of standard normal numbers."""
+    streams = Streams([0, 0, 1], [0, 1, 0], bench.where, torch.float64)
+    count = bench.size(400_000)
+    one = streams.normal("conformance", 0, (count,))
+    pairs = {
+        "trials": (one[0], one[1]),
+        "seeds": (one[0], one[2]),
+        "rounds": (one[0], streams.normal("conformance", 1, (count,))[0]),
+        "purposes": (one[0], streams.normal("conformance/other", 0, (count,))[0]),
+        "places": (one[0, :-1], one[0, 1:]),
+    }
+    for case, (left, right) in pairs.items():
+        yield normal(0.0, float((left * right).mean()), 1.0 / math.sqrt(len(left)), case)
+
+
+LAWS = (
+    Law("streams: the same seed gives the same numbers", "bit for bit", _same_seed),
+    Law("streams: stacked equals alone", "whatever a trial is stacked with", _stacked),
+    Law("streams: rounds do not depend on those before", "counter-based streams", _rounds),
+    Law("streams: devices do not depend on how many", "counter-based streams", _devices),
+    Law("streams: distributions", "Kolmogorov and Smirnov", _distributions),
+    Law("streams: independence", "mean products", _independence),
+)

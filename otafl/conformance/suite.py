@@ -1,0 +1,77 @@
+"""All laws, and running them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from otafl.conformance import (
+    channels,
+    codecs,
+    csi,
+    downlinks,
+    impairments,
+    policies,
+    receivers,
+    streams,
+    transports,
+)
+from otafl.conformance.bench import Bench
+from otafl.conformance.checks import Check, Law
+from otafl.errors import UserError
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A law's checks, at least one; none where it could not be checked, and then why (`fault`)."""
+
+    law: Law
+    checks: tuple[Check, ...]
+    fault: str = ""
+
+    @property
+    def passed(self) -> bool:
+        return bool(self.checks) and all(check.passed for check in self.checks)
+
+    @property
+    def hardest(self) -> Check | None:
+        """The check nearest to the end of its interval, or farthest beyond it."""
+        return max(self.checks, key=lambda check: (not check.passed, check.strain), default=None)
+
+
+def laws(only: str | None = None) -> list[Law]:
+    """Every law of the installed uplink, or those whose name contains a text. UserError if none
+    does."""
+    every = [
+        *channels.laws(),
+        *csi.laws(),
+        *policies.laws(),
+        *impairments.LAWS,
+        *receivers.LAWS,
+        *transports.LAWS,
+        *downlinks.LAWS,
+        *codecs.LAWS,
+        *streams.LAWS,
+    ]
+    if only is None:
+        return every
+    chosen = [law for law in every if only.lower() in law.name.lower()]
+    if not chosen:
+        families = ", ".join(dict.fromkeys(law.name.split(" ")[0].rstrip(":") for law in every))
+        raise UserError(f"--only {only}: no law's name contains this; names begin with {families}")
+    return chosen
+
+
+def run(
+    bench: Bench, chosen: Sequence[Law], progress: Callable[[int, int, str], None] | None = None
+) -> list[Outcome]:
+    """Checks the laws one after the other. What goes wrong in one is its fault, and fails it."""
+    outcomes = []
+    for index, law in enumerate(chosen):
+        if progress is not None:
+            progress(index, len(chosen), law.name)
+        try:
+            outcomes.append(Outcome(law, tuple(law.run(bench))))
+        except Exception as error:
+            outcomes.append(Outcome(law, (), f"{type(error).__name__}: {error}"))
+    return outcomes

@@ -1,0 +1,85 @@
+"""The transmit and receive scalars of least mean squared error over fading under average power
+(Cao, Zhu, Xu, Huang 2020, "Optimized Power Control for Over-the-Air Computation in Fading
+Channels"): regularised channel inversion. With a multiplier lambda_k of each device's budget, the
+Lagrangian of one fading state, sum_k m_k (c_k - 1)^2 + N / eta + sum_k lambda_k m_k |p_k|^2, is
+least at
+
+    |p_k| = sqrt(eta) |h_k| / (g_k + eta lambda_k),
+    sum_k m_k lambda_k g_k eta^2 / (g_k + eta lambda_k)^2 = N,
+
+the paper's equations with the symbol powers m_k as weights; where sum_k m_k g_k / lambda_k <= N,
+nobody sends. The multipliers follow offline from E|p_k|^2 m_k = P_k, or lambda_k = 0 where the
+power is not needed (`average_power.py`). They are planned on drawn states, which say little of
+much rarer ones: in those a device is held to the power that a state could have had whose like came
+up SEEN times.
+
+m_k change from round to round and are unknown offline, so multipliers and transmit scalars are
+those of devices whose symbols have a common power, the largest m_k of the round (or the mean): a
+device of that power meets its budget with equality, whatever m_k do over rounds, and others stay
+below. The receive scaling is the best one for the actual m_k; all is optimal when they are equal.
+The plan is for all devices sending in every round; with fewer, the budget is one over all rounds,
+those without the device included."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from otafl.contracts import Hyper
+from otafl.link_contracts import Coefficients, Link, Statistics
+from otafl.power.average_power import inverse_scaling, multipliers
+from otafl.power.config import CaoAverageConfig
+from otafl.power.scalars import LARGEST, TINY, cophase, mmse_root, senders
+
+SEEN = 16
+"""A state that came up so often among the n drawn ones had at most n / SEEN budgets, as the mean is
+within one."""
+
+NUMBERS = 1 << 16
+"""Most states times devices planned on, but for `ENOUGH` states."""
+
+ENOUGH = 256
+
+
+class CaoAverage:
+    constraint: ClassVar[Literal["peak", "average", "none"]] = "average"
+    may_be_silent: ClassVar[bool] = True
+    wants_variation: ClassVar[bool] = False
+
+    def __init__(self, config: CaoAverageConfig) -> None:
+        self.config = config
+
+    def prepare(self, statistics: Statistics, hyper: Hyper) -> tuple[Tensor, float]:
+        """lambda_k P_k [S, K], and the largest |p|^2 m / P."""
+        devices = statistics.gain.shape[1]
+        states = min(self.config.draws, max(ENOUGH, NUMBERS // devices))
+        gain = statistics.draws(states).abs().square().double()
+        quality = gain * statistics.budget.double()
+        level = multipliers(quality, statistics.noise.double())
+        return level.to(statistics.gain.dtype), states / SEEN
+
+    def coefficients(
+        self, state: tuple[Tensor, float], link: Link
+    ) -> tuple[tuple[Tensor, float], Coefficients]:
+        level, most = state
+        active = senders(link)
+        quality = link.budget[:, None] * link.h.abs().square()  # at m = 1
+        multiplier = level[:, None].expand_as(quality)
+        s = inverse_scaling(quality, multiplier, active.to(quality.dtype), link.noise[:, None])
+        s = s[..., None]
+        share = (quality * s).sqrt() / (quality * s + multiplier).clamp_min(TINY)  # |p|, P = m = 1
+        share = share.clamp_max(math.sqrt(most))
+        power = link.power * active
+        if self.config.reference == "max":
+            common = power.amax(-1, keepdim=True)
+        else:
+            common = power.sum(-1, keepdim=True) / active.sum(-1, keepdim=True).clamp_min(1)
+        bound = (link.budget.sqrt()[:, None] / common.clamp_min(TINY).sqrt()).clamp_max(LARGEST)
+        amplitude = share * bound * active
+        root_eta = mmse_root(link, amplitude * link.h.abs())
+        active = active & (s > 0)
+        p = cophase(torch.where(active, amplitude, 0.0), link.h)
+        return state, Coefficients(p, root_eta[..., 0].square(), active)

@@ -1,0 +1,92 @@
+"""Uniform forcing: the combiner f, |f| = 1, that maximises the weakest device's received power,
+min_k P_k |f^H h_k|^2, so that channel inversion arrives as strong as it can (Chen, Qin, Li 2018, "A
+Uniform-Forcing Transceiver Design for Over-the-Air Function Computation").
+
+Equivalent: the least |f|^2 with |f^H a_k|^2 >= 1 for all k, a_k = sqrt(P_k) h_k. Successive convex
+approximation: |f^H a_k|^2 is replaced by its tangent at the last f, so that each step is a
+quadratic programme, min |f|^2 with Re(b_k^H f) >= d_k, b_k = a_k (a_k^H f_i), d_k = (1 + |f_i^H
+a_k|^2) / 2. Its dual, f = sum_k lambda_k b_k with lambda >= 0, is climbed by a few accelerated
+projected gradient steps for all trials at once; f is then rescaled to unit norm, and the best one
+seen is kept. The problem has many local optima: four starts are climbed side by side, the first
+eigenvector among them, so the result is never worse than that.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from otafl.receivers.config import UniformForcingConfig
+from otafl.receivers.eigen import amplitudes, first_eigenvector
+from otafl.receivers.unit import TINY, normalised
+
+DUAL_STEPS = 15
+
+
+class UniformForcing:
+    def __init__(self, config: UniformForcingConfig) -> None:
+        self.scale = config.scale
+        self._iterations = config.iterations
+
+    def combine(self, h: Tensor, sends: Tensor, budget: Tensor) -> Tensor:
+        reach = amplitudes(h, sends, budget)  # [S, Q, K, A]
+        if h.shape[3] == 1:
+            return first_eigenvector(reach)
+        start = _starts(reach)
+        best, there = start, sends[:, None, None]
+        reach = reach[:, :, None].expand(-1, -1, start.shape[2], -1, -1)  # [S, Q, starts, K, A]
+        weakest = _weakest(reach, best, there)
+        dual = torch.zeros_like(reach[..., 0].real)
+        for _ in range(self._iterations):
+            start, dual = _step(reach, start, dual, there)
+            level = _weakest(reach, start, there)
+            better = level > weakest
+            best = torch.where(better[..., None], start, best)
+            weakest = torch.where(better, level, weakest)
+        first = weakest.argmax(-1)[..., None, None].expand(-1, -1, 1, best.shape[-1])
+        return best.gather(2, first)[:, :, 0]
+
+
+def _starts(reach: Tensor) -> Tensor:
+    """[S, Q, 4, A]: the first eigenvector, and three sums of the devices' directions: as they are,
+    the weak ones first, and with chirped phases."""
+    devices = reach.shape[2]
+    size = torch.linalg.vector_norm(reach, dim=-1, keepdim=True)
+    direction = torch.where(size > TINY, reach / size.clamp_min(TINY), 0.0)
+    inverse = torch.where(size > TINY, 1.0 / size.clamp_min(TINY), 0.0)
+    angle = torch.pi * torch.arange(devices, device=reach.device) ** 2 / devices
+    chirp = torch.polar(torch.ones_like(angle), angle).to(reach.dtype)[:, None]
+    sums = [direction.sum(2), (direction * inverse).sum(2), (direction * chirp).sum(2)]
+    return torch.stack([first_eigenvector(reach), *map(normalised, sums)], 2)
+
+
+def _received(reach: Tensor, combiner: Tensor) -> Tensor:
+    """a_k^H f [..., K] of a [..., K, A] and f [..., A]."""
+    return (reach.conj() @ combiner[..., None])[..., 0]
+
+
+def _weakest(reach: Tensor, combiner: Tensor, there: Tensor) -> Tensor:
+    """min_k |f^H a_k|^2 [...] over the devices that are there."""
+    power = _received(reach, combiner).abs().square()
+    return power.masked_fill(~there, torch.inf).amin(-1)
+
+
+def _step(reach: Tensor, last: Tensor, dual: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
+    """The next unit combiner and the multipliers it came from, which start the next step."""
+    inner = _received(reach, last)
+    size = inner.abs().masked_fill(~there, torch.inf).amin(-1)[..., None].clamp_min(TINY)
+    inner = inner / size  # of the f that is just feasible: |f^H a_k| >= 1
+    norm = torch.linalg.vector_norm(reach, dim=-1) * inner.abs()
+    norm = norm.clamp_min(TINY)
+    slope = reach * (inner / norm)[..., None]  # b_k of unit norm
+    bound = torch.where(there, (1.0 + inner.abs().square()) / 2.0 / norm, 0.0)
+    gram = (slope.conj() @ slope.mT).real
+    rate = 1.0 / torch.linalg.matrix_norm(gram, ord=1).clamp_min(1.0)[..., None]
+    ahead, weight = dual, 1.0
+    for _ in range(DUAL_STEPS):
+        after = (ahead + rate * (bound - (gram @ ahead[..., None])[..., 0])).clamp_min(0.0)
+        after = torch.where(there, after, 0.0)
+        following = (1.0 + (1.0 + 4.0 * weight * weight) ** 0.5) / 2.0
+        ahead = after + (weight - 1.0) / following * (after - dual)
+        dual, weight = after, following
+    return normalised((slope * dual[..., None]).sum(-2)), dual

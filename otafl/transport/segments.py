@@ -1,0 +1,118 @@
+"""A group's channel uses cut into segments, each of which is sent with one transmit scalar: where
+the channel changes (its coherence blocks and sub-carrier groups), and where the normalisation
+does."""
+
+from __future__ import annotations
+
+import bisect
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from otafl.transport.superpose import Signal
+
+LOOP_AT_MOST = 16
+"""Segments up to which a product for each costs less than a copy of the payload."""
+
+
+@dataclass(frozen=True)
+class Segments:
+    """bounds: Q stretches (first, stop) of channel uses, in order and without gaps. cells: [Q] the
+    channel's cell of each, flattened over (B, F). scopes: [Q] the normalised stretch of each.
+    halves: reals in a channel use, 1 or 2."""
+
+    bounds: tuple[tuple[int, int], ...]
+    cells: tuple[int, ...]
+    scopes: tuple[int, ...]
+    halves: int
+
+    @property
+    def symbols(self) -> int:
+        """Channel uses of the group."""
+        return self.bounds[-1][1]
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        return tuple(stop - first for first, stop in self.bounds)
+
+    @functools.cached_property
+    def even(self) -> int:
+        """The length of all segments but, perhaps, a shorter last one; 0 where they differ."""
+        length = self.lengths[0]
+        regular = all(one == length for one in self.lengths[:-1]) and self.lengths[-1] <= length
+        return length if regular else 0
+
+    def of_columns(self, device: torch.device) -> Tensor:
+        """[symbols] int64: the segment of each channel use."""
+        lengths = torch.tensor(self.lengths, device=device)
+        return torch.repeat_interleave(torch.arange(len(lengths), device=device), lengths)
+
+    def parts(self, rows: Tensor) -> list[Tensor]:
+        """The one or two quadratures of reals [n, P]: [n, symbols], the second perhaps one
+        short."""
+        return [rows] if self.halves == 1 else [rows[:, : self.symbols], rows[:, self.symbols :]]
+
+    def by_scope(self, values: Tensor) -> Tensor:
+        """values [..., Q] of the segments summed over their normalised stretch, at each segment."""
+        count = self.scopes[-1] + 1
+        if count == len(self.scopes):
+            return values
+        index = torch.tensor(self.scopes, device=values.device)
+        total = values.new_zeros(*values.shape[:-1], count).index_add_(-1, index, values)
+        return total[..., index]
+
+
+def cut(
+    sent: Signal, start: int, cell_stops: Sequence[int], blockwise: bool, quadrature: bool
+) -> Segments:
+    """The segments of a group whose first channel use is number `start` of the payload. cell_stops:
+    the channel use of the payload after which each cell ends. blockwise: every block is normalised
+    by itself."""
+    halves = 2 if quadrature else 1
+    symbols = -(-sent.reals // halves)
+    scope_stops = [stop for _, stop in sent.columns()] if blockwise else [symbols]
+    inside = {stop - start for stop in cell_stops if 0 < stop - start < symbols}
+    stops = sorted(inside.union(scope_stops))
+    firsts = [0, *stops[:-1]]
+    return Segments(
+        bounds=tuple(zip(firsts, stops, strict=True)),
+        cells=tuple(bisect.bisect_right(cell_stops, start + first) for first in firsts),
+        scopes=tuple(bisect.bisect_right(scope_stops, first) for first in firsts),
+        halves=halves,
+    )
+
+
+def energies(sent: Signal, segments: Segments) -> Tensor:
+    """[n, Q]: sum of squares of each row's symbols in each segment."""
+    total = sent.x.new_zeros(len(sent.x), len(segments.bounds))
+    for part in segments.parts(sent.x):
+        length = segments.even
+        whole = part.shape[1] // length if length and len(segments.bounds) > LOOP_AT_MOST else 0
+        if whole:
+            runs = part[:, : whole * length].unflatten(1, (whole, length))
+            total[:, :whole] += torch.linalg.vector_norm(runs, dim=2).square()
+        for q, (first, stop) in enumerate(segments.bounds[whole:], whole):
+            total[:, q] += torch.linalg.vector_norm(part[:, first:stop], dim=1).square()
+    return total
+
+
+def segment_sums(sent: Signal, part: Tensor, coefficient: Tensor, segments: Segments) -> Tensor:
+    """sum_k coefficient[k, q, j] part[k] over the rows of a trial, with the coefficients of each
+    column's segment: part [n, symbols or one less], coefficient [n, Q, J] -> [S, J, as many]."""
+    trials, count = sent.cohort.trials, sent.cohort.counts[0]
+    length = segments.even
+    level = len(set(sent.cohort.counts)) == 1 and count > 0
+    whole = 0
+    sums = []
+    if level and length and len(segments.bounds) > LOOP_AT_MOST:
+        whole = part.shape[1] // length
+        runs = part[:, : whole * length].view(trials, count, whole, length)
+        factor = coefficient[:, :whole].view(trials, count, whole, -1)
+        sums.append(torch.einsum("skql,skqj->sjql", runs, factor).flatten(2))
+    for q, (first, stop) in enumerate(segments.bounds[whole:], whole):
+        if first < part.shape[1]:
+            sums.append(sent.sum(coefficient[:, q], part[:, first:stop]))
+    return sums[0] if len(sums) == 1 else torch.cat(sums, 2)

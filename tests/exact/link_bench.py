@@ -1,0 +1,199 @@
+"""An uplink of a few trials with all its parts at hand, in double precision, for tests."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from otafl.channels.awgn import Awgn
+from otafl.channels.config import AwgnConfig, ErrorCsiConfig, RayleighConfig
+from otafl.channels.csi import ErrorCsi
+from otafl.channels.fading import link_budget
+from otafl.channels.rayleigh import Rayleigh
+from otafl.codecs.config import IdentityConfig, UniformConfig
+from otafl.codecs.identity import Identity
+from otafl.codecs.uniform import Uniform
+from otafl.config import stackable_fields
+from otafl.contracts import Cohort, Payload, Received
+from otafl.link_contracts import ChannelState, LinkReport
+from otafl.long_term import statistics
+from otafl.power.ci import ChannelInversion
+from otafl.power.config import CiConfig, FullConfig, GbmaConfig, TciConfig
+from otafl.power.full import Full
+from otafl.power.gbma import Gbma
+from otafl.power.tci import TruncatedChannelInversion
+from otafl.receivers.config import ScalarConfig
+from otafl.receivers.scalar import Scalar
+from otafl.rng import Streams
+from otafl.transport.config import (
+    DigitalConfig,
+    IdealConfig,
+    ImpairmentsConfig,
+    OverTheAirConfig,
+)
+from otafl.transport.digital import Digital
+from otafl.transport.ideal import Ideal
+from otafl.transport.impairments import Impairments
+from otafl.transport.over_the_air import OverTheAir
+from otafl.transport.setup import LinkSetup
+
+WEIGHTS = [0.1, 0.4, 0.05, 0.2, 0.15, 0.3]
+
+POLICIES = ["full", "ci", "tci", "gbma"]
+MAKE: dict[str, Any] = {
+    "full": lambda **options: Full(FullConfig(**options)),
+    "ci": lambda **options: ChannelInversion(CiConfig(**options)),
+    "tci": lambda **options: TruncatedChannelInversion(TciConfig(**options)),
+    "gbma": lambda **options: Gbma(GbmaConfig(**options)),
+}
+TRANSPORTS: dict[str, Any] = {
+    "over_the_air": (OverTheAir, OverTheAirConfig),
+    "ideal": (Ideal, IdealConfig),
+    "digital": (Digital, DigitalConfig),
+}
+
+
+@dataclass
+class Bench:
+    """An uplink of S trials over K devices, and what a test needs of its parts."""
+
+    transport: Any
+    channel: Any
+    streams: Streams
+    budget: Tensor
+    variance: float
+
+    def deliver(
+        self, payload: Payload, cohort: Cohort, round: int = 0
+    ) -> tuple[Received, LinkReport]:
+        return self.transport.deliver(payload, cohort, self.channel.state(round), round)
+
+    def noise(self, reals: int, round: int = 0, group: int = 0) -> np.ndarray:
+        """[S, P]: Re z of z ~ CN(0, 1)."""
+        draw = self.streams.normal(f"noise/{group}", round, (reals,))
+        return draw.numpy() * math.sqrt(0.5)
+
+
+def bench(
+    policy: str = "ci",
+    trials: Sequence[int] = (0,),
+    devices: int = 6,
+    snr_db: float | Sequence[float] = 10.0,
+    transport: str = "over_the_air",
+    fading: bool = True,
+    threshold: float = 0.3,
+    variance: float = 0.0,
+    rate_factor: float = 1.0,
+    bits: int | None = None,
+    policy_options: dict[str, Any] | None = None,
+    seed: int = 1,
+    **options: Any,
+) -> Bench:
+    """Double precision throughout; `options` are the transport's."""
+    size = len(trials)
+    streams = Streams([seed] * size, list(trials), dtype=torch.float64)
+    levels = [snr_db] * size if isinstance(snr_db, float) else list(snr_db)
+    make, config = (Rayleigh, RayleighConfig) if fading else (Awgn, AwgnConfig)
+    budget = link_budget([config(snr_db=x) for x in levels], devices, streams.device, streams.dtype)
+    channel = make(config(), budget, devices, streams)
+    policy_hyper = {"threshold": torch.full((size,), threshold, dtype=torch.float64)}
+    noise = torch.full((size,), 0.5, dtype=torch.float64)
+    error = torch.full((size,), variance, dtype=torch.float64)
+    csi = ErrorCsi(ErrorCsiConfig(), channel, budget, streams, {"variance": error})
+    receiver = Scalar(ScalarConfig())
+    known = statistics(channel, csi, receiver, budget, noise)
+    chosen = MAKE[policy](**(policy_options or {}))
+    cls, config_class = TRANSPORTS[transport]
+    made_of = config_class(**options)
+    numbers = {name: getattr(made_of, name) for name in stackable_fields(config_class)}
+    numbers |= {"rate_factor": rate_factor}
+    hyper = {
+        name: torch.full((size,), float(value), dtype=torch.float64)
+        for name, value in numbers.items()
+        if value is not None
+    }
+    codec: Any = Identity(IdentityConfig(), {}, streams)
+    if bits is not None:
+        codec = Uniform(UniformConfig(bits=bits), {}, streams)
+    setup = LinkSetup(
+        budget=budget,
+        csi=csi,
+        receiver=receiver,
+        impairments=Impairments.of([ImpairmentsConfig()] * size, None, streams),
+        policy=chosen,
+        policy_state=chosen.prepare(known, policy_hyper),
+        policy_hyper=policy_hyper,
+        codec=codec,
+        streams=streams,
+        hyper=hyper,
+        save_link=True,
+    )
+    return Bench(cls(made_of, setup), channel, streams, budget.budget[:, 0], variance)
+
+
+def cohort(
+    counts: Sequence[int] = (6,),
+    population: int = 6,
+    weight: Sequence[float] | None = None,
+    sends: Sequence[bool] | None = None,
+) -> Cohort:
+    """The first devices of each trial; equal weights if none are given, per row."""
+    trial = torch.cat([torch.full((count,), s) for s, count in enumerate(counts)]).long()
+    device = torch.cat([torch.arange(count) for count in counts])
+    zero = torch.zeros_like(device)
+    w = torch.ones(len(trial)) if weight is None else torch.tensor(weight)
+    on = torch.ones(len(trial), dtype=torch.bool) if sends is None else torch.tensor(sends)
+    return Cohort(
+        trial, device, w.double(), zero, zero, zero, on, tuple(counts), population, bool(on.all())
+    )
+
+
+def updates(rows: int, reals: int, seed: int = 0) -> Tensor:
+    """[rows, reals] of unequal powers and a common part, so that symbols are correlated."""
+    rng = np.random.default_rng(seed)
+    scale = rng.uniform(0.3, 2.0, (rows, 1))
+    return torch.from_numpy(scale * rng.standard_normal((rows, reals)) + rng.standard_normal(reals))
+
+
+@dataclass
+class Given:
+    """A channel whose h [S, K, A, B, F] is given, for every round; it changes every `block_symbols`
+    channel uses."""
+
+    h: Tensor
+    gain: Tensor
+    block_symbols: int | None = None
+
+    def state(self, round: int) -> ChannelState:
+        first = self.h[:, :, :, :1] if self.block_symbols else self.h
+        return ChannelState(first, self.gain, self.block_symbols, lambda b: self.h[:, :, :, :b])
+
+
+def given(
+    link: Bench,
+    antennas: int = 1,
+    blocks: int = 1,
+    groups: int = 1,
+    block_symbols: int | None = None,
+) -> Bench:
+    """The same uplink over a random channel of these sizes, with unequal large-scale gains."""
+    trials, devices = len(link.budget), link.transport.setup.budget.budget.shape[1]
+    rng = np.random.default_rng(5)
+    shape = (trials, devices, antennas, blocks, groups)
+    h = (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)) / math.sqrt(2)
+    gain = torch.from_numpy(rng.uniform(0.5, 2.0, (trials, devices)))
+    return dataclasses.replace(link, channel=Given(torch.from_numpy(h), gain, block_symbols))
+
+
+def with_setup(link: Bench, **parts: Any) -> Bench:
+    """The same uplink with some of its parts replaced."""
+    transport = link.transport
+    made = type(transport)(transport.config, dataclasses.replace(transport.setup, **parts))
+    return dataclasses.replace(link, transport=made)
