@@ -241,7 +241,7 @@ def gradient_of_rank(rank: int) -> Callable[[int], Tensor]:
 @pytest.mark.parametrize("rank", [0, 1, 2, 4, 12])
 @pytest.mark.parametrize(("m", "n", "r"), [(20, 12, 4), (20, 12, 12)])
 def test_drift_in_float32_is_bounded(m: int, n: int, r: int, rank: int) -> None:
-    """500 steps along gradients of any rank, corrected every 64: U and V are 5e-5 off orthonormal
+    """500 steps along gradients of any rank, corrected every 64: U and V are 3e-4 off orthonormal
     at most, rounding after a correction, and Theta follows float64 to 1e-4 of its norm."""
     draw = gradient_of_rank(rank)
     point = some_point(m, n, r, dtype=torch.float32)
@@ -250,7 +250,7 @@ def test_drift_in_float32_is_bounded(m: int, n: int, r: int, rank: int) -> None:
         g = draw(step)
         point = retract([point], [tangent_of(point, g)])[0]
         exact = retract([exact], [tangent_of(exact, g.double())])[0]
-        assert off_orthonormal(point) < 5e-5
+        assert off_orthonormal(point) < 3e-4
         if step % 64 == 63:
             point = reorthonormalise(point)
             assert off_orthonormal(point) < 2e-6

@@ -196,16 +196,16 @@ def test_link_records_are_named_and_ragged_ones_padded() -> None:
     for point in expand(scenario):
         k = point.scenario.devices.count
         shape = (1, 2, 4)
-        h = np.arange(8 * k).reshape(*shape, k) * (1 + 2j)
-        link = {"h/0": h, "p/0": np.ones((*shape, 4, k), complex), "eta/0": np.ones((*shape, 4))}
+        h = np.arange(8 * k).reshape(*shape, 1, k) * (1 + 2j)
+        link = {"h/0": h, "p/0": np.ones((*shape, 1, k), complex), "eta/0": np.ones((*shape, 1))}
         taken = record([point])
         parts.append(to_dataset(Record(ROUNDS, taken.variables, True, link), [point], scenario))
     ds = combine(parts)
     assert ds["link_p_0_real"].dims[-2:] == ("segment_0", "device")
     assert ds["link_eta_0"].dims[-1] == "segment_0"
     assert ds["link_round"].values.tolist() == [1, 2, 3, 4]
-    np.testing.assert_array_equal(ds["link_h_0_imag"][1, 0, 1], [6, 8, 10])
-    np.testing.assert_array_equal(ds["link_h_0_imag"][0, 0, 1], [4, 6, np.nan])
+    np.testing.assert_array_equal(ds["link_h_0_imag"][1, 0, 1, 0], [6, 8, 10])
+    np.testing.assert_array_equal(ds["link_h_0_imag"][0, 0, 1, 0], [4, 6, np.nan])
 
 
 def test_written_and_opened_from_a_file_and_from_a_folder(tmp_path: Path) -> None:
