@@ -5,6 +5,7 @@ Computation": rectangular pulses, a delay of less than one symbol."""
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,15 +16,15 @@ from torch import Tensor
 from otafl.rng import Streams
 from otafl.transport.config import ImpairmentsConfig
 from otafl.transport.misaligned import SampleSums, aligned_noise, lmmse_filter
-from otafl.transport.segments import Segments
+from otafl.transport.segments import Segments, segment_sums
 from otafl.transport.superpose import Signal
 from otafl.units import db_to_linear
 
 NOISE_VARIANCE = 0.5
 """N: half the receiver's complex noise variance, which is the unit of power."""
 
-CHUNK = 1 << 22
-"""Reals of a payload bent at a time."""
+CHUNK = 1 << 18
+"""Reals of a payload bent at a time; they and what is made of them fit the processor's cache."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,11 @@ class Impairments:
             bends=any(one.bends for one in configs),
             streams=streams,
         )
+
+    @functools.cached_property
+    def reshapes(self) -> bool:
+        """Whether any trial's symbols are turned or clipped one by one."""
+        return bool(self.carrier_offset.any() or self.clip.isfinite().any())
 
     @property
     def known_noise(self) -> Tensor:
@@ -161,50 +167,67 @@ def bent_sum(
         spread = spread * aligned_noise(sent, delay, on).sqrt()[:, None]
         delay = torch.zeros_like(delay)
     column = segments.of_columns(sent.x.device)
-    last = [part.new_zeros(len(sent.x), 1) for part in segments.parts(sent.x)]
-    ones = torch.ones_like(delay)[:, None]
-    out: list[list[Tensor]] = [[] for _ in last]
-    for _first, parts in _bent_chunks(sent, segments, bent, column):
-        for half, part in enumerate(parts):
-            before = torch.cat([last[half], part[:, :-1]], 1)
-            last[half] = part[:, -1:]
-            mixed = torch.lerp(part, before, delay[:, None])
-            out[half].append(sent.sum(ones, mixed)[:, 0])
-    flat = torch.cat([torch.cat(parts, 1) for parts in out], 1)[:, : sent.reals]
+    flat = []
+    for part in _sums(sent, segments, bent, torch.stack([1.0 - delay, delay], 1), impairments):
+        late = torch.nn.functional.pad(part[:, 1, :-1], (1, 0))  # of the symbol before
+        flat.append(part[:, 0] + late)
     scale = torch.cat([spread[:, column]] * segments.halves, 1)[:, : sent.reals]
     noise = impairments.streams.normal(f"noise/{stream}", round, (sent.reals,))
-    return flat + noise * scale
+    return torch.cat(flat, 1)[:, : sent.reals] + noise * scale
+
+
+def _sums(
+    sent: Signal, segments: Segments, bent: Bent, weight: Tensor, impairments: Impairments
+) -> list[Tensor]:
+    """The one or two quadratures of sum_k weight[k, j] v_k, [S, J, symbols], of the rows v_k as
+    they reach the receiver; weight [n, J]."""
+    if impairments.reshapes:
+        column = segments.of_columns(sent.x.device)
+        chunks = _bent_chunks(sent, segments, bent, column, CHUNK)
+        sums = [[sent.sum(weight, part) for part in parts] for parts in chunks]
+        return [torch.cat(parts, 2) for parts in zip(*sums, strict=True)]
+    count = weight.shape[1]  # symbols are only scaled
+    scaled = bent.gain[..., None] * weight[:, None]
+    both = torch.cat([scaled.real, scaled.imag], 2)
+    parts = [_padded(part, segments.symbols) for part in segments.parts(sent.x)]
+    if len(parts) == 1:
+        return [segment_sums(sent, parts[0], scaled.real, segments)]
+    one, two = (segment_sums(sent, part, both, segments) for part in parts)
+    return [one[:, :count] - two[:, count:], two[:, :count] + one[:, count:]]
 
 
 def _bent_chunks(
-    sent: Signal, segments: Segments, bent: Bent, column: Tensor
-) -> Iterator[tuple[int, list[Tensor]]]:
-    """(first channel use, the one or two quadratures [n, C] as they reach the receiver, without
-    noise), a chunk of channel uses after the other."""
+    sent: Signal, segments: Segments, bent: Bent, column: Tensor, numbers: int
+) -> Iterator[list[Tensor]]:
+    """The one or two quadratures [n, C] as they reach the receiver, without noise, a chunk of
+    channel uses after the other, of about so many numbers."""
     halves = segments.parts(sent.x)
-    width = max(1, CHUNK // max(1, len(sent.x)))
+    width = max(1, min(segments.symbols, numbers // max(1, len(sent.x))))
+    step = bent.carrier.double()[:, None]
+    turns = _rotation(step * torch.arange(width, device=column.device), bent.gain.dtype)
     for first in range(0, segments.symbols, width):
         stop = min(first + width, segments.symbols)
-        q = column[first:stop]
+        q = column[first:stop] if len(segments.bounds) > 1 else slice(None)
         parts = [_padded(half[:, first:stop], stop - first) for half in halves]
+        start = _rotation(step * first, bent.gain.dtype)
+        gain = bent.gain[:, q] * start * turns[:, : stop - first]
         # not hypot, and no quotient with an infinite peak above: their gradients are not numbers
         size = (parts[0] if len(parts) == 1 else torch.complex(*parts)).abs()
         over = size * bent.amplitude[:, q] / bent.peak[:, None]
-        shrink = over.clamp_min(1.0).reciprocal()
-        symbol = torch.arange(first, stop, device=sent.x.device, dtype=torch.float64)
-        turns = (bent.carrier.double()[:, None] * symbol).frac() * (2.0 * math.pi)
-        turn = torch.polar(torch.ones_like(turns), turns).to(bent.gain.dtype)
-        gain = bent.gain[:, q] * turn * shrink
+        parts = [part / over.clamp_min(1.0) for part in parts]
         if len(parts) == 1:
-            yield first, [gain.real * parts[0]]
+            yield [gain.real * parts[0]]
         else:
-            yield (
-                first,
-                [
-                    gain.real * parts[0] - gain.imag * parts[1],
-                    gain.real * parts[1] + gain.imag * parts[0],
-                ],
-            )
+            yield [
+                gain.real * parts[0] - gain.imag * parts[1],
+                gain.real * parts[1] + gain.imag * parts[0],
+            ]
+
+
+def _rotation(turns: Tensor, dtype: torch.dtype) -> Tensor:
+    """exp(2 pi j turns) of turns in double precision."""
+    angle = turns.frac() * (2.0 * math.pi)
+    return torch.polar(torch.ones_like(angle), angle).to(dtype)
 
 
 def _lmmse(
@@ -219,12 +242,8 @@ def _lmmse(
     """The linear MMSE estimate from all samples of each symbol; a trial has as many samples as
     devices."""
     column = segments.of_columns(sent.x.device)
-    parts: list[list[Tensor]] = [[] for _ in range(segments.halves)]
-    for _first, chunk in _bent_chunks(sent, segments, bent, column):
-        for half, part in enumerate(chunk):
-            parts[half].append(part)
+    halves = next(_bent_chunks(sent, segments, bent, column, sent.x.numel()))
     samples = SampleSums(sent.cohort, delay)
-    halves = [torch.cat(part, 1) for part in parts]
     power = bent.believed.square() * bent.power / segments.halves
     weight = bent.target / torch.where(bent.believed == 0, math.inf, bent.believed)
     taps = lmmse_filter(samples, power, weight, bent.noise)
