@@ -34,21 +34,27 @@ def main() -> None:
     styles: dict[str, dict[str, object]] = {}
     for axis, (study, (dim, label)) in zip(axes.flat, STUDIES.items(), strict=True):
         error = otafl.open_results(args.folder / f"{study}.nc").aggregation_nmse.isel(round=-1)
-        mean = error.mean("trial")
-        spread = error.std("trial", ddof=1)
-        print(f"\n{study}: mean over {error.sizes['trial']} trials (largest deviation over trials")
-        print(f"{float((spread / mean).max()):.0%} of the mean)")
-        print(mean.transpose("power", dim).to_pandas().to_string(float_format="{:.3g}".format))
-        for name in mean.power.values:
+        # inversion's error has no mean over Rayleigh fading, so trials are summed up by medians
+        middle, low, high = (error.quantile(q, "trial").drop_vars("quantile") for q in (0.5, 0, 1))
+        print(f"\n{study}: median of {error.sizes['trial']} trials (lowest to highest)")
+        rows = middle.transpose("power", dim).to_pandas()
+        print("| power | " + " | ".join(f"{x:g}" for x in rows.columns) + " |")
+        print("|---|" + "---|" * len(rows.columns))
+        for name, row in rows.iterrows():
+            ends = low.sel(power=name).values, high.sel(power=name).values
+            cells = (f"{m:.2g} ({a:.2g} to {b:.2g})" for m, a, b in zip(row, *ends, strict=True))
+            print(f"| {name} | " + " | ".join(cells) + " |")
+        for name in middle.power.values:
             style = {"color": f"C{len(styles) % 10}", "marker": MARKERS[len(styles)]}
             style = styles.setdefault(str(name), style | {"ls": "-" if len(styles) < 10 else "--"})
-            one = mean.sel(power=name)
+            one = middle.sel(power=name)
             axis.plot(one[dim], one, label=name, ms=5, **style)
         axis.set(yscale="log", xlabel=label, ylabel="normalised squared error", ylim=(1e-4, 1e2))
         if dim in ("device_count", "antennas"):
             axis.set_xscale("log", base=2)
         if dim == "variance":
-            axis.set_xscale("symlog", linthresh=1e-3)
+            axis.set_xscale("symlog", linthresh=1e-3, linscale=0.5)
+            axis.set_xlim(-1e-4, 1.2)
             axis.set_xticks([0, 1e-3, 1e-2, 1e-1, 1], ["0", "0.001", "0.01", "0.1", "1"])
         axis.axhline(1.0, color="0.6", lw=0.8, zorder=0)
         axis.grid(alpha=0.3)
