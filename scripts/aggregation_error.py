@@ -51,7 +51,9 @@ def main() -> None:
             axis.plot(one[dim], one, label=name, ms=5, **style)
         axis.set(yscale="log", xlabel=label, ylabel="normalised squared error", ylim=(1e-4, 1e2))
         if dim in ("device_count", "antennas"):
-            axis.set_xscale("log", base=2)
+            axis.set_xscale("log")
+            axis.set_xticks(error[dim].values, error[dim].values)
+            axis.minorticks_off()
         if dim == "variance":
             axis.set_xscale("symlog", linthresh=1e-3, linscale=0.5)
             axis.set_xlim(-1e-4, 1.2)

@@ -14,8 +14,8 @@ import otafl
 
 
 def result() -> xr.Dataset:
-    """Two policies, three step sizes, two trials, two records; the validation accuracy at the end is
-    best at 0.1 for `a`, and for `b` at 0.3 but for a trial that diverged there."""
+    """Two policies, three step sizes, two trials, two records; the validation accuracy at the end
+    is best at 0.1 for `a`, and for `b` at 0.3 but for a trial that diverged there."""
     end = np.array([[[0.5, 0.5], [0.8, 0.6], [0.6, 0.6]], [[0.4, 0.4], [0.6, 0.6], [0.9, np.nan]]])
     start = 1.0 - np.nan_to_num(end)
     dims = ("power", "learning_rate", "trial")
@@ -45,5 +45,5 @@ def test_another_variable_may_choose() -> None:
 
 @pytest.mark.parametrize("options", [{"over": "lr"}, {"over": "learning_rate", "by": "loss"}])
 def test_what_is_missing_is_named(options: dict[str, str]) -> None:
-    with pytest.raises(otafl.UserError, match="tuned: the result has no '(lr|loss)'; it has"):
+    with pytest.raises(otafl.UserError, match=r"tuned: the result has no '(lr|loss)'; it has"):
         otafl.tuned(result(), **options)
