@@ -1,0 +1,70 @@
+"""Every scenario that comes with otafl, on the uplink that it names: power within budget, and the
+aggregation error that follows from what `output.save_link` keeps.
+
+Mutations that make a test here fail: noise of variance sigma^2, an error left out of the saved
+gains, amplitudes above the budget.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from otafl import registry
+from otafl.assembly import assemble
+from otafl.engine import Engine
+from otafl.scenario import Point, expand, load_scenario, stack_key
+
+SCENARIOS = sorted((Path(__file__).parents[2] / "scenarios").rglob("*.yaml"))
+
+
+def uplinks(path: Path) -> list[Point]:
+    """A point of every stack of a scenario that superposes, on digits, in double precision."""
+    tree = yaml.safe_load(path.read_text())
+    tree["data"] = {"name": "digits", "train_samples": 400}
+    sweep = tree.get("sweep", {})
+    for key in [key for key in sweep if key.startswith("data.")]:
+        del sweep[key]
+    tree |= {"engine": {"dtype": "float64", "device": "cpu"}, "output": {"save_link": True}}
+    tree["training"] = {"rounds": 1, "batch_size": 5}
+    first = {stack_key(p.scenario): p for p in reversed(expand(load_scenario(tree)))}
+    return [p for p in first.values() if p.scenario.transport.name == "over_the_air"]
+
+
+@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+def test_power_and_error(path: Path) -> None:
+    """The noise's part of the error has the variance 2 P v^2, and 4 v times the distortion beside
+    it; 6 standard deviations, for at most 60 uplinks."""
+    points = uplinks(path)
+    assert points
+    for point in points:
+        engine = Engine(assemble([point], [0]))
+        engine.round(0)
+        saved = {name.split("/")[0]: value[0] for name, value in engine.link[0].items()}
+        p, m, active, w = (saved[name] for name in ("p", "m", "active", "weight"))
+        budget = engine.parts.link.budget.budget[0]
+        power = point.scenario.power.name
+        make = registry.implementation("power", power)
+        if make(point.scenario.power).constraint == "peak":
+            assert (p.abs().square() * m / budget).max() <= 1 + 1e-9, point.coords
+        taken = engine.means.take()
+        if not active.any():
+            continue
+        c = (saved["h"] * p).real / saved["eta"].sqrt()[:, None]
+        share = (w * active).sum(-1, keepdim=True)
+        off = c * w * active / share - w
+        distortion, target = (
+            torch.einsum("qk,qkl,ql->", a, saved["gram"].real, a) for a in (off, w.expand_as(off))
+        )
+        assert len(saved["eta"]) == 1  # none of them cuts the payload
+        reals = sum(block[0].numel() for block in engine.server.values())
+        if point.scenario.codec.name == "identity":
+            symbols = taken["uplink_symbols"].item()
+            assert symbols == -(-reals // (1 + point.scenario.transport.quadrature))
+        v = (saved["noise"] / saved["eta"])[0] / (len(w[w > 0]) * share[0, 0]) ** 2
+        expected = distortion + reals * v
+        bound = 6 * (2 * reals * v**2 + 4 * v * distortion).sqrt()
+        assert abs(taken["aggregation_nmse"][0] * target - expected) <= bound, point.coords
