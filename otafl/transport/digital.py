@@ -94,7 +94,7 @@ class Digital:
             hyper["max_symbols"][:, None] > 0, torch.inf
         )
         self._bounded = bool((hyper["max_symbols"] > 0).any())
-        self._disturbed = bool(impairments.interference.any() or impairments.jammer.any())
+        self._disturbed = impairments.disturbed
 
     def deliver(
         self, payload: Payload, cohort: Cohort, channel: ChannelState, round: int

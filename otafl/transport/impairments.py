@@ -75,7 +75,17 @@ class Impairments:
         """Whether any trial's symbols are turned or clipped one by one."""
         return bool(self.carrier_offset.any() or self.clip.isfinite().any())
 
-    @property
+    @functools.cached_property
+    def disturbed(self) -> bool:
+        """Whether any trial has interference or a jammer."""
+        return bool(self.interference.any() or self.jammer.any())
+
+    @functools.cached_property
+    def turned(self) -> bool:
+        """Whether any trial has residual phases."""
+        return bool(self.residual_phase.any())
+
+    @functools.cached_property
     def known_noise(self) -> Tensor:
         """[S]: N and the mean of the interference, as the server expects them."""
         return NOISE_VARIANCE * (1.0 + self.config.interferers * self.interference)
@@ -86,7 +96,7 @@ class Impairments:
         symbols."""
         trials, segments, antennas = combiner.shape
         white = combiner.new_ones(trials, segments, dtype=self.clip.dtype) * NOISE_VARIANCE
-        if not (bool(self.interference.any()) or bool(self.jammer.any())):
+        if not self.disturbed:
             return white
         heard = self.config.interferers
         draw = self.streams.normal("interference", round, (heard + 1, antennas, 2))
@@ -97,7 +107,7 @@ class Impairments:
 
     def phases(self, devices: int, round: int) -> Tensor | None:
         """[S, K] radians left after pre-compensation; None where no trial has any."""
-        if not bool(self.residual_phase.any()):
+        if not self.turned:
             return None
         return self._spread("residual_phase", devices, round) * self.residual_phase[:, None]
 
