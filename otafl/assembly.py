@@ -193,8 +193,6 @@ def build_link(
         policy = CustomPolicy(scenario.power)
     elif policy is None:
         policy = registry.implementation("power", scenario.power.name)(scenario.power)
-    policy_hyper = hyper_of(rows, "power", streams)
-    known = statistics(channel, csi, receiver, budget, impairments.known_noise)
     codec = registry.implementation("codec", scenario.codec.name)(
         scenario.codec, hyper_of(rows, "codec", streams), streams
     )
@@ -203,8 +201,8 @@ def build_link(
         csi=csi,
         receiver=receiver,
         policy=policy,
-        policy_state=policy.prepare(known, policy_hyper),
-        policy_hyper=policy_hyper,
+        statistics=statistics(channel, csi, receiver, budget, impairments.known_noise),
+        policy_hyper=hyper_of(rows, "power", streams),
         impairments=impairments,
         codec=codec,
         streams=streams,

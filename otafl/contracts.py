@@ -200,6 +200,14 @@ class Group:
             for name, block in self.blocks.items()
         }
 
+    @property
+    def known(self) -> Blocks:
+        """The blocks, 0 where a row does not know a coordinate."""
+        mask = self.full_mask
+        if mask is None:
+            return self.blocks
+        return {name: block * mask[name] for name, block in self.blocks.items()}
+
     def select(self, keep: Tensor, renumber: Tensor) -> Group:
         """The part of the group whose cohort rows are kept: keep [N] bool, renumber [N] int64."""
         rows = self.rows if self.rows is not None else torch.arange(len(keep), device=keep.device)

@@ -12,14 +12,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-NOISE = 0.5
-"""N: variance of one received real, sigma^2 / 2 of a real payload."""
+from otafl.link_contracts import NOISE_VARIANCE, combined
 
-
-def combined(f: Tensor, h: Tensor) -> Tensor:
-    """The scalar channel f^H h [..., K] that a server of A antennas makes with f [..., A] complex,
-    |f| = 1, of h [..., K, A] complex: its noise is that of one antenna."""
-    return (f.conj()[..., None, :] * h).sum(-1)
+__all__ = ["aggregation_mse", "combined", "effective_gains", "superpose", "within_budget"]
 
 
 def effective_gains(h: Tensor, p: Tensor, eta: Tensor) -> Tensor:
@@ -34,7 +29,7 @@ def superpose(
     p: Tensor,
     eta: Tensor,
     noise: Tensor | None = None,
-    variance: Tensor | float = NOISE,
+    variance: Tensor | float = NOISE_VARIANCE,
 ) -> Tensor:
     """The estimate of the mean, [..., d]: Re(sum_k h_k p_k x_k + z) / (K sqrt(eta)).
 
@@ -54,7 +49,7 @@ def aggregation_mse(
     eta: Tensor,
     power: Tensor,
     common: Tensor | None = None,
-    variance: Tensor | float = NOISE,
+    variance: Tensor | float = NOISE_VARIANCE,
 ) -> Tensor:
     """E|estimate - mean|^2 of a symbol, [...]: (1/K^2) [sum_k m_k (c_k - 1)^2 + N / eta] for
     uncorrelated symbols of mean power m_k.

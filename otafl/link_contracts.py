@@ -13,9 +13,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+import torch
 from torch import Tensor
 
 from otafl.contracts import Blocks, Hyper
+
+NOISE_VARIANCE = 0.5
+"""N: variance of one received real, half the receiver's complex noise variance."""
 
 
 @dataclass(frozen=True)
@@ -62,18 +66,17 @@ class ChannelState:
             return self.h
         return self.later(max(1, -(-symbols // self.block_symbols)))
 
-    def stops(self, symbols: int) -> list[int]:
-        """The channel use after which each cell (b, f) of `over(symbols)` ends, cells in the order
-        of h flattened over (B, F). A block's groups are filled one after the other, evenly; cells
-        that the payload does not reach are left out."""
-        blocks, groups = self.over(symbols).shape[3:]
+    def stops(self, h: Tensor, symbols: int) -> list[int]:
+        """The channel use after which each cell (b, f) of h = `over(symbols)` ends, cells in the
+        order of h flattened over (B, F). A block's groups are filled one after the other,
+        evenly."""
+        blocks, groups = h.shape[3:]
         length = self.block_symbols or -(-symbols // blocks)
         stops = []
         for block in range(blocks):
             here = min(length, symbols - block * length)  # channel uses of this block
-            full = length if here == length else here
             for group in range(1, groups + 1):
-                stops.append(block * length + full * group // groups)
+                stops.append(block * length + here * group // groups)
         return stops
 
 
@@ -169,6 +172,14 @@ class Csi(Protocol):
     def estimate(self, h: Tensor, gain: Tensor, round: int) -> Tensor:
         """What devices and server believe h to be. h: [S, K, A, B, F] complex without the
         large-scale gain [S, K]; same shape."""
+
+
+def combined(combiner: Tensor, h: Tensor) -> Tensor:
+    """The scalar channels f^H h_k [..., K] that a server of A antennas makes of h [..., K, A] with
+    f [..., A], |f| = 1; their noise is that of one antenna."""
+    if h.shape[-1] == 1:
+        return combiner.conj() * h[..., 0]
+    return torch.einsum("...a,...ka->...k", combiner.conj(), h)
 
 
 class Receiver(Protocol):

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from otafl.link_contracts import Channel, Csi, LinkBudget, Receiver, Statistics
+from otafl.link_contracts import Channel, Csi, LinkBudget, Receiver, Statistics, combined
 
 FAR = 1 << 30
 """First of the rounds that states are drawn from; no run gets there."""
@@ -39,9 +39,9 @@ class _States:
             root = state.gain.sqrt()[:, None, :, None]
             estimate = self._csi.estimate(state.h, state.gain, round)
             h, h_hat = (root * one.flatten(3).permute(0, 3, 1, 2) for one in (state.h, estimate))
-            combiner = self._receiver.combine(h_hat, everyone, self._budget.budget).conj()
-            true.append((combiner[:, :, None] * h).sum(-1).movedim(1, 0))
-            believed.append((combiner[:, :, None] * h_hat).sum(-1).movedim(1, 0))
+            combiner = self._receiver.combine(h_hat, everyone, self._budget.budget)
+            true.append(combined(combiner, h).movedim(1, 0))
+            believed.append(combined(combiner, h_hat).movedim(1, 0))
         return torch.stack(true), torch.stack(believed)
 
     @functools.cached_property

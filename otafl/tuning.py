@@ -21,5 +21,4 @@ def tuned(result: xr.Dataset, over: str, by: str = "validation_accuracy") -> xr.
             have = ", ".join(sorted(map(str, there)))
             raise UserError(f"tuned: the result has no {name!r}; it has {have}")
     choice = final(result, by).fillna(0.0).mean("trial").argmax(over)
-    best = result.isel({over: choice})
-    return best.assign_coords({over: best[over]})
+    return result.isel({over: choice})

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from otafl.codecs.config import QsgdConfig
-from otafl.codecs.rows import known, pairs, require_once, shapes_of
+from otafl.codecs.rows import pairs, require_once, shapes_of
 from otafl.contracts import Blocks, Cohort, Group, Hyper, Payload, Received
 from otafl.models.base import unflatten
 from otafl.rng import Streams
@@ -40,7 +40,7 @@ class Qsgd:
                 require_once(group, "qsgd")
                 trial, device = pairs(group, cohort)
                 blocks = {}
-                for name, block in known(group).items():
+                for name, block in group.known.items():
                     purpose, shape = f"qsgd/{index}/{name}", tuple(block.shape[1:])
                     draw = streams.device_uniform(purpose, round, trial, device, shape)
                     blocks[name] = self._quantised(block, draw)

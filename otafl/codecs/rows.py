@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from otafl.contracts import Blocks, Cohort, Group
+from otafl.contracts import Cohort, Group
 from otafl.errors import UserError
 from otafl.models.base import flatten
 
@@ -17,18 +17,10 @@ def shapes_of(group: Group) -> Shapes:
     return {name: tuple(block.shape[1:]) for name, block in group.blocks.items()}
 
 
-def known(group: Group) -> Blocks:
-    """The blocks, 0 where a row does not know a coordinate."""
-    mask = group.full_mask
-    if mask is None:
-        return group.blocks
-    return {name: block * mask[name] for name, block in group.blocks.items()}
-
-
 def known_columns(group: Group) -> tuple[Tensor, Tensor | None]:
     """The blocks side by side [n, P], 0 where unknown, and the mask [n, P]."""
     mask = group.full_mask
-    columns = flatten(known(group))
+    columns = flatten(group.known)
     return columns, None if mask is None else flatten(mask).to(columns.dtype)
 
 

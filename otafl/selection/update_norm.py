@@ -46,10 +46,7 @@ def squared_norms(payload: Payload, cohort: Cohort) -> Tensor:
     for group in payload:
         if group.route == "ideal":
             continue
-        for name, block in group.blocks.items():
-            known = (
-                block if group.mask is None or name not in group.mask else block * group.mask[name]
-            )
-            norm = torch.linalg.vector_norm(known.flatten(1), dim=1).square()
+        for block in group.known.values():
+            norm = torch.linalg.vector_norm(block.flatten(1), dim=1).square()
             total = total + norm if group.rows is None else total.index_add(0, group.rows, norm)
     return total

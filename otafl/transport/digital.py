@@ -18,16 +18,15 @@ from torch import Tensor
 
 from otafl.contracts import Blocks, Cohort, Group, Payload, Received
 from otafl.errors import UserError
-from otafl.link_contracts import ChannelState, LinkReport
+from otafl.link_contracts import NOISE_VARIANCE, ChannelState, LinkReport
 from otafl.models.base import flatten
 from otafl.transport import fitted_bits
 from otafl.transport.coded_bits import CodedBits
 from otafl.transport.config import DigitalConfig
-from otafl.transport.impairments import NOISE_VARIANCE
 from otafl.transport.mcs import MCS_TABLES
 from otafl.transport.report import Tally
 from otafl.transport.setup import Gathered, LinkSetup
-from otafl.transport.superpose import Signal, each_row, error_free, signal
+from otafl.transport.superpose import Signal, each_row, error_free, signal, squared_norm
 
 ROUNDING = 1e-5
 """A rate above what is carried by less than this share is one that equals it."""
@@ -138,7 +137,7 @@ class Digital:
             gathered.arrived(got)
             each.append(each_row(came, heard))
             target = flatten(error_free(sent)[0])
-            tally.error(_squared_norm(flatten(mean) - target), _squared_norm(target))
+            tally.error(squared_norm(flatten(mean) - target), squared_norm(target))
         return gathered.received(tuple(each)), tally.report()
 
     def _load(self, uplink: Sequence[tuple[Group, Signal]]) -> _Load:
@@ -247,13 +246,12 @@ class Digital:
             if group.route == "uplink":
                 rows = _rows(group, cohort, "over_budget: 'quantise'")
                 pair = cohort.trial[rows], cohort.device[rows]
-                mask, own = group.full_mask, depth.flatten()[cohort.cell[rows]]
+                own = depth.flatten()[cohort.cell[rows]]
                 blocks: Blocks = {}
-                for name, block in group.blocks.items():
+                for name, known in group.known.items():
                     draw = self._setup.streams.device_uniform(
-                        f"fitted/{index}/{name}", round, *pair, tuple(block.shape[1:])
+                        f"fitted/{index}/{name}", round, *pair, tuple(known.shape[1:])
                     )
-                    known = block if mask is None else block * mask[name]
                     blocks[name] = fitted_bits.rounded(known, own, draw)
                 received[index] = replace(group, blocks=blocks)
         return received
@@ -302,7 +300,3 @@ def _out_of_one(count: Tensor | Blocks, sent: Signal, arrived: Tensor) -> Tensor
     if isinstance(count, dict):
         return {name: c * share.view(-1, *[1] * (c.dim() - 1)) for name, c in count.items()}
     return share
-
-
-def _squared_norm(rows: Tensor) -> Tensor:
-    return torch.linalg.vector_norm(rows, dim=1).square()

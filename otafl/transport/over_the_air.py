@@ -20,13 +20,20 @@ import torch
 from torch import Tensor
 
 from otafl.contracts import Blocks, Cohort, Payload, Received
-from otafl.link_contracts import ChannelState, Coefficients, Link, LinkReport
+from otafl.link_contracts import ChannelState, Coefficients, Link, LinkReport, combined
 from otafl.transport.config import OverTheAirConfig
 from otafl.transport.impairments import Bent, bent_sum
 from otafl.transport.report import Tally
 from otafl.transport.segments import Segments, cut, energies, segment_sums
 from otafl.transport.setup import Gathered, LinkSetup
-from otafl.transport.superpose import Signal, divide, error_free, masked_weight, signal
+from otafl.transport.superpose import (
+    Signal,
+    divide,
+    error_free,
+    masked_weight,
+    signal,
+    squared_norm,
+)
 
 
 @dataclass(frozen=True)
@@ -76,7 +83,7 @@ class OverTheAir:
     def __init__(self, config: OverTheAirConfig, setup: LinkSetup) -> None:
         self.config = config
         self.setup = setup
-        self._policy_state = setup.policy_state
+        self._policy_state = setup.policy.prepare(setup.statistics, setup.policy_hyper)
 
     def deliver(
         self, payload: Payload, cohort: Cohort, channel: ChannelState, round: int
@@ -112,7 +119,7 @@ class OverTheAir:
             gathered.add(sent.blocks(flat), count)
             silent = self.setup.policy.may_be_silent
             gathered.arrived(sent, on_air.weight.amax(1) if silent else None)
-            tally.error(_squared_norm(flat - target), _squared_norm(target))
+            tally.error(squared_norm(flat - target), squared_norm(target))
             self._charge(tally, sent, on_air, means is not None)
             if self.setup.save_link:
                 tally.saved |= _saved(index, sent, on_air, self.setup.save_gram)
@@ -139,7 +146,7 @@ class OverTheAir:
         return _Cells(
             h=scaled,
             h_hat=scaled if h_hat is h else root * h_hat.flatten(3),
-            stops=channel.stops(symbols),
+            stops=channel.stops(h, symbols),
             blocks=h.shape[3],
             gain=channel.gain,
             budget=budget,
@@ -150,7 +157,7 @@ class OverTheAir:
         if not self.config.centre or sent.mask is not None:
             return None
         ones = sent.x.new_ones(len(segments.bounds), 1)
-        total = torch.zeros_like(sent.x[:, :1]).expand(-1, len(segments.bounds)).clone()
+        total = sent.x.new_zeros(len(sent.x), len(segments.bounds))
         reals = torch.zeros_like(ones[:, 0])
         for part in segments.parts(sent.x):
             for q, (first, stop) in enumerate(segments.bounds):
@@ -172,8 +179,8 @@ class OverTheAir:
         h = cells.h[..., chosen].permute(0, 3, 1, 2)  # [S, Q, K, A]
         h_hat = h if cells.h_hat is cells.h else cells.h_hat[..., chosen].permute(0, 3, 1, 2)
         combiner = setup.receiver.combine(h_hat, sends, cells.budget)
-        scalar = _combined(combiner, h)
-        believed = scalar if h_hat is h else _combined(combiner, h_hat)
+        scalar = combined(combiner, h)
+        believed = scalar if h_hat is h else combined(combiner, h_hat)
         phases = setup.impairments.phases(sends.shape[1], round)
         link = Link(
             h=believed,
@@ -288,13 +295,6 @@ def _exact(sent: Signal) -> Tensor:
     return sent.weight if sent.linear else torch.ones_like(sent.weight)
 
 
-def _combined(combiner: Tensor, h: Tensor) -> Tensor:
-    """f^H h [S, Q, K] of f [S, Q, A] and h [S, Q, K, A]."""
-    if h.shape[3] == 1:
-        return combiner.conj() * h[..., 0]
-    return torch.einsum("sqa,sqka->sqk", combiner.conj(), h)
-
-
 def _rows_of_unit(sent: Signal, on_air: _OnAir) -> Tensor:
     """[n, Q]: a row's scale before p times what the receiver multiplies with."""
     return on_air.scale[:, None] * on_air.unit[sent.cohort.trial]
@@ -321,7 +321,7 @@ def _variation(sent: Signal, segments: Segments, scale: Tensor, energy: Tensor) 
     for part in segments.parts(sent.x):
         sums = segment_sums(sent, part, coefficient, segments)[:, 0]
         for q, (first, stop) in enumerate(segments.bounds):
-            both[:, q] += _squared_norm(sums[:, first:stop])
+            both[:, q] += squared_norm(sums[:, first:stop])
     total, both = segments.by_scope(total), segments.by_scope(both)
     mean = ((both - total) / (k * (k - 1.0)).clamp_min(1.0)).clamp_min(1e-30)
     return (total / k.clamp_min(1.0) / mean - 1.0).clamp_min(0.0)
@@ -374,11 +374,6 @@ def _columns(
         total = total * on_air.unit
     of_columns = total[:, segments.of_columns(total.device)]
     return torch.cat([of_columns] * segments.halves, 1)[:, : sent.reals]
-
-
-def _squared_norm(rows: Tensor) -> Tensor:
-    """[n] of [n, P]."""
-    return torch.linalg.vector_norm(rows, dim=1).square()
 
 
 def _reached(sent: Signal, on_air: _OnAir) -> Tensor:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from otafl.transport.superpose import Signal
+from otafl.transport.superpose import Signal, squared_norm
 
 LOOP_AT_MOST = 16
 """Segments up to which a product for each costs less than a copy of the payload."""
@@ -95,7 +95,7 @@ def energies(sent: Signal, segments: Segments) -> Tensor:
             runs = part[:, : whole * length].unflatten(1, (whole, length))
             total[:, :whole] += torch.linalg.vector_norm(runs, dim=2).square()
         for q, (first, stop) in enumerate(segments.bounds[whole:], whole):
-            total[:, q] += torch.linalg.vector_norm(part[:, first:stop], dim=1).square()
+            total[:, q] += squared_norm(part[:, first:stop])
     return total
 
 

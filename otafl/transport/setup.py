@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from otafl.contracts import Codec, Hyper, Received
-from otafl.link_contracts import Csi, LinkBudget, PowerPolicy, Receiver
+from otafl.link_contracts import Csi, LinkBudget, PowerPolicy, Receiver, Statistics
 from otafl.rng import Streams
 from otafl.transport.impairments import Impairments
 from otafl.transport.superpose import Signal
@@ -16,15 +16,16 @@ from otafl.transport.superpose import Signal
 
 @dataclass(frozen=True)
 class LinkSetup:
-    """budget: powers and bandwidth. policy_state: what the policy's `prepare` gave. hyper: the
-    transport's own stackable fields, policy_hyper: the policy's. save_link: report h, p, c, eta;
-    save_gram: and the signals' Gram matrices with them."""
+    """budget: powers and bandwidth. statistics: of the channel, which a transport that has power
+    control lets the policy prepare with. hyper: the transport's own stackable fields, policy_hyper:
+    the policy's. save_link: report h, p, c, eta; save_gram: and the signals' Gram matrices with
+    them."""
 
     budget: LinkBudget
     csi: Csi
     receiver: Receiver
     policy: PowerPolicy
-    policy_state: Any
+    statistics: Statistics
     policy_hyper: Hyper
     impairments: Impairments
     codec: Codec

@@ -162,3 +162,8 @@ def each_row(group: Group, cohort: Cohort) -> Blocks:
         return group.blocks
     keep = cohort.sends if group.rows is None else cohort.sends[group.rows]
     return {name: block[keep] for name, block in group.blocks.items()}
+
+
+def squared_norm(rows: Tensor) -> Tensor:
+    """[n] of [n, P]."""
+    return torch.linalg.vector_norm(rows, dim=1).square()

@@ -128,7 +128,7 @@ def bench(
         receiver=receiver,
         impairments=Impairments.of([ImpairmentsConfig()] * size, None, streams),
         policy=chosen,
-        policy_state=chosen.prepare(known, policy_hyper),
+        statistics=known,
         policy_hyper=policy_hyper,
         codec=codec,
         streams=streams,

@@ -277,10 +277,10 @@ def test_transport_by_updates_through_a_policy(policy: str, case: str) -> None:
     """Powers answer to the updates' mean powers, so the estimate depends on updates twice."""
     link = uplink(case)
     made = CaoStatic(CaoStaticConfig()) if policy == "cao_static" else MAKE[policy]()
-    known = link.transport.setup.policy_state
+    known = link.transport.setup.statistics
     if policy == "gbma":
-        known = bench("gbma", range(TRIALS), K).transport.setup.policy_state
-    link = with_setup(link, policy=made, policy_state=known)
+        known = bench("gbma", range(TRIALS), K).transport.setup.statistics
+    link = with_setup(link, policy=made, statistics=known)
     gradcheck_fast(lambda x: estimate(link, x), updates(TRIALS * K, REALS))
 
 

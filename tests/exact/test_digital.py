@@ -90,7 +90,7 @@ class Bench:
                 csi=Estimate(None if h_hat is None else _cells(h_hat)),
                 receiver=None,
                 policy=None,
-                policy_state=None,
+                statistics=None,
                 policy_hyper={},
                 impairments=Impairments.of(
                     [impairments or ImpairmentsConfig()] * size, None, self.streams

@@ -154,7 +154,7 @@ def over_the_air(power: float, devices: int, quadrature: bool) -> OverTheAir:
             csi=Known(),
             receiver=OneAntenna(),
             policy=FullPower(),
-            policy_state=None,
+            statistics=None,
             policy_hyper={},
             impairments=Impairments.of([ImpairmentsConfig()], None, streams),
             codec=codec(),
