@@ -1,7 +1,7 @@
 """otafl: a simulator of federated learning over wireless channels.
 
 The public API: `load_scenario`, `run`, `sweep`, `open_results`, `over_the_air`, `tuned`,
-`UserError`.
+`to_reach`, `symbols_per_round`, `UserError`.
 Nothing heavy is imported before it is used.
 """
 
@@ -17,6 +17,7 @@ from otafl.errors import UserError
 if TYPE_CHECKING:
     import xarray as xr
 
+    from otafl.overhead import symbols_per_round, to_reach
     from otafl.results import open_results
     from otafl.scenario import Scenario, load_scenario
     from otafl.tuning import tuned
@@ -32,6 +33,8 @@ __all__ = [
     "over_the_air",
     "run",
     "sweep",
+    "symbols_per_round",
+    "to_reach",
     "tuned",
 ]
 
@@ -39,6 +42,8 @@ _LAZY = {
     "load_scenario": "otafl.scenario",
     "open_results": "otafl.results",
     "over_the_air": "otafl.uplink",
+    "symbols_per_round": "otafl.overhead",
+    "to_reach": "otafl.overhead",
     "tuned": "otafl.tuning",
 }
 

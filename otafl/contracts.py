@@ -329,7 +329,11 @@ class Algorithm(Protocol):
     the engine keeps (state of the server, of the devices, other rows).
 
     A method some of whose devices train without being aggregated has `sends(cohort, round, streams)
-    -> [N] bool` besides; the engine asks it when the cohort is chosen.
+    -> [N] bool` besides; the engine asks it when the cohort is chosen. One that can say more of a
+    trained state than its views show has `measures(server, devices) -> name -> [S]` of the blocks
+    [S, *shape] and [S, K, *shape]; the recorder asks it at every evaluation after the first round.
+    What holds for all trials and rounds of a method's settings, `constants() -> name -> float`
+    says. Both use names of `otafl.results.VARIABLES`, and leave out what they do not know.
     """
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:

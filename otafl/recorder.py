@@ -3,20 +3,21 @@ stops trials that reached their target or diverged."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from otafl.contracts import Blocks, View
+from otafl.contracts import Algorithm, Blocks, View
 from otafl.metrics import evaluate
-from otafl.results import VARIABLES, Record
+from otafl.results import Record
 
 if TYPE_CHECKING:
     from otafl.engine import Engine
 
-_PREFIX = {"global": "", "local": "local_", "personal": "personal_"}
+_PREFIX = {"global": "", "local": "local_", "personal": "personal_", "mean": "mean_"}
+_ENDS = ("stop_round", "stop_time_s", "stop_energy_j", "stop_symbols", "diverged_round")
 
 
 class Recorder:
@@ -28,10 +29,10 @@ class Recorder:
         self.rounds: list[int] = []
         self.taken: list[dict[str, np.ndarray]] = []
         size = points * trials
-        self.once = {
-            name: np.full(size, np.nan) for name, v in VARIABLES.items() if v.dims == ("trial",)
-        }
+        self.once = {name: np.full(size, np.nan) for name in _ENDS}
         parts = engine.parts
+        for name, value in _optional(parts.algorithm, "constants").items():
+            self.once[name] = np.full(size, value)
         samples = parts.scenario.training.eval_samples
         self._test = _samples(parts.data.x_test, parts.data.y_test, samples, parts.share)
         self._validation = None
@@ -55,9 +56,11 @@ class Recorder:
         values["sim_time_s"] = engine.parts.clock.now()
         values["wall_time_s"] = np.full(engine.trials, wall_time_s)
         running = engine.running.copy()
-        views = engine.parts.algorithm.views(engine.server, engine.devices.blocks())
-        for name, view in views.items():
+        algorithm, blocks = engine.parts.algorithm, engine.devices.blocks()
+        for name, view in algorithm.views(engine.server, blocks).items():
             values |= self._evaluate(_PREFIX[name], view, running)
+        for name, value in _optional(algorithm, "measures", engine.server, blocks).items():
+            values[name] = value.cpu().double().numpy() if round else np.full(len(running), np.nan)
         for value in values.values():
             value[~running] = np.nan
         self.rounds.append(round)
@@ -71,7 +74,7 @@ class Recorder:
             out[f"device_{prefix}test_accuracy"] = accuracy
             accuracy, loss = accuracy.mean(1), loss.mean(1)
         out |= {f"{prefix}test_accuracy": accuracy, f"{prefix}test_loss": loss}
-        if self._validation is not None and view.owner == "trial":
+        if self._validation is not None and not prefix:
             accuracy, loss = self._of_running(view, running, *self._validation)
             out |= {"validation_accuracy": accuracy, "validation_loss": loss}
         return out
@@ -127,6 +130,12 @@ class Recorder:
             for name, rounds in _by_name(self.engine.link).items()
         }
         return Record(self.rounds, variables, complete, link or None)
+
+
+def _optional(algorithm: Algorithm, method: str, *given: Any) -> dict[str, Any]:
+    """What a method that an algorithm need not have returns; nothing where it has none."""
+    ask = getattr(algorithm, method, None)
+    return {} if ask is None else ask(*given)
 
 
 def _by_name(rounds: list[Blocks]) -> dict[str, list[np.ndarray]]:

@@ -79,6 +79,13 @@ TABLES: dict[str, dict[str, Entry]] = {
         "otafl.models.config",
         ("mlp", "MlpConfig", "otafl.models.mlp:Mlp", "fully connected layers with ReLU"),
         (
+            "cnn",
+            "CnnConfig",
+            "otafl.models.cnn:Cnn",
+            "convolutions with max-pooling, then fully connected layers",
+            "LeCun et al. 1998",
+        ),
+        (
             "softmax_regression",
             "SoftmaxRegressionConfig",
             "otafl.models.softmax_regression:SoftmaxRegression",
@@ -100,6 +107,36 @@ TABLES: dict[str, dict[str, Entry]] = {
             "otafl.algorithms.fedrlr:FedRLR",
             "Riemannian low-rank compression with random linear coding",
             "Xue and Lau, FedRLR",
+        ),
+        (
+            "fedrlr_plus",
+            "FedRLRPlusConfig",
+            "otafl.algorithms.fedrlr_plus:FedRLRPlus",
+            "low-rank learning whose superposed updates add exactly, in the tangent space",
+        ),
+    )
+    | _table(
+        "otafl.algorithms.config_baselines",
+        (
+            "fedmid",
+            "FedMiDConfig",
+            "otafl.algorithms.fedmid:FedMiD",
+            "nuclear norm by proximal SGD: singular values soft-thresholded",
+            "Yuan, Zaheer, Reddi 2021",
+        ),
+        (
+            "prox_sgd",
+            "ProxSgdConfig",
+            "otafl.algorithms.prox_sgd:ProxSgd",
+            "l1 norm by proximal SGD: weights soft-thresholded",
+            "Yang et al. 2020",
+        ),
+        (
+            "magnitude_pruning",
+            "MagnitudePruningConfig",
+            "otafl.algorithms.magnitude_pruning:MagnitudePruning",
+            "local SGD, of which the largest weights are kept",
+            "Frankle et al. 2020",
         ),
     ),
     "channel": _table(
@@ -405,6 +442,13 @@ TABLES: dict[str, dict[str, Entry]] = {
             "otafl.codecs.compressed_sensing:CompressedSensing",
             "random projections of sparse updates, recovered by AMP",
             "Amiri and Gunduz 2020",
+        ),
+        (
+            "matrix_sensing",
+            "MatrixSensingConfig",
+            "otafl.codecs.matrix_sensing:MatrixSensing",
+            "one side of each weight matrix measured, columns recovered by AMP",
+            "Donoho et al. 2009",
         ),
     ),
     "compute": _table(

@@ -47,12 +47,27 @@ VARIABLES: dict[str, Variable] = {
     "local_test_loss": Variable("nat", "mean test loss of the devices' local models"),
     "personal_test_accuracy": Variable("1", "mean test accuracy of the personal models"),
     "personal_test_loss": Variable("nat", "mean test loss of the personal models"),
+    "mean_test_accuracy": Variable(
+        "1", "test accuracy of the error-free projected mean of the local models"
+    ),
+    "mean_test_loss": Variable(
+        "nat", "test loss of the error-free projected mean of the local models"
+    ),
     "validation_accuracy": Variable("1", "validation accuracy of the global model"),
     "validation_loss": Variable("nat", "validation loss of the global model"),
     "train_loss": Variable("nat", "training loss"),
     "device_local_test_accuracy": Variable("1", "test accuracy of the local model", DEVICES),
     "device_personal_test_accuracy": Variable("1", "test accuracy of the personal model", DEVICES),
     "aggregation_nmse": Variable("1", "normalised squared aggregation error"),
+    "weight_rank": Variable("1", "numerical rank of the global weights, mean over layers"),
+    "weight_density": Variable("1", "share of the global weights that are not zero"),
+    "product_error": Variable(
+        "1", "squared error of the recovered low-rank weights, relative to the devices' mean"
+    ),
+    "product_error_law": Variable("1", "expectation of product_error without noise and fading"),
+    "consensus_gap": Variable(
+        "1", "mean squared distance of the devices' weights from their mean, relative to it"
+    ),
     "participants": Variable("1", "devices that were aggregated"),
     "uplink_symbols": Variable("symbol", "uplink channel uses so far"),
     "uplink_bits": Variable("bit", "uplink payload so far"),
@@ -69,10 +84,17 @@ VARIABLES: dict[str, Variable] = {
     "stop_energy_j": Variable("J", "energy of all devices when the target was reached", TRIALS),
     "stop_symbols": Variable("symbol", "uplink channel uses when the target was reached", TRIALS),
     "diverged_round": Variable("round", "round at which training diverged", TRIALS),
+    "compression_actual": Variable(
+        "1", "real uplink symbols of the weights over the dense weights", TRIALS
+    ),
+    "compression_nominal": Variable(
+        "1", "uplink symbols over dense weights of the middle layer", TRIALS
+    ),
 }
 """Every variable a result can hold. Means (train_loss, aggregation_nmse, participants, tx_power_w)
 are over the rounds since the previous record; symbols, bits, joules and seconds accumulate from
-round 0; stop_* and diverged_round are NaN where that never happened."""
+round 0; stop_* and diverged_round are NaN where that never happened. A result has those that its
+method gives."""
 
 
 @dataclass(frozen=True)

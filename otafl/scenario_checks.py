@@ -7,9 +7,11 @@ import math
 from typing import TYPE_CHECKING
 
 from otafl import registry
-from otafl.algorithms.config import FedRLRConfig
+from otafl.algorithms.config import FedRLRConfig, FedRLRPlusConfig
 from otafl.config import CustomConfig
-from otafl.models.config import MlpConfig, SoftmaxRegressionConfig
+from otafl.errors import UserError
+from otafl.models import geometry
+from otafl.models.config import CnnConfig, MlpConfig, SoftmaxRegressionConfig
 from otafl.scenario_errors import Problem, shown
 from otafl.transport.config import DigitalConfig, OverTheAirConfig
 
@@ -19,15 +21,22 @@ if TYPE_CHECKING:
 
 def check(scenario: Scenario) -> list[Problem]:
     """Everything that is wrong between the sections of a point."""
-    checks = (_devices, _faults, _stop, _transport, _link, _rank)
+    checks = (_devices, _faults, _stop, _transport, _link, _images, _rank)
     return [problem for one in checks for problem in one(scenario)]
 
 
 def layers(scenario: Scenario) -> list[tuple[int, int]] | None:
-    """(inputs, outputs) of each layer, or None where only the user's own code knows."""
+    """(inputs, outputs) of each layer's weight, or None where only the user's own code knows, or
+    the data do not fit."""
     data, model = scenario.data, scenario.model
     if isinstance(data, CustomConfig):
         return None
+    if isinstance(model, CnnConfig):
+        try:
+            sides = geometry.cnn(model, data.input_shape, data.classes)
+        except UserError:
+            return None
+        return [(one.inputs, one.outputs) for one in sides]
     widths = [math.prod(data.input_shape), data.classes]
     if isinstance(model, MlpConfig):
         widths[1:1] = model.hidden
@@ -140,9 +149,22 @@ def _loses(scenario: Scenario) -> bool:
     return coded or mcs or transport.max_symbols > 0 or (transport.outage and uncertain)
 
 
+def _images(scenario: Scenario) -> list[Problem]:
+    """Whether the data set's samples are images that every convolution can see."""
+    data, model = scenario.data, scenario.model
+    if not isinstance(model, CnnConfig) or isinstance(data, CustomConfig):
+        return []
+    try:
+        geometry.cnn(model, data.input_shape, data.classes)
+    except UserError as error:
+        key = str(error).partition(":")[0].partition(".")[2]
+        return [Problem(str(error), ("model", key), (("data",),))]
+    return []
+
+
 def _rank(scenario: Scenario) -> list[Problem]:
     algorithm, sizes = scenario.algorithm, layers(scenario)
-    if not isinstance(algorithm, FedRLRConfig) or sizes is None:
+    if not isinstance(algorithm, FedRLRConfig | FedRLRPlusConfig) or sizes is None:
         return []
     rank, others = algorithm.rank, (("model",), ("data",))
     listed = ", ".join(f"{a}x{b}: {min(a, b)}" for a, b in sizes)

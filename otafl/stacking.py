@@ -64,7 +64,8 @@ def rows_at_once(parts: Parts, broadcast: Broadcast | Arrival, devices: DeviceSt
     """How many cohort rows to train together: what a row works on (its copy of the model, its
     state, a minibatch) times the rows should fit `engine.chunk_mb`."""
     scenario = parts.scenario
-    batch = scenario.training.batch_size * parts.data.x_train[0].size
+    sample = parts.data.x_train[0].size + parts.model.kept_reals
+    batch = scenario.training.batch_size * sample
     reals = 2 * broadcast.reals + 2 * devices.reals + batch
     size = torch.finfo(parts.streams.dtype).bits // 8
     return max(1, int(scenario.engine.chunk_mb * 2**20 / (reals * size)))

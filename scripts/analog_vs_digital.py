@@ -11,21 +11,11 @@ import argparse
 from pathlib import Path
 
 import numpy as np
-import xarray as xr
 from matplotlib import pyplot as plt
 
 import otafl
-from otafl.results import final
 
 MARKERS = "osD^v<>PX*"
-
-
-def cost(best: xr.Dataset, name: str) -> xr.DataArray:
-    """A cost at the target; NaN for trials that did not reach it."""
-    values = final(best, name)
-    if "device" in values.dims:
-        values = values.sum("device", skipna=False)
-    return values.where(best.stop_round.notnull())
 
 
 def main() -> None:
@@ -34,6 +24,7 @@ def main() -> None:
     parser.add_argument("--figure", type=Path, default=Path("analog_vs_digital.png"))
     args = parser.parse_args()
     best = otafl.tuned(otafl.open_results(args.result), over="learning_rate")
+    costs = otafl.to_reach(best, "test_accuracy", 0.8)
     (joint,) = best["transport"].dims
     columns = (best[name].values for name in ("transport", "power", "codec"))
     names = [
@@ -46,7 +37,7 @@ def main() -> None:
         {"airtime_s": "uplink airtime (s)", "tx_energy_j": "radiated (J)"}.items(),
         strict=True,
     ):
-        reached = cost(best, name).transpose(joint, "snr_db", "trial")
+        reached = costs[name].transpose(joint, "snr_db", "trial")
         print(f"\n{label} to 80 %: median of {reached.sizes['trial']} trials (lowest to highest)")
         snrs = [f"{snr:g} dB" for snr in reached.snr_db.values]
         print("| uplink | " + " | ".join(snrs) + " |\n|---|" + "---|" * len(snrs))

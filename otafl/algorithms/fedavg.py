@@ -2,7 +2,8 @@
 
 McMahan, Moore, Ramage, Hampson, Arcas 2017, "Communication-Efficient Learning of Deep Networks from
 Decentralized Data", Algorithm 1. Sent is the increment to the broadcast model, which shrinks as
-training converges, where the model itself does not.
+training converges, where the model itself does not; or, with `sends: model`, the model, a block for
+each parameter (FedRLR's baseline 4 with codec uniform, which then quantises layer by layer).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from otafl.algorithms.config import FedAvgConfig
+from otafl.algorithms.whole_models import payload_of, received_model, step_size, weights_of
 from otafl.contracts import (
     Blocks,
     Broadcast,
@@ -30,7 +32,9 @@ class FedAvg:
     """Server block "model" [S, P], all parameters of a trial side by side; no device state."""
 
     def __init__(self, config: FedAvgConfig, model: Model, devices: int) -> None:
+        self.config = config
         self.model = model
+        self.weights = weights_of(model)
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
         start = self.model.init(lambda name, shape: streams.uniform(f"init/{name}", 0, shape))
@@ -52,10 +56,13 @@ class FedAvg:
         start = unflatten(update, self.model.shapes)
         contiguous = torch.contiguous_format  # batched products in place need it
         params = {name: value.clone(memory_format=contiguous) for name, value in start.items()}
-        step = (hyper["learning_rate"] / (1.0 + hyper["decay"] * work.round))[cohort.trial]
+        step = step_size(hyper, work.round)[cohort.trial]
         loss = torch.zeros_like(step)
         for index in range(work.steps):
             loss += self.model.sgd_(params, work.batch(index), step)
+        if self.config.sends == "model":
+            payload = payload_of(params, self.weights, self.config.bias_mode)
+            return {}, payload, loss / work.steps
         for name, value in start.items():  # the increment, in place of the start
             torch.sub(params[name], value, out=value)
         return {}, (Group({"model": update}),), loss / work.steps
@@ -70,6 +77,9 @@ class FedAvg:
         streams: Streams,
     ) -> Blocks:
         step = hyper["server_learning_rate"][:, None]
+        if self.config.sends == "model":
+            mean = flatten(received_model(received, self.model))
+            return {"model": torch.lerp(server["model"], mean, step)}
         return {"model": torch.addcmul(server["model"], step, received.mean[0]["model"])}
 
     def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:

@@ -13,6 +13,15 @@ import torch
 from torch import Tensor
 
 from otafl.algorithms.config import FedRLRConfig
+from otafl.algorithms.low_rank_layers import (
+    as_lies,
+    compression,
+    layered,
+    point,
+    point_blocks,
+    ranks_of,
+    start_weights,
+)
 from otafl.contracts import (
     Blocks,
     Broadcast,
@@ -24,7 +33,7 @@ from otafl.contracts import (
     View,
     Work,
 )
-from otafl.errors import UserError
+from otafl.factorised import rlc
 from otafl.factorised.lowrank import (
     LowRank,
     LowRankMap,
@@ -36,7 +45,7 @@ from otafl.factorised.lowrank import (
     thin_product,
     truncate,
 )
-from otafl.models.base import LayeredModel, Model, Pair, Shapes, flatten, unflatten
+from otafl.models.base import Model, Pair, Shapes, flatten, unflatten
 from otafl.rng import Streams
 
 REORTHONORMALISE_EVERY = 64
@@ -45,32 +54,18 @@ REORTHONORMALISE_EVERY = 64
 
 class FedRLR:
     """Blocks "u<l>" [..., M, R], "s<l>" [..., R], "v<l>" [..., N, R], "b<l>" [..., N] of each
-    layer l: at the server (Theta_0) with leading S, at the devices (Theta_k) with S, K."""
+    layer l: at the server (Theta_0) with leading S, at the devices (Theta_k) with S, K, and there
+    "weight" [..., 1]: the share w_k of all samples by which a device last counted."""
 
     def __init__(self, config: FedRLRConfig, model: Model, devices: int) -> None:
-        if not isinstance(model, LayeredModel):
-            raise UserError(
-                "algorithm.name: 'fedrlr' factors the layers of a model, and a torch.nn.Module "
-                "does not show them; return an otafl.models.LayeredModel, or use fedavg"
-            )
         self.config = config
-        self.model = model
-        ranks = config.rank
-        if isinstance(ranks, int):
-            ranks = tuple(ranks for _ in model.layers)
-        if len(ranks) != len(model.layers):
-            raise UserError(
-                f"algorithm.rank: {len(ranks)} ranks for a model of {len(model.layers)} layers; "
-                "one for each, or a single number"
-            )
-        self.ranks = tuple(
-            min(rank, layer.inputs, layer.outputs)
-            for rank, layer in zip(ranks, model.layers, strict=True)
-        )
+        self.model = layered(model, config.name)
+        self.ranks = ranks_of(config.rank, self.model)
         self._shapes: Shapes = {}
-        for i, (layer, rank) in enumerate(zip(model.layers, self.ranks, strict=True)):
+        for i, (layer, rank) in enumerate(zip(self.model.layers, self.ranks, strict=True)):
             self._shapes |= {f"u{i}": (rank, layer.inputs), f"s{i}": (rank,)}
             self._shapes |= {f"v{i}": (rank, layer.outputs), f"b{i}": (layer.outputs,)}
+        self._devices = devices
         inv_k_penalty = config.inv_k_penalty
         if inv_k_penalty is None:
             inv_k_penalty = config.inv_k_gradient
@@ -80,21 +75,17 @@ class FedRLR:
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
         """Theta_k = Theta_0: the model's start, truncated to rank R. The devices' copies are
         spread by the engine's `expand`, in memory of their own."""
-        start = self.model.init(lambda name, shape: streams.uniform(f"init/{name}", 0, shape))
         server: Blocks = {}
-        for index, (layer, rank) in enumerate(zip(self.model.layers, self.ranks, strict=True)):
-            weight = start[layer.weight]
-            if not weight.any():  # zero has no rank R: start from a standard layer instead
-                uniform = streams.uniform(f"init/{layer.weight}", 0, weight.shape[1:])
-                weight = (2.0 * uniform - 1.0) / layer.inputs**0.5
-            point = truncate(weight, rank, self.config.init_rescale)
-            server |= _point_blocks(index, point)
-            server[f"b{index}"] = start[layer.bias]
-        return server, {name: block[:, None] for name, block in server.items()}
+        for i, (weight, bias) in enumerate(start_weights(self.model, streams)):
+            server |= point_blocks(i, truncate(weight, self.ranks[i], self.config.init_rescale))
+            server[f"b{i}"] = bias
+        devices = {name: block[:, None] for name, block in server.items()}
+        share = torch.full_like(devices["b0"][..., :1], 1.0 / self._devices)
+        return server, devices | {"weight": share}
 
     def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
         """All blocks side by side, thin ones as they lie: one gather for the rows of a chunk."""
-        return Broadcast({"model": flatten({name: _as_lies(b) for name, b in server.items()})})
+        return Broadcast({"model": flatten({name: as_lies(b) for name, b in server.items()})})
 
     def local(
         self,
@@ -107,17 +98,17 @@ class FedRLR:
     ) -> tuple[Blocks, Payload, Tensor]:
         layers = range(len(self.model.layers))
         eta, mu = (value[cohort.trial] for value in self._schedule(hyper, work.round))
-        own = [_point(devices, i) for i in layers]
+        own = [point(devices, i) for i in layers]
         flat = unflatten(broadcast.blocks["model"], self._shapes)
-        global_model = {name: _as_lies(block) for name, block in flat.items()}
-        anchor = [_point(global_model, i) for i in layers]
+        global_model = {name: as_lies(block) for name, block in flat.items()}
+        anchor = [point(global_model, i) for i in layers]
         bias = [devices[f"b{i}"] for i in layers]
         bias0 = [global_model[f"b{i}"] for i in layers]
         of_loss = (-self._kappa_gradient * eta)[:, None, None]
         of_penalty = (-self._kappa_penalty * eta * mu)[:, None, None]
         loss = torch.zeros_like(eta)
         for step in range(work.steps):
-            maps = [LowRankMap(point) for point in own]
+            maps = [LowRankMap(one) for one in own]
             params = {
                 name: value
                 for layer, weight, b in zip(self.model.layers, maps, bias, strict=True)
@@ -134,10 +125,10 @@ class FedRLR:
                 bias[i] = pull.addcmul_(pairs[i].g.sum(1), of_loss[:, 0]).add_(bias[i])
             own = retract(own, tangents)  # eqs. (17)-(19)
             if (work.round * work.steps + step + 1) % REORTHONORMALISE_EVERY == 0:
-                own = [reorthonormalise(point) for point in own]
-        state: Blocks = {}
+                own = [reorthonormalise(one) for one in own]
+        state: Blocks = {"weight": cohort.weight[:, None].clone()}
         for i in layers:
-            state |= _point_blocks(i, own[i])
+            state |= point_blocks(i, own[i])
             state[f"b{i}"] = bias[i]
         return state, self._encode(own, bias, cohort, work.round, streams), loss / work.steps
 
@@ -164,7 +155,7 @@ class FedRLR:
         signs = (signs < 0.5).to(bias[0].dtype).mul_(2.0).sub_(1.0)
         root = (torch.cat([p.s / p.s.shape[1] for p in points], 1) * cohort.weight[:, None]).sqrt_()
         coded: Blocks = {}
-        for i, (point, r, sigma, f) in enumerate(
+        for i, (one, r, sigma, f) in enumerate(
             zip(
                 points,
                 self.ranks,
@@ -174,8 +165,8 @@ class FedRLR:
             )
         ):
             coder = sigma[:, :, None] * f.view(-1, r, r)
-            coded[f"u{i}"] = thin_product(point.u, coder).mT
-            coded[f"v{i}"] = thin_product(point.v, coder).mT
+            coded[f"u{i}"] = thin_product(one.u, coder).mT
+            coded[f"v{i}"] = thin_product(one.v, coder).mT
         factors = Group(coded, weighting="none")
         biases = {f"b{i}": b.clone() for i, b in enumerate(bias)}
         if self.config.bias_mode == "ota":
@@ -205,22 +196,79 @@ class FedRLR:
             self.ranks,
         )
         state: Blocks = {}
-        for i, point in enumerate(points):
-            state |= _point_blocks(i, point)
+        for i, of in enumerate(points):
+            state |= point_blocks(i, of)
             state[f"b{i}"] = biases[f"b{i}"]
         return state
 
     def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
         owned = {name: block.flatten(0, 1) for name, block in devices.items()}
-        return {
+        views = {
             "global": View(server, self._predict),
             "local": View(owned, self._predict, owner="device"),
         }
+        if self.config.evaluate_mean:
+            views["mean"] = View(self._mean(devices), self._predict)
+        return views
+
+    def _mean(self, devices: Blocks) -> Blocks:
+        """Theta_0* of eq. (20), the best rank-R approximation of sum_k w_k Theta_k, from the
+        devices' factors side by side; and the weighted mean of the biases."""
+        weight = _shares(devices)
+        layers = range(len(self.ranks))
+        own = [point(devices, i) for i in layers]
+        points = compress(
+            [_side_by_side(p.u * (p.s * weight)[:, :, None]) for p in own],
+            [_side_by_side(p.v) for p in own],
+            self.ranks,
+        )
+        state: Blocks = {}
+        for i, of in enumerate(points):
+            state |= point_blocks(i, of)
+            state[f"b{i}"] = (devices[f"b{i}"] * weight).sum(1)
+        return state
+
+    def measures(self, server: Blocks, devices: Blocks) -> dict[str, Tensor]:
+        """With T = sum_k w_k Theta_k over all devices and squared norms summed over the layers:
+        product_error |Theta_0 - T|^2 / |T|^2, its law for unit gains and no noise (`rlc.distortion`
+        over |T|^2), and consensus_gap, the mean over devices of |Theta_k - T|^2 / |T|^2.
+
+        Where all devices send in every round, T is the mean of exactly what Theta_0 was received
+        from. With partial participation it still holds every device's last weights: what product_
+        error has besides is then the error of sampling, stale devices and silence, and the law,
+        which knows of none of them, is not its expectation. Nor is it with GBMA, whose fading adds
+        to it, or with noise.
+        """
+        weight = _shares(devices)[..., 0].double()
+        total, error, law, gap = weight.new_zeros(4, len(weight))
+        for i, rank in enumerate(self.ranks):
+            own, anchor = point(devices, i), point(server, i)
+            points = LowRank(
+                *(torch.cat([a, b[:, None]], 1).double() for a, b in zip(own, anchor, strict=True))
+            )
+            gram = rlc.inner_products(points)
+            products = gram[:, :-1, :-1]
+            to_mean = torch.bmm(products, weight[..., None])[..., 0]  # <Theta_k, T>
+            square = (to_mean * weight).sum(1)
+            squares = products.diagonal(dim1=1, dim2=2)
+            crossed = (gram[:, :-1, -1] * weight).sum(1)
+            total += square
+            error += gram[:, -1, -1] - 2.0 * crossed + square
+            gap += (squares - 2.0 * to_mean).mean(1) + square
+            law += rlc.distortion(own.s.double().sum(2), squares, square, weight, rank)
+        return {
+            "product_error": error / total,
+            "product_error_law": law / total,
+            "consensus_gap": gap / total,
+        }
+
+    def constants(self) -> dict[str, float]:
+        return compression(self.model, self.ranks)
 
     def _predict(self, blocks: Blocks, x: Tensor) -> Tensor:
         params: dict[str, object] = {}
         for i, layer in enumerate(self.model.layers):
-            params[layer.weight] = LowRankMap(_point(blocks, i))
+            params[layer.weight] = LowRankMap(point(blocks, i))
             params[layer.bias] = blocks[f"b{i}"]
         return self.model.logits(params, x)
 
@@ -229,21 +277,19 @@ class FedRLR:
         total = 0.0
         for layer, rank in zip(self.model.layers, self.ranks, strict=True):
             sides = layer.inputs + layer.outputs
-            total += 6.0 * samples * rank * sides + 20.0 * sides * rank**2 + 100.0 * rank**3
+            total += 6.0 * samples * layer.positions * rank * sides
+            total += 20.0 * sides * rank**2 + 100.0 * rank**3
         return total
 
 
-def _as_lies(block: Tensor) -> Tensor:
-    """A thin block [n, M, R] as it lies in memory, [n, R, M], or back; other blocks as they are."""
-    return block.mT if block.dim() == 3 else block
+def _shares(devices: Blocks) -> Tensor:
+    """w_k [S, K, 1], summing to one over the devices."""
+    return devices["weight"] / devices["weight"].sum(1, keepdim=True)
 
 
-def _point(blocks: Blocks, layer: int) -> LowRank:
-    return LowRank(blocks[f"u{layer}"], blocks[f"s{layer}"], blocks[f"v{layer}"])
-
-
-def _point_blocks(layer: int, point: LowRank) -> Blocks:
-    return {f"u{layer}": point.u, f"s{layer}": point.s, f"v{layer}": point.v}
+def _side_by_side(thin: Tensor) -> Tensor:
+    """The devices' thin factors [S, K, M, R] as one [S, M, K R]."""
+    return thin.transpose(1, 2).flatten(2)
 
 
 def _tangent(

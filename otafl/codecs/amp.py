@@ -11,30 +11,65 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from otafl.factorised.shrinkage import soft as soft
 
-def soft(r: Tensor, threshold: Tensor) -> Tensor:
-    """sgn(r) max(|r| - threshold, 0)."""
-    return r - r.clamp(-threshold, threshold)
+LOST = 10.0
+"""|y - A x| over |y| above which a recovery is given up: it has diverged."""
+
+_LOOK_EVERY = 5
+"""Steps between looks at who is lost."""
+
+_REALS_AT_ONCE = 2**17  # on a CPU: what a step works on then fits the cache
 
 
 def amp_step(y: Tensor, x: Tensor, z: Tensor, matrix: Tensor, a: float) -> tuple[Tensor, Tensor]:
     """One step from the estimate x [..., n] and the residual z [..., m] to the next ones."""
-    m = y.shape[-1]
-    tau = torch.linalg.vector_norm(z, dim=-1, keepdim=True) / m**0.5
-    x = soft(x + z @ matrix, a * tau)
-    onsager = torch.count_nonzero(x, dim=-1)[..., None].to(z.dtype) / m
-    return x, y - x @ matrix.mT + z * onsager
+    x, misfit, onsager = _step(y, x, z, matrix, a)
+    return x, torch.addcmul(misfit, z, onsager)
 
 
 def amp(y: Tensor, matrix: Tensor, iterations: int, a: float) -> Tensor:
     """x [..., n] from measurements y [..., m] by the matrix [m, n]: of so many steps from x = 0,
     the estimate with the smallest |y - A x|. Where the measurements are too few for what is sent,
-    the steps diverge, and it is one of the first."""
-    x, z = y.new_zeros(*y.shape[:-1], matrix.shape[1]), y
-    best, least = x, torch.linalg.vector_norm(y, dim=-1, keepdim=True)
-    for _ in range(iterations):
-        x, z = amp_step(y, x, z, matrix, a)
-        misfit = torch.linalg.vector_norm(y - x @ matrix.mT, dim=-1, keepdim=True)
-        better = misfit < least
-        best, least = x.where(better, best), misfit.where(better, least)
-    return best
+    the steps diverge, and it is one of the first: finite, as y is."""
+    n = matrix.shape[1]
+    rows = y.reshape(-1, y.shape[-1])
+    at_once = max(1, _REALS_AT_ONCE // n) if y.device.type == "cpu" else max(1, len(rows))
+    parts = [_recovered(part, matrix, iterations, a) for part in rows.split(at_once)]
+    return torch.cat(parts).view(*y.shape[:-1], n)
+
+
+def _recovered(y: Tensor, matrix: Tensor, iterations: int, a: float) -> Tensor:
+    """`amp` of rows y [b, m]; those that are lost leave the batch."""
+    out = y.new_zeros(len(y), matrix.shape[1])
+    x, z, best, least = out, y, out, _norm(y)
+    at, limit, now = torch.arange(len(y), device=y.device), LOST * least, least
+    for step in range(iterations):
+        if step and step % _LOOK_EVERY == 0:
+            going = (now <= limit).squeeze(1).nonzero().squeeze(1)
+            if len(going) < len(at):
+                out = out.index_copy(0, at, best)
+                at, y, x, z = at[going], y[going], x[going], z[going]
+                best, least, limit = best[going], least[going], limit[going]
+            if not len(at):
+                return out
+        x, misfit, onsager = _step(y, x, z, matrix, a)
+        z = torch.addcmul(misfit, z, onsager)
+        now = _norm(misfit)
+        best, least = torch.where(now < least, x, best), torch.fmin(now, least)
+    return out.index_copy(0, at, best)
+
+
+def _step(
+    y: Tensor, x: Tensor, z: Tensor, matrix: Tensor, a: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The next estimate x [..., n], what of y it does not explain [..., m], and the share of z that
+    joins that in the next residual, Onsager's term [..., 1]."""
+    m = y.shape[-1]
+    tau = _norm(z) / m**0.5
+    x = soft(x + z @ matrix, a * tau)
+    return x, y - x @ matrix.mT, torch.linalg.vector_norm(x, 0, dim=-1, keepdim=True) / m
+
+
+def _norm(rows: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(rows, dim=-1, keepdim=True)

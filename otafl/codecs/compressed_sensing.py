@@ -17,9 +17,10 @@ from torch import Tensor
 from otafl.codecs.amp import amp
 from otafl.codecs.config import CompressedSensingConfig
 from otafl.codecs.rows import Shapes, known_columns, require_once, shapes_of
-from otafl.codecs.sparse import Feedback, kept, top
+from otafl.codecs.sparse import Feedback, kept
 from otafl.contracts import Blocks, Cohort, Group, Hyper, Payload, Received
 from otafl.errors import UserError
+from otafl.factorised.shrinkage import top
 from otafl.models.base import unflatten
 from otafl.rng import Streams
 

@@ -98,3 +98,27 @@ class CompressedSensingConfig(Config):
                 "reals that are kept cannot tell them apart; ratio of 3 times keep or more would do"
             )
         return self
+
+
+class MatrixSensingConfig(Config):
+    """Weight matrices measured along one side by a Gaussian matrix, and recovered column by column
+    by approximate message passing (FedRLR, baselines 2 and 3)."""
+
+    name: Literal["matrix_sensing"] = "matrix_sensing"
+    rows: int = Field(
+        8, ge=1, description="measurements of each column; FedRLR takes 8, and 200 for its Table II"
+    )
+    side: int | None = Field(
+        None,
+        ge=2,
+        description="length of the side that is measured, of every matrix that has it (the first, "
+        "if both have); others travel as they are. If not given, the length that most matrices "
+        "have, the larger of several",
+    )
+    iterations: int = Field(50, ge=1, le=1000, description="of approximate message passing")
+    threshold: float = Field(
+        1.5, gt=0, le=10, description="soft threshold over the noise that a step estimates"
+    )
+    matrix_seed: int = Field(
+        0, ge=0, lt=2**63, description="seed of the matrices, the same in all trials and rounds"
+    )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from otafl.contracts import Blocks, Group, Payload
@@ -18,14 +17,6 @@ from otafl.contracts import Blocks, Group, Payload
 def kept(share: float, reals: int) -> int:
     """Reals that are kept of so many, at least one."""
     return max(1, round(share * reals))
-
-
-def top(rows: Tensor, count: int) -> Tensor:
-    """rows [n, P] with all but the `count` largest magnitudes of each at 0; exactly so many."""
-    if count >= rows.shape[1]:
-        return rows.clone()
-    index = rows.abs().topk(count, dim=1, sorted=False).indices
-    return torch.zeros_like(rows).scatter_(1, index, rows.gather(1, index))
 
 
 @dataclass(frozen=True)

@@ -69,17 +69,21 @@ def project(point: LowRank, gv: Tensor, gtu: Tensor) -> Tangent:
     """Orthogonal projection of G on the tangent space, from gv = G V [n, M, R] and gtu = G^T U
     [n, N, R] alone (eq. 47)."""
     h = torch.bmm(point.u.mT, gv)
-    return Tangent(h, _less(gv, point.u, h), _less(gtu, point.v, h.mT))
+    return Tangent(h, _normal(gv, point.u, h), _normal(gtu, point.v, h.mT))
+
+
+def _normal(thin: Tensor, basis: Tensor, within: Tensor) -> Tensor:
+    """thin - basis within, what the basis does not span; nothing where the basis is square. There
+    the difference would be rounding that lies all in its span, and where the smallest singular
+    value is no larger than that, a retraction would turn the basis into it."""
+    if basis.shape[1] == basis.shape[2]:
+        return torch.zeros_like(thin)
+    return torch.baddbmm(thin.mT, within.mT, basis.mT, alpha=-1.0).mT
 
 
 def thin_product(thin: Tensor, small: Tensor) -> Tensor:
     """thin [n, M, R] times small [n, R, Q], kept as thin factors are."""
     return torch.bmm(small.mT, thin.mT).mT
-
-
-def _less(thin: Tensor, other: Tensor, small: Tensor) -> Tensor:
-    """thin - other small."""
-    return torch.baddbmm(thin.mT, small.mT, other.mT, alpha=-1.0).mT
 
 
 def retract(points: Sequence[LowRank], steps: Sequence[Tangent]) -> list[LowRank]:

@@ -6,9 +6,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from otafl.models.base import Layer, LayeredModel, Model
+    from otafl.models.base import Layer, LayeredModel, Model, Window
 
-__all__ = ["Layer", "LayeredModel", "Model"]
+__all__ = ["Layer", "LayeredModel", "Model", "Window"]
 
 
 def __getattr__(name: str) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -16,11 +16,18 @@ import torch
 from torch import Tensor
 
 from otafl.contracts import Batch, Blocks
+from otafl.models import convolution
+from otafl.models.convolution import Kept
+from otafl.models.geometry import Window
 
 Draw = Callable[[str, tuple[int, ...]], Tensor]
 """(name, shape) -> [S, *shape] uniform in (0, 1): where a model's start comes from."""
 
 Shapes = dict[str, tuple[int, ...]]
+
+PATCHES_AT_ONCE = 1 << 21
+"""Numbers in the largest matrix of patches, all rows together, that scores are computed from at a
+time: 25 times its images at a kernel of 5."""
 
 
 def flatten(blocks: Blocks) -> Tensor:
@@ -44,6 +51,8 @@ class Model(ABC):
     shapes: Shapes
     macs: int
     """Multiplications of a forward pass of one sample."""
+    kept_reals: int = 0
+    """Real numbers that one sample adds to the memory of a training step, where they are many."""
 
     @abstractmethod
     def init(self, draw: Draw) -> Blocks:
@@ -111,73 +120,192 @@ def apply_transposed(weight: Tensor | LinearMap, g: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Layer:
-    """A linear layer: names of its parameters and its sides, y = x W + b, W [inputs, outputs]."""
+    """A linear layer: names of its parameters and its sides, y = x W + b, W [inputs, outputs]. With
+    a window it is a convolution: linear in the k k C numbers that the window sees at a position,
+    by the same weight and bias at all of them."""
 
     weight: str
     bias: str
     inputs: int
     outputs: int
+    window: Window | None = None
+
+    @property
+    def positions(self) -> int:
+        """How often the weight is applied to one sample."""
+        return 1 if self.window is None else self.window.positions
+
+    @property
+    def macs(self) -> int:
+        return self.positions * self.inputs * self.outputs
 
 
 class Pair(NamedTuple):
     """The gradient of a layer in the form it arises: x [n, B, M] and g [n, B, N], the dense
-    gradient being x^T g [n, M, N]. Sample weights are in g."""
+    gradient being x^T g [n, M, N]. Sample weights are in g. Of a convolution B counts the positions
+    of each sample one by one."""
 
     x: Tensor
     g: Tensor
 
 
+def uniform_start(layers: Sequence[Layer], draw: Draw) -> Blocks:
+    """Weights uniform in +-1/sqrt(fan_in), biases zero."""
+    params = {}
+    for layer in layers:
+        uniform = draw(layer.weight, (layer.inputs, layer.outputs))
+        params[layer.weight] = (2.0 * uniform - 1.0) / layer.inputs**0.5
+        params[layer.bias] = uniform.new_zeros(uniform.shape[0], layer.outputs)
+    return params
+
+
 class LayeredModel(Model):
-    """A chain of linear layers with ReLU between them. The backward pass is written out: it fuses
-    a gradient with its SGD step, and it hands the factors of each gradient to methods that never
-    form a dense one. A weight may be any `LinearMap`."""
+    """A chain of linear layers with ReLU between them, the first ones possibly convolutions with
+    max-pooling. The backward pass is written out: it fuses a gradient with its SGD step, and it
+    hands the factors of each gradient to methods that never form a dense one. A weight may be any
+    `LinearMap`."""
 
     def __init__(self, layers: tuple[Layer, ...]) -> None:
         self.layers = layers
-        self.macs = sum(layer.inputs * layer.outputs for layer in layers)
+        self.macs = sum(layer.macs for layer in layers)
         self.shapes = {}
         for layer in layers:
             self.shapes[layer.weight] = (layer.inputs, layer.outputs)
             self.shapes[layer.bias] = (layer.outputs,)
+        front = [(layer, layer.window) for layer in layers if layer.window is not None]
+        self._front = tuple(front)
+        self._linear = layers[len(front) :]
+        if not self._linear or any(layer.window is not None for layer in self._linear):
+            raise ValueError("convolutions come before the fully connected layers, one at least")
+        self.kept_reals = sum(w.positions * (one.inputs + one.outputs) for one, w in front)
 
     def logits(self, params: Mapping[str, Any], x: Tensor) -> Tensor:
+        if self._front:
+            x = self._features(params, x)
         x = x.flatten(2)
-        for layer in self.layers[:-1]:
+        for layer in self._linear[:-1]:
             x = apply(params[layer.weight], x).add_(params[layer.bias][:, None]).relu_()
-        last = self.layers[-1]
+        last = self._linear[-1]
         return apply(params[last.weight], x).add_(params[last.bias][:, None])
 
     def pairs(self, params: Mapping[str, Any], batch: Batch) -> tuple[Tensor, list[Pair]]:
         """Loss [n] and each layer's gradient as a pair."""
-        inputs = [batch.x.flatten(2)]
-        for layer in self.layers[:-1]:
-            z = apply(params[layer.weight], inputs[-1])
-            inputs.append(z.add_(params[layer.bias][:, None]).relu_())
-        last = self.layers[-1]
-        z = apply(params[last.weight], inputs[-1]).add_(params[last.bias][:, None])
-        loss, g = _cross_entropy_gradient(z, batch)
-        out = [Pair(inputs[-1], g)]
-        for index in range(len(self.layers) - 1, 0, -1):
-            g = apply_transposed(params[self.layers[index].weight], g)
-            g = torch.ops.aten.threshold_backward(g, inputs[index], 0)
-            out.append(Pair(inputs[index - 1], g))
-        return loss, out[::-1]
+        if not self._front:
+            loss, out, _ = self._linear_pairs(params, batch.x.flatten(2), batch)
+            return loss, out
+        x, kept = self._on_patches(params, batch.x)
+        loss, out, g = self._linear_pairs(params, x, batch)
+        return loss, self._patch_pairs(params, kept, g) + out
 
     def gradients(self, params: Blocks, batch: Batch) -> tuple[Tensor, Blocks]:
-        loss, pairs = self.pairs(params, batch)
-        grads = {}
-        for layer, (x, g) in zip(self.layers, pairs, strict=True):
+        loss, pairs, grads = self._dense(params, batch)
+        for layer, (x, g) in zip(self._linear, pairs, strict=True):
             grads[layer.weight] = torch.bmm(x.mT, g)
             grads[layer.bias] = g.sum(1)
         return loss, grads
 
     def sgd_(self, params: Blocks, batch: Batch, step: Tensor) -> Tensor:
-        loss, pairs = self.pairs(params, batch)
-        for layer, (x, g) in zip(self.layers, pairs, strict=True):
+        loss, pairs, grads = self._dense(params, batch)
+        for layer, (x, g) in zip(self._linear, pairs, strict=True):
             g.mul_(step[:, None, None])
             params[layer.weight].baddbmm_(x.mT, g, alpha=-1.0)
             params[layer.bias].sub_(g.sum(1))
+        for name, grad in grads.items():
+            params[name].addcmul_(grad, step.view(-1, *[1] * (grad.dim() - 1)), value=-1.0)
         return loss
+
+    def _dense(self, params: Blocks, batch: Batch) -> tuple[Tensor, list[Pair], Blocks]:
+        """Loss, pairs of the fully connected layers, gradients of the convolutions."""
+        if not self._front:
+            return *self._linear_pairs(params, batch.x.flatten(2), batch)[:2], {}
+        x, kept = self._beside(params, batch.x)
+        loss, pairs, g = self._linear_pairs(params, x, batch)
+        return loss, pairs, self._beside_gradients(params, kept, g)
+
+    def _linear_pairs(
+        self, params: Mapping[str, Any], x: Tensor, batch: Batch
+    ) -> tuple[Tensor, list[Pair], Tensor]:
+        """Loss [n], pairs of the fully connected layers over x [n, B, M], and what goes on to the
+        convolutions: the gradient [n, B, M] by their scores, past the ReLU."""
+        inputs = [x]
+        for layer in self._linear[:-1]:
+            z = apply(params[layer.weight], inputs[-1])
+            inputs.append(z.add_(params[layer.bias][:, None]).relu_())
+        last = self._linear[-1]
+        z = apply(params[last.weight], inputs[-1]).add_(params[last.bias][:, None])
+        loss, g = _cross_entropy_gradient(z, batch)
+        out = [Pair(inputs[-1], g)]
+        for index in range(len(inputs) - 1, -1 if self._front else 0, -1):
+            g = apply_transposed(params[self._linear[index].weight], g)
+            g = torch.ops.aten.threshold_backward(g, inputs[index], 0)
+            if index:
+                out.append(Pair(inputs[index - 1], g))
+        return loss, out[::-1], g
+
+    def _features(self, params: Mapping[str, Any], x: Tensor) -> Tensor:
+        """What the fully connected layers see of x, so many samples at a time."""
+        dense = all(isinstance(params[layer.weight], Tensor) for layer, _ in self._front)
+        see = self._beside if dense else self._on_patches
+        rows = params[self._front[0][0].bias].shape[0]
+        largest = max(window.positions * window.inputs for _, window in self._front)
+        parts = x.split(max(1, PATCHES_AT_ONCE // (rows * largest)), 1)
+        if len(parts) == 1:
+            return see(params, x)[0]
+        return torch.cat([see(params, part)[0] for part in parts], 1)
+
+    def _beside(self, params: Mapping[str, Any], x: Tensor) -> tuple[Tensor, list[Kept]]:
+        """The convolutions with dense weights: features [n, B, M], and what each keeps."""
+        image, kept = convolution.beside(x, self._front[0][1]), []
+        for layer, window in self._front:
+            bias = params[layer.bias]
+            z = convolution.convolve(image, params[layer.weight], bias, window)
+            pooled, winners = convolution.pool(z, window.pool)
+            kept.append(Kept(image, image, z, winners))
+            image = pooled.relu_()
+        return convolution.features_beside(image, bias.shape[0]), kept
+
+    def _beside_gradients(self, params: Blocks, kept: list[Kept], g: Tensor) -> Blocks:
+        """Gradients of the convolutions from g [n, B, M] by the scores of the last one."""
+        grads = {}
+        above: Tensor | None = convolution.as_images_beside(g, self._front[-1][1])
+        for index in range(len(kept) - 1, -1, -1):
+            (layer, window), one = self._front[index], kept[index]
+            assert above is not None
+            by_z = convolution.unpool(above, one, window.pool)
+            above, grads[layer.weight], grads[layer.bias] = convolution.convolve_backward(
+                by_z, one.image, params[layer.weight], window, by_image=index > 0
+            )
+            if above is not None:
+                above = torch.ops.aten.threshold_backward(above, one.image, 0)
+        return grads
+
+    def _on_patches(self, params: Mapping[str, Any], x: Tensor) -> tuple[Tensor, list[Kept]]:
+        """The convolutions with weights of any kind, as `_beside`."""
+        image, kept = convolution.images(x, self._front[0][1]), []
+        n = x.shape[0]
+        for layer, window in self._front:
+            met = convolution.patches(image, n, window)
+            z = apply(params[layer.weight], met).add_(params[layer.bias][:, None])
+            n = z.shape[0]
+            z = convolution.scores(z, window)
+            pooled, winners = convolution.pool(z, window.pool)
+            kept.append(Kept(image, met, z, winners))
+            image = pooled.relu_()
+        return convolution.features(image, n), kept
+
+    def _patch_pairs(self, params: Mapping[str, Any], kept: list[Kept], g: Tensor) -> list[Pair]:
+        """Pairs of the convolutions, as `_beside_gradients`."""
+        n, out = g.shape[0], []
+        above = convolution.as_images(g, self._front[-1][1])
+        for index in range(len(kept) - 1, -1, -1):
+            (layer, window), one = self._front[index], kept[index]
+            by_z = convolution.unpool(above, one, window.pool)
+            g = by_z.permute(0, 2, 3, 1).reshape(n, -1, layer.outputs)
+            out.append(Pair(one.met, g))
+            if index:
+                above = convolution.fold(apply_transposed(params[layer.weight], g), window)
+                above = torch.ops.aten.threshold_backward(above, one.image, 0)
+        return out[::-1]
 
 
 def _cross_entropy_gradient(z: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from otafl.config import Config, CustomConfig
 
@@ -17,6 +17,42 @@ class MlpConfig(Config):
     hidden: tuple[Annotated[int, Field(ge=1)], ...] = Field(
         (100,), min_length=1, description="widths of the hidden layers"
     )
+
+
+class CnnConfig(Config):
+    """Convolutions, each with max-pooling and ReLU, then fully connected layers with ReLU; weights
+    start uniform in +-1/sqrt(fan_in), biases at zero. Samples are images: [height, width],
+    [channels, height, width], or a square number of grey pixels. On 28x28 pixels, channels [6, 16],
+    padding valid and hidden [120, 84] are LeNet-5 (LeCun et al. 1998) with max-pooling and ReLU,
+    44,426 parameters; channels [32, 64] and hidden [512] are the network of McMahan et al. 2017,
+    section 3, 1,663,370 parameters."""
+
+    name: Literal["cnn"] = "cnn"
+    channels: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        (16, 32), min_length=1, description="output channels of each convolution"
+    )
+    kernel: int = Field(5, ge=1, description="side of the convolutions' windows in pixels")
+    stride: int = Field(1, ge=1, description="step of the convolutions' windows in pixels")
+    padding: Literal["same", "valid"] = Field(
+        "same",
+        description="zeros around an image, so that the window has a place at every pixel (of "
+        "every stride), or none",
+    )
+    pool: int = Field(
+        2, ge=1, description="side of the max-pooling after each convolution in pixels; 1 for none"
+    )
+    hidden: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        (128,), description="widths of the fully connected layers before the last; may be empty"
+    )
+
+    @model_validator(mode="after")
+    def _same_has_a_middle(self) -> CnnConfig:
+        if self.padding == "same" and self.kernel % 2 == 0:
+            raise ValueError(
+                f"padding: 'same' needs a window with a middle pixel, and kernel is {self.kernel}; "
+                f"kernel: {self.kernel + 1} or padding: valid would do"
+            )
+        return self
 
 
 class SoftmaxRegressionConfig(Config):

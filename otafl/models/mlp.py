@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from otafl.contracts import Blocks
-from otafl.models.base import Draw, Layer, LayeredModel
+from otafl.models.base import Draw, Layer, LayeredModel, uniform_start
 from otafl.models.config import MlpConfig
 
 
@@ -23,9 +23,4 @@ class Mlp(LayeredModel):
         )
 
     def init(self, draw: Draw) -> Blocks:
-        params = {}
-        for layer in self.layers:
-            uniform = draw(layer.weight, (layer.inputs, layer.outputs))
-            params[layer.weight] = (2.0 * uniform - 1.0) / layer.inputs**0.5
-            params[layer.bias] = uniform.new_zeros(uniform.shape[0], layer.outputs)
-        return params
+        return uniform_start(self.layers, draw)

@@ -60,6 +60,11 @@ _RELATIVE = (
     "same with a path loss as without; false: as it is"
 )
 
+_GAMMA = (
+    "gamma itself, |p|^2 = gamma (tci: gamma / |h|^2) of what devices of equal weight send, "
+    "whatever the budget, as in FedRLR's figures with gamma = 1; what power results is recorded"
+)
+
 
 class TciConfig(PowerConfig):
     """Truncated channel inversion: devices with g_k below the threshold stay silent, the others
@@ -77,9 +82,14 @@ class TciConfig(PowerConfig):
         description="the budget is one on the average over fading, or one on every round: the "
         "device at the threshold is then at its budget",
     )
+    gamma: float | None = Field(None, gt=0, description=_GAMMA)
 
     @model_validator(mode="after")
     def _a_peak_is_no_mean(self) -> Self:
+        if self.constraint == "peak" and self.gamma is not None:
+            raise ValueError(
+                "gamma sets the power whatever the budget, so constraint: peak does not go with it"
+            )
         if self.constraint == "peak" and (self.reference == "mean" or not self.count_policy_power):
             raise ValueError(
                 "constraint: peak bounds each device's power in every round, so reference: mean "
@@ -100,6 +110,7 @@ class GbmaConfig(PowerConfig):
         "(amplitude), sqrt(E|h|^2) for a product of two sums (energy); auto chooses by payload",
     )
     reference: Literal["max", "mean"] = Field("max", description=_REFERENCE)
+    gamma: float | None = Field(None, gt=0, description=_GAMMA)
 
 
 class CotafConfig(PowerConfig):

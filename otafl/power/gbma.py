@@ -13,7 +13,7 @@ from torch import Tensor
 from otafl.contracts import Hyper
 from otafl.link_contracts import Coefficients, Link, Statistics
 from otafl.power.config import GbmaConfig
-from otafl.power.scalars import cophase, reference_power
+from otafl.power.scalars import cophase, fixed_power, reference_power
 
 
 class Gbma:
@@ -25,6 +25,8 @@ class Gbma:
         self.constraint: Literal["peak", "average", "none"] = (
             "peak" if config.reference == "max" else "average"
         )
+        if config.gamma is not None:
+            self.constraint = "none"
 
     def prepare(self, statistics: Statistics, hyper: Hyper) -> tuple[Tensor, Tensor]:
         """(E|h|)^2 and E|h|^2, means over the devices of a trial, [S, 1]."""
@@ -34,7 +36,10 @@ class Gbma:
     def coefficients(
         self, state: tuple[Tensor, Tensor], link: Link
     ) -> tuple[tuple[Tensor, Tensor], Coefficients]:
-        energy = reference_power(link, self.config.reference).reciprocal()  # [S, Q, 1]
+        if self.config.gamma is None:
+            energy = reference_power(link, self.config.reference).reciprocal()  # [S, Q, 1]
+        else:
+            energy = fixed_power(link, self.config.gamma).expand(-1, link.h.shape[1], -1)
         linear = link.linear
         if self.config.gain_target != "auto":
             linear = self.config.gain_target == "amplitude"

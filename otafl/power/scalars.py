@@ -79,3 +79,10 @@ def reference_power(link: Link, reference: str) -> Tensor:
         return (relative * sends).amax(-1, keepdim=True).clamp_min(TINY)
     count = sends.sum(-1, keepdim=True).clamp_min(1)
     return ((relative * sends).sum(-1, keepdim=True) / count).clamp_min(TINY)
+
+
+def fixed_power(link: Link, gamma: float) -> Tensor:
+    """|p|^2 [S, 1, 1] that sends what devices of equal weight have to send at power gamma. Each
+    factor of a product carries sqrt(w_k), which the number of senders makes up for."""
+    count = link.sends.sum(1)[:, None, None].clamp_min(1).to(link.power)
+    return torch.full_like(count, gamma) if link.linear else gamma * count

@@ -14,7 +14,7 @@ from torch import Tensor
 from otafl.contracts import Hyper
 from otafl.link_contracts import Coefficients, Link, Statistics
 from otafl.power.config import TciConfig
-from otafl.power.scalars import TINY, cophase, reference_gain
+from otafl.power.scalars import TINY, cophase, fixed_power, reference_gain
 
 
 class TruncatedChannelInversion:
@@ -24,6 +24,8 @@ class TruncatedChannelInversion:
     def __init__(self, config: TciConfig) -> None:
         self.config = config
         self.constraint: Literal["peak", "average", "none"] = config.constraint
+        if config.gamma is not None:
+            self.constraint = "none"
 
     def prepare(self, statistics: Statistics, hyper: Hyper) -> tuple[Tensor, Tensor]:
         """|p_k|^2 / rho [S, K] that the budget holds for, the inversion's mean or its peak; g_th
@@ -41,13 +43,19 @@ class TruncatedChannelInversion:
     ) -> tuple[tuple[Tensor, Tensor], Coefficients]:
         inverse, threshold = state
         gain = link.h.abs().square()
+        active = link.sends[:, None] & (gain >= threshold[:, None, None])
+        rho = self._scale(inverse, link)
+        amplitude = torch.where(active, (rho[..., None] / gain.clamp_min(1e-30)).sqrt(), 0.0)
+        return state, Coefficients(cophase(amplitude, link.h), rho, active)
+
+    def _scale(self, inverse: Tensor, link: Link) -> Tensor:
+        """rho [S, Q]: |p_k|^2 of a device of unit gain."""
+        if self.config.gamma is not None:
+            return fixed_power(link, self.config.gamma)[..., 0].expand(link.h.shape[:2])
         sends = link.sends[:, None]
-        active = sends & (gain >= threshold[:, None, None])
         cost = (inverse / link.budget)[:, None] * link.power  # of one unit of rho, over the budget
         if self.config.reference == "max":
             worst = (cost * sends).amax(-1)
         else:
             worst = (cost * sends).sum(-1) / sends.sum(-1).clamp_min(1)
-        rho = worst.clamp_min(TINY).reciprocal()
-        amplitude = torch.where(active, (rho[..., None] / gain.clamp_min(1e-30)).sqrt(), 0.0)
-        return state, Coefficients(cophase(amplitude, link.h), rho, active)
+        return worst.clamp_min(TINY).reciprocal()

@@ -63,6 +63,15 @@ def section(channel: str) -> dict[str, Any]:
     return {"name": channel, **({"subcarrier_groups": 3} if wide else {})}
 
 
+def model(name: str) -> dict[str, Any]:
+    """The model's section, kept small."""
+    sizes = {
+        "mlp": {"hidden": [4]},
+        "cnn": {"channels": [2, 3], "kernel": 3, "hidden": [4]},
+    }
+    return {"name": name, **sizes.get(name, {})}
+
+
 ALGORITHMS = registry.names("algorithm")
 TRANSPORTS = registry.names("transport")
 METHODS = [

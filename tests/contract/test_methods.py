@@ -40,7 +40,7 @@ def test_shapes_and_dtypes(algorithm: str, transport: str, dtype: str) -> None:
         getattr(torch, dtype)
     }
     for name, view in one.parts.algorithm.views(one.server, one.devices.blocks()).items():
-        assert name in ("global", "local", "personal")
+        assert name in ("global", "local", "personal", "mean")
         rows = 3 if view.owner == "trial" else 12
         assert {block.shape[0] for block in view.params.values()} == {rows}
     assert all(value.shape[-2:] == (20, 10) for value in scores(one).values())

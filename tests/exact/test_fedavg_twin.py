@@ -1,9 +1,11 @@
 """FedAvg against its looped twin: two trials of different step sizes, decay and server rates, five
-devices of unequal shares, one of them with fewer samples than a minibatch.
+devices of unequal shares, one of them with fewer samples than a minibatch. What they send is the
+increment in one block, or the model in a block for each parameter, biases apart.
 
-Mutations that must fail: decay ignored (or multiplied by the step), the server rate ignored, equal
-weights, the model sent in place of its increment, one trial's rates for all, unweighted padding,
-mean loss not divided by the steps.
+Mutations that must fail: decay ignored (or multiplied by the step), the server rate ignored (with
+either), equal weights, the model sent in place of its increment or the other way, one trial's rates
+for all, unweighted padding, mean loss not divided by the steps, bias_mode ignored, weights and
+biases in one group.
 """
 
 from __future__ import annotations
@@ -11,12 +13,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 from twins import fedavg as twin
 from twins.setting import everyone, local_data, minibatch, mlp
 
 from otafl.algorithms.config import FedAvgConfig
 from otafl.algorithms.fedavg import FedAvg
-from otafl.contracts import Received
+from otafl.contracts import Payload, Received
 from otafl.models.base import unflatten
 from otafl.rng import Streams
 
@@ -27,13 +30,19 @@ ROUNDS, STEPS = 4, 3
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
-def test_equals_the_looped_twin(dtype: torch.dtype, tolerance: float) -> None:
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"sends": "model", "bias_mode": "ideal"}, {"sends": "model", "bias_mode": "ota"}],
+)
+def test_equals_the_looped_twin(
+    settings: dict[str, str], dtype: torch.dtype, tolerance: float
+) -> None:
     streams = Streams([5, 5], [0, 1], dtype=dtype)
     sizes = torch.tensor(SIZES, dtype=dtype)
     cohort = everyone(sizes / sizes.sum(1, keepdim=True))
     data = local_data(SIZES, WIDTHS[0], WIDTHS[-1], streams, batch_size=4, steps=STEPS)
     model = mlp(WIDTHS)
-    ours = FedAvg(FedAvgConfig(), model, 5)
+    ours = FedAvg(FedAvgConfig.model_validate(settings), model, 5)
     hyper = {name: torch.tensor(value, dtype=dtype) for name, value in RATES.items()}
     server, devices = ours.init(streams, hyper)
     assert devices == {}
@@ -59,11 +68,8 @@ def test_equals_the_looped_twin(dtype: torch.dtype, tolerance: float) -> None:
         state, payload, loss = ours.local(broadcast, {}, cohort, work, hyper, streams)
         assert state == {}
         assert torch.equal(server["model"], before)
-        (group,) = payload
-        assert (group.weighting, group.route) == ("mean", "uplink")
-        sent = group.blocks["model"].view(2, 5, -1)
-        mean = torch.einsum("sk,skp->sp", cohort.weight.view(2, 5), sent)
-        received = Received(({"model": mean},), (torch.ones(2, dtype=dtype),), None, None)
+        check_groups(payload, settings)
+        received = exact_mean(payload, cohort.weight.view(2, 5))
         server = ours.combine(server, received, cohort, t, hyper, streams)
 
         after = unflatten(server["model"].double(), model.shapes)
@@ -72,6 +78,37 @@ def test_equals_the_looped_twin(dtype: torch.dtype, tolerance: float) -> None:
                 np.testing.assert_allclose(after[layer.weight][s], w, rtol=0, atol=tolerance)
                 np.testing.assert_allclose(after[layer.bias][s], b, rtol=0, atol=tolerance)
             np.testing.assert_allclose(loss[5 * s : 5 * s + 5], losses, rtol=tolerance)
+
+
+def check_groups(payload: Payload, settings: dict[str, str]) -> None:
+    """The blocks of each group and its route; a group's blocks must not alias the server's."""
+    assert {group.weighting for group in payload} == {"mean"}
+    routes = [group.route for group in payload]
+    names = [list(group.blocks) for group in payload]
+    if not settings:
+        assert (routes, names) == (["uplink"], [["model"]])
+        return
+    assert routes == ["uplink", "ideal" if settings["bias_mode"] == "ideal" else "uplink"]
+    assert names == [["weight0", "weight1", "weight2"], ["bias0", "bias1", "bias2"]]
+    shapes = [tuple(block.shape[1:]) for block in payload[0].blocks.values()]
+    assert shapes == [(6, 8), (8, 5), (5, 3)]
+
+
+def exact_mean(payload: Payload, weight: Tensor) -> Received:
+    """weight [S, K]."""
+    mean = tuple(
+        {
+            name: torch.einsum("sk,sk...->s...", weight, block.unflatten(0, weight.shape))
+            for name, block in group.blocks.items()
+        }
+        for group in payload
+    )
+    return Received(mean, (weight.new_ones(len(weight)),) * len(mean), None, None)
+
+
+def test_biases_apart_need_the_model() -> None:
+    with pytest.raises(ValueError, match="sends: model would do"):
+        FedAvgConfig(bias_mode="ideal")
 
 
 def test_global_view_predicts_with_the_server_model() -> None:

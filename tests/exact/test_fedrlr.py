@@ -3,7 +3,8 @@ exact uplink; and what it refuses.
 
 Mutations that must fail: kappa forgotten, or on one term only; mu = c1 eta; the other schedule; the
 correction of drift by rounds in place of local steps; the zero start kept (NaN); sqrt(w) left
-out; 1/R for 1/sqrt(R); biases counted with the factors, or sent in the memory of the state.
+out; 1/R for 1/sqrt(R); a convolution's positions not counted; biases counted with the factors, or
+sent in the memory of the state.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from otafl.contracts import Blocks, Group, Received
 from otafl.errors import UserError
 from otafl.factorised.lowrank import LowRank, dense
 from otafl.models.base import Model
-from otafl.models.config import SoftmaxRegressionConfig
+from otafl.models.cnn import Cnn
+from otafl.models.config import CnnConfig, SoftmaxRegressionConfig
 from otafl.models.module import ModuleModel
 from otafl.models.softmax_regression import SoftmaxRegression
 from otafl.rng import Streams
@@ -256,3 +258,12 @@ def test_operations_grow_with_the_rank_not_with_the_weights() -> None:
     )
     assert large / small == pytest.approx(2.0, rel=0.01)
     assert math.isclose(mlp((2000, 2000, 10)).training_flops(6), 6 * 6 * 2000 * 2010)
+
+
+def test_a_convolution_acts_at_each_of_its_positions() -> None:
+    """A 3 x 3 window over 8 x 8 pixels, 64 positions: what grows with the samples is 6 R (M + N) a
+    layer and position."""
+    model = Cnn(CnnConfig(channels=(4,), kernel=3, hidden=()), (8, 8), 10)
+    algorithm = FedRLR(FedRLRConfig(rank=2), model, 1)
+    each = algorithm.flops(1) - algorithm.flops(0)
+    assert each == 6 * 2 * (64 * (9 + 4) + (64 + 10))

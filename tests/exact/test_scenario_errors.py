@@ -46,17 +46,17 @@ def test_it_is_a_user_error() -> None:
         (
             {"power": {"name": "tci", "treshold": 0.2}},
             "power.treshold: unknown key; did you mean 'threshold'? (known keys: name, threshold, "
-            "relative, reference, count_policy_power, constraint)",
+            "relative, reference, count_policy_power, constraint, gamma)",
         ),
         (
             {"power": {"name": "gbma", "threshold": 0.2}},
             "power.threshold: unknown key; it is a key of tci, not of gbma (known keys: name, "
-            "gain_target, reference)",
+            "gain_target, reference, gamma)",
         ),
         (
             {"power": {"treshold": 0.2}},
             "power.treshold: unknown key; did you mean 'threshold'? it is a key of tci, not of "
-            "gbma (known keys: name, gain_target, reference)",
+            "gbma (known keys: name, gain_target, reference, gamma)",
         ),
         (
             {"power": "gbam"},
@@ -271,7 +271,7 @@ model: {hidden: [3, 0]}
     assert lines_of_file(tmp_path, text) == [
         f"quickstart.yaml:2:1: zz: unknown key {TOP}",
         "quickstart.yaml:5:3: power.treshold: unknown key; did you mean 'threshold'? (known keys: "
-        "name, threshold, relative, reference, count_policy_power, constraint)",
+        "name, threshold, relative, reference, count_policy_power, constraint, gamma)",
         "quickstart.yaml:6:11: devices.count: got -3; must be greater than or equal to 1",
         "quickstart.yaml:6:32: devices.compute.name: unknown compute 'phon'; did you mean 'phone'? "
         "known: fixed, lognormal, classes, phone",
@@ -368,7 +368,7 @@ def test_nesting_without_end_is_refused(tmp_path: Path) -> None:
         (
             "power.treshold=1",
             "--set power.treshold=1: power.treshold: unknown key; did you mean 'threshold'? (known "
-            "keys: name, threshold, relative, reference, count_policy_power, constraint)",
+            "keys: name, threshold, relative, reference, count_policy_power, constraint, gamma)",
         ),
         ("zz.y=1", f"--set zz.y=1: zz: unknown key {TOP}"),
         (
@@ -475,7 +475,7 @@ def test_a_fault_of_the_file_is_not_laid_to_an_override(tmp_path: Path) -> None:
         (
             {"power.threshold": [0.1]},
             "sweep: power.threshold=0.1: power.threshold: unknown key; it is a key of tci, not of "
-            "gbma (known keys: name, gain_target, reference)",
+            "gbma (known keys: name, gain_target, reference, gamma)",
         ),
         (
             {"power.name": ["tci", "ci"], "channel.snr_db": [0, 5], "power.threshold": [0.1, 0.2]},
@@ -509,7 +509,7 @@ sweep:
         "quickstart.yaml:6:7: sweep: devices.count=10: devices.participants: got 20, more than "
         "devices.count (10); leave it out for all devices",
         "quickstart.yaml:10:17: sweep: algorithm.name=fedrl: algorithm: unknown algorithm 'fedrl'; "
-        "did you mean 'fedrlr'? known: fedavg, fedrlr",
+        f"did you mean 'fedrlr'? known: {', '.join(registry.names('algorithm'))}",
     ]
 
 

@@ -60,6 +60,18 @@ def test_fedrlr_local_models_learn_where_the_coded_product_does_not() -> None:
     assert float((local - final(result, "test_accuracy")).mean("trial").min()) > 0.2
 
 
+def test_increments_in_the_tangent_space_need_no_signal_above_the_noise() -> None:
+    """FedRLR+: at equal symbols its global model learns, at -10 dB as without errors."""
+    algorithm = {"name": "fedrlr_plus", "rank": 4, "learning_rate": 0.2}
+    over_the_air = run(algorithm=algorithm, sweep={"channel.snr_db": [-10, 25]})
+    ideal = final(run(algorithm=algorithm, transport="ideal", power="none"), "test_accuracy")
+    accuracy = final(over_the_air, "test_accuracy").mean("trial").values
+    assert float(ideal.mean()) > 0.8
+    assert np.all(accuracy > float(ideal.mean()) - 0.03)
+    symbols = over_the_air.uplink_symbols.isel(round=-1).values
+    assert np.all(symbols == 60 * 4 * (65 + 32 + 33 + 10))
+
+
 def test_fedrlr_sends_its_factors_only() -> None:
     """R (M + N) reals a layer and round, whatever the number of devices (Table II)."""
     result = run(

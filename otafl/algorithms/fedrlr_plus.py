@@ -1,0 +1,208 @@
+"""FedRLR+: low-rank federated learning whose superposed updates add exactly.
+
+FedRLR (Xue and Lau) superposes randomly coded factors and multiplies the two sums, which costs an
+error as large as the model itself, whatever the noise. Here the payload is linear in what the
+server wants. It broadcasts Theta_0 = U S V^T of rank R in each layer; a device trains in the
+tangent space there, W = Theta_0 + A V^T + U B^T with V^T B = 0, by SGD on A [M, R] and B [N, R],
+whose steps are Riemannian gradients: A -= eta G V and B -= eta (I - V V^T) G^T U. It sends A and B,
+R (M + N) reals a layer as in FedRLR, and all devices share the frame (U, V), so the mean of what
+they send is the mean of the increments W - Theta_0: no cross term, an error of fading and noise
+alone, in proportion to the increment. The server adds momentum, retracts to rank R and carries the
+momentum to the new tangent space by projection. Devices keep nothing between rounds.
+
+A bias is the last row of its layer's matrix, whose input is the constant 1: R reals more, and none
+that are free. Riemannian gradient and retraction: FedRLR eqs. (15)-(19), (47); transport by
+projection: Absil, Mahony, Sepulchre 2008, section 8.1.3; server momentum: Hsu, Qi, Brown 2019,
+"Measuring the Effects of Non-Identical Data Distribution for Federated Visual Classification".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from otafl.algorithms.config import FedRLRPlusConfig
+from otafl.algorithms.low_rank_layers import (
+    as_lies,
+    compression,
+    layered,
+    point,
+    point_blocks,
+    ranks_of,
+    start_weights,
+)
+from otafl.contracts import (
+    Blocks,
+    Broadcast,
+    Cohort,
+    Group,
+    Hyper,
+    Payload,
+    Received,
+    View,
+    Work,
+)
+from otafl.factorised.lowrank import (
+    LowRank,
+    LowRankMap,
+    Tangent,
+    reorthonormalise,
+    retract,
+    truncate,
+)
+from otafl.models.base import Model, Pair, Shapes, flatten, unflatten
+from otafl.rng import Streams
+
+
+class TangentWeight:
+    """W = Theta + A V^T + U B^T as a weight (`models.base.LinearMap`) on [x, 1], its last row being
+    the bias. at: A^T [n, R, M + 1], bt: B^T [n, R, N]; the point's u is [n, M + 1, R]."""
+
+    def __init__(self, at_point: LowRank, at: Tensor, bt: Tensor) -> None:
+        self.point, self.at, self.bt = at_point, at, bt
+        self._xu: Tensor | None = None  # [x, 1] U and g V [n, B, R] of the last passes
+        self._gv: Tensor | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        u, s, v = self.point
+        x = x.expand(len(u), -1, -1)
+        self._xu = _with_one(x, u.mT)
+        right = torch.addcmul(self.bt, s[..., None], v.mT)  # S V^T + B^T
+        return torch.bmm(self._xu, right).baddbmm_(_with_one(x, self.at), v.mT)
+
+    def backward(self, g: Tensor) -> Tensor:
+        u, s, v = self.point
+        self._gv = torch.bmm(g, v)
+        left = torch.addcmul(self.at, s[..., None], u.mT)  # S U^T + A^T
+        out = torch.bmm(self._gv, left[:, :, :-1])
+        return out.baddbmm_(torch.bmm(g, self.bt.mT), u.mT[:, :, :-1])
+
+    def descend_(self, pair: Pair, step: Tensor) -> None:
+        """A and B one Riemannian step of size step [n, 1, 1] against the gradient [x, 1]^T g, of
+        whose last passes this is the weight."""
+        x, g = pair
+        v = self.point.v
+        assert self._xu is not None
+        gv = (torch.bmm(g, v) if self._gv is None else self._gv) * -step
+        self.at[:, :, :-1].baddbmm_(gv.mT, x)
+        self.at[:, :, -1] += gv.sum(1)
+        utg = torch.bmm((self._xu * -step).mT, g)
+        self.bt.add_(utg).baddbmm_(torch.bmm(utg, v), v.mT, alpha=-1.0)  # V^T B stays 0
+
+
+def _with_one(x: Tensor, thin_t: Tensor) -> Tensor:
+    """[x, 1] thin [n, B, R] for thin^T [n, R, M + 1]."""
+    return torch.baddbmm(thin_t[:, None, :, -1], x, thin_t[:, :, :-1].mT)
+
+
+class FedRLRPlus:
+    """Server blocks "u<l>" [S, M + 1, R], "s<l>" [S, R], "v<l>" [S, N, R] of Theta_0, and of the
+    momentum D V^T + U E^T there "d<l>" [S, M + 1, R], "e<l>" [S, N, R]; no device state."""
+
+    def __init__(self, config: FedRLRPlusConfig, model: Model, devices: int) -> None:
+        self.model = layered(model, config.name)
+        self.ranks = ranks_of(config.rank, self.model)
+        self._layers = range(len(self.ranks))
+        self._shapes: Shapes = {}
+        for i, (layer, rank) in enumerate(zip(self.model.layers, self.ranks, strict=True)):
+            self._shapes |= {f"u{i}": (rank, layer.inputs + 1), f"s{i}": (rank,)}
+            self._shapes |= {f"v{i}": (rank, layer.outputs)}
+
+    def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
+        """The model's start, truncated to rank R at the Frobenius norm it had; momentum zero."""
+        server: Blocks = {}
+        starts = start_weights(self.model, streams)
+        for i, (rank, (weight, bias)) in enumerate(zip(self.ranks, starts, strict=True)):
+            start = truncate(torch.cat([weight, bias[:, None]], 1), rank, rescale=True)
+            server |= point_blocks(i, start)
+            server |= {f"d{i}": torch.zeros_like(start.u), f"e{i}": torch.zeros_like(start.v)}
+        return server, {}
+
+    def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
+        """Theta_0, its blocks side by side: one gather for the rows of a chunk."""
+        return Broadcast({"model": flatten({name: as_lies(server[name]) for name in self._shapes})})
+
+    def local(
+        self,
+        broadcast: Broadcast,
+        devices: Blocks,
+        cohort: Cohort,
+        work: Work,
+        hyper: Hyper,
+        streams: Streams,
+    ) -> tuple[Blocks, Payload, Tensor]:
+        flat = unflatten(broadcast.blocks["model"], self._shapes)
+        blocks = {name: as_lies(block) for name, block in flat.items()}
+        step = (hyper["learning_rate"] / (1.0 + hyper["decay"] * work.round))[cohort.trial]
+        coded: Blocks = {}
+        params: dict[str, Any] = {}
+        weights = []
+        for i, layer in enumerate(self.model.layers):
+            at = point(blocks, i)
+            coded[f"a{i}"], coded[f"b{i}"] = torch.zeros_like(at.u.mT), torch.zeros_like(at.v.mT)
+            weights.append(TangentWeight(at, coded[f"a{i}"], coded[f"b{i}"]))
+            params[layer.weight] = weights[i]
+            params[layer.bias] = torch.zeros_like(at.v[:, :, 0])  # it is in the weight
+        loss = torch.zeros_like(step)
+        for index in range(work.steps):
+            batch_loss, pairs = self.model.pairs(params, work.batch(index))
+            loss += batch_loss
+            for weight, pair in zip(weights, pairs, strict=True):
+                weight.descend_(pair, step[:, None, None])
+        return {}, (Group(coded),), loss / work.steps
+
+    def combine(
+        self,
+        server: Blocks,
+        received: Received,
+        cohort: Cohort,
+        round: int,
+        hyper: Hyper,
+        streams: Streams,
+    ) -> Blocks:
+        """Theta_0 <- R(Theta_0 + lr xi), xi <- beta T(xi) + mean: momentum in the tangent space."""
+        mean = received.mean[0]
+        beta = hyper["momentum"][:, None, None]
+        step = hyper["server_learning_rate"][:, None, None]
+        points = [point(server, i) for i in self._layers]
+        steps, momenta = [], []
+        for i, at in enumerate(points):
+            a, b = mean[f"a{i}"].mT, mean[f"b{i}"].mT
+            b = b - at.v @ (at.v.mT @ b)  # noise alone is left along V
+            a, b = a + beta * server[f"d{i}"], b + beta * server[f"e{i}"]
+            momenta.append((a, b))
+            h = step * (at.u.mT @ a)
+            steps.append(Tangent(h, step * a - at.u @ h, step * b))
+        state: Blocks = {}
+        moved = [reorthonormalise(to) for to in retract(points, steps)]
+        for i, (at, to, (a, b)) in enumerate(zip(points, moved, momenta, strict=True)):
+            xi_v = a @ (at.v.mT @ to.v) + at.u @ (b.mT @ to.v)
+            xi_u = at.v @ (a.mT @ to.u) + b @ (at.u.mT @ to.u)
+            state |= point_blocks(i, to)
+            state |= {f"d{i}": xi_v, f"e{i}": xi_u - to.v @ (to.v.mT @ xi_u)}
+        return state
+
+    def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
+        model = {name: server[name] for name in self._shapes}
+        return {"global": View(model, self._predict)}
+
+    def constants(self) -> dict[str, float]:
+        """Of the weights; a bias costs R reals more."""
+        return compression(self.model, self.ranks)
+
+    def _predict(self, blocks: Blocks, x: Tensor) -> Tensor:
+        params: dict[str, Any] = {}
+        for i, layer in enumerate(self.model.layers):
+            u, s, v = point(blocks, i)
+            params[layer.weight] = LowRankMap(LowRank(u[:, :-1], s, v))
+            params[layer.bias] = torch.einsum("nr,nr,nor->no", u[:, -1], s, v)
+        return self.model.logits(params, x)
+
+    def flops(self, samples: int) -> float:
+        """Forward and backward through the two thin pairs of factors of each layer."""
+        return sum(
+            12.0 * samples * layer.positions * rank * (layer.inputs + 1 + layer.outputs)
+            for layer, rank in zip(self.model.layers, self.ranks, strict=True)
+        )

@@ -1,0 +1,24 @@
+"""Convolutional network."""
+
+from __future__ import annotations
+
+from otafl.contracts import Blocks
+from otafl.models import geometry
+from otafl.models.base import Draw, Layer, LayeredModel, uniform_start
+from otafl.models.config import CnnConfig
+
+
+class Cnn(LayeredModel):
+    """Convolutions, each with max-pooling and ReLU, then fully connected layers with ReLU. Every
+    weight is a matrix: a convolution's has a row for each number of its window (height, width,
+    channel) and a column for each output channel. The last images are read in the order height,
+    width, channel. Starts as the perceptron does, fan_in being k k C in a convolution."""
+
+    def __init__(self, config: CnnConfig, input_shape: tuple[int, ...], classes: int) -> None:
+        sides = geometry.cnn(config, input_shape, classes)
+        super().__init__(
+            tuple(Layer(f"weight{i}", f"bias{i}", *one) for i, one in enumerate(sides))
+        )
+
+    def init(self, draw: Draw) -> Blocks:
+        return uniform_start(self.layers, draw)

@@ -1,0 +1,122 @@
+r"""FedRLR+ beside the paper's scheme, error-free averaging of the same payload, and digital FedAvg:
+accuracy of the global model over SNR and devices, each at its best step size on validation data.
+
+    for s in fedrlr_plus fedrlr_plus_grid fedrlr_grid fedrlr_references_grid \
+        fedavg_equal_symbols; do
+      otafl sweep scenarios/papers/$s.yaml
+    done
+    python scripts/fedrlr_plus.py [results] [--figure fedrlr_plus.png]
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import xarray as xr
+from matplotlib import pyplot as plt
+
+import otafl
+from otafl.results import final
+from otafl.summary import spread
+
+SYMBOLS, WHOLE = 7_284, 268_800
+"""Real numbers that a device sends a round: FedRLR+ of rank 4, FedAvg without biases."""
+
+
+def opened(results: Path, name: str) -> xr.Dataset:
+    """The result of a scenario: the folder that `otafl sweep` wrote, or a single file."""
+    folder = results / name
+    return otafl.open_results(folder if folder.is_dir() else results / f"{name}.nc")
+
+
+def best(results: Path, name: str, over: str = "learning_rate") -> xr.Dataset:
+    return otafl.tuned(opened(results, name), over=over)
+
+
+def row(*cells: object) -> None:
+    print("| " + " | ".join(map(str, cells)) + " |")
+
+
+def head(title: str, *columns: str) -> None:
+    print(f"\n{title}\n")
+    row(*columns)
+    print("|" + "---|" * len(columns))
+
+
+def long_runs(results: Path) -> None:
+    """1000 rounds at K = 10, and FedAvg at equal symbols and at equal rounds."""
+    plus = best(results, "fedrlr_plus")
+    fedavg = opened(results, "fedavg_equal_symbols")["test_accuracy"]
+    rounds = (75, 200, 1000)
+    trials = plus.sizes["trial"]
+    head(f"K = 10, {trials} trials", "method", "step", *(f"{t} rounds" for t in rounds))
+    for place, name in enumerate(("FedRLR+, 0 dB", "FedRLR+, 25 dB", "same payload, error-free")):
+        one = plus.isel(zip=place)
+        told = (spread(one["test_accuracy"].sel(round=t).values) for t in rounds)
+        row(name, f"{float(one['learning_rate']):g}", *told)
+    work = [spread(fedavg.sel(round=t).values) for t in rounds]
+    row(f"FedAvg, digital, equal work ({fedavg.sizes['trial']} trials)", "0.1", *work)
+    for name, factor in (("one device's symbols", 1), ("all ten devices'", 10)):
+        equal = [t * SYMBOLS // (factor * WHOLE) for t in rounds]
+        told = (f"{spread(fedavg.sel(round=t).values)} ({t} rounds)" for t in equal)
+        row(f"FedAvg, digital, equal symbols ({name})", "0.1", *told)
+
+
+def grids(results: Path, figure: Path) -> None:
+    """75 rounds over SNR and K."""
+    plus = final(best(results, "fedrlr_plus_grid"), "test_accuracy").fillna(0.1)
+    paper = final(best(results, "fedrlr_grid", over="q"), "test_accuracy")
+    bounds = final(best(results, "fedrlr_references_grid"), "test_accuracy")
+    counts = plus["device_count"].values
+    head(
+        f"75 rounds, {plus.sizes['trial']} trials",
+        *("method", "K", *(f"{snr:g} dB" for snr in plus["snr_db"].values)),
+    )
+    for count in counts:
+        values = plus.sel(device_count=count)
+        row("FedRLR+", count, *(spread(values.sel(snr_db=s).values) for s in plus["snr_db"]))
+    for count in counts:
+        told = [
+            spread(paper.sel(device_count=count, snr_db=snr).values)
+            if snr in paper["snr_db"]
+            else ""
+            for snr in plus["snr_db"].values
+        ]
+        row("FedRLR (31)", count, *told)
+    head("75 rounds, free of error", "K", "same payload as FedRLR+", "FedAvg, whole model")
+    for count in counts:
+        of = bounds.sel(device_count=count)
+        told = (spread(of.sel(algorithm=name).values) for name in ("fedrlr_plus", "fedavg"))
+        row(count, *told)
+    _, axis = plt.subplots(figsize=(8, 5), layout="constrained")
+    for place, count in enumerate(counts):
+        style = {"color": f"C{place}", "capsize": 2}
+        for accuracy, marker, name in ((plus, "o", "FedRLR+"), (paper, "x", "FedRLR")):
+            of = accuracy.sel(device_count=count)
+            mean, deviation = of.mean("trial"), of.std("trial", ddof=1)
+            line = "-" if name == "FedRLR+" else ":"
+            label = f"{name}, K = {count}"
+            axis.errorbar(
+                of["snr_db"], mean, deviation, label=label, marker=marker, ls=line, **style
+            )
+    for name, line in (("fedrlr_plus", "--"), ("fedavg", "-.")):
+        level = float(bounds.sel(algorithm=name, device_count=10).mean())
+        axis.axhline(level, color="k", ls=line, lw=1, label=f"{name} free of error, K = 10")
+    axis.set(xlabel="SNR (dB)", ylabel="test accuracy of the global model", ylim=(0, 1))
+    axis.grid(alpha=0.3)
+    axis.legend(ncols=2, fontsize="small")
+    plt.savefig(figure, dpi=150)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("results", nargs="?", type=Path, default=Path("results"))
+    parser.add_argument("--figure", type=Path, default=Path("fedrlr_plus.png"))
+    args = parser.parse_args()
+    long_runs(args.results)
+    grids(args.results, args.figure)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,31 @@
+"""A small copy of a result, to keep or to send: what was measured of whole trials, without that of
+each device, in single precision.
+
+    python scripts/slim.py results/fedrlr_fig5 results/reference/fedrlr/fedrlr_fig5.nc
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import otafl
+from otafl.results import write_part
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("result", type=Path, help="file, or folder of a sweep")
+    parser.add_argument("copy", type=Path, help="file to write")
+    args = parser.parse_args()
+    ds = otafl.open_results(args.result)
+    slim = ds.drop_vars([name for name, values in ds.items() if "device" in values.dims])
+    slim = slim.drop_vars("device", errors="ignore")
+    for name in slim.data_vars:
+        slim[name] = slim[name].astype("float32", keep_attrs=True)
+    write_part(slim, args.copy)
+    print(f"{args.copy}: {args.copy.stat().st_size / 2**10:.0f} KiB")
+
+
+if __name__ == "__main__":
+    main()

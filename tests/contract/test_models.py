@@ -1,0 +1,61 @@
+"""Every registered model under every method that the base model of `test_methods` runs with: the
+same numbers however a run is cut up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from contract.small import ALGORITHMS, close, engine, equal, model, run, scores
+
+from otafl import registry
+
+MODELS = [name for name in registry.names("model") if name != "mlp"]
+"""The others than the base's own."""
+OVER_THE_AIR = [
+    name for name in ALGORITHMS if registry.config_class("algorithm", name).needs == "mean"
+]
+PAIRS = pytest.mark.parametrize(
+    ("name", "algorithm"), [(name, algorithm) for name in MODELS for algorithm in OVER_THE_AIR]
+)
+ONE = {"float32": 1e-5, "float64": 1e-10}
+"""Largest relative difference that a round may make, by precision."""
+
+
+def of(name: str, algorithm: str, **keys: Any) -> dict[str, Any]:
+    return {
+        "model": model(name),
+        "algorithm": algorithm,
+        "transport": "over_the_air",
+        "trials": 2,
+        **keys,
+    }
+
+
+@PAIRS
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_stacked_is_alone(name: str, algorithm: str, dtype: str) -> None:
+    """Two points of two trials in one stack, a trial of each alone."""
+    keys = of(name, algorithm, **{"engine.dtype": dtype, "sweep": {"channel.snr_db": [0, 40]}})
+    rounds = 1 if dtype == "float32" else 3
+    start = scores(engine(keys))
+    whole = scores(run(engine(keys), rounds))
+    assert all(value.isfinite().all() for value in whole.values())
+    assert any(float((whole[view] - start[view]).abs().max()) > 1e-4 for view in whole)
+    for point, trial in ((0, 1), (1, 0)):
+        alone = scores(run(engine(keys, trials=[trial], chosen=[point]), rounds))
+        row = slice(2 * point + trial, 2 * point + trial + 1)
+        close(alone, {view: value[row] for view, value in whole.items()}, ONE[dtype] * rounds)
+
+
+@PAIRS
+def test_deterministic(name: str, algorithm: str) -> None:
+    keys = of(name, algorithm)
+    equal(scores(run(engine(keys), 2)), scores(run(engine(keys), 2)))
+
+
+@PAIRS
+def test_chunked_is_unchunked(name: str, algorithm: str) -> None:
+    keys = of(name, algorithm, **{"engine.dtype": "float64"})
+    whole = scores(run(engine(keys | {"engine.chunk_mb": 1000}), 2))
+    close(scores(run(engine(keys | {"engine.chunk_mb": 1e-6}), 2)), whole, 2e-10)
