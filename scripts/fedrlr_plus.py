@@ -1,8 +1,8 @@
 r"""FedRLR+ beside the paper's scheme, error-free averaging of the same payload, and digital FedAvg:
 accuracy of the global model over SNR and devices, each at its best step size on validation data.
 
-    for s in fedrlr_plus fedrlr_plus_grid fedrlr_grid fedrlr_references_grid \
-        fedavg_equal_symbols; do
+    for s in fedrlr_plus fedrlr_plus_policies fedrlr_plus_grid fedrlr_grid \
+        fedrlr_references_grid fedavg_equal_symbols; do
       otafl sweep scenarios/papers/$s.yaml
     done
     python scripts/fedrlr_plus.py [results] [--figure fedrlr_plus.png]
@@ -17,6 +17,7 @@ import xarray as xr
 from matplotlib import pyplot as plt
 
 import otafl
+from otafl.plots import COLOURS
 from otafl.results import final
 from otafl.summary import spread
 
@@ -63,6 +64,29 @@ def long_runs(results: Path) -> None:
         row(f"FedAvg, digital, equal symbols ({name})", "0.1", *told)
 
 
+def policies(results: Path) -> None:
+    """75 rounds at K = 10, and the difference to the error-free mean, trial by trial: same data,
+    starts, minibatches and channels."""
+    ds = opened(results, "fedrlr_plus_policies")
+    accuracy, nmse = final(ds, "test_accuracy"), ds["aggregation_nmse"].mean(("trial", "round"))
+    off = 100 * (accuracy - accuracy.isel(zip=-1))
+    error = off.std("trial", ddof=1) / off.sizes["trial"] ** 0.5
+    head(
+        f"75 rounds, {off.sizes['trial']} trials",
+        *(
+            "power",
+            "SNR",
+            "NMSE of the mean",
+            "accuracy",
+            "points above error-free ± standard error",
+        ),
+    )
+    for place, power in enumerate(ds["power"].values[:-1]):
+        told = f"{float(off[place].mean()):+.2f} ± {float(error[place]):.2f}"
+        snr = f"{float(ds['snr_db'][place]):g} dB"
+        row(power, snr, f"{float(nmse[place]):.3f}", spread(accuracy[place].values), told)
+
+
 def grids(results: Path, figure: Path) -> None:
     """75 rounds over SNR and K."""
     plus = final(best(results, "fedrlr_plus_grid"), "test_accuracy").fillna(0.1)
@@ -91,7 +115,7 @@ def grids(results: Path, figure: Path) -> None:
         row(count, *told)
     _, axis = plt.subplots(figsize=(8, 5), layout="constrained")
     for place, count in enumerate(counts):
-        style = {"color": f"C{place}", "capsize": 2}
+        style = {"color": COLOURS[place], "capsize": 2}
         for accuracy, marker, name in ((plus, "o", "FedRLR+"), (paper, "x", "FedRLR")):
             of = accuracy.sel(device_count=count)
             mean, deviation = of.mean("trial"), of.std("trial", ddof=1)
@@ -115,6 +139,7 @@ def main() -> None:
     parser.add_argument("--figure", type=Path, default=Path("fedrlr_plus.png"))
     args = parser.parse_args()
     long_runs(args.results)
+    policies(args.results)
     grids(args.results, args.figure)
 
 

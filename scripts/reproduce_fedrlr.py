@@ -1,7 +1,7 @@
 """Figures 5 to 9 and Table II of the FedRLR paper (Xue and Lau), and why its global model fails,
 from the results of scenarios/papers/fedrlr_*.yaml. Fig. 10 is drawn by benchmarks/low_rank.py.
 
-    for f in fig5 fig6 fig7 fig8 fig9 fig9_nuclear fig9_l1 global_model; do
+    for f in benchmark fig5 fig6 fig7 fig8 fig9 fig9_nuclear fig9_l1 global_model; do
       otafl sweep scenarios/papers/fedrlr_$f.yaml
     done
     python scripts/reproduce_fedrlr.py [results] [--figures results/reference]
@@ -18,6 +18,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
 import otafl
+from otafl.plots import COLOURS, LINES, MARKERS
 from otafl.results import final
 from otafl.summary import spread
 
@@ -50,7 +51,6 @@ PAPER = {
 """Table II, by place in METHODS; the paper has one proposed 1 and one proposed 2."""
 BENCHMARK = 75 * 268_800
 """The paper's 2.02e7 sub-carriers."""
-LINES = ("-", "--", ":", "-.")
 
 
 def opened(results: Path, name: str) -> xr.Dataset:
@@ -76,8 +76,14 @@ def at(values: xr.DataArray, round: int) -> str:
 def band(axis: Axes, values: xr.DataArray, label: str, place: int) -> None:
     """Mean over trials against the round, in a band of one standard deviation."""
     mean, deviation = values.mean("trial"), values.std("trial", ddof=1)
-    colour = f"C{place % 10}"
-    axis.plot(mean["round"], mean, label=label, color=colour, ls=LINES[place // 4 % 4])
+    colour = COLOURS[place % len(COLOURS)]
+    axis.plot(
+        mean["round"],
+        mean,
+        label=label,
+        color=colour,
+        ls=LINES[(place + 2 * (place // len(COLOURS))) % len(LINES)],
+    )
     axis.fill_between(mean["round"], mean - deviation, mean + deviation, alpha=0.2, color=colour)
 
 
@@ -104,6 +110,17 @@ def two_readings(
         tidy(axis, READINGS[reading])
     axes[0].set_ylabel("test accuracy, mean of the local models")
     figure.savefig(path, dpi=150)
+
+
+def benchmark(results: Path, figures: Path) -> None:
+    ds = opened(results, "fedrlr_benchmark")
+    rounds = (40, 75, 300, 1000)
+    to_target = otafl.to_reach(ds, "test_accuracy", 0.7)["round"]
+    head("The benchmark", "pixels", *(f"{t} rounds" for t in rounds), "rounds to 70 %")
+    for scale, name in (("raw", "0 to 255"), ("unit", "0 to 1")):
+        accuracy = ds["test_accuracy"].sel(pixel_scale=scale)
+        reached = to_target.sel(pixel_scale=scale).values
+        row(name, *(at(accuracy, t) for t in rounds), spread(reached))
 
 
 def figures_5_to_7(results: Path, figures: Path) -> None:
@@ -176,7 +193,7 @@ def figure_9(results: Path, figures: Path) -> None:
                 *([1 / factor for factor in factors], accuracy.mean("trial")),
                 accuracy.std("trial", ddof=1),
                 label=f"{name}, {model}",
-                color=f"C{place}",
+                color=COLOURS[place],
                 ls="--" if model == "local" else "-",
                 marker="o",
                 capsize=2,
@@ -197,7 +214,8 @@ def figure_9(results: Path, figures: Path) -> None:
         axes[1].errorbar(
             *(size / whole, accuracy.mean("trial"), accuracy.std("trial", ddof=1)),
             label=name,
-            marker="os^"[place],
+            color=COLOURS[place],
+            marker=MARKERS[place],
             capsize=2,
         )
     for axis, title in zip(axes, ("compressed by construction", "relaxed"), strict=True):
@@ -252,7 +270,7 @@ def main() -> None:
     parser.add_argument("results", nargs="?", type=Path, default=Path("results"))
     parser.add_argument("--figures", type=Path, default=Path("."), help="folder of the pictures")
     args = parser.parse_args()
-    for part in (figures_5_to_7, figure_8_and_table_2, figure_9, global_model):
+    for part in (benchmark, figures_5_to_7, figure_8_and_table_2, figure_9, global_model):
         part(args.results, args.figures)
 
 
