@@ -2,7 +2,7 @@ r"""FedRLR+ beside the paper's scheme, error-free averaging of the same payload,
 accuracy of the global model over SNR and devices, each at its best step size on validation data.
 
     for s in fedrlr_plus fedrlr_plus_policies fedrlr_plus_grid fedrlr_grid \
-        fedrlr_references_grid fedavg_equal_symbols; do
+        fedrlr_plus_low_snr fedrlr_references_grid fedavg_equal_symbols; do
       otafl sweep scenarios/papers/$s.yaml
     done
     python scripts/fedrlr_plus.py [results] [--figure fedrlr_plus.png]
@@ -17,7 +17,7 @@ import xarray as xr
 from matplotlib import pyplot as plt
 
 import otafl
-from otafl.plots import COLOURS
+from otafl.plots import COLOURS, MARKERS
 from otafl.results import final
 from otafl.summary import spread
 
@@ -56,7 +56,8 @@ def long_runs(results: Path) -> None:
         one = plus.isel(zip=place)
         told = (spread(one["test_accuracy"].sel(round=t).values) for t in rounds)
         row(name, f"{float(one['learning_rate']):g}", *told)
-    work = [spread(fedavg.sel(round=t).values) for t in rounds]
+    done = [t if t in fedavg["round"] else None for t in rounds]
+    work = ["" if t is None else spread(fedavg.sel(round=t).values) for t in done]
     row(f"FedAvg, digital, equal work ({fedavg.sizes['trial']} trials)", "0.1", *work)
     for name, factor in (("one device's symbols", 1), ("all ten devices'", 10)):
         equal = [t * SYMBOLS // (factor * WHOLE) for t in rounds]
@@ -89,47 +90,44 @@ def policies(results: Path) -> None:
 
 def grids(results: Path, figure: Path) -> None:
     """75 rounds over SNR and K."""
-    plus = final(best(results, "fedrlr_plus_grid"), "test_accuracy").fillna(0.1)
+    plus = final(best(results, "fedrlr_plus_grid"), "test_accuracy").fillna(
+        0.1
+    )  # diverged: guesses
+    low = final(best(results, "fedrlr_plus_low_snr"), "test_accuracy").fillna(0.1)
+    plus = xr.concat([low, plus], "snr_db", join="outer", coords="minimal", compat="override")
     paper = final(best(results, "fedrlr_grid", over="q"), "test_accuracy")
     bounds = final(best(results, "fedrlr_references_grid"), "test_accuracy")
-    counts = plus["device_count"].values
+    counts, snrs = plus["device_count"].values, plus["snr_db"].values
     head(
         f"75 rounds, {plus.sizes['trial']} trials",
-        *("method", "K", *(f"{snr:g} dB" for snr in plus["snr_db"].values)),
+        *("method", "K", *(f"{snr:g} dB" for snr in snrs)),
     )
-    for count in counts:
-        values = plus.sel(device_count=count)
-        row("FedRLR+", count, *(spread(values.sel(snr_db=s).values) for s in plus["snr_db"]))
-    for count in counts:
-        told = [
-            spread(paper.sel(device_count=count, snr_db=snr).values)
-            if snr in paper["snr_db"]
-            else ""
-            for snr in plus["snr_db"].values
-        ]
-        row("FedRLR (31)", count, *told)
+    for name, accuracy in (("FedRLR+", plus), ("FedRLR (31)", paper)):
+        for count in counts:
+            of = accuracy.sel(device_count=count).reindex(snr_db=snrs)
+            row(name, count, *(spread(of.sel(snr_db=snr).values) for snr in snrs))
     head("75 rounds, free of error", "K", "same payload as FedRLR+", "FedAvg, whole model")
     for count in counts:
         of = bounds.sel(device_count=count)
-        told = (spread(of.sel(algorithm=name).values) for name in ("fedrlr_plus", "fedavg"))
-        row(count, *told)
-    _, axis = plt.subplots(figsize=(8, 5), layout="constrained")
-    for place, count in enumerate(counts):
-        style = {"color": COLOURS[place], "capsize": 2}
-        for accuracy, marker, name in ((plus, "o", "FedRLR+"), (paper, "x", "FedRLR")):
-            of = accuracy.sel(device_count=count)
-            mean, deviation = of.mean("trial"), of.std("trial", ddof=1)
-            line = "-" if name == "FedRLR+" else ":"
-            label = f"{name}, K = {count}"
+        row(count, *(spread(of.sel(algorithm=a).values) for a in ("fedrlr_plus", "fedavg")))
+    _, axis = plt.subplots(figsize=(9, 6), layout="constrained")
+    for accuracy, name, line in ((plus, "FedRLR+", "-"), (paper, "FedRLR", ":")):
+        for place, count in enumerate(counts):
+            of = accuracy.sel(device_count=count).dropna("snr_db", how="all")
             axis.errorbar(
-                of["snr_db"], mean, deviation, label=label, marker=marker, ls=line, **style
+                *(of["snr_db"], of.mean("trial"), of.std("trial", ddof=1)),
+                label=f"{name}, K = {count}",
+                color=COLOURS[place],
+                marker=MARKERS[place],
+                ls=line,
+                capsize=2,
             )
     for name, line in (("fedrlr_plus", "--"), ("fedavg", "-.")):
         level = float(bounds.sel(algorithm=name, device_count=10).mean())
         axis.axhline(level, color="k", ls=line, lw=1, label=f"{name} free of error, K = 10")
     axis.set(xlabel="SNR (dB)", ylabel="test accuracy of the global model", ylim=(0, 1))
     axis.grid(alpha=0.3)
-    axis.legend(ncols=2, fontsize="small")
+    axis.legend(ncols=2, fontsize="small", loc="upper left", bbox_to_anchor=(0, -0.1))
     plt.savefig(figure, dpi=150)
 
 

@@ -90,7 +90,7 @@ def band(axis: Axes, values: xr.DataArray, label: str, place: int) -> None:
 def tidy(axis: Axes, title: str, xlabel: str = "round") -> None:
     axis.set(title=title, xlabel=xlabel, ylim=(0, 1))
     axis.grid(alpha=0.3)
-    axis.legend(fontsize="small")
+    axis.legend(fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=2)
 
 
 def two_readings(
@@ -99,7 +99,7 @@ def two_readings(
     """Figs. 5 to 7. cases: name -> (reading) -> its result."""
     rounds = (75, 200, 1000)
     head(title, "reading", "case", *(f"local, {t} rounds" for t in rounds), "global, 1000 rounds")
-    figure, axes = plt.subplots(1, 2, figsize=(11, 4), layout="constrained", sharey=True)
+    figure, axes = plt.subplots(1, 2, figsize=(11, 5), layout="constrained", sharey=True)
     for reading, axis in enumerate(axes):
         for place, (name, of) in enumerate(cases):
             one = of(reading)
@@ -114,7 +114,7 @@ def two_readings(
 
 def benchmark(results: Path, figures: Path) -> None:
     ds = opened(results, "fedrlr_benchmark")
-    rounds = (40, 75, 300, 1000)
+    rounds = (40, 75, 300)
     to_target = otafl.to_reach(ds, "test_accuracy", 0.7)["round"]
     head("The benchmark", "pixels", *(f"{t} rounds" for t in rounds), "rounds to 70 %")
     for scale, name in (("raw", "0 to 255"), ("unit", "0 to 1")):
@@ -156,7 +156,7 @@ def figure_8_and_table_2(results: Path, figures: Path) -> None:
         *("method", "model", "accuracy, 75 rounds", f"{last} rounds", "symbols a round"),
         *("rounds to 70 %", "trials that reach it", "overhead, ours", "overhead, paper"),
     )
-    figure, axes = plt.subplots(1, 2, figsize=(13, 5), layout="constrained", sharey=True)
+    figure, axes = plt.subplots(1, 2, figsize=(13, 7), layout="constrained", sharey=True)
     for place, name in enumerate(METHODS):
         one = ds.isel(zip=place)
         symbols = float(per_round.isel(zip=place).mean())
@@ -167,10 +167,10 @@ def figure_8_and_table_2(results: Path, figures: Path) -> None:
             row(
                 *(name, model, at(one[variable], 74), at(one[variable], last), f"{symbols:,.0f}"),
                 *(spread(rounds.values), f"{there} of {rounds.size}"),
-                f"{100 * float(overhead.mean()):.2f} %" if there == rounds.size else "-",
+                f"{100 * float(overhead.mean()):.2f} %" if there else "-",
                 PAPER.get(place, ""),
             )
-            band(axes[model == "local"], one[variable], name, place)
+            band(axes[int(model == "local")], one[variable], name, place)
     tidy(axes[0], "global model")
     tidy(axes[1], "local models (mean over devices)")
     axes[0].set_ylabel("test accuracy")
@@ -182,7 +182,7 @@ def figure_9(results: Path, figures: Path) -> None:
     ds = opened(results, "fedrlr_fig9")
     factors = (128, 64, 32, 16, 8)
     names = ("proposed 1 (GBMA)", "proposed 2 (CI)", "B3 pruning", "FedRLR+ (GBMA)")
-    figure, axes = plt.subplots(1, 2, figsize=(12, 4.5), layout="constrained", sharey=True)
+    figure, axes = plt.subplots(1, 2, figsize=(12, 5.5), layout="constrained", sharey=True)
     head("Fig. 9", "method", "model", *(f"1/{factor}" for factor in factors))
     for place, name in enumerate(names):
         points = ds.isel(zip=slice(place * len(factors), (place + 1) * len(factors)))

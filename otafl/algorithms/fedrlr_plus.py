@@ -48,6 +48,7 @@ from otafl.factorised.lowrank import (
     LowRank,
     LowRankMap,
     Tangent,
+    complement,
     reorthonormalise,
     retract,
     truncate,
@@ -170,18 +171,18 @@ class FedRLRPlus:
         steps, momenta = [], []
         for i, at in enumerate(points):
             a, b = mean[f"a{i}"].mT, mean[f"b{i}"].mT
-            b = b - at.v @ (at.v.mT @ b)  # noise alone is left along V
+            b = complement(at.v, b)  # along V there is noise alone
             a, b = a + beta * server[f"d{i}"], b + beta * server[f"e{i}"]
             momenta.append((a, b))
-            h = step * (at.u.mT @ a)
-            steps.append(Tangent(h, step * a - at.u @ h, step * b))
+            h = at.u.mT @ a
+            steps.append(Tangent(step * h, step * complement(at.u, a), step * b))
         state: Blocks = {}
         moved = [reorthonormalise(to) for to in retract(points, steps)]
         for i, (at, to, (a, b)) in enumerate(zip(points, moved, momenta, strict=True)):
             xi_v = a @ (at.v.mT @ to.v) + at.u @ (b.mT @ to.v)
             xi_u = at.v @ (a.mT @ to.u) + b @ (at.u.mT @ to.u)
             state |= point_blocks(i, to)
-            state |= {f"d{i}": xi_v, f"e{i}": xi_u - to.v @ (to.v.mT @ xi_u)}
+            state |= {f"d{i}": xi_v, f"e{i}": complement(to.v, xi_u)}
         return state
 
     def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:

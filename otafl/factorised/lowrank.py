@@ -72,6 +72,11 @@ def project(point: LowRank, gv: Tensor, gtu: Tensor) -> Tangent:
     return Tangent(h, _normal(gv, point.u, h), _normal(gtu, point.v, h.mT))
 
 
+def complement(basis: Tensor, thin: Tensor) -> Tensor:
+    """What the orthonormal basis [n, M, R] does not span of thin [n, M, Q]."""
+    return _normal(thin, basis, torch.bmm(basis.mT, thin))
+
+
 def _normal(thin: Tensor, basis: Tensor, within: Tensor) -> Tensor:
     """thin - basis within, what the basis does not span; nothing where the basis is square. There
     the difference would be rounding that lies all in its span, and where the smallest singular
