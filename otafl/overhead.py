@@ -34,8 +34,9 @@ def to_reach(result: xr.Dataset, variable: str, target: float) -> xr.Dataset:
     result: as `open_results` gives it. variable: one that has `round` and no `device`. Returns
     `round` (the round of that record: rounds between records are not evaluated) and what had been
     spent by then: `uplink_symbols` as the transport counts them (`COUNTS`), `side_symbols`,
-    `airtime_s`, `sim_time_s`, and `tx_energy_j` and `compute_energy_j` summed over devices. NaN
-    where a trial never got there. Raises UserError for a variable that cannot be asked.
+    `airtime_s`, `sim_time_s`, and `tx_energy_j` and `compute_energy_j` summed over devices, as far
+    as the result has them. NaN where a trial never got there. Raises UserError for a variable that
+    cannot be asked.
     """
     able = sorted(
         str(name) for name, v in result.items() if "round" in v.dims and "device" not in v.dims
@@ -50,6 +51,8 @@ def to_reach(result: xr.Dataset, variable: str, target: float) -> xr.Dataset:
     first.attrs = {"units": "round", "long_name": f"first record of {variable} >= {target:g}"}
     out = {"round": first}
     for name in (*COSTS, *ENERGIES):
+        if name not in result:  # of a result kept without its per-device values
+            continue
         values = result[name]
         if "device" in values.dims:
             values = values.sum("device", min_count=1, keep_attrs=True)

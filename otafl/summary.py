@@ -122,6 +122,8 @@ def spread(values: np.ndarray) -> str:
     if len(values) == 1:
         return number(values[0])
     mean, std = values.mean(), values.std(ddof=1)
+    if std < 1e-6 * abs(mean):  # the rounding of equal values
+        std = 0.0
     places = 1 - math.floor(math.log10(std)) if std else -1
     if 0 <= places <= 6:
         return f"{mean:.{places}f} ± {std:.{places}f}"

@@ -2,7 +2,7 @@ r"""FedRLR+ beside the paper's scheme, error-free averaging of the same payload,
 accuracy of the global model over SNR and devices, each at its best step size on validation data.
 
     for s in fedrlr_plus fedrlr_plus_policies fedrlr_plus_grid fedrlr_grid \
-        fedrlr_plus_low_snr fedrlr_references_grid fedavg_equal_symbols; do
+        fedrlr_plus_low_snr fedrlr_references_grid fedavg_equal_symbols fedrlr_cnn; do
       otafl sweep scenarios/papers/$s.yaml
     done
     python scripts/fedrlr_plus.py [results] [--figure fedrlr_plus.png]
@@ -88,6 +88,23 @@ def policies(results: Path) -> None:
         row(power, snr, f"{float(nmse[place]):.3f}", spread(accuracy[place].values), told)
 
 
+def convolutions(results: Path) -> None:
+    ds = opened(results, "fedrlr_cnn")
+    head(
+        f"A convolutional network, ranks 8, 8, 4, 4 of four layers, {ds.sizes['trial']} trials",
+        *("method", "symbols a round", "model", *(f"{t} rounds" for t in (20, 40, 60))),
+    )
+    symbols = otafl.symbols_per_round(ds).mean("trial").values
+    for place, name, variable in (
+        (0, "FedRLR, global (31)", "test_accuracy"),
+        (0, "FedRLR, local", "local_test_accuracy"),
+        (1, "FedRLR+, global", "test_accuracy"),
+    ):
+        method, model = name.split(", ")
+        told = (spread(ds[variable].isel(zip=place).sel(round=t).values) for t in (20, 40, 60))
+        row(method, f"{symbols[place]:,.0f}", model, *told)
+
+
 def grids(results: Path, figure: Path) -> None:
     """75 rounds over SNR and K."""
     plus = final(best(results, "fedrlr_plus_grid"), "test_accuracy").fillna(
@@ -97,6 +114,7 @@ def grids(results: Path, figure: Path) -> None:
     plus = xr.concat([low, plus], "snr_db", join="outer", coords="minimal", compat="override")
     paper = final(best(results, "fedrlr_grid", over="q"), "test_accuracy")
     bounds = final(best(results, "fedrlr_references_grid"), "test_accuracy")
+    plus = plus.astype("float64").round(6)  # stored in single precision
     counts, snrs = plus["device_count"].values, plus["snr_db"].values
     head(
         f"75 rounds, {plus.sizes['trial']} trials",
@@ -138,6 +156,7 @@ def main() -> None:
     args = parser.parse_args()
     long_runs(args.results)
     policies(args.results)
+    convolutions(args.results)
     grids(args.results, args.figure)
 
 

@@ -195,7 +195,7 @@ def figure_9(results: Path, figures: Path) -> None:
                 label=f"{name}, {model}",
                 color=COLOURS[place],
                 ls="--" if model == "local" else "-",
-                marker="o",
+                marker=MARKERS[place],
                 capsize=2,
             )
     head("Fig. 9, relaxed", "method", "weight of the norm", "accuracy", "rank, or density")

@@ -1,0 +1,54 @@
+"""The committed page about FedRLR says what its scripts print of the committed results.
+
+Mutations that make a test here fail: a number of the page changed, a table left out, the wrong
+step size or model taken.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import otafl
+
+ROOT = Path(__file__).parents[2]
+REFERENCE = ROOT / "results" / "reference" / "fedrlr"
+PAGE = (ROOT / "results" / "fedrlr.md").read_text().splitlines()
+
+
+@pytest.mark.parametrize(
+    ("script", "option", "pictures"),
+    [
+        ("reproduce_fedrlr", ["--figures", "{}"], 6),
+        ("fedrlr_plus", ["--figure", "{}/fedrlr_plus.png"], 1),
+    ],
+)
+def test_tables(script: str, option: list[str], pictures: int, tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / "scripts" / f"{script}.py"), str(REFERENCE)]
+    command += [part.format(tmp_path) for part in option]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "MPLBACKEND": "agg"}
+    )
+    assert done.returncode == 0, done.stderr
+    rows = [line for line in done.stdout.splitlines() if line.startswith("| ")]
+    assert len(rows) >= 16
+    assert [row for row in rows if row not in PAGE] == []
+    drawn = list(tmp_path.glob("*.png"))
+    assert len(drawn) == pictures
+    assert min(path.stat().st_size for path in drawn) > 10_000
+
+
+def test_it_reaches_what_was_asked() -> None:
+    """75 % after 75 rounds, 82 % after 1000; at 0 dB within a point of 25 dB and of no errors."""
+
+    runs = otafl.tuned(otafl.open_results(REFERENCE / "fedrlr_plus.nc"), over="learning_rate")
+    mean = runs["test_accuracy"].mean("trial")
+    for t, least in ((75, 0.75), (1000, 0.82)):
+        at_0, at_25, exact = mean.sel(round=t).transpose("zip").values
+        assert min(at_0, at_25, exact) >= least
+        assert abs(at_0 - at_25) < 0.01
+        assert min(at_0, at_25) > exact - 0.01
