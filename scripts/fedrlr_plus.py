@@ -15,6 +15,7 @@ from pathlib import Path
 
 import xarray as xr
 from matplotlib import pyplot as plt
+from tables import head, opened, row
 
 import otafl
 from otafl.plots import COLOURS, MARKERS
@@ -25,24 +26,8 @@ SYMBOLS, WHOLE = 7_284, 268_800
 """Real numbers that a device sends a round: FedRLR+ of rank 4, FedAvg without biases."""
 
 
-def opened(results: Path, name: str) -> xr.Dataset:
-    """The result of a scenario: the folder that `otafl sweep` wrote, or a single file."""
-    folder = results / name
-    return otafl.open_results(folder if folder.is_dir() else results / f"{name}.nc")
-
-
 def best(results: Path, name: str, over: str = "learning_rate") -> xr.Dataset:
     return otafl.tuned(opened(results, name), over=over)
-
-
-def row(*cells: object) -> None:
-    print("| " + " | ".join(map(str, cells)) + " |")
-
-
-def head(title: str, *columns: str) -> None:
-    print(f"\n{title}\n")
-    row(*columns)
-    print("|" + "---|" * len(columns))
 
 
 def long_runs(results: Path) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 import xarray as xr
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
+from tables import head, opened, row
 
 import otafl
 from otafl.plots import COLOURS, LINES, MARKERS
@@ -51,22 +52,6 @@ PAPER = {
 """Table II, by place in METHODS; the paper has one proposed 1 and one proposed 2."""
 BENCHMARK = 75 * 268_800
 """The paper's 2.02e7 sub-carriers."""
-
-
-def opened(results: Path, name: str) -> xr.Dataset:
-    """The result of a scenario: the folder that `otafl sweep` wrote, or a single file."""
-    folder = results / name
-    return otafl.open_results(folder if folder.is_dir() else results / f"{name}.nc")
-
-
-def row(*cells: object) -> None:
-    print("| " + " | ".join(map(str, cells)) + " |")
-
-
-def head(title: str, *columns: str) -> None:
-    print(f"\n{title}\n")
-    row(*columns)
-    print("|" + "---|" * len(columns))
 
 
 def at(values: xr.DataArray, round: int) -> str:

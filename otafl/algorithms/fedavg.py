@@ -12,7 +12,13 @@ import torch
 from torch import Tensor
 
 from otafl.algorithms.config import FedAvgConfig
-from otafl.algorithms.whole_models import payload_of, received_model, step_size, weights_of
+from otafl.algorithms.whole_models import (
+    payload_of,
+    received_model,
+    start,
+    step_size,
+    weights_of,
+)
 from otafl.contracts import (
     Blocks,
     Broadcast,
@@ -37,8 +43,7 @@ class FedAvg:
         self.weights = weights_of(model)
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
-        start = self.model.init(lambda name, shape: streams.uniform(f"init/{name}", 0, shape))
-        return {"model": flatten(start)}, {}
+        return {"model": flatten(start(self.model, streams))}, {}
 
     def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
         return Broadcast(server)
@@ -53,9 +58,9 @@ class FedAvg:
         streams: Streams,
     ) -> tuple[Blocks, Payload, Tensor]:
         update = broadcast.blocks["model"]
-        start = unflatten(update, self.model.shapes)
+        old = unflatten(update, self.model.shapes)
         contiguous = torch.contiguous_format  # batched products in place need it
-        params = {name: value.clone(memory_format=contiguous) for name, value in start.items()}
+        params = {name: value.clone(memory_format=contiguous) for name, value in old.items()}
         step = step_size(hyper, work.round)[cohort.trial]
         loss = torch.zeros_like(step)
         for index in range(work.steps):
@@ -63,7 +68,7 @@ class FedAvg:
         if self.config.sends == "model":
             payload = payload_of(params, self.weights, self.config.bias_mode)
             return {}, payload, loss / work.steps
-        for name, value in start.items():  # the increment, in place of the start
+        for name, value in old.items():  # the increment, in its place
             torch.sub(params[name], value, out=value)
         return {}, (Group({"model": update}),), loss / work.steps
 

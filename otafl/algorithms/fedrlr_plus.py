@@ -33,6 +33,7 @@ from otafl.algorithms.low_rank_layers import (
     ranks_of,
     start_weights,
 )
+from otafl.algorithms.whole_models import step_size
 from otafl.contracts import (
     Blocks,
     Broadcast,
@@ -136,7 +137,7 @@ class FedRLRPlus:
     ) -> tuple[Blocks, Payload, Tensor]:
         flat = unflatten(broadcast.blocks["model"], self._shapes)
         blocks = {name: as_lies(block) for name, block in flat.items()}
-        step = (hyper["learning_rate"] / (1.0 + hyper["decay"] * work.round))[cohort.trial]
+        step = step_size(hyper, work.round)[cohort.trial]
         coded: Blocks = {}
         params: dict[str, Any] = {}
         weights = []

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from otafl.algorithms.whole_models import draws, start
 from otafl.contracts import Blocks
 from otafl.errors import UserError
 from otafl.factorised.lowrank import LowRank
-from otafl.models.base import LayeredModel, Model
+from otafl.models.base import LayeredModel, Model, uniform_start
 from otafl.rng import Streams
 
 
@@ -53,14 +54,13 @@ def compression(model: LayeredModel, ranks: tuple[int, ...]) -> dict[str, float]
 def start_weights(model: LayeredModel, streams: Streams) -> list[tuple[Tensor, Tensor]]:
     """Weight [S, M, N] and bias [S, N] that each layer starts from, before truncation. A weight of
     zero has no rank R: a standard layer stands in for it."""
-    start = model.init(lambda name, shape: streams.uniform(f"init/{name}", 0, shape))
+    params = start(model, streams)
     out = []
     for layer in model.layers:
-        weight = start[layer.weight]
+        weight = params[layer.weight]
         if not weight.any():
-            uniform = streams.uniform(f"init/{layer.weight}", 0, weight.shape[1:])
-            weight = (2.0 * uniform - 1.0) / layer.inputs**0.5
-        out.append((weight, start[layer.bias]))
+            weight = uniform_start((layer,), draws(streams))[layer.weight]
+        out.append((weight, params[layer.bias]))
     return out
 
 

@@ -12,7 +12,7 @@ from typing import Literal
 from torch import Tensor
 
 from otafl.contracts import Blocks, Group, Hyper, Payload, Received, View
-from otafl.models.base import LayeredModel, Model
+from otafl.models.base import Draw, LayeredModel, Model
 from otafl.rng import Streams
 
 BiasMode = Literal["ideal", "ota"]
@@ -32,7 +32,12 @@ def as_matrix(weight: Tensor) -> Tensor:
 
 def start(model: Model, streams: Streams) -> Blocks:
     """The model's random start, [S, *shape]."""
-    return model.init(lambda name, shape: streams.uniform(f"init/{name}", 0, shape).clone())
+    return model.init(draws(streams))
+
+
+def draws(streams: Streams) -> Draw:
+    """Where a start comes from: a stream for each parameter."""
+    return lambda name, shape: streams.uniform(f"init/{name}", 0, shape).clone()
 
 
 def step_size(hyper: Hyper, round: int) -> Tensor:

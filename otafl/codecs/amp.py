@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from otafl.factorised.shrinkage import soft as soft
+from otafl.factorised.shrinkage import soft
 
 LOST = 10.0
 """|y - A x| over |y| above which a recovery is given up: it has diverged."""

@@ -15,7 +15,8 @@ import torch
 from scipy import integrate, stats
 from torch import Tensor
 
-from otafl.codecs.amp import amp, amp_step, soft
+from otafl.codecs.amp import amp, amp_step
+from otafl.factorised.shrinkage import soft
 
 N, RUNS = 2000, 8
 
