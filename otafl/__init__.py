@@ -1,7 +1,7 @@
 """otafl: a simulator of federated learning over wireless channels.
 
 The public API: `load_scenario`, `run`, `sweep`, `open_results`, `over_the_air`, `tuned`,
-`to_reach`, `symbols_per_round`, `UserError`.
+`to_reach`, `symbols_per_round`, `deviation`, `UserError`.
 Nothing heavy is imported before it is used.
 """
 
@@ -17,6 +17,7 @@ from otafl.errors import UserError
 if TYPE_CHECKING:
     import xarray as xr
 
+    from otafl.deviation import deviation
     from otafl.overhead import symbols_per_round, to_reach
     from otafl.results import open_results
     from otafl.scenario import Scenario, load_scenario
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "UserError",
     "__version__",
+    "deviation",
     "load_scenario",
     "open_results",
     "over_the_air",
@@ -39,6 +41,7 @@ __all__ = [
 ]
 
 _LAZY = {
+    "deviation": "otafl.deviation",
     "load_scenario": "otafl.scenario",
     "open_results": "otafl.results",
     "over_the_air": "otafl.uplink",

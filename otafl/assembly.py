@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,13 @@ from otafl import custom, registry
 from otafl.channels.fading import link_budget
 from otafl.clock import Clock, Speeds, device_speeds
 from otafl.config import Config, CustomConfig, stackable_fields
-from otafl.contracts import Algorithm, Blocks, Codec, Hyper, Transport
+from otafl.contracts import Algorithm, Blocks, Codec, Cohort, Hyper, ServerOptimiser, Transport
+from otafl.data.augment import augmentation
+from otafl.data.class_window import published_labels
 from otafl.data.config import DataConfig
+from otafl.data.config_partition import ClassWindowConfig
 from otafl.data.dataset import DataSet, load
+from otafl.data.own import OwnSamples, Shares, cut, of_classes
 from otafl.data.partition import pack, partition
 from otafl.data.work import LocalData
 from otafl.errors import UserError
@@ -54,11 +58,14 @@ class Parts:
     streams: Streams
     data: DataSet
     local_data: LocalData
+    own_test: OwnSamples | None
+    own_validation: OwnSamples | None
     share: Tensor
     """[S, K]: each device's number of samples."""
     model: Model
     algorithm: Algorithm
     hyper: Hyper
+    server: ServerOptimiser
     link: Uplink
     clock: Clock
     speeds: Speeds
@@ -114,7 +121,11 @@ def assemble(points: Sequence[Point], trials: Sequence[int]) -> Parts:
     streams = Streams([row.seed for row in rows], numbers, device, dtype)
     data = load_data(scenario)
     model = build_model(scenario, data.input_shape, data.classes)
-    local_data, share = _local_data(scenario, data, streams)
+    held = _held(scenario, data, streams)
+    if isinstance(scenario.data.partition, ClassWindowConfig):
+        labels = published_labels(data.y_train, scenario.devices.count, scenario.data.partition)
+        data = replace(data, y_train=labels)
+    local_data, share = _local_data(scenario, data, held, streams)
     link = build_link(rows, scenario.devices.count, streams)
     faults = Byzantine(scenario.faults, streams, hyper_of(rows, "faults", streams))
     speeds = Speeds.stack(
@@ -129,10 +140,15 @@ def assemble(points: Sequence[Point], trials: Sequence[int]) -> Parts:
         streams=streams,
         data=data,
         local_data=local_data,
+        own_test=_own(data, held, local_data, "test"),
+        own_validation=_own(data, held, local_data, "validation"),
         share=share,
         model=model,
         algorithm=build_algorithm(scenario, model),
         hyper=hyper_of(rows, "algorithm", streams),
+        server=registry.implementation("server", scenario.server.name)(
+            scenario.server, hyper_of(rows, "server", streams)
+        ),
         link=link,
         clock=Clock(speeds.flops_per_s, scenario.devices.late),
         speeds=speeds,
@@ -239,17 +255,23 @@ def hyper_of(rows: Sequence[Config], section: str, streams: Streams) -> Blocks:
 
 def bytes_per_trial(scenario: Scenario) -> int:
     """Memory that one trial adds to a stack, roughly: state of server and devices before and after
-    a round, one payload, and the index of who holds which sample."""
+    a round, one payload as large as what a device receives, and the index of who holds which
+    sample."""
     data = load_data(scenario)
     model = build_model(scenario, data.input_shape, data.classes)
     algorithm = build_algorithm(scenario, model)
     streams = Streams([scenario.seed], [0], "cpu", getattr(torch, scenario.engine.dtype))
     server, devices = algorithm.init(streams, hyper_of([scenario], "algorithm", streams))
-    model_reals = sum(block[0].numel() for block in server.values())
-    device_reals = sum(block[0, 0].numel() for block in devices.values())
+    server_reals = sum(block[0].numel() for block in server.values())
+    first = torch.zeros(1, dtype=torch.int64)
+    one = Cohort.fresh(first, first, torch.ones(1), (1,), 1)
+    payload_reals = algorithm.broadcast(server, one).reals
+    device_reals = 0
+    if scenario.engine.device_state == "memory":
+        device_reals = sum(block[0, 0].numel() for block in devices.values())
     count = scenario.devices.count
     senders = scenario.devices.participants or count
-    reals = 4 * model_reals + 2 * count * device_reals + 2 * senders * model_reals
+    reals = 4 * server_reals + 2 * count * device_reals + 2 * senders * payload_reals
     return reals * torch.finfo(streams.dtype).bits // 8 + 16 * len(data.y_train)
 
 
@@ -263,18 +285,45 @@ def load_data(scenario: Scenario) -> DataSet:
     return _loaded(scenario.data)
 
 
-def _local_data(scenario: Scenario, data: DataSet, streams: Streams) -> tuple[LocalData, Tensor]:
-    """The devices' shares of the training data; trials that share all numbers share a partition."""
-    parts: dict[int, list[np.ndarray]] = {}
+def _held(scenario: Scenario, data: DataSet, streams: Streams) -> list[list[Shares]]:
+    """[S][K]: who holds which samples; trials that share all numbers share a partition."""
+    config = scenario.data
+    parts: dict[int, list[Shares]] = {}
     rows = []
     seeds = streams.seeds("partition", 0)
     for seed, generator in zip(seeds, streams.generators("partition"), strict=True):
         if seed not in parts:
-            parts[seed] = partition(
-                scenario.data.partition, data.y_train, scenario.devices.count, generator
+            dealt = partition(
+                config.partition, data.y_train, scenario.devices.count, generator, data.owner
             )
+            if config.test == "per_device" and not config.partition.shuffled:
+                dealt = [generator.permutation(part) for part in dealt]
+            parts[seed] = [_shares(config, data, part) for part in dealt]
         rows.append(parts[seed])
-    index, count = (torch.from_numpy(array).to(streams.device) for array in pack(rows))
+    return rows
+
+
+def _shares(config: DataConfig, data: DataSet, part: np.ndarray) -> Shares:
+    """What a device holds: of the training samples, and its own test and validation samples."""
+    if config.test == "per_device":
+        return cut(part, config.test_share, config.validation)
+    if not config.own_test:
+        return Shares(part, part[:0], part[:0])
+    test = of_classes(part, data.y_train, data.y_test)
+    if config.partition.name == "natural" and data.owner is not None:
+        assert data.owner_test is not None  # a data set's users are in both of its parts
+        test = of_classes(part, data.owner, data.owner_test)
+    return Shares(part, test, of_classes(part, data.y_train, data.y_validation))
+
+
+def _local_data(
+    scenario: Scenario, data: DataSet, held: list[list[Shares]], streams: Streams
+) -> tuple[LocalData, Tensor]:
+    """The devices' shares of the training data."""
+    index, count = (
+        torch.from_numpy(array).to(streams.device)
+        for array in pack([[one.train for one in row] for row in held])
+    )
     local_data = LocalData(
         torch.from_numpy(data.x_train).to(streams.device, streams.dtype),
         torch.from_numpy(data.y_train).to(streams.device),
@@ -284,5 +333,23 @@ def _local_data(scenario: Scenario, data: DataSet, streams: Streams) -> tuple[Lo
         streams,
         scenario.training.batch_size,
         scenario.training.local_steps,
+        augmentation(scenario.data.augment, data.input_shape, data.black, streams),
     )
     return local_data, count.to(streams.dtype)
+
+
+def _own(data: DataSet, held: list[list[Shares]], local: LocalData, part: str) -> OwnSamples | None:
+    """The devices' own samples, `part` being test or validation; None where they have none."""
+    parts = [[getattr(one, part) for one in row] for row in held]
+    sizes = [len(one) for row in parts for one in row]
+    if not any(sizes):
+        return None
+    if not all(sizes):
+        raise UserError(
+            f"data.own_test: a device trains on classes of which there are no {part} samples; more "
+            "samples or another data.partition would do"
+        )
+    if len(data.y_test):
+        x, y = (torch.from_numpy(getattr(data, f"{name}_{part}")) for name in ("x", "y"))
+        return OwnSamples.of(x.to(local.x), y.to(local.y), parts, data.classes)
+    return OwnSamples.of(local.x, local.y, parts, data.classes)

@@ -190,7 +190,9 @@ def show(result: ResultFile) -> None:
 @app.command()
 def plot(
     result: ResultFile,
-    y: Annotated[str, typer.Option(help="Variable to draw.")] = "test_accuracy",
+    y: Annotated[
+        str | None, typer.Option(help="Variable to draw; else the main accuracy there is.")
+    ] = None,
     x: Annotated[str, typer.Option(help="Dim, or a variable over rounds (airtime_s).")] = "round",
     hue: Annotated[str | None, typer.Option(help="Dim whose values are curves.")] = None,
     facet: Annotated[str | None, typer.Option(help="Dim whose values are panels.")] = None,
@@ -212,8 +214,10 @@ def plot(
     from otafl.results import open_results
 
     folder = result if result.is_dir() else result.parent
+    dataset = open_results(result)
+    y = y or plots.main_variable(dataset)
     target = out or folder / f"{result.stem}_{y}_{x}.png"
-    plots.plot(open_results(result), y, x, hue, facet, target, picked)
+    plots.plot(dataset, y, x, hue, facet, target, picked)
     typer.echo(str(target))
 
 

@@ -116,6 +116,13 @@ class Cohort:
         part = {name: getattr(self, name)[rows] for name in _COHORT_TENSORS}
         return replace(self, counts=rows_per_trial(part["trial"], self.trials), **part)
 
+    @property
+    def senders(self) -> Cohort:
+        """The rows that send, as a cohort of their own."""
+        if self.all_send:
+            return self
+        return replace(self.take(self.sends.nonzero().squeeze(1)), all_send=True)
+
     @staticmethod
     def join(first: Cohort, second: Cohort) -> tuple[Cohort, Tensor]:
         """Both cohorts as one, and the order [N1 + N2] that sorts their stacked rows by trial."""
@@ -133,6 +140,12 @@ _COHORT_TENSORS = ("trial", "device", "weight", "staleness", "version", "level",
 def rows_per_trial(trial: Tensor, trials: int) -> tuple[int, ...]:
     """How many rows [n] each of the trials has."""
     return tuple(torch.bincount(trial, minlength=trials).tolist())
+
+
+def taken(block: Tensor, rows: Tensor) -> Tensor:
+    """The rows [n] int64 of a block [.., *shape], where the rows' device is: a block may lie
+    elsewhere, on the host or on disk."""
+    return block.index_select(0, rows.to(block.device)).to(rows.device)
 
 
 @dataclass(frozen=True)
@@ -232,6 +245,7 @@ class Received:
     count: weight that arrived: [S], or name -> [S, *shape] for a masked group (0: keep the old).
         Out of 1 for a mean; for weighting "none" the sum of the cohort's weights, as they are.
     each: blocks [n, *shape] where the transport tells devices apart, else None.
+    came: [n] bool, which of the rows of `each` arrived (the others are 0); None where all did.
     alive: [S] bool, False where nothing came and the round is a no-op; None means all alive.
     """
 
@@ -239,6 +253,7 @@ class Received:
     count: tuple[Tensor | Blocks, ...]
     each: tuple[Blocks, ...] | None
     alive: Tensor | None
+    came: tuple[Tensor | None, ...] | None = None
 
 
 class Codec(Protocol):
@@ -288,13 +303,25 @@ Predict = Callable[[Blocks, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
+class FineTune:
+    """SGD steps that a device takes before its model is tested, on minibatches of its own training
+    samples, and then forgets. rate: [S] step size."""
+
+    steps: int
+    rate: Tensor
+
+
+@dataclass(frozen=True)
 class View:
     """A model to be evaluated. params: name -> [S, *shape] (owner "trial") or [S * K, *shape]
-    (owner "device"). predict(params [n, ...], x [n or 1, B, *input]) -> scores [n, B, classes]."""
+    (owner "device"). predict(params [n, ...], x [n or 1, B, *input]) -> scores [n, B, classes],
+    differentiable by the parameters where the model is fine-tuned. fine_tune: each device tests
+    its own fine-tuned copy."""
 
     params: Blocks
     predict: Predict
     owner: Literal["trial", "device"] = "trial"
+    fine_tune: FineTune | None = None
 
 
 @dataclass(frozen=True)
@@ -324,6 +351,19 @@ class Work(Protocol):
         """[n, classes] samples of each class."""
 
 
+class ServerOptimiser(Protocol):
+    """Changes the step of a method's server; made as `implementation(config, hyper)`. Of methods
+    alone whose server block "model" [S, P] moves by averaged increments (`averages` of their
+    settings)."""
+
+    def init(self, server: Blocks) -> Blocks:
+        """The optimiser's memory, [S, *shape], at the server's start."""
+
+    def step(self, old: Blocks, new: Blocks, memory: Blocks) -> tuple[Blocks, Blocks]:
+        """The server's blocks, from those before and after the method's own step; and the
+        memory."""
+
+
 class Algorithm(Protocol):
     """A federated method. Tensors it is given belong to it; what it returns must not alias what
     the engine keeps (state of the server, of the devices, other rows).
@@ -333,7 +373,7 @@ class Algorithm(Protocol):
     trained state than its views show has `measures(server, devices) -> name -> [S]` of the blocks
     [S, *shape] and [S, K, *shape]; the recorder asks it at every evaluation after the first round.
     What holds for all trials and rounds of a method's settings, `constants() -> name -> float`
-    says. Both use names of `otafl.results.VARIABLES`, and leave out what they do not know.
+    says. Both use names of `otafl.variables.VARIABLES`, and leave out what they do not know.
     """
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:

@@ -22,8 +22,8 @@ from otafl.pending import Update
 from otafl.recorder import Recorder
 from otafl.results import Record
 from otafl.scenario import Point
-from otafl.selection.choosing import SelectionByUpdate
-from otafl.stacking import Collector, DeviceStore, rows_at_once
+from otafl.selection.choosing import SelectionByUpdate, some_of
+from otafl.stacking import Collector, DeviceStore, rows_at_once, sending
 from otafl.transport.downlink import Arrival
 from otafl.transport.report import Tally
 
@@ -43,7 +43,9 @@ class Engine:
         self.trials, self.population = parts.share.shape
         self.running = np.ones(self.trials, dtype=bool)
         self.server, devices = parts.algorithm.init(parts.streams, parts.hyper)
-        self.devices = DeviceStore(devices, self.trials, self.population)
+        place = parts.scenario.engine.device_state
+        self.devices = DeviceStore(devices, self.trials, self.population, place)
+        self.server_memory = parts.server.init(self.server)
         self.memory: Blocks = {}
         self.pending: Update | None = None
         self.means = RoundMeans(self.trials, self.population, parts.share.device)
@@ -109,11 +111,16 @@ class Engine:
         return self._who_sends(cohort, t)
 
     def _who_sends(self, cohort: Cohort, t: int) -> Cohort:
-        """The cohort with `sends` as the algorithm says, where it says anything."""
+        """The cohort with `sends` as `devices.senders` and the algorithm say, where they do."""
+        wanted = self.parts.scenario.devices.senders
+        if wanted is not None and wanted < max(cohort.counts):
+            sends = some_of(cohort, wanted, t, self.parts.streams)
+            cohort = replace(cohort, sends=sends, all_send=False)
         ask = getattr(self.parts.algorithm, "sends", None)
         if ask is None:
             return cohort
-        return replace(cohort, sends=ask(cohort, t, self.parts.streams), all_send=False)
+        sends = ask(cohort, t, self.parts.streams) & cohort.sends
+        return replace(cohort, sends=sends, all_send=False)
 
     def _cohort(self, chosen: np.ndarray, t: int) -> Cohort:
         trial, device = np.nonzero(chosen)
@@ -135,8 +142,9 @@ class Engine:
         if not cohort.size:
             return None, cohort.weight
         payload, loss = self.local_work(broadcast, cohort, t)
-        payload = self.parts.faults.tamper(payload, cohort, t)
-        update = self.chosen(Update(cohort, payload))
+        senders = cohort.senders
+        payload = self.parts.faults.tamper(payload, senders, t)
+        update = self.chosen(Update(senders, payload))
         return Update(update.cohort, self.encode(update.payload, update.cohort, t)), loss
 
     def chosen(self, update: Update) -> Update:
@@ -149,13 +157,16 @@ class Engine:
     def local_work(
         self, broadcast: Broadcast | Arrival, cohort: Cohort, t: int
     ) -> tuple[Payload, Tensor]:
-        """Every row of the cohort trains, a cache-sized chunk of rows at a time."""
+        """Every row of the cohort trains, a cache-sized chunk of rows at a time: the payload of
+        the rows that send, in their order, and the loss [N] of all."""
         parts = self.parts
         if self._rows_at_once is None:
             self._rows_at_once = rows_at_once(parts, broadcast, self.devices)
         chunks = max(1, round(cohort.size / self._rows_at_once))  # of nearly equal size
         size = max(1, -(-cohort.size // chunks))
-        out = Collector(cohort.size, self._buffers)
+        sends = None if cohort.all_send else cohort.sends.cpu().numpy()
+        out = Collector(cohort.size if sends is None else int(sends.sum()), self._buffers)
+        losses = []
         for start in range(0, cohort.size, size):
             stop = min(start + size, cohort.size)
             chunk = cohort if stop - start == cohort.size else cohort.rows(start, stop)
@@ -168,8 +179,12 @@ class Engine:
                 parts.streams,
             )
             self.devices.put(chunk, state)
-            out.add(start, payload, loss)
-        return out.payload, out.loss
+            losses.append(loss)
+            if sends is None:
+                out.add(chunk.size, payload)
+            else:
+                out.add(int(sends[start:stop].sum()), sending(payload, chunk))
+        return out.payload, torch.cat(losses)
 
     def encode(self, payload: Payload, cohort: Cohort, t: int) -> Payload:
         """The codec, with each device's memory at its place in a [S * K, ...] table."""
@@ -216,13 +231,11 @@ class Engine:
         state = parts.algorithm.combine(
             self.server, received, cohort, t, parts.hyper, parts.streams
         )
+        state, memory = parts.server.step(self.server, state, self.server_memory)
         if received.alive is not None:
-            alive = received.alive
-            state = {
-                name: torch.where(alive.view(-1, *[1] * (new.dim() - 1)), new, self.server[name])
-                for name, new in state.items()
-            }
-        self.server = state
+            state = _of_alive(received.alive, state, self.server)
+            memory = _of_alive(received.alive, memory, self.server_memory)
+        self.server, self.server_memory = state, memory
 
     def measure(self, report: LinkReport, cohort: Cohort, broadcast: Arrival, loss: Tensor) -> None:
         """Adds up what the round cost, and lets the clock pass over its slot."""
@@ -237,6 +250,14 @@ class Engine:
         self.running[trial] = False
         self.parts.clock.stop(trial)
         self._everyone = None
+
+
+def _of_alive(alive: Tensor, new: Blocks, old: Blocks) -> Blocks:
+    """New blocks [S, *shape] of the trials alive [S] bool, old ones of the others."""
+    return {
+        name: torch.where(alive.view(-1, *[1] * (block.dim() - 1)), block, old[name])
+        for name, block in new.items()
+    }
 
 
 @contextmanager

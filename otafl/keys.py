@@ -24,6 +24,7 @@ DEFAULTS = {
     "power": "gbma",
     "codec": "identity",
     "transport": "over_the_air",
+    "server": "average",
     "downlink": "ideal",
     "selection": "uniform",
     "compute": "phone",

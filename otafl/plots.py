@@ -121,7 +121,7 @@ def overview(ds: xr.Dataset, path: Path | str) -> Figure:
     """The picture written beside a result: accuracy against the first numeric axis of a sweep with
     at least three values, else against the round; other axes as hue and panels. Axes that are
     left, or too long, stay at their first value, which the title says."""
-    y = _main_variable(ds)
+    y = main_variable(ds)
     for name, along in ds.coords.items():
         if along.dims == ("zip",) and name != "zip" and len(np.unique(along)) == along.size:
             ds = ds.swap_dims(zip=name)
@@ -306,8 +306,15 @@ def _diverged(ds: xr.Dataset, sel: Selection | None) -> str:
     return f"without {lost} {plural} from the round of divergence on" if lost else ""
 
 
-def _main_variable(ds: xr.Dataset) -> str:
-    for name in ("test_accuracy", "personal_test_accuracy", "local_test_accuracy"):
+def main_variable(ds: xr.Dataset) -> str:
+    """What to draw of a result if nothing is said: the global model's accuracy, where it has
+    one."""
+    for name in (
+        "test_accuracy",
+        "personal_own_test_accuracy",
+        "personal_test_accuracy",
+        "local_test_accuracy",
+    ):
         if name in ds and bool(ds[name].notnull().any()):
             return name
     return str(next(iter(ds.data_vars)))

@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from otafl.contracts import Algorithm, Blocks, View
-from otafl.metrics import evaluate
+from otafl.contracts import Algorithm, Blocks
+from otafl.evaluation import Evaluation
 from otafl.results import Record
 
 if TYPE_CHECKING:
     from otafl.engine import Engine
 
-_PREFIX = {"global": "", "local": "local_", "personal": "personal_", "mean": "mean_"}
 _ENDS = ("stop_round", "stop_time_s", "stop_energy_j", "stop_symbols", "diverged_round")
 
 
@@ -33,13 +31,8 @@ class Recorder:
         parts = engine.parts
         for name, value in _optional(parts.algorithm, "constants").items():
             self.once[name] = np.full(size, value)
-        samples = parts.scenario.training.eval_samples
-        self._test = _samples(parts.data.x_test, parts.data.y_test, samples, parts.share)
-        self._validation = None
-        if len(parts.data.y_validation):
-            self._validation = _samples(
-                parts.data.x_validation, parts.data.y_validation, samples, parts.share
-            )
+        self._evaluation = Evaluation(parts)
+        self.once |= self._evaluation.once()
 
     @torch.inference_mode()
     def take(self, round: int, wall_time_s: float) -> None:
@@ -57,8 +50,9 @@ class Recorder:
         values["wall_time_s"] = np.full(engine.trials, wall_time_s)
         running = engine.running.copy()
         algorithm, blocks = engine.parts.algorithm, engine.devices.blocks()
-        for name, view in algorithm.views(engine.server, blocks).items():
-            values |= self._evaluate(_PREFIX[name], view, running)
+        views = algorithm.views(engine.server, blocks)
+        if running.any():
+            values |= self._evaluation.take(views, round, running)
         for name, value in _optional(algorithm, "measures", engine.server, blocks).items():
             values[name] = value.cpu().double().numpy() if round else np.full(len(running), np.nan)
         for value in values.values():
@@ -66,32 +60,6 @@ class Recorder:
         self.rounds.append(round)
         self.taken.append(values)
         self._stop(round, values, running, trained)
-
-    def _evaluate(self, prefix: str, view: View, running: np.ndarray) -> dict[str, np.ndarray]:
-        out: dict[str, np.ndarray] = {}
-        accuracy, loss = self._of_running(view, running, *self._test)
-        if view.owner == "device":
-            out[f"device_{prefix}test_accuracy"] = accuracy
-            accuracy, loss = accuracy.mean(1), loss.mean(1)
-        out |= {f"{prefix}test_accuracy": accuracy, f"{prefix}test_loss": loss}
-        if self._validation is not None and not prefix:
-            accuracy, loss = self._of_running(view, running, *self._validation)
-            out |= {"validation_accuracy": accuracy, "validation_loss": loss}
-        return out
-
-    def _of_running(
-        self, view: View, running: np.ndarray, x: Tensor, y: Tensor
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Accuracy and loss, [S] or [S, K], NaN for trials that do not run."""
-        per_trial = self.engine.population if view.owner == "device" else 1
-        which = np.repeat(running, per_trial)
-        rows = None if which.all() else torch.from_numpy(which.nonzero()[0]).to(y.device)
-        out = []
-        for value in evaluate(view, x, y, rows) if which.any() else ():
-            full = np.full(len(which), np.nan)
-            full[which] = value.cpu().numpy()
-            out.append(full.reshape(-1, per_trial) if view.owner == "device" else full)
-        return (out[0], out[1]) if out else (np.full(len(which), np.nan),) * 2
 
     def _stop(
         self, round: int, values: dict[str, np.ndarray], running: np.ndarray, trained: np.ndarray
@@ -114,7 +82,7 @@ class Recorder:
             engine.stop(int(trial))
 
     def record(self, complete: bool) -> Record:
-        """Everything taken so far, variables as `results.VARIABLES` has them."""
+        """Everything taken so far, variables as `variables.VARIABLES` has them."""
         names = self.taken[0].keys()
 
         def split(values: np.ndarray) -> np.ndarray:
@@ -149,10 +117,3 @@ def _by_name(rounds: list[Blocks]) -> dict[str, list[np.ndarray]]:
         name: [saved[name].numpy() if name in saved else missing[name] for saved in rounds]
         for name in seen
     }
-
-
-def _samples(
-    x: np.ndarray, y: np.ndarray, count: int | None, like: Tensor
-) -> tuple[Tensor, Tensor]:
-    """The first so many samples (all, if None) on the torch device."""
-    return torch.from_numpy(x[:count]).to(like), torch.from_numpy(y[:count]).to(like.device)

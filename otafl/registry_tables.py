@@ -50,6 +50,34 @@ TABLES: dict[str, dict[str, Entry]] = {
             "70,000 articles of clothing, 28x28 pixels",
             "Xiao et al. 2017",
         ),
+        (
+            "cifar10",
+            "Cifar10Config",
+            "otafl.data.cifar10:load",
+            "60,000 colour images of 32x32 pixels, 10 classes",
+            "Krizhevsky 2009",
+        ),
+        (
+            "cifar100",
+            "Cifar100Config",
+            "otafl.data.cifar100:load",
+            "60,000 colour images of 32x32 pixels, 100 classes",
+            "Krizhevsky 2009",
+        ),
+        (
+            "femnist",
+            "FemnistConfig",
+            "otafl.data.femnist:load",
+            "handwritten characters of 28x28 pixels, by writer",
+            "Caldas et al. 2018",
+        ),
+        (
+            "sent140",
+            "Sent140Config",
+            "otafl.data.sent140:load",
+            "positive and negative tweets as word vectors, by user",
+            "Caldas et al. 2018",
+        ),
     ),
     "partition": _table(
         "otafl.data.config",
@@ -74,6 +102,37 @@ TABLES: dict[str, dict[str, Entry]] = {
             "otafl.data.partition:partition",
             "each device holds a fixed number of classes",
         ),
+    )
+    | _table(
+        "otafl.data.config_partition",
+        (
+            "lognormal",
+            "LognormalConfig",
+            "otafl.data.partition:partition",
+            "shuffled, sizes from a log-normal law",
+            "Li et al. 2020",
+        ),
+        (
+            "dirichlet_mix",
+            "DirichletMixConfig",
+            "otafl.data.partition:partition",
+            "equal sizes, each device's class mix from a Dirichlet",
+            "Hsu, Qi, Brown 2019",
+        ),
+        (
+            "class_window",
+            "ClassWindowConfig",
+            "otafl.data.partition:partition",
+            "neighbouring classes in log-normal shares, the split of pFedMe and pFedBreD",
+            "Shi et al. 2023",
+        ),
+        (
+            "natural",
+            "NaturalConfig",
+            "otafl.data.partition:partition",
+            "a device is a user of the data set, or a group of users",
+            "Caldas et al. 2018",
+        ),
     ),
     "model": _table(
         "otafl.models.config",
@@ -90,6 +149,23 @@ TABLES: dict[str, dict[str, Entry]] = {
             "SoftmaxRegressionConfig",
             "otafl.models.softmax_regression:SoftmaxRegression",
             "multinomial logistic regression (MCLR)",
+        ),
+        (
+            "lstm",
+            "LstmConfig",
+            "otafl.models.lstm:Lstm",
+            "long short-term memory over sequences",
+            "Hochreiter and Schmidhuber 1997",
+        ),
+    )
+    | _table(
+        "otafl.models.vgg8",
+        (
+            "vgg8",
+            "Vgg8Config",
+            "otafl.models.cnn:Cnn",
+            "five 3x3 convolutions and three fully connected layers",
+            "Wang et al., TDPFed",
         ),
     ),
     "algorithm": _table(
@@ -137,6 +213,136 @@ TABLES: dict[str, dict[str, Entry]] = {
             "otafl.algorithms.magnitude_pruning:MagnitudePruning",
             "local SGD, of which the largest weights are kept",
             "Frankle et al. 2020",
+        ),
+    )
+    | _table(
+        "otafl.algorithms.config_prior",
+        (
+            "pfedbred",
+            "PFedBreDConfig",
+            "otafl.algorithms.pfedbred:PFedBreD",
+            "a prior of each device's own around the broadcast model, by Bregman divergence",
+            "Shi et al. 2023",
+        ),
+        (
+            "pfedme",
+            "PFedMeConfig",
+            "otafl.algorithms.pfedme:PFedMe",
+            "personal models by Moreau envelopes",
+            "Dinh et al. 2020",
+        ),
+        (
+            "per_fedavg",
+            "PerFedAvgConfig",
+            "otafl.algorithms.per_fedavg:PerFedAvg",
+            "a global model that a gradient step personalises (MAML)",
+            "Fallah et al. 2020",
+        ),
+    )
+    | _table(
+        "otafl.algorithms.config_tensor",
+        (
+            "tdpfed",
+            "TDPFedConfig",
+            "otafl.algorithms.tdpfed:TDPFed",
+            "personal models drawn to CP-factorised ones, of which only the factors travel",
+            "Wang et al., TDPFed",
+        ),
+    )
+    | _table(
+        "otafl.algorithms.config_rivals",
+        (
+            "fedprox",
+            "FedProxConfig",
+            "otafl.algorithms.fedprox:FedProx",
+            "federated averaging with a penalty on the distance to the broadcast model",
+            "Li et al. 2020, FedProx",
+        ),
+        (
+            "scaffold",
+            "ScaffoldConfig",
+            "otafl.algorithms.scaffold:Scaffold",
+            "control variates against the drift of unlike devices",
+            "Karimireddy et al. 2020",
+        ),
+        (
+            "ditto",
+            "DittoConfig",
+            "otafl.algorithms.ditto:Ditto",
+            "a personal model drawn to the averaged one",
+            "Li et al. 2021, Ditto",
+        ),
+        (
+            "apfl",
+            "ApflConfig",
+            "otafl.algorithms.apfl:Apfl",
+            "a personal mixture of an own and the averaged model",
+            "Deng, Kamani, Mahdavi 2020",
+        ),
+        (
+            "fedrep",
+            "FedRepConfig",
+            "otafl.algorithms.fedrep:FedRep",
+            "a shared body, and a last layer for each device",
+            "Collins et al. 2021",
+        ),
+        (
+            "fedbn",
+            "FedBnConfig",
+            "otafl.algorithms.fedbn:FedBn",
+            "federated averaging with normalisation layers kept at the devices",
+            "Li et al. 2021, FedBN",
+        ),
+        (
+            "fedem",
+            "FedEMConfig",
+            "otafl.algorithms.fedem:FedEM",
+            "shared models, mixed by each device with weights of its own",
+            "Marfoq et al. 2021",
+        ),
+        (
+            "local_only",
+            "LocalOnlyConfig",
+            "otafl.algorithms.local_only:LocalOnly",
+            "each device trains alone, nothing is sent",
+        ),
+    )
+    | _table(
+        "otafl.algorithms.config_exchange",
+        (
+            "fedamp",
+            "FedAMPConfig",
+            "otafl.algorithms.fedamp:FedAMP",
+            "attentive message passing: each device is drawn to models like its own",
+            "Huang et al. 2021",
+        ),
+        (
+            "fedfomo",
+            "FedFomoConfig",
+            "otafl.algorithms.fedfomo:FedFomo",
+            "forwarded models mixed by their gain on a device's validation samples",
+            "Zhang et al. 2021",
+        ),
+        (
+            "fedpac",
+            "FedPACConfig",
+            "otafl.algorithms.fedpac:FedPAC",
+            "features aligned to class centroids, last layers mixed for each device",
+            "Xu, Tong, Huang 2023",
+        ),
+        (
+            "pfedhn",
+            "PFedHNConfig",
+            "otafl.algorithms.pfedhn:PFedHN",
+            "a hypernetwork at the server generates each device's model",
+            "Shamsian et al. 2021",
+        ),
+        (
+            "pfedbayes",
+            "PFedBayesConfig",
+            "otafl.algorithms.pfedbayes:PFedBayes",
+            "a normal distribution over models at each device, drawn to a global one",
+            "Zhang et al. 2022",
         ),
     ),
     "channel": _table(
@@ -353,6 +559,31 @@ TABLES: dict[str, dict[str, Entry]] = {
             "orthogonal access (TDMA, OFDMA) at the Shannon rate or by 3GPP's MCS tables",
         ),
     ),
+    "server": _table(
+        "otafl.server.config",
+        ("average", "AverageConfig", "otafl.server.optimisers:Average", "the method's own step"),
+        (
+            "momentum",
+            "MomentumConfig",
+            "otafl.server.optimisers:Momentum",
+            "FedAvgM: momentum over the averaged increments",
+            "Hsu, Qi, Brown 2019",
+        ),
+        *(
+            (
+                name,
+                config,
+                "otafl.server.optimisers:Adaptive",
+                f"{what} over the averaged increments",
+                "Reddi et al. 2021",
+            )
+            for name, config, what in (
+                ("adagrad", "AdagradConfig", "FedAdagrad: Adagrad"),
+                ("adam", "AdamConfig", "FedAdam: Adam"),
+                ("yogi", "YogiConfig", "FedYogi: Yogi"),
+            )
+        ),
+    ),
     "downlink": _table(
         "otafl.transport.config",
         ("ideal", "IdealDownlinkConfig", "otafl.transport.downlink:IdealDownlink", "error-free"),
@@ -362,6 +593,16 @@ TABLES: dict[str, dict[str, Entry]] = {
             "otafl.transport.downlink:AnalogDownlink",
             "uncoded broadcast, a noise of its own at each device",
             "Amiri, Gunduz, Kulkarni, Poor 2022",
+        ),
+    )
+    | _table(
+        "otafl.transport.config_subset",
+        (
+            "random_subset",
+            "RandomSubsetDownlinkConfig",
+            "otafl.transport.downlink_subset:RandomSubsetDownlink",
+            "a random subset of the model, fresh for each device and round",
+            "Wang et al., TDPFed",
         ),
     ),
     "selection": _table(
@@ -430,6 +671,13 @@ TABLES: dict[str, dict[str, Entry]] = {
             "Stich, Cordonnier, Jaggi 2018",
         ),
         (
+            "random_subset",
+            "RandomSubsetConfig",
+            "otafl.codecs.random_subset:RandomSubset",
+            "a random subset of the payload, fresh for each device and round",
+            "Wang et al., TDPFed",
+        ),
+        (
             "obda",
             "ObdaConfig",
             "otafl.codecs.obda:Obda",
@@ -475,4 +723,4 @@ CUSTOM = {
 }
 """Tables that also take `module:callable` of the user's own, and the settings class of that."""
 
-NOUNS = {"data": "data set", "power": "power policy"}
+NOUNS = {"data": "data set", "power": "power policy", "server": "server optimiser"}

@@ -22,79 +22,10 @@ import numpy as np
 import xarray as xr
 
 from otafl.errors import UserError
+from otafl.variables import VARIABLES
 
 if TYPE_CHECKING:
     from otafl.scenario import Point, Scenario
-
-ROUNDS = ("trial", "round")
-DEVICES = ("trial", "round", "device")
-TRIALS = ("trial",)
-
-
-@dataclass(frozen=True)
-class Variable:
-    """A result variable: its units, what it is, and its dims after `point`."""
-
-    units: str
-    long_name: str
-    dims: tuple[str, ...] = ROUNDS
-
-
-VARIABLES: dict[str, Variable] = {
-    "test_accuracy": Variable("1", "test accuracy of the global model"),
-    "test_loss": Variable("nat", "test loss of the global model"),
-    "local_test_accuracy": Variable("1", "mean test accuracy of the devices' local models"),
-    "local_test_loss": Variable("nat", "mean test loss of the devices' local models"),
-    "personal_test_accuracy": Variable("1", "mean test accuracy of the personal models"),
-    "personal_test_loss": Variable("nat", "mean test loss of the personal models"),
-    "mean_test_accuracy": Variable(
-        "1", "test accuracy of the error-free projected mean of the local models"
-    ),
-    "mean_test_loss": Variable(
-        "nat", "test loss of the error-free projected mean of the local models"
-    ),
-    "validation_accuracy": Variable("1", "validation accuracy of the global model"),
-    "validation_loss": Variable("nat", "validation loss of the global model"),
-    "train_loss": Variable("nat", "training loss"),
-    "device_local_test_accuracy": Variable("1", "test accuracy of the local model", DEVICES),
-    "device_personal_test_accuracy": Variable("1", "test accuracy of the personal model", DEVICES),
-    "aggregation_nmse": Variable("1", "normalised squared aggregation error"),
-    "weight_rank": Variable("1", "numerical rank of the global weights, mean over layers"),
-    "weight_density": Variable("1", "share of the global weights that are not zero"),
-    "product_error": Variable(
-        "1", "squared error of the recovered low-rank weights, relative to the devices' mean"
-    ),
-    "product_error_law": Variable("1", "expectation of product_error without noise and fading"),
-    "consensus_gap": Variable(
-        "1", "mean squared distance of the devices' weights from their mean, relative to it"
-    ),
-    "participants": Variable("1", "devices that were aggregated"),
-    "uplink_symbols": Variable("symbol", "uplink channel uses so far"),
-    "uplink_bits": Variable("bit", "uplink payload so far"),
-    "side_symbols": Variable("symbol", "side-information channel uses so far"),
-    "downlink_bits": Variable("bit", "downlink payload so far"),
-    "tx_energy_j": Variable("J", "energy radiated so far", DEVICES),
-    "compute_energy_j": Variable("J", "energy spent on computing so far", DEVICES),
-    "airtime_s": Variable("s", "uplink airtime so far"),
-    "sim_time_s": Variable("s", "simulated time so far"),
-    "tx_power_w": Variable("W", "mean transmit power", DEVICES),
-    "wall_time_s": Variable("s", "computing time of the whole stack so far"),
-    "stop_round": Variable("round", "round at which the target was reached", TRIALS),
-    "stop_time_s": Variable("s", "simulated time at which the target was reached", TRIALS),
-    "stop_energy_j": Variable("J", "energy of all devices when the target was reached", TRIALS),
-    "stop_symbols": Variable("symbol", "uplink channel uses when the target was reached", TRIALS),
-    "diverged_round": Variable("round", "round at which training diverged", TRIALS),
-    "compression_actual": Variable(
-        "1", "real uplink symbols of the weights over the dense weights", TRIALS
-    ),
-    "compression_nominal": Variable(
-        "1", "uplink symbols over dense weights of the middle layer", TRIALS
-    ),
-}
-"""Every variable a result can hold. Means (train_loss, aggregation_nmse, participants, tx_power_w)
-are over the rounds since the previous record; symbols, bits, joules and seconds accumulate from
-round 0; stop_* and diverged_round are NaN where that never happened. A result has those that its
-method gives."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +74,7 @@ def to_dataset(record: Record, points: Sequence[Point], scenario: Scenario) -> x
     data = {}
     for name, values in record.variables.items():
         if name not in VARIABLES:
-            raise ValueError(f"{name} is not in otafl.results.VARIABLES")
+            raise ValueError(f"{name} is not in otafl.variables.VARIABLES")
         known = VARIABLES[name]
         dims = ("point", *known.dims)
         if np.ndim(values) != len(dims):

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     Power: TypeAlias = Any
     Codec: TypeAlias = Any
     Transport: TypeAlias = Any
+    Server: TypeAlias = Any
     Downlink: TypeAlias = Any
     Selection: TypeAlias = Any
     Compute: TypeAlias = Any
@@ -46,6 +47,7 @@ else:
     Data, Model, Algorithm = choice("data"), choice("model"), choice("algorithm")
     Channel, Csi, Power = choice("channel"), choice("csi"), choice("power")
     Receiver, Codec, Transport = choice("receiver"), choice("codec"), choice("transport")
+    Server = choice("server")
     Downlink, Selection, Compute = choice("downlink"), choice("selection"), choice("compute")
 
 
@@ -55,6 +57,12 @@ class DevicesConfig(Config):
     count: int = Field(10, ge=1, description="devices in the population, K")
     participants: int | None = Field(
         None, ge=1, description="devices asked to take part in a round; all if not given"
+    )
+    senders: int | None = Field(
+        None,
+        ge=1,
+        description="participants whose update is aggregated, drawn anew each round; the others "
+        "train all the same. All if not given",
     )
     selection: Selection = Field(default("selection"), description="how participants are chosen")
     compute: Compute = Field(default("compute"), description="how fast the devices compute")
@@ -75,7 +83,11 @@ class DevicesConfig(Config):
 
 
 Target = Literal[
-    "test_accuracy", "local_test_accuracy", "personal_test_accuracy", "validation_accuracy"
+    "test_accuracy",
+    "local_test_accuracy",
+    "personal_test_accuracy",
+    "personal_own_test_accuracy",
+    "validation_accuracy",
 ]
 
 
@@ -91,9 +103,29 @@ class TrainingConfig(Config):
     eval_samples: int | None = Field(
         None, ge=1, description="test samples evaluated on; all if not given"
     )
+    fine_tune_steps: int = Field(
+        0,
+        ge=0,
+        description="SGD steps by which each device fine-tunes a copy of its model before it is "
+        "tested, in the results `tuned_*`; pFedBreD's trick FT is 1",
+    )
+    fine_tune_learning_rate: float = Field(
+        0.01, gt=0, description="step size of the fine-tuning before a test"
+    )
+    cross_test: bool = Field(
+        False,
+        description="evaluate devices' models on the common test samples too, where they have "
+        "test samples of their own",
+    )
+    class_losses: bool = Field(
+        False, description="keep the test losses of the devices' personal models by class"
+    )
     stop_at: dict[Target, Annotated[float, Field(ge=0, le=1)]] | None = Field(
         None, description="a trial stops once one of these results reaches its value"
     )
+
+
+DeviceState = Literal["memory", "host", "disk"]
 
 
 class EngineConfig(Config):
@@ -108,6 +140,11 @@ class EngineConfig(Config):
     dtype: Literal["float32", "float64"] = Field("float32", description="precision")
     device: Literal["auto", "cpu", "cuda"] = Field(
         "auto", description="processor; auto takes a GPU where there is one"
+    )
+    device_state: DeviceState = Field(
+        "memory",
+        description="where the devices' own models lie between rounds: in the processor's memory; "
+        "in the host's, for a GPU that has less; on disk, in temporary files ($TMPDIR)",
     )
     threads: int | None = Field(
         None, ge=1, description="processor threads; torch's choice if not given"
@@ -152,6 +189,9 @@ class Scenario(Config):
     )
     codec: Codec = Field(default("codec"), description="compression of what is sent")
     transport: Transport = Field(default("transport"), description="how updates reach the server")
+    server: Server = Field(
+        default("server"), description="what the server makes of the averaged increment"
+    )
     downlink: Downlink = Field(default("downlink"), description="how the model reaches the devices")
     devices: DevicesConfig = Field(DevicesConfig(), description="the devices")
     training: TrainingConfig = Field(TrainingConfig(), description="the training")

@@ -13,7 +13,7 @@ from otafl.errors import UserError
 from otafl.models import geometry
 from otafl.models.config import CnnConfig, MlpConfig, SoftmaxRegressionConfig
 from otafl.scenario_errors import Problem, shown
-from otafl.transport.config import DigitalConfig, OverTheAirConfig
+from otafl.transport.config import OverTheAirConfig
 
 if TYPE_CHECKING:
     from otafl.scenario import Scenario
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def check(scenario: Scenario) -> list[Problem]:
     """Everything that is wrong between the sections of a point."""
-    checks = (_devices, _faults, _stop, _transport, _link, _images, _rank)
+    checks = (_devices, _server, _faults, _stop, _transport, _link, _images, _rank)
     return [problem for one in checks for problem in one(scenario)]
 
 
@@ -54,6 +54,20 @@ def _devices(scenario: Scenario) -> list[Problem]:
             f"({devices.count}); leave it out for all devices"
         )
         problems.append(Problem(text, ("devices", "participants"), (("devices", "count"),)))
+    wanted = devices.participants or devices.count
+    if devices.senders is not None and devices.senders > wanted:
+        text = (
+            f"devices.senders: got {devices.senders}, more than the {wanted} devices that take "
+            "part; leave it out for all of them"
+        )
+        others = (("devices", "participants"), ("devices", "count"))
+        problems.append(Problem(text, ("devices", "senders"), others))
+    if devices.senders is not None and devices.selection.name == "update_norm":
+        text = (
+            "devices.senders: does not go with devices.selection: 'update_norm', which chooses who "
+            "sends itself; leave it out"
+        )
+        problems.append(Problem(text, ("devices", "senders"), (("devices", "selection"),)))
     if devices.late == "next" and devices.deadline_s is None:
         text = (
             "devices.late: 'next' needs devices.deadline_s: without a deadline the slot waits for "
@@ -69,6 +83,24 @@ def _devices(scenario: Scenario) -> list[Problem]:
     return problems
 
 
+def _server(scenario: Scenario) -> list[Problem]:
+    """Whether there is an averaged increment for the server to optimise over."""
+    algorithm, server = scenario.algorithm, scenario.server.name
+    if server == "average" or getattr(algorithm, "averages", False):
+        return []
+    would_do = [
+        name
+        for name in registry.names("algorithm")
+        if getattr(registry.config_class("algorithm", name), "averages", False)
+    ]
+    text = (
+        f"server: '{server}' steps along averaged increments, which algorithm "
+        f"'{algorithm.name}' does not have; server: average would do, or one of the algorithms "
+        f"{', '.join(would_do)}"
+    )
+    return [Problem(text, ("server",), (("algorithm",),))]
+
+
 def _faults(scenario: Scenario) -> list[Problem]:
     byzantine, count = scenario.faults.byzantine, scenario.devices.count
     if byzantine <= count:
@@ -81,14 +113,23 @@ def _faults(scenario: Scenario) -> list[Problem]:
 
 
 def _stop(scenario: Scenario) -> list[Problem]:
-    if "validation_accuracy" in (scenario.training.stop_at or {}) and not scenario.data.validation:
+    targets, data, problems = scenario.training.stop_at or {}, scenario.data, []
+    if "validation_accuracy" in targets and not data.validation:
         text = (
             "training.stop_at.validation_accuracy: there are no validation samples; set "
             "data.validation, e.g. to 0.1"
         )
         path = ("training", "stop_at", "validation_accuracy")
-        return [Problem(text, path, (("data", "validation"),))]
-    return []
+        problems.append(Problem(text, path, (("data", "validation"),)))
+    own = data.own_test or data.test == "per_device"
+    if "personal_own_test_accuracy" in targets and not own:
+        text = (
+            "training.stop_at.personal_own_test_accuracy: devices have no test samples of their "
+            "own; data.own_test: true or data.test: per_device would do"
+        )
+        path = ("training", "stop_at", "personal_own_test_accuracy")
+        problems.append(Problem(text, path, (("data", "own_test"), ("data", "test"))))
+    return problems
 
 
 def _transport(scenario: Scenario) -> list[Problem]:
@@ -125,28 +166,7 @@ def _link(scenario: Scenario) -> list[Problem]:
             "plans for a budget on the power; per_symbol would do"
         )
         problems.append(Problem(text, ("transport", "snr_convention"), (("power",),)))
-    if scenario.algorithm.needs == "each" and _loses(scenario):
-        text = (
-            f"transport: 'digital' with these settings can lose a device's update, but algorithm "
-            f"'{scenario.algorithm.name}' needs each of them; rate: shannon with outage: false and "
-            "max_symbols: 0 would do"
-        )
-        problems.append(Problem(text, ("transport",), (("algorithm",),)))
     return problems
-
-
-def _loses(scenario: Scenario) -> bool:
-    """Whether an update can be lost on a digital uplink."""
-    transport = scenario.transport
-    if not isinstance(transport, DigitalConfig):
-        return False
-    heard = (
-        scenario.impairments.interference_db is not None or scenario.faults.jammer_db is not None
-    )
-    uncertain = heard or scenario.csi.name != "perfect"
-    coded = transport.coding != "ideal" and transport.on_block_error == "drop"
-    mcs = transport.rate == "mcs"
-    return coded or mcs or transport.max_symbols > 0 or (transport.outage and uncertain)
 
 
 def _images(scenario: Scenario) -> list[Problem]:

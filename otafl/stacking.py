@@ -3,13 +3,16 @@ chunks' payloads together."""
 
 from __future__ import annotations
 
+import math
+import tempfile
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from otafl.contracts import Blocks, Broadcast, Cohort, Group, Payload
+from otafl.contracts import Blocks, Broadcast, Cohort, Group, Payload, taken
+from otafl.scenario import DeviceState
 
 if TYPE_CHECKING:
     from otafl.assembly import Parts
@@ -20,32 +23,52 @@ class DeviceStore:
     """State of all devices of all trials, name -> [S * K, *shape].
 
     blocks: [S, K, *shape], or [S, 1, *shape] for a start that all devices of a trial share; each
-    device gets memory of its own.
+    device gets memory of its own. place: "memory" of the torch device; "host", for a GPU that has
+    less; or "disk", in temporary files that the system reads and writes as needed.
     """
 
-    def __init__(self, blocks: Blocks, trials: int, population: int) -> None:
+    def __init__(
+        self, blocks: Blocks, trials: int, population: int, place: DeviceState = "memory"
+    ) -> None:
         self._cells = trials * population
         self._trials = trials
-        self._table = {
-            name: block.expand(trials, population, *block.shape[2:])
-            .reshape(self._cells, *block.shape[2:])
-            .clone()
-            for name, block in blocks.items()
-        }
+        self._place = place
+        self._files: list[Any] = []
+        self._table: Blocks = {}
+        for name, block in blocks.items():
+            table = self._table[name] = self._new(block, (self._cells, *block.shape[2:]))
+            whole = table.view(trials, population, *block.shape[2:])
+            for trial, own in enumerate(block):  # in turn, so that no second copy is made
+                whole[trial].copy_(own.expand_as(whole[trial]))
+
+    def _new(self, like: Tensor, shape: tuple[int, ...]) -> Tensor:
+        if self._place == "memory":
+            return like.new_empty(shape)
+        if self._place == "host":
+            return torch.empty(shape, dtype=like.dtype)
+        file = tempfile.NamedTemporaryFile(prefix="otafl-devices-")  # noqa: SIM115
+        self._files.append(file)
+        size = math.prod(shape)
+        return torch.from_file(file.name, shared=True, size=size, dtype=like.dtype).view(shape)
 
     def rows(self, cohort: Cohort) -> Blocks:
         """State [n, *shape] of the cohort's rows."""
-        if cohort.size == self._cells:
+        if self._replaces(cohort):
             return dict(self._table)
-        return {name: table.index_select(0, cohort.cell) for name, table in self._table.items()}
+        return {name: taken(table, cohort.cell) for name, table in self._table.items()}
 
     def put(self, cohort: Cohort, state: Blocks) -> None:
         """Keeps the state [n, *shape] of the cohort's rows."""
-        if cohort.size == self._cells:
+        if self._replaces(cohort):
             self._table = dict(state)
             return
         for name, rows in state.items():
-            self._table[name].index_copy_(0, cohort.cell, rows)
+            table = self._table[name]
+            table.index_copy_(0, cohort.cell.to(table.device), rows.to(table.device))
+
+    def _replaces(self, cohort: Cohort) -> bool:
+        """Whether the tables themselves change hands: nothing is copied."""
+        return self._place == "memory" and cohort.size == self._cells
 
     def blocks(self) -> Blocks:
         """[S, K, *shape]."""
@@ -71,8 +94,19 @@ def rows_at_once(parts: Parts, broadcast: Broadcast | Arrival, devices: DeviceSt
     return max(1, int(scenario.engine.chunk_mb * 2**20 / (reals * size)))
 
 
+def sending(payload: Payload, chunk: Cohort) -> Payload:
+    """Of a chunk's payload the rows that send, counted among themselves."""
+    renumber = chunk.sends.cumsum(0) - 1
+    out = []
+    for group in payload:
+        whole = group.rows is None
+        some = group.select(chunk.sends, renumber)
+        out.append(replace(some, rows=None) if whole else some)
+    return tuple(out)
+
+
 class Collector:
-    """The payloads and losses of the chunks of a cohort of N rows, put together. Groups that
+    """The payloads of the chunks of a cohort of N rows, put together. Groups that
     have every row of a chunk are written straight to their place, in `buffers` that the caller
     keeps from round to round: fresh memory of this size costs more than filling it. So a payload
     is good for its own round only."""
@@ -80,14 +114,16 @@ class Collector:
     def __init__(self, size: int, buffers: dict[tuple[int, str], Tensor]) -> None:
         self._size = size
         self._buffers = buffers
+        self._filled = 0
         self._chunks: list[tuple[int, Payload]] = []
-        self._losses: list[Tensor] = []
         self._whole: dict[int, Blocks] = {}
 
-    def add(self, start: int, payload: Payload, loss: Tensor) -> None:
-        self._losses.append(loss)
+    def add(self, count: int, payload: Payload) -> None:
+        """The payload of the next so many rows."""
+        start = self._filled
+        self._filled += count
         self._chunks.append((start, payload))
-        if len(loss) == self._size:
+        if count == self._size:
             return
         for index, group in enumerate(payload):
             if group.rows is not None or group.mask is not None:
@@ -96,7 +132,7 @@ class Collector:
                 index, {name: self._buffer(index, name, b) for name, b in group.blocks.items()}
             )
             for name, block in group.blocks.items():
-                whole[name][start : start + len(loss)] = block
+                whole[name][start : start + count] = block
 
     def _buffer(self, index: int, name: str, block: Tensor) -> Tensor:
         """[N, *shape] for the rows of a block [n, *shape]."""
@@ -105,11 +141,6 @@ class Collector:
         if kept is None or kept.shape != shape or kept.dtype != block.dtype:
             kept = self._buffers[index, name] = block.new_empty(shape)
         return kept
-
-    @property
-    def loss(self) -> Tensor:
-        """[N]."""
-        return torch.cat(self._losses)
 
     @property
     def payload(self) -> Payload:

@@ -15,10 +15,15 @@ from otafl.results import final
 
 SHOWN = (
     "test_accuracy",
+    "personal_own_test_accuracy",
+    "tuned_own_test_accuracy",
+    "majority_accuracy",
     "local_test_accuracy",
     "personal_test_accuracy",
+    "tuned_test_accuracy",
     "mean_test_accuracy",
     "validation_accuracy",
+    "personal_own_validation_accuracy",
     "test_loss",
     "train_loss",
     "aggregation_nmse",

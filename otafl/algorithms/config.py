@@ -1,5 +1,6 @@
 """Settings of federated methods. `needs` says what a method must get from the transport: the mean
-of the updates, or each of them."""
+of the updates, or each of them; `averages`, True for some, that its server's block "model" moves by
+averaged increments, so that a server optimiser may take the step instead."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ class FedAvgConfig(Config):
     increments averaged by data share."""
 
     needs: ClassVar[Needs] = "mean"
+    averages: ClassVar[bool] = True
 
     name: Literal["fedavg"] = "fedavg"
     learning_rate: float = stackable(0.1, gt=0, description="SGD step of the first round")

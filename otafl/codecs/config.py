@@ -52,6 +52,25 @@ class TopKConfig(Config):
     )
 
 
+class RandomSubsetConfig(Config):
+    """A random subset of a device's payload, drawn anew for each device and round; FedAvg with it
+    is TDPFed's rival "FedAvg (s.a.r.)"."""
+
+    name: Literal["random_subset"] = "random_subset"
+    keep: float = Field(0.5, gt=0, le=1, description="share of the reals that is sent")
+    fill: Literal["zero", "keep"] = Field(
+        "zero",
+        description="what is not sent counts as 0 in the mean, or each coordinate's mean is over "
+        "the devices that sent it, 0 if none did (so that with increments the server keeps its "
+        "own)",
+    )
+    positions: bool = Field(
+        True,
+        description="count the bits that tell which reals are sent; not needed where both ends "
+        "draw the same subset from a shared seed",
+    )
+
+
 class ObdaConfig(Config):
     """One-bit aggregation: devices send signs, the server takes their majority vote."""
 

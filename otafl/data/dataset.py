@@ -13,6 +13,8 @@ from otafl import custom
 from otafl.data.config import CustomDataConfig, DataConfig
 from otafl.errors import UserError
 
+_BUILT_IN = ("digits", "mnist", "fashion_mnist", "cifar10", "cifar100", "femnist", "sent140")
+
 
 def _no_samples() -> NDArray[np.float32]:
     return np.empty(0, np.float32)
@@ -25,7 +27,9 @@ def _no_labels() -> NDArray[np.int64]:
 @dataclass(frozen=True)
 class DataSet:
     """x: [n, *input_shape] float32, y: [n] int64 in 0..classes-1, of the training, test and
-    validation samples. No validation samples by default."""
+    validation samples. No validation samples by default. owner, owner_test: [n] int64, the user
+    that each training and test sample is from, where the data have users. black: what a black
+    pixel is, in a shape that fits a sample (what augmentation pads images with); 0 if None."""
 
     x_train: NDArray[np.float32]
     y_train: NDArray[np.int64]
@@ -34,6 +38,9 @@ class DataSet:
     classes: int
     x_validation: NDArray[np.float32] = field(default_factory=_no_samples)
     y_validation: NDArray[np.int64] = field(default_factory=_no_labels)
+    owner: NDArray[np.int64] | None = None
+    owner_test: NDArray[np.int64] | None = None
+    black: NDArray[np.float32] | None = None
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -44,7 +51,9 @@ class DataSet:
 def load(config: DataConfig) -> DataSet:
     """The data set that the section `data` names, split as it asks, the same for every trial: the
     test set is chosen, then the first `train_samples` of the training samples are kept, then the
-    last share of those is held out for validation. UserError if it cannot be had."""
+    last share of those is held out for validation. With `test: per_device` the test samples come
+    after the training samples, and each trial's devices have their own. UserError if it cannot be
+    had."""
     return _split(_checked(_loaded(config), _name(config)), config)
 
 
@@ -52,7 +61,7 @@ def _loaded(config: DataConfig) -> Any:
     if isinstance(config, CustomDataConfig):
         return custom.call(config.name, "data.name", config.options)
     name = _name(config)
-    if name not in ("digits", "mnist", "fashion_mnist"):
+    if name not in _BUILT_IN:
         raise UserError(f"data.name: there is no loader for {name!r}")
     return importlib.import_module(f"otafl.data.{name}").load(config)
 
@@ -79,6 +88,13 @@ def _checked(data: Any, name: str) -> DataSet:
     for part in ("train", "test"):
         if not len(parts[f"y_{part}"]):
             raise UserError(f"data.name: {name!r} has no {part} samples")
+    for owner, labels in (("owner", "y_train"), ("owner_test", "y_test")):
+        users = getattr(data, owner)
+        if users is not None and np.shape(users) != parts[labels].shape:
+            raise UserError(
+                f"data.name: {name!r}: {owner} is {list(np.shape(users))}; wanted one user for "
+                f"each of the {len(parts[labels])} samples"
+            )
     return replace(data, **parts)
 
 
@@ -103,26 +119,55 @@ def _checked_part(
 
 
 def _split(data: DataSet, config: DataConfig) -> DataSet:
-    x, y = data.x_train, data.y_train
+    count = len(data.y_train)
     if config.test == "train_tail":
-        keep = len(y) - len(data.y_test)
+        keep = count - len(data.y_test)
         if keep < 1:
             raise UserError(
-                f"data.test: train_tail takes {len(data.y_test)} of the {len(y)} training samples; "
+                f"data.test: train_tail takes {len(data.y_test)} of the {count} training samples; "
                 "none would be left, use official"
             )
-        data = replace(data, x_test=x[keep:], y_test=y[keep:])
-        x, y = x[:keep], y[:keep]
+        tail = None if data.owner is None else data.owner[keep:]
+        x_test, y_test = data.x_train[keep:], data.y_train[keep:]
+        data = replace(_first(data, keep), x_test=x_test, y_test=y_test, owner_test=tail)
+        count = keep
     if config.train_samples is not None:
-        if config.train_samples > len(y):
+        if config.train_samples > count:
             raise UserError(
-                f"data.train_samples: {config.train_samples} is more than the {len(y)} training "
+                f"data.train_samples: {config.train_samples} is more than the {count} training "
                 "samples there are"
             )
-        x, y = x[: config.train_samples], y[: config.train_samples]
-    if config.validation > 0:
-        return _hold_out(replace(data, x_train=x, y_train=y), config.validation)
-    return replace(data, x_train=x, y_train=y)
+        data = _first(data, config.train_samples)
+    if config.test == "per_device":
+        return _pooled(data)
+    return _hold_out(data, config.validation) if config.validation > 0 else data
+
+
+def _first(data: DataSet, keep: int) -> DataSet:
+    """With the first training samples only."""
+    owner = None if data.owner is None else data.owner[:keep]
+    return replace(data, x_train=data.x_train[:keep], y_train=data.y_train[:keep], owner=owner)
+
+
+def _pooled(data: DataSet) -> DataSet:
+    """All samples as training samples, those of the test set last."""
+    if len(data.y_validation):
+        raise UserError(
+            f"data.test: per_device deals out all samples, and the data set brings "
+            f"{len(data.y_validation)} validation samples of its own; official would do"
+        )
+    owner = None
+    if data.owner is not None and data.owner_test is not None:
+        owner = np.concatenate([data.owner, data.owner_test])
+    return replace(
+        data,
+        x_train=np.concatenate([data.x_train, data.x_test]),
+        y_train=np.concatenate([data.y_train, data.y_test]),
+        x_test=data.x_test[:0],
+        y_test=data.y_test[:0],
+        owner=owner,
+        owner_test=None,
+    )
 
 
 def _hold_out(data: DataSet, share: float) -> DataSet:
@@ -140,9 +185,7 @@ def _hold_out(data: DataSet, share: float) -> DataSet:
             f"training and {held} for validation; each needs at least one"
         )
     return replace(
-        data,
-        x_train=data.x_train[:keep],
-        y_train=data.y_train[:keep],
+        _first(data, keep),
         x_validation=data.x_train[keep:],
         y_validation=data.y_train[keep:],
     )

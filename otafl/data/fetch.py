@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import lzma
+import os
+import shutil
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 import pooch
 
-from otafl.data import fashion_mnist, mnist
-from otafl.data.mnist import ImageFiles, find, home
+from otafl.data import cifar10, cifar100, fashion_mnist, femnist, mnist, sent140
+from otafl.data.sources import Download, Source, find, home
 from otafl.errors import UserError
 
-SOURCES: dict[str, ImageFiles] = {files.name: files for files in (fashion_mnist.FILES, mnist.FILES)}
+SOURCES: dict[str, Source] = {
+    source.name: source
+    for source in (
+        fashion_mnist.FILES,
+        mnist.FILES,
+        cifar10.FILES,
+        cifar100.FILES,
+        femnist.FILES,
+        sent140.FILES,
+    )
+}
 
 
 class Available(NamedTuple):
@@ -25,21 +44,19 @@ class Available(NamedTuple):
 
 def fetch(name: str, root: str | None = None) -> Path:
     """Downloads a data set's files and returns their folder: in root, else in $OTAFL_DATA_DIR, else
-    in the user's cache folder. Files that are there with the right checksum are kept. UserError if
-    the name is unknown, the download fails or a checksum is wrong."""
-    files = SOURCES.get(name)
-    if files is None:
+    in the user's cache folder. Archives are unpacked and removed. Files that are there already are
+    kept, if their checksum (where one is known) is right. UserError if the name is unknown, the
+    download fails or a checksum is wrong."""
+    source = SOURCES.get(name)
+    if source is None:
         raise UserError(
             f"otafl data get: there is nothing to download for {name!r}; what can be downloaded: "
             f"{', '.join(SOURCES)}"
         )
-    folder = home(files, root)
-    for file, md5 in files.md5.items():
-        url = files.url + file
-        try:
-            pooch.retrieve(url, known_hash=f"md5:{md5}", fname=file, path=folder)
-        except (OSError, ValueError) as error:  # the network, the disk; a wrong checksum
-            raise UserError(f"otafl data get {name}: {url} to {folder}: {error}") from error
+    folder = home(source, root)
+    for download in source.downloads:
+        if not _unpacked(download, folder):
+            _download(name, download, folder)
     return folder
 
 
@@ -48,10 +65,79 @@ def available(root: str | None = None) -> list[Available]:
     digits = Available(
         "digits", "ships with scikit-learn", True, "1,797 digits of 8x8 pixels, for quick trials"
     )
-    return [digits, *(_available(files, root) for files in SOURCES.values())]
+    return [digits, *(_available(source, root) for source in SOURCES.values())]
 
 
-def _available(files: ImageFiles, root: str | None) -> Available:
-    found = find(files, root)
-    folder = home(files, root) if found is None else found[0].parent
-    return Available(files.name, str(folder), found is not None, files.description)
+def _available(source: Source, root: str | None) -> Available:
+    found = find(source, root)
+    folder = found or home(source, root)
+    return Available(source.name, str(folder), found is not None, source.description)
+
+
+def _download(name: str, download: Download, folder: Path) -> None:
+    url = download.url
+    try:
+        path = Path(
+            pooch.retrieve(url, known_hash=download.checksum, fname=download.file, path=folder)
+        )
+    except (OSError, ValueError) as error:  # the network, the disk; a wrong checksum
+        raise UserError(f"otafl data get {name}: {url} to {folder}: {error}") from error
+    if not download.unpacked:
+        return
+    try:
+        for inside, file in download.unpacked.items():
+            _take_out(path, inside, folder / file)
+    except (
+        *(OSError, EOFError, KeyError, zlib.error, lzma.LZMAError),
+        *(tarfile.TarError, zipfile.BadZipFile),
+    ) as error:
+        raise UserError(f"otafl data get {name}: {path} cannot be unpacked: {error}") from error
+    for file, md5 in download.md5.items():
+        if _md5(folder / file) != md5:
+            (folder / file).unlink()
+            raise UserError(
+                f"otafl data get {name}: {folder / file}, out of {path}, has not the MD5 sum {md5}"
+            )
+    path.unlink()
+
+
+def _unpacked(download: Download, folder: Path) -> bool:
+    """Whether everything that is taken out of the archive is there already."""
+    files = download.unpacked.values()
+    return bool(files) and all(
+        (folder / file).is_file() and download.md5.get(file) in (None, _md5(folder / file))
+        for file in files
+    )
+
+
+def _take_out(archive: Path, inside: str, path: Path) -> None:
+    """One file out of an archive; under its name only once it is whole."""
+    part = path.with_name(path.name + ".part")
+    try:
+        with _opened(archive, inside) as source, part.open("wb") as out:
+            shutil.copyfileobj(source, out, 1 << 20)
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _opened(archive: Path, inside: str) -> Iterator[IO[bytes]]:
+    if archive.suffix == ".lzma":
+        with lzma.open(archive) as file:
+            yield file
+    elif archive.suffix == ".zip":
+        with zipfile.ZipFile(archive) as zipped, zipped.open(inside) as file:
+            yield file
+    else:
+        with tarfile.open(archive) as tarred:
+            member = tarred.extractfile(inside)
+            if member is None:
+                raise KeyError(f"{inside!r} is not a file")
+            with member:
+                yield member
+
+
+def _md5(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "md5").hexdigest()

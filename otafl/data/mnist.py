@@ -1,26 +1,21 @@
 """MNIST (LeCun, Cortes, Burges), and the loading of image sets that are stored as it is: four IDX
-files in one folder. Loading never downloads; `otafl.data.fetch` does."""
+files in one folder."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pooch
 from numpy.typing import NDArray
 
 from otafl.data.config import ImageDataConfig
 from otafl.data.dataset import DataSet
 from otafl.data.idx import read_images, read_labels
+from otafl.data.pixels import scaled
+from otafl.data.sources import Download, locate
 from otafl.errors import UserError
-
-DATA_DIR = "OTAFL_DATA_DIR"
-"""The environment variable that names the folder of the data sets' folders."""
-SYSTEM_ROOT = Path("/usr/share/datasets")
-"""Where Debian's package dataset-fashion-mnist puts it."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +28,13 @@ class ImageFiles:
     description: str
     url: str
     md5: Mapping[str, str]
+
+    @property
+    def downloads(self) -> tuple[Download, ...]:
+        return tuple(Download(self.url + file, f"md5:{md5}") for file, md5 in self.md5.items())
+
+    def missing(self, folder: Path) -> str | None:
+        return next((name for name in self.md5 if _present(folder / name) is None), None)
 
 
 FILES = ImageFiles(
@@ -56,47 +58,17 @@ def load(config: ImageDataConfig) -> DataSet:
 
 
 def load_images(files: ImageFiles, config: ImageDataConfig) -> DataSet:
-    """An image set of ten classes with its official split, x [n, pixels] in [0, 1] or 0..255."""
-    train_x, train_y, test_x, test_y = locate(files, config.root)
-    x_train, y_train = _pair(train_x, train_y, config.pixel_scale == "unit")
-    x_test, y_test = _pair(test_x, test_y, config.pixel_scale == "unit")
-    return DataSet(x_train, y_train, x_test, y_test, classes=10)
-
-
-def home(files: ImageFiles, root: str | None) -> Path:
-    """The set's folder in root, else in $OTAFL_DATA_DIR, else in the user's cache folder."""
-    chosen = root or os.environ.get(DATA_DIR) or pooch.os_cache("otafl")
-    return Path(chosen).expanduser() / files.folder
-
-
-def find(files: ImageFiles, root: str | None) -> list[Path] | None:
-    """The paths of the four files in the first folder that has them all, or None."""
-    for folder in _folders(files, root):
-        paths = [_present(folder / name) for name in files.md5]
-        found = [path for path in paths if path is not None]
-        if len(found) == len(paths):
-            return found
-    return None
-
-
-def locate(files: ImageFiles, root: str | None) -> list[Path]:
-    """The paths of the four files. UserError if one is missing."""
-    found = find(files, root)
-    if found is not None:
-        return found
-    first, *others = _folders(files, root)
-    missing = next(name for name in files.md5 if _present(first / name) is None)
-    also = "".join(f" (nor is the set in {folder})" for folder in others)
-    raise UserError(
-        f"data: {missing} of {files.name} is not in {first}{also}: "
-        f"`otafl data get {files.name}` downloads it, or point data.root or ${DATA_DIR} to the "
-        f"folder that holds a folder {files.folder!r} with the files"
-    )
-
-
-def _folders(files: ImageFiles, root: str | None) -> list[Path]:
-    system = [] if root else [SYSTEM_ROOT / files.folder]
-    return [home(files, root), *system]
+    """An image set of ten classes with its official split, x [n, pixels]."""
+    folder = locate(files, config.root)
+    paths = [path for path in (_present(folder / name) for name in files.md5) if path is not None]
+    train, y_train = _pair(*paths[:2])
+    test, y_test = _pair(*paths[2:])
+    if train.shape[1] != test.shape[1]:
+        raise UserError(
+            f"{paths[0]} holds images of {train.shape[1]} pixels but {paths[2]} of {test.shape[1]}"
+        )
+    x_train, x_test, black = scaled(train, test, config.pixel_scale)
+    return DataSet(x_train, y_train, x_test, y_test, classes=10, black=black)
 
 
 def _present(path: Path) -> Path | None:
@@ -104,11 +76,8 @@ def _present(path: Path) -> Path | None:
     return next((p for p in (path, path.with_suffix("")) if p.is_file()), None)
 
 
-def _pair(images: Path, labels: Path, unit: bool) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+def _pair(images: Path, labels: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     pixels, y = read_images(images), read_labels(labels)
     if len(pixels) != len(y):
         raise UserError(f"{images} holds {len(pixels)} images but {labels} {len(y)} labels")
-    x = pixels.astype(np.float32)
-    if unit:
-        x /= 255.0
-    return x, y.astype(np.int64)
+    return pixels, y.astype(np.int64)

@@ -5,12 +5,21 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from otafl.data.class_window import class_window
 from otafl.data.config import (
     DirichletConfig,
     LabelSkewConfig,
     PartitionConfig,
     ShardsConfig,
 )
+from otafl.data.config_partition import (
+    ClassWindowConfig,
+    DirichletMixConfig,
+    LognormalConfig,
+    NaturalConfig,
+)
+from otafl.data.mixes import cut_lognormal, dirichlet_mix, lognormal
+from otafl.data.natural import natural
 from otafl.errors import UserError
 
 Indices = NDArray[np.int64]
@@ -19,12 +28,17 @@ _TRIES = 100
 
 
 def partition(
-    config: PartitionConfig, labels: Indices, devices: int, generator: np.random.Generator
+    config: PartitionConfig,
+    labels: Indices,
+    devices: int,
+    generator: np.random.Generator,
+    owner: Indices | None = None,
 ) -> list[Indices]:
     """The samples of each device: `devices` disjoint index arrays, none empty.
 
-    labels: [n] int64. A sample can be left to no device by label_skew only, where no device holds
-    its class. UserError if there are too few samples or classes for what is asked.
+    labels: [n] int64. owner: [n] int64, the user that each sample is from, which `natural` needs.
+    A sample can be left to no device. UserError if there are too few samples, classes or users
+    for what is asked.
     """
     if devices > len(labels):
         raise UserError(
@@ -36,7 +50,15 @@ def partition(
     if isinstance(config, DirichletConfig):
         return _dirichlet(labels, devices, config, generator)
     if isinstance(config, LabelSkewConfig):
-        return _label_skew(labels, devices, config.classes_per_device, generator)
+        return _label_skew(labels, devices, config, generator)
+    if isinstance(config, LognormalConfig):
+        return lognormal(len(labels), devices, config, generator)
+    if isinstance(config, DirichletMixConfig):
+        return dirichlet_mix(labels, devices, config, generator)
+    if isinstance(config, ClassWindowConfig):
+        return class_window(labels, devices, config, generator)
+    if isinstance(config, NaturalConfig):
+        return natural(owner, devices, config, generator)
     return np.array_split(generator.permutation(len(labels)), devices)
 
 
@@ -97,9 +119,9 @@ def _dirichlet_once(
 
 
 def _label_skew(
-    labels: Indices, devices: int, each: int, generator: np.random.Generator
+    labels: Indices, devices: int, config: LabelSkewConfig, generator: np.random.Generator
 ) -> list[Indices]:
-    classes = _by_class(labels, generator)
+    classes, each = _by_class(labels, generator), config.classes_per_device
     if each > len(classes):
         raise UserError(
             f"data.partition.classes_per_device: {each} is more than the {len(classes)} classes of "
@@ -115,7 +137,7 @@ def _label_skew(
                 "smaller data.partition.classes_per_device"
             )
         if of_class:
-            pieces = np.array_split(members, len(of_class))
+            pieces = cut_lognormal(members, len(of_class), config.size_sigma, 1, generator)
             for device, piece in zip(of_class, pieces, strict=True):
                 parts[device].append(piece)
     return [np.concatenate(pieces) for pieces in parts]

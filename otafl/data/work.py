@@ -8,10 +8,13 @@ far ahead they are drawn.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
 from otafl.contracts import Batch, Cohort
+from otafl.data.augment import Augmentation
 from otafl.rng import Streams
 
 _ROUNDS_AHEAD = 64
@@ -24,7 +27,7 @@ class LocalData:
     """The training samples, and who holds them.
 
     x: [n, *shape], y: [n] int64, on the streams' device. index: [S, K, n_max], count: [S, K] int64,
-    as `partition.pack` makes them.
+    as `partition.pack` makes them. augment: what is done to the images of a minibatch.
     """
 
     def __init__(
@@ -37,6 +40,7 @@ class LocalData:
         streams: Streams,
         batch_size: int,
         steps: int,
+        augment: Augmentation | None = None,
     ) -> None:
         if index.shape[:2] != count.shape or len(count) != streams.size:
             raise ValueError(
@@ -56,7 +60,7 @@ class LocalData:
         self.index = index.to(place).reshape(-1, self.longest)
         self.count = count.to(place).reshape(-1)
         self.classes, self.batch_size, self.steps = classes, batch_size, steps
-        self._streams = streams
+        self._streams, self.augment = streams, augment
         self._small = bool(count.min() < batch_size)
         self._equal = bool(count.min() == self.longest)
         cells = torch.arange(self.trials * self.population, device=place)
@@ -81,13 +85,23 @@ class LocalData:
             place = step
         return block[place]
 
+    def test_batch(self, round: int, step: int, cell: Tensor) -> Batch:
+        """A minibatch of training samples for rows cell [n], for a model's fine-tuning before it is
+        tested: none of the minibatches of local work."""
+        ticks = _ticks(round, 1, step, step + 1, cell.device)
+        pair = cell // self.population, cell % self.population
+        sample = self.draw(ticks, cell, *pair, "test")[0]
+        return self.gather(sample, self.batch_weight(cell))
+
     def looks_ahead(self, cohort: Cohort) -> bool:
         """Whether to draw for the whole population and several rounds at once: where it all takes
         part, or is small."""
         everybody = cohort.size == self.trials * self.population
         return self._ahead > 1 and (everybody or self._numbers <= _FEW_NUMBERS)
 
-    def draw(self, ticks: Tensor, cell: Tensor, trial: Tensor, device: Tensor, draw: int) -> Tensor:
+    def draw(
+        self, ticks: Tensor, cell: Tensor, trial: Tensor, device: Tensor, draw: int | str
+    ) -> Tensor:
         """[T, n, B] int64 samples at the ticks [T] of a round and step, for rows cell [n]."""
         purpose = f"minibatch/{draw}" if draw else "minibatch"
         size = self.batch_size
@@ -156,7 +170,12 @@ class LocalWork:
             sample = data.samples_ahead(self.round, step, draw).index_select(0, self._cell)
         else:
             sample = self._samples(step, draw)
-        return data.gather(sample, data.batch_weight(self._cell))
+        batch = data.gather(sample, data.batch_weight(self._cell))
+        if data.augment is None:
+            return batch
+        tick = _ticks(self.round, 1, step, step + 1, self._cell.device)
+        cohort = self.cohort
+        return replace(batch, x=data.augment(batch.x, tick, cohort.trial, cohort.device, draw))
 
     def full(self) -> Batch:
         """All local data: x [n, n_max, *shape], padded with weight 0."""

@@ -10,10 +10,11 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from otafl.contracts import Batch, Blocks
 from otafl.models import convolution
@@ -53,6 +54,8 @@ class Model(ABC):
     """Multiplications of a forward pass of one sample."""
     kept_reals: int = 0
     """Real numbers that one sample adds to the memory of a training step, where they are many."""
+    norms: tuple[str, ...] = ()
+    """Names of the parameters of normalisation layers."""
 
     @abstractmethod
     def init(self, draw: Draw) -> Blocks:
@@ -149,24 +152,32 @@ class Pair(NamedTuple):
     g: Tensor
 
 
-def uniform_start(layers: Sequence[Layer], draw: Draw) -> Blocks:
-    """Weights uniform in +-1/sqrt(fan_in), biases zero."""
+def uniform_start(
+    layers: Sequence[Layer], draw: Draw, bias: Literal["zero", "uniform"] = "zero"
+) -> Blocks:
+    """Weights uniform in +-1/sqrt(fan_in), biases zero or uniform in the same range."""
     params = {}
     for layer in layers:
         uniform = draw(layer.weight, (layer.inputs, layer.outputs))
         params[layer.weight] = (2.0 * uniform - 1.0) / layer.inputs**0.5
-        params[layer.bias] = uniform.new_zeros(uniform.shape[0], layer.outputs)
+        if bias == "zero":
+            params[layer.bias] = uniform.new_zeros(uniform.shape[0], layer.outputs)
+        else:
+            uniform = draw(layer.bias, (layer.outputs,))
+            params[layer.bias] = (2.0 * uniform - 1.0) / layer.inputs**0.5
     return params
 
 
 class LayeredModel(Model):
-    """A chain of linear layers with ReLU between them, the first ones possibly convolutions with
-    max-pooling. The backward pass is written out: it fuses a gradient with its SGD step, and it
-    hands the factors of each gradient to methods that never form a dense one. A weight may be any
-    `LinearMap`."""
+    """A chain of linear layers with ReLU between them (leaky, if `leaky_slope` > 0), the first ones
+    possibly convolutions with max-pooling. The backward pass is written out: it fuses a gradient
+    with its SGD step, and it hands the factors of each gradient to methods that never form a dense
+    one. A weight may be any `LinearMap`."""
 
-    def __init__(self, layers: tuple[Layer, ...]) -> None:
-        self.layers = layers
+    def __init__(self, layers: tuple[Layer, ...], leaky_slope: float = 0.0) -> None:
+        if leaky_slope < 0:
+            raise ValueError(f"leaky_slope: {leaky_slope}, must not be negative")
+        self.layers, self.leaky_slope = layers, leaky_slope
         self.macs = sum(layer.macs for layer in layers)
         self.shapes = {}
         for layer in layers:
@@ -184,9 +195,19 @@ class LayeredModel(Model):
             x = self._features(params, x)
         x = x.flatten(2)
         for layer in self._linear[:-1]:
-            x = apply(params[layer.weight], x).add_(params[layer.bias][:, None]).relu_()
+            x = self.activate_(apply(params[layer.weight], x).add_(params[layer.bias][:, None]))
         last = self._linear[-1]
         return apply(params[last.weight], x).add_(params[last.bias][:, None])
+
+    def activate_(self, z: Tensor) -> Tensor:
+        """The activation, in place."""
+        return functional.leaky_relu_(z, self.leaky_slope) if self.leaky_slope else z.relu_()
+
+    def gate(self, g: Tensor, out: Tensor) -> Tensor:
+        """The gradient by what the activation saw, from g by what it gave, `out`."""
+        if self.leaky_slope:  # the outputs have the signs of the inputs
+            return torch.ops.aten.leaky_relu_backward(g, out, self.leaky_slope, True)
+        return torch.ops.aten.threshold_backward(g, out, 0)
 
     def pairs(self, params: Mapping[str, Any], batch: Batch) -> tuple[Tensor, list[Pair]]:
         """Loss [n] and each layer's gradient as a pair."""
@@ -226,18 +247,18 @@ class LayeredModel(Model):
         self, params: Mapping[str, Any], x: Tensor, batch: Batch
     ) -> tuple[Tensor, list[Pair], Tensor]:
         """Loss [n], pairs of the fully connected layers over x [n, B, M], and what goes on to the
-        convolutions: the gradient [n, B, M] by their scores, past the ReLU."""
+        convolutions: the gradient [n, B, M] by their scores, past the activation."""
         inputs = [x]
         for layer in self._linear[:-1]:
             z = apply(params[layer.weight], inputs[-1])
-            inputs.append(z.add_(params[layer.bias][:, None]).relu_())
+            inputs.append(self.activate_(z.add_(params[layer.bias][:, None])))
         last = self._linear[-1]
         z = apply(params[last.weight], inputs[-1]).add_(params[last.bias][:, None])
         loss, g = _cross_entropy_gradient(z, batch)
         out = [Pair(inputs[-1], g)]
         for index in range(len(inputs) - 1, -1 if self._front else 0, -1):
             g = apply_transposed(params[self._linear[index].weight], g)
-            g = torch.ops.aten.threshold_backward(g, inputs[index], 0)
+            g = self.gate(g, inputs[index])
             if index:
                 out.append(Pair(inputs[index - 1], g))
         return loss, out[::-1], g
@@ -261,7 +282,7 @@ class LayeredModel(Model):
             z = convolution.convolve(image, params[layer.weight], bias, window)
             pooled, winners = convolution.pool(z, window.pool)
             kept.append(Kept(image, image, z, winners))
-            image = pooled.relu_()
+            image = self.activate_(pooled)
         return convolution.features_beside(image, bias.shape[0]), kept
 
     def _beside_gradients(self, params: Blocks, kept: list[Kept], g: Tensor) -> Blocks:
@@ -276,7 +297,7 @@ class LayeredModel(Model):
                 by_z, one.image, params[layer.weight], window, by_image=index > 0
             )
             if above is not None:
-                above = torch.ops.aten.threshold_backward(above, one.image, 0)
+                above = self.gate(above, one.image)
         return grads
 
     def _on_patches(self, params: Mapping[str, Any], x: Tensor) -> tuple[Tensor, list[Kept]]:
@@ -290,7 +311,7 @@ class LayeredModel(Model):
             z = convolution.scores(z, window)
             pooled, winners = convolution.pool(z, window.pool)
             kept.append(Kept(image, met, z, winners))
-            image = pooled.relu_()
+            image = self.activate_(pooled)
         return convolution.features(image, n), kept
 
     def _patch_pairs(self, params: Mapping[str, Any], kept: list[Kept], g: Tensor) -> list[Pair]:
@@ -304,7 +325,7 @@ class LayeredModel(Model):
             out.append(Pair(one.met, g))
             if index:
                 above = convolution.fold(apply_transposed(params[layer.weight], g), window)
-                above = torch.ops.aten.threshold_backward(above, one.image, 0)
+                above = self.gate(above, one.image)
         return out[::-1]
 
 

@@ -9,7 +9,8 @@ from otafl.models.config import CnnConfig
 
 
 class Cnn(LayeredModel):
-    """Convolutions, each with max-pooling and ReLU, then fully connected layers with ReLU. Every
+    """Convolutions, each with max-pooling and ReLU (or leaky ReLU, as in the fully connected
+    layers that follow). Every
     weight is a matrix: a convolution's has a row for each number of its window (height, width,
     channel) and a column for each output channel. The last images are read in the order height,
     width, channel. Starts as the perceptron does, fan_in being k k C in a convolution."""
@@ -17,8 +18,10 @@ class Cnn(LayeredModel):
     def __init__(self, config: CnnConfig, input_shape: tuple[int, ...], classes: int) -> None:
         sides = geometry.cnn(config, input_shape, classes)
         super().__init__(
-            tuple(Layer(f"weight{i}", f"bias{i}", *one) for i, one in enumerate(sides))
+            tuple(Layer(f"weight{i}", f"bias{i}", *one) for i, one in enumerate(sides)),
+            config.slope,
         )
+        self._bias_start = config.bias_start
 
     def init(self, draw: Draw) -> Blocks:
-        return uniform_start(self.layers, draw)
+        return uniform_start(self.layers, draw, self._bias_start)

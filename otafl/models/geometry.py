@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
 from otafl.errors import UserError
 from otafl.models.config import CnnConfig
+from otafl.models.vgg8 import Vgg8Config
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,8 @@ def _windows(config: CnnConfig, input_shape: tuple[int, ...]) -> list[Window]:
                 f"only {height}x{width}; a smaller kernel, fewer convolutions or padding: same "
                 "would do"
             )
+        if min(window.pooled) < 1 and isinstance(config, Vgg8Config):
+            window = replace(window, pool=1)
         if min(window.pooled) < 1:
             raise UserError(
                 f"model.pool: got {config.pool}, but convolution {number} leaves an image of only "

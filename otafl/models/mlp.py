@@ -10,8 +10,8 @@ from otafl.models.config import MlpConfig
 
 
 class Mlp(LayeredModel):
-    """Fully connected layers with ReLU. Weights start uniform in +-1/sqrt(fan_in), whose standard
-    deviation is 1/sqrt(3 fan_in); biases start at zero."""
+    """Fully connected layers with ReLU or leaky ReLU. Weights start uniform in +-1/sqrt(fan_in),
+    whose standard deviation is 1/sqrt(3 fan_in); biases start at zero, or as the weights do."""
 
     def __init__(self, config: MlpConfig, input_shape: tuple[int, ...], classes: int) -> None:
         widths = [torch.Size(input_shape).numel(), *config.hidden, classes]
@@ -19,8 +19,10 @@ class Mlp(LayeredModel):
             tuple(
                 Layer(f"weight{i}", f"bias{i}", widths[i], widths[i + 1])
                 for i in range(len(widths) - 1)
-            )
+            ),
+            config.slope,
         )
+        self._bias_start = config.bias_start
 
     def init(self, draw: Draw) -> Blocks:
-        return uniform_start(self.layers, draw)
+        return uniform_start(self.layers, draw, self._bias_start)

@@ -13,6 +13,13 @@ from otafl.contracts import Blocks
 from otafl.errors import UserError
 from otafl.models.base import Draw, Model
 
+_NORM_LAYERS = (
+    torch.nn.GroupNorm,
+    torch.nn.LayerNorm,
+    torch.nn.RMSNorm,
+    torch.nn.modules.batchnorm._NormBase,  # batch and instance norm
+)
+
 
 class ModuleModel(Model):
     """Wraps a module that maps x [B, *input] to scores [B, classes]. The module's own random start
@@ -34,6 +41,12 @@ class ModuleModel(Model):
         self._module = module
         self._start = {name: p.detach().clone() for name, p in module.named_parameters()}
         self.shapes = {name: tuple(p.shape) for name, p in self._start.items()}
+        self.norms = tuple(
+            f"{path}.{name}" if path else name
+            for path, layer in module.named_modules()
+            if isinstance(layer, _NORM_LAYERS)
+            for name, _ in layer.named_parameters(recurse=False)
+        )
         probe = torch.zeros(1, *input_shape, dtype=next(module.parameters()).dtype)
         with torch.no_grad(), FlopCounterMode(display=False) as counter:
             scores = module(probe)

@@ -74,6 +74,17 @@ def lowest(key: np.ndarray, free: np.ndarray, wanted: int) -> tuple[np.ndarray, 
     return chosen & free, order
 
 
+def some_of(cohort: Cohort, wanted: int, round: int, streams: Streams) -> Tensor:
+    """[N] bool: so many of each trial's rows, every set equally likely; all where there are no
+    more."""
+    key = streams.device_uniform("senders", round, cohort.trial, cohort.device, (1,)).squeeze(1)
+    order = key.argsort()
+    order = order[cohort.trial[order].argsort(stable=True)]  # by trial, then by key
+    first = cohort.rows_of.long().cumsum(0) - cohort.rows_of.long()
+    place = torch.arange(cohort.size, device=key.device) - first[cohort.trial]
+    return torch.zeros_like(cohort.sends).scatter_(0, order, place < wanted)
+
+
 def random_key(streams: Streams, round: int, devices: int) -> np.ndarray:
     """[S, K] uniform in (0, 1)."""
     return np.asarray(streams.uniform("selection", round, (devices,)).cpu())

@@ -123,11 +123,13 @@ class Digital:
             if not whole:
                 sends = cohort.sends & arrived.flatten()[cohort.cell]
                 heard = replace(cohort, sends=sends, all_send=False)
-        each = []
+        each: list[Blocks] = []
+        came_rows: list[Tensor | None] = []
         for group, came, sent in zip(payload, received, signals, strict=True):
             if group.route == "ideal" or whole:
                 gathered.add(*error_free(sent))
                 each.append(each_row(group, cohort))
+                came_rows.append(None)
                 if group.route == "uplink":
                     gathered.arrived(sent)
                 continue
@@ -135,10 +137,12 @@ class Digital:
             mean, count = error_free(got)
             gathered.add(mean, _out_of_one(count, sent, arrived) if sent.linear else count)
             gathered.arrived(got)
-            each.append(each_row(came, heard))
+            rows, own = _heard_rows(came, cohort, heard)
+            each.append(own)
+            came_rows.append(rows)
             target = flatten(error_free(sent)[0])
             tally.error(squared_norm(flatten(mean) - target), squared_norm(target))
-        return gathered.received(tuple(each)), tally.report()
+        return gathered.received(tuple(each), tuple(came_rows)), tally.report()
 
     def _load(self, uplink: Sequence[tuple[Group, Signal]]) -> _Load:
         on_air = torch.stack([sent.on_air() for _, sent in uplink])
@@ -292,6 +296,15 @@ def _rows(group: Group, cohort: Cohort, setting: str) -> Tensor:
             "of a device in one group; use the defaults of transport digital"
         )
     return group.rows
+
+
+def _heard_rows(group: Group, cohort: Cohort, heard: Cohort) -> tuple[Tensor, Blocks]:
+    """Which of the sending rows of a group arrived [n] bool, and all of them, 0 where lost."""
+    rows = slice(None) if group.rows is None else group.rows
+    came = heard.sends[rows][cohort.sends[rows]]
+    own = each_row(group, cohort)
+    column = {name: came.view(-1, *[1] * (block.dim() - 1)) for name, block in own.items()}
+    return came, {name: block.where(column[name], 0.0) for name, block in own.items()}
 
 
 def _out_of_one(count: Tensor | Blocks, sent: Signal, arrived: Tensor) -> Tensor | Blocks:

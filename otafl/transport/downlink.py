@@ -126,7 +126,9 @@ class AnalogDownlink:
 
     def _noise(
         self, blocks: Blocks, per_device: bool, reals: int, cohort: Cohort, round: int
-    ) -> Noise:
+    ) -> Noise | None:
+        if not blocks:
+            return None
         power = torch.stack(
             [torch.linalg.vector_norm(b.flatten(1), dim=1).square() for b in blocks.values()]
         ).sum(0) / max(1, reals)

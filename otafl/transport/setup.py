@@ -54,5 +54,11 @@ class Gathered:
         some = (sent.cohort.rows_of if weight is None else weight) > 0
         self._arrived = some if self._arrived is None else self._arrived | some
 
-    def received(self, each: tuple[Any, ...] | None = None) -> Received:
-        return Received(tuple(self._means), tuple(self._counts), each, self._arrived)
+    def received(
+        self,
+        each: tuple[Any, ...] | None = None,
+        came: tuple[Tensor | None, ...] | None = None,
+    ) -> Received:
+        if came is not None and all(rows is None for rows in came):
+            came = None
+        return Received(tuple(self._means), tuple(self._counts), each, self._arrived, came)

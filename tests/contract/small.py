@@ -68,8 +68,20 @@ def model(name: str) -> dict[str, Any]:
     sizes = {
         "mlp": {"hidden": [4]},
         "cnn": {"channels": [2, 3], "kernel": 3, "hidden": [4]},
+        "vgg8": {"channels": [2, 3], "hidden": [4]},
+        "lstm": {"hidden": 3, "classifier": [4]},
     }
     return {"name": name, **sizes.get(name, {})}
+
+
+def normed(
+    input_shape: tuple[int, ...], classes: int, hidden: Sequence[int] = (4,)
+) -> torch.nn.Module:
+    """A perceptron with a norm layer, for methods that keep its parameters at the devices."""
+    (width,) = hidden
+    first = torch.nn.Linear(input_shape[0], width)
+    last = torch.nn.Linear(width, classes)
+    return torch.nn.Sequential(first, torch.nn.LayerNorm(width), torch.nn.ReLU(), last)
 
 
 ALGORITHMS = registry.names("algorithm")
@@ -96,6 +108,10 @@ def tree(changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
                 inner = at[part] = {"name": inner}
             at = inner
         at[last] = value
+    algorithm = out.get("algorithm")
+    name = algorithm.get("name") if isinstance(algorithm, dict) else algorithm
+    if name == "fedbn" and "model" not in (changes or {}):
+        out["model"] = {"name": "contract.small:normed", "hidden": [4]}
     return out
 
 

@@ -107,7 +107,8 @@ def test_point_alone_with_both_trials(algorithm: str, transport: str) -> None:
 def test_cohort_of_one(algorithm: str, transport: str, keys: dict[str, int]) -> None:
     one = run(engine(of(algorithm, transport, **keys)), 3)
     assert all(value.isfinite().all() for value in scores(one).values())
-    assert one.means.take()["participants"].tolist() == [1.0] * 3
+    sends = 0.0 if algorithm == "local_only" else 1.0
+    assert one.means.take()["participants"].tolist() == [sends] * 3
 
 
 @PAIRS
@@ -136,7 +137,7 @@ def test_draws_do_not_depend_on_who_takes_part(algorithm: str, transport: str) -
                     block[row], whole.blocks[name][at == cell][0], rtol=1e-9, atol=1e-12
                 )
                 compared += 1
-    assert compared
+    assert compared or not payload
 
 
 @PAIRS

@@ -9,7 +9,7 @@ from typing import get_args
 
 import pytest
 
-from otafl import custom, registry, results
+from otafl import custom, registry, variables
 from otafl.axes import NOT_SWEPT, coordinates, read
 from otafl.config import Config, stackable_fields
 from otafl.errors import UserError
@@ -58,7 +58,7 @@ def test_an_entry_can_be_named_alone_or_in_a_mapping(table: str, name: str) -> N
         tree = section
         for part in reversed(path):
             tree = {part: tree}
-        found = load_scenario({"name": "x", **tree})
+        found = load_scenario({"transport": "ideal", "name": "x", **tree})
         for part in path:
             found = getattr(found, str(part))
         assert found == registry.config_class(table, name)(name=name)
@@ -66,7 +66,7 @@ def test_an_entry_can_be_named_alone_or_in_a_mapping(table: str, name: str) -> N
 
 def test_no_key_gives_an_axis_the_name_of_something_else_in_a_result() -> None:
     keys = {key for key, _ in fields(Scenario) if key.split(".")[0] not in NOT_SWEPT}
-    used = {*results.VARIABLES, "trial", "round", "device", "point", "point_index", "final_round"}
+    used = {*variables.VARIABLES, "trial", "round", "device", "point", "point_index", "final_round"}
     for key in keys:
         if key in ("data", "devices", "training"):
             continue

@@ -251,7 +251,10 @@ def test_outage_by_hand() -> None:
     torch.testing.assert_close(received.mean[0]["a"][0], hand)
     assert received.count[0].tolist() == [pytest.approx(0.6)]
     assert received.each is not None
-    assert torch.equal(received.each[0]["a"], x[[1, 3]])
+    assert received.came is not None
+    assert received.came[0] is not None
+    assert received.came[0].tolist() == [False, True, False, True]
+    assert torch.equal(received.each[0]["a"], x * torch.tensor([0.0, 1, 0, 1])[:, None].double())
     assert received.alive is None
     symbols = 320 / (4 * 340 / 1024)
     np.testing.assert_allclose(report.energy_j[0], symbols * WATT / BANDWIDTH)

@@ -5,7 +5,8 @@ Mutations that must fail: in `pairs`, the ReLU's gate left out or taken from the
 transposed weight for the weight; in `_cross_entropy_gradient`, no -1 at the label, no 1/B, the
 sample weights ignored in g or in the loss; in `sgd_`, the bias by the mean over samples, the step
 applied twice; in `LowRankMap`, s left out on one side; `ModuleModel`: buffers accepted, one row's
-parameters for all rows.
+parameters for all rows; the slope of a leaky ReLU left out of the forward or of the backward pass,
+in the perceptron, the scores or the convolutions; uniform biases in the range of another layer.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from otafl.contracts import Batch, Blocks
 from otafl.errors import UserError
 from otafl.factorised.lowrank import LowRank, LowRankMap, dense
 from otafl.models.base import LayeredModel, Model, cross_entropy, flatten, unflatten
-from otafl.models.config import SoftmaxRegressionConfig
+from otafl.models.cnn import Cnn
+from otafl.models.config import CnnConfig, MlpConfig, SoftmaxRegressionConfig
+from otafl.models.mlp import Mlp
 from otafl.models.module import ModuleModel
 from otafl.models.softmax_regression import SoftmaxRegression
 from otafl.rng import Streams
@@ -41,6 +44,13 @@ def uniform(name: str, shape: tuple[int, ...]) -> Tensor:
 def models() -> list[LayeredModel]:
     regression = SoftmaxRegression(SoftmaxRegressionConfig(), (WIDTHS[0],), WIDTHS[-1])
     return [mlp(WIDTHS), mlp((6, 3, 4)), regression]
+
+
+def leaky(slope: float, bias_start: Any = "zero") -> Mlp:
+    config = MlpConfig(
+        hidden=WIDTHS[1:-1], activation="leaky_relu", leaky_slope=slope, bias_start=bias_start
+    )
+    return Mlp(config, (WIDTHS[0],), WIDTHS[-1])
 
 
 def some_params(model: Model) -> Blocks:
@@ -178,6 +188,104 @@ def test_starts() -> None:
     regression = models()[2]
     assert all((block == 0).all() for block in regression.init(uniform).values())
     assert regression.shapes == {"weight0": (6, 4), "bias0": (4,)}
+
+
+def test_uniform_starts_are_pytorchs() -> None:
+    """Weights and biases uniform in +-1/sqrt(fan_in), as torch.nn.Linear starts both."""
+    model = Mlp(MlpConfig(hidden=(100,), bias_start="uniform"), (400,), 50)
+    regression = SoftmaxRegression(SoftmaxRegressionConfig(start="uniform"), (400,), 50)
+    cnn = Cnn(CnnConfig(channels=(60,), bias_start="uniform"), (28, 28), 50)
+    for one in (model, regression, cnn):
+        params = one.init(uniform)
+        for layer in one.layers:
+            for block in (params[layer.weight], params[layer.bias]):
+                scaled = block * layer.inputs**0.5
+                assert 0.9 < scaled.abs().max() <= 1.0
+                assert abs(scaled.mean()) < 5 * (1 / 3 / scaled.numel()) ** 0.5
+                assert not torch.equal(scaled[0], scaled[1])
+    linear = torch.nn.Linear(400, 50)
+    assert 0.9 < linear.bias.abs().max() * 20 <= 1.0
+    same = mlp((400, 100, 50)).init(uniform)
+    assert torch.equal(same["weight0"], model.init(uniform)["weight0"])
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_leaky_relu_against_autograd_and_torchs(weighted: bool) -> None:
+    model, batch = leaky(0.1), some_batch(weighted)
+    params = some_params(model)
+    x = batch.x
+    for i in range(len(WIDTHS) - 1):
+        x = torch.bmm(x, params[f"weight{i}"]) + params[f"bias{i}"][:, None]
+        x = torch.nn.functional.leaky_relu(x, 0.1) if i < len(WIDTHS) - 2 else x
+    torch.testing.assert_close(model.logits(params, batch.x), x, **CLOSE)
+    loss, grads = model.gradients(params, batch)
+    auto_loss, auto = Model.gradients(model, params, batch)
+    torch.testing.assert_close(loss, auto_loss, **CLOSE)
+    step = torch.tensor([0.1, 0.7, 0.0], dtype=F64)
+    moved = {name: block.clone() for name, block in params.items()}
+    torch.testing.assert_close(model.sgd_(moved, batch, step), loss, **CLOSE)
+    for name in params:
+        torch.testing.assert_close(grads[name], auto[name], **CLOSE)
+        by = step.view(-1, *[1] * (auto[name].dim() - 1)) * auto[name]
+        torch.testing.assert_close(moved[name], params[name] - by, **CLOSE)
+    straight = mlp(WIDTHS)
+    assert not torch.allclose(straight.gradients(params, batch)[1]["weight0"], grads["weight0"])
+
+
+def test_leaky_relu_of_factored_weights() -> None:
+    model, batch = leaky(0.3), some_batch(True)
+    thin, full = factored(model, 3)
+    loss, pairs = model.pairs(thin, batch)
+    auto_loss, auto = Model.gradients(model, full, batch)
+    torch.testing.assert_close(loss, auto_loss, **CLOSE)
+    for layer, (x, g) in zip(model.layers, pairs, strict=True):
+        torch.testing.assert_close(x.mT @ g, auto[layer.weight], **CLOSE)
+
+
+def test_leaky_relu_of_convolutions() -> None:
+    """Both ways of computing them: with dense weights, and patch by patch."""
+    config = CnnConfig(channels=(2, 3), kernel=3, hidden=(5,), activation="leaky_relu")
+    model = Cnn(config, (1, 8, 8), WIDTHS[-1])
+    generator = torch.Generator().manual_seed(5)
+    x = torch.randn(N, B, 1, 8, 8, generator=generator, dtype=F64)
+    batch = Batch(x, some_batch(False).y, None)
+    params = some_params(model)
+    loss, grads = model.gradients(params, batch)
+    auto_loss, auto = Model.gradients(model, params, batch)
+    torch.testing.assert_close(loss, auto_loss, **CLOSE)
+    for name in params:
+        torch.testing.assert_close(grads[name], auto[name], **CLOSE)
+    pair_loss, pairs = model.pairs(params, batch)
+    torch.testing.assert_close(pair_loss, loss, **CLOSE)
+    for layer, (met, g) in zip(model.layers, pairs, strict=True):
+        torch.testing.assert_close(met.mT @ g, grads[layer.weight], **CLOSE)
+    image = x[0]
+    for i in range(2):
+        kernel = params[f"weight{i}"][0].view(3, 3, -1, (2, 3)[i]).permute(3, 2, 0, 1)
+        z = torch.nn.functional.conv2d(image, kernel, params[f"bias{i}"][0], padding=1)
+        image = torch.nn.functional.max_pool2d(torch.nn.functional.leaky_relu(z, 0.1), 2)
+    hidden = image.permute(0, 2, 3, 1).flatten(1) @ params["weight2"][0] + params["bias2"][0]
+    hidden = torch.nn.functional.leaky_relu(hidden, 0.1)
+    scores = hidden @ params["weight3"][0] + params["bias3"][0]
+    torch.testing.assert_close(model.logits(params, x)[0], scores, **CLOSE)
+
+
+def test_relu_ignores_the_slope() -> None:
+    batch = some_batch(False)
+    one = Mlp(MlpConfig(hidden=WIDTHS[1:-1], leaky_slope=0.4), (WIDTHS[0],), WIDTHS[-1])
+    params = some_params(one)
+    loss, grads = one.gradients(params, batch)
+    same_loss, same = mlp(WIDTHS).gradients(params, batch)
+    assert torch.equal(loss, same_loss)
+    assert all(torch.equal(grads[name], same[name]) for name in grads)
+
+
+def test_counts_of_cifarnet() -> None:
+    """3-6-16 convolutions of 5x5 without padding, 400-120-84-10: 62,006 parameters."""
+    config = CnnConfig(channels=(6, 16), padding="valid", hidden=(120, 84))
+    model = Cnn(config, (3, 32, 32), 10)
+    assert [layer.inputs for layer in model.layers] == [75, 150, 400, 120, 84]
+    assert model.size == 456 + 2416 + 48_120 + 10_164 + 850 == 62_006
 
 
 def test_counts() -> None:

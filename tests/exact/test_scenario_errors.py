@@ -15,7 +15,8 @@ from otafl.scenario import Scenario, ScenarioError, expand, load_scenario
 POLICIES = ", ".join(registry.names("power"))
 TOP = (
     "(known keys: name, data, model, algorithm, channel, csi, receiver, power, impairments, "
-    "faults, codec, transport, downlink, devices, training, trials, seed, sweep, engine, output)"
+    "faults, codec, transport, server, downlink, devices, training, trials, seed, sweep, engine, "
+    "output)"
 )
 
 
@@ -70,23 +71,24 @@ def test_it_is_a_user_error() -> None:
         ),
         (
             {"data": "imagenet"},
-            "data: unknown data set 'imagenet'; known: digits, mnist, fashion_mnist, or "
+            "data: unknown data set 'imagenet'; known: digits, mnist, fashion_mnist, "
+            "cifar10, cifar100, femnist, sent140, or "
             "module:callable of your own",
         ),
         (
             {"data": {"partition": "idd"}},
             "data.partition: unknown partition 'idd'; did you mean 'iid'? known: iid, shards, "
-            "dirichlet, label_skew",
+            "dirichlet, label_skew, lognormal, dirichlet_mix, class_window, natural",
         ),
         (
             {"data": {"partition": {"alpha": 1}}},
-            "data.partition.alpha: unknown key; it is a key of dirichlet, not of iid (known keys: "
-            "name)",
+            "data.partition.alpha: unknown key; it is a key of dirichlet and dirichlet_mix, not of "
+            "iid (known keys: name)",
         ),
         (
             {"data": {"partition": 5}},
             "data.partition: got 5; must be a name or a mapping of keys: iid, shards, dirichlet, "
-            "label_skew",
+            "label_skew, lognormal, dirichlet_mix, class_window, natural",
         ),
         ({"model": "a:b:c"}, "model: got 'a:b:c'; must be of the form module:callable"),
         (
@@ -157,7 +159,8 @@ def test_it_is_a_user_error() -> None:
         (
             {"training": {"stop_at": {"test_acc": 0.5}}},
             "training.stop_at.test_acc: unknown key; did you mean 'test_accuracy'? (known keys: "
-            "test_accuracy, local_test_accuracy, personal_test_accuracy, validation_accuracy)",
+            "test_accuracy, local_test_accuracy, personal_test_accuracy, "
+            "personal_own_test_accuracy, validation_accuracy)",
         ),
         (
             {"training": {"stop_at": {"test_accuracy": 90}}},

@@ -11,9 +11,7 @@ from typing import Any
 
 import pytest
 
-from otafl.algorithms.config import FedAvgConfig
-from otafl.scenario import Scenario, load_scenario
-from otafl.scenario_checks import check
+from otafl.scenario import load_scenario
 from otafl.scenario_errors import ScenarioError
 
 
@@ -47,37 +45,3 @@ def test_an_average_plan_is_one_of_power() -> None:
 def test_quadrature_pairs_reals_of_the_whole_payload() -> None:
     tree = {"name": "over_the_air", "quadrature": True, "normalise": "block"}
     assert "normalise: payload goes with it" in said({"transport": tree})
-
-
-class NeedsEach(FedAvgConfig):
-    needs = "each"
-
-
-@pytest.mark.parametrize(
-    ("settings", "loses"),
-    [
-        ({}, False),
-        ({"transport.rate": "mcs"}, True),
-        ({"transport.max_symbols": 100.0}, True),
-        ({"csi": "error"}, True),
-        ({"csi": "error", "transport.outage": False}, False),
-        ({"impairments.interference_db": 0.0}, True),
-        ({"faults.jammer_db": 0.0}, True),
-    ],
-)
-def test_a_method_that_needs_each_update_is_not_given_a_lossy_uplink(
-    settings: dict[str, Any], loses: bool
-) -> None:
-    overrides = [f"{key}={value}" for key, value in settings.items()]
-    scenario = load_scenario({"name": "x", "transport": "digital"}, overrides)
-    scenario = Scenario.model_construct(**{**dict(scenario), "algorithm": NeedsEach()})
-    texts = [problem.message for problem in check(scenario)]
-    assert texts == (
-        [
-            "transport: 'digital' with these settings can lose a device's update, but algorithm "
-            "'fedavg' needs each of them; rate: shannon with outage: false and max_symbols: 0 "
-            "would do"
-        ]
-        if loses
-        else []
-    )

@@ -47,6 +47,7 @@ def test_the_table_of_choices_is_the_registry() -> None:
 
     listed = {
         "algorithm": r"^\| algorithm \| (.*) \|$",
+        "server": r"^\| server \| (.*) \|$",
         "csi": r"^\| csi \| (.*) \|$",
         "receiver": r"^\| receiver \| (.*) \|$",
         "power": r"^\| power \| (.*) \|$",

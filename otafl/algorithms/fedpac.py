@@ -1,0 +1,259 @@
+"""FedPAC: personalised federated learning with feature alignment and classifier collaboration.
+
+Xu, Tong, Huang 2023. The extractor f, all layers but the last, is shared; device i has a last layer
+(head) phi_i of its own. In a round device i, from the received f and phi_i,
+
+1. takes statistics of its features f(x): h_i[c] = p_i(c) mean of class c, [C, d], and the variance
+   V_i = (mean |f(x)|^2 - sum_c |h_i[c]|^2) / n_i of their estimate;
+2. trains phi_i by SGD with f fixed, then f with phi_i fixed, on the mean of
+   l(x, y) + lambda / d |f(x) - c_y|^2, the c_y being the global class centroids, left out for
+   classes of which nobody has told any yet;
+3. sends the increment of f, phi_i, h_i, V_i, its own centroids (class means of the new features)
+   and its number of samples in each class.
+
+The server averages f, takes the mean of each class's centroids by samples, and mixes heads,
+
+    phi_i <- sum_j a_ij phi_j,   a_i = argmin over the simplex of
+    sum_j a_ij^2 V_j + sum_c |sum_j a_ij (h_i[c] - h_j[c])|^2,
+
+over the devices of which something came in the round: variance against bias. A device that was not
+heard gets the head back that was last mixed for it, at first the start.
+
+The personal model is (f, phi_i) after local training. Heads differ, so that the broadcast goes to
+each device apart, extractor and all.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from otafl.algorithms.config_exchange import FedPACConfig
+from otafl.algorithms.device_tables import arrived, heard, rewritten, spread
+from otafl.algorithms.local_samples import add_, held, pieces, some
+from otafl.algorithms.personal_models import (
+    MODEL,
+    averaged,
+    copied,
+    device_view,
+    increment,
+    named,
+    shared_start,
+    step_,
+)
+from otafl.algorithms.simplex_qp import minimisers
+from otafl.algorithms.whole_models import start
+from otafl.contracts import (
+    Batch,
+    Blocks,
+    Broadcast,
+    Cohort,
+    Group,
+    Hyper,
+    Payload,
+    Received,
+    View,
+    Work,
+)
+from otafl.errors import UserError
+from otafl.models.base import LayeredModel, Model, cross_entropy, flatten, unflatten
+from otafl.models.config import SoftmaxRegressionConfig
+from otafl.models.softmax_regression import SoftmaxRegression
+from otafl.rng import Streams
+
+
+class _Through:
+    """In the place of a last layer: scores are the features."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.clone()  # a bias is added to it in place
+
+    def backward(self, g: Tensor) -> Tensor:
+        return g
+
+
+class FedPAC:
+    """Server blocks: "model" [S, P'], the extractor; "head" [S, K, Q], what each device gets next;
+    "centroid" [S, C, d], and "known" [S, C], 1 for the classes that have one. Device blocks
+    "personal.<name>"."""
+
+    def __init__(self, config: FedPACConfig, model: Model, devices: int) -> None:
+        if not isinstance(model, LayeredModel) or len(model.layers) < 2:
+            raise UserError(
+                "algorithm.name: 'fedpac' needs a model with layers before the last one, whose "
+                "outputs are the features; mlp with hidden layers or cnn would do"
+            )
+        self.config = config
+        self.model = model
+        self.devices = devices
+        last = model.layers[-1]
+        self.last, self.width, self.classes = last, last.inputs, last.outputs
+        self.head_shapes = {name: model.shapes[name] for name in (last.weight, last.bias)}
+        self.body_shapes = {n: s for n, s in model.shapes.items() if n not in self.head_shapes}
+        self.head = SoftmaxRegression(SoftmaxRegressionConfig(), (self.width,), self.classes)
+
+    def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
+        params = start(self.model, streams)
+        head = flatten({name: params[name] for name in self.head_shapes})
+        centroid = head.new_zeros(len(head), self.classes, self.width)
+        server = {
+            MODEL: flatten({name: params[name] for name in self.body_shapes}),
+            "head": head[:, None].repeat(1, self.devices, 1),
+            "centroid": centroid,
+            "known": torch.zeros_like(centroid[:, :, 0]),
+        }
+        return server, shared_start("personal", flatten(params), self.model)
+
+    def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
+        blocks = {name: server[name][cohort.trial] for name in (MODEL, "centroid", "known")}
+        head = server["head"].flatten(0, 1)[cohort.cell]
+        return Broadcast(blocks | {"head": head}, per_device=True)
+
+    def local(
+        self,
+        broadcast: Broadcast,
+        devices: Blocks,
+        cohort: Cohort,
+        work: Work,
+        hyper: Hyper,
+        streams: Streams,
+    ) -> tuple[Blocks, Payload, Tensor]:
+        blocks = broadcast.blocks
+        received = unflatten(blocks[MODEL], self.body_shapes)
+        body = copied(received)
+        head = copied(unflatten(blocks["head"], self.head_shapes))
+        full, counts = work.full(), work.class_counts()
+        moment, variance = statistics(*self.sums(body, full), counts)
+
+        rate, own_rate, penalty = (
+            hyper[name][cohort.trial]
+            for name in ("learning_rate", "personal_learning_rate", "penalty")
+        )
+        regression = dict(zip(self.head.shapes, head.values(), strict=True))  # the same tensors
+        for index in range(self.config.head_steps or max(1, work.steps // 5)):
+            draw, step = divmod(index, work.steps)
+            batch = work.batch(step, draw=1 + draw)
+            seen = Batch(self.features(body, batch.x), batch.y, batch.weight)
+            self.head.sgd_(regression, seen, own_rate)
+        loss = torch.zeros_like(rate)
+        pull = penalty[:, None] * blocks["known"] / self.width
+        for step in range(work.steps):
+            one, grads = self._body_gradients(
+                body, head, work.batch(step), blocks["centroid"], pull
+            )
+            step_(body, grads, rate)
+            loss += one
+
+        told = {
+            "head": flatten(head),
+            "moment": moment,
+            "variance": variance[:, None],
+            "centroid": self.sums(body, full)[0] / counts.clamp_min(1)[:, :, None],
+            "count": counts.to(moment.dtype),
+        }
+        both = body | head
+        state = named("personal", {name: both[name] for name in self.model.shapes})
+        return state, (*increment(body, received), Group(told)), loss / work.steps
+
+    def features(self, body: Blocks, x: Tensor) -> Tensor:
+        """f(x) [n, B, d]."""
+        rows = next(iter(body.values())).shape[0]
+        ends: dict[str, Any] = {
+            self.last.weight: _Through(),
+            self.last.bias: x.new_zeros(rows, self.width),
+        }
+        return self.model.logits(body | ends, x)
+
+    def sums(self, body: Blocks, full: Batch) -> tuple[Tensor, Tensor]:
+        """Of all samples' features: their sum in each class [n, C, d], and of |f(x)|^2 [n]."""
+        rows = len(full.y)
+        total = full.x.new_zeros(rows, self.classes, self.width)
+        square = full.x.new_zeros(rows)
+        classes = torch.arange(self.classes, device=full.y.device)[:, None]
+        for which, piece in pieces(full):
+            seen = self.features(some(body, which), piece.x) * held(piece)[:, :, None]
+            member = (piece.y[:, None] == classes).to(seen.dtype)
+            add_(total, which, torch.bmm(member, seen))
+            add_(square, which, seen.square().sum((1, 2)))
+        return total, square
+
+    def _body_gradients(
+        self, body: Blocks, head: Blocks, batch: Batch, centroid: Tensor, pull: Tensor
+    ) -> tuple[Tensor, Blocks]:
+        """Cross-entropy [n], and the gradient by the extractor's parameters of it and of the mean
+        of pull[y] |f(x) - c_y|^2; pull [n, C]."""
+        with torch.inference_mode(False), torch.enable_grad():  # which saves no inference tensors
+            leaves = {name: value.clone().requires_grad_() for name, value in body.items()}
+            weight = None if batch.weight is None else batch.weight.clone()
+            batch = Batch(batch.x.clone(), batch.y.clone(), weight)
+            last, bias = (head[name].clone() for name in (self.last.weight, self.last.bias))
+            centroid, pull = centroid.clone(), pull.clone()
+            seen = self.features(leaves, batch.x)
+            loss = cross_entropy(torch.baddbmm(bias[:, None], seen, last), batch)
+            target = centroid.gather(1, batch.y[:, :, None].expand_as(seen))
+            apart = (seen - target).square().sum(2) * pull.gather(1, batch.y)
+            aligned = apart.mean(1) if weight is None else (apart * weight).sum(1)
+            grads = torch.autograd.grad((loss + aligned).sum(), list(leaves.values()))
+        return loss.detach(), dict(zip(leaves, grads, strict=True))
+
+    def combine(
+        self,
+        server: Blocks,
+        received: Received,
+        cohort: Cohort,
+        round: int,
+        hyper: Hyper,
+        streams: Streams,
+    ) -> Blocks:
+        each, came = arrived(received, 1)
+        told = {name: spread(block, came, cohort) for name, block in each.items()}
+        total = told["count"].sum(1)
+        weighted = torch.einsum("skc,skcd->scd", told["count"], told["centroid"])
+        mean = weighted / total.clamp_min(1.0)[:, :, None]
+        somebody = total > 0
+        mixed = torch.bmm(
+            mixing(told["moment"], told["variance"][:, :, 0], heard(came, cohort)), told["head"]
+        )
+        rows = mixed.flatten(0, 1)[cohort.cell]
+        return {
+            MODEL: averaged(server, received, hyper),
+            "head": rewritten(server["head"], rows, came, cohort),
+            "centroid": torch.where(somebody[:, :, None], mean, server["centroid"]),
+            "known": torch.where(somebody, 1.0, server["known"]),
+        }
+
+    def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
+        return {"personal": device_view(self.model, devices, "personal")}
+
+    def flops(self, samples: int) -> float:
+        """Of training: the extractor's steps, and the head's on features of fewer minibatches. The
+        statistics take two forward passes over a device's samples, whose number is not known
+        here."""
+        return self.model.training_flops(samples)
+
+
+def statistics(total: Tensor, square: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+    """h [n, C, d] and V [n] of the features' sums, counts [n, C] samples of each class."""
+    samples = counts.sum(1)
+    moment = total / samples[:, None, None]
+    variance = (square / samples - moment.square().sum((1, 2))) / samples
+    return moment, variance.clamp_min(0.0)
+
+
+def mixing(moment: Tensor, variance: Tensor, present: Tensor) -> Tensor:
+    """a [S, K, K]: row i the head weights of device i, from h [S, K, C, d] and V [S, K] of the
+    present devices [S, K]."""
+    trials, devices = present.shape
+    h = moment.flatten(2).double()
+    h = h - h.mean(1, keepdim=True)  # differences alone matter
+    gram = torch.bmm(h, h.mT)
+    square = gram.diagonal(dim1=1, dim2=2)
+    # <h_i - h_j, h_i - h_l> for all i, j, l
+    q = gram[:, None] - gram[:, :, :, None] - gram[:, :, None] + square[:, :, None, None]
+    q = q + torch.diag_embed(variance.double())[:, None]
+    there = (present > 0) | (present.sum(1, keepdim=True) == 0)  # nobody: nothing is made of it
+    wanted = there[:, None].expand(-1, devices, -1).flatten(0, 1)
+    weights = minimisers(q.flatten(0, 1), wanted)
+    return weights.view(trials, devices, devices).to(moment.dtype)

@@ -1,0 +1,122 @@
+"""FedRep: a shared representation with a head for each device.
+
+Collins, Hassani, Mokhtari, Shakkottai 2021, "Exploiting Shared Representations for Personalized
+Federated Learning", Algorithm 1. The head h_i, the last layer, stays at device i; the body phi,
+everything before it, is averaged. With the received body fixed a device takes SGD steps on its
+head, then with the new head fixed on its body, each on minibatches of its own, and sends the body's
+increment, which is all that is broadcast too.
+
+The personal model is (phi, h_i) with the averaged body, what a device has once it received it,
+after aggregation. There is no global model, as nobody has a head for it.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from otafl.algorithms.config_rivals import FedRepConfig
+from otafl.algorithms.partly_shared import KEPT, joined, personal_view, shared_shapes, split_start
+from otafl.algorithms.personal_models import MODEL, averaged, increment, named, step_
+from otafl.contracts import (
+    Batch,
+    Blocks,
+    Broadcast,
+    Cohort,
+    Hyper,
+    Payload,
+    Received,
+    View,
+    Work,
+)
+from otafl.errors import UserError
+from otafl.models.base import Model, cross_entropy
+from otafl.rng import Streams
+
+
+def head_of(model: Model) -> tuple[str, ...]:
+    """Names of the last layer's parameters: the last one of two or more dimensions and what follows
+    it. UserError if that is the whole model."""
+    names = tuple(model.shapes)
+    weights = [place for place, name in enumerate(names) if len(model.shapes[name]) >= 2]
+    if not weights or weights[-1] == 0:
+        raise UserError(
+            "algorithm.name: 'fedrep' shares all layers but the last, and the model has one layer "
+            "alone; mlp or cnn would do, or local_only"
+        )
+    return names[weights[-1] :]
+
+
+def head_gradients(model: Model, params: Blocks, head: tuple[str, ...], batch: Batch) -> Blocks:
+    """Gradients [n, *shape] of the cross-entropy by the head alone: nothing is kept of the body's
+    forward pass."""
+    with torch.inference_mode(False), torch.enable_grad():  # which saves no inference tensors
+        leaves = {name: params[name].clone().requires_grad_() for name in head}
+        weight = None if batch.weight is None else batch.weight.clone()
+        scores = model.logits(params | leaves, batch.x)
+        loss = cross_entropy(scores, Batch(batch.x, batch.y.clone(), weight))
+        grads = torch.autograd.grad(loss.sum(), list(leaves.values()))
+    return dict(zip(leaves, grads, strict=True))
+
+
+class FedRep:
+    """Server block "model" [S, P]: the body. Device blocks "personal.<name>": the head."""
+
+    def __init__(self, config: FedRepConfig, model: Model, devices: int) -> None:
+        self.config = config
+        self.model = model
+        self.head = head_of(model)
+        self.shapes = shared_shapes(model, self.head)
+
+    def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
+        return split_start(self.model, self.head, streams)
+
+    def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
+        return Broadcast(server)
+
+    def local(
+        self,
+        broadcast: Broadcast,
+        devices: Blocks,
+        cohort: Cohort,
+        work: Work,
+        hyper: Hyper,
+        streams: Streams,
+    ) -> tuple[Blocks, Payload, Tensor]:
+        received, params = joined(broadcast, devices, self.shapes)
+        rate = hyper["learning_rate"][cohort.trial]
+        head_rate = hyper["personal_learning_rate"][cohort.trial]
+        for draw in range(1, 1 + self.config.head_factor):
+            for step in range(work.steps):
+                batch = work.batch(step, draw)
+                step_(params, head_gradients(self.model, params, self.head, batch), head_rate)
+        head = {name: params[name].clone() for name in self.head}
+        loss = torch.zeros_like(rate)
+        for step in range(work.steps):
+            loss += self.model.sgd_(params, work.batch(step), rate)
+            for name, block in head.items():  # cheaper than a step that leaves it out
+                params[name].copy_(block)
+        return named(KEPT, head), increment(params, received), loss / work.steps
+
+    def combine(
+        self,
+        server: Blocks,
+        received: Received,
+        cohort: Cohort,
+        round: int,
+        hyper: Hyper,
+        streams: Streams,
+    ) -> Blocks:
+        return {MODEL: averaged(server, received, hyper)}
+
+    def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
+        return {"personal": personal_view(self.model, server, devices, self.shapes)}
+
+    def flops(self, samples: int) -> float:
+        """A step on the head is a forward pass and the gradient of its weight."""
+        shapes = (self.model.shapes[name] for name in self.head)
+        head_macs = sum(math.prod(shape) for shape in shapes if len(shape) >= 2)
+        on_head = 2.0 * (self.model.macs + head_macs) * samples * self.config.head_factor
+        return on_head + self.model.training_flops(samples)

@@ -1,0 +1,48 @@
+"""All samples of devices that hold unequally many, without working on the padding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from otafl.contracts import Batch, Blocks
+
+WIDTH = 128
+"""Samples of a device that are worked on at a time."""
+
+
+def pieces(full: Batch) -> Iterator[tuple[Tensor | None, Batch]]:
+    """Padded rows [n, n_max], padding last, cut into pieces of WIDTH samples: the rows [m] that
+    have any in a piece (None for all), and these rows' samples with their weights."""
+    equal = full.weight is None
+    weights = full.x.new_full(full.y.shape, 1.0 / full.y.shape[1]) if equal else full.weight
+    assert weights is not None
+    parts = (part.split(WIDTH, 1) for part in (full.x, full.y, weights))
+    for x, y, weight in zip(*parts, strict=True):
+        rows = None if equal else (weight[:, 0] > 0).nonzero().squeeze(1)
+        if rows is None or len(rows) == len(y):
+            yield None, Batch(x, y, weight)
+        elif len(rows):
+            yield rows, Batch(x[rows], y[rows], weight[rows])
+
+
+def some(params: Blocks, rows: Tensor | None) -> Blocks:
+    """The named rows [m] of parameters [n, *shape], all for None."""
+    return params if rows is None else {name: block[rows] for name, block in params.items()}
+
+
+def add_(total: Tensor, rows: Tensor | None, part: Tensor) -> None:
+    """total [n, ...] += part [m, ...] at the rows [m], all for None."""
+    if rows is None:
+        total += part
+    else:
+        total.index_add_(0, rows, part)
+
+
+def held(batch: Batch) -> Tensor:
+    """[n, B]: 1 for samples, 0 for padding."""
+    if batch.weight is None:
+        return torch.ones_like(batch.y, dtype=batch.x.dtype)
+    return (batch.weight > 0).to(batch.x.dtype)

@@ -1,0 +1,83 @@
+"""What personalised methods have in common: one global model whose increments are averaged, and
+models that each device keeps. Plain functions of parameters as blocks, name -> [n, *shape].
+
+A set of parameters at a device has a prefix, as in "personal.weight0".
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from otafl.contracts import Blocks, Broadcast, Group, Hyper, Payload, Received, View
+from otafl.models.base import Model, flatten, unflatten
+
+MODEL = "model"
+"""The server's block, and the payload's: all parameters side by side, [S, P] or [n, P]."""
+
+
+def named(prefix: str, params: Blocks) -> Blocks:
+    """Parameters as blocks of a device's state."""
+    return {f"{prefix}.{name}": block for name, block in params.items()}
+
+
+def own(devices: Blocks, prefix: str) -> Blocks:
+    """The parameters with a prefix out of a device's state, the same tensors."""
+    start = f"{prefix}."
+    return {name.removeprefix(start): b for name, b in devices.items() if name.startswith(start)}
+
+
+def shared_start(prefix: str, flat: Tensor, model: Model) -> Blocks:
+    """The server's model [S, P] as the start of every device, [S, 1, *shape]."""
+    return named(prefix, {name: b[:, None] for name, b in unflatten(flat, model.shapes).items()})
+
+
+def copied(params: Blocks) -> Blocks:
+    """Parameters in memory of their own, contiguous as batched products in place need them."""
+    return {name: b.clone(memory_format=torch.contiguous_format) for name, b in params.items()}
+
+
+def received_params(broadcast: Broadcast, model: Model) -> Blocks:
+    """The broadcast model [n, P] as parameters: views of it, not to be trained in place (see
+    `copied`)."""
+    return unflatten(broadcast.blocks[MODEL], model.shapes)
+
+
+def column(value: Tensor, like: Tensor) -> Tensor:
+    """A number a row [n], ready to multiply blocks [n, *shape]."""
+    return value.view(-1, *[1] * (like.dim() - 1))
+
+
+def step_(params: Blocks, along: Blocks, size: Tensor) -> None:
+    """params -= size [n] * along, in place."""
+    for name, block in along.items():
+        params[name].addcmul_(block, column(size, block), value=-1.0)
+
+
+def pull_(params: Blocks, centre: Blocks, share: Tensor) -> None:
+    """params -= share [n] * (params - centre), in place: a gradient step on a quadratic penalty."""
+    for name, block in params.items():
+        block.lerp_(centre[name], column(share, block))
+
+
+def increment(new: Blocks, old: Blocks) -> Payload:
+    """One group with the increment from the old parameters to the new, [n, P]."""
+    return (Group({MODEL: flatten({name: new[name] - block for name, block in old.items()})}),)
+
+
+def averaged(server: Blocks, received: Received, hyper: Hyper) -> Tensor:
+    """The server's model [S, P] after a step of `server_learning_rate` along the mean increment."""
+    step = hyper["server_learning_rate"][:, None]
+    return torch.addcmul(server[MODEL], step, received.mean[0][MODEL])
+
+
+def flat_view(model: Model, flat: Tensor) -> View:
+    """A trial's model [S, P], to be evaluated."""
+    shapes = model.shapes
+    return View({MODEL: flat}, lambda blocks, x: model.logits(unflatten(blocks[MODEL], shapes), x))
+
+
+def device_view(model: Model, devices: Blocks, prefix: str) -> View:
+    """Each device's parameters with a prefix, [S, K, *shape], to be evaluated."""
+    params = {name: block.flatten(0, 1) for name, block in own(devices, prefix).items()}
+    return View(params, model.logits, "device")

@@ -1,0 +1,95 @@
+"""The proximal problem of personalised methods, solved by a few steps on one minibatch:
+
+    minimise over theta   f(theta; X) + penalty/2 ||theta - centre||^2.
+
+`gradient_steps` is plain gradient descent (pFedMe, Dinh, Tran, Nguyen 2020; pFedBreD, Shi et al.
+2023), `nesterov_steps` the accelerated one of TDPFed (Wang et al.), `envelope_step` a solve and the
+step along the Moreau envelope's gradient, penalty (centre - theta), that follows it.
+
+    form = form_of(model)                                # otafl.models.span: how models are kept
+    w, centre = form.hold(params), form.hold(others)     # copies [n, ...]
+    span = form.span(work.batch(index), w, difference(centre, w))
+    there = span.origin + span.directions[0]             # the centre, as a point [n, Q]
+    theta, loss = nesterov_steps(span, span.origin, there, step, penalty, steps)
+    span.write_(theta, w)                                # w is now theta
+
+start, centre, theta: points [n, Q] of a span. step, penalty: [n]. The loss [n] that solvers return
+is the minibatch's at the first gradient, before any step.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from otafl.algorithms.personal_models import MODEL
+from otafl.contracts import Blocks, Group, Payload
+from otafl.models.base import Model, unflatten
+from otafl.models.span import Slope, Span
+
+
+def gradient_steps(
+    span: Span, start: Tensor, centre: Tensor, step: Tensor, penalty: Tensor, steps: int
+) -> tuple[Tensor, Tensor]:
+    """theta <- theta - step [grad f(theta; X) + penalty (theta - centre)], so many times."""
+    theta = start.clone()
+    share = (step * penalty)[:, None]
+    first = _penalised_step_(span, theta, centre, step, share)
+    for _ in range(steps - 1):
+        _penalised_step_(span, theta, centre, step, share)
+    return theta, first
+
+
+def nesterov_steps(
+    span: Span, start: Tensor, centre: Tensor, step: Tensor, penalty: Tensor, steps: int
+) -> tuple[Tensor, Tensor]:
+    """For j = 1, 2, ...: v = theta + (j - 1)/(j + 2) (theta - theta before), then the step of
+    `gradient_steps` from v. Returns the iterate, not the point looked ahead to."""
+    share = (step * penalty)[:, None]
+    before, theta = start, start.clone()
+    first = _penalised_step_(span, theta, centre, step, share)
+    for j in range(2, steps + 1):
+        ahead = torch.lerp(before, theta, 1.0 + (j - 1) / (j + 2))
+        before, theta = theta, ahead
+        _penalised_step_(span, theta, centre, step, share)
+    return theta, first
+
+
+def envelope_step(
+    span: Span,
+    base: Tensor,
+    start: Tensor,
+    centre: Tensor,
+    step: Tensor,
+    penalty: Tensor,
+    steps: int,
+    rate: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """theta of `gradient_steps`; base - rate penalty (centre - theta), rate [n]; the loss."""
+    theta, loss = gradient_steps(span, start, centre, step, penalty, steps)
+    moved = torch.addcmul(base, (rate * penalty)[:, None], theta - centre)
+    return theta, moved, loss
+
+
+def stepped(span: Span, point: Tensor, slope: Slope, step: Tensor) -> Tensor:
+    """point - step [n] * gradient."""
+    moved = point.clone()
+    span.descend_(moved, slope, step)
+    return moved
+
+
+def sent(local: Blocks, flat: Tensor, model: Model) -> Payload:
+    """One group with the increment to the broadcast model flat [n, P], in its place."""
+    for name, value in unflatten(flat, model.shapes).items():
+        torch.sub(local[name], value, out=value)
+    return (Group({MODEL: flat}),)
+
+
+def _penalised_step_(
+    span: Span, theta: Tensor, centre: Tensor, step: Tensor, share: Tensor
+) -> Tensor:
+    """One step in place, share [n, 1] = step * penalty; returns the loss [n] before it."""
+    slope = span.slope(theta)
+    theta.lerp_(centre, share)
+    span.descend_(theta, slope, step)
+    return slope.loss

@@ -1,0 +1,94 @@
+"""Random crops and flips of the images of training minibatches, all rows at once.
+
+An image is padded on all sides with black pixels and cut to its size again at a random place, then
+flipped left to right with probability one half (the usual treatment of CIFAR: He et al. 2016, "Deep
+Residual Learning for Image Recognition", section 4.2). The numbers depend on (seed, trial, device,
+round, step, draw) and on the place in the minibatch.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from otafl.data.config import AugmentConfig
+from otafl.errors import UserError
+from otafl.rng import Streams
+
+
+class Augmentation:
+    """Of samples of one shape: [height, width], [channels, height, width], or a square number of
+    grey pixels. black: what a black pixel is, in a shape that fits a sample; 0 if None."""
+
+    def __init__(
+        self,
+        config: AugmentConfig,
+        shape: tuple[int, ...],
+        black: NDArray[np.float32] | None,
+        streams: Streams,
+    ) -> None:
+        self._pad, self._flip = config.crop, config.flip
+        self._channels, self._high, self._wide = _image(shape)
+        place, dtype = streams.device, streams.dtype
+        whole = np.array(np.broadcast_to(0.0 if black is None else black, shape))
+        self._black = torch.from_numpy(whole.reshape(self._channels, -1)).to(place, dtype)
+        self._rows = torch.arange(self._high, device=place)
+        self._columns = torch.arange(self._wide, device=place)
+        self._streams = streams
+
+    def __call__(
+        self, x: Tensor, tick: Tensor, trial: Tensor, device: Tensor, draw: int | str
+    ) -> Tensor:
+        """Images x [n, B, *shape] of pairs trial [n], device [n], augmented with the numbers of the
+        tick [1], the stream's key of a round and step. A new tensor."""
+        purpose = f"augment/{draw}" if draw else "augment"
+        shape = (3, x.shape[1])
+        uniform = self._streams.device_uniform_rounds(purpose, tick, trial, device, shape)
+        down, right, flip = uniform[0].unbind(1)
+        places = 2 * self._pad + 1
+        row = self._rows + ((down * places).long() - self._pad)[..., None]
+        column = self._columns
+        if self._flip:
+            column = torch.where(flip[..., None] < 0.5, column.flip(0), column)
+        column = column + ((right * places).long() - self._pad)[..., None]
+        # [n, B, high, wide]: where in the image each pixel comes from, and whether it is inside.
+        inside = ((row >= 0) & (row < self._high))[..., None]
+        inside = inside & ((column >= 0) & (column < self._wide))[..., None, :]
+        source = row[..., None] * self._wide + column[..., None, :]
+        source = torch.where(inside, source, 0).flatten(2)[:, :, None]
+        images = x.reshape(*x.shape[:2], self._channels, -1)
+        seen = images.gather(3, source.expand(-1, -1, self._channels, -1))
+        if self._pad:
+            seen = torch.where(inside.flatten(2)[:, :, None], seen, self._black)
+        return seen.view(x.shape)
+
+
+def augmentation(
+    config: AugmentConfig | None,
+    shape: tuple[int, ...],
+    black: NDArray[np.float32] | None,
+    streams: Streams,
+) -> Augmentation | None:
+    """What the settings ask for; None if that is nothing."""
+    if config is None or not (config.crop or config.flip):
+        return None
+    return Augmentation(config, shape, black, streams)
+
+
+def _image(shape: tuple[int, ...]) -> tuple[int, int, int]:
+    """Channels, height and width."""
+    if len(shape) == 3:
+        return shape[0], shape[1], shape[2]
+    if len(shape) == 2:
+        return 1, shape[0], shape[1]
+    side = math.isqrt(math.prod(shape))
+    if len(shape) == 1 and side**2 == shape[0]:
+        return 1, side, side
+    raise UserError(
+        f"data.augment: crops and flips images, but a sample of the data set has shape "
+        f"{list(shape)}; leave the key out"
+    )

@@ -1,0 +1,142 @@
+"""TensorFlow Federated's data sets: an SQLite file with the tables `client_metadata` (client_id,
+split_name, num_examples) and `examples` (split_name, client_id, serialized_example_proto), a row
+for each sample. A sample is a `tf.train.Example` in protocol buffers' wire format, of which what is
+needed is read here: Example {1: Features {1: map of name 1 to Feature 2}}, a Feature being floats
+{2: {1: packed}} or whole numbers {3: {1: packed}}."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from otafl.errors import UserError
+
+_LENGTH, _VARINT, _FLOAT = 2, 0, 5  # wire types
+_NUMBERS = {2: "floats", 3: "integers"}  # fields of a Feature
+
+
+class FederatedFile:
+    """An open file; a context manager. UserError if it is not one of TensorFlow Federated's."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
+
+    def __enter__(self) -> FederatedFile:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
+
+    def sizes(self, splits: Sequence[str]) -> dict[str, int]:
+        """Client -> samples in the splits together, of the clients that all splits have."""
+        marks = ", ".join("?" * len(splits))
+        rows = self._rows(
+            "SELECT client_id, SUM(num_examples) FROM client_metadata WHERE split_name IN "
+            f"({marks}) GROUP BY client_id HAVING COUNT(*) = {len(splits)} ORDER BY client_id",
+            splits,
+        )
+        sizes = {str(client): int(count) for client, count in rows}
+        if not sizes:
+            raise UserError(f"{self.path}: has no clients with samples in {' and '.join(splits)}")
+        return sizes
+
+    def images(
+        self, split: str, client: str, pixels: int
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """A client's "pixels" [n, pixels] and "label" [n]."""
+        rows = self._rows(
+            "SELECT serialized_example_proto FROM examples WHERE split_name = ? AND client_id = ? "
+            "ORDER BY rowid",
+            (split, client),
+        )
+        x, y = [], []
+        for (message,) in rows:
+            where = f"{self.path}: a sample of client {client!r} in {split}"
+            try:
+                features = dict(_features(memoryview(message)))
+                image, label = features["pixels"], features["label"]
+            except (KeyError, IndexError, TypeError, ValueError) as error:
+                raise UserError(f"{where} is not a tf.train.Example with pixels, label") from error
+            if image.shape != (pixels,) or label.shape != (1,):
+                raise UserError(
+                    f"{where} has {image.size} pixels and {label.size} labels; wanted {pixels} "
+                    "and 1"
+                )
+            x.append(image)
+            y.append(int(label[0]))
+        return np.array(x, np.float32).reshape(-1, pixels), np.array(y, np.int64)
+
+    def _rows(self, query: str, values: Sequence[str]) -> list[tuple[Any, ...]]:
+        try:
+            return self._file.execute(query, values).fetchall()
+        except sqlite3.Error as error:
+            raise UserError(
+                f"{self.path}: not a data set of TensorFlow Federated: {error}"
+            ) from error
+
+
+def _features(message: memoryview) -> Iterator[tuple[str, NDArray[np.float32] | NDArray[np.int64]]]:
+    """Name and values of each feature that is numbers."""
+    for number, features in _fields(message):
+        if number != 1:
+            continue
+        for _, entry in _fields(features):
+            pair = dict(_fields(entry))
+            for kind, values in _fields(pair[2]):
+                if kind in _NUMBERS:
+                    numbers = (number for one, number in _fields(values) if one == 1)
+                    decode = _floats if _NUMBERS[kind] == "floats" else _integers
+                    yield bytes(pair[1]).decode(), np.concatenate([decode(n) for n in numbers])
+
+
+def _floats(packed: memoryview) -> NDArray[np.float32]:
+    return np.frombuffer(packed, "<f4")
+
+
+def _integers(packed: memoryview) -> NDArray[np.int64]:
+    values, at = [], 0
+    while at < len(packed):
+        value, at = _varint(packed, at)
+        values.append(value - (1 << 64) if value >> 63 else value)
+    return np.array(values, np.int64)
+
+
+def _fields(message: memoryview) -> Iterator[tuple[int, memoryview]]:
+    """Number and bytes of each field of a message; a number that is not packed with others comes
+    as the bytes that it would be packed in."""
+    at = 0
+    while at < len(message):
+        key, at = _varint(message, at)
+        start = at
+        if key & 7 == _LENGTH:
+            length, start = _varint(message, at)
+            at = start + length
+        elif key & 7 == _VARINT:
+            _, at = _varint(message, at)
+        elif key & 7 == _FLOAT:
+            at += 4
+        else:
+            raise ValueError(f"wire type {key & 7}")
+        if at > len(message):
+            raise ValueError("truncated")
+        yield key >> 3, message[start:at]
+
+
+def _varint(message: memoryview, at: int) -> tuple[int, int]:
+    """A whole number, seven bits a byte, the lowest first, and where it ends."""
+    value = shift = 0
+    while True:
+        byte = message[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+        if shift > 63:
+            raise ValueError("a number of more than 64 bits")

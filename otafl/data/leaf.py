@@ -1,0 +1,152 @@
+"""Data sets whose samples have users, in the JSON files of LEAF (Caldas et al. 2018, "LEAF: A
+Benchmark for Federated Settings", arXiv:1812.01097): {"users": [...], "user_data": {user: {"x":
+[...], "y": [...]}}}, in the folders that its `preprocess.sh` leaves behind."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from otafl.data.dataset import DataSet
+from otafl.errors import UserError
+
+Samples = NDArray[Any]
+"""[n, ...]: of a user, in whatever form the data set keeps them until they are put together."""
+Convert = Callable[[list[Any]], Samples]
+"""A user's "x"; ValueError with what was wanted if they are anything else."""
+
+_UNSPLIT = ("rem_user_data", "sampled_data", "all_data")  # LEAF's later steps first
+_TRAIN_SHARE = 0.9
+
+
+@dataclass(frozen=True)
+class User:
+    """Training and test samples of one user."""
+
+    x_train: Samples
+    y_train: NDArray[np.int64]
+    x_test: Samples
+    y_test: NDArray[np.int64]
+
+    @property
+    def size(self) -> int:
+        return len(self.y_train) + len(self.y_test)
+
+
+def folder_of(folder: Path) -> Path | None:
+    """Where LEAF's folders are: the set's folder, or its `data` inside LEAF's own tree; None where
+    there are none with files."""
+    for place in (folder, folder / "data"):
+        split = all(_files(place / part) for part in ("train", "test"))
+        if split or any(_files(place / part) for part in _UNSPLIT):
+            return place
+    return None
+
+
+def read(folder: Path, convert: Convert, generator: np.random.Generator) -> list[User]:
+    """The users, in LEAF's order, each with training and test samples: LEAF's own split, or one
+    drawn here where LEAF has not made any. UserError if a file is anything else."""
+    if _files(folder / "train") and _files(folder / "test"):
+        train, test = (_read(folder / part, convert) for part in ("train", "test"))
+        alone = next((name for name in (*train, *test) if name not in train.keys() & test), None)
+        if alone is not None:
+            raise UserError(
+                f"{folder}: user {alone!r} is in one of the folders train and test alone; "
+                "`preprocess.sh -t sample` splits the samples of each user"
+            )
+        return [User(*train[name], *test[name]) for name in train]
+    whole = next(folder / part for part in _UNSPLIT if _files(folder / part))
+    users = _read(whole, convert).values()
+    return [split(x, y, generator) for x, y in users if len(y) > 1]
+
+
+def split(x: Samples, y: NDArray[np.int64], generator: np.random.Generator) -> User:
+    """A user of two samples or more; nine tenths train, at least one trains and one tests, as in
+    LEAF's `split_data.py`. Each part keeps the order."""
+    kept = min(max(1, int(_TRAIN_SHARE * len(y))), len(y) - 1)
+    train = np.zeros(len(y), bool)
+    train[generator.permutation(len(y))[:kept]] = True
+    return User(x[train], y[train], x[~train], y[~train])
+
+
+def sample(
+    sizes: Sequence[int], fraction: float, least: int, generator: np.random.Generator
+) -> NDArray[np.int64]:
+    """Users drawn at random until they have the fraction of all samples, as LEAF's non-iid
+    sampling does, without those of fewer samples than `least`; in order."""
+    counts = np.asarray(sizes, np.int64)
+    order = generator.permutation(len(counts))
+    needed = fraction * counts.sum()
+    drawn = order[: np.searchsorted(np.cumsum(counts[order]), needed - 0.5) + 1]
+    chosen = np.sort(drawn[counts[drawn] >= least])
+    if not len(chosen):
+        raise UserError(
+            f"data.min_samples: none of the {len(drawn)} users drawn has {least} samples; a "
+            "smaller number or a larger data.fraction would do"
+        )
+    return chosen
+
+
+def data_set(users: Sequence[User], classes: int) -> DataSet:
+    """All samples, user by user, and whose they are."""
+    owner, owner_test = (
+        np.repeat(np.arange(len(users)), [len(getattr(user, part)) for user in users])
+        for part in ("y_train", "y_test")
+    )
+    x_train, y_train, x_test, y_test = (
+        np.concatenate([getattr(user, part) for user in users])
+        for part in ("x_train", "y_train", "x_test", "y_test")
+    )
+    return DataSet(x_train, y_train, x_test, y_test, classes, owner=owner, owner_test=owner_test)
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.json"))
+
+
+def _read(folder: Path, convert: Convert) -> dict[str, tuple[Samples, NDArray[np.int64]]]:
+    users: dict[str, tuple[Samples, NDArray[np.int64]]] = {}
+    for path in _files(folder):
+        for name, samples in _content(path).items():
+            where = f"{path}: user {name!r}"
+            if name in users:
+                raise UserError(f"{where} is in another file of the folder too")
+            try:
+                users[name] = convert(samples["x"]), _labels(samples["y"])
+            except (KeyError, TypeError, ValueError) as error:
+                raise UserError(f"{where}: {_why(error)}") from error
+            if len(users[name][0]) != len(users[name][1]):
+                x, y = users[name]
+                raise UserError(f"{where} has {len(x)} samples but {len(y)} labels")
+    return users
+
+
+def _content(path: Path) -> dict[str, Any]:
+    """User -> samples of a file, in the order of its users."""
+    try:
+        content = json.loads(path.read_bytes())
+        return {name: content["user_data"][name] for name in content["users"]}
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValueError as error:  # no JSON, or no text
+        raise UserError(f"{path}: not a JSON file: {error}") from error
+    except (KeyError, TypeError) as error:
+        raise UserError(
+            f"{path}: not a file of LEAF, which holds 'users' and their 'user_data': {_why(error)}"
+        ) from error
+
+
+def _labels(y: Any) -> NDArray[np.int64]:
+    if not isinstance(y, list) or not all(type(one) is int for one in y):
+        raise ValueError("its 'y' are not a list of whole numbers")
+    return np.array(y, np.int64)
+
+
+def _why(error: Exception) -> str:
+    return f"{error} is missing" if isinstance(error, KeyError) else str(error)

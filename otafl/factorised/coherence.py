@@ -1,0 +1,29 @@
+"""Generalised coherence of vectors: how far they are from being orthogonal.
+
+Gish and Cochran 1988, "Generalized coherence": 1 - det G, G the Gram matrix of the vectors scaled
+to length one. It is 0 for orthogonal vectors, 1 for linearly dependent ones, the squared cosine for
+two, and does not change when vectors are scaled.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+_COLUMNS = 1 << 14  # at a time, which bounds the memory of the copy in double precision
+
+
+def coherence(vectors: Tensor) -> tuple[Tensor, Tensor]:
+    """1 - det G and ln det G, both [S] in double precision, of vectors [S, n, P]. Zero vectors are
+    left out; ln det G is -inf where vectors are dependent."""
+    gram = vectors.new_zeros(*vectors.shape[:2], vectors.shape[1], dtype=torch.float64)
+    for part in vectors.split(_COLUMNS, 2):
+        part = part.double()
+        gram.baddbmm_(part, part.mT)
+    length = gram.diagonal(dim1=1, dim2=2).sqrt()
+    length = torch.where(length > 0, length, 1.0)
+    gram = gram / (length[:, :, None] * length[:, None, :])
+    gram.diagonal(dim1=1, dim2=2).fill_(1.0)  # so a zero vector is orthogonal to all
+    sign, log_det = torch.linalg.slogdet(gram)
+    log_det = torch.where(sign > 0, log_det.clamp_max(0.0), -torch.inf)  # det G is in 0..1
+    return -torch.expm1(log_det), log_det

@@ -1,0 +1,175 @@
+"""CP (Kruskal) form of tensors, batched over rows.
+
+X = [[A1, ..., AN]], X[i1..iN] = sum_r prod_n An[i_n, r]. A factor is held transposed, [n, R, I_n]:
+a row r of it lies together in memory, where batched products want it. A tensor is held as its last
+matrix, [n, I_1 ... I_(N-1), I_N] row-major, which is how the weights of a model lie: a dense
+layer's [inputs, outputs], a convolution's [k k C, outputs] with N = 4 modes k, k, C, outputs.
+
+The unfoldings are row-major (the last index runs fastest), so Khatri-Rao products go in ascending
+order of the modes. Kolda and Bader 2009, "Tensor Decompositions and Applications", write both the
+other way round; either pair is right, a mixture is wrong from three modes on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+Factors = list[Tensor]
+"""A1 .. AN, each [n, R, I_n]."""
+
+
+def khatri_rao(factors: Sequence[Tensor]) -> Tensor:
+    """[n, R, prod I_m]: row r is the Kronecker product of the factors' rows r."""
+    out = factors[0]
+    for factor in factors[1:]:
+        out = (out[..., None] * factor[:, :, None]).flatten(2)
+    return out
+
+
+def kruskal(factors: Sequence[Tensor]) -> Tensor:
+    """The tensor [[A1, ..., AN]] as its last matrix."""
+    return torch.bmm(khatri_rao(factors[:-1]).mT, factors[-1])
+
+
+def unfold(matrix: Tensor, modes: Sequence[int], mode: int) -> Tensor:
+    """X_(mode) [n, I_mode, prod of the others] of a tensor held as its last matrix."""
+    return matrix.view(-1, *modes).movedim(mode + 1, 1).flatten(2)
+
+
+def gram(factors: Sequence[Tensor], but: Sequence[int] = ()) -> Tensor:
+    """[n, R, R]: Hadamard product of the factors' Gram matrices, some left out; eq. (18)."""
+    out = factors[0].new_ones(())
+    for mode, factor in enumerate(factors):
+        if mode not in but:
+            out = out * torch.bmm(factor, factor.mT)
+    return out
+
+
+def square(factors: Sequence[Tensor]) -> Tensor:
+    """|[[A]]|^2 [n]."""
+    return gram(factors).sum((1, 2))
+
+
+def factor_gradients(
+    target: Tensor, factors: Sequence[Tensor], out: Tensor | None = None
+) -> Factors:
+    """Gradients of |target - [[A]]|^2 / 2 by every factor, [n, R, I_n].
+
+    TDPFed's eq. (25) without lambda, -T_(n) H_n + An Vn, in the form (X - T)_(n) H_n, which is the
+    same since X_(n) H_n = An Vn: measured on a CPU core, the residual is faster than the Gram
+    matrices from a compression of 3 down, and it is exactly 0 where T is what `kruskal` made of the
+    same numbers, where Adam would turn any rounding into full steps. Modes share partial
+    contractions: three products with the whole tensor for any N. out: memory for the residual.
+    """
+    ahead = khatri_rao(factors[:-1])
+    residual = torch.bmm(ahead.mT, factors[-1], out=out).sub_(target)
+    before = _all_but_last(torch.bmm(factors[-1], residual.mT), factors[:-1])
+    return [*before, torch.bmm(ahead, residual)]
+
+
+def mttkrp(matrix: Tensor, factors: Sequence[Tensor]) -> Factors:
+    """(X_(n) H_n)^T [n, R, I_n] of every mode n."""
+    ahead = torch.bmm(khatri_rao(factors[:-1]), matrix)
+    return [*_all_but_last(torch.bmm(factors[-1], matrix.mT), factors[:-1]), ahead]
+
+
+def _all_but_last(u: Tensor, factors: Sequence[Tensor]) -> Factors:
+    """Of u [n, R, I_1 ... I_m], a tensor for each r: contracted with all factors but one."""
+    if len(factors) == 1:
+        return [u]
+    *front, last = factors
+    at_last = _folded(u, khatri_rao(front), last.shape[2])
+    return [*_all_but_last(_contracted(u, last), front), at_last]
+
+
+def _contracted(u: Tensor, last: Tensor) -> Tensor:
+    """u [n, R, J I] summed over its last mode against last [n, R, I]: [n, R, J]."""
+    rows, size = u.shape[0] * u.shape[1], last.shape[2]
+    return torch.bmm(u.reshape(rows, -1, size), last.reshape(rows, size, 1)).view(*u.shape[:2], -1)
+
+
+def _folded(u: Tensor, ahead: Tensor, size: int) -> Tensor:
+    """u [n, R, J I] summed over its first modes against ahead [n, R, J]: [n, R, I]."""
+    rows = u.shape[0] * u.shape[1]
+    return torch.bmm(ahead.reshape(rows, 1, -1), u.reshape(rows, -1, size)).view(*u.shape[:2], -1)
+
+
+def als(
+    matrix: Tensor,
+    start: Sequence[Tensor],
+    sweeps: int = 50,
+    change: float = 1e-6,
+    ridge: float = 1e-10,
+) -> tuple[Factors, Tensor]:
+    """CP factors near a tensor by alternating least squares, and their relative residual [n]. In
+    double precision. A row stops when a sweep changes its residual by less than `change`, and never
+    gets worse; ridge: Tikhonov term, relative to the diagonal of V_n."""
+    target = matrix.double()
+    total = target.square().sum((1, 2)).clamp_min(torch.finfo(torch.float64).tiny)
+    factors = [factor.double() for factor in start]
+    best = _relative(target, factors, total)
+    running = torch.ones_like(best, dtype=torch.bool)
+
+    for _ in range(sweeps):
+        moved = _sweep(target, factors, ridge)
+        now = _relative(target, moved, total)
+        take = running & (now <= best)
+        factors = [
+            torch.where(take[:, None, None], b, a) for a, b in zip(factors, moved, strict=True)
+        ]
+        running = take & (best - now > change * best)
+        best = torch.where(take, now, best)
+        if not running.any():
+            break
+    return [factor.to(matrix.dtype) for factor in factors], best.to(matrix.dtype)
+
+
+def _sweep(matrix: Tensor, factors: Factors, ridge: float) -> Factors:
+    """Each factor by least squares in turn, the later ones seeing the new values of the earlier."""
+    new = list(factors)
+    u = torch.bmm(new[-1], matrix.mT)  # the last factor is the last to change
+    for mode, factor in enumerate(new):
+        if mode == len(new) - 1:
+            products = torch.bmm(khatri_rao(new[:-1]), matrix)
+        else:
+            products = u
+            for other in new[-2:mode:-1]:
+                products = _contracted(products, other)
+            if mode:
+                products = _folded(products, khatri_rao(new[:mode]), factor.shape[2])
+        v = gram(new, (mode,))
+        diagonal = v.diagonal(dim1=1, dim2=2)
+        diagonal.add_(diagonal.mean(1, keepdim=True).mul(ridge).clamp_min(1e-300))
+        new[mode] = torch.cholesky_solve(products, torch.linalg.cholesky_ex(v)[0])
+    return new
+
+
+def _relative(target: Tensor, factors: Sequence[Tensor], total: Tensor) -> Tensor:
+    """|target - [[A]]| / |target| [n]."""
+    return ((target - kruskal(factors)).square().sum((1, 2)) / total).sqrt()
+
+
+def rank_for(modes: Sequence[int], compression_rate: float) -> int:
+    """The rank at which prod I_n weights become R sum I_n at this rate, eqs. (23), (24)."""
+    return max(1, round(math.prod(modes) / (compression_rate * sum(modes))))
+
+
+def largest_rank(modes: Sequence[int]) -> int:
+    """A rank at which every tensor of these modes is represented: the smallest product of all
+    modes but one; of a matrix, its smaller side."""
+    return math.prod(modes) // max(modes)
+
+
+def reals(modes: Sequence[int], rank: int) -> int:
+    """Q = R sum I_n."""
+    return rank * sum(modes)
+
+
+def start_deviation(fan_in: int, rank: int, modes: int) -> float:
+    """Standard deviation of a factor's entries at which those of [[A]], of `modes` independent
+    normal factors, have He's variance 2 / fan_in: R sigma_A^(2N)."""
+    return (2.0 / fan_in / rank) ** (1.0 / (2 * modes))

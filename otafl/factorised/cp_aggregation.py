@@ -1,0 +1,224 @@
+"""Three ways to aggregate the CP factors of devices that left from the same factors A_t.
+
+afm   The mean of each factor (TDPFed, eq. 20): linear, so it superposes, but a product of means: it
+      differs from the mean tensor by the factors' covariance, and factors of one tensor with their
+      columns permuted or rescaled average to another tensor.
+act   The mean of the tensors, factored again (eqs. 21, 22): needs each device.
+tangent  Not in the paper. Near A_t tensors move, to first order, along J(B) = sum_n [[A1 .. Bn ..
+      AN]]. A device projects the change of its tensor, D = [[A_k]] - [[A_t]], on these directions
+      and sends the coordinates, as many reals as the factors have. All devices share the frame A_t
+      and coordinates are linear in D, so superposed coordinates are those of the mean change; they
+      depend on D alone, not on the factors a device holds it by.
+
+The coordinates are C_n = V_n^(1/2) B_n with V_n of eq. (18): each mode's directions are then
+orthonormal, and white noise on C is as large in the tensor in all of them. Of all coordinates with
+the same J (the modes overlap, at least by the columns' scales) the shortest are taken. For matrices
+they are in closed form, with U = V_2^(-1/2) A1, V = V_1^(-1/2) A2 and U^T U = V^T V = 1:
+
+    C1 = (1 - U U^T / 2) D V,    C2 = (1 - V V^T / 2) D^T U,    J = C1 V^T + U C2^T = P_T(D),
+
+for more modes by conjugate gradients on the normal equations. Neither forms a dense tensor:
+inner products of CP tensors are Hadamard products of R x R matrices.
+
+The server goes from A_t along the mean C. A matrix then has at most rank 2R and is truncated, the
+best approximation: A_n + B_n has the same first order, but B_n = V_n^(-1/2) C_n is as large as V_n
+is nearly singular, and with it the second order (measured at R = 100 of 784 x 100, random factors:
+all of the change lost). For more modes the best approximation need not exist, V_n is a product of
+several Gram matrices and far from singular, and A_n + B_n is taken.
+
+Factors and coordinates are [n, R, I_n], as in `factorised.cp`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from otafl.factorised.cp import Factors, als, gram, khatri_rao, kruskal
+from otafl.factorised.lowrank import compress
+
+RANK_FLOOR = 1e-12
+"""Eigenvalues of V_n below this share of the largest count as zero."""
+
+RIDGE = 1e-8
+"""Added to the normal equations' matrix, whose diagonal blocks are the identity: directions that
+all modes' coordinates reach by less than its root are left out gradually, and linearly in D."""
+
+CG_STEPS = 300
+CG_RESIDUAL = 1e-8
+"""At which conjugate gradients stop, relative to the right-hand side."""
+
+NUMBERS_AT_ONCE = 1 << 25
+"""Of dense tensors that the server of act makes of the devices' factors at a time."""
+
+
+def mean_tensor(each: Sequence[Tensor], weight: Tensor, trial: Tensor, trials: int) -> Tensor:
+    """sum_k w_k [[A_k]] [S, ...] as last matrices; weight, trial: [n]. Eq. (21)."""
+    rows, columns = khatri_rao([f[:1] for f in each[:-1]]).shape[2], each[-1].shape[2]
+    total = weight.new_zeros(trials, rows, columns)
+    size = max(1, NUMBERS_AT_ONCE // (rows * columns))
+    for start in range(0, len(weight), size):
+        part = slice(start, start + size)
+        weighted = [each[0][part] * weight[part, None, None], *(f[part] for f in each[1:])]
+        total.index_add_(0, trial[part], kruskal(weighted))
+    return total
+
+
+def factored(
+    tensor: Tensor, guesses: Sequence[Sequence[Tensor]], rank: int
+) -> tuple[Factors, Tensor]:
+    """Rank-R factors near tensors [S, ...], and the relative residual [S]; eq. (22). Of matrices
+    by truncated SVD, split evenly, which is optimal; else by alternating least squares from the
+    best of the guesses."""
+    if len(guesses[0]) == 2:
+        return _truncated(tensor, rank)
+    start, residual = guesses[0], _distance(tensor, guesses[0])
+    for other in guesses[1:]:
+        distance = _distance(tensor, other)
+        nearer = (distance < residual)[:, None, None]
+        start = [torch.where(nearer, b, a) for a, b in zip(start, other, strict=True)]
+        residual = torch.minimum(residual, distance)
+    return als(tensor, start)
+
+
+def _truncated(matrix: Tensor, rank: int) -> tuple[Factors, Tensor]:
+    finite = matrix.isfinite().all(-1).all(-1)  # a trial that diverges must not end the others
+    u, s, vt = torch.linalg.svd(matrix.where(finite[:, None, None], 0.0), full_matrices=False)
+    s = s.where(finite[:, None], torch.nan)
+    root = s[:, :rank, None].sqrt()
+    tail = s[:, rank:].square().sum(1) / s.square().sum(1).clamp_min(torch.finfo(s.dtype).tiny)
+    return [root * u[:, :, :rank].mT, root * vt[:, :rank]], tail.sqrt()
+
+
+def _distance(tensor: Tensor, factors: Sequence[Tensor]) -> Tensor:
+    """|tensor - [[A]]| [S]."""
+    return (tensor - kruskal(factors)).flatten(1).norm(dim=1)
+
+
+def whitening(at: Sequence[Tensor]) -> list[Tensor]:
+    """V_n^(-1/2) [n, R, R] of every mode, symmetric; on its null space 0."""
+    return [_inverse_root(gram(at, (mode,))) for mode in range(len(at))]
+
+
+def _inverse_root(v: Tensor) -> Tensor:
+    values, vectors = torch.linalg.eigh(torch.nan_to_num(v, nan=0.0, posinf=0.0, neginf=0.0))
+    some = values > RANK_FLOOR * values[:, -1:]
+    root = values.where(some, 1.0).rsqrt().where(some, 0.0)
+    return (vectors * root[:, None]) @ vectors.mT
+
+
+def coordinates(at: Sequence[Tensor], own: Sequence[Tensor]) -> Factors:
+    """C_n of the change from [[at]] to [[own]], both [n, R, I_n], in the frame `at`. In double
+    precision: the change is a small difference."""
+    dtype = at[0].dtype
+    at, own = [f.double() for f in at], [f.double() for f in own]
+    roots = whitening(at)
+    solve = _of_matrices if len(at) == 2 else _of_tensors
+    return [c.to(dtype) for c in solve(at, own, roots)]
+
+
+def directions(at: Sequence[Tensor], moved: Sequence[Tensor]) -> Factors:
+    """B_n = V_n^(-1/2) C_n, the change of the factors with coordinates C_n."""
+    roots = whitening([f.double() for f in at])
+    return [(k @ c.double()).to(c.dtype) for k, c in zip(roots, moved, strict=True)]
+
+
+def retract(at: Sequence[Tensor], moved: Sequence[Tensor]) -> Factors:
+    """Factors of the tensor that lies at coordinates C_n from [[at]], to first order. Of matrices
+    the truncation, turned to lie near the factors `at` and with their ratio of norms."""
+    if len(at) > 2:
+        return [f + b for f, b in zip(at, directions(at, moved), strict=True)]
+    dtype = at[0].dtype
+    at, (c1, c2) = [f.double() for f in at], [c.double() for c in moved]
+    roots = whitening(at)
+    u, v = roots[1] @ at[0], roots[0] @ at[1]
+    core = (u @ at[0].mT) @ (at[1] @ v.mT)  # [[at]] = u^T core v
+    left, right = torch.cat([u, c1], 1), torch.cat([core @ v + c2, v], 1)
+    (point,) = compress([left.mT], [right.mT], [u.shape[1]])
+    root = point.s[..., None].sqrt()
+    new = [root * point.u.mT, root * point.v.mT]
+    overlap = at[0] @ new[0].mT + at[1] @ new[1].mT
+    a, _, b = torch.linalg.svd(torch.nan_to_num(overlap, nan=0.0, posinf=0.0, neginf=0.0))
+    ratio = (at[0].flatten(1).norm(dim=1) / at[1].flatten(1).norm(dim=1)).sqrt()[:, None, None]
+    turn = a @ b
+    return [(ratio * (turn @ new[0])).to(dtype), ((turn @ new[1]) / ratio).to(dtype)]
+
+
+def derivative(at: Sequence[Tensor], along: Sequence[Tensor]) -> Tensor:
+    """J(B) = sum_n [[A1 .. Bn .. AN]] as its last matrix, for factors B_n."""
+    total = torch.zeros(())
+    for mode, b in enumerate(along):
+        total = total + kruskal([b if m == mode else f for m, f in enumerate(at)])
+    return total
+
+
+def _of_matrices(at: Factors, own: Factors, roots: list[Tensor]) -> Factors:
+    u, v = roots[1] @ at[0], roots[0] @ at[1]  # orthonormal rows
+    dv = (v @ own[1].mT) @ own[0] - (v @ at[1].mT) @ at[0]
+    du = (u @ own[0].mT) @ own[1] - (u @ at[0].mT) @ at[1]
+    return [dv - 0.5 * (dv @ u.mT) @ u, du - 0.5 * (du @ v.mT) @ v]
+
+
+def _of_tensors(at: Factors, own: Factors, roots: list[Tensor]) -> Factors:
+    """Conjugate gradients from zero, each row with steps of its own; they end in the range of the
+    normal matrix, where the shortest solution is."""
+    products = [torch.bmm(f, f.mT) for f in at]
+    to_own = _adjoint(at, own)
+    to_at = _adjoint(at, at)
+    rhs = [k @ (b - a) for k, b, a in zip(roots, to_own, to_at, strict=True)]
+    x = [torch.zeros_like(b) for b in rhs]
+    residual, along = list(rhs), list(rhs)
+    size = _inner(rhs, rhs)
+    enough = CG_RESIDUAL**2 * size
+    for _ in range(CG_STEPS):
+        image = _normal(at, products, roots, along)
+        step = size / _inner(along, image).clamp_min(torch.finfo(size.dtype).tiny)
+        step = torch.where(size > enough, step, 0.0)[:, None, None]
+        x = [a + step * b for a, b in zip(x, along, strict=True)]
+        residual = [a - step * b for a, b in zip(residual, image, strict=True)]
+        new = _inner(residual, residual)
+        turn = torch.where(size > enough, new / size, 0.0)[:, None, None]
+        along = [a + turn * b for a, b in zip(residual, along, strict=True)]
+        size = new
+        if not (size > enough).any():
+            break
+    return x
+
+
+def _adjoint(at: Sequence[Tensor], of: Sequence[Tensor]) -> Factors:
+    """([[of]]_(n) H_n)^T [n, R, I_n] of every mode, H_n of the factors `at`."""
+    crossed = [torch.bmm(a, f.mT) for a, f in zip(at, of, strict=True)]
+    return [torch.bmm(_hadamard(crossed, (n,)), f) for n, f in enumerate(of)]
+
+
+def _normal(
+    at: Factors, products: list[Tensor], roots: list[Tensor], c: Sequence[Tensor]
+) -> Factors:
+    """(J^T J + ridge) C in coordinates."""
+    b = [k @ one for k, one in zip(roots, c, strict=True)]
+    crossed = [torch.bmm(a, one.mT) for a, one in zip(at, b, strict=True)]  # A_m^T B_m
+    out = []
+    for n, factor in enumerate(at):
+        within = _hadamard(products, (n,)) @ b[n]
+        across = sum(
+            (_hadamard(products, (n, m)) * crossed[m] for m in range(len(at)) if m != n),
+            torch.zeros(()),
+        )
+        out.append(roots[n] @ (within + across @ factor) + RIDGE * c[n])
+    return out
+
+
+def _hadamard(matrices: list[Tensor], but: tuple[int, ...]) -> Tensor:
+    out = torch.ones_like(matrices[0])
+    for mode, matrix in enumerate(matrices):
+        if mode not in but:
+            out = out * matrix
+    return out
+
+
+def _inner(a: Sequence[Tensor], b: Sequence[Tensor]) -> Tensor:
+    """[n]."""
+    parts = [(x * y).sum((1, 2)) for x, y in zip(a, b, strict=True)]
+    return torch.stack(parts).sum(0)

@@ -1,0 +1,100 @@
+"""Layers whose weight is in CP form, contracted without ever being rebuilt (TDPFed, Wang, Jin, Liu,
+Zong, Shao, Li, eqs. (5)-(6), (9)-(12)).
+
+Factors are [n, R, I_n] (see `factorised.cp`), in the order of a weight's modes as it lies: inputs,
+outputs of a dense layer (the paper's A2, A1), kernel height, kernel width, input and output
+channels of a convolution (its A1 .. A4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from otafl.models import convolution
+from otafl.models.base import PATCHES_AT_ONCE, Layer, LayeredModel
+from otafl.models.geometry import Window
+
+
+def modes(layer: Layer) -> tuple[int, ...]:
+    """I_1 .. I_N of a layer's weight: 2 of a dense one, 4 of a convolution."""
+    if layer.window is None:
+        return layer.inputs, layer.outputs
+    return layer.window.kernel, layer.window.kernel, layer.window.channels, layer.outputs
+
+
+class CpMap:
+    """A dense layer's weight (`models.base.LinearMap`): R (M + N) multiplications a sample in place
+    of M N. Eq. (6)."""
+
+    def __init__(self, factors: Sequence[Tensor]) -> None:
+        self._inputs, self._outputs = factors
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.expand(len(self._inputs), -1, -1)
+        return torch.bmm(torch.bmm(x, self._inputs.mT), self._outputs)
+
+    def backward(self, g: Tensor) -> Tensor:
+        return torch.bmm(torch.bmm(g, self._outputs.mT), self._inputs)
+
+
+def convolve(image: Tensor, factors: Sequence[Tensor], bias: Tensor, window: Window) -> Tensor:
+    """Images [B, n C, H, W], or [B, C, H, W] shared by all rows, under n convolutions with biases
+    [n, T]: [B, n T, H', W']. Zero padding and strides split exactly, since only the last stage has
+    a bias."""
+    high, wide, channels, outputs = factors
+    n, rank, k = high.shape
+    step, pad, all_ranks = window.stride, window.padding, n * rank
+    groups = image.shape[1] // window.channels
+    y = functional.conv2d(image, channels.reshape(all_ranks, -1, 1, 1), groups=groups)  # eq. (9)
+    y = functional.conv2d(  # eq. (10)
+        y, wide.reshape(all_ranks, 1, 1, k), None, (1, step), (0, pad), 1, all_ranks
+    )
+    y = functional.conv2d(  # eq. (11)
+        y, high.reshape(all_ranks, 1, k, 1), None, (step, 1), (pad, 0), 1, all_ranks
+    )
+    last = outputs.mT.reshape(-1, rank, 1, 1)
+    return functional.conv2d(y, last, bias.flatten(), groups=n)  # eq. (12)
+
+
+def logits(
+    model: LayeredModel,
+    factors: Mapping[str, Sequence[Tensor]],
+    biases: Mapping[str, Tensor],
+    x: Tensor,
+) -> Tensor:
+    """Class scores [n, B, classes] of x [n or 1, B, *input]. factors, biases: by the names that the
+    model gives its weights and biases."""
+    front = [layer for layer in model.layers if layer.window is not None]
+    if front:
+        n = len(biases[front[0].bias])
+        largest = max(one.positions * max(modes(one)[2:]) for one in front)
+        largest = max(largest, *(one.positions * factors[one.weight][0].shape[1] for one in front))
+        parts = x.split(max(1, PATCHES_AT_ONCE // (n * largest)), 1)
+        seen = [_features(front, factors, biases, part) for part in parts]
+        x = seen[0] if len(seen) == 1 else torch.cat(seen, 1)
+    x = x.flatten(2)
+    *hidden, last = model.layers[len(front) :]
+    for layer in hidden:
+        y = CpMap(factors[layer.weight]).forward(x)
+        x = y.add_(biases[layer.bias][:, None]).relu_()
+    return CpMap(factors[last.weight]).forward(x).add_(biases[last.bias][:, None])
+
+
+def _features(
+    front: Sequence[Layer],
+    factors: Mapping[str, Sequence[Tensor]],
+    biases: Mapping[str, Tensor],
+    x: Tensor,
+) -> Tensor:
+    """What the fully connected layers see of x, [n, B, M]."""
+    assert front[0].window is not None
+    image = convolution.beside(x, front[0].window)
+    for layer in front:
+        assert layer.window is not None
+        z = convolve(image, factors[layer.weight], biases[layer.bias], layer.window)
+        image = functional.relu(convolution.pool(z, layer.window.pool)[0])
+    return convolution.features_beside(image, len(biases[front[0].bias]))

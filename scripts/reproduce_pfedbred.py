@@ -1,0 +1,204 @@
+"""Tables 1 to 4 and figures 2, 3 and 6 of the pFedBreD paper (Shi et al. 2023), Fashion-MNIST
+columns, from the results of scenarios/papers/pfedbred_*.yaml.
+
+    for f in table1_mclr table1_dnn table3 table4 coherence fig6; do
+      otafl sweep scenarios/papers/pfedbred_$f.yaml
+    done
+    python scripts/reproduce_pfedbred.py [results] [--figures results/reference]
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+from matplotlib import pyplot as plt
+from scipy.signal import savgol_filter
+from tables import head, opened, row
+
+import otafl
+from otafl.plots import COLOURS, LINES
+from otafl.results import final
+from otafl.summary import spread
+
+GLOBAL, PERSONAL, TUNED = "test_accuracy", "personal_own_test_accuracy", "tuned_own_test_accuracy"
+
+PAPER = {  # Table 1, Fashion-MNIST: (MCLR, DNN); Table 2 for lg and meg
+    "FedAvg (G)": ("82.75", "80.09"),
+    "FedAvg+AM (G)": ("82.58", "81.03"),
+    "FedEM (G)": ("95.78", "96.42"),
+    "pFedBayes (P)": ("98.46", "98.67"),
+    "FedAMP (P)": ("98.63", "98.72"),
+    "pFedMe (P)": ("97.60", "98.63"),
+    "pFedMe+FT (P)": ("97.63", "98.39"),
+    "pFedMe+AM (P)": ("97.57", "98.67"),
+    "Per-FedAvg (P)": ("94.28", "97.46"),
+    "Per-FedAvg+FT (P)": ("95.76", "98.10"),
+    "Per-FedAvg+AM (P)": ("92.08", "98.24"),
+    "lg (P)": ("98.3", "98.4"),
+    "meg (P)": ("97.8", "98.6"),
+    "mh (P)": ("98.44", "98.73"),
+    "mh+FT (P)": ("98.51", "98.98"),
+    "mh+AM (P)": ("98.48", "98.75"),
+}
+ROWS = (  # name, how its point is called (a part of the label), whether with AM, variable
+    ("FedAvg (G)", "fedavg", False, GLOBAL),
+    ("FedAvg+AM (G)", "fedavg", True, GLOBAL),
+    ("FedAvg+FT (P)", "fedavg", False, TUNED),
+    ("FedProx (G)", "fedprox", False, GLOBAL),
+    ("SCAFFOLD (G)", "scaffold", False, GLOBAL),
+    ("FedEM (G)", "fedem", False, GLOBAL),
+    ("FedEM (P)", "fedem", False, PERSONAL),
+    ("pFedBayes (P)", "pfedbayes", False, PERSONAL),
+    ("FedAMP (P)", "fedamp", False, PERSONAL),
+    ("FedFomo (P)", "fedfomo", False, PERSONAL),
+    ("FedPAC (P)", "fedpac", False, PERSONAL),
+    ("pFedHN (P)", "pfedhn", False, PERSONAL),
+    ("Ditto (P)", "ditto", False, PERSONAL),
+    ("APFL (P)", "apfl", False, PERSONAL),
+    ("FedRep (P)", "fedrep", False, PERSONAL),
+    ("local only (P)", "local_only", False, PERSONAL),
+    ("pFedMe (P)", "pfedme", False, PERSONAL),
+    ("pFedMe+FT (P)", "pfedme", False, TUNED),
+    ("pFedMe+AM (P)", "pfedme", True, PERSONAL),
+    ("Per-FedAvg (P)", "per_fedavg", False, PERSONAL),
+    ("Per-FedAvg+FT (P)", "per_fedavg", False, TUNED),
+    ("Per-FedAvg+AM (P)", "per_fedavg", True, PERSONAL),
+    ("lg (P)", "strategy=lg", False, PERSONAL),
+    ("meg (P)", "strategy=meg", False, PERSONAL),
+    ("mh (P)", "strategy=mh", False, PERSONAL),
+    ("mh+FT (P)", "strategy=mh", False, TUNED),
+    ("mh+AM (P)", "strategy=mh", True, PERSONAL),
+    ("mh, as in the text (P)", "variant=paper", False, PERSONAL),
+    ("mh (G)", "strategy=mh", False, GLOBAL),
+    ("mh+AM (G)", "strategy=mh", True, GLOBAL),
+)
+
+
+def percent(values: xr.DataArray) -> str:
+    return spread(100.0 * values.values)
+
+
+def point(ds: xr.Dataset, part: str, doubled: bool) -> xr.Dataset | None:
+    """The point of a method, with or without the trick AM; None if it was not run."""
+    labels = [str(label) for label in ds["algorithm"].values]
+    places = [
+        i
+        for i, label in enumerate(labels)
+        if part in label.replace("(", " ").replace(")", " ").replace(",", " ").split()
+        and ("server_learning_rate" in label) == doubled
+        and ("variant" in label) == ("variant" in part)
+    ]
+    return ds.isel(zip=places[0]) if places else None
+
+
+def table_1(results: Path, figures: Path) -> None:
+    """Of each run the last round, and the best one, which is what the authors' program prints."""
+    for column, model in enumerate(("mclr", "dnn")):
+        ds = opened(results, f"pfedbred_table1_{model}")
+        majority = percent(ds["majority_accuracy"].isel(zip=0)[:1])
+        last = int(ds["round"].max())
+        head(
+            f"Table 1, Fashion-MNIST {model.upper()}: {last} rounds, {ds.sizes['trial']} trials; "
+            f"the majority class alone: {majority} %",
+            *("method", "paper", "ours, last round", "ours, best round"),
+        )
+        for name, part, doubled, variable in ROWS:
+            one = point(ds, part, doubled)
+            if one is None:  # a method that needs a layer below the last
+                continue
+            values = one[variable]
+            paper = PAPER.get(name, ("", ""))[column]
+            best = values.sel(round=slice(1, None)).max("round")
+            row(name, paper, percent(values.sel(round=last)), percent(best))
+
+
+def table_3(results: Path, figures: Path) -> None:
+    ds = opened(results, "pfedbred_table3")
+    paper = {"mclr": "80.0, 82.6, 81.8, 82.7", "dnn": "75.1, 79.6, 79.4, 79.3"}
+    senders = ds["senders"].values
+    head("Table 3: global model of mh, by S", "model", "paper", *(f"S = {s}" for s in senders))
+    for place, model in enumerate(paper):
+        values = final(ds.isel(zip=place), GLOBAL)
+        row(model.upper(), paper[model], *(percent(values.sel(senders=s)) for s in senders))
+
+
+def table_4(results: Path, figures: Path) -> None:
+    ds = opened(results, "pfedbred_table4")
+    paper = {
+        ("fedavg", GLOBAL): (18.2, 14.8, 14.5, 11.9, 11.3, 11.2),
+        ("pfedme", PERSONAL): (89.5, 58.2, 24.2, 12.3, 11.8, 10.6),
+        ("pfedme", GLOBAL): (17.0, 14.3, 14.1, 12.3, 10.8, 10.9),
+        ("pfedbred", PERSONAL): (89.6, 58.7, 25.2, 13.1, 11.1, 11.0),
+        ("pfedbred", GLOBAL): (17.1, 14.6, 14.6, 12.4, 11.9, 11.9),
+    }
+    alphas = ds["alpha"].values
+    head("Table 4: Dirichlet, DNN, R = 1", "method", "whose", *(f"alpha = {a:g}" for a in alphas))
+    majority = ds["majority_accuracy"].isel(algorithm=0)
+    row("majority class", "", *(percent(majority.sel(alpha=a)) for a in alphas))
+    labels = [str(label) for label in ds["algorithm"].values]
+    for (name, variable), printed in paper.items():
+        (place,) = (i for i, label in enumerate(labels) if label.startswith(name))
+        values = final(ds.isel(algorithm=place), variable)
+        model = f"{name} ({'G' if variable == GLOBAL else 'P'})"
+        row(model, "paper", *printed)
+        row(model, "ours", *(percent(values.sel(alpha=a)) for a in alphas))
+
+
+def figures_2_and_3(results: Path, figures: Path) -> None:
+    ds = opened(results, "pfedbred_coherence")
+    last = int(ds["round"].max())
+    strategies = [str(s) for s in ds["strategy"].values]
+    head(
+        "Figs. 2 and 3: coherence of the updates, MCLR",
+        *("strategy", "log det, rounds 1 to 20", "log det, last 20 rounds"),
+        *("own classes: deviation of the common loss", "missing classes: of the own loss"),
+    )
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
+    for place, strategy in enumerate(strategies):
+        one = ds.sel(strategy=strategy)
+        values = one["update_coherence_log"].sel(round=slice(1, None))
+        smooth = savgol_filter(values.mean("trial").values, 11, 3)
+        left.plot(values["round"], smooth, label=strategy, color=COLOURS[place], ls=LINES[place])
+        away = otafl.deviation(one).isel(device=0, round=-1)
+        held = one["device_own_class_samples"].isel(device=0) > 0
+        row(
+            *(strategy, spread(values.sel(round=slice(1, 20)).mean("round").values)),
+            spread(values.sel(round=slice(last - 19, last)).mean("round").values),
+            spread(away["common"].where(held).mean("class").values),
+            spread(away["own"].where(~held).mean("class").values),
+        )
+        common = away["common"].mean("trial").values
+        right.bar(np.arange(10) + 0.2 * (place - 1.5), common, 0.2, color=COLOURS[place])
+    left.set(xlabel="round", ylabel="log det of the normalised Gram matrix", title="Fig. 2")
+    right.set(xlabel="class (device 0 has 0 and 1)", ylabel="deviation of the loss [nat]")
+    right.set(title="Fig. 3, global test")
+    left.grid(alpha=0.3)
+    left.legend()
+    figure.savefig(figures / "pfedbred_coherence.png", dpi=150)
+
+
+def figure_6(results: Path, figures: Path) -> None:
+    ds = opened(results, "pfedbred_fig6")
+    etas = ds["eta"].values
+    for letter, variable in (("G", GLOBAL), ("P", PERSONAL)):
+        head(f"Fig. 6: mh, MCLR, {letter}", "lambda", *(f"eta = {eta:g}" for eta in etas))
+        values = final(ds, variable)
+        for weight in ds["penalty"].values:
+            cells = (percent(values.sel(penalty=weight, eta=eta)) for eta in etas)
+            row(f"{weight:g}", *cells)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("results", nargs="?", type=Path, default=Path("results"))
+    parser.add_argument("--figures", type=Path, default=Path("."), help="folder of the pictures")
+    args = parser.parse_args()
+    for part in (table_1, table_3, table_4, figures_2_and_3, figure_6):
+        part(args.results, args.figures)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""Laws of the proximal methods: sampling of devices without replacement, and the solver's error.
+
+Every number here is deterministic: enumerations and fixed seeds.
+
+Mutations that must fail: sampling with replacement in the enumeration's formula, the solver's start
+at the centre where it is told otherwise, the penalty's half or double.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from torch import Tensor
+from twins.setting import everyone, local_data, mlp
+
+from otafl.algorithms.prox import gradient_steps, nesterov_steps
+from otafl.models.base import cross_entropy, flatten, unflatten
+from otafl.models.span import difference, form_of
+from otafl.rng import Streams
+
+
+def test_mean_over_a_sample_of_devices() -> None:
+    """Lemma 4 with equality: over all 2 of 6 devices, E |mean of the sample - mean|^2 = (N/S - 1) /
+    (N - 1) times the mean squared distance from the mean."""
+    generator = torch.Generator().manual_seed(0)
+    v = torch.randn(6, 4, dtype=torch.float64, generator=generator)
+    centred = v - v.mean(0)
+    for size in (1, 2, 3, 6):
+        samples = itertools.combinations(range(6), size)
+        errors = [(centred[list(rows)].mean(0) ** 2).sum() for rows in samples]
+        expected = (6 / size - 1) / 5 * (centred**2).sum(1).mean()
+        torch.testing.assert_close(torch.stack(errors).mean(), expected, rtol=1e-12, atol=1e-15)
+
+
+@pytest.fixture
+def setting():  # type: ignore[no-untyped-def]
+    """Two devices' networks, a minibatch, and a centre away from them."""
+    streams = Streams([3], [0], dtype=torch.float64)
+    cohort = everyone(torch.full((1, 2), 0.5, dtype=torch.float64))
+    batch = local_data([[9, 9]], 6, 3, streams, 4, 1).work(0, cohort).batch(0)
+    model = mlp((6, 8, 3))
+    shapes = model.shapes
+    size = sum(torch.Size(shape).numel() for shape in shapes.values())
+    generator = torch.Generator().manual_seed(1)
+    w, centre = (
+        0.5 * torch.randn(2, size, dtype=torch.float64, generator=generator) for _ in range(2)
+    )
+    return model, batch, w, centre
+
+
+def test_solvers_converge_and_the_envelope_has_the_gradient_they_imply(setting) -> None:  # type: ignore[no-untyped-def]
+    """At the solution grad f + lambda (theta - mu) = 0 by autograd; errors of gradient descent fall
+    by a constant factor a step and Nesterov's faster; and lambda (mu - theta) is the gradient of
+    the attained minimum by mu, against finite differences."""
+    model, batch, w, centre = setting
+    penalty = torch.tensor([40.0, 60.0], dtype=torch.float64)
+    form = form_of(model)
+
+    def solve(at: Tensor, steps: int, solver=gradient_steps, rate: float = 0.01) -> Tensor:  # type: ignore[no-untyped-def]
+        held, mean = (form.hold(unflatten(x, model.shapes)) for x in (w, at))
+        span = form.span(batch, held, difference(mean, held))
+        step = torch.full((2,), rate, dtype=torch.float64)
+        there = span.origin + span.directions[0]
+        theta, _ = solver(span, span.origin, there, step, penalty, steps)
+        span.write_(theta, held)
+        return flatten(form.blocks(held))
+
+    def objective(theta: Tensor, mu: Tensor) -> Tensor:
+        loss = cross_entropy(model.logits(unflatten(theta, model.shapes), batch.x), batch)
+        return loss + 0.5 * penalty * ((theta - mu) ** 2).sum(1)
+
+    best = solve(centre, 150)
+    point = best.clone().requires_grad_()
+    (slope,) = torch.autograd.grad(objective(point, centre).sum(), point)
+    assert float(slope.abs().max()) < 1e-10
+
+    errors = [(solve(centre, k) - best).norm(dim=1) for k in (4, 5, 6)]
+    for before, after in itertools.pairwise(errors):
+        assert ((after / before - (1 - 0.01 * penalty)).abs() < 0.04).all()
+    plain, fast = (
+        (solve(centre, 20, solver, 0.001) - best).norm(dim=1)
+        for solver in (gradient_steps, nesterov_steps)
+    )
+    assert (fast < 0.5 * plain).all()
+
+    generator = torch.Generator().manual_seed(2)
+    along = torch.randn(centre.shape, dtype=torch.float64, generator=generator)
+    h = 1e-5
+    ends = [objective(solve(mu, 150), mu) for mu in (centre + h * along, centre - h * along)]
+    implied = (penalty[:, None] * (centre - best) * along).sum(1)
+    torch.testing.assert_close((ends[0] - ends[1]) / (2 * h), implied, rtol=1e-6, atol=1e-8)

@@ -1,0 +1,144 @@
+"""Rounds of a method outside the engine, some devices absent and some of what is sent lost: what
+both sides of a twin test need."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from otafl.contracts import Blocks, Broadcast, Cohort, Hyper, Payload, Received
+from otafl.data.work import LocalData, LocalWork
+from otafl.models.mlp import Mlp
+from otafl.rng import Streams
+from otafl.stacking import DeviceStore
+from twins.network import Array, Minibatch
+from twins.setting import local_data, minibatch
+
+WIDTHS = (6, 5, 4, 3)
+SIZES = [[20, 11, 3, 30, 7], [9, 8, 25, 4, 40]]
+S, K = 2, 5
+WHO = [([0, 2, 3], [0, 1, 2, 4]), ([1, 2, 4], [1, 2, 3, 4])]
+"""Devices of both trials that take part in each of two rounds."""
+LOST = [(0, 2), (1, 4)]
+"""The (trial, device) whose payload is lost in each of the rounds."""
+
+
+def cohort_of(who: Sequence[Sequence[int]], dtype: torch.dtype = torch.float64) -> Cohort:
+    trial = torch.tensor([s for s, devices in enumerate(who) for _ in devices])
+    device = torch.tensor([k for devices in who for k in devices])
+    share = torch.tensor(SIZES, dtype=dtype)
+    weight = share[trial, device] / share.sum(1)[trial]
+    return Cohort.fresh(trial, device, weight, tuple(len(d) for d in who), K)
+
+
+def came_of(cohort: Cohort, lost: tuple[int, int]) -> Tensor:
+    return ~((cohort.trial == lost[0]) & (cohort.device == lost[1]))
+
+
+class Bench:
+    """A method over two trials of five devices, float64."""
+
+    def __init__(
+        self,
+        method: Any,
+        config: Any,
+        model: Mlp,
+        hyper: dict[str, list[float]],
+        steps: int = 2,
+        population: int = K,
+    ) -> None:
+        self.model = model
+        self.streams = Streams([5, 5], [0, 1], dtype=torch.float64)
+        self.hyper: Hyper = {n: torch.tensor(v, dtype=torch.float64) for n, v in hyper.items()}
+        self.data: LocalData = local_data(SIZES, WIDTHS[0], WIDTHS[-1], self.streams, 4, steps)
+        self.steps = steps
+        self.method = method(config, model, population)
+        self.server, devices = self.method.init(self.streams, self.hyper)
+        self.devices = DeviceStore(devices, S, population)
+        self.sent: Payload = ()
+        self.loss = torch.zeros(0)
+
+    def work(self, cohort: Cohort, t: int) -> LocalWork:
+        return self.data.work(t, cohort)
+
+    def local(self, cohort: Cohort, t: int) -> None:
+        """Broadcast and local work."""
+        sent: Broadcast = self.method.broadcast(self.server, cohort)
+        before = {name: block.clone() for name, block in self.server.items()}
+        state, self.sent, self.loss = self.method.local(
+            sent.rows(cohort, 0, cohort.size),
+            self.devices.rows(cohort),
+            cohort,
+            self.work(cohort, t),
+            self.hyper,
+            self.streams,
+        )
+        self.devices.put(cohort, state)
+        self.unchanged(before)
+
+    def combine(self, cohort: Cohort, t: int, came: Tensor | None) -> None:
+        """The server's step, after which the old blocks are as they were."""
+        before = {name: block.clone() for name, block in self.server.items()}
+        old = self.server
+        new = self.method.combine(
+            old, received(self.sent, cohort, came), cohort, t, self.hyper, self.streams
+        )
+        self.unchanged(before)  # a trial to which nothing came gets the old blocks back
+        self.server = new
+
+    def unchanged(self, before: Blocks) -> None:
+        for name, block in before.items():
+            assert torch.equal(self.server[name], block), name
+
+    def state(self, name: str) -> Tensor:
+        """[S, K, *shape] of a device block."""
+        return self.devices.blocks()[name]
+
+    def batches(self, cohort: Cohort, t: int, draw: int = 0) -> list[list[Minibatch]]:
+        """[row][step]."""
+        work = self.work(cohort, t)
+        each = [work.batch(step, draw) for step in range(self.steps)]
+        return [[minibatch(b, row) for b in each] for row in range(cohort.size)]
+
+
+def received(payload: Payload, cohort: Cohort, came: Tensor | None) -> Received:
+    """The rows, anything where lost, and the mean of what came by data share."""
+    if came is None:
+        came = torch.ones_like(cohort.sends)
+    weight = cohort.weight * came
+    total = torch.zeros(cohort.trials, dtype=weight.dtype).index_add_(0, cohort.trial, weight)
+    share = weight / total[cohort.trial]
+    each, mean = [], []
+    for group in payload:
+        own, sums = {}, {}
+        for name, block in group.blocks.items():
+            column = (-1, *[1] * (block.dim() - 1))
+            own[name] = torch.where(came.view(column), block, 7.0)
+            sums[name] = torch.zeros(cohort.trials, *block.shape[1:], dtype=block.dtype).index_add_(
+                0, cohort.trial, share.view(column) * block
+            )
+        each.append(own)
+        mean.append(sums)
+    lost = None if bool(came.all()) else (came,) * len(payload)
+    ones = torch.ones(cohort.trials)
+    return Received(tuple(mean), (ones,) * len(payload), tuple(each), None, lost)
+
+
+def vector(params: Blocks, model: Mlp, *place: int) -> Array:
+    """The parameters at a place, side by side."""
+    parts = [params[name][place].flatten() for name in model.shapes]
+    return torch.cat(parts).double().numpy().copy()
+
+
+def prefixed(bench: Bench, prefix: str, s: int, k: int) -> Array:
+    """A device's parameters with a prefix, side by side."""
+    params = {name: bench.state(f"{prefix}.{name}") for name in bench.model.shapes}
+    return vector(params, bench.model, s, k)
+
+
+def close(ours: Tensor | Array, twin: Array, tolerance: float = 1e-11) -> None:
+    np.testing.assert_allclose(np.asarray(ours), twin, rtol=0, atol=tolerance)

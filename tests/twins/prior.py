@@ -1,0 +1,138 @@
+"""Plain twins of pFedBreD (Shi et al. 2023, Algorithm 1, eq. (14), (24) and the authors' program),
+pFedMe (Dinh, Tran, Nguyen 2020, Algorithm 1, and the published program) and Per-FedAvg (Fallah,
+Mokhtari, Ozdaglar 2020, Algorithm 1): one trial, float64, loops over devices, local and proximal
+steps. A model is one vector; minibatches are arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from twins.network import Array, Minibatch, gradients
+
+
+@dataclass
+class Net:
+    """Shapes of a network's weights; a vector has weight 0, bias 0, weight 1, ... side by side."""
+
+    shapes: list[tuple[int, int]]
+
+    def gradient(self, vector: Array, batch: Minibatch) -> Array:
+        weights, biases, at = [], [], 0
+        for m, n in self.shapes:
+            weights.append(vector[at : at + m * n].reshape(m, n))
+            biases.append(vector[at + m * n : at + m * n + n])
+            at += m * n + n
+        _, by_w, by_b = gradients(weights, biases, batch)
+        return np.concatenate(
+            [np.concatenate([w.ravel(), b]) for w, b in zip(by_w, by_b, strict=True)]
+        )
+
+
+@dataclass
+class Rates:
+    penalty: float = 15.0
+    personal_learning_rate: float = 0.01
+    learning_rate: float = 0.01
+    eta: float = 0.05
+    eta_alpha: float = 0.01
+    server_learning_rate: float = 1.0
+    weight_decay: float = 1e-3
+    spread: float = 1e-3
+
+
+@dataclass
+class Device:
+    """theta and the local model at the end of the device's last round."""
+
+    theta: Array
+    last: Array
+
+
+Gradient = Callable[[Array, Minibatch], Array]
+Batches = Sequence[Sequence[Minibatch]]
+"""[local step][draw]."""
+
+
+def prox(
+    gradient: Gradient, x: Minibatch, begin: Array, mean: Array, rates: Rates, steps: int
+) -> Array:
+    theta = begin.copy()
+    for _ in range(steps):
+        pull = rates.penalty * (theta - mean)
+        theta = theta - rates.personal_learning_rate * (gradient(theta, x) + pull)
+    return theta
+
+
+def pfedbred(
+    gradient: Gradient,
+    w: Array,
+    device: Device,
+    batches: Batches,
+    rates: Rates,
+    strategy: str,
+    variant: str,
+    two_batches: bool,
+    steps: int,
+) -> tuple[Array, Device]:
+    """The local model after a device's local work, and what the device keeps."""
+    theta, last = device.theta, device.last
+    envelope_rate = rates.learning_rate * rates.penalty
+    eta, eta_alpha = rates.eta, rates.eta_alpha
+    for draws in batches:
+        x = draws[0]
+        memory = eta * (last - theta)
+        base = w
+        if strategy == "none":
+            mean = begin = w
+        elif strategy == "lg":
+            mean = begin = w - eta_alpha * gradient(w, x)
+        elif strategy == "meg":
+            mean = w - memory
+            begin = w if variant == "code" else mean
+        elif variant == "paper":
+            mean = begin = w - eta_alpha * gradient(w, x) - memory
+        else:
+            inner = draws[1] if variant == "code" or two_batches else x
+            ahead = w - eta_alpha * gradient(w - eta_alpha * gradient(w, inner), x)
+            mean = begin = ahead - memory
+            if variant == "code":
+                base = begin = ahead
+        theta = prox(gradient, x, begin, mean, rates, steps)
+        w = base - envelope_rate * (mean - theta)
+    return w, Device(theta, w)
+
+
+def pfedme_original(
+    gradient: Gradient, w: Array, batches: Batches, rates: Rates, steps: int
+) -> Array:
+    """The published program: decay, warm start; its personal model is w."""
+    theta = w.copy()
+    for x, *_ in batches:
+        for _ in range(steps):
+            slope = gradient(theta, x) + rates.penalty * (theta - w) + rates.weight_decay * theta
+            theta = theta - rates.personal_learning_rate * slope
+        w = w - rates.learning_rate * rates.penalty * (w - theta)
+    return w
+
+
+def per_fedavg(
+    gradient: Gradient, w: Array, batches: Batches, rates: Rates, hessian: bool
+) -> Array:
+    alpha, delta = rates.personal_learning_rate, rates.spread
+    for outer, inner, third in batches:
+        g = gradient(w - alpha * gradient(w, inner), outer)
+        along = g
+        if hessian:
+            ahead, behind = gradient(w + delta * g, third), gradient(w - delta * g, third)
+            along = g - alpha * (ahead - behind) / (2 * delta)
+        w = w - rates.learning_rate * along
+    return w
+
+
+def server(w: Array, local: Sequence[Array], samples: Sequence[float], rate: float) -> Array:
+    """Algorithm 1, line 12: (1 - beta) w + beta times the mean by shares."""
+    mean = sum(n / sum(samples) * one for n, one in zip(samples, local, strict=True))
+    return (1 - rate) * w + rate * mean
