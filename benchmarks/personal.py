@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from page import header, row, three
 from plain_loop import PlainFedAvg
-from timing import seconds, side_by_side
+from timing import seconds
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -40,10 +40,12 @@ PAGE = """\
 
 Made by `python benchmarks/personal.py > results/benchmarks_personal.md`. 100 devices, all training,
 784-100-10, 20 local steps on minibatches of 20, K = 5 proximal steps. The plain form is a loop over
-devices with one nn.Module each, autograd, and torch's fused updates of parameter lists in place.
-Both run in turn, A B A B, and times are medians, ratios medians of the pairs with their range.
+devices with one nn.Module each and autograd. "Plain" updates each parameter by its formula, p -= a
+(p.grad + l (p - m)), as the methods' public programs do; "lean" by torch's fused updates of lists
+of parameters, without a temporary where that can be had; FedAvg's is torch.optim.SGD in both. All
+run in turn, A B C A B C, and times are medians, ratios medians over the turns with their range.
 Operations are of matrix products, two for a multiplication and an addition; the floor is the time
-that they take at the rate of one large matrix product."""
+that otafl's take at the rate of one large matrix product."""
 
 
 class Ours:
@@ -82,8 +84,9 @@ class PlainPersonal:
     """pFedMe, or pFedBreD's mh with `prior`: x [n, 784], y [n]; index [K, n_k] samples of each
     device. Each has a module, whose parameters are theta, and its last local model."""
 
-    def __init__(self, x: Tensor, y: Tensor, index: Tensor, prior: bool) -> None:
+    def __init__(self, x: Tensor, y: Tensor, index: Tensor, prior: bool, lean: bool) -> None:
         self.x, self.y, self.index, self.prior = x, y, index, prior
+        self.step = self.lean_step if lean else self.plain_step
         self.loss = nn.CrossEntropyLoss()
         self.modules = [
             nn.Sequential(nn.Linear(x.shape[1], HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, 10))
@@ -113,37 +116,62 @@ class PlainPersonal:
             torch._foreach_add_(total, w)
         self.server = [t / len(self.index) for t in total]
 
-    def step(
+    def plain_step(
         self, module: nn.Module, theta: list[Tensor], w: list[Tensor], last: list[Tensor], own: Any
     ) -> None:
         """w and theta after a local step, in place."""
         batch = self.batch(own)
-        data = [p.data for p in theta]
+        params = [p.data for p in theta]
         mean = w
         if self.prior:
-            pull = torch._foreach_sub(last, data)
-            torch._foreach_copy_(data, w)
-            inner = self.gradient(module, theta, *self.batch(own))
-            torch._foreach_add_(data, inner, alpha=-ALPHA)
-            torch._foreach_add_(w, self.gradient(module, theta, *batch), alpha=-ALPHA)
-            mean = torch._foreach_sub(w, pull, alpha=ETA)
-        torch._foreach_copy_(data, w)
+            memory = [ETA * (old - p) for old, p in zip(last, params, strict=True)]
+            for p, start in zip(params, w, strict=True):
+                p.copy_(start)
+            for p, g in zip(params, self.gradient(module, theta, *self.batch(own)), strict=True):
+                p.sub_(ALPHA * g)
+            for start, g in zip(w, self.gradient(module, theta, *batch), strict=True):
+                start.sub_(ALPHA * g)
+            mean = [start - m for start, m in zip(w, memory, strict=True)]
+        for p, start in zip(params, w, strict=True):
+            p.copy_(start)
         for _ in range(PROX):
             grads = self.gradient(module, theta, *batch)
-            torch._foreach_lerp_(data, mean, ALPHA * PENALTY)
-            torch._foreach_add_(data, grads, alpha=-ALPHA)
-        move = torch._foreach_sub(data, mean)
+            for p, g, m in zip(params, grads, mean, strict=True):
+                p.sub_(ALPHA * (g + PENALTY * (p - m)))
+        for start, p, m in zip(w, params, mean, strict=True):
+            start.sub_(ALPHA * PENALTY * (m - p))
+
+    def lean_step(
+        self, module: nn.Module, theta: list[Tensor], w: list[Tensor], last: list[Tensor], own: Any
+    ) -> None:
+        """The same with fused updates."""
+        batch = self.batch(own)
+        params = [p.data for p in theta]
+        mean = w
+        if self.prior:
+            pull = torch._foreach_sub(last, params)
+            torch._foreach_copy_(params, w)
+            inner = self.gradient(module, theta, *self.batch(own))
+            torch._foreach_add_(params, inner, alpha=-ALPHA)
+            torch._foreach_add_(w, self.gradient(module, theta, *batch), alpha=-ALPHA)
+            mean = torch._foreach_sub(w, pull, alpha=ETA)
+        torch._foreach_copy_(params, w)
+        for _ in range(PROX):
+            grads = self.gradient(module, theta, *batch)
+            torch._foreach_lerp_(params, mean, ALPHA * PENALTY)
+            torch._foreach_add_(params, grads, alpha=-ALPHA)
+        move = torch._foreach_sub(params, mean)
         torch._foreach_add_(w, move, alpha=ALPHA * PENALTY)
 
 
-def plain(name: str, ours: Ours) -> Callable[[], None]:
+def plain(name: str, ours: Ours, lean: bool) -> Callable[[], None]:
     """The plain form of a method, on the same samples."""
     data = ours.engine.parts.data
     x, y = torch.from_numpy(data.x_train), torch.from_numpy(data.y_train)
     index = torch.arange(len(y)).view(DEVICES, -1)
     if name == "fedavg":
         return PlainFedAvg(x, y, index, HIDDEN, STEPS, BATCH, ALPHA).round
-    return PlainPersonal(x, y, index, prior=name == "pfedbred mh").round
+    return PlainPersonal(x, y, index, name == "pfedbred mh", lean).round
 
 
 def operations(call: Callable[[], None]) -> int:
@@ -166,49 +194,47 @@ def product_rate() -> float:
     return 2.0 * side**3 / statistics.median(times)
 
 
-def section(threads: int, pairs: int) -> None:
+def section(threads: int, turns: int) -> None:
     torch.set_num_threads(threads)
-    rate = product_rate()
-    print(f"\n## Threads: {threads}\n\nA product of 1024 x 1024: {rate / 1e9:.0f} GFLOP/s.\n")
-    header(
-        "method",
-        "otafl, ms",
-        "plain, ms",
-        "plain / otafl",
-        "otafl, GFLOP",
-        "plain, GFLOP",
-        "otafl, floor, ms",
-        "otafl / floor",
-    )
+    print(f"\n## Threads: {threads}\n")
+    columns = ["otafl, ms", "plain, ms", "lean, ms", "plain / otafl", "lean / otafl"]
+    columns += ["otafl, GFLOP", "plain, GFLOP", "floor, ms", "otafl / floor"]
+    header("method", *columns)
     for name, algorithm in METHODS.items():
         ours = Ours(algorithm)
-        other = plain(name, ours)
-        pair = side_by_side(ours, other, pairs)
-        own, theirs = operations(ours), operations(other)
-        floor = own / rate
+        calls = [ours, plain(name, ours, lean=False), plain(name, ours, lean=True)]
+        for call in calls:
+            call()
+        times = [[seconds(call) for call in calls] for _ in range(turns)]
+        rate = product_rate()
+        own, theirs = operations(calls[0]), operations(calls[1])
+        middle = [statistics.median(taken) for taken in zip(*times, strict=True)]
         row(
             name,
-            three(1e3 * pair.fast_s),
-            three(1e3 * pair.slow_s),
-            f"{pair.ratio:.1f} ({pair.lowest:.1f} to {pair.highest:.1f})",
+            *(three(1e3 * time_s) for time_s in middle),
+            *(ratio([turn[other] / turn[0] for turn in times]) for other in (1, 2)),
             three(own / 1e9),
             three(theirs / 1e9),
-            three(1e3 * floor),
-            f"{pair.fast_s / floor:.2f}",
+            f"{1e3 * own / rate:.0f} (at {rate / 1e9:.0f} GFLOP/s)",
+            f"{middle[0] * rate / own:.2f}",
         )
+
+
+def ratio(values: list[float]) -> str:
+    return f"{statistics.median(values):.1f} ({min(values):.1f} to {max(values):.1f})"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     default = sorted({1, torch.get_num_threads()})
     parser.add_argument("--threads", type=int, nargs="+", default=default)
-    parser.add_argument("--pairs", type=int, default=7, help="pairs of rounds to time")
+    parser.add_argument("--turns", type=int, default=7, help="rounds of each to time")
     chosen = parser.parse_args()
     print(PAGE)
     processor = platform.processor() or platform.machine()
     print(f"\ntorch {torch.__version__}, otafl {otafl.__version__}, {processor}, float32")
     for threads in chosen.threads:
-        section(threads, chosen.pairs)
+        section(threads, chosen.turns)
 
 
 if __name__ == "__main__":

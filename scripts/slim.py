@@ -1,5 +1,5 @@
 """A small copy of a result, to keep or to send: what was measured of whole trials, without that of
-each device, in single precision.
+each device (but by class), in single precision.
 
     python scripts/slim.py results/fedrlr_fig5 results/reference/fedrlr/fedrlr_fig5.nc
 """
@@ -19,8 +19,12 @@ def main() -> None:
     parser.add_argument("copy", type=Path, help="file to write")
     args = parser.parse_args()
     ds = otafl.open_results(args.result)
-    slim = ds.drop_vars([name for name, values in ds.items() if "device" in values.dims])
-    slim = slim.drop_vars("device", errors="ignore")
+    own = [
+        name for name, values in ds.items() if {"device", "class"} & {*values.dims} == {"device"}
+    ]
+    slim = ds.drop_vars(own)
+    if all("device" not in values.dims for values in slim.values()):
+        slim = slim.drop_vars("device", errors="ignore")
     for name in slim.data_vars:
         slim[name] = slim[name].astype("float32", keep_attrs=True)
     write_part(slim, args.copy)

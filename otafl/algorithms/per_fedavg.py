@@ -34,7 +34,7 @@ from otafl.contracts import (
     Work,
 )
 from otafl.models.base import Model, flatten, unflatten
-from otafl.models.span import form_of, step_
+from otafl.models.span import form_of
 from otafl.rng import Streams
 
 ALPHA = "fine_tune_learning_rate"
@@ -78,16 +78,16 @@ class PerFedAvg:
             slope = span.slope(stepped(span, span.origin, inner, alpha))
             loss += inner.loss
             if self.config.hessian == "none":
-                step_(w, slope, beta, form)
+                form.step_(w, slope, beta)
                 continue
             third = form.span(work.batch(index, draw=2), w)
             ahead, behind = (
                 third.slope(stepped(third, third.origin, slope, side)) for side in (-delta, delta)
             )
             share = alpha * beta / (2.0 * delta)
-            step_(w, slope, beta, form)
-            step_(w, ahead, -share, form)
-            step_(w, behind, share, form)
+            form.step_(w, slope, beta)
+            form.step_(w, ahead, -share)
+            form.step_(w, behind, share)
         payload = sent(form.blocks(w), broadcast.blocks[MODEL], self.model)
         return {}, payload, loss / work.steps
 

@@ -46,6 +46,8 @@ def test_power_and_error(path: Path) -> None:
         engine.round(0)
         link = engine.link[0]
         saved = {name[:-2]: value[0] for name, value in link.items() if name.endswith("/0")}
+        if not saved and point.scenario.algorithm.name == "local_only":  # which sends nothing
+            continue
         p, m, active, w = (saved[name] for name in ("p", "m", "active", "weight"))
         budget = engine.parts.link.budget.budget[0]
         power = point.scenario.power.name

@@ -8,7 +8,8 @@ elsewhere; mh's base unmoved in "code" or moved in "c2"; one minibatch where the
 draws exchanged; the step of the envelope without the penalty; theta written before w has moved
 (stale span); the Gram matrix transposed or of the wrong minibatches; the padding's weight ignored;
 decay or warm start left out of "original", or its personal model theta; the Hessian's term with the
-wrong sign or factor.
+wrong sign or factor; a tile's rows taken from another, or the last tile left out; the minibatch
+beside in the place of the span's.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from otafl.algorithms.pfedbred import PFedBreD
 from otafl.algorithms.pfedme import PFedMe
 from otafl.contracts import Blocks, Received
 from otafl.data.work import LocalData
+from otafl.models import minibatch_span
 from otafl.models.base import Model
 from otafl.models.cnn import Cnn
 from otafl.models.config import CnnConfig, SoftmaxRegressionConfig
@@ -167,9 +169,13 @@ def personal(blocks: Blocks, row: int) -> twin.Array | None:
 
 
 @pytest.mark.parametrize(("method", "keys"), ALL, ids=IDS)
-@pytest.mark.parametrize("layers", [3, 1])
-def test_span_equals_plain_form(method: Any, keys: dict[str, Any], layers: int) -> None:
-    """Of a network, and of a single layer, which is its first and its last."""
+@pytest.mark.parametrize(("layers", "tile"), [(3, 1), (1, 600)])
+def test_span_equals_plain_form(
+    method: Any, keys: dict[str, Any], layers: int, tile: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a network, and of a single layer, which is its first and its last; a row at a time and
+    several, of which the last ones are fewer."""
+    monkeypatch.setattr(minibatch_span, "TILE_BYTES", tile)
     shape, classes = (WIDTHS[0],), WIDTHS[-1]
     single = SoftmaxRegression(SoftmaxRegressionConfig(), shape, classes)
     model = mlp(WIDTHS) if layers == 3 else single

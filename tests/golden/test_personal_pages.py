@@ -1,0 +1,44 @@
+"""The committed pages about personalised methods say what their scripts print of the committed
+results.
+
+Mutations that make a test here fail: a number of a page changed, a table left out, the wrong point,
+round or model taken.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+REFERENCE = ROOT / "results" / "reference" / "personal"
+
+
+@pytest.mark.parametrize(
+    ("script", "page", "option", "pictures", "least"),
+    [
+        ("reproduce_pfedbred", "pfedbred", ["--figures", "{}"], 2, 80),
+        ("reproduce_tdpfed", "tdpfed", ["--figure", "{}/tdpfed.png"], 1, 14),
+        ("personal_over_fading", "personal_fading", ["--figure", "{}/personal_fading.png"], 1, 16),
+    ],
+)
+def test_tables(
+    script: str, page: str, option: list[str], pictures: int, least: int, tmp_path: Path
+) -> None:
+    command = [sys.executable, str(ROOT / "scripts" / f"{script}.py"), str(REFERENCE)]
+    command += [part.format(tmp_path) for part in option]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "MPLBACKEND": "agg"}
+    )
+    assert done.returncode == 0, done.stderr
+    told = (ROOT / "results" / f"{page}.md").read_text().splitlines()
+    rows = [line for line in done.stdout.splitlines() if line.startswith("| ")]
+    assert len(rows) >= least
+    assert [row for row in rows if row not in told] == []
+    drawn = list(tmp_path.glob("*.png"))
+    assert len(drawn) == pictures
+    assert min(path.stat().st_size for path in drawn) > 10_000
