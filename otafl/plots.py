@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,8 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1, 1, 1)), (0, (1, 1)))
 SUFFIXES = (".png", ".pdf", ".svg")
+LEGEND_WIDTH = 32
+"""Letters in a line of a legend or under a tick: choices with their settings are long."""
 MANY = 7
 """More curves than this in one panel are hard to tell apart; `overview` draws no more."""
 
@@ -102,10 +105,16 @@ def plot(
         # shared axes hide the labels of panels that have nothing below them
         ax.tick_params(labelbottom=i + columns >= panels)
         ax.set_xlabel(_label(ds, x) if i + columns >= panels else "")
-        ax.set_ylabel(_label(ds, y) if i % columns == 0 else "")
+        ax.set_ylabel(textwrap.fill(_label(ds, y), 40) if i % columns == 0 else "")
     if hue:
+        handles, labels = grid[0].get_legend_handles_labels()
+        labels = [textwrap.fill(label, LEGEND_WIDTH) for label in labels]
+        longest = max(map(len, "\n".join(labels).split("\n")))
+        lines = sum(label.count("\n") + 1 for label in labels)
+        width, height = figure.get_size_inches()  # room for more than a dozen letters
+        figure.set_size_inches(width + 0.07 * max(0, longest - 16), max(height, 0.7 + 0.19 * lines))
         figure.legend(
-            *grid[0].get_legend_handles_labels(),
+            *(handles, labels),
             title=_label(ds, hue),
             alignment="left",
             loc="outside right upper",
@@ -265,7 +274,8 @@ def _choices(ax: Axes, at: np.ndarray, curve: xr.Dataset, i: int, curves: int, n
     ax.errorbar(
         places, curve["mean"].values, std, label=name, linestyle="none", capsize=3, **_style(i)
     )
-    ax.set_xticks(np.arange(len(at)), [_text(value) for value in at])
+    names = [textwrap.fill(_text(value), LEGEND_WIDTH) for value in at]
+    ax.set_xticks(np.arange(len(at)), names)
     ax.set_xlim(-0.5, len(at) - 0.5)
     if sum(len(_text(value)) for value in at) > 30:
         ax.tick_params(axis="x", rotation=25)

@@ -133,7 +133,7 @@ class EngineConfig(Config):
 
     memory_gb: float = Field(2.0, gt=0, description="bound on the tensors of one stack")
     chunk_mb: float = Field(
-        32.0,
+        96.0,
         gt=0,
         description="memory of the devices worked on together; should fit the processor's cache",
     )

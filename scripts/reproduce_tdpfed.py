@@ -67,6 +67,8 @@ def main() -> None:
     for place, name in enumerate(second["aggregation"].values):
         for rate in second["compression_rate"].values:
             one = second.sel(aggregation=name, compression_rate=rate)
+            if not bool(one[PERSONAL].notnull().any()):  # an unfinished sweep
+                continue
             gap = spread(final(one, "prox_gap").values)
             paper = TABLE_2.get((str(name), float(rate)), "")
             row(name, f"x{rate:g}", paper, *cells(one, PERSONAL), *cells(one, GLOBAL), gap)
