@@ -12,7 +12,8 @@ from typing import Any
 
 from otafl import custom
 from otafl.errors import UserError
-from otafl.registry_tables import CUSTOM, NOUNS, TABLES, Entry
+from otafl.registry_entry import Entry
+from otafl.registry_tables import CUSTOM, NOUNS, TABLES
 
 
 def names(table: str) -> tuple[str, ...]:

@@ -35,6 +35,8 @@ def chosen(ds: xr.Dataset) -> dict[str, xr.Dataset]:
     for name in dict.fromkeys(names):
         points = ds.isel(zip=[i for i, one in enumerate(names) if one == name])
         validation = final(points, f"{personal(name)}_validation_accuracy").fillna(0.0)
+        if not bool((validation > 0).any()):  # an unfinished sweep
+            continue
         out[name] = points.isel(zip=validation.mean("trial").argmax("zip"))
     return out
 
