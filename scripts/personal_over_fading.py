@@ -1,7 +1,8 @@
 """Which personalised methods survive a fading uplink: accuracy by SNR, step sizes chosen on
-validation data, from the result of scenarios/studies/personal_fading.yaml.
+validation data, from the results of scenarios/studies/personal_fading.yaml and _low.yaml.
 
     otafl sweep scenarios/studies/personal_fading.yaml
+    otafl sweep scenarios/studies/personal_fading_low.yaml
     python scripts/personal_over_fading.py [results] [--figure personal_fading.png]
 """
 
@@ -46,7 +47,8 @@ def main() -> None:
     parser.add_argument("results", nargs="?", type=Path, default=Path("results"))
     parser.add_argument("--figure", type=Path, default=Path("personal_fading.png"))
     args = parser.parse_args()
-    ds = opened(args.results, "personal_fading")
+    parts = [opened(args.results, f"personal_fading{part}") for part in ("_low", "")]
+    ds = xr.concat(parts, "snr_db", data_vars="minimal", coords="minimal", compat="override")
     methods = chosen(ds)
     snr = ds["snr_db"].values
     levels = [f"{value:g} dB" for value in snr]

@@ -78,9 +78,10 @@ def main() -> None:
             left.plot(curve["round"], curve, label=label, color=colour, ls=line)
     third = opened(args.results, "tdpfed_table3_rivals")
     subsets = opened(args.results, "tdpfed_table3_sar")
+    rounds, trials = int(third["round"].max()), third.sizes["trial"]
     head(
         f"Table III: {rounds} rounds, {trials} trials",
-        *("method", "paper (MNIST)", *columns, "uplink reals of all devices a round"),
+        *("method", "paper (MNIST)", *columns, "reals that a device sends in a round"),
     )
     for place, (method, paper, variable) in enumerate(TABLE_3):
         one = third.isel(zip=place)
@@ -89,7 +90,8 @@ def main() -> None:
         right.plot(curve["round"], curve, label=method, color=COLOURS[place], ls=LINES[place])
     for place, (method, printed) in enumerate(SUBSETS):
         one = subsets.isel(zip=place)
-        row(method, printed, "-", "-", *cells(one, GLOBAL), symbols(one))
+        share = "2/3" if "x1.5" in method else "1/2"
+        row(method, printed, "-", "-", *cells(one, GLOBAL), f"{share} of {symbols(one)}")
     for axis, title in ((left, "Table II: personal models"), (right, "Table III")):
         axis.set(title=title, xlabel="round", ylabel="accuracy on own test samples")
         axis.grid(alpha=0.3)
