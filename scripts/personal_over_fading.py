@@ -75,8 +75,8 @@ def main() -> None:
                 *(np.arange(len(snr)), values.mean("trial"), values.std("trial", ddof=1)),
                 label=name,
                 color=COLOURS[place % len(COLOURS)],
-                ls=LINES[place % len(LINES)],
-                marker=MARKERS[place % len(MARKERS)],
+                ls=LINES[(place + 2 * (place // len(COLOURS))) % len(LINES)],
+                marker=MARKERS[(place + place // len(COLOURS)) % len(MARKERS)],
                 capsize=2,
             )
         axis.set(title=f"{kind} models", xlabel="SNR [dB]", ylabel="test accuracy [%]")
