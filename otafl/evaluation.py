@@ -97,19 +97,15 @@ class Evaluation:
         own, validation = self._parts.own_test, self._parts.own_validation
         classes = self._parts.scenario.training.class_losses and prefix == "personal_"
         out: dict[str, np.ndarray] = {}
-        if own is None or not at.of_devices or self._crosses:
-            if self._test is not None:
-                common = at.common(*self._test, classes)
-            else:
-                assert own is not None  # test: per_device
-                common = at.own(
-                    self._together if self._together and at.of_devices else own, classes
-                )
-                if not at.of_devices:
-                    common = replace(common, by_device=None)
-            out |= _named(prefix, "test", common)
-        if own is not None:
-            out |= _named(f"{prefix}own_", "test", at.own(own, classes))
+        on_own = None if own is None else at.own(own, classes)
+        if self._test is not None and (own is None or not at.of_devices or self._crosses):
+            out |= _named(prefix, "test", at.common(*self._test, classes))
+        elif on_own is not None and not at.of_devices:  # the union of all own samples
+            out |= _named(prefix, "test", replace(on_own, by_device=None))
+        elif self._together is not None:
+            out |= _named(prefix, "test", at.own(self._together, classes))
+        if on_own is not None:
+            out |= _named(f"{prefix}own_", "test", on_own)
         if self._validation is not None and not (prefix or at.of_devices):
             out |= _named(prefix, "validation", at.common(*self._validation))
         if validation is not None:

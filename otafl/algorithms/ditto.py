@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from otafl.algorithms.config_rivals import DittoConfig
-from otafl.algorithms.fedprox import penalised_sgd_
 from otafl.algorithms.personal_models import (
     MODEL,
     averaged,
@@ -26,6 +25,7 @@ from otafl.algorithms.personal_models import (
     increment,
     named,
     own,
+    penalised_sgd_,
     received_params,
     shared_start,
 )

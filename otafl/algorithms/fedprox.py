@@ -18,12 +18,11 @@ from otafl.algorithms.personal_models import (
     copied,
     flat_view,
     increment,
-    pull_,
+    penalised_sgd_,
     received_params,
 )
 from otafl.algorithms.whole_models import start
 from otafl.contracts import (
-    Batch,
     Blocks,
     Broadcast,
     Cohort,
@@ -35,21 +34,6 @@ from otafl.contracts import (
 )
 from otafl.models.base import Model, flatten
 from otafl.rng import Streams
-
-
-def penalised_sgd_(
-    model: Model, params: Blocks, centre: Blocks, batch: Batch, rate: Tensor, penalty: Tensor
-) -> Tensor:
-    """w -= rate (grad f(w) + penalty (w - centre)) in place, rate and penalty [n]; returns the loss
-    f [n] before it.
-
-    With s = rate penalty < 1 this is (1 - s) (w - rate / (1 - s) grad f(w)) + s centre, which lets
-    the model fuse its gradient with the step.
-    """
-    share = rate * penalty
-    loss = model.sgd_(params, batch, rate / (1.0 - share))
-    pull_(params, centre, share)
-    return loss
 
 
 class FedProx:

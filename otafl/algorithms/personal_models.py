@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from otafl.contracts import Blocks, Broadcast, Group, Hyper, Payload, Received, View
+from otafl.contracts import Batch, Blocks, Broadcast, Group, Hyper, Payload, Received, View
 from otafl.models.base import Model, flatten, unflatten
 
 MODEL = "model"
@@ -58,6 +58,21 @@ def pull_(params: Blocks, centre: Blocks, share: Tensor) -> None:
     """params -= share [n] * (params - centre), in place: a gradient step on a quadratic penalty."""
     for name, block in params.items():
         block.lerp_(centre[name], column(share, block))
+
+
+def penalised_sgd_(
+    model: Model, params: Blocks, centre: Blocks, batch: Batch, rate: Tensor, penalty: Tensor
+) -> Tensor:
+    """w -= rate (grad f(w) + penalty (w - centre)) in place, rate and penalty [n]; returns the loss
+    f [n] before it.
+
+    With s = rate penalty < 1 this is (1 - s) (w - rate / (1 - s) grad f(w)) + s centre, which lets
+    the model fuse its gradient with the step.
+    """
+    share = rate * penalty
+    loss = model.sgd_(params, batch, rate / (1.0 - share))
+    pull_(params, centre, share)
+    return loss
 
 
 def increment(new: Blocks, old: Blocks) -> Payload:
