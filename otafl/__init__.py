@@ -17,7 +17,7 @@ from otafl.errors import UserError
 if TYPE_CHECKING:
     import xarray as xr
 
-    from otafl.deviation import deviation
+    from otafl.loss_deviation import deviation
     from otafl.overhead import symbols_per_round, to_reach
     from otafl.results import open_results
     from otafl.scenario import Scenario, load_scenario
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 _LAZY = {
-    "deviation": "otafl.deviation",
+    "deviation": "otafl.loss_deviation",
     "load_scenario": "otafl.scenario",
     "open_results": "otafl.results",
     "over_the_air": "otafl.uplink",

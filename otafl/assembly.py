@@ -35,6 +35,7 @@ from otafl.power.custom import CustomPolicy
 from otafl.rng import Streams
 from otafl.scenario import Point, Scenario
 from otafl.selection.choosing import Selection, SelectionSetup
+from otafl.selection.levels import Levels, LevelSetup, sizes_of
 from otafl.transport.downlink import Downlink, DownlinkSetup
 from otafl.transport.impairments import Impairments
 from otafl.transport.setup import LinkSetup
@@ -71,6 +72,7 @@ class Parts:
     speeds: Speeds
     deadline_s: np.ndarray
     selection: Selection
+    levels: Levels | None
     downlink: Downlink
     faults: Byzantine
 
@@ -135,6 +137,8 @@ def assemble(points: Sequence[Point], trials: Sequence[int]) -> Parts:
         ]
     )
     deadline = [row.devices.deadline_s for row in rows]
+    algorithm = build_algorithm(scenario, model)
+    selection, setup = _selection(rows, link, streams)
     return Parts(
         scenario=scenario,
         streams=streams,
@@ -144,7 +148,7 @@ def assemble(points: Sequence[Point], trials: Sequence[int]) -> Parts:
         own_validation=_own(data, held, local_data, "validation"),
         share=share,
         model=model,
-        algorithm=build_algorithm(scenario, model),
+        algorithm=algorithm,
         hyper=hyper_of(rows, "algorithm", streams),
         server=registry.implementation("server", scenario.server.name)(
             scenario.server, hyper_of(rows, "server", streams)
@@ -153,13 +157,16 @@ def assemble(points: Sequence[Point], trials: Sequence[int]) -> Parts:
         clock=Clock(speeds.flops_per_s, scenario.devices.late),
         speeds=speeds,
         deadline_s=np.array([np.inf if d is None else d for d in deadline]),
-        selection=_selection(rows, link, streams),
+        selection=selection,
+        levels=_levels(scenario, algorithm, speeds, setup),
         downlink=_downlink(rows, link, streams),
         faults=faults,
     )
 
 
-def _selection(rows: Sequence[Scenario], link: Uplink, streams: Streams) -> Selection:
+def _selection(
+    rows: Sequence[Scenario], link: Uplink, streams: Streams
+) -> tuple[Selection, SelectionSetup]:
     """How participants are chosen; what is believed of the channel is what the uplink believes."""
     config, csi = rows[0].devices.selection, rows[0].csi
     setup = SelectionSetup(
@@ -170,8 +177,21 @@ def _selection(rows: Sequence[Scenario], link: Uplink, streams: Streams) -> Sele
         streams=streams,
         hyper=hyper_of([row.devices for row in rows], "selection", streams),
     )
-    selection: Selection = registry.implementation("selection", config.name)(config, setup)
-    return selection
+    return registry.implementation("selection", config.name)(config, setup), setup
+
+
+def _levels(
+    scenario: Scenario, algorithm: Algorithm, speeds: Speeds, link: SelectionSetup
+) -> Levels | None:
+    """Who trains which model size; None for a method of one size."""
+    sizes = sizes_of(algorithm)
+    if not sizes:
+        return None
+    batch = scenario.training.batch_size
+    setup = LevelSetup(sizes, speeds, batch * scenario.training.local_steps, batch, link)
+    config = scenario.devices.levels
+    levels: Levels = registry.implementation("levels", config.name)(config, setup)
+    return levels
 
 
 def _downlink(rows: Sequence[Scenario], link: Uplink, streams: Streams) -> Downlink:

@@ -151,10 +151,13 @@ def taken(block: Tensor, rows: Tensor) -> Tensor:
 @dataclass(frozen=True)
 class Broadcast:
     """What the server sends down: named blocks [S, *shape] shared by the devices of a trial, or
-    [N, *shape] in the cohort's order where each device gets its own (`per_device`)."""
+    [N, *shape] in the cohort's order where each device gets its own (`per_device`). reals_of: [N]
+    int64, the real numbers that a copy for each row of the cohort has, where it takes a part of the
+    blocks only."""
 
     blocks: Blocks
     per_device: bool = False
+    reals_of: Tensor | None = None
 
     def rows(self, cohort: Cohort, start: int, stop: int) -> Broadcast:
         """Blocks [n, *shape] for the rows start..stop of the cohort, always a fresh copy."""
@@ -181,6 +184,8 @@ class Group:
     blocks: name -> [n, *shape]. rows: [n] int64 into the cohort, ordered by trial; a row may occur
     more than once and in several groups; None means every cohort row once, in order.
     mask: name -> [n, *shape] or broadcastable, 0 where a row does not know a coordinate.
+    share: [n] the part of its reals that a row has by a mask that the server knows beforehand;
+    nobody pays for the others on a digital uplink. None for all.
     weighting: "mean" asks the receiver for the mean under the cohort's weights; "none" asks for
     the plain sum, for an algorithm that applies the cohort's weights to its blocks itself (a
     product of two weighted sums would square the weight). route: "uplink", or "ideal" for blocks
@@ -190,6 +195,7 @@ class Group:
     blocks: Blocks
     rows: Tensor | None = None
     mask: Blocks | None = None
+    share: Tensor | None = None
     weighting: Weighting = "mean"
     route: Literal["uplink", "ideal"] = "uplink"
     reason: str = ""
@@ -221,6 +227,14 @@ class Group:
             return self.blocks
         return {name: block * mask[name] for name, block in self.blocks.items()}
 
+    def with_share(self) -> Group:
+        """The group with the share that its mask leaves of each row."""
+        mask = self.full_mask
+        if mask is None:
+            return self
+        known = torch.stack([block.flatten(1).sum(1) for block in mask.values()]).sum(0)
+        return replace(self, share=known / self.reals)
+
     def select(self, keep: Tensor, renumber: Tensor) -> Group:
         """The part of the group whose cohort rows are kept: keep [N] bool, renumber [N] int64."""
         rows = self.rows if self.rows is not None else torch.arange(len(keep), device=keep.device)
@@ -231,6 +245,7 @@ class Group:
             rows=renumber[rows[inside]],
             blocks={name: block[inside] for name, block in self.blocks.items()},
             mask=None if mask is None else {name: m[inside] for name, m in mask.items()},
+            share=None if self.share is None else self.share[inside],
         )
 
 
@@ -300,6 +315,7 @@ class Transport(Protocol):
 
 
 Predict = Callable[[Blocks, Tensor], Tensor]
+Moments = Callable[[Blocks, Tensor], Blocks]
 
 
 @dataclass(frozen=True)
@@ -316,12 +332,15 @@ class View:
     """A model to be evaluated. params: name -> [S, *shape] (owner "trial") or [S * K, *shape]
     (owner "device"). predict(params [n, ...], x [n or 1, B, *input]) -> scores [n, B, classes],
     differentiable by the parameters where the model is fine-tuned. fine_tune: each device tests
-    its own fine-tuned copy."""
+    its own fine-tuned copy. moments(params, x) -> blocks [n, *shape]: statistics of batch
+    normalisations on a batch of training samples; their means over batches are added to the
+    parameters that `predict` is given, which without them uses the statistics of what it sees."""
 
     params: Blocks
     predict: Predict
     owner: Literal["trial", "device"] = "trial"
     fine_tune: FineTune | None = None
+    moments: Moments | None = None
 
 
 @dataclass(frozen=True)
@@ -350,6 +369,22 @@ class Work(Protocol):
     def class_counts(self) -> Tensor:
         """[n, classes] samples of each class."""
 
+    def take(self, rows: Tensor) -> Work:
+        """The local data of the named rows [n] int64, ordered by trial."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """A size that a method has models of. ratio: of its width or rank to the whole's. parameters;
+    macs: multiplications of a forward pass of one sample; flops(samples): of a device's local
+    work; kept_reals: numbers that a sample leaves behind for the backward pass."""
+
+    ratio: float
+    parameters: int
+    macs: int
+    flops: Callable[[int], float]
+    kept_reals: int = 0
+
 
 class ServerOptimiser(Protocol):
     """Changes the step of a method's server; made as `implementation(config, hyper)`. Of methods
@@ -372,8 +407,12 @@ class Algorithm(Protocol):
     -> [N] bool` besides; the engine asks it when the cohort is chosen. One that can say more of a
     trained state than its views show has `measures(server, devices) -> name -> [S]` of the blocks
     [S, *shape] and [S, K, *shape]; the recorder asks it at every evaluation after the first round.
-    What holds for all trials and rounds of a method's settings, `constants() -> name -> float`
-    says. Both use names of `otafl.variables.VARIABLES`, and leave out what they do not know.
+    One that has models of several sizes has `levels() -> tuple of Level`, the largest first; rows
+    of a cohort then carry one of them in `level`, and views "level0", "level1".. are the models of
+    each. One whose devices count by other numbers than their samples has `row_weights(cohort) ->
+    [N]`, which the engine puts into the cohort. What holds for all trials and rounds of a method's
+    settings, `constants() -> name -> float` says. It and `measures` use names of
+    `otafl.variables.VARIABLES`, and leave out what they do not know.
     """
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from otafl.assembly import Parts, assemble
 from otafl.contracts import Blocks, Broadcast, Cohort, Payload, Received
-from otafl.energy import Account, compute_energy_j
+from otafl.energy import Account
 from otafl.link_contracts import ChannelState, LinkReport
 from otafl.metrics import RoundMeans
 from otafl.pending import Update
@@ -23,6 +23,7 @@ from otafl.recorder import Recorder
 from otafl.results import Record
 from otafl.scenario import Point
 from otafl.selection.choosing import SelectionByUpdate, some_of
+from otafl.sizes import Sizes
 from otafl.stacking import Collector, DeviceStore, rows_at_once, sending
 from otafl.transport.downlink import Arrival
 from otafl.transport.report import Tally
@@ -57,9 +58,7 @@ class Engine:
         self._buffers: dict[tuple[int, str], Tensor] = {}
         self._wanted = parts.scenario.devices.participants or self.population
         self._at_work = 0  # devices that began to train in this round
-        work = parts.scenario.training
-        self._flops = parts.algorithm.flops(work.batch_size * work.local_steps)
-        self._joules = compute_energy_j(self._flops, parts.speeds)
+        self.sizes = Sizes(parts)
 
     @torch.inference_mode()
     def round(self, t: int) -> None:
@@ -100,7 +99,7 @@ class Engine:
         everyone = available is None and whole
         if everyone and self._everyone is not None:
             self._everyone.version.fill_(t)
-            return self._who_sends(self._everyone, t)
+            return self._described(self._everyone, t, channel)
         free = np.ones((self.trials, self.population), bool) if available is None else available
         if not whole:
             state = self.parts.link.channel.state(t) if channel is None else channel
@@ -108,6 +107,14 @@ class Engine:
         cohort = self._cohort(free, t)
         if everyone:
             self._everyone = cohort
+        return self._described(cohort, t, channel)
+
+    def _described(self, cohort: Cohort, t: int, channel: ChannelState | None) -> Cohort:
+        """The cohort with levels, the algorithm's own weights, and who sends."""
+        cohort = self.sizes.assign(cohort, t, channel)
+        ask = getattr(self.parts.algorithm, "row_weights", None)
+        if ask is not None:
+            cohort = replace(cohort, weight=ask(cohort))
         return self._who_sends(cohort, t)
 
     def _who_sends(self, cohort: Cohort, t: int) -> Cohort:
@@ -134,7 +141,8 @@ class Engine:
     def start_clock(self, cohort: Cohort, broadcast: Arrival, t: int) -> None:
         """Downlink and local work begin in simulated time."""
         self._at_work = cohort.size
-        self.parts.clock.begin(t, cohort.participants, self._flops, broadcast.seconds)
+        flops = self.sizes.start(cohort)
+        self.parts.clock.begin(t, cohort.participants, flops, broadcast.seconds)
 
     def work(self, broadcast: Arrival, cohort: Cohort, t: int) -> tuple[Update | None, Tensor]:
         """What the cohort has to send after local work, encoded, and its loss [N]; None where
@@ -187,7 +195,9 @@ class Engine:
         return out.payload, torch.cat(losses)
 
     def encode(self, payload: Payload, cohort: Cohort, t: int) -> Payload:
-        """The codec, with each device's memory at its place in a [S * K, ...] table."""
+        """The codec, with each device's memory at its place in a [S * K, ...] table. What the
+        algorithm's own masks leave out costs no bits."""
+        payload = tuple(group.with_share() for group in payload)
         codec = self.parts.link.codec
         cells = self.trials * self.population
         for name, start in codec.init(payload).items():
@@ -206,9 +216,9 @@ class Engine:
         for trial, slot in enumerate(slots):
             admitted[trial, slot.on_time] = True
             if self.parts.scenario.devices.late == "drop" and len(slot.late):
-                spent = self._joules[trial, slot.late] * slot.late_done
+                spent = self.sizes.joules[trial, slot.late] * slot.late_done
                 self.energy.charge_rows("compute", np.array(trial), slot.late, spent)
-        self.energy.charge("compute", self._joules * admitted)
+        self.energy.charge("compute", self.sizes.joules * admitted)
         if self.pending is None and admitted.sum() == self._at_work:
             return update
         if update is None:

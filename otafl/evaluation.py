@@ -8,7 +8,7 @@ before it tests them), then own_ for the devices' own samples, all devices' samp
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from otafl.assembly import Parts
+from otafl.batch_statistics import BatchStatistics
 from otafl.contracts import FineTune, View
 from otafl.data.own import OwnSamples
 from otafl.fine_tuning import FineTuning
@@ -24,6 +25,7 @@ from otafl.metrics import Tune, evaluate, evaluate_own
 Samples = tuple[Tensor, Tensor]
 """x [T, *input], y [T]."""
 
+_LEVEL = "level"
 _PREFIX = {"global": "", "local": "local_", "personal": "personal_", "mean": "mean_"}
 
 
@@ -47,6 +49,7 @@ class Evaluation:
         data, like = parts.data, parts.share
         self._test = _samples(data.x_test, data.y_test, count, like)
         self._validation = _samples(data.x_validation, data.y_validation, count, like)
+        self._statistics = BatchStatistics(parts.local_data, parts.scenario.training.norm_samples)
         self._together = None
         if self._test is None and parts.own_test is not None and self._crosses:
             self._together = parts.own_test.together()
@@ -71,12 +74,35 @@ class Evaluation:
     ) -> dict[str, np.ndarray]:
         """Results of all views, name of `variables.VARIABLES` -> [S], [S, K] or [S, K, classes]."""
         out: dict[str, np.ndarray] = {}
+        if round >= self._parts.scenario.training.norm_from_round:
+            views = {name: self._statistics.added(view) for name, view in views.items()}
+        levels = [views[name] for name in views if name.startswith(_LEVEL)]
+        views = {name: view for name, view in views.items() if not name.startswith(_LEVEL)}
+        if levels:
+            out |= self._by_level(levels, running)
         for prefix, view, tunings in self._models(views):
             tune = None
             if tunings:
                 tune = FineTuning(view.predict, tunings, self._parts.local_data, round)
             out |= self._evaluate(prefix, _Evaluator(self._parts, view, tune, running))
         return out
+
+    def _by_level(self, views: Sequence[View], running: np.ndarray) -> dict[str, np.ndarray]:
+        """The model of each size, [S, L], on the common test samples or all devices' own."""
+        own = self._parts.own_test
+        scores = []
+        for view in views:
+            at = _Evaluator(self._parts, view, None, running)
+            if self._test is not None:
+                scores.append(at.common(*self._test))
+            elif own is not None:
+                scores.append(at.own(own))
+        if not scores:
+            return {}
+        return {
+            "level_test_accuracy": np.stack([one.accuracy for one in scores], 1),
+            "level_test_loss": np.stack([one.loss for one in scores], 1),
+        }
 
     def _models(self, views: Mapping[str, View]) -> list[tuple[str, View, tuple[FineTune, ...]]]:
         """Prefix of the results, model, and how each device fine-tunes it before testing it."""

@@ -27,15 +27,19 @@ DEFAULTS = {
     "server": "average",
     "downlink": "ideal",
     "selection": "uniform",
+    "levels": "fixed",
     "compute": "phone",
 }
 """Table -> the name that a section has if it gives none."""
 
 CHOICES: dict[Path, str] = {
-    (table,): table for table in DEFAULTS if table not in ("partition", "selection", "compute")
+    (table,): table
+    for table in DEFAULTS
+    if table not in ("partition", "selection", "levels", "compute")
 } | {
     ("data", "partition"): "partition",
     ("devices", "selection"): "selection",
+    ("devices", "levels"): "levels",
     ("devices", "compute"): "compute",
 }
 """Sections that choose an entry by `name` -> the table they choose from."""

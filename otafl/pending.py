@@ -54,8 +54,15 @@ def _join(first: Group, second: Group, place: Tensor, size: int) -> Group:
     order = torch.argsort(place[rows], stable=True)
     masks = first.full_mask, second.full_mask
     mask = None if masks[0] is None or masks[1] is None else _cat(masks[0], masks[1], order)
+    share = None
+    if first.share is not None and second.share is not None:
+        share = torch.cat([first.share, second.share])[order]
     return replace(
-        first, rows=place[rows][order], blocks=_cat(first.blocks, second.blocks, order), mask=mask
+        first,
+        rows=place[rows][order],
+        blocks=_cat(first.blocks, second.blocks, order),
+        mask=mask,
+        share=share,
     )
 
 

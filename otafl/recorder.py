@@ -32,7 +32,7 @@ class Recorder:
         for name, value in _optional(parts.algorithm, "constants").items():
             self.once[name] = np.full(size, value)
         self._evaluation = Evaluation(parts)
-        self.once |= self._evaluation.once()
+        self.once |= self._evaluation.once() | engine.sizes.once()
 
     @torch.inference_mode()
     def take(self, round: int, wall_time_s: float) -> None:
@@ -47,6 +47,7 @@ class Recorder:
         values["compute_energy_j"] = engine.energy.spent["compute"].copy()
         values["downlink_bits"] = engine.downlink_bits.copy()
         values["sim_time_s"] = engine.parts.clock.now()
+        values |= engine.sizes.take()
         values["wall_time_s"] = np.full(engine.trials, wall_time_s)
         running = engine.running.copy()
         algorithm, blocks = engine.parts.algorithm, engine.devices.blocks()

@@ -145,6 +145,57 @@ LEARNING: dict[str, dict[str, Entry]] = {
             "five 3x3 convolutions and three fully connected layers",
             "Wang et al., TDPFed",
         ),
+    )
+    | table(
+        "otafl.models.config_network",
+        (
+            "conv_net",
+            "ConvNetConfig",
+            "otafl.models.conv_net:ConvNet",
+            "small network of 3x3 convolutions with normalisation and max-pooling",
+        ),
+        (
+            "resnet",
+            "ResNetConfig",
+            "otafl.models.resnet:ResNet",
+            "residual network of any depth and width for small images",
+            "He et al. 2016",
+        ),
+        (
+            "resnet18",
+            "ResNet18Config",
+            "otafl.models.resnet:ResNet",
+            "ResNet-18 for small images",
+            "He et al. 2016",
+        ),
+        (
+            "resnet34",
+            "ResNet34Config",
+            "otafl.models.resnet:ResNet",
+            "ResNet-34 for small images",
+            "He et al. 2016",
+        ),
+        (
+            "vgg",
+            "VggConfig",
+            "otafl.models.vgg:Vgg",
+            "VGG of any depth and width with normalisation, for small images",
+            "Simonyan and Zisserman 2015",
+        ),
+        (
+            "vgg11",
+            "Vgg11Config",
+            "otafl.models.vgg:Vgg",
+            "VGG11 with normalisation, for small images",
+            "Simonyan and Zisserman 2015",
+        ),
+        (
+            "vgg16",
+            "Vgg16Config",
+            "otafl.models.vgg:Vgg",
+            "VGG16 with normalisation, for small images",
+            "Simonyan and Zisserman 2015",
+        ),
     ),
     "algorithm": table(
         "otafl.algorithms.config",
@@ -283,6 +334,40 @@ LEARNING: dict[str, dict[str, Entry]] = {
             "LocalOnlyConfig",
             "otafl.algorithms.local_only:LocalOnly",
             "each device trains alone, nothing is sent",
+        ),
+    )
+    | table(
+        "otafl.algorithms.config_fedhm",
+        (
+            "fedhm",
+            "FedHmConfig",
+            "otafl.algorithms.fedhm:FedHm",
+            "each device trains the server's model truncated to the rank that it can afford",
+            "Yao et al., FedHM",
+        ),
+    )
+    | table(
+        "otafl.algorithms.config_widths",
+        (
+            "heterofl",
+            "HeteroFLConfig",
+            "otafl.algorithms.heterofl:HeteroFL",
+            "each device trains the first channels of every layer, as many as it can",
+            "Diao, Ding, Tarokh 2021",
+        ),
+        (
+            "fedrolex",
+            "FedRolexConfig",
+            "otafl.algorithms.fedrolex:FedRolex",
+            "HeteroFL with a window of channels that rolls on from round to round",
+            "Alam et al. 2022",
+        ),
+        (
+            "split_mix",
+            "SplitMixConfig",
+            "otafl.algorithms.split_mix:SplitMix",
+            "independent narrow networks, mixed: each device trains as many as it can",
+            "Hong et al. 2022",
         ),
     )
     | table(

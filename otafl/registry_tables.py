@@ -269,6 +269,45 @@ TABLES: dict[str, dict[str, Entry]] = LEARNING | {
             "Wang et al., TDPFed",
         ),
     ),
+    "levels": table(
+        "otafl.selection.config_levels",
+        (
+            "fixed",
+            "FixedLevelsConfig",
+            "otafl.selection.levels:FixedLevels",
+            "every device keeps one model size",
+        ),
+        (
+            "dynamic",
+            "DynamicLevelsConfig",
+            "otafl.selection.levels:DynamicLevels",
+            "every device draws a model size anew each round",
+        ),
+        (
+            "compute",
+            "ComputeLevelsConfig",
+            "otafl.selection.levels:ComputeLevels",
+            "the fastest devices have the largest models",
+        ),
+        (
+            "memory",
+            "MemoryLevelsConfig",
+            "otafl.selection.levels:MemoryLevels",
+            "the largest model that a device can hold",
+        ),
+        (
+            "channel",
+            "ChannelLevelsConfig",
+            "otafl.selection.levels:ChannelLevels",
+            "the best heard of a round have the largest models",
+        ),
+        (
+            "deadline",
+            "DeadlineLevelsConfig",
+            "otafl.selection.levels:DeadlineLevels",
+            "the largest model that a device can train and send in time",
+        ),
+    ),
     "selection": table(
         "otafl.selection.config",
         (

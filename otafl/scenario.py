@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     Server: TypeAlias = Any
     Downlink: TypeAlias = Any
     Selection: TypeAlias = Any
+    Levels: TypeAlias = Any
     Compute: TypeAlias = Any
 else:
     Data, Model, Algorithm = choice("data"), choice("model"), choice("algorithm")
@@ -49,6 +50,7 @@ else:
     Receiver, Codec, Transport = choice("receiver"), choice("codec"), choice("transport")
     Server = choice("server")
     Downlink, Selection, Compute = choice("downlink"), choice("selection"), choice("compute")
+    Levels = choice("levels")
 
 
 class DevicesConfig(Config):
@@ -65,6 +67,10 @@ class DevicesConfig(Config):
         "train all the same. All if not given",
     )
     selection: Selection = Field(default("selection"), description="how participants are chosen")
+    levels: Levels = Field(
+        default("levels"),
+        description="which model size each device trains, of methods that have several",
+    )
     compute: Compute = Field(default("compute"), description="how fast the devices compute")
     deadline_s: float | None = stackable(
         None,
@@ -119,6 +125,18 @@ class TrainingConfig(Config):
     )
     class_losses: bool = Field(
         False, description="keep the test losses of the devices' personal models by class"
+    )
+    norm_samples: int | None = Field(
+        None,
+        ge=1,
+        description="training samples that the statistics of batch normalisation are estimated "
+        "on before a test; all if not given",
+    )
+    norm_from_round: int = Field(
+        0,
+        ge=0,
+        description="round from which on they are; before it a model is tested on the statistics "
+        "of its test samples",
     )
     stop_at: dict[Target, Annotated[float, Field(ge=0, le=1)]] | None = Field(
         None, description="a trial stops once one of these results reaches its value"

@@ -10,6 +10,7 @@ from otafl import registry
 from otafl.algorithms.config import FedRLRConfig, FedRLRPlusConfig
 from otafl.config import CustomConfig
 from otafl.errors import UserError
+from otafl.keys import default
 from otafl.models import geometry
 from otafl.models.config import CnnConfig, MlpConfig, SoftmaxRegressionConfig
 from otafl.scenario_errors import Problem, shown
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 def check(scenario: Scenario) -> list[Problem]:
     """Everything that is wrong between the sections of a point."""
-    checks = (_devices, _server, _faults, _stop, _transport, _link, _images, _rank)
+    checks = (_devices, _levels, _server, _faults, _stop, _transport, _link, _images, _rank)
     return [problem for one in checks for problem in one(scenario)]
 
 
@@ -80,6 +81,45 @@ def _devices(scenario: Scenario) -> list[Problem]:
             "what is not sent in its own round; late: drop would do"
         )
         problems.append(Problem(text, ("devices", "late"), (("devices", "selection"),)))
+    return problems
+
+
+def _levels(scenario: Scenario) -> list[Problem]:
+    """Whether the method has model sizes, and as many as the devices' levels say."""
+    config, algorithm = scenario.devices.levels, scenario.algorithm
+    sizes = getattr(algorithm, "levels", None)
+    own = ("devices", "levels")
+    if sizes is None or isinstance(algorithm, CustomConfig):
+        if config == default("levels") or isinstance(algorithm, CustomConfig):
+            return []
+        would_do = [
+            name
+            for name in registry.names("algorithm")
+            if "levels" in registry.config_class("algorithm", name).model_fields
+        ]
+        text = (
+            f"devices.levels: algorithm '{algorithm.name}' has models of one size; leave it out, "
+            f"or use one of the algorithms {', '.join(would_do)}"
+        )
+        return [Problem(text, own, (("algorithm",),))]
+    problems = []
+    wanted = {"shares": len(sizes), "min_snr_db": len(sizes) - 1}
+    if config.name == "memory":
+        wanted["shares"] = len(config.memory_mb)
+    for key, count in wanted.items():
+        values = getattr(config, key, None)
+        if values is None:
+            continue
+        if len(values) != count:
+            text = (
+                f"devices.levels.{key}: got {len(values)} values, and there "
+                f"{'is' if count == 1 else 'are'} {count} to give; algorithm '{algorithm.name}' "
+                f"has {len(sizes)} levels"
+            )
+            problems.append(Problem(text, (*own, key), (("algorithm", "levels"),)))
+        elif key == "shares" and sum(values) <= 0:
+            text = "devices.levels.shares: all are 0; at least one above 0 would do"
+            problems.append(Problem(text, (*own, key), ()))
     return problems
 
 

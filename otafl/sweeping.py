@@ -22,6 +22,7 @@ from otafl.engine import run_stack
 from otafl.errors import UserError
 from otafl.results import Record, combine, open_results, read_part, to_dataset, write_part
 from otafl.scenario import Point, Scenario, expand, scenario_hash, stack_key, to_yaml
+from otafl.variables import VARIABLES
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -204,7 +205,7 @@ def _join_trials(records: list[Record], trials: int) -> Record:
         name: _beside(
             [
                 _at_rounds(record.variables[name], record.rounds, rounds)
-                if record.variables[name].ndim > 2
+                if "round" in VARIABLES[name].dims
                 else record.variables[name]
                 for record in records
             ],

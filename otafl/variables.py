@@ -7,6 +7,7 @@ from dataclasses import dataclass
 ROUNDS = ("trial", "round")
 DEVICES = ("trial", "round", "device")
 TRIALS = ("trial",)
+LEVELS = ("trial", "round", "level")
 CLASSES = ("trial", "round", "device", "class")
 
 
@@ -105,6 +106,19 @@ VARIABLES: dict[str, Variable] = {
         "nat", "logarithm of the determinant of the envelope gradients' normalised Gram matrix"
     ),
     "gradients_per_step": Variable("1", "gradient evaluations of a local step", TRIALS),
+    "level_test_accuracy": Variable("1", "test accuracy of the model of a size", LEVELS),
+    "level_test_loss": Variable("nat", "test loss of the model of a size", LEVELS),
+    "level_participants": Variable("1", "devices that trained a model of this size", LEVELS),
+    "level_parameters": Variable("1", "parameters of the model of a size", ("trial", "level")),
+    "level_macs": Variable(
+        "1", "multiplications of a forward pass of a sample", ("trial", "level")
+    ),
+    "exchanged_parameters": Variable(
+        "1", "parameters sent down to and up from the participants so far"
+    ),
+    "training_macs": Variable(
+        "1", "multiplications of forward passes on the participants' minibatches so far"
+    ),
     "aggregation_nmse": Variable("1", "normalised squared aggregation error"),
     "weight_rank": Variable("1", "numerical rank of the global weights, mean over layers"),
     "weight_density": Variable("1", "share of the global weights that are not zero"),
@@ -112,6 +126,9 @@ VARIABLES: dict[str, Variable] = {
         "1", "squared error of the recovered low-rank weights, relative to the devices' mean"
     ),
     "product_error_law": Variable("1", "expectation of product_error without noise and fading"),
+    "truncation_gap": Variable(
+        "1", "squared error of truncated weights, relative to the server's, mean over levels"
+    ),
     "consensus_gap": Variable(
         "1", "mean squared distance of the devices' weights from their mean, relative to it"
     ),

@@ -33,6 +33,7 @@ from otafl.algorithms.personal_models import (
     received_params,
     shared_start,
     step_,
+    view_of,
 )
 from otafl.algorithms.whole_models import start
 from otafl.contracts import Blocks, Broadcast, Cohort, Hyper, Payload, Received, View, Work
@@ -106,10 +107,8 @@ class Apfl:
         }
         return {
             "global": flat_view(self.model, server[MODEL]),
-            "personal": View(
-                {name: block.flatten(0, 1) for name, block in mixed.items()},
-                self.model.logits,
-                "device",
+            "personal": view_of(
+                self.model, {name: block.flatten(0, 1) for name, block in mixed.items()}, "device"
             ),
         }
 

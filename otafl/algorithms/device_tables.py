@@ -6,9 +6,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from otafl.algorithms.personal_models import column
+from otafl.algorithms.personal_models import column, flat_view
 from otafl.contracts import Blocks, Cohort, Received, View
-from otafl.models.base import Model, unflatten
+from otafl.models.base import Model
 
 
 def arrived(received: Received, group: int) -> tuple[Blocks, Tensor | None]:
@@ -41,9 +41,4 @@ def heard(came: Tensor | None, cohort: Cohort) -> Tensor:
 
 def flat_personal_view(model: Model, table: Tensor) -> View:
     """The model of each device [S, K, P], to be evaluated."""
-    shapes = model.shapes
-    return View(
-        {"model": table.flatten(0, 1)},
-        lambda blocks, x: model.logits(unflatten(blocks["model"], shapes), x),
-        "device",
-    )
+    return flat_view(model, table.flatten(0, 1), "device")

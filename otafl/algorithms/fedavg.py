@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from otafl.algorithms.config import FedAvgConfig
+from otafl.algorithms.personal_models import flat_view
 from otafl.algorithms.whole_models import (
     payload_of,
     received_model,
@@ -88,12 +89,7 @@ class FedAvg:
         return {"model": torch.addcmul(server["model"], step, received.mean[0]["model"])}
 
     def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
-        shapes = self.model.shapes
-        return {
-            "global": View(
-                server, lambda blocks, x: self.model.logits(unflatten(blocks["model"], shapes), x)
-            )
-        }
+        return {"global": flat_view(self.model, server["model"])}
 
     def flops(self, samples: int) -> float:
         return self.model.training_flops(samples)

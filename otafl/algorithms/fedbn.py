@@ -31,8 +31,8 @@ class FedBn:
         if not model.norms:
             raise UserError(
                 "algorithm.name: 'fedbn' keeps the parameters of normalisation layers at the "
-                "devices, and the model has none; a torch.nn.Module with GroupNorm or LayerNorm "
-                "would do, or fedavg"
+                "devices, and the model has none; conv_net, resnet, vgg or a torch.nn.Module with "
+                "GroupNorm or LayerNorm would do, or fedavg"
             )
         self.model = model
         self.shapes = shared_shapes(model, model.norms)

@@ -119,7 +119,9 @@ class FedEM:
         """q [n, M, B] of the samples, each summing to one over M."""
         label = batch.y[..., None]
         log_likelihood = [
-            torch.log_softmax(self.model.logits(one, batch.x), -1).gather(-1, label).squeeze(-1)
+            torch.log_softmax(self.model.training_logits(one, batch.x, batch.weight), -1)
+            .gather(-1, label)
+            .squeeze(-1)
             for one in parts
         ]
         return torch.softmax(torch.stack(log_likelihood, 1) + log_pi[..., None], 1)

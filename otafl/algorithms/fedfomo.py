@@ -161,7 +161,8 @@ class FedFomo:
             x, y = (part.repeat_interleave(count, 0) for part in (piece.x, piece.y))
             assert piece.weight is not None
             weight = piece.weight.repeat_interleave(count, 0)
-            loss = cross_entropy(self.model.logits(params, x), Batch(x, y, weight))
+            scores = self.model.training_logits(params, x, weight)
+            loss = cross_entropy(scores, Batch(x, y, weight))
             add_(out, rows, loss.unflatten(0, (-1, count)))
         return out
 

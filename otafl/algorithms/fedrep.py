@@ -55,7 +55,7 @@ def head_gradients(model: Model, params: Blocks, head: tuple[str, ...], batch: B
     with torch.inference_mode(False), torch.enable_grad():  # which saves no inference tensors
         leaves = {name: params[name].clone().requires_grad_() for name in head}
         weight = None if batch.weight is None else batch.weight.clone()
-        scores = model.logits(params | leaves, batch.x)
+        scores = model.training_logits(params | leaves, batch.x, weight)
         loss = cross_entropy(scores, Batch(batch.x, batch.y.clone(), weight))
         grads = torch.autograd.grad(loss.sum(), list(leaves.values()))
     return dict(zip(leaves, grads, strict=True))

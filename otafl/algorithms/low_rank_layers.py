@@ -17,8 +17,8 @@ def layered(model: Model, method: str) -> LayeredModel:
     """The model, if it shows its layers; UserError otherwise."""
     if not isinstance(model, LayeredModel):
         raise UserError(
-            f"algorithm.name: '{method}' factors the layers of a model, and a torch.nn.Module "
-            "does not show them; return an otafl.models.LayeredModel, or use fedavg"
+            f"algorithm.name: '{method}' factors the layers of a chain of linear ones, and this "
+            "model does not show such a chain; mlp, cnn or softmax_regression would do, or fedavg"
         )
     return model
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from otafl.algorithms.personal_models import MODEL, copied, named, own
+from otafl.algorithms.personal_models import MODEL, copied, named, own, view_of
 from otafl.algorithms.whole_models import start
 from otafl.contracts import Blocks, Broadcast, View
 from otafl.models.base import Model, Shapes, flatten, unflatten
@@ -46,4 +46,4 @@ def personal_view(model: Model, server: Blocks, devices: Blocks, shapes: Shapes)
         for name, block in unflatten(server[MODEL], shapes).items()
     }
     both = {name: block.flatten(0, 1) for name, block in (shared | kept).items()}
-    return View(both, model.logits, "device")
+    return view_of(model, both, "device")

@@ -6,6 +6,8 @@ A set of parameters at a device has a prefix, as in "personal.weight0".
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
@@ -86,13 +88,27 @@ def averaged(server: Blocks, received: Received, hyper: Hyper) -> Tensor:
     return torch.addcmul(server[MODEL], step, received.mean[0][MODEL])
 
 
-def flat_view(model: Model, flat: Tensor) -> View:
-    """A trial's model [S, P], to be evaluated."""
-    shapes = model.shapes
-    return View({MODEL: flat}, lambda blocks, x: model.logits(unflatten(blocks[MODEL], shapes), x))
+def flat_view(model: Model, flat: Tensor, owner: Literal["trial", "device"] = "trial") -> View:
+    """Models side by side, [S, P] (owner "trial") or [S * K, P], to be evaluated."""
+
+    def params(blocks: Blocks) -> Blocks:
+        others = {name: block for name, block in blocks.items() if name != MODEL}
+        return unflatten(blocks[MODEL], model.shapes) | others
+
+    return View(
+        {MODEL: flat},
+        lambda blocks, x: model.logits(params(blocks), x),
+        owner,
+        moments=(lambda blocks, x: model.moments(params(blocks), x)) if model.batch_norms else None,
+    )
+
+
+def view_of(model: Model, params: Blocks, owner: Literal["trial", "device"] = "trial") -> View:
+    """Models [S, *shape] (owner "trial") or [S * K, *shape], to be evaluated."""
+    return View(params, model.logits, owner, moments=model.moments if model.batch_norms else None)
 
 
 def device_view(model: Model, devices: Blocks, prefix: str) -> View:
     """Each device's parameters with a prefix, [S, K, *shape], to be evaluated."""
     params = {name: block.flatten(0, 1) for name, block in own(devices, prefix).items()}
-    return View(params, model.logits, "device")
+    return view_of(model, params, "device")

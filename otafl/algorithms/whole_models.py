@@ -11,6 +11,7 @@ from typing import Literal
 
 from torch import Tensor
 
+from otafl.algorithms.personal_models import view_of
 from otafl.contracts import Blocks, Group, Hyper, Payload, Received, View
 from otafl.models.base import Draw, LayeredModel, Model
 from otafl.rng import Streams
@@ -70,7 +71,7 @@ def received_model(received: Received, model: Model) -> Blocks:
 
 
 def global_view(model: Model, server: Blocks) -> dict[str, View]:
-    return {"global": View(server, model.logits)}
+    return {"global": view_of(model, server)}
 
 
 def density(server: Blocks, weights: tuple[str, ...]) -> dict[str, Tensor]:

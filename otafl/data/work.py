@@ -185,6 +185,10 @@ class LocalWork:
         """[n, classes] int64 samples of each class."""
         return self._data.class_counts(self._cell)
 
+    def take(self, rows: Tensor) -> LocalWork:
+        """The local data of the named rows [n] int64, ordered by trial."""
+        return LocalWork(self._data, self.round, self.cohort.take(rows))
+
     def _samples(self, step: int, draw: int) -> Tensor:
         """[n, B] int64, drawn for as many steps at once as memory allows."""
         first, block = self._blocks.get(draw, (0, ()))

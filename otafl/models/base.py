@@ -56,6 +56,8 @@ class Model(ABC):
     """Real numbers that one sample adds to the memory of a training step, where they are many."""
     norms: tuple[str, ...] = ()
     """Names of the parameters of normalisation layers."""
+    batch_norms: bool = False
+    """Whether it normalises by statistics of the batch; `moments` gives them."""
 
     @abstractmethod
     def init(self, draw: Draw) -> Blocks:
@@ -64,6 +66,18 @@ class Model(ABC):
     @abstractmethod
     def logits(self, params: Mapping[str, Any], x: Tensor) -> Tensor:
         """Class scores [n, B, classes]."""
+
+    def moments(self, params: Mapping[str, Any], x: Tensor) -> Blocks:
+        """Statistics [n, *shape] of batch normalisations on a batch, which `logits` uses where it
+        finds them in its `params`."""
+        return {}
+
+    def training_logits(
+        self, params: Mapping[str, Any], x: Tensor, weight: Tensor | None = None
+    ) -> Tensor:
+        """Scores as they are in training. weight: of the samples, [n, B]; those of weight 0 are
+        padding, which changes nothing."""
+        return self.logits(params, x)
 
     def gradients(self, params: Blocks, batch: Batch) -> tuple[Tensor, Blocks]:
         """Cross-entropy loss [n] of each row and its gradient [n, *shape]."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+
 from otafl.contracts import Blocks
 from otafl.models import geometry
 from otafl.models.base import Draw, Layer, LayeredModel, uniform_start
 from otafl.models.config import CnnConfig
+from otafl.models.network import Channels, Network
+from otafl.models.sized_layers import network_of
 
 
 class Cnn(LayeredModel):
@@ -25,3 +29,16 @@ class Cnn(LayeredModel):
 
     def init(self, draw: Draw) -> Blocks:
         return uniform_start(self.layers, draw, self._bias_start)
+
+    def network(self, channels: Channels) -> Network:
+        """As `Sized` has it; starts uniform in +-sqrt(6 / fan_in)."""
+        return self._network.network(channels)
+
+    @property
+    def factorisable(self) -> tuple[str, ...]:
+        """As `Sized` has it."""
+        return self._network.factorisable
+
+    @functools.cached_property
+    def _network(self) -> Network:
+        return network_of(self.layers, self.leaky_slope)

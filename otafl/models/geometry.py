@@ -55,8 +55,8 @@ class Window:
         return math.prod(self.pooled)
 
 
-def image_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
-    """Channels, height and width of samples of this shape."""
+def image_shape(shape: tuple[int, ...], model: str = "cnn") -> tuple[int, int, int]:
+    """Channels, height and width of samples of this shape, for the model of this name."""
     if len(shape) == 3:
         return shape[0], shape[1], shape[2]
     if len(shape) == 2:
@@ -65,7 +65,8 @@ def image_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
     if len(shape) == 1 and side**2 == shape[0]:
         return 1, side, side
     raise UserError(
-        f"model.name: 'cnn' needs images, but a sample of the data set has shape {list(shape)}; "
+        f"model.name: '{model}' needs images, but a sample of the data set has shape "
+        f"{list(shape)}; "
         "[height, width], [channels, height, width] or a square number of grey pixels would do"
     )
 

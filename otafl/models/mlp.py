@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+
 import torch
 
 from otafl.contracts import Blocks
 from otafl.models.base import Draw, Layer, LayeredModel, uniform_start
 from otafl.models.config import MlpConfig
+from otafl.models.network import Channels, Network
+from otafl.models.sized_layers import network_of
 
 
 class Mlp(LayeredModel):
@@ -26,3 +30,16 @@ class Mlp(LayeredModel):
 
     def init(self, draw: Draw) -> Blocks:
         return uniform_start(self.layers, draw, self._bias_start)
+
+    def network(self, channels: Channels) -> Network:
+        """As `Sized` has it; starts uniform in +-sqrt(6 / fan_in)."""
+        return self._network.network(channels)
+
+    @property
+    def factorisable(self) -> tuple[str, ...]:
+        """As `Sized` has it."""
+        return self._network.factorisable
+
+    @functools.cached_property
+    def _network(self) -> Network:
+        return network_of(self.layers, self.leaky_slope)

@@ -146,6 +146,7 @@ class Digital:
 
     def _load(self, uplink: Sequence[tuple[Group, Signal]]) -> _Load:
         on_air = torch.stack([sent.on_air() for _, sent in uplink])
+        share = torch.stack([sent.share_on_air() for _, sent in uplink]).to(self._factor)
         size = torch.tensor(
             [
                 [self._setup.codec.bits(group), sent.reals, len(sent.shapes)]
@@ -154,7 +155,8 @@ class Digital:
             dtype=self._factor.dtype,
             device=self._factor.device,
         )
-        bits, reals, blocks = torch.einsum("gc,gsk->csk", size, on_air.to(size.dtype))
+        bits, reals = torch.einsum("gc,gsk->csk", size[:, :2], share)
+        blocks = torch.einsum("g,gsk->sk", size[:, 2], on_air.to(size.dtype))
         return _Load(on_air.any(0), bits, reals, blocks)
 
     def _links(self, channel: ChannelState, load: _Load, reals: int, round: int) -> _Links:

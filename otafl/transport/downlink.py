@@ -99,8 +99,18 @@ class IdealDownlink:
         self._rate_bps = setup.rate_bps
 
     def send(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Arrival:
+        if broadcast.reals_of is not None:
+            return self._parts(broadcast, broadcast.reals_of, cohort)
         bits = WORD * broadcast.reals
         return Arrival(broadcast, bits / self._rate_bps, _copies(broadcast, cohort) * bits)
+
+    def _parts(self, broadcast: Broadcast, reals_of: Tensor, cohort: Cohort) -> Arrival:
+        """Each device gets its own part, all at once; the largest takes longest."""
+        bits = WORD * reals_of.double()
+        total = torch.zeros(cohort.trials, dtype=bits.dtype, device=bits.device)
+        longest = total.scatter_reduce(0, cohort.trial, bits, "amax").cpu().numpy()
+        total = total.index_add(0, cohort.trial, bits)
+        return Arrival(broadcast, longest / self._rate_bps, total.cpu().numpy())
 
 
 class AnalogDownlink:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from otafl.contracts import Broadcast, Cohort
+from otafl.errors import UserError
 from otafl.factorised.subsets import bits, chosen
 from otafl.rng import Streams
 from otafl.transport.config_subset import RandomSubsetDownlinkConfig
@@ -42,6 +43,11 @@ class RandomSubsetDownlink:
         self._config, self._setup = config, setup
 
     def send(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Arrival:
+        if broadcast.reals_of is not None:
+            raise UserError(
+                "downlink: 'random_subset' sends a part of one model to all devices, and the "
+                "algorithm sends each device a model of its own size; ideal or analog would do"
+            )
         count = max(1, int(np.rint(self._config.keep * broadcast.reals)))
         each = bits(broadcast.reals, count, self._config.positions)
         copies = np.array(cohort.counts, dtype=float)

@@ -42,6 +42,7 @@ class Gathered:
         self._means: list[Any] = []
         self._counts: list[Any] = []
         self._arrived: Tensor | None = None
+        self._every_trial = False
 
     def add(self, mean: Any, count: Any) -> None:
         self._means.append(mean)
@@ -50,6 +51,7 @@ class Gathered:
     def arrived(self, sent: Signal, weight: Tensor | None = None) -> None:
         """An uplink group of which this weight [S] arrived; None: every row of every trial."""
         if weight is None and min(sent.cohort.counts) > 0:
+            self._every_trial = True
             return
         some = (sent.cohort.rows_of if weight is None else weight) > 0
         self._arrived = some if self._arrived is None else self._arrived | some
@@ -61,4 +63,5 @@ class Gathered:
     ) -> Received:
         if came is not None and all(rows is None for rows in came):
             came = None
-        return Received(tuple(self._means), tuple(self._counts), each, self._arrived, came)
+        alive = None if self._every_trial else self._arrived
+        return Received(tuple(self._means), tuple(self._counts), each, alive, came)

@@ -17,7 +17,8 @@ class Signal:
     """A payload group ready to be summed, one row for each (trial, device) that sends it.
 
     x: [n, P]. mask: [n, P] or None. cohort: of the rows, n = N. shapes: of the blocks, in order
-    of their columns. linear: the receiver wants the weighted mean, not the plain sum.
+    of their columns. linear: the receiver wants the weighted mean, not the plain sum. share: [n]
+    the part of its reals that a row has, None for all (`Group.share`).
     """
 
     x: Tensor
@@ -25,6 +26,7 @@ class Signal:
     cohort: Cohort
     shapes: dict[str, tuple[int, ...]]
     linear: bool
+    share: Tensor | None = None
 
     @property
     def reals(self) -> int:
@@ -54,6 +56,11 @@ class Signal:
     def on_air(self) -> Tensor:
         """[S, K] bool: who sends."""
         return self.grid(self.cohort.sends, False)
+
+    def share_on_air(self) -> Tensor:
+        """[S, K]: the part of its reals that each device sends, 0 of those that send nothing."""
+        sends = self.cohort.sends.to(self.x.dtype)
+        return self.grid(sends if self.share is None else sends * self.share)
 
     def columns(self) -> list[tuple[int, int]]:
         """Where each block starts and stops in x."""
@@ -99,11 +106,16 @@ def signal(group: Group, cohort: Cohort) -> Signal:
     x = flatten(group.blocks)
     known = group.full_mask
     mask = None if known is None else flatten(known).to(x.dtype)
+    share = group.share
     if group.rows is not None or not cohort.all_send:
         rows = torch.arange(cohort.size, device=x.device) if group.rows is None else group.rows
         keep = cohort.sends[rows].nonzero().squeeze(1)
         keep = keep[torch.argsort(rows[keep], stable=True)]  # `grid` wants them in order
         x, mask, rows = _merge_repeated(x[keep], None if mask is None else mask[keep], rows[keep])
+        if share is not None:
+            share = share[keep]
+            if len(rows) < len(keep):  # rows of one device, merged
+                share = None if mask is None else mask.mean(1)
         cohort = cohort.take(rows)
     return Signal(
         x=x if mask is None else x * mask,
@@ -111,6 +123,7 @@ def signal(group: Group, cohort: Cohort) -> Signal:
         cohort=cohort,
         shapes={name: tuple(block.shape[1:]) for name, block in group.blocks.items()},
         linear=group.weighting == "mean",
+        share=share,
     )
 
 

@@ -70,6 +70,13 @@ def model(name: str) -> dict[str, Any]:
         "cnn": {"channels": [2, 3], "kernel": 3, "hidden": [4]},
         "vgg8": {"channels": [2, 3], "hidden": [4]},
         "lstm": {"hidden": 3, "classifier": [4]},
+        "conv_net": {"channels": [2, 3], "hidden": [4]},
+        "resnet": {"blocks": [1, 1], "channels": [2, 3]},
+        "resnet18": {"blocks": [2, 1], "channels": [2, 3]},
+        "resnet34": {"blocks": [1, 1, 1], "channels": [2, 3, 2], "norm": "none"},
+        "vgg": {"blocks": [1, 2], "channels": [2, 3]},
+        "vgg11": {"blocks": [1, 1], "channels": [2, 3], "norm": "none"},
+        "vgg16": {"blocks": [2, 1], "channels": [4, 2], "norm": "group"},
     }
     return {"name": name, **sizes.get(name, {})}
 

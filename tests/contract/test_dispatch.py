@@ -81,7 +81,7 @@ def operations(algorithm: str, transport: str, trials: int, devices: int) -> int
 
 @pytest.mark.parametrize(("algorithm", "transport"), METHODS)
 def test_operations_do_not_grow(algorithm: str, transport: str) -> None:
-    few = operations(algorithm, transport, trials=2, devices=3)
+    few = operations(algorithm, transport, trials=2, devices=4)
     assert few > ROUNDS
-    assert operations(algorithm, transport, trials=8, devices=3) == few
+    assert operations(algorithm, transport, trials=8, devices=4) == few
     assert operations(algorithm, transport, trials=2, devices=12) == few

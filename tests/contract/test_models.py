@@ -17,13 +17,18 @@ KINDS += ["pfedbred", "tdpfed", "fedem", "pfedbayes"]
 minibatch's span, all local data, random weights. The others do as one of these."""
 LAYERED = ("fedrlr", "fedrlr_plus", "tdpfed", "pfedbayes")
 """Methods of models whose layers they know."""
+UNLAYERED = ("lstm", "conv_net", "resnet", "vgg")
+"""Which they refuse."""
+PRESETS = ("resnet18", "resnet34", "vgg11", "vgg16")
+"""Other sizes of a model that is tested under all."""
 PAIRS = pytest.mark.parametrize(
     ("name", "algorithm"),
     [
         (name, algorithm)
         for name in MODELS
         for algorithm in KINDS
-        if not (name == "lstm" and algorithm in LAYERED)
+        if not (name in UNLAYERED and algorithm in LAYERED)
+        and not (name in PRESETS and algorithm != "fedavg")
         and not (algorithm == "pfedbayes" and name in ("cnn", "vgg8"))
     ],
 )

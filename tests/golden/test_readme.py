@@ -55,6 +55,7 @@ def test_the_table_of_choices_is_the_registry() -> None:
         "downlink": r"^\| downlink \| (.*) \|$",
         "codec": r"^\| codec \| (.*) \|$",
         "selection": r"^\| devices.selection \| (.*) \|$",
+        "levels": r"^\| devices.levels \| (.*) \|$",
         "compute": r"^\| devices.compute \| (.*) \|$",
     }
     for table, pattern in listed.items():

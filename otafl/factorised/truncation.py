@@ -1,0 +1,112 @@
+"""Spectral factors of a matrix, and coordinates of its changes in them.
+
+With the singular value decomposition W = U S V^T, the balanced factors L = U_r S_r^(1/2) and
+R = S_r^(1/2) V_r^T (FedHM, eq. (18)) of a smaller rank are the first columns and rows of those of a
+larger one: a frame that matrices of all ranks share.
+
+Coordinates, not in the paper: near L R matrices of rank r move, to first order, in the tangent
+space {X V_r^T + U_r Y}. The orthogonal projection of a change D on it is
+
+    P(D) = C V_r^T + U_r E,  C = D V_r - U_r M / 2,  E = U_r^T D - M V_r^T / 2,  M = U_r^T D V_r,
+
+and of all pairs with this sum (C, E) is the shortest. Tangent spaces of smaller ranks lie in those
+of larger ones, so pairs of different rank add with zeros in the place of what they lack. White
+noise on a pair is as large in the matrix.
+
+A matrix is [n, a, b], its factors left [n, a, r] and right [n, r, b].
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+NUMBERS_AT_ONCE = 1 << 25
+"""Of the products of devices' factors that are made at a time."""
+
+
+class Factors(NamedTuple):
+    """The matrix left @ right."""
+
+    left: Tensor
+    right: Tensor
+
+    @property
+    def product(self) -> Tensor:
+        return torch.bmm(self.left, self.right)
+
+    def first(self, rank: int) -> Factors:
+        """Those of a smaller rank."""
+        return Factors(self.left[:, :, :rank], self.right[:, :rank])
+
+
+def rank_of(ratio: float, outputs: int, sides: tuple[int, int]) -> int:
+    """A layer's rank: a ratio of its output channels, at most the matrix's smaller side."""
+    return min(max(1, round(ratio * outputs)), *sides)
+
+
+def spectral(matrix: Tensor, rank: int) -> Factors:
+    """The best rank-r factors, balanced. Eq. (18)."""
+    finite = matrix.isfinite().all(-1).all(-1)  # a trial that diverges must not end the others
+    u, s, vt = torch.linalg.svd(matrix.where(finite[:, None, None], 0.0), full_matrices=False)
+    root = s[:, :rank].sqrt().where(finite[:, None], torch.nan)
+    return Factors(u[:, :, :rank] * root[:, None], root[:, :, None] * vt[:, :rank])
+
+
+def singular_values(factors: Factors) -> Tensor:
+    """[n, r] of spectral factors."""
+    return factors.left.square().sum(1)
+
+
+def vectors(factors: Factors) -> Factors:
+    """Singular vectors U, V^T of spectral factors; 0 where the singular value is rounding."""
+    s = singular_values(factors)
+    sides = max(factors.left.shape[1], factors.right.shape[2])
+    some = s > sides * torch.finfo(s.dtype).eps * s.amax(1, keepdim=True)
+    root = s.where(some, 1.0).rsqrt().where(some, 0.0)
+    return Factors(factors.left * root[:, None], root[:, :, None] * factors.right)
+
+
+def coordinates(frame: Factors, dv: Tensor, utd: Tensor) -> Factors:
+    """C [n, a, r] and E [n, r, b] of a change D from D V [n, a, r] and U^T D [n, r, b]; frame:
+    U, V^T."""
+    middle = 0.5 * torch.bmm(frame.left.mT, dv)
+    return Factors(
+        torch.baddbmm(dv, frame.left, middle, alpha=-1.0),
+        torch.baddbmm(utd, middle, frame.right, alpha=-1.0),
+    )
+
+
+def coordinates_of_matrix(frame: Factors, change: Tensor) -> Factors:
+    """Of a change D [n, a, b]."""
+    dv, utd = torch.bmm(change, frame.right.mT), torch.bmm(frame.left.mT, change)
+    return coordinates(frame, dv, utd)
+
+
+def coordinates_of_factors(frame: Factors, old: Factors, new: Factors) -> Factors:
+    """Of D = L' R' - L R = (L' - L) R' + L (R' - R), which is not made."""
+    left, right = new.left - old.left, new.right - old.right
+    inner = torch.bmm(new.right, frame.right.mT)
+    dv = torch.bmm(left, inner).baddbmm_(old.left, torch.bmm(right, frame.right.mT))
+    utd = torch.bmm(torch.bmm(frame.left.mT, left), new.right)
+    utd.baddbmm_(torch.bmm(frame.left.mT, old.left), right)
+    return coordinates(frame, dv, utd)
+
+
+def along(frame: Factors, coordinate: Factors) -> Tensor:
+    """The change P(D) [n, a, b] that has these coordinates."""
+    return torch.baddbmm(torch.bmm(coordinate.left, frame.right), frame.left, coordinate.right)
+
+
+def sum_of_products(factors: Factors, weight: Tensor, trial: Tensor, trials: int) -> Tensor:
+    """sum_p w_p L_p R_p [S, a, b] over the rows of each trial; weight, trial: [n]."""
+    a, b = factors.left.shape[1], factors.right.shape[2]
+    total = weight.new_zeros(trials, a, b)
+    size = max(1, NUMBERS_AT_ONCE // (a * b))
+    for start in range(0, len(weight), size):
+        rows = slice(start, start + size)
+        weighted = factors.left[rows] * weight[rows, None, None]
+        total.index_add_(0, trial[rows], torch.bmm(weighted, factors.right[rows]))
+    return total

@@ -1,0 +1,322 @@
+"""Networks of convolutions, normalisation and residual blocks whose width and rank can be cut, for
+methods that give devices models of different size.
+
+The images of n rows lie side by side, [B, n C, H, W]: a convolution of all rows is one grouped
+convolution, and a channel of the batch normalisation belongs to one row, so that rows share no
+statistics. Gradients by autograd. (A call for each row takes 0.9 to 1.9 times as long as a grouped
+one: benchmarks/network.py.)
+
+A low-rank convolution is two of them with nothing between (FedHM, section 2.2): its kernel W
+[out, in, k1, k2] as the matrix M of `unrolled` is L R; first the kernels of R, then those of L.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from otafl.contracts import Batch, Blocks
+from otafl.errors import UserError
+from otafl.models import steps as plan
+from otafl.models.base import Draw, Model, Shapes, cross_entropy
+from otafl.models.steps import (
+    Axis,
+    Channels,
+    Conv,
+    Image,
+    Linear,
+    MaxPool,
+    MeanPool,
+    Norm,
+    Relu,
+    Residual,
+    Step,
+    Unroll,
+    each_step,
+)
+
+__all__ = [
+    "Axis",
+    "Channels",
+    "Conv",
+    "Image",
+    "Linear",
+    "MaxPool",
+    "MeanPool",
+    "Network",
+    "Norm",
+    "Relu",
+    "Residual",
+    "Sized",
+    "Step",
+    "Unroll",
+    "each_step",
+    "kernels",
+    "rolled",
+    "unrolled",
+]
+
+EPSILON = 1e-5
+"""Of normalisation, as in PyTorch."""
+
+
+class Network(Model):
+    """The steps that scores are made by, of images [channels, height, width].
+
+    Parameters of a step named a: "a.weight", "a.bias"; of a low-rank one "a.left" [k outputs, r]
+    and "a.right" [r, k inputs] in the place of its weight (k = 1 for a linear one). Weights start
+    uniform as `steps.start_bound` says, biases at 0.
+
+    scale: what outputs of convolutions are divided by in training (HeteroFL's scaler). A model is
+    trained on the statistics of its minibatch; tested on those that `params` has under
+    `moments` names, on its test batch's where it has none.
+    """
+
+    def __init__(
+        self,
+        image: Image,
+        steps: tuple[Step, ...],
+        unroll: Unroll = "vertical_first",
+        scale: float = 1.0,
+    ) -> None:
+        self.image, self.steps, self.unroll, self.scale = image, steps, unroll, scale
+        self.shapes: Shapes = {}
+        self.axes: dict[str, tuple[Axis | None, ...]] = {}
+        for step in each_step(steps):
+            for name, shape, axes in plan.parameters(step):
+                self.shapes[name], self.axes[name] = shape, axes
+        self.norms = tuple(
+            f"{step.name}.{part}"
+            for step in each_step(steps)
+            if isinstance(step, Norm)
+            for part in ("weight", "bias")
+        )
+        self.batch_norms = any(
+            isinstance(step, Norm) and step.groups is None for step in each_step(steps)
+        )
+        self.macs, self.kept_reals, _ = plan.costs(steps, image, unroll)
+
+    def with_ranks(self, ranks: Mapping[str, int]) -> Network:
+        """The network whose steps of these names are low-rank."""
+        return Network(self.image, plan.ranked(self.steps, ranks), self.unroll, self.scale)
+
+    def network(self, channels: Channels) -> Network:
+        """As `Sized` has it."""
+        return Network(self.image, plan.narrowed(self.steps, channels), self.unroll, self.scale)
+
+    @property
+    def factorisable(self) -> tuple[str, ...]:
+        """As `Sized` has it."""
+        return plan.factorisable(self.steps)
+
+    def init(self, draw: Draw) -> Blocks:
+        params = {}
+        for step in each_step(self.steps):
+            for name, shape, _ in plan.parameters(step):
+                uniform = draw(name, shape)
+                if isinstance(step, Norm):
+                    params[name] = torch.full_like(uniform, float(name.endswith("weight")))
+                elif name.endswith("bias"):
+                    params[name] = torch.zeros_like(uniform)
+                else:
+                    params[name] = (2.0 * uniform - 1.0) * plan.start_bound(step)
+        return params
+
+    def logits(self, params: Mapping[str, Any], x: Tensor) -> Tensor:
+        return self._run(params, x, _Mode())
+
+    def training_logits(
+        self, params: Mapping[str, Any], x: Tensor, weight: Tensor | None = None
+    ) -> Tensor:
+        """Scores as they are in training: on the batch's own statistics, with the scaler. weight:
+        of the batch's samples, [n, B]; those of weight 0 (padding) are in no statistics."""
+        present = None if weight is None else weight > 0
+        return self._run(params, x, _Mode(training=True, present=present))
+
+    def moments(self, params: Mapping[str, Any], x: Tensor) -> Blocks:
+        """ "a.mean" and "a.variance" (unbiased) [n, C] of what each batch normalisation sees in a
+        batch x [n or 1, B, *input]; empty where the network has none."""
+        found: Blocks = {}
+        self._run(params, x, _Mode(found=found))
+        return found
+
+    def gradients(self, params: Blocks, batch: Batch) -> tuple[Tensor, Blocks]:
+        with torch.inference_mode(False), torch.enable_grad():
+            leaves = {name: value.clone().requires_grad_() for name, value in params.items()}
+            weight = None if batch.weight is None else batch.weight.clone()
+            batch = Batch(batch.x.clone(), batch.y.clone(), weight)
+            loss = cross_entropy(self.training_logits(leaves, batch.x, weight), batch)
+            grads = torch.autograd.grad(loss.sum(), list(leaves.values()))
+        return loss.detach(), dict(zip(leaves, grads, strict=True))
+
+    def lay_out(self, images: Tensor) -> Tensor:
+        """Images as they lie in memory: channels last on a processor, in the order height, width,
+        channel, which makes small networks up to 1.8 times faster (benchmarks/network.py)."""
+        return images if images.is_cuda else images.contiguous(memory_format=torch.channels_last)
+
+    def _run(self, params: Mapping[str, Any], x: Tensor, mode: _Mode) -> Tensor:
+        n = next(iter(params.values())).shape[0]
+        if x.shape[0] != n:
+            x = x.expand(n, *x.shape[1:])
+        images = x.reshape(n, x.shape[1], *self.image).transpose(0, 1).flatten(1, 2)
+        out = _Flow(self, params, n, mode).through(self.steps, self.lay_out(images))
+        return out.unflatten(1, (n, -1)).transpose(0, 1)  # [B, n classes] -> [n, B, classes]
+
+
+@dataclass(frozen=True)
+class _Mode:
+    """present: [n, B] bool, the samples that are no padding; None for all. found: where to put the
+    statistics of batch normalisations; None for nowhere."""
+
+    training: bool = False
+    present: Tensor | None = None
+    found: Blocks | None = None
+
+
+@dataclass(frozen=True)
+class _Flow:
+    """What happens to images [B, n C, H, W], and to vectors [B, n M] after a linear layer."""
+
+    network: Network
+    params: Mapping[str, Any]
+    n: int
+    mode: _Mode
+
+    def through(self, steps: Sequence[Step], x: Tensor) -> Tensor:
+        for step in steps:
+            x = self.step(step, x)
+        return x
+
+    def step(self, step: Step, x: Tensor) -> Tensor:
+        if isinstance(step, Conv):
+            x = self.convolve(step, x)
+            scale = self.network.scale
+            return x / scale if self.mode.training and scale != 1.0 else x
+        if isinstance(step, Linear):
+            return self.linear(step, x)
+        if isinstance(step, Norm):
+            return self.normalise(step, x)
+        if isinstance(step, Relu):
+            return functional.leaky_relu(x, step.slope) if step.slope else functional.relu(x)
+        if isinstance(step, MaxPool):
+            return functional.max_pool2d(x, step.size)
+        if isinstance(step, MeanPool):
+            return x.mean((2, 3))
+        return self.through(step.body, x) + self.through(step.shortcut, x)
+
+    def convolve(self, step: Conv, x: Tensor) -> Tensor:
+        bias = self.params[f"{step.name}.bias"].flatten() if step.bias else None
+        s, p = step.stride, step.padding
+        if step.rank is None:
+            weight = self.params[f"{step.name}.weight"].flatten(0, 1)
+            return functional.conv2d(x, weight, bias, s, p, groups=self.n)
+        first, second = kernels(
+            self.params[f"{step.name}.left"],
+            self.params[f"{step.name}.right"],
+            step.kernel,
+            self.network.unroll,
+        )
+        one, two = ((s, 1), (p, 0)), ((1, s), (0, p))
+        if self.network.unroll == "horizontal_first":
+            one, two = two, one
+        # contiguous: double precision on a processor takes no other kernels
+        first, second = first.flatten(0, 1).contiguous(), second.flatten(0, 1).contiguous()
+        x = functional.conv2d(x, first, None, *one, groups=self.n)
+        return functional.conv2d(x, second, bias, *two, groups=self.n)
+
+    def linear(self, step: Linear, x: Tensor) -> Tensor:
+        x = x.flatten(1).unflatten(1, (self.n, -1)).transpose(0, 1)  # [n, B, M]
+        bias = self.params[f"{step.name}.bias"][:, None]
+        if step.rank is None:
+            y = torch.baddbmm(bias, x, self.params[f"{step.name}.weight"])
+        else:
+            inner = torch.bmm(x, self.params[f"{step.name}.right"].mT)
+            y = torch.baddbmm(bias, inner, self.params[f"{step.name}.left"].mT)
+        return y.transpose(0, 1).flatten(1)
+
+    def normalise(self, step: Norm, x: Tensor) -> Tensor:
+        weight = self.params[f"{step.name}.weight"].flatten()
+        bias = self.params[f"{step.name}.bias"].flatten()
+        if step.groups is not None:
+            groups = self.n * math.gcd(step.groups, step.channels)
+            return functional.group_norm(x, groups, weight, bias, EPSILON)
+        if self.mode.training:
+            return self.on_batch(x, weight, bias)
+        if self.mode.found is not None:
+            over = (0, 2, 3) if x.dim() == 4 else (0,)
+            variance, mean = torch.var_mean(x, over)
+            self.mode.found[f"{step.name}.mean"] = mean.view(self.n, -1)
+            self.mode.found[f"{step.name}.variance"] = variance.view(self.n, -1)
+        elif f"{step.name}.mean" in self.params:
+            mean = self.params[f"{step.name}.mean"].flatten()
+            variance = self.params[f"{step.name}.variance"].flatten()
+            return functional.batch_norm(x, mean, variance, weight, bias, eps=EPSILON)
+        return functional.batch_norm(x, None, None, weight, bias, training=True, eps=EPSILON)
+
+    def on_batch(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        """Batch normalisation in training, [B, n C, ..]."""
+        if x.numel() == x.shape[1]:
+            raise UserError(
+                "training.batch_size: batch normalisation of a single sample that has one pixel "
+                "left gives 0 whatever the sample; at least 2, or model.norm: group would do"
+            )
+        if self.mode.present is not None:
+            # what is no padding, centred, in units in which the whole batch has its variance
+            present = self.mode.present.T.to(x.dtype).repeat_interleave(x.shape[1] // self.n, 1)
+            count = present.sum(0).clamp_min(1.0)
+            unit = (count / len(x)).sqrt()
+            own = x if x.dim() == 2 else x.mean((2, 3))
+            mean = (own * present).sum(0) / count
+            side = (..., *[None] * (x.dim() - 2))
+            x = (x - mean[side]) * (present / unit)[side]
+            weight = weight * unit
+        return functional.batch_norm(x, None, None, weight, bias, training=True, eps=EPSILON)
+
+
+def kernels(left: Tensor, right: Tensor, k: int, unroll: Unroll) -> tuple[Tensor, Tensor]:
+    """The first kernels [n, r, in, k, 1] and the second [n, out, r, 1, k] (1 x k and k x 1 with
+    horizontal_first) of factors left [n, out k, r], right [n, r, in k]."""
+    n, _, r = left.shape
+    first = right.view(n, r, -1, k)
+    second = left.view(n, -1, k, r).transpose(2, 3)
+    if unroll == "vertical_first":
+        return first[..., None], second[..., None, :]
+    return first[..., None, :], second[..., None]
+
+
+def unrolled(weight: Tensor, unroll: Unroll) -> Tensor:
+    """A step's weight as matrices M: [.., out, in, k1, k2] as [.., out k, in k], rows (out, k2) and
+    columns (in, k1) (k1 and k2 change places with horizontal_first); a linear one [.., in, out] as
+    [.., out, in]."""
+    if weight.dim() < 5:  # one leading dimension
+        return weight.mT
+    n, out, inputs, k, _ = weight.shape
+    order = (0, 1, 4, 2, 3) if unroll == "vertical_first" else (0, 1, 3, 2, 4)
+    return weight.permute(order).reshape(n, out * k, inputs * k)
+
+
+def rolled(matrix: Tensor, shape: Sequence[int], unroll: Unroll) -> Tensor:
+    """The weight [n, *shape] whose `unrolled` is the matrix [n, out k, in k]."""
+    if len(shape) < 4:
+        return matrix.mT
+    out, inputs, k, _ = shape
+    parts = matrix.reshape(-1, out, k, inputs, k)
+    order = (0, 1, 3, 4, 2) if unroll == "vertical_first" else (0, 1, 3, 2, 4)
+    return parts.permute(order).contiguous()
+
+
+@runtime_checkable
+class Sized(Protocol):
+    """A model that can be had as a `Network` of any width. factorisable: names of the steps whose
+    weights may be low-rank, in the order in which they act, without the classifier and 1x1
+    shortcuts."""
+
+    def network(self, channels: Channels) -> Network: ...
+    @property
+    def factorisable(self) -> tuple[str, ...]: ...

@@ -1,0 +1,258 @@
+"""The steps that a network makes its scores by, their parameters and their costs: no torch here.
+
+A side of a parameter that follows hidden channels can be cut (`Axis`); weights can be low-rank.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+from otafl.errors import UserError
+
+Unroll = Literal["vertical_first", "horizontal_first"]
+Image = tuple[int, int, int]
+"""Channels, height, width."""
+Channels = Callable[[int], int]
+"""How many of a layer's channels are kept."""
+
+
+class Axis(NamedTuple):
+    """A side of a parameter that follows a layer's channels: so many, each `repeat` times in a row
+    (the pixels of a flattened image)."""
+
+    channels: int
+    repeat: int = 1
+
+
+@dataclass(frozen=True)
+class Conv:
+    """A convolution, weight [outputs, inputs, kernel, kernel]; low-rank if it has a rank. cut:
+    whether its inputs are channels that a narrower network has fewer of (not the image's)."""
+
+    name: str
+    inputs: int
+    outputs: int
+    kernel: int = 3
+    stride: int = 1
+    padding: int = 1
+    bias: bool = False
+    cut: bool = True
+    rank: int | None = None
+
+
+@dataclass(frozen=True)
+class Linear:
+    """y = x W + b, W [inputs * repeat, outputs], x a flattened image of so many channels and
+    `repeat` pixels; low-rank if it has a rank. last: its outputs are the classes."""
+
+    name: str
+    inputs: int
+    outputs: int
+    repeat: int = 1
+    cut: bool = True
+    last: bool = False
+    rank: int | None = None
+
+
+@dataclass(frozen=True)
+class Norm:
+    """Batch normalisation, or group normalisation where it has groups, of which there are
+    gcd(groups, channels); scale and shift learnt."""
+
+    name: str
+    channels: int
+    groups: int | None = None
+
+
+@dataclass(frozen=True)
+class Relu:
+    slope: float = 0.0
+
+
+@dataclass(frozen=True)
+class MaxPool:
+    """Windows of size x size pixels; what is left over at the far edge is dropped."""
+
+    size: int
+
+
+@dataclass(frozen=True)
+class MeanPool:
+    """The mean over all pixels."""
+
+
+@dataclass(frozen=True)
+class Residual:
+    """body(x) + shortcut(x); an empty shortcut is x itself."""
+
+    body: tuple[Step, ...]
+    shortcut: tuple[Step, ...] = ()
+
+
+Step = Conv | Linear | Norm | Relu | MaxPool | MeanPool | Residual
+
+
+def each_step(steps: Sequence[Step]) -> Iterator[Step]:
+    """All steps, those of residual blocks in their place, body first."""
+    for step in steps:
+        if isinstance(step, Residual):
+            yield from each_step(step.body)
+            yield from each_step(step.shortcut)
+        else:
+            yield step
+
+
+def changed(steps: Sequence[Step], change: Callable[[Step], Step]) -> tuple[Step, ...]:
+    """The steps after a change of each, those of residual blocks included."""
+    return tuple(
+        Residual(changed(step.body, change), changed(step.shortcut, change))
+        if isinstance(step, Residual)
+        else change(step)
+        for step in steps
+    )
+
+
+def ranked(steps: Sequence[Step], ranks: Mapping[str, int]) -> tuple[Step, ...]:
+    """The steps of these names low-rank."""
+
+    def change(step: Step) -> Step:
+        if isinstance(step, Conv | Linear) and step.name in ranks:
+            return replace(step, rank=ranks[step.name])
+        return step
+
+    return changed(steps, change)
+
+
+def narrowed(steps: Sequence[Step], channels: Channels) -> tuple[Step, ...]:
+    """The steps with channels(c) in the place of every hidden layer's c; the image's channels and
+    the classes stay."""
+
+    def change(step: Step) -> Step:
+        if isinstance(step, Norm):
+            return replace(step, channels=channels(step.channels))
+        if not isinstance(step, Conv | Linear):
+            return step
+        inputs = channels(step.inputs) if step.cut else step.inputs
+        if isinstance(step, Linear) and step.last:
+            return replace(step, inputs=inputs)
+        return replace(step, inputs=inputs, outputs=channels(step.outputs))
+
+    return changed(steps, change)
+
+
+def factorisable(steps: Sequence[Step]) -> tuple[str, ...]:
+    """Names of the steps whose weights may be low-rank, in the order in which they act:
+    convolutions but 1x1 ones, and linear layers but the last."""
+    names = []
+    for step in each_step(steps):
+        if (isinstance(step, Conv) and step.kernel > 1) or (
+            isinstance(step, Linear) and not step.last
+        ):
+            names.append(step.name)
+    return tuple(names)
+
+
+class Parameter(NamedTuple):
+    """axes: of each side, None where it follows no hidden channels."""
+
+    name: str
+    shape: tuple[int, ...]
+    axes: tuple[Axis | None, ...]
+
+
+def parameters(step: Step) -> Iterator[Parameter]:
+    """A step's parameters. (Factors have no axes: width and rank are cut one at a time.)"""
+    if isinstance(step, Norm):
+        for part in ("weight", "bias"):
+            yield Parameter(f"{step.name}.{part}", (step.channels,), (Axis(step.channels),))
+    if not isinstance(step, Conv | Linear):
+        return
+    repeat = step.repeat if isinstance(step, Linear) else 1
+    into = Axis(step.inputs, repeat) if step.cut else None
+    out = None if isinstance(step, Linear) and step.last else Axis(step.outputs)
+    k = step.kernel if isinstance(step, Conv) else 1
+    width = step.inputs * repeat
+    if step.rank is not None:
+        yield Parameter(f"{step.name}.left", (step.outputs * k, step.rank), (None, None))
+        yield Parameter(f"{step.name}.right", (step.rank, width * k), (None, None))
+    elif isinstance(step, Conv):
+        shape = (step.outputs, step.inputs, k, k)
+        yield Parameter(f"{step.name}.weight", shape, (out, into, None, None))
+    else:
+        yield Parameter(f"{step.name}.weight", (width, step.outputs), (into, out))
+    if isinstance(step, Linear) or step.bias:
+        yield Parameter(f"{step.name}.bias", (step.outputs,), (out,))
+
+
+def start_bound(step: Step) -> float:
+    """Weights start uniform in +- this: sqrt(6 / fan_in) (He et al. 2015), 1/sqrt(fan_in) in the
+    last layer. The factors of a low-rank step, in a bound by which their product has the same
+    variance."""
+    assert isinstance(step, Conv | Linear)
+    fan_in = step.inputs * (step.kernel**2 if isinstance(step, Conv) else step.repeat)
+    square = (1.0 if isinstance(step, Linear) and step.last else 6.0) / fan_in
+    if step.rank is None:
+        return math.sqrt(square)
+    return (3.0 * square / step.rank) ** 0.25  # rank (bound^2 / 3)^2 = square / 3
+
+
+class Costs(NamedTuple):
+    """Of one sample. macs: multiplications of convolutions and linear layers; kept_reals: numbers
+    that a training step keeps; image: after the last step."""
+
+    macs: int
+    kept_reals: int
+    image: Image
+
+
+def costs(steps: Sequence[Step], image: Image, unroll: Unroll = "vertical_first") -> Costs:
+    """Raises UserError if the image is too small."""
+    macs = kept = 0
+    for step in steps:
+        c, h, w = image
+        if isinstance(step, Conv):
+            image, own, between = _convolved(step, image, unroll)
+            macs += own
+            kept += between
+        elif isinstance(step, Linear):
+            m = c * h * w
+            macs += m * step.outputs if step.rank is None else step.rank * (m + step.outputs)
+            image = step.outputs, 1, 1
+        elif isinstance(step, MaxPool):
+            image = c, h // step.size, w // step.size
+        elif isinstance(step, MeanPool):
+            image = c, 1, 1
+        elif isinstance(step, Residual):
+            body, beside = costs(step.body, image, unroll), costs(step.shortcut, image, unroll)
+            macs, kept = macs + body.macs + beside.macs, kept + body.kept_reals + beside.kept_reals
+            image = body.image
+        if min(image) < 1:
+            raise UserError(
+                f"model.name: images of {h}x{w} pixels reach a {_what(step)}, which leaves nothing "
+                "of them; larger images, or fewer convolutions or poolings, would do"
+            )
+        kept += math.prod(image)
+    return Costs(macs, kept, image)
+
+
+def _what(step: Step) -> str:
+    if isinstance(step, Conv):
+        return f"convolution with windows of {step.kernel}x{step.kernel} pixels"
+    return "max-pooling"
+
+
+def _convolved(step: Conv, image: Image, unroll: Unroll) -> tuple[Image, int, int]:
+    """The image after a convolution, its multiplications, and the numbers between the two of a
+    low-rank one."""
+    c, h, w = image
+    k, s, p = step.kernel, step.stride, step.padding
+    high, wide = (h + 2 * p - k) // s + 1, (w + 2 * p - k) // s + 1
+    after = step.outputs, high, wide
+    if step.rank is None:
+        return after, step.outputs * c * k * k * high * wide, 0
+    # the first of the two leaves one side at its length
+    between = step.rank * (high * w if unroll == "vertical_first" else h * wide)
+    return after, between * c * k + step.outputs * step.rank * k * high * wide, between

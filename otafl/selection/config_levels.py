@@ -1,0 +1,77 @@
+"""Settings of levels: which of a method's model sizes each device trains."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from otafl.config import Config
+
+Shares = tuple[Annotated[float, Field(ge=0)], ...]
+_SHARES = (
+    "share of the devices on each level, the largest model first, as weights; all levels alike "
+    "if not given"
+)
+
+
+class FixedLevelsConfig(Config):
+    """Every device keeps one level for the whole run (FedHM's fixed heterogeneity)."""
+
+    name: Literal["fixed"] = "fixed"
+    shares: Shares | None = Field(None, description=_SHARES)
+    assignment: Literal["blocks", "random"] = Field(
+        "blocks",
+        description="who: the first devices have the largest models, or drawn once a trial",
+    )
+
+
+class DynamicLevelsConfig(Config):
+    """Every device draws a level anew in every round (FedHM's dynamic heterogeneity)."""
+
+    name: Literal["dynamic"] = "dynamic"
+    shares: Shares | None = Field(None, description="probability of each level, as weights")
+
+
+class ComputeLevelsConfig(Config):
+    """By how fast the devices compute: the fastest have the largest models."""
+
+    name: Literal["compute"] = "compute"
+    shares: Shares | None = Field(None, description=_SHARES)
+
+
+class MemoryLevelsConfig(Config):
+    """By memory: the largest model whose training fits, parameters, gradients and momentum and
+    what a minibatch leaves behind for the backward pass."""
+
+    name: Literal["memory"] = "memory"
+    memory_mb: tuple[Annotated[float, Field(gt=0)], ...] = Field(
+        min_length=1, description="memory of each class of devices in MiB"
+    )
+    shares: Shares | None = Field(
+        None, description="share of the devices in each class, as weights; all alike if not given"
+    )
+
+
+class ChannelLevelsConfig(Config):
+    """By the round's channel: of the devices that take part, the best heard have the largest
+    models; or those that are heard well enough."""
+
+    name: Literal["channel"] = "channel"
+    shares: Shares | None = Field(
+        None, description="share of a round's participants on each level, as weights"
+    )
+    min_snr_db: tuple[float, ...] | None = Field(
+        None,
+        description="instead of shares: least estimated SNR at full power of each level but the "
+        "smallest, in dB, the largest model first",
+    )
+
+
+class DeadlineLevelsConfig(Config):
+    """By the round's clock and channel: the largest model that a device can train and send in
+    time, 32 bits a parameter at its estimated rate, the band shared in turns with the others that
+    take part; the smallest where none is quick enough."""
+
+    name: Literal["deadline"] = "deadline"
+    seconds: float = Field(gt=0, description="for local work and upload together")

@@ -1,0 +1,241 @@
+"""Tables 2, 3, 7 and 8 and Figs. 2 to 4 and 8 of the FedHM paper (Yao et al.), its CIFAR-10 columns
+beside Fashion-MNIST, and its factors over a fading uplink, from the results of
+scenarios/papers/fedhm_*.yaml and scenarios/studies/fedhm_over_the_air.yaml.
+
+    for f in papers/fedhm_table2 papers/fedhm_table3 papers/fedhm_table7 papers/fedhm_table8 \
+        studies/fedhm_over_the_air; do otafl sweep scenarios/$f.yaml; done
+    python scripts/reproduce_fedhm.py [results] [--figure fedhm.png]
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+from matplotlib import pyplot as plt
+from tables import head, opened, row
+
+from otafl.plots import COLOURS, LINES
+from otafl.summary import spread
+
+SPLITS = ("iid", "dirichlet")
+METHODS = (
+    "Split-Mix",
+    "HeteroFL",
+    "HeteroFL-V2",
+    "HeteroFL-V3",
+    "FedAvg, slim",
+    "FedHM",
+    "FedRolex",
+)
+TABLE_2 = {
+    "Split-Mix": ("90.34 / 89.87 / 89.44 / 88.13", "85.93 / 84.82 / 84.54 / 83.27"),
+    "HeteroFL": ("93.19 / 93.13 / 92.93 / 92.16", "91.57 / 91.53 / 91.03 / 90.19"),
+    "HeteroFL-V2": ("93.19 / 92.77 / 92.01", "91.14 / 91.03 / 89.52"),
+    "HeteroFL-V3": ("93.18 / 92.14", "91.05 / 89.93"),
+    "FedAvg, slim": ("92.66", "90.21"),
+    "FedHM": ("93.50 / 93.52 / 93.49 / 93.43", "91.59 / 91.51 / 91.55 / 91.47"),
+}
+TABLE_3 = {
+    "Split-Mix": ("90.34 / 89.92 / 89.33 / 88.30", "85.91 / 84.85 / 84.48 / 83.30"),
+    "HeteroFL": ("89.82 / 89.97 / 89.38 / 87.83", "84.49 / 86.44 / 86.28 / 84.08"),
+    "HeteroFL-V2": ("91.14 / 91.03 / 89.52", "87.61 / 86.93 / 84.20"),
+    "HeteroFL-V3": ("91.83 / 90.15", "87.46 / 84.45"),
+    "FedAvg, slim": ("92.66", "90.21"),
+    "FedHM": ("93.46 / 93.37 / 93.40 / 93.40", "91.22 / 91.21 / 91.23 / 91.17"),
+}
+TABLE_8 = (  # what, paper on CIFAR-10 IID and non-IID
+    ("dense", "94.16", "92.50"),
+    ("rank 1/2", "93.76", "92.25"),
+    ("rank 1/4", "93.78", "92.05"),
+    ("rank 1/8", "92.99", "90.95"),
+    ("rank 1, all but the first layer", "below 80 (Fig. 8)", ""),
+    ("slim 0.68", "93.75", "92.08"),
+    ("slim 0.54", "93.17", "91.25"),
+    ("slim 0.45", "92.66", "90.21"),
+)
+SLIM = 5
+"""Place of the first slim model in Table 8's sweep."""
+UPLINKS = (
+    "tangent, over the air",
+    "tangent, whole base, over the air",
+    "product, over the air",
+    "HeteroFL, over the air",
+    "factors, digital",
+    "factors, digital, 20,000 symbols a round",
+    "factors, digital, 200,000 symbols a round",
+)
+
+
+def best(one: xr.Dataset, levels: slice | int = slice(None)) -> xr.DataArray:
+    """Best accuracy over rounds in percent, [trial, level], of the levels that there are."""
+    values = one["level_test_accuracy"].isel(level=levels)
+    return 100.0 * values.sel(round=slice(1, None)).max("round")
+
+
+def cells(values: xr.DataArray) -> str:
+    """Mean ± deviation over trials of each level."""
+    there = values.dropna("level", how="all") if "level" in values.dims else values
+    if "level" not in there.dims:
+        return spread(there.values)
+    return " / ".join(
+        spread(there.isel(level=place).values) for place in range(there.sizes["level"])
+    )
+
+
+def sizes(one: xr.Dataset) -> str:
+    """Parameters of the levels."""
+    return " / ".join(f"{int(n):,}" for n in one["level_parameters"].isel(trial=0).dropna("level"))
+
+
+def done(one: xr.Dataset) -> bool:
+    """Whether the point has run."""
+    return bool(one["level_test_accuracy"].notnull().any())
+
+
+def mixes(results: Path, name: str, title: str, paper: dict[str, tuple[str, str]]) -> xr.Dataset:
+    """Tables 2 and 3."""
+    ds = opened(results, name)
+    rounds, trials = int(ds["round"].max()), ds.sizes["trial"]
+    head(
+        f"{title}: best of {rounds} rounds, {trials} trials, largest model first",
+        *("method", "parameters", "split", "paper (CIFAR-10)", "ours"),
+    )
+    for place, method in enumerate(METHODS):
+        for at, split in enumerate(SPLITS):
+            one = ds.isel(zip=place, partition=at)
+            if done(one):
+                printed = paper.get(method, ("", ""))[at]
+                row(method, sizes(one), split, printed, cells(best(one)))
+    return ds
+
+
+def homogeneous(ds: xr.Dataset) -> None:
+    """Table 8, and what Figs. 3 and 4 ask: what it took to get there."""
+    rounds, trials = int(ds["round"].max()), ds.sizes["trial"]
+    accuracy = 100.0 * ds["level_test_accuracy"].isel(level=0)
+    for at, split in enumerate(SPLITS):
+        dense = accuracy.isel(zip=0, partition=at).max("round").mean("trial")
+        target = float(np.floor(dense - 2.0))
+        head(
+            f"Table 8, Figs. 3, 4 and 8, {split}: one size for all, best of {rounds} rounds, "
+            f"{trials} trials; cost until {target:.0f} %",
+            *("model", "parameters", "MACs a sample", "paper (CIFAR-10)", "ours"),
+            *("trials that got there", "rounds", "parameters exchanged", "MACs of training"),
+        )
+        for place, (model, *paper) in enumerate(TABLE_8):
+            one = ds.isel(zip=place, partition=at)
+            if not done(one):
+                continue
+            reached = one["round"].where(accuracy.isel(zip=place, partition=at) >= target)
+            first = reached.min("round")
+            there = first.dropna("trial")
+            cost = ["-"] * 3
+            if there.size:
+                own = one.sel(trial=there["trial"])
+                spent = [
+                    float(own[name].sel(round=there.astype(int)).mean())
+                    for name in ("exchanged_parameters", "training_macs")
+                ]
+                cost = [f"{float(there.mean()):.0f}", *(f"{value:.3g}" for value in spent)]
+            macs = f"{int(one['level_macs'].isel(trial=0, level=0)):,}"
+            row(model, sizes(one), macs, paper[at], cells(best(one)), there.size, *cost)
+
+
+def partners(third: xr.Dataset, mix: xr.Dataset, alone: xr.Dataset) -> None:
+    """Table 7: the smallest model of each mix."""
+    head(
+        "Table 7: the smallest FedHM model (rank 1/8) by its partners, levels fixed",
+        *("levels", "paper (CIFAR-10), IID", "ours, IID", "paper, non-IID", "ours, dirichlet"),
+    )
+    fedhm = METHODS.index("FedHM")
+    for levels, one, place, printed in (
+        ("1, 1/2, 1/4, 1/8", third.isel(zip=fedhm), 3, ("93.43 (dynamic)", "91.47 (dynamic)")),
+        ("1/2 (x2), 1/4, 1/8", mix.isel(zip=0), 2, ("93.35", "91.25")),
+        ("1/4 (x3), 1/8", mix.isel(zip=1), 1, ("93.19", "90.95")),
+        ("1/8 (x4)", alone.isel(zip=3), 0, ("92.99", "90.95")),
+    ):
+        ours = [cells(best(one.isel(partition=at), place)) for at in range(2)]
+        row(levels, printed[0], ours[0], printed[1], ours[1])
+
+
+def uplinks(ds: xr.Dataset) -> None:
+    """What no paper has: unequal ranks over a fading channel."""
+    rounds, trials = int(ds["round"].max()), ds.sizes["trial"]
+    snrs = ds["snr_db"].values
+    head(
+        f"Unequal sizes over Rayleigh fading: {rounds} rounds, {trials} trials; last global model",
+        *(
+            "sends",
+            *(f"{snr:g} dB" for snr in snrs),
+            *(f"symbols a round, {snr:g} dB" for snr in snrs),
+        ),
+    )
+    for place, name in enumerate(UPLINKS):
+        one = ds.isel(zip=place)
+        last = 100.0 * one["test_accuracy"].sel(round=rounds)
+        spent = one["uplink_symbols"].sel(round=rounds).mean("trial") / rounds
+        row(
+            name,
+            *(spread(last.sel(snr_db=snr).values) for snr in snrs),
+            *(f"{float(spent.sel(snr_db=snr)):,.0f}" for snr in snrs),
+        )
+
+
+def draw(third: xr.Dataset, alone: xr.Dataset, to: Path) -> None:
+    """Fig. 2 (levels fixed, smallest model) and Fig. 8 (accuracy against size)."""
+    figure, axes = plt.subplots(2, 2, figsize=(11, 7), layout="constrained")
+    for at, split in enumerate(SPLITS):
+        left, right = axes[at]
+        for place, method in enumerate(METHODS):
+            one = third.isel(zip=place, partition=at)
+            if not done(one) or method in ("HeteroFL-V2", "HeteroFL-V3"):
+                continue
+            curves = one["level_test_accuracy"].dropna("level", how="all").isel(level=-1)
+            line = LINES[place % len(LINES)]
+            colour = COLOURS[place % len(COLOURS)]
+            left.plot(curves["round"], curves.mean("trial"), label=method, color=colour, ls=line)
+        for label, places, marker in (("low rank", range(5), "o"), ("slim", (0, 5, 6, 7), "s")):
+            points = [alone.isel(zip=place, partition=at) for place in places]
+            x = [float(one["level_parameters"].isel(trial=0, level=0)) for one in points]
+            y = [best(one, 0) for one in points]
+            order = np.argsort(x)
+            right.errorbar(
+                np.array(x)[order],
+                np.array([float(v.mean()) for v in y])[order] / 100,
+                np.array([float(v.std(ddof=1)) for v in y])[order] / 100,
+                label=label,
+                marker=marker,
+                color=COLOURS[0 if marker == "o" else 1],
+            )
+        left.set(
+            title=f"smallest model, levels fixed, {split}", xlabel="round", ylabel="test accuracy"
+        )
+        right.set(
+            title=f"one size for all, {split}", xlabel="parameters", ylabel="best test accuracy"
+        )
+        right.set_xscale("log")
+        for axis in (left, right):
+            axis.grid(alpha=0.3)
+            axis.legend(fontsize="small")
+    figure.savefig(to, dpi=150)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("results", nargs="?", type=Path, default=Path("results"))
+    parser.add_argument("--figure", type=Path, default=Path("fedhm.png"))
+    args = parser.parse_args()
+    mixes(args.results, "fedhm_table2", "Table 2, levels change (dynamic)", TABLE_2)
+    third = mixes(args.results, "fedhm_table3", "Table 3, levels fixed", TABLE_3)
+    alone = opened(args.results, "fedhm_table8")
+    partners(third, opened(args.results, "fedhm_table7"), alone)
+    homogeneous(alone)
+    uplinks(opened(args.results, "fedhm_over_the_air"))
+    draw(third, alone, args.figure)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""What FedHM's tests stand on: a small network, cohorts of mixed levels, and an uplink without
+error from which devices may be missing."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from twins.setting import everyone
+
+from otafl.algorithms.config_fedhm import FedHmConfig
+from otafl.algorithms.fedhm import FedHm
+from otafl.contracts import Blocks, Cohort, Payload, Received, Work
+from otafl.models.base import Model
+from otafl.models.network import Linear, Network, Relu, Step
+from otafl.rng import Streams
+from otafl.transport.superpose import each_row, error_free, signal
+
+HYPER = {
+    "learning_rate": [0.2, 0.1],
+    "momentum": [0.9, 0.5],
+    "weight_decay": [0.01, 0.1],
+    "frobenius_decay": [0.3, 0.05],
+}
+
+
+def perceptron(widths: Sequence[int]) -> Network:
+    """Linear layers "linear1".. and "classifier"."""
+    steps: list[Step] = []
+    for i, (a, b) in enumerate(itertools.pairwise(widths[:-1]), 1):
+        steps += [Linear(f"linear{i}", a, b, cut=i > 1), Relu()]
+    steps.append(Linear("classifier", widths[-2], widths[-1], last=True))
+    return Network((widths[0], 1, 1), tuple(steps))
+
+
+def hyper(trials: int, dtype: torch.dtype = torch.float64, **values: float) -> Blocks:
+    out = {name: torch.tensor(both[:trials], dtype=dtype) for name, both in HYPER.items()}
+    return out | {name: torch.full((trials,), v, dtype=dtype) for name, v in values.items()}
+
+
+def cohort_of(levels: Sequence[Sequence[int]], dtype: torch.dtype = torch.float64) -> Cohort:
+    """All devices of all trials at the given levels [S][K]."""
+    table = torch.tensor(levels)
+    return replace(everyone(torch.ones(table.shape, dtype=dtype)), level=table.flatten())
+
+
+def method(model: Model, devices: int = 5, **settings: Any) -> FedHm:
+    return FedHm(FedHmConfig.model_validate(settings), model, devices)
+
+
+def sent(
+    ours: FedHm, server: Blocks, cohort: Cohort, work: Work, values: Blocks, streams: Streams
+) -> tuple[Payload, Tensor]:
+    """The payload and the losses of a cohort in one chunk."""
+    down = ours.broadcast(server, cohort).rows(cohort, 0, cohort.size)
+    with torch.inference_mode():
+        state, payload, loss = ours.local(down, {}, cohort, work, values, streams)
+    assert state == {}
+    return payload, loss
+
+
+def delivered(payload: Payload, cohort: Cohort, came: Tensor | None = None) -> Received:
+    """As an error-free uplink that tells devices apart delivers it; came: [N] bool."""
+    heard = cohort if came is None else replace(cohort, sends=came, all_send=False)
+    both = [error_free(signal(group, heard)) for group in payload]
+    each, rows_came = [], []
+    for group in payload:
+        blocks = each_row(group, cohort)
+        rows = slice(None) if group.rows is None else group.rows
+        if came is not None:
+            blocks = {n: b * came[rows, None] for n, b in blocks.items()}
+            rows_came.append(came[rows])
+        each.append(blocks)
+    return Received(
+        tuple(mean for mean, _ in both),
+        tuple(count for _, count in both),
+        tuple(each),
+        None,
+        None if came is None else tuple(rows_came),
+    )
+
+
+def a_round(
+    ours: FedHm,
+    server: Blocks,
+    cohort: Cohort,
+    work: Work,
+    values: Blocks,
+    streams: Streams,
+    came: Tensor | None = None,
+) -> tuple[Blocks, Tensor]:
+    """The server's blocks after a round, and the losses."""
+    payload, loss = sent(ours, server, cohort, work, values, streams)
+    received = delivered(payload, cohort, came)
+    return ours.combine(server, received, cohort, work.round, values, streams), loss
