@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from contract import small
 from contract.small import engine, run, scenario
 
 from otafl import registry
@@ -21,7 +22,7 @@ SHAPE, CLASSES, ROWS, BATCH = (64,), 10, 3, 5
 
 def built(name: str, dtype: torch.dtype) -> tuple[Model, dict[str, torch.Tensor], Batch]:
     """A model, parameters that differ from row to row, and a minibatch."""
-    model = build_model(scenario({"model": name}), SHAPE, CLASSES)
+    model = build_model(scenario({"model": small.model(name)}), SHAPE, CLASSES)
     streams = Streams([0] * ROWS, range(ROWS), dtype=dtype)
     params = model.init(lambda key, shape: streams.uniform(key, 0, shape))
     params = {

@@ -2,20 +2,25 @@
 aggregation error that follows from what `output.save_link` keeps.
 
 Mutations that make a test here fail: noise of variance sigma^2, an error left out of the saved
-gains, amplitudes above the budget.
+gains, amplitudes above the budget; a masked sum divided by the weight of all, or noise spread
+over the coordinates alike.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import yaml
+from torch import Tensor
 
 from otafl import registry
 from otafl.assembly import assemble
+from otafl.contracts import Blocks, Group, Payload
 from otafl.engine import Engine
+from otafl.models.base import flatten
 from otafl.scenario import Point, expand, load_scenario, stack_key
 
 SCENARIOS = sorted((Path(__file__).parents[2] / "scenarios").rglob("*.yaml"))
@@ -43,6 +48,7 @@ def test_power_and_error(path: Path) -> None:
     it; 6 standard deviations, for at most 60 uplinks."""
     for point in uplinks(path):
         engine = Engine(assemble([point], [0]))
+        payload = spied(engine)
         engine.round(0)
         link = engine.link[0]
         saved = {name[:-2]: value[0] for name, value in link.items() if name.endswith("/0")}
@@ -61,6 +67,10 @@ def test_power_and_error(path: Path) -> None:
         linear = point.scenario.algorithm.name != "fedrlr"  # whose rows carry their weight
         share = (w * active).sum(-1, keepdim=True) if linear else torch.ones(1, 1)
         w = w if linear else torch.ones_like(w)
+        v = (saved["noise"] / saved["eta"])[0]
+        if payload[0].mask is not None:
+            by_coordinate(payload[0], c[0] * active[0], w, active[0], v, taken, point)
+            continue
         off = c * w * active / share - w
         distortion, target = (
             torch.einsum("qk,qkl,ql->", a, saved["gram"].real, a) for a in (off, w.expand_as(off))
@@ -71,9 +81,41 @@ def test_power_and_error(path: Path) -> None:
         if point.scenario.algorithm.name == "fedavg" and point.scenario.codec.name == "identity":
             reals = sum(block[0].numel() for block in engine.server.values())
             assert symbols == -(-reals // (1 + halves))
-        v = (saved["noise"] / saved["eta"])[0]
         if linear:
             v = v / (len(w[w > 0]) * share[0, 0]) ** 2
         expected = distortion + reals * v
         bound = 6 * (2 * reals * v**2 + 4 * v * distortion).sqrt()
         assert abs(taken["aggregation_nmse"][0] * target - expected) <= bound, point.coords
+
+
+def spied(engine: Engine) -> list[Group]:
+    """Where the groups of the payload that is transmitted will be."""
+    groups: list[Group] = []
+    transport = engine.parts.link.transport
+    deliver = transport.deliver
+
+    def spy(payload: Payload, *others: Any) -> Any:
+        groups.extend(payload)
+        return deliver(payload, *others)
+
+    transport.deliver = spy  # type: ignore[method-assign]
+    return groups
+
+
+def by_coordinate(
+    group: Group, c: Tensor, w: Tensor, active: Tensor, v: Tensor, taken: Blocks, point: Point
+) -> None:
+    """The same of sums that are divided, coordinate by coordinate, by the weight that knows it. All
+    devices take part in their order; c: [K] gains, 0 of silent ones. v: variance of the sum's
+    noise over the scale."""
+    mask = flatten(group.full_mask or {})
+    sent, w = flatten(group.blocks) * mask, w.reshape(-1, 1)
+    w, c, active = w[w[:, 0] > 0], c[w[:, 0] > 0, None], active[w[:, 0] > 0, None]
+    known, reached = (w * mask).sum(0), (w * active * mask).sum(0)
+    target = (w * sent).sum(0) / known.clamp_min(1e-30)
+    got = (c * w * sent).sum(0) / reached.clamp_min(1e-30)
+    noise = v / (len(w) * reached.clamp_min(1e-30)).square() * (reached > 0)
+    off = got - target
+    bound = 6 * (2 * noise.square() + 4 * noise * off.square()).sum().sqrt()
+    error = taken["aggregation_nmse"][0] * target.square().sum()
+    assert abs(error - (off.square() + noise).sum()) <= bound, point.coords

@@ -71,7 +71,8 @@ def test_one_device_of_a_low_rank_level(sends: str, unroll: str) -> None:
     streams = Streams([5], [0], dtype=DOUBLE)
     data = local_data([[30]], 16, 3, streams, 8, 2)
     cohort = cohort_of([[0]])
-    ours = method(resnet(), levels=(0.5,), sends=sends, unroll=unroll, masked_loss=False)
+    settings = {"unroll": unroll, "dense_prefix": 1, "masked_loss": False}
+    ours = method(resnet(), levels=(0.5,), sends=sends, **settings)
     assert {layer.name for layer in ours._layers.values()} == {
         *(f"stage{a}.block1.conv{b}" for a in (1, 2) for b in (1, 2))
     }
@@ -291,17 +292,19 @@ def test_truncation_gap() -> None:
 
 
 def test_layers_that_stay_dense() -> None:
-    """By default the first convolution of a network, and no layer of a perceptron."""
+    """By default those that the model names, and no layer of a perceptron."""
     assert [one.name for one in method(perceptron(WIDTHS))._layers.values()] == [
         "linear1",
         "linear2",
     ]
     model = resnet()
     assert model.factorisable[0] == "stem.conv"
-    assert len(method(model)._layers) == 4
-    assert len(method(model, dense_prefix=3)._layers) == 2
-    model.dense_prefix = 2  # type: ignore[attr-defined]
+    assert len(method(model)._layers) == 2
+    assert len(method(model, dense_prefix=1)._layers) == 4
+    model.dense_prefix = 2
     assert len(method(model)._layers) == 3
+    del model.dense_prefix  # as of a network of the user's own: the first convolution
+    assert len(method(model)._layers) == 4
     with pytest.raises(UserError, match="4 or less would do"):
         method(model, dense_prefix=5)
     assert not method(model, dense_prefix=5, levels=(1.0,))._layers

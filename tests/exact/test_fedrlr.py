@@ -247,7 +247,7 @@ def test_ranks_are_clipped_or_listed() -> None:
 
 def test_a_module_is_refused() -> None:
     model: Model = ModuleModel(torch.nn.Linear(6, 4), (6,), 4)
-    with pytest.raises(UserError, match=r"'fedrlr' factors the layers of a model"):
+    with pytest.raises(UserError, match=r"'fedrlr' factors the layers of a chain"):
         FedRLR(FedRLRConfig(), model, 2)
 
 

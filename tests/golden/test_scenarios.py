@@ -61,9 +61,11 @@ def reduced(tree: dict[str, Any]) -> dict[str, Any]:
     tree["training"] = training | kept
     tree["trials"] = min(2, tree.get("trials", 1))
     tree["sweep"] = {key: [*v[:1], *v[1:][-1:]] for key, v in tree.get("sweep", {}).items()}
+    partitions = list(tree["sweep"].get("data.partition", []))
     if isinstance(tree.get("data"), dict):
         tree["data"].pop("train_samples", None)
-        partition = tree["data"].get("partition")
+        partitions.append(tree["data"].get("partition"))
+    for partition in partitions:
         if isinstance(partition, dict):  # what is made for 70,000 images
             if partition["name"] == "class_window":
                 partition["reserve"] = 0
