@@ -75,6 +75,11 @@ def best(one: xr.Dataset, levels: slice | int = slice(None)) -> xr.DataArray:
     return 100.0 * values.sel(round=slice(1, None)).max("round")
 
 
+def smallest(one: xr.Dataset) -> xr.DataArray:
+    """Best accuracy of the smallest size, [trial]."""
+    return best(one).dropna("level", how="all").isel(level=-1, drop=True)
+
+
 def cells(values: xr.DataArray) -> str:
     """Mean ± deviation over trials of each level."""
     there = values.dropna("level", how="all") if "level" in values.dims else values
@@ -102,13 +107,16 @@ def mixes(results: Path, name: str, title: str, paper: dict[str, tuple[str, str]
     head(
         f"{title}: best of {rounds} rounds, {trials} trials, largest model first",
         *("method", "parameters", "split", "paper (CIFAR-10)", "ours"),
+        "smallest, minus slim FedAvg of the same trial",
     )
     for place, method in enumerate(METHODS):
         for at, split in enumerate(SPLITS):
             one = ds.isel(zip=place, partition=at)
             if done(one):
                 printed = paper.get(method, ("", ""))[at]
-                row(method, sizes(one), split, printed, cells(best(one)))
+                plain = ds.isel(zip=METHODS.index("FedAvg, slim"), partition=at)
+                gap = smallest(one) - smallest(plain)
+                row(method, sizes(one), split, printed, cells(best(one)), spread(gap.values))
     return ds
 
 
@@ -134,9 +142,8 @@ def homogeneous(ds: xr.Dataset) -> None:
             there = first.dropna("trial")
             cost = ["-"] * 3
             if there.size:
-                own = one.sel(trial=there["trial"])
                 spent = [
-                    float(own[name].sel(round=there.astype(int)).mean())
+                    float(one[name].where(one["round"] == first).max("round").mean())
                     for name in ("exchanged_parameters", "training_macs")
                 ]
                 cost = [f"{float(there.mean()):.0f}", *(f"{value:.3g}" for value in spent)]
@@ -167,20 +174,20 @@ def uplinks(ds: xr.Dataset) -> None:
     snrs = ds["snr_db"].values
     head(
         f"Unequal sizes over Rayleigh fading: {rounds} rounds, {trials} trials; last global model",
-        *(
-            "sends",
-            *(f"{snr:g} dB" for snr in snrs),
-            *(f"symbols a round, {snr:g} dB" for snr in snrs),
-        ),
+        *("sends", *(f"{snr:g} dB" for snr in snrs)),
+        *(f"minus product, same trial, {snr:g} dB" for snr in snrs),
+        "symbols a round",
     )
+    last = 100.0 * ds["test_accuracy"].sel(round=rounds)
+    product = last.isel(zip=UPLINKS.index("product, over the air"), drop=True)
+    spent = ds["uplink_symbols"].sel(round=rounds).mean("trial") / rounds
     for place, name in enumerate(UPLINKS):
-        one = ds.isel(zip=place)
-        last = 100.0 * one["test_accuracy"].sel(round=rounds)
-        spent = one["uplink_symbols"].sel(round=rounds).mean("trial") / rounds
+        one = last.isel(zip=place, drop=True)
         row(
             name,
-            *(spread(last.sel(snr_db=snr).values) for snr in snrs),
-            *(f"{float(spent.sel(snr_db=snr)):,.0f}" for snr in snrs),
+            *(spread(one.sel(snr_db=snr).values) for snr in snrs),
+            *(spread((one - product).sel(snr_db=snr).values) for snr in snrs),
+            " / ".join(f"{float(spent.isel(zip=place).sel(snr_db=snr)):,.0f}" for snr in snrs),
         )
 
 
@@ -219,7 +226,7 @@ def draw(third: xr.Dataset, alone: xr.Dataset, to: Path) -> None:
         right.set_xscale("log")
         for axis in (left, right):
             axis.grid(alpha=0.3)
-            axis.legend(fontsize="small")
+            axis.legend(fontsize="small", loc="lower right")
     figure.savefig(to, dpi=150)
 
 
