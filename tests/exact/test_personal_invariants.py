@@ -1,11 +1,9 @@
 """What must hold of personalised methods whoever trains, whatever they are called and however often
 they are tested: invariants 10, 11, 12, 13 and 17 of pFedBreD's facts, F13 of TDPFed's.
 
-Mutations that make a test here fail: the server's step along the mean model, or half of it; the
-global model moved by devices that train without sending; a prior that forgets what its device has
-learned; a device's start, or its share, taken by its number; a test that draws the minibatches of
-the local work, fine-tunes the kept models in place, or counts as a round; senders that are drawn
-with replacement.
+Mutations that make a test here fail: half of the server's step, or twice; the global model moved by
+devices that train without sending; a prior that forgets what its device has learned; a device's
+share taken by its number; one sender too many.
 """
 
 from __future__ import annotations
@@ -43,14 +41,19 @@ def small(method: str, **more: Any) -> Engine:
 @pytest.mark.parametrize("method", METHODS)
 def test_the_server_steps_along_the_mean_increment(method: str) -> None:
     """Invariant 10: after a round with beta = 2 the model is where 2 w_bar - w is."""
-    one, two = (small(method) for _ in range(2))
+    one, two, before = (small(method) for _ in range(3))
     start = one.server["model"].clone()
+    cohort = before.select(None, 0)
+    broadcast = before.parts.algorithm.broadcast(before.server, cohort)
+    payload, _ = before.local_work(broadcast, cohort, 0)
+    mean = (cohort.unit_weight[:, None] * payload[0].blocks["model"]).sum(0, keepdim=True)
     two.parts.hyper["server_learning_rate"].fill_(2.0)
     still = small(method)
     still.parts.hyper["server_learning_rate"].fill_(0.0)
     for each in (one, two, still):
         each.round(0)
     assert not torch.equal(one.server["model"], start)
+    torch.testing.assert_close(one.server["model"] - start, mean)
     torch.testing.assert_close(two.server["model"], 2.0 * one.server["model"] - start)
     assert torch.equal(still.server["model"], start)
 
