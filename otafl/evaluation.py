@@ -75,7 +75,8 @@ class Evaluation:
         """Results of all views, name of `variables.VARIABLES` -> [S], [S, K] or [S, K, classes]."""
         out: dict[str, np.ndarray] = {}
         if round >= self._parts.scenario.training.norm_from_round:
-            views = {name: self._statistics.added(view) for name, view in views.items()}
+            once = {id(view): self._statistics.added(view) for view in views.values()}
+            views = {name: once[id(view)] for name, view in views.items()}
         levels = [views[name] for name in views if name.startswith(_LEVEL)]
         views = {name: view for name, view in views.items() if not name.startswith(_LEVEL)}
         if levels:

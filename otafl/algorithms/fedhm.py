@@ -33,7 +33,6 @@ from torch.nn import functional
 from otafl.algorithms.config_fedhm import FedHmConfig
 from otafl.algorithms.fedhm_layers import (
     Layer,
-    classifier_of,
     dense_network,
     frobenius,
     joined,
@@ -42,7 +41,7 @@ from otafl.algorithms.fedhm_layers import (
     means_of,
     rows_of_blocks,
 )
-from otafl.algorithms.level_training import buckets, train_
+from otafl.algorithms.level_training import buckets, classifier_of, train_
 from otafl.algorithms.personal_models import MODEL, column, copied, flat_view
 from otafl.algorithms.whole_models import start
 from otafl.contracts import (

@@ -99,16 +99,6 @@ def _layer(step: Conv | Linear, dense: Network) -> Layer:
     return Layer(step.name, shape, step.outputs, sides, dense.unroll)
 
 
-def classifier_of(network: Network) -> frozenset[str]:
-    """Names of the parameters whose last side is the classes."""
-    return frozenset(
-        f"{step.name}.{part}"
-        for step in each_step(network.steps)
-        if isinstance(step, Linear) and step.last
-        for part in ("weight", "bias")
-    )
-
-
 def frobenius(pairs: Collection[tuple[str, str]], decay: Tensor) -> Penalty:
     """lambda/2 sum_l |U_l V_l^T|_F^2 of the rows, by their Gram matrices; decay: lambda [n]."""
 

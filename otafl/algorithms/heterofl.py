@@ -21,6 +21,7 @@ from torch import Tensor
 from otafl.algorithms.config_widths import HeteroFLConfig
 from otafl.algorithms.level_training import buckets
 from otafl.algorithms.personal_models import MODEL
+from otafl.algorithms.whole_models import draws
 from otafl.algorithms.width_slices import (
     known,
     level_of,
@@ -66,12 +67,7 @@ class HeteroFL:
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
         def start(level: int, size: Network) -> Tensor:
-            own = f"level{level}/" if level else ""
-            return flatten(
-                size.init(
-                    lambda name, shape: streams.uniform(f"init/{own}{name}", 0, shape).clone()
-                )
-            )
+            return flatten(size.init(draws(streams, f"level{level}/" if level else "")))
 
         models = [start(*pair) for pair in enumerate(self.sizes[:1] if self.shared else self.sizes)]
         return {MODEL: torch.cat(models, 1)}, {}

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from otafl.algorithms.config_levels import LevelsConfig
+from otafl.algorithms.personal_models import column
 from otafl.contracts import Batch, Blocks, Cohort, Hyper, Work
 from otafl.models.base import cross_entropy
-from otafl.models.network import Network
+from otafl.models.network import Linear, Network, each_step
 
 Penalty = Callable[[Blocks], Tensor]
 """Parameters [n, *shape] -> [n], added to the loss of each row."""
@@ -51,14 +52,14 @@ def train_(
         total += loss
         for name, grad in grads.items():
             if name not in undecayed:
-                grad.addcmul_(params[name], _over(decay, grad))
+                grad.addcmul_(params[name], column(decay, grad))
         if config.clip_norm is not None:
             clip_(grads, config.clip_norm)
         for name, grad in grads.items():
             if name in velocity:
-                grad.addcmul_(velocity[name], _over(momentum, grad))
+                grad.addcmul_(velocity[name], column(momentum, grad))
             velocity[name] = grad
-            params[name].addcmul_(grad, _over(rate, grad), value=-1.0)
+            params[name].addcmul_(grad, column(rate, grad), value=-1.0)
     return total / work.steps
 
 
@@ -88,9 +89,14 @@ def clip_(grads: Blocks, norm: float) -> None:
     length = torch.stack([g.flatten(1).square().sum(1) for g in grads.values()]).sum(0).sqrt()
     factor = (norm / length.clamp_min(1e-30)).clamp_max(1.0)
     for grad in grads.values():
-        grad.mul_(_over(factor, grad))
+        grad.mul_(column(factor, grad))
 
 
-def _over(row: Tensor, block: Tensor) -> Tensor:
-    """[n] as a factor of a block [n, *shape]."""
-    return row.view(-1, *[1] * (block.dim() - 1))
+def classifier_of(network: Network) -> frozenset[str]:
+    """Names of the parameters whose last side is the classes."""
+    return frozenset(
+        f"{step.name}.{part}"
+        for step in each_step(network.steps)
+        if isinstance(step, Linear) and step.last
+        for part in ("weight", "bias")
+    )

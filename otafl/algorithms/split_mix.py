@@ -21,6 +21,7 @@ from torch import Tensor
 
 from otafl.algorithms.config_widths import SplitMixConfig
 from otafl.algorithms.personal_models import MODEL
+from otafl.algorithms.whole_models import draws
 from otafl.algorithms.width_slices import (
     known,
     level_of,
@@ -61,14 +62,8 @@ class SplitMix:
         return torch.ones_like(cohort.weight)
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
-        def start(atom: int) -> Tensor:
-            return flatten(
-                self.atom.init(
-                    lambda name, shape: streams.uniform(f"init/atom{atom}/{name}", 0, shape).clone()
-                )
-            )
-
-        model = torch.cat([start(atom) for atom in range(self.atoms)], 1)
+        starts = [self.atom.init(draws(streams, f"atom{i}/")) for i in range(self.atoms)]
+        model = torch.cat([flatten(start) for start in starts], 1)
         return {MODEL: model, "dealt": model.new_zeros(len(model), dtype=torch.int64)}, {}
 
     def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:

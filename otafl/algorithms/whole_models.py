@@ -36,9 +36,10 @@ def start(model: Model, streams: Streams) -> Blocks:
     return model.init(draws(streams))
 
 
-def draws(streams: Streams) -> Draw:
-    """Where a start comes from: a stream for each parameter."""
-    return lambda name, shape: streams.uniform(f"init/{name}", 0, shape).clone()
+def draws(streams: Streams, model: str = "") -> Draw:
+    """Where a start comes from: a stream for each parameter, of each model (`model`) where a method
+    has several."""
+    return lambda name, shape: streams.uniform(f"init/{model}{name}", 0, shape).clone()
 
 
 def step_size(hyper: Hyper, round: int) -> Tensor:

@@ -16,12 +16,12 @@ from torch import Tensor
 
 from otafl.algorithms.config_levels import LevelsConfig
 from otafl.algorithms.config_widths import WidthRule, WidthsConfig
-from otafl.algorithms.level_training import buckets, train_
+from otafl.algorithms.level_training import buckets, classifier_of, train_
 from otafl.algorithms.personal_models import MODEL, copied, flat_view
 from otafl.contracts import Blocks, Cohort, Group, Hyper, Level, Payload, Received, View, Work
 from otafl.errors import UserError
 from otafl.models.base import Model, flatten, unflatten
-from otafl.models.network import Axis, Channels, Linear, Network, each_step
+from otafl.models.network import Axis, Channels, Network
 
 _ROUNDED: dict[WidthRule, Callable[[float], int]] = {
     "ceil": math.ceil,
@@ -133,21 +133,11 @@ def known(narrow: Network, work: Work, config: LevelsConfig) -> Blocks:
     }
     if config.masked_loss:
         present = (work.class_counts() > 0).to(one)
-        for name in classifier(narrow):  # the classes are its last side
+        for name in classifier_of(narrow):  # the classes are its last side
             shape = narrow.shapes[name]
             row = present.view(len(present), *[1] * (len(shape) - 1), -1)
             out[name] = row.expand(-1, *shape)
     return out
-
-
-def classifier(narrow: Network) -> tuple[str, ...]:
-    """Names of the parameters of the layer whose outputs are the classes."""
-    return tuple(
-        f"{step.name}.{part}"
-        for step in each_step(narrow.steps)
-        if isinstance(step, Linear) and step.last
-        for part in ("weight", "bias")
-    )
 
 
 def trained(

@@ -85,7 +85,7 @@ class Model(ABC):
             leaves = {name: value.clone().requires_grad_() for name, value in params.items()}
             weight = None if batch.weight is None else batch.weight.clone()
             batch = Batch(batch.x.clone(), batch.y.clone(), weight)
-            loss = cross_entropy(self.logits(leaves, batch.x), batch)
+            loss = cross_entropy(self.training_logits(leaves, batch.x, batch.weight), batch)
             grads = torch.autograd.grad(loss.sum(), list(leaves.values()))
         return loss.detach(), dict(zip(leaves, grads, strict=True))
 

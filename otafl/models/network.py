@@ -3,7 +3,7 @@ methods that give devices models of different size.
 
 The images of n rows lie side by side, [B, n C, H, W]: a convolution of all rows is one grouped
 convolution, and a channel of the batch normalisation belongs to one row, so that rows share no
-statistics. Gradients by autograd. (A call for each row takes 0.9 to 1.9 times as long as a grouped
+statistics. Gradients by autograd. (A call for each row takes 0.8 to 3.1 times as long as a grouped
 one: benchmarks/network.py.)
 
 A low-rank convolution is two of them with nothing between (FedHM, section 2.2): its kernel W
@@ -21,10 +21,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from otafl.contracts import Batch, Blocks
+from otafl.contracts import Blocks
 from otafl.errors import UserError
 from otafl.models import steps as plan
-from otafl.models.base import Draw, Model, Shapes, cross_entropy
+from otafl.models.base import Draw, Model, Shapes
 from otafl.models.steps import (
     Axis,
     Channels,
@@ -145,15 +145,6 @@ class Network(Model):
         found: Blocks = {}
         self._run(params, x, _Mode(found=found))
         return found
-
-    def gradients(self, params: Blocks, batch: Batch) -> tuple[Tensor, Blocks]:
-        with torch.inference_mode(False), torch.enable_grad():
-            leaves = {name: value.clone().requires_grad_() for name, value in params.items()}
-            weight = None if batch.weight is None else batch.weight.clone()
-            batch = Batch(batch.x.clone(), batch.y.clone(), weight)
-            loss = cross_entropy(self.training_logits(leaves, batch.x, weight), batch)
-            grads = torch.autograd.grad(loss.sum(), list(leaves.values()))
-        return loss.detach(), dict(zip(leaves, grads, strict=True))
 
     def lay_out(self, images: Tensor) -> Tensor:
         """Images as they lie in memory: channels last on a processor, in the order height, width,

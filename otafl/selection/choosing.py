@@ -29,6 +29,10 @@ class SelectionSetup:
         h_hat = self.csi.estimate(state.h, state.gain, round)
         return state.gain * h_hat.abs().square().mean((2, 3, 4))
 
+    def snr(self, state: ChannelState, round: int) -> Tensor:
+        """[S, K]: estimated signal-to-noise ratio at full power."""
+        return self.budget.budget * self.gains(state, round)
+
     def unheard_pilots(self, available: np.ndarray | None, cohort: Cohort) -> Tensor | None:
         """[S] pilots of the available devices (None: all) that are not in the cohort, whose own
         count as part of its transmission."""

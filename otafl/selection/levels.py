@@ -44,8 +44,7 @@ class LevelSetup:
 
     def bounds(self, shares: Sequence[float] | None) -> np.ndarray:
         """[L] upper ends of the levels' shares of (0, 1)."""
-        weights = np.ones(len(self.sizes)) if shares is None else np.asarray(shares, float)
-        return np.cumsum(weights / weights.sum())
+        return _bounds(shares, len(self.sizes))
 
     def table(self, level: np.ndarray) -> Tensor:
         """[S * K] int64 on the torch device, of [S, K]."""
@@ -111,8 +110,7 @@ class MemoryLevels:
             )
         level = np.array([np.argmax(np.array(need) <= own) for own in config.memory_mb])
         trials, devices = setup.speeds.flops_per_s.shape
-        weights = np.ones(len(level)) if config.shares is None else np.asarray(config.shares)
-        bounds = np.cumsum(weights / weights.sum())
+        bounds = _bounds(config.shares, len(level))
         place = np.tile(np.arange(devices), (trials, 1))
         self._table = setup.table(level[_by_place(place, devices, bounds)])
 
@@ -129,8 +127,7 @@ class ChannelLevels:
             self._least = 10.0 ** (torch.tensor(config.min_snr_db) / 10.0)
 
     def of(self, cohort: Cohort, round: int, state: ChannelState) -> Tensor:
-        link = self._setup.link
-        snr = (link.budget.budget * link.gains(state, round)).flatten()[cohort.cell]
+        snr = self._setup.link.snr(state, round).flatten()[cohort.cell]
         if self._least is not None:
             return (snr[:, None] < self._least.to(snr)).sum(1)
         order = (-snr).argsort(stable=True)
@@ -154,12 +151,18 @@ class DeadlineLevels:
 
     def of(self, cohort: Cohort, round: int, state: ChannelState) -> Tensor:
         link = self._setup.link
-        snr = (link.budget.budget * link.gains(state, round)).flatten()[cohort.cell]
+        snr = link.snr(state, round).flatten()[cohort.cell]
         band = link.budget.bandwidth_hz[cohort.trial] / cohort.rows_of[cohort.trial]
         rate = (band * torch.log2(1.0 + snr)).clamp_min(1e-30)
         seconds = self._flops / self._speed[cohort.cell, None] + self._bits / rate[:, None]
         late = (seconds > self._seconds).long()
         return late.cumprod(1).sum(1).clamp_max(len(self._flops) - 1)  # the first in time
+
+
+def _bounds(shares: Sequence[float] | None, count: int) -> np.ndarray:
+    """[count] upper ends of the shares of (0, 1); None for equal ones."""
+    weights = np.ones(count) if shares is None else np.asarray(shares, float)
+    return np.cumsum(weights / weights.sum())
 
 
 def _by_place(place: np.ndarray, devices: int, bounds: np.ndarray) -> np.ndarray:

@@ -23,7 +23,7 @@ class Threshold:
         self._least = 10.0 ** (setup.hyper["min_snr_db"][:, None] / 10.0)
 
     def choose(self, free: np.ndarray, wanted: int, round: int, state: ChannelState) -> np.ndarray:
-        snr = self._setup.budget.budget * self._setup.gains(state, round)
+        snr = self._setup.snr(state, round)
         heard = free & (snr >= self._least).cpu().numpy()
         if wanted >= free.shape[1]:
             return heard
