@@ -1,7 +1,7 @@
 """otafl: a simulator of federated learning over wireless channels.
 
 The public API: `load_scenario`, `run`, `sweep`, `open_results`, `over_the_air`, `tuned`,
-`to_reach`, `symbols_per_round`, `deviation`, `UserError`.
+`to_reach`, `symbols_per_round`, `timeline_of`, `deviation`, `UserError`.
 Nothing heavy is imported before it is used.
 """
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from otafl.overhead import symbols_per_round, to_reach
     from otafl.results import open_results
     from otafl.scenario import Scenario, load_scenario
+    from otafl.timeline import timeline_of
     from otafl.tuning import tuned
     from otafl.uplink import over_the_air
 
@@ -36,6 +37,7 @@ __all__ = [
     "run",
     "sweep",
     "symbols_per_round",
+    "timeline_of",
     "to_reach",
     "tuned",
 ]
@@ -46,6 +48,7 @@ _LAZY = {
     "open_results": "otafl.results",
     "over_the_air": "otafl.uplink",
     "symbols_per_round": "otafl.overhead",
+    "timeline_of": "otafl.timeline",
     "to_reach": "otafl.overhead",
     "tuned": "otafl.tuning",
 }

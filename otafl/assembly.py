@@ -13,7 +13,7 @@ from torch import Tensor
 
 from otafl import custom, registry
 from otafl.channels.fading import link_budget
-from otafl.clock import Clock, Speeds, device_speeds
+from otafl.clock import Clock
 from otafl.config import Config, CustomConfig, stackable_fields
 from otafl.contracts import Algorithm, Blocks, Codec, Cohort, Hyper, ServerOptimiser, Transport
 from otafl.data.augment import augmentation
@@ -24,8 +24,13 @@ from otafl.data.dataset import DataSet, load
 from otafl.data.own import OwnSamples, Shares, cut, of_classes
 from otafl.data.partition import pack, partition
 from otafl.data.work import LocalData
+from otafl.devices.availability import Availability, AvailabilitySetup
+from otafl.devices.frequency import Frequency, FrequencySetup
+from otafl.devices.hardware import Hardware, devices_of
+from otafl.devices.jitter import Jitter
+from otafl.devices.protocol import rules_of
 from otafl.errors import UserError
-from otafl.faults import Byzantine, jammer_power
+from otafl.faults import Faults, jammer_power
 from otafl.link_contracts import LinkBudget, Receiver
 from otafl.long_term import statistics
 from otafl.models.base import Model
@@ -38,7 +43,9 @@ from otafl.selection.choosing import Selection, SelectionSetup
 from otafl.selection.levels import Levels, LevelSetup, sizes_of
 from otafl.transport.downlink import Downlink, DownlinkSetup
 from otafl.transport.impairments import Impairments
+from otafl.transport.planned import orthogonal_uplink
 from otafl.transport.setup import LinkSetup
+from otafl.transport.signalling import Signalling
 
 
 @dataclass(frozen=True)
@@ -69,12 +76,18 @@ class Parts:
     server: ServerOptimiser
     link: Uplink
     clock: Clock
-    speeds: Speeds
+    hardware: Hardware
+    frequency: Frequency
+    jitter: Jitter
     deadline_s: np.ndarray
+    round_budget_j: np.ndarray
+    duration_s: np.ndarray
+    """Of these three, [S], inf where there is no bound."""
     selection: Selection
     levels: Levels | None
     downlink: Downlink
-    faults: Byzantine
+    faults: Faults
+    signalling: Signalling
 
 
 def torch_device(name: str) -> torch.device:
@@ -128,15 +141,15 @@ def assemble(points: Sequence[Point], trials: Sequence[int]) -> Parts:
         labels = published_labels(data.y_train, scenario.devices.count, scenario.data.partition)
         data = replace(data, y_train=labels)
     local_data, share = _local_data(scenario, data, held, streams)
-    link = build_link(rows, scenario.devices.count, streams)
-    faults = Byzantine(scenario.faults, streams, hyper_of(rows, "faults", streams))
-    speeds = Speeds.stack(
+    faults = Faults([row.faults for row in rows], streams, hyper_of(rows, "faults", streams))
+    hardware = Hardware.stack(
         [
-            device_speeds(row.devices.compute, row.devices.count, generator)
+            devices_of(row.devices.compute, row.devices.count, generator)
             for row, generator in zip(rows, streams.generators("compute"), strict=True)
         ]
     )
-    deadline = [row.devices.deadline_s for row in rows]
+    frequency = scenario.devices.frequency
+    link = build_link(rows, scenario.devices.count, streams, power_db=hardware.power_db)
     algorithm = build_algorithm(scenario, model)
     selection, setup = _selection(rows, link, streams)
     return Parts(
@@ -154,13 +167,27 @@ def assemble(points: Sequence[Point], trials: Sequence[int]) -> Parts:
             scenario.server, hyper_of(rows, "server", streams)
         ),
         link=link,
-        clock=Clock(speeds.flops_per_s, scenario.devices.late),
-        speeds=speeds,
-        deadline_s=np.array([np.inf if d is None else d for d in deadline]),
+        clock=_clock(rows, hardware, streams),
+        hardware=hardware,
+        frequency=registry.implementation("frequency", frequency.name)(
+            frequency,
+            FrequencySetup(
+                hardware,
+                link.budget,
+                orthogonal_uplink(
+                    scenario.transport, hyper_of(rows, "transport", streams), link.codec, setup.csi
+                ),
+            ),
+        ),
+        jitter=Jitter([row.devices.compute for row in rows], streams),
+        deadline_s=_bounds([row.devices.deadline_s for row in rows]),
+        round_budget_j=_bounds([row.devices.round_budget_j for row in rows]),
+        duration_s=_bounds([row.training.duration_s for row in rows]),
         selection=selection,
-        levels=_levels(scenario, algorithm, speeds, setup),
+        levels=_levels(scenario, algorithm, hardware, setup),
         downlink=_downlink(rows, link, streams),
         faults=faults,
+        signalling=Signalling([row.signalling for row in rows], link.budget),
     )
 
 
@@ -180,15 +207,38 @@ def _selection(
     return registry.implementation("selection", config.name)(config, setup), setup
 
 
+def _clock(rows: Sequence[Scenario], hardware: Hardware, streams: Streams) -> Clock:
+    """The clocks of the trials, with their protocols' rules and their devices' comings and
+    goings."""
+    devices, output = rows[0].devices, rows[0].output
+    rules = [
+        rules_of(one.protocol, one.deadline_s, one.late) for one in (row.devices for row in rows)
+    ]
+    setup = AvailabilitySetup(devices.count, streams)
+    availability: Availability = registry.implementation("availability", devices.availability.name)(
+        devices.availability, setup
+    )
+    lives = [
+        [availability.changes(trial, device) for device in range(devices.count)]
+        for trial in range(len(rows))
+    ]
+    return Clock(hardware, rules, lives, output.save_timeline)
+
+
+def _bounds(values: Sequence[float | None]) -> np.ndarray:
+    """[S], inf for None."""
+    return np.array([np.inf if value is None else value for value in values])
+
+
 def _levels(
-    scenario: Scenario, algorithm: Algorithm, speeds: Speeds, link: SelectionSetup
+    scenario: Scenario, algorithm: Algorithm, hardware: Hardware, link: SelectionSetup
 ) -> Levels | None:
     """Who trains which model size; None for a method of one size."""
     sizes = sizes_of(algorithm)
     if not sizes:
         return None
     batch = scenario.training.batch_size
-    setup = LevelSetup(sizes, speeds, batch * scenario.training.local_steps, batch, link)
+    setup = LevelSetup(sizes, hardware, batch * scenario.training.local_steps, batch, link)
     config = scenario.devices.levels
     levels: Levels = registry.implementation("levels", config.name)(config, setup)
     return levels
@@ -210,11 +260,15 @@ def build_link(
     streams: Streams,
     save_gram: bool = True,
     policy: Any = None,
+    power_db: np.ndarray | None = None,
 ) -> Uplink:
     """The uplink of S trials (their scenarios) over K devices. policy: a `PowerPolicy` in the
-    place of the scenario's own."""
+    place of the scenario's own. power_db: [S, K] that devices' budgets are above the channel's."""
     scenario = rows[0]
     budget = link_budget([row.channel for row in rows], devices, streams.device, streams.dtype)
+    if power_db is not None and power_db.any():
+        more = torch.from_numpy(10.0 ** (power_db / 10.0)).to(budget.budget)
+        budget = replace(budget, budget=budget.budget * more)
     channel = registry.implementation("channel", scenario.channel.name)(
         scenario.channel, budget, devices, streams, hyper_of(rows, "channel", streams)
     )

@@ -20,7 +20,10 @@ from otafl.scenario_errors import Problem, shown
 NOT_SWEPT = ("name", "trials", "sweep", "engine", "output")
 """Keys that no axis may have: they do not change what a trial is."""
 
-RESERVED = frozenset({"trial", "round", "device", "level", "class", "point", "zip", "participants"})
+RESERVED = frozenset(
+    {"trial", "round", "device", "level", "class", "cause", "event", "present", "point", "zip"}
+    | {"participants"}
+)
 """Names that a result uses itself: an axis of that name is named after its whole key."""
 
 _UNITS = {"db": "dB", "dbm": "dBm", "hz": "Hz", "s": "s", "j": "J", "w": "W", "bps": "bit/s"}

@@ -1,4 +1,5 @@
-"""The command line: `otafl run | sweep | check | list | show | plot | validate | data`.
+"""The command line: `otafl run | sweep | check | list | show | plot | timeline | validate |
+data`.
 
 Exit codes: 0; 2 for what the user can mend, told in one message on stderr; 1 for an interruption,
 for a law that fails validation and, with a traceback, for anything else. What is heavy is imported
@@ -204,12 +205,7 @@ def plot(
     ] = None,
 ) -> None:
     """Draw a variable, mean and spread over trials."""
-    picked = {}
-    for text in sel or []:
-        dim, equals, value = text.partition("=")
-        if not (dim and equals and value):
-            raise UserError(f"--sel {text}: must be of the form dim=value")
-        picked[dim] = value
+    picked = _picked(sel)
     from otafl import plots
     from otafl.results import open_results
 
@@ -218,6 +214,51 @@ def plot(
     y = y or plots.main_variable(dataset)
     target = out or folder / f"{result.stem}_{y}_{x}.png"
     plots.plot(dataset, y, x, hue, facet, target, picked)
+    typer.echo(str(target))
+
+
+@app.command()
+def timeline(
+    result: ResultFile,
+    trial: Annotated[int, typer.Option(help="Trial to draw.")] = 0,
+    sel: Annotated[
+        list[str] | None, typer.Option(metavar="DIM=VALUE", help="Point of a sweep.")
+    ] = None,
+    from_: Annotated[
+        float | None, typer.Option("--from", metavar="S", help="First simulated second.")
+    ] = None,
+    until: Annotated[
+        float | None,
+        typer.Option(metavar="S", help="Last simulated second; else what can be read."),
+    ] = None,
+    devices: Annotated[
+        str | None, typer.Option(metavar="LIST", help="E.g. 0-9 or 0,3,7; else all.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="PNG, PDF or SVG; else beside the result.")
+    ] = None,
+    csv: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the events as CSV.")
+    ] = None,
+) -> None:
+    """Draw what every device did, and add it up."""
+    picked, rows = _picked(sel), None if devices is None else _numbers(devices)
+    from otafl import gantt
+    from otafl import timeline as tables
+    from otafl.results import open_results
+
+    events = tables.timeline_of(open_results(result), trial, **picked)
+    whole = tables.window(events, from_, until, rows)
+    if from_ is None and until is None:
+        until = gantt.readable_s(events)
+    folder = result if result.is_dir() else result.parent
+    target = out or folder / f"{result.stem}_timeline.png"
+    gantt.chart(events, target, from_, until, rows)
+    if csv is not None:
+        tables.write_csv(whole, csv)
+    tables.print_totals(whole)
+    if until is not None and until < whole.attrs["until_s"]:
+        typer.echo(f"drawn until {until:.4g} s; --from and --until choose")
     typer.echo(str(target))
 
 
@@ -354,6 +395,28 @@ def _interruptible(folder: Path) -> Iterator[None]:
         kept += "; the same command resumes from there"
         typer.echo(f"otafl: interrupted; {kept}", err=True)
         raise typer.Exit(1) from None
+
+
+def _picked(sel: list[str] | None) -> dict[str, str]:
+    """The values of `--sel dim=value`."""
+    picked = {}
+    for text in sel or []:
+        dim, equals, value = text.partition("=")
+        if not (dim and equals and value):
+            raise UserError(f"--sel {text}: must be of the form dim=value")
+        picked[dim] = value
+    return picked
+
+
+def _numbers(text: str) -> set[int]:
+    """The devices of a list like 0-9,12."""
+    numbers: set[int] = set()
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        if not (first.strip().isdecimal() and (last.strip().isdecimal() or not dash)):
+            raise UserError(f"--devices {text}: must be numbers and ranges, e.g. 0-9 or 0,3,7")
+        numbers |= set(range(int(first), int(last or first) + 1))
+    return numbers
 
 
 def _load(path: Path, overrides: list[str] | None, device: Device | None) -> Scenario:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from otafl.link_contracts import ChannelState, LinkReport
+    from otafl.link_contracts import ChannelState, Limits, LinkReport
     from otafl.rng import Streams
 
 Blocks = dict[str, Tensor]
@@ -310,7 +310,12 @@ class Transport(Protocol):
     """"mean", and "each" where devices are told apart."""
 
     def deliver(
-        self, payload: Payload, cohort: Cohort, channel: ChannelState, round: int
+        self,
+        payload: Payload,
+        cohort: Cohort,
+        channel: ChannelState,
+        round: int,
+        limits: Limits = ...,
     ) -> tuple[Received, LinkReport]: ...
 
 
@@ -409,10 +414,12 @@ class Algorithm(Protocol):
     [S, *shape] and [S, K, *shape]; the recorder asks it at every evaluation after the first round.
     One that has models of several sizes has `levels() -> tuple of Level`, the largest first; rows
     of a cohort then carry one of them in `level`, and views "level0", "level1".. are the models of
-    each. One whose devices count by other numbers than their samples has `row_weights(cohort) ->
-    [N]`, which the engine puts into the cohort. What holds for all trials and rounds of a method's
-    settings, `constants() -> name -> float` says. It and `measures` use names of
-    `otafl.variables.VARIABLES`, and leave out what they do not know.
+    each. One whose server does not step in every slot has `version(server) -> [S]` int64, its steps
+    so far, which versions and staleness of a cohort then count, else slots. One whose devices count
+    by other numbers than their samples has `row_weights(cohort) -> [N]`, which the engine puts into
+    the cohort. What holds for all trials and rounds of a method's settings, `constants() -> name ->
+    float` says. It and `measures` use names of `otafl.variables.VARIABLES`, and leave out what they
+    do not know.
     """
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:

@@ -1,5 +1,6 @@
 """The round, and the run of one stack of trials: channel -> plan -> select -> local work ->
-encode -> admit -> transport -> combine -> measure."""
+encode -> admit -> transport -> combine -> measure. A round is an uplink slot; who works for it and
+who is in it, the clock says."""
 
 from __future__ import annotations
 
@@ -15,8 +16,7 @@ from torch import Tensor
 
 from otafl.assembly import Parts, assemble
 from otafl.contracts import Blocks, Broadcast, Cohort, Payload, Received
-from otafl.energy import Account
-from otafl.link_contracts import ChannelState, LinkReport
+from otafl.link_contracts import ChannelState, Limits, LinkReport
 from otafl.metrics import RoundMeans
 from otafl.pending import Update
 from otafl.recorder import Recorder
@@ -27,6 +27,9 @@ from otafl.sizes import Sizes
 from otafl.stacking import Collector, DeviceStore, rows_at_once, sending
 from otafl.transport.downlink import Arrival
 from otafl.transport.report import Tally
+from otafl.workload import Workload
+
+UPDATE_COUNTS = ("updates_used", "crashed_updates", "rejected_updates", "duplicated_updates")
 
 Progress = Callable[[int, int], None]
 """Called after each round with (rounds done, rounds in all)."""
@@ -36,13 +39,15 @@ class Engine:
     """A stack of S trials over K devices: the server and devices of all of them, and their round.
 
     server: blocks [S, *shape]. devices: blocks [S, K, *shape]. running: [S] bool on the host,
-    False for a trial that has stopped.
+    False for a trial that has stopped. ended: [S] bool, True for one that has no time or no device
+    left. counts: name -> [S] updates so far.
     """
 
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
         self.trials, self.population = parts.share.shape
         self.running = np.ones(self.trials, dtype=bool)
+        self.ended = np.zeros(self.trials, dtype=bool)
         self.server, devices = parts.algorithm.init(parts.streams, parts.hyper)
         place = parts.scenario.engine.device_state
         self.devices = DeviceStore(devices, self.trials, self.population, place)
@@ -50,44 +55,66 @@ class Engine:
         self.memory: Blocks = {}
         self.pending: Update | None = None
         self.means = RoundMeans(self.trials, self.population, parts.share.device)
-        self.energy = Account(self.trials, self.population, ("compute", "radio"))
         self.downlink_bits = np.zeros(self.trials)
+        self.counts = {name: np.zeros(self.trials) for name in UPDATE_COUNTS}
         self.link: list[Blocks] = []
         self._everyone: Cohort | None = None
         self._rows_at_once: int | None = None
         self._buffers: dict[tuple[int, str], Tensor] = {}
         self._wanted = parts.scenario.devices.participants or self.population
-        self._at_work = 0  # devices that began to train in this round
+        self._began = 0  # devices that began to train in this round
         self.sizes = Sizes(parts)
+        self.workload = Workload(parts)
 
     @torch.inference_mode()
     def round(self, t: int) -> None:
         """One round of every running trial."""
         parts = self.parts
-        channel = parts.link.channel.state(t)
+        channel = parts.faults.fade(parts.link.channel.state(t), t)
         available = self.plan()
         cohort = self.select(available, t, channel)
         broadcast = parts.downlink.send(parts.algorithm.broadcast(self.server, cohort), cohort, t)
-        self.start_clock(cohort, broadcast, t)
+        cohort, broadcast = self.start_clock(cohort, broadcast, channel, t)
         fresh, loss = self.work(broadcast, cohort, t)
         update = self.admit(fresh, t)
+        limits = self.limits(update, t)
         if update is None:
             report = Tally(parts.link.budget, self.population).report()
         else:
             received, report = parts.link.transport.deliver(
-                update.payload, update.cohort, channel, t
+                update.payload, update.cohort, channel, t, limits
             )
             self.combine(received, update.cohort, t)
         told = parts.selection.side_symbols(available, cohort)
         if told is not None:
             report = replace(report, side_symbols=report.side_symbols + told)
-        self.measure(report, cohort, broadcast, loss)
+        self.measure(parts.signalling.charge(report), limits, cohort, broadcast, loss)
 
     def plan(self) -> np.ndarray | None:
-        """[S, K] bool: who could take part; None for everyone."""
-        if self.pending is None and self.running.all():
+        """[S, K] bool: who could take part; None for everyone. Waits for somebody to come where
+        nobody is there; a trial to which nobody ever will has ended."""
+        clock = self.parts.clock
+        for trial in clock.wait_for_devices():
+            clock.stop(trial)
+            self.ended[trial] = True
+        if self.pending is None and self.running.all() and clock.all_available():
             return None
-        return self.parts.clock.available() & self.running[:, None]
+        if self.pending is not None:  # less what was lost since the last slot
+            cell = self.pending.cohort.cell
+            self.pending = self.pending.take(self._of_cells(clock.at_work())[cell])
+        return clock.available() & self.running[:, None]
+
+    def _of_cells(self, chosen: np.ndarray) -> Tensor:
+        """[S, K] bool as a tensor [S * K] on the torch device."""
+        return torch.from_numpy(chosen.ravel()).to(self.parts.share.device)
+
+    def _vacancies(self) -> np.ndarray | int:
+        """How many devices are wanted; [S] where those of earlier rounds are still at work."""
+        if self.parts.scenario.devices.protocol.name == "rounds":
+            return self._wanted
+        busy = self.parts.clock.at_work().sum(1)
+        vacant: np.ndarray = np.maximum(0, self._wanted - busy)
+        return vacant
 
     def select(
         self, available: np.ndarray | None, t: int, channel: ChannelState | None = None
@@ -103,19 +130,29 @@ class Engine:
         free = np.ones((self.trials, self.population), bool) if available is None else available
         if not whole:
             state = self.parts.link.channel.state(t) if channel is None else channel
-            free = selection.choose(free, self._wanted, t, state)
+            free = selection.choose(free, self._vacancies(), t, state)
         cohort = self._cohort(free, t)
         if everyone:
             self._everyone = cohort
         return self._described(cohort, t, channel)
 
     def _described(self, cohort: Cohort, t: int, channel: ChannelState | None) -> Cohort:
-        """The cohort with levels, the algorithm's own weights, and who sends."""
+        """The cohort with levels, the algorithm's own weights and versions, and who sends."""
         cohort = self.sizes.assign(cohort, t, channel)
+        version = self._version()
+        if version is not None:
+            cohort = replace(cohort, version=version[cohort.trial])
+        return self._who_sends(self._weighted(cohort), t)
+
+    def _version(self) -> Tensor | None:
+        """[S] steps of the servers of a method that does not step at every slot; None else."""
+        ask = getattr(self.parts.algorithm, "version", None)
+        return None if ask is None else ask(self.server)
+
+    def _weighted(self, cohort: Cohort) -> Cohort:
+        """The cohort with the algorithm's own weights, where it has some."""
         ask = getattr(self.parts.algorithm, "row_weights", None)
-        if ask is not None:
-            cohort = replace(cohort, weight=ask(cohort))
-        return self._who_sends(cohort, t)
+        return cohort if ask is None else replace(cohort, weight=ask(cohort))
 
     def _who_sends(self, cohort: Cohort, t: int) -> Cohort:
         """The cohort with `sends` as `devices.senders` and the algorithm say, where they do."""
@@ -133,16 +170,39 @@ class Engine:
         trial, device = np.nonzero(chosen)
         to = self.parts.share.device
         rows = torch.from_numpy(trial).to(to), torch.from_numpy(device).to(to)
-        share = self.parts.share[rows]
-        total = self.parts.share.sum(1)
         counts = tuple(chosen.sum(1).tolist())
-        return Cohort.fresh(*rows, share / total[rows[0]], counts, self.population, version=t)
+        return Cohort.fresh(*rows, self._share(*rows), counts, self.population, version=t)
 
-    def start_clock(self, cohort: Cohort, broadcast: Arrival, t: int) -> None:
-        """Downlink and local work begin in simulated time."""
-        self._at_work = cohort.size
-        flops = self.sizes.start(cohort)
-        self.parts.clock.begin(t, cohort.participants, flops, broadcast.seconds)
+    def _share(self, trial: Tensor, device: Tensor) -> Tensor:
+        """[N]: the devices' shares of their trials' samples."""
+        share = self.parts.share
+        return share[trial, device] / share.sum(1)[trial]
+
+    def start_clock(
+        self, cohort: Cohort, broadcast: Arrival, channel: ChannelState, t: int
+    ) -> tuple[Cohort, Arrival]:
+        """Downlink and local work begin in simulated time. The cohort and broadcast of those who
+        heard it and can afford the work."""
+        if broadcast.heard is not None:
+            cohort, broadcast = _taken(cohort, broadcast, broadcast.heard)
+        load = self.workload.of(cohort, self.sizes.flops(cohort), broadcast, channel, t)
+        can = self.workload.affordable(cohort, load)
+        if can is not None and not can.all():
+            keep = torch.from_numpy(can).to(cohort.trial.device)
+            cohort, broadcast = _taken(cohort, broadcast, keep)
+            load = load.take(can)
+        self._began = cohort.size
+        self.sizes.count(cohort)
+        self.workload.begin(cohort, load)
+        self.parts.clock.begin(
+            t,
+            cohort.participants,
+            load.downlink_s,
+            load.compute_s,
+            load.compute_w,
+            broadcast.seconds,
+        )
+        return cohort, broadcast
 
     def work(self, broadcast: Arrival, cohort: Cohort, t: int) -> tuple[Update | None, Tensor]:
         """What the cohort has to send after local work, encoded, and its loss [N]; None where
@@ -152,8 +212,17 @@ class Engine:
         payload, loss = self.local_work(broadcast, cohort, t)
         senders = cohort.senders
         payload = self.parts.faults.tamper(payload, senders, t)
-        update = self.chosen(Update(senders, payload))
+        update = self.chosen(self.sound(Update(senders, payload)))
         return Update(update.cohort, self.encode(update.payload, update.cohort, t)), loss
+
+    def sound(self, update: Update) -> Update:
+        """Of what the cohort could send, what its modems do not refuse."""
+        keep = self.parts.faults.refuse(update.payload, update.cohort)
+        if keep is None:
+            return update
+        kept = update.take(keep)
+        self.counts["rejected_updates"] += np.subtract(update.cohort.counts, kept.cohort.counts)
+        return kept
 
     def chosen(self, update: Update) -> Update:
         """Of what the cohort could send, what a selection by the updates lets through."""
@@ -211,28 +280,42 @@ class Engine:
 
     def admit(self, update: Update | None, t: int) -> Update | None:
         """Who made the slot: on time, or from an earlier round and ready now. None if nobody."""
-        slots = self.parts.clock.open_slot(self.parts.deadline_s)
+        clock = self.parts.clock
         admitted = np.zeros((self.trials, self.population), bool)
-        for trial, slot in enumerate(slots):
+        for trial, slot in enumerate(clock.open_slot()):
             admitted[trial, slot.on_time] = True
-            if self.parts.scenario.devices.late == "drop" and len(slot.late):
-                spent = self.sizes.joules[trial, slot.late] * slot.late_done
-                self.energy.charge_rows("compute", np.array(trial), slot.late, spent)
-        self.energy.charge("compute", self.sizes.joules * admitted)
-        if self.pending is None and admitted.sum() == self._at_work:
-            return update
+        if self.pending is None and admitted.sum() == self._began:
+            return update if update is not None and update.cohort.size else None
         if update is None:
-            assert self.pending is not None  # or nobody was at work
+            if self.pending is None:
+                return None
             update = self.pending.nobody()
-        ready = torch.from_numpy(admitted.ravel()).to(update.cohort.cell.device)
+        ready, at_work = self._of_cells(admitted), self._of_cells(clock.at_work())
         now, late = update.split(ready[update.cohort.cell])
         if self.pending is not None:
             delivered, waiting = self.pending.split(ready[self.pending.cohort.cell])
             now, late = now.join(delivered), waiting.join(late)
-        keep = self.parts.scenario.devices.late == "next" and late.cohort.size > 0
-        self.pending = late if keep else None
-        now.cohort.staleness.copy_(t - now.cohort.version)
-        return now if now.cohort.size else None
+        late = late.take(at_work[late.cohort.cell])
+        self.pending = late if late.cohort.size else None
+        if not now.cohort.size:
+            return None
+        version = self._version()
+        current = t if version is None else version[now.cohort.trial]
+        cohort = replace(now.cohort, staleness=current - now.cohort.version)
+        share = self._share(cohort.trial, cohort.device)
+        return Update(self._weighted(replace(cohort, weight=share)), now.payload)
+
+    def limits(self, update: Update | None, t: int) -> Limits:
+        """What bounds the slot's transmissions, and who crashes in it or is heard twice."""
+        limits, faults = self.workload.limits(), self.parts.faults
+        if update is None:
+            return limits
+        sent, copies = faults.crashes(update.cohort, t), faults.copies(update.cohort, t)
+        if sent is not None:
+            self.counts["crashed_updates"] += (sent < 1.0).sum(1).cpu().numpy()
+        if copies is not None:
+            self.counts["duplicated_updates"] += (copies > 1.0).sum(1).cpu().numpy()
+        return replace(limits, sent=sent, copies=copies)
 
     def combine(self, received: Received, cohort: Cohort, t: int) -> None:
         """The algorithm's server step, undone for trials to which nothing came."""
@@ -247,12 +330,23 @@ class Engine:
             memory = _of_alive(received.alive, memory, self.server_memory)
         self.server, self.server_memory = state, memory
 
-    def measure(self, report: LinkReport, cohort: Cohort, broadcast: Arrival, loss: Tensor) -> None:
+    def measure(
+        self, report: LinkReport, limits: Limits, cohort: Cohort, broadcast: Arrival, loss: Tensor
+    ) -> None:
         """Adds up what the round cost, and lets the clock pass over its slot."""
+        parts = self.parts
         self.downlink_bits += self.running * broadcast.bits
         self.means.add(report, cohort, loss)
-        self.parts.clock.close_slot(report.airtime_s.cpu().numpy())
-        if self.parts.scenario.output.save_link:  # empty where nobody transmitted
+        self.counts["updates_used"] += report.participants.double().cpu().numpy()
+        parts.clock.close_slot(
+            report.airtime_s.double().cpu().numpy(),
+            report.energy_j.double().cpu().numpy() / parts.hardware.efficiency,
+            report.on_air_s.double().cpu().numpy(),
+            None if limits.sent is None else (limits.sent < 1.0).cpu().numpy(),
+            parts.faults.downtime_s,
+        )
+        self.ended |= parts.clock.now() >= parts.duration_s
+        if parts.scenario.output.save_link:  # empty where nobody transmitted
             self.link.append({name: value.cpu() for name, value in report.saved.items()})
 
     def stop(self, trial: int) -> None:
@@ -260,6 +354,11 @@ class Engine:
         self.running[trial] = False
         self.parts.clock.stop(trial)
         self._everyone = None
+
+
+def _taken(cohort: Cohort, broadcast: Arrival, keep: Tensor) -> tuple[Cohort, Arrival]:
+    """The rows [N] bool that are kept, of a cohort and of what reaches it."""
+    return cohort.take(keep.nonzero().squeeze(1)), broadcast.taken(keep)
 
 
 def _of_alive(alive: Tensor, new: Blocks, old: Blocks) -> Blocks:
@@ -306,7 +405,8 @@ def run_stack(
                 if not engine.running.any():
                     break
                 engine.round(t)
-                if (t + 1) % scenario.training.eval_every == 0 or t + 1 == total:
+                due = (t + 1) % scenario.training.eval_every == 0 or t + 1 == total
+                if due or (engine.ended & engine.running).any():
                     recorder.take(t + 1, time.perf_counter() - began)
                 if progress is not None:
                     progress(t + 1, total)

@@ -29,18 +29,19 @@ DEFAULTS = {
     "selection": "uniform",
     "levels": "fixed",
     "compute": "phone",
+    "protocol": "rounds",
+    "availability": "always",
+    "frequency": "full",
 }
 """Table -> the name that a section has if it gives none."""
 
+_OF_DEVICES = ("selection", "levels", "compute", "protocol", "availability", "frequency")
+
 CHOICES: dict[Path, str] = {
-    (table,): table
-    for table in DEFAULTS
-    if table not in ("partition", "selection", "levels", "compute")
+    (table,): table for table in DEFAULTS if table not in ("partition", *_OF_DEVICES)
 } | {
     ("data", "partition"): "partition",
-    ("devices", "selection"): "selection",
-    ("devices", "levels"): "levels",
-    ("devices", "compute"): "compute",
+    **{("devices", table): table for table in _OF_DEVICES},
 }
 """Sections that choose an entry by `name` -> the table they choose from."""
 

@@ -90,7 +90,10 @@ class Link:
     information). noise: [S] variance N of one received real, known interference included. sends:
     [S, K] bool. linear: False for the factors of a product (weighting "none"). hyper: the policy's
     fields. antennas: A. variation: [S, Q] squared multivariate coefficient of variation of the
-    symbols over the devices, for a policy that `wants_variation` (side information).
+    symbols over the devices, for a policy that `wants_variation` (side information). energy: [S, K]
+    most that a device can radiate in this slot, in units of the receiver's noise variance times
+    symbols, inf where there is no bound; None for no bounds at all. lengths: [Q] symbols of each
+    segment; payload: symbols of the whole slot.
     """
 
     h: Tensor
@@ -103,7 +106,30 @@ class Link:
     hyper: Hyper
     antennas: int = 1
     variation: Tensor | None = None
-    energy_left: Tensor | None = None
+    energy: Tensor | None = None
+    lengths: Tensor | None = None
+    payload: int = 0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What bounds a slot's transmissions beside the power budget, [S, K] each; None for no bound.
+
+    power: share of the budget that a device keeps to, above 0. energy: most that it can radiate in
+    the slot, of which each channel use costs `per_symbol` for its circuits first; both in units of
+    the receiver's noise variance times symbols. sent: share of its symbols that a device sends
+    before it crashes, 1 for one that does not. copies: times that it sends its update, by mistake
+    2.
+    """
+
+    power: Tensor | None = None
+    energy: Tensor | None = None
+    per_symbol: Tensor | None = None
+    sent: Tensor | None = None
+    copies: Tensor | None = None
+
+
+NO_LIMITS = Limits()
 
 
 @dataclass(frozen=True)
@@ -200,7 +226,8 @@ class LinkReport:
 
     symbols, bits, side_symbols, airtime_s, participants: [S]. power: [S, K] mean of |p|^2 |x|^2
     over the payload, in units of the receiver's noise variance. energy_j: [S, K] radiated.
-    nmse: [S] squared aggregation error over squared error-free aggregate, uplink groups together.
+    on_air_s: [S, K] seconds of the slot in which the device transmits. nmse: [S] squared
+    aggregation error over squared error-free aggregate, uplink groups together.
     saved: name -> tensor, the coefficients themselves, where asked for.
     """
 
@@ -211,5 +238,6 @@ class LinkReport:
     participants: Tensor
     power: Tensor
     energy_j: Tensor
+    on_air_s: Tensor
     nmse: Tensor
     saved: Blocks = field(default_factory=dict)

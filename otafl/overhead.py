@@ -8,6 +8,7 @@ counts, so rounds to the target times either of them are the overhead by that co
 
 from __future__ import annotations
 
+import contextlib
 from typing import Literal
 
 import numpy as np
@@ -17,7 +18,7 @@ import yaml
 from otafl.errors import UserError
 
 COSTS = ("uplink_symbols", "side_symbols", "airtime_s", "sim_time_s")
-ENERGIES = ("tx_energy_j", "compute_energy_j")
+ENERGIES = ("tx_energy_j", "compute_energy_j", "device_energy_j")
 
 COUNTS: dict[str, Literal["shared", "one", "all"]] = {
     "over_the_air": "shared",
@@ -34,9 +35,11 @@ def to_reach(result: xr.Dataset, variable: str, target: float) -> xr.Dataset:
     result: as `open_results` gives it. variable: one that has `round` and no `device`. Returns
     `round` (the round of that record: rounds between records are not evaluated) and what had been
     spent by then: `uplink_symbols` as the transport counts them (`COUNTS`), `side_symbols`,
-    `airtime_s`, `sim_time_s`, and `tx_energy_j` and `compute_energy_j` summed over devices, as far
-    as the result has them. NaN where a trial never got there. Raises UserError for a variable that
-    cannot be asked.
+    `airtime_s`, `sim_time_s`, summed over devices `tx_energy_j` (radiated), `compute_energy_j` and
+    `device_energy_j` (drawn, with dim cause), and `energy_j`, which is the latter of all causes; as
+    far as the result has them. Beside these `device_symbols`, the symbols that the devices sent one
+    and all, and `bandwidth_time`, airtime times bandwidth. NaN where a trial never got there.
+    Raises UserError for a variable that cannot be asked.
     """
     able = sorted(
         str(name) for name, v in result.items() if "round" in v.dims and "device" not in v.dims
@@ -50,14 +53,51 @@ def to_reach(result: xr.Dataset, variable: str, target: float) -> xr.Dataset:
     first = rounds.where(result[variable] >= target).min("round")
     first.attrs = {"units": "round", "long_name": f"first record of {variable} >= {target:g}"}
     out = {"round": first}
-    for name in (*COSTS, *ENERGIES):
-        if name not in result:  # of a result kept without its per-device values
-            continue
-        values = result[name]
+    for name, values in _spent(result).items():
         if "device" in values.dims:
             values = values.sum("device", min_count=1, keep_attrs=True)
         out[name] = values.where(rounds == first).max("round", keep_attrs=True)
+    if "device_energy_j" in out:
+        about = {"units": "J", "long_name": "energy drawn by all devices"}
+        out["energy_j"] = out["device_energy_j"].sum("cause", skipna=False).assign_attrs(about)
     return xr.Dataset(out).drop_vars("final_round", errors="ignore")
+
+
+def _spent(result: xr.Dataset) -> dict[str, xr.DataArray]:
+    """What has been spent by each record, as far as that is known."""
+    # a result kept without its per-device values lacks some
+    out = {name: result[name] for name in (*COSTS, *ENERGIES) if name in result}
+    if "uplink_symbols" in result and "participants" in result:
+        with contextlib.suppress(UserError):  # a transport whose count is not known
+            out["device_symbols"] = _device_symbols(result)
+    bandwidth = _bandwidth_hz(result)
+    if bandwidth is not None and "airtime_s" in out:
+        about = {"units": "Hz s", "long_name": "uplink airtime times bandwidth"}
+        out["bandwidth_time"] = (out["airtime_s"] * bandwidth).assign_attrs(about)
+    return out
+
+
+def _device_symbols(result: xr.Dataset) -> xr.DataArray:
+    """Symbols sent by all devices together so far: those of an upload that only one is counted of,
+    or that all share, times the participants (their mean since the record before)."""
+    symbols = result["uplink_symbols"].diff("round")
+    each = result["participants"].sel(round=symbols["round"])
+    sent = symbols * each.where(_counted(result) != "all", 1.0)
+    so_far = sent.cumsum("round").assign_coords(round=symbols["round"]).where(symbols.notnull())
+    so_far = so_far.reindex(round=result["round"])
+    so_far = so_far.where(result["round"] != result["round"][0], 0.0)
+    about = {"units": "symbol", "long_name": "symbols that devices sent, added up over them"}
+    return so_far.transpose(*result["uplink_symbols"].dims).assign_attrs(about)
+
+
+def _bandwidth_hz(result: xr.Dataset) -> xr.DataArray | float | None:
+    """Of each point; None where choices of channels that are swept may say it."""
+    if "bandwidth_hz" in result.coords:
+        return result["bandwidth_hz"]
+    if "channel" in result.coords and any("bandwidth" in str(c) for c in result["channel"].values):
+        return None
+    channel = yaml.safe_load(result.attrs["scenario"]).get("channel")
+    return channel.get("bandwidth_hz") if isinstance(channel, dict) else None
 
 
 def symbols_per_round(result: xr.Dataset, devices: Literal["one", "all"] = "one") -> xr.DataArray:

@@ -7,7 +7,6 @@ differ too, so that a figure can be read in grey.
 
 from __future__ import annotations
 
-import difflib
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -18,6 +17,7 @@ import numpy as np
 import xarray as xr
 
 from otafl.errors import UserError
+from otafl.figures import check_suffix, listed, long_name, named, pick, save, shown, unknown
 from otafl.results import final
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1, 1, 1)), (0, (1, 1)))
-SUFFIXES = (".png", ".pdf", ".svg")
 LEGEND_WIDTH = 32
 """Letters in a line of a legend or under a tick: choices with their settings are long."""
 MANY = 7
@@ -53,13 +52,13 @@ def curve_data(
     for unknown names, and for a dim that is neither drawn nor picked.
     """
     if y not in ds.data_vars:
-        raise _unknown(f"--y {y}", "a variable of this result", y, ds.data_vars)
+        raise unknown(f"--y {y}", "a variable of this result", y, ds.data_vars)
     parametric = x in ds.data_vars and "round" in ds[x].dims
     drawn = [name for name in (facet, hue, "round" if parametric else x) if name]
     if len(set(drawn)) < len(drawn):
         raise UserError(f"--x, --hue and --facet must differ; got {', '.join(drawn)}")
     for name, value in (sel or {}).items():
-        ds = _pick(ds, name, value)
+        ds = pick(ds, name, value)
     if "round" in ds[y].dims:
         ds = ds.assign({y: _held(ds, y) if "round" in drawn else final(ds, y)})
     ds = _along_coordinates(ds, drawn, y)
@@ -83,8 +82,8 @@ def plot(
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    if path is not None and Path(path).suffix.lower() not in SUFFIXES:
-        raise UserError(f"{path}: a figure's file must end in .png, .pdf or .svg")
+    if path is not None:
+        check_suffix(path)
     data = curve_data(ds, y, x, hue, facet, sel)
     panels = data[facet].size if facet else 1
     columns = min(3, panels) if panels != 4 else 2
@@ -101,7 +100,7 @@ def plot(
         part = data.isel({facet: i}) if facet else data
         _panel(ax, part, ds, hue)
         if facet:
-            ax.set_title(_named(ds, facet, data[facet].values[i]), fontsize=10)
+            ax.set_title(named(ds, facet, data[facet].values[i]), fontsize=10)
         # shared axes hide the labels of panels that have nothing below them
         ax.tick_params(labelbottom=i + columns >= panels)
         ax.set_xlabel(_label(ds, x) if i + columns >= panels else "")
@@ -122,7 +121,7 @@ def plot(
     notes = [title or "", _diverged(ds, sel)]
     figure.suptitle("\n".join(note for note in notes if note), fontsize=10)
     if path is not None:
-        _save(figure, Path(path))
+        save(figure, Path(path))
     return figure
 
 
@@ -148,7 +147,7 @@ def overview(ds: xr.Dataset, path: Path | str) -> Figure:
     hue = next((str(d) for d in rest if ds.sizes[d] <= MANY), None)
     facet = next((str(d) for d in rest if ds.sizes[d] <= 9 and d != hue), None)
     sel |= {str(d): 0 for d in rest if d not in (hue, facet)}
-    said = [_named(ds, str(d), ds[d].values[0]) for d in rest if d in sel]
+    said = [named(ds, str(d), ds[d].values[0]) for d in rest if d in sel]
     picked = ds.isel(sel)
     return plot(picked, y, x, hue, facet, path, title=", ".join(said) or None)
 
@@ -174,25 +173,6 @@ def _statistics(values: xr.DataArray, drawn: Sequence[str]) -> xr.Dataset:
     return table.transpose(*drawn).drop_vars("final_round", errors="ignore").compute()
 
 
-def _pick(ds: xr.Dataset, name: str, value: Any) -> xr.Dataset:
-    """One value of a dim or of a coordinate along it; text is taken as the coordinate's type."""
-    if name not in ds.coords or ds[name].ndim != 1:
-        raise _unknown(f"--sel {name}", "a dim of this result", name, _names(ds))
-    values = ds[name].values
-    if values.dtype.kind in "fiu":
-        try:
-            places = np.flatnonzero(np.isclose(values, float(value), rtol=1e-9, atol=0))
-        except ValueError:
-            places = np.empty(0, dtype=int)
-    else:
-        places = np.flatnonzero(values.astype(str) == str(value))
-    if not len(places):
-        raise UserError(f"--sel {name}={value}: no such value; {name} has {_values(ds[name])}")
-    if len(places) == 1:
-        return ds.isel({ds[name].dims[0]: int(places[0])})
-    return ds.isel({ds[name].dims[0]: places})
-
-
 def _along_coordinates(ds: xr.Dataset, drawn: Sequence[str], y: str) -> xr.Dataset:
     """Makes a coordinate that is to be drawn (of a zip axis) the dim it lies along."""
     for name in drawn:
@@ -201,7 +181,7 @@ def _along_coordinates(ds: xr.Dataset, drawn: Sequence[str], y: str) -> xr.Datas
         if name in ds.coords and ds[name].ndim == 1 and ds[name].dims[0] in ds[y].dims:
             ds = ds.swap_dims({ds[name].dims[0]: name})
         else:
-            raise _unknown(name, f"a dim of {y}", name, [str(d) for d in ds[y].dims])
+            raise unknown(name, f"a dim of {y}", name, [str(d) for d in ds[y].dims])
     return ds
 
 
@@ -211,9 +191,9 @@ def _only_drawn(values: xr.DataArray, drawn: Sequence[str]) -> xr.DataArray:
         if dim in drawn or dim == "trial":
             continue
         if values.sizes[dim] > 1:
-            first = _text(values[dim].values[0])
+            first = shown(values[dim].values[0])
             raise UserError(
-                f"{values.name} also depends on {dim} ({_values(values[dim])}); draw it with "
+                f"{values.name} also depends on {dim} ({listed(values[dim])}); draw it with "
                 f"--hue {dim} or --facet {dim}, or pick one with --sel {dim}={first}"
             )
         values = values.isel({dim: 0}, drop=True)
@@ -226,7 +206,7 @@ def _panel(ax: Axes, data: xr.Dataset, ds: xr.Dataset, hue: str | None) -> None:
     dim = str(data["mean"].dims[-1])
     curves = [data.isel({hue: i}) for i in range(data.sizes[hue])] if hue else [data]
     for i, curve in enumerate(curves):
-        name = _text(data[hue].values[i]) if hue else ""
+        name = shown(data[hue].values[i]) if hue else ""
         at = (curve["at"] if "at" in curve else curve[dim]).values
         if at.dtype.kind not in "fiu":
             _choices(ax, at, curve, i, len(curves), name)
@@ -274,10 +254,10 @@ def _choices(ax: Axes, at: np.ndarray, curve: xr.Dataset, i: int, curves: int, n
     ax.errorbar(
         places, curve["mean"].values, std, label=name, linestyle="none", capsize=3, **_style(i)
     )
-    names = [textwrap.fill(_text(value), LEGEND_WIDTH) for value in at]
+    names = [textwrap.fill(shown(value), LEGEND_WIDTH) for value in at]
     ax.set_xticks(np.arange(len(at)), names)
     ax.set_xlim(-0.5, len(at) - 0.5)
-    if sum(len(_text(value)) for value in at) > 30:
+    if sum(len(shown(value)) for value in at) > 30:
         ax.tick_params(axis="x", rotation=25)
 
 
@@ -289,18 +269,8 @@ def _numeric_ticks(ax: Axes, values: np.ndarray) -> None:
         if ratios.min() > 1.5 and ratios.max() < 4 * ratios.min() and values[-1] > 30 * values[0]:
             ax.set_xscale("log")
     if len(values) <= 8:
-        ax.set_xticks(values, [_text(value) for value in values])
+        ax.set_xticks(values, [shown(value) for value in values])
         ax.set_xticks([], minor=True)
-
-
-def _save(figure: Figure, path: Path) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=160)
-    except OSError as error:
-        raise UserError(
-            f"{path}: the figure cannot be written: {error.strerror or error}"
-        ) from error
 
 
 def _diverged(ds: xr.Dataset, sel: Selection | None) -> str:
@@ -310,7 +280,7 @@ def _diverged(ds: xr.Dataset, sel: Selection | None) -> str:
     picked = ds["diverged_round"].to_dataset()
     for name, value in (sel or {}).items():
         if name in picked.coords and picked[name].ndim == 1:
-            picked = _pick(picked, name, value)
+            picked = pick(picked, name, value)
     lost = int(picked["diverged_round"].notnull().sum())
     plural = "trial" if lost == 1 else "trials"
     return f"without {lost} {plural} from the round of divergence on" if lost else ""
@@ -332,40 +302,5 @@ def main_variable(ds: xr.Dataset) -> str:
 
 def _label(ds: xr.Dataset, name: str) -> str:
     units = ds[name].attrs.get("units", "1")
-    label = _long_name(ds, name)
+    label = long_name(ds, name)
     return label if units == "1" else f"{label} [{units}]"
-
-
-def _named(ds: xr.Dataset, name: str, value: Any) -> str:
-    """A coordinate and one value of it, as in "power: gbma"."""
-    units = ds[name].attrs.get("units", "1")
-    return f"{_long_name(ds, name)}: {_text(value)}{'' if units == '1' else ' ' + units}"
-
-
-def _long_name(ds: xr.Dataset, name: str) -> str:
-    return str(ds[name].attrs.get("long_name") or name.replace("_", " "))
-
-
-def _text(value: Any) -> str:
-    """A coordinate's value as it is read: 10 and not 10.0."""
-    if isinstance(value, (np.ndarray, np.generic)):
-        value = value.item()
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _values(coordinate: xr.DataArray) -> str:
-    texts = [_text(value) for value in coordinate.values]
-    if len(texts) > 8:
-        texts = [*texts[:4], "...", texts[-1]]
-    return ", ".join(texts)
-
-
-def _names(ds: xr.Dataset) -> list[str]:
-    return [str(name) for name in ds.coords if ds[name].ndim == 1 and name != "final_round"]
-
-
-def _unknown(got: str, what: str, name: str, known: Any) -> UserError:
-    names = [str(one) for one in known]
-    near = difflib.get_close_matches(name, names, 1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    return UserError(f"{got}: not {what}{hint} (known: {', '.join(names)})")

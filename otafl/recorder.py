@@ -9,13 +9,21 @@ import numpy as np
 import torch
 
 from otafl.contracts import Algorithm, Blocks
+from otafl.devices.activities import CAUSES
 from otafl.evaluation import Evaluation
 from otafl.results import Record
 
 if TYPE_CHECKING:
     from otafl.engine import Engine
 
-_ENDS = ("stop_round", "stop_time_s", "stop_energy_j", "stop_symbols", "diverged_round")
+_ENDS = (
+    "end_round",
+    "stop_round",
+    "stop_time_s",
+    "stop_energy_j",
+    "stop_symbols",
+    "diverged_round",
+)
 
 
 class Recorder:
@@ -39,14 +47,12 @@ class Recorder:
         """The record after so many rounds; NaN for trials that had stopped before."""
         engine = self.engine
         values = {name: value.cpu().numpy() for name, value in engine.means.take().items()}
-        radiated, trained = values.pop("radio_j"), values.pop("trained") > 0
-        engine.energy.charge("radio", np.nan_to_num(radiated - engine.energy.spent["radio"]))
+        trained = values.pop("trained") > 0
         watts = engine.parts.link.budget.unit_power_w
         values["tx_power_w"] = values.pop("tx_power") * watts.cpu().numpy()[:, None]
-        values["tx_energy_j"] = engine.energy.spent["radio"].copy()
-        values["compute_energy_j"] = engine.energy.spent["compute"].copy()
+        values["tx_energy_j"] = values.pop("radio_j")
+        values |= self._of_clock()
         values["downlink_bits"] = engine.downlink_bits.copy()
-        values["sim_time_s"] = engine.parts.clock.now()
         values |= engine.sizes.take()
         values["wall_time_s"] = np.full(engine.trials, wall_time_s)
         running = engine.running.copy()
@@ -62,6 +68,23 @@ class Recorder:
         self.taken.append(values)
         self._stop(round, values, running, trained)
 
+    def _of_clock(self) -> dict[str, np.ndarray]:
+        """What the clock says of devices, joules and updates."""
+        engine, clock = self.engine, self.engine.parts.clock
+        spent = clock.spent_j()
+        started, lost = clock.updates()
+        values = {
+            "sim_time_s": clock.now(),
+            "compute_energy_j": spent[..., CAUSES.index("compute")],
+            "device_energy_j": spent,
+            "present": clock.present(),
+            "updates_started": started,
+            "updates_lost": lost,
+        }
+        if not engine.parts.hardware.mains:
+            values["charge_j"] = clock.charge_j()
+        return values | {name: count.copy() for name, count in engine.counts.items()}
+
     def _stop(
         self, round: int, values: dict[str, np.ndarray], running: np.ndarray, trained: np.ndarray
     ) -> None:
@@ -74,12 +97,14 @@ class Recorder:
         if targets:
             met = [np.nan_to_num(values[name], nan=-1.0) >= t for name, t in targets.items()]
             reached = running & np.all(met, axis=0) & ~diverged
+        ended = running & engine.ended
+        self.once["end_round"][ended] = round
         self.once["diverged_round"][diverged] = round
         self.once["stop_round"][reached] = round
         self.once["stop_time_s"][reached] = values["sim_time_s"][reached]
-        self.once["stop_energy_j"][reached] = engine.energy.total().sum(1)[reached]
+        self.once["stop_energy_j"][reached] = values["device_energy_j"].sum((1, 2))[reached]
         self.once["stop_symbols"][reached] = values["uplink_symbols"][reached]
-        for trial in np.nonzero(diverged | reached)[0]:
+        for trial in np.nonzero(diverged | reached | ended)[0]:
             engine.stop(int(trial))
 
     def record(self, complete: bool) -> Record:
@@ -94,6 +119,8 @@ class Recorder:
             for name in names
         }
         variables |= {name: split(values) for name, values in self.once.items()}
+        timeline = self.engine.parts.clock.timeline() or {}
+        variables |= {f"timeline_{name}": split(column) for name, column in timeline.items()}
         link = {
             name: np.moveaxis(np.stack([split(values) for values in rounds]), 0, 2)
             for name, rounds in _by_name(self.engine.link).items()

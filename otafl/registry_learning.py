@@ -337,6 +337,23 @@ LEARNING: dict[str, dict[str, Entry]] = {
         ),
     )
     | table(
+        "otafl.algorithms.config_asynchronous",
+        (
+            "fedasync",
+            "FedAsyncConfig",
+            "otafl.algorithms.fedasync:FedAsync",
+            "every model that arrives is mixed in, the less the staler it is",
+            "Xie, Koyejo, Gupta 2020",
+        ),
+        (
+            "fedbuff",
+            "FedBuffConfig",
+            "otafl.algorithms.fedbuff:FedBuff",
+            "a buffer of increments, weighed by staleness, and a step once it is full",
+            "Nguyen et al. 2022",
+        ),
+    )
+    | table(
         "otafl.algorithms.config_fedhm",
         (
             "fedhm",

@@ -3,12 +3,11 @@ implementation, one line and citation. Nothing here is imported by naming it."""
 
 from __future__ import annotations
 
+from otafl.registry_devices import DEVICES
 from otafl.registry_entry import Entry, table
 from otafl.registry_learning import LEARNING
 
-_SPEEDS = "otafl.clock:device_speeds"
-
-TABLES: dict[str, dict[str, Entry]] = LEARNING | {
+_SYSTEM: dict[str, dict[str, Entry]] = {
     "channel": table(
         "otafl.channels.config",
         ("awgn", "AwgnConfig", "otafl.channels.awgn:Awgn", "no fading, h = 1"),
@@ -206,6 +205,20 @@ TABLES: dict[str, dict[str, Entry]] = LEARNING | {
             "fractional path-loss compensation",
             "3GPP TS 38.213, 7.1.1",
         ),
+        (
+            "budget_paced",
+            "BudgetPacedConfig",
+            "otafl.power.budget_paced:BudgetPaced",
+            "truncated inversion, the energy left paced over the slots ahead",
+            "after Zhu, Wang, Huang 2020",
+        ),
+        (
+            "lyapunov",
+            "LyapunovConfig",
+            "otafl.power.lyapunov:Lyapunov",
+            "least squared error under average energy by drift plus penalty",
+            "Neely 2010",
+        ),
     ),
     "transport": table(
         "otafl.transport.config",
@@ -225,7 +238,12 @@ TABLES: dict[str, dict[str, Entry]] = LEARNING | {
     ),
     "server": table(
         "otafl.server.config",
-        ("average", "AverageConfig", "otafl.server.optimisers:Average", "the method's own step"),
+        (
+            "average",
+            "AverageConfig",
+            "otafl.server.optimisers:Average",
+            "the method's own step",
+        ),
         (
             "momentum",
             "MomentumConfig",
@@ -250,7 +268,12 @@ TABLES: dict[str, dict[str, Entry]] = LEARNING | {
     ),
     "downlink": table(
         "otafl.transport.config",
-        ("ideal", "IdealDownlinkConfig", "otafl.transport.downlink:IdealDownlink", "error-free"),
+        (
+            "ideal",
+            "IdealDownlinkConfig",
+            "otafl.transport.downlink:IdealDownlink",
+            "error-free",
+        ),
         (
             "analog",
             "AnalogDownlinkConfig",
@@ -268,91 +291,25 @@ TABLES: dict[str, dict[str, Entry]] = LEARNING | {
             "a random subset of the model, fresh for each device and round",
             "Wang et al., TDPFed",
         ),
-    ),
-    "levels": table(
-        "otafl.selection.config_levels",
+    )
+    | table(
+        "otafl.transport.config_downlink",
         (
-            "fixed",
-            "FixedLevelsConfig",
-            "otafl.selection.levels:FixedLevels",
-            "every device keeps one model size",
-        ),
-        (
-            "dynamic",
-            "DynamicLevelsConfig",
-            "otafl.selection.levels:DynamicLevels",
-            "every device draws a model size anew each round",
-        ),
-        (
-            "compute",
-            "ComputeLevelsConfig",
-            "otafl.selection.levels:ComputeLevels",
-            "the fastest devices have the largest models",
-        ),
-        (
-            "memory",
-            "MemoryLevelsConfig",
-            "otafl.selection.levels:MemoryLevels",
-            "the largest model that a device can hold",
-        ),
-        (
-            "channel",
-            "ChannelLevelsConfig",
-            "otafl.selection.levels:ChannelLevels",
-            "the best heard of a round have the largest models",
-        ),
-        (
-            "deadline",
-            "DeadlineLevelsConfig",
-            "otafl.selection.levels:DeadlineLevels",
-            "the largest model that a device can train and send in time",
-        ),
-    ),
-    "selection": table(
-        "otafl.selection.config",
-        (
-            "uniform",
-            "UniformSelectionConfig",
-            "otafl.selection.uniform:Uniform",
-            "uniformly, without replacement",
-        ),
-        (
-            "round_robin",
-            "RoundRobinSelectionConfig",
-            "otafl.selection.round_robin:RoundRobin",
-            "in turn",
-        ),
-        (
-            "best_channel",
-            "BestChannelSelectionConfig",
-            "otafl.selection.best_channel:BestChannel",
-            "the largest channel gains",
-            "Knopp and Humblet 1995",
-        ),
-        (
-            "proportional_fair",
-            "ProportionalFairSelectionConfig",
-            "otafl.selection.proportional_fair:ProportionalFair",
-            "the largest rates relative to each device's average",
-            "Viswanath, Tse, Laroia 2002",
-        ),
-        (
-            "threshold",
-            "ThresholdSelectionConfig",
-            "otafl.selection.threshold:Threshold",
-            "all devices with channels that are good enough",
-        ),
-        (
-            "update_norm",
-            "UpdateNormSelectionConfig",
-            "otafl.selection.update_norm:UpdateNorm",
-            "all train, the largest updates are sent",
-            "Amiri, Gunduz, Kulkarni, Poor 2021",
+            "digital",
+            "DigitalDownlinkConfig",
+            "otafl.transport.downlink_digital:DigitalDownlink",
+            "packets to all or to each, at a given rate or the channel's, lost and sent again",
+            "Tse and Viswanath 2005",
         ),
     ),
     "codec": table(
         "otafl.codecs.config",
-        ("identity", "IdentityConfig", "otafl.codecs.identity:Identity", "the payload as it is"),
+        (
+            "identity",
+            "IdentityConfig",
+            "otafl.codecs.identity:Identity",
+            "the payload as it is",
+        ),
         (
             "uniform",
             "UniformConfig",
@@ -402,22 +359,12 @@ TABLES: dict[str, dict[str, Entry]] = LEARNING | {
             "Donoho et al. 2009",
         ),
     ),
-    "compute": table(
-        "otafl.clock_config",
-        ("fixed", "FixedComputeConfig", _SPEEDS, "all devices equally fast"),
-        ("lognormal", "LognormalComputeConfig", _SPEEDS, "speeds drawn from a lognormal law"),
-        ("classes", "ClassesComputeConfig", _SPEEDS, "devices of several kinds"),
-        (
-            "phone",
-            "PhoneComputeConfig",
-            _SPEEDS,
-            "smartphones, clock uniform over 1 to 2 GHz",
-            "Yang et al. 2021",
-        ),
-    ),
 }
+
+TABLES = LEARNING | _SYSTEM | DEVICES
 """Table -> name -> entry. Most tables are a section of a scenario; `partition` is `data.partition`
-and `compute` is `devices.compute`."""
+and `selection`, `levels`, `compute`, `protocol`, `availability` and `frequency` are below
+`devices`."""
 
 CUSTOM = {
     "data": "otafl.data.config:CustomDataConfig",

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
+from otafl.devices.activities import ACTIVITIES, CAUSES
 from otafl.errors import UserError
 from otafl.variables import VARIABLES
 
@@ -84,6 +85,13 @@ def to_dataset(record: Record, points: Sequence[Point], scenario: Scenario) -> x
     data |= _link_variables(record.link or {})
     dataset = xr.Dataset(data)
     dataset = dataset.assign_coords({dim: np.arange(n) for dim, n in dataset.sizes.items()})
+    if "cause" in dataset.dims:
+        dataset = dataset.assign_coords(cause=list(CAUSES))
+    if "timeline_activity" in dataset:
+        dataset["timeline_activity"].attrs |= {
+            "flag_values": np.arange(len(ACTIVITIES)),
+            "flag_meanings": " ".join(ACTIVITIES),
+        }
     if "link_round" in dataset.dims:
         # the first delivery is that of round 1, as in `round`, where 0 is before any
         dataset = dataset.assign_coords(link_round=dataset["link_round"] + 1)
@@ -137,13 +145,15 @@ def combine(parts: Sequence[xr.Dataset]) -> xr.Dataset:
 
 def final(dataset: xr.Dataset, name: str) -> xr.DataArray:
     """A variable of a combined dataset at the end of each trial, without `round`: the last record
-    of the point, or that at which the trial reached its target. NaN for a trial that diverged."""
+    of the point, or that at which the trial reached its target or ended. NaN for a trial that
+    diverged."""
     values = dataset[name]
     if "round" not in values.dims:
         return values
     ends = dataset["final_round"]
-    if "stop_round" in dataset:
-        ends = dataset["stop_round"].fillna(ends)
+    for early in ("end_round", "stop_round"):
+        if early in dataset:
+            ends = dataset[early].fillna(ends)
     values = values.where(values["round"] == ends).max("round", keep_attrs=True)
     return values.drop_vars("final_round", errors="ignore")
 

@@ -14,7 +14,7 @@ from otafl.keys import default
 from otafl.models import geometry
 from otafl.models.config import CnnConfig, MlpConfig, SoftmaxRegressionConfig
 from otafl.scenario_errors import Problem, shown
-from otafl.transport.config import OverTheAirConfig
+from otafl.transport.config import DigitalConfig, OverTheAirConfig
 
 if TYPE_CHECKING:
     from otafl.scenario import Scenario
@@ -22,7 +22,18 @@ if TYPE_CHECKING:
 
 def check(scenario: Scenario) -> list[Problem]:
     """Everything that is wrong between the sections of a point."""
-    checks = (_devices, _levels, _server, _faults, _stop, _transport, _link, _images, _rank)
+    checks = (
+        _devices,
+        _frequency,
+        _levels,
+        _server,
+        _faults,
+        _stop,
+        _transport,
+        _link,
+        _images,
+        _rank,
+    )
     return [problem for one in checks for problem in one(scenario)]
 
 
@@ -69,18 +80,74 @@ def _devices(scenario: Scenario) -> list[Problem]:
             "sends itself; leave it out"
         )
         problems.append(Problem(text, ("devices", "senders"), (("devices", "selection"),)))
-    if devices.late == "next" and devices.deadline_s is None:
+    protocol = devices.protocol.name
+    if devices.late == "next" and devices.deadline_s is None and protocol == "rounds":
         text = (
             "devices.late: 'next' needs devices.deadline_s: without a deadline the slot waits for "
             "everyone and nobody is late"
         )
         problems.append(Problem(text, ("devices", "late"), (("devices", "deadline_s"),)))
+    if devices.deadline_s is not None and protocol in ("periodic", "asynchronous"):
+        text = (
+            f"devices.deadline_s: got {devices.deadline_s:g}, but protocol '{protocol}' has no "
+            "deadline; leave it out, or devices.protocol: rounds or quorum would do"
+        )
+        problems.append(Problem(text, ("devices", "deadline_s"), (("devices", "protocol"),)))
+    if protocol == "quorum" and devices.protocol.ready > wanted:
+        text = (
+            f"devices.protocol.ready: got {devices.protocol.ready:g}, more than the {wanted} "
+            f"devices that take part; at most {wanted}"
+        )
+        others = (("devices", "participants"), ("devices", "count"))
+        problems.append(Problem(text, ("devices", "protocol", "ready"), others))
+    if protocol != "rounds" and devices.selection.name == "update_norm":
+        text = (
+            f"devices.protocol: '{protocol}' does not go with devices.selection: 'update_norm', "
+            "which drops what is not sent in its own round; protocol: rounds would do"
+        )
+        problems.append(Problem(text, ("devices", "protocol"), (("devices", "selection"),)))
     if devices.late == "next" and devices.selection.name == "update_norm":
         text = (
             "devices.late: 'next' does not go with devices.selection: 'update_norm', which drops "
             "what is not sent in its own round; late: drop would do"
         )
         problems.append(Problem(text, ("devices", "late"), (("devices", "selection"),)))
+    return problems
+
+
+def _frequency(scenario: Scenario) -> list[Problem]:
+    """Whether there is something to plan clock frequencies with."""
+    devices, transport = scenario.devices, scenario.transport
+    name, key = devices.frequency.name, ("devices", "frequency")
+    if name == "full":
+        return []
+    problems = []
+    protocol = devices.protocol.name
+    if protocol in ("periodic", "asynchronous"):
+        text = (
+            f"devices.frequency: '{name}' plans for a deadline, which protocol '{protocol}' does "
+            "not have; full would do, or devices.protocol: rounds or quorum"
+        )
+        problems.append(Problem(text, key, (("devices", "protocol"),)))
+    elif devices.deadline_s is None:
+        text = (
+            f"devices.frequency: '{name}' needs devices.deadline_s, which it plans for; give it, "
+            "or use full"
+        )
+        problems.append(Problem(text, key, (("devices", "deadline_s"),)))
+    if name == "deadline" and not devices.compute.scales():
+        text = (
+            "devices.frequency: 'deadline' lowers the clock, and devices.compute."
+            "frequency_min_share leaves each device one frequency; e.g. 0.3 would do"
+        )
+        problems.append(Problem(text, key, (("devices", "compute"),)))
+    planned = isinstance(transport, DigitalConfig) and transport.rate == "shannon"
+    if name == "joint" and not (planned and transport.over_budget == "drop"):
+        text = (
+            f"devices.frequency: 'joint' plans the power of transport 'digital' with rate shannon "
+            f"and over_budget drop; got transport '{transport.name}'"
+        )
+        problems.append(Problem(text, key, (("transport",),)))
     return problems
 
 
@@ -105,7 +172,7 @@ def _levels(scenario: Scenario) -> list[Problem]:
     problems = []
     wanted = {"shares": len(sizes), "min_snr_db": len(sizes) - 1}
     if config.name == "memory":
-        wanted["shares"] = len(config.memory_mb)
+        wanted["shares"] = len(config.memory_mb or ())
     for key, count in wanted.items():
         values = getattr(config, key, None)
         if values is None:

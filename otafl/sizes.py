@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from otafl.contracts import Cohort, Level
-from otafl.energy import compute_energy_j
 from otafl.link_contracts import ChannelState
 from otafl.selection.levels import sizes_of
 
@@ -17,10 +16,7 @@ if TYPE_CHECKING:
 
 
 class Sizes:
-    """Of a method of one size, the operations of a device's round; of others, the levels' too.
-
-    joules: [S, K], of the local work that each device did last, or would do.
-    """
+    """Of a method of one size, the operations of a device's round; of others, the levels' too."""
 
     def __init__(self, parts: Parts) -> None:
         training = parts.scenario.training
@@ -29,7 +25,6 @@ class Sizes:
         self.levels: tuple[Level, ...] = sizes_of(parts.algorithm)
         self._flops = np.array([level.flops(self._samples) for level in self.levels])
         self._whole = parts.algorithm.flops(self._samples)
-        self.joules = compute_energy_j(self._whole, parts.speeds)
         shape = (len(parts.share), len(self.levels))
         self._since, self._total = np.zeros(shape), np.zeros(shape)
         self._rounds = 0
@@ -42,17 +37,19 @@ class Sizes:
         state = parts.link.channel.state(t) if channel is None else channel
         return replace(cohort, level=parts.levels.of(cohort, t, state))
 
-    def start(self, cohort: Cohort) -> np.ndarray | float:
-        """Operations of each row's local work, [N], or one number for all; they begin now."""
-        self._rounds += 1
+    def flops(self, cohort: Cohort) -> np.ndarray:
+        """[N] operations of each row's local work."""
         if not self.levels:
-            return self._whole
-        level, trial = cohort.level.cpu().numpy(), cohort.trial.cpu().numpy()
-        flops: np.ndarray = self._flops[level]
-        rows = trial, cohort.device.cpu().numpy()
-        self.joules[rows] = compute_energy_j(flops, self._parts.speeds.rows(*rows))
-        np.add.at(self._since, (trial, level), 1.0)
+            return np.full(cohort.size, self._whole)
+        flops: np.ndarray = self._flops[cohort.level.cpu().numpy()]
         return flops
+
+    def count(self, cohort: Cohort) -> None:
+        """The rows' work begins."""
+        self._rounds += 1
+        if self.levels:
+            rows = cohort.trial.cpu().numpy(), cohort.level.cpu().numpy()
+            np.add.at(self._since, rows, 1.0)
 
     def once(self) -> dict[str, np.ndarray]:
         """What holds for the whole run, [S, L]."""

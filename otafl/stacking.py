@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from otafl.contracts import Blocks, Broadcast, Cohort, Group, Payload, taken
-from otafl.scenario import DeviceState
+from otafl.scenario_sections import DeviceState
 
 if TYPE_CHECKING:
     from otafl.assembly import Parts

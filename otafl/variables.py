@@ -8,6 +8,8 @@ ROUNDS = ("trial", "round")
 DEVICES = ("trial", "round", "device")
 TRIALS = ("trial",)
 LEVELS = ("trial", "round", "level")
+CAUSES = ("trial", "round", "device", "cause")
+EVENTS = ("trial", "event")
 CLASSES = ("trial", "round", "device", "class")
 
 
@@ -139,16 +141,31 @@ VARIABLES: dict[str, Variable] = {
         "1", "relative distance of the devices' mean tensors from the factors made of them"
     ),
     "participants": Variable("1", "devices that were aggregated"),
+    "crashed_updates": Variable("1", "updates whose device crashed while it sent them, so far"),
+    "rejected_updates": Variable("1", "updates that were not sent as they were not finite, so far"),
+    "duplicated_updates": Variable("1", "updates that were sent twice, so far"),
     "uplink_symbols": Variable("symbol", "uplink channel uses so far"),
     "uplink_bits": Variable("bit", "uplink payload so far"),
     "side_symbols": Variable("symbol", "side-information channel uses so far"),
     "downlink_bits": Variable("bit", "downlink payload so far"),
     "tx_energy_j": Variable("J", "energy radiated so far", DEVICES),
     "compute_energy_j": Variable("J", "energy spent on computing so far", DEVICES),
+    "device_energy_j": Variable("J", "energy drawn by a device so far, by cause", CAUSES),
+    "charge_j": Variable("J", "charge of the battery, infinite on mains", DEVICES),
+    "present": Variable("1", "devices that are there"),
+    "updates_started": Variable("1", "updates that devices began to compute, so far"),
+    "updates_lost": Variable("1", "updates that never got to a slot, so far"),
+    "updates_used": Variable("1", "updates that were aggregated, so far"),
     "airtime_s": Variable("s", "uplink airtime so far"),
     "sim_time_s": Variable("s", "simulated time so far"),
     "tx_power_w": Variable("W", "mean transmit power", DEVICES),
     "wall_time_s": Variable("s", "computing time of the whole stack so far"),
+    "timeline_device": Variable("1", "device of an event", EVENTS),
+    "timeline_round": Variable("1", "round in which its update was started, -1: away", EVENTS),
+    "timeline_activity": Variable("1", "what the device did", EVENTS),
+    "timeline_start_s": Variable("s", "simulated time at which it began", EVENTS),
+    "timeline_end_s": Variable("s", "simulated time at which it ended", EVENTS),
+    "end_round": Variable("round", "round at which a trial had no time or no devices left", TRIALS),
     "stop_round": Variable("round", "round at which the target was reached", TRIALS),
     "stop_time_s": Variable("s", "simulated time at which the target was reached", TRIALS),
     "stop_energy_j": Variable("J", "energy of all devices when the target was reached", TRIALS),
@@ -162,6 +179,6 @@ VARIABLES: dict[str, Variable] = {
     ),
 }
 """Every variable a result can hold. Means (train_loss, aggregation_nmse, participants, tx_power_w)
-are over the rounds since the previous record; symbols, bits, joules and seconds accumulate from
-round 0; stop_* and diverged_round are NaN where that never happened. A result has those that its
-method gives."""
+are over the rounds since the previous record; symbols, bits, joules, seconds and updates accumulate
+from round 0; end_round, stop_* and diverged_round are NaN where that never happened. A result has
+those that its method gives."""

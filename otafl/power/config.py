@@ -180,6 +180,52 @@ class OpenLoopConfig(PowerConfig):
     )
 
 
+class BudgetPacedConfig(PowerConfig):
+    """Truncated channel inversion by devices with energy for life: each paces what it has left over
+    the slots ahead, and is silent where its share does not reach the common receive level (after
+    Zhu, Wang, Huang 2020)."""
+
+    name: Literal["budget_paced"] = "budget_paced"
+    energy_db: float | None = stackable(
+        -3.0,
+        le=0,
+        description="energy a slot, in dB over that of a slot at full power; a device has `rounds` "
+        "times as much for life. null: what its battery has left alone",
+    )
+    rounds: int = stackable(
+        100,
+        ge=1,
+        description="slots that the energy is to last for; in later ones a device may spend all "
+        "that is left",
+    )
+    burst: float = stackable(
+        2.0, ge=1, description="a slot's energy may be so many times the even share of what is left"
+    )
+    spend: Literal["even", "greedy"] = Field(
+        "even",
+        description="paced over the slots ahead, or as much as full power takes until it is gone",
+    )
+
+
+class LyapunovConfig(PowerConfig):
+    """Drift plus penalty (Neely 2010): in every slot the least of V times the squared error plus
+    energies priced by virtual queues, which keep each device's average energy within its bound."""
+
+    name: Literal["lyapunov"] = "lyapunov"
+    v: float = stackable(
+        3.0,
+        gt=0,
+        description="V, weight of the squared error (over the devices' mean symbol power): larger "
+        "ones lower it, and let the average energy settle later",
+    )
+    average_db: float = stackable(
+        -3.0,
+        le=0,
+        description="bound on a device's average energy a slot, dB over that of a slot at full "
+        "power",
+    )
+
+
 class CustomPowerConfig(PowerConfig, CustomConfig):
     """A policy of the user's own: `module:function`, called with the link and the section's other
     keys, returning transmit scalars p [S, Q, K] and receive scaling eta [S, Q]."""

@@ -24,7 +24,9 @@ class BestChannel:
     def __init__(self, config: BestChannelSelectionConfig, setup: SelectionSetup) -> None:
         self._setup = setup
 
-    def choose(self, free: np.ndarray, wanted: int, round: int, state: ChannelState) -> np.ndarray:
+    def choose(
+        self, free: np.ndarray, wanted: np.ndarray | int, round: int, state: ChannelState
+    ) -> np.ndarray:
         return lowest(-host(self._setup.gains(state, round)), free, wanted)[0]
 
     def side_symbols(self, available: np.ndarray | None, cohort: Cohort) -> Tensor | None:

@@ -52,9 +52,11 @@ class Selection(Protocol):
 
     narrows: bool
 
-    def choose(self, free: np.ndarray, wanted: int, round: int, state: ChannelState) -> np.ndarray:
-        """[S, K] bool: `wanted` of the free devices [S, K] bool, or all where fewer are free.
-        state: the channel of this round."""
+    def choose(
+        self, free: np.ndarray, wanted: np.ndarray | int, round: int, state: ChannelState
+    ) -> np.ndarray:
+        """[S, K] bool: `wanted` (one number, or [S]) of the free devices [S, K] bool, or
+        all where fewer are free. state: the channel of this round."""
 
     def side_symbols(self, available: np.ndarray | None, cohort: Cohort) -> Tensor | None:
         """[S] side information, in channel uses, of choosing this cohort of the available devices
@@ -69,12 +71,16 @@ class SelectionByUpdate(Protocol):
         """[N] bool: `wanted` rows of each trial, or all that there are."""
 
 
-def lowest(key: np.ndarray, free: np.ndarray, wanted: int) -> tuple[np.ndarray, np.ndarray]:
-    """The free devices with the lowest keys [S, K], ties by number: [S, K] bool; and the first
-    `wanted` devices in that order [S, wanted], of which some are not free where too few are."""
-    order = np.where(free, key, np.inf).argsort(1, kind="stable")[:, :wanted]
+def lowest(
+    key: np.ndarray, free: np.ndarray, wanted: np.ndarray | int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The `wanted` free devices (of each trial, [S]) with the lowest keys [S, K], ties by number:
+    [S, K] bool; and the first devices in that order [S, most], of which some are not chosen where
+    fewer are free or wanted."""
+    wanted = np.broadcast_to(wanted, len(free))
+    order = np.where(free, key, np.inf).argsort(1, kind="stable")[:, : wanted.max(initial=0)]
     chosen = np.zeros_like(free)
-    np.put_along_axis(chosen, order, True, 1)
+    np.put_along_axis(chosen, order, np.arange(order.shape[1]) < wanted[:, None], 1)
     return chosen & free, order
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from otafl.config import Config
 
@@ -45,12 +45,23 @@ class MemoryLevelsConfig(Config):
     what a minibatch leaves behind for the backward pass."""
 
     name: Literal["memory"] = "memory"
-    memory_mb: tuple[Annotated[float, Field(gt=0)], ...] = Field(
-        min_length=1, description="memory of each class of devices in MiB"
+    memory_mb: tuple[Annotated[float, Field(gt=0)], ...] | None = Field(
+        None,
+        min_length=1,
+        description="memory of each class of devices in MiB; that of devices.compute if not given",
     )
     shares: Shares | None = Field(
         None, description="share of the devices in each class, as weights; all alike if not given"
     )
+
+    @model_validator(mode="after")
+    def _of_classes(self) -> MemoryLevelsConfig:
+        if self.shares is not None and self.memory_mb is None:
+            raise ValueError(
+                "shares: are those of the classes of memory_mb, which is not given; leave them "
+                "out, or give memory_mb"
+            )
+        return self
 
 
 class ChannelLevelsConfig(Config):

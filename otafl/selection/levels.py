@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from otafl.clock import Speeds
 from otafl.contracts import Algorithm, Cohort, Level
+from otafl.devices.hardware import Hardware
 from otafl.errors import UserError
 from otafl.link_contracts import ChannelState
 from otafl.selection.choosing import SelectionSetup
@@ -33,11 +33,11 @@ COPIES = 3
 
 @dataclass(frozen=True)
 class LevelSetup:
-    """What every assignment is built from. sizes: the method's levels. speeds: [S, K]. samples: of
-    a device's local work in a round; batch: of a minibatch. link: as selections have it."""
+    """What every assignment is built from. sizes: the method's levels. hardware: [S, K]. samples:
+    of a device's local work in a round; batch: of a minibatch. link: as selections have it."""
 
     sizes: tuple[Level, ...]
-    speeds: Speeds
+    hardware: Hardware
     samples: int
     batch: int
     link: SelectionSetup
@@ -62,7 +62,7 @@ class Levels(Protocol):
 
 class FixedLevels:
     def __init__(self, config: FixedLevelsConfig, setup: LevelSetup) -> None:
-        trials, devices = setup.speeds.flops_per_s.shape
+        trials, devices = setup.hardware.flops_per_s.shape
         place = np.tile(np.arange(devices), (trials, 1))
         if config.assignment == "random":
             generators = setup.link.streams.generators("levels")
@@ -85,7 +85,7 @@ class DynamicLevels:
 
 class ComputeLevels:
     def __init__(self, config: ComputeLevelsConfig, setup: LevelSetup) -> None:
-        speed = setup.speeds.flops_per_s
+        speed = setup.hardware.flops_per_s
         place = (-speed).argsort(1, kind="stable").argsort(1, kind="stable")
         self._table = setup.table(_by_place(place, speed.shape[1], setup.bounds(config.shares)))
 
@@ -94,25 +94,31 @@ class ComputeLevels:
 
 
 class MemoryLevels:
-    """Raises UserError where a class of devices cannot hold the smallest model."""
+    """Raises UserError where a device or a class of them cannot hold the smallest model."""
 
     def __init__(self, config: MemoryLevelsConfig, setup: LevelSetup) -> None:
         bytes_of = torch.finfo(setup.link.streams.dtype).bits / 8
-        need = [
-            (COPIES * size.parameters + setup.batch * size.kept_reals) * bytes_of / 2**20
-            for size in setup.sizes
-        ]
-        least = min(config.memory_mb)
+        need = np.array(
+            [
+                (COPIES * size.parameters + setup.batch * size.kept_reals) * bytes_of / 2**20
+                for size in setup.sizes
+            ]
+        )
+        what, memory = "devices.compute.memory_mb: a device has", setup.hardware.memory_mb
+        least = memory.min()
+        if config.memory_mb is not None:
+            what, classes = "devices.levels.memory_mb: got", np.array(config.memory_mb)
+            least = classes.min()
+            trials, devices = memory.shape
+            bounds = _bounds(config.shares, len(classes))
+            place = np.tile(np.arange(devices), (trials, 1))
+            memory = classes[_by_place(place, devices, bounds)]
         if least < need[-1]:
             raise UserError(
-                f"devices.levels.memory_mb: got {least:g}, but training the smallest model takes "
-                f"{need[-1]:.3g} MiB; more memory, a smaller level or a smaller batch would do"
+                f"{what} {least:g}, but training the smallest model takes {need[-1]:.3g} MiB; more "
+                "memory, a smaller level or a smaller batch would do"
             )
-        level = np.array([np.argmax(np.array(need) <= own) for own in config.memory_mb])
-        trials, devices = setup.speeds.flops_per_s.shape
-        bounds = _bounds(config.shares, len(level))
-        place = np.tile(np.arange(devices), (trials, 1))
-        self._table = setup.table(level[_by_place(place, devices, bounds)])
+        self._table = setup.table((need <= memory[..., None]).argmax(-1))
 
     def of(self, cohort: Cohort, round: int, state: ChannelState) -> Tensor:
         return self._table[cohort.cell]
@@ -147,7 +153,7 @@ class DeadlineLevels:
         new = functools.partial(torch.tensor, dtype=streams.dtype, device=streams.device)
         self._flops = new([size.flops(setup.samples) for size in setup.sizes])
         self._bits = new([WORD * size.parameters for size in setup.sizes])
-        self._speed = new(setup.speeds.flops_per_s.ravel())
+        self._speed = new(setup.hardware.flops_per_s.ravel())
 
     def of(self, cohort: Cohort, round: int, state: ChannelState) -> Tensor:
         link = self._setup.link

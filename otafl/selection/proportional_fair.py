@@ -33,10 +33,13 @@ class ProportionalFair:
         self._share = 1.0 / host(setup.hyper["window"])[:, None]
         self._throughput: np.ndarray | None = None
 
-    def choose(self, free: np.ndarray, wanted: int, round: int, state: ChannelState) -> np.ndarray:
+    def choose(
+        self, free: np.ndarray, wanted: np.ndarray | int, round: int, state: ChannelState
+    ) -> np.ndarray:
         if self._throughput is None:
             at_mean = np.log2(1.0 + self._budget * host(state.gain))
-            self._throughput = at_mean * min(1.0, wanted / free.shape[1])
+            share = np.minimum(1.0, np.broadcast_to(wanted, len(free)) / free.shape[1])
+            self._throughput = at_mean * share[:, None]
         rate = np.log2(1.0 + self._budget * host(self._setup.gains(state, round)))
         chosen, _ = lowest(-rate / self._throughput.clip(LEAST), free, wanted)
         self._throughput += self._share * (rate * chosen - self._throughput)

@@ -24,11 +24,13 @@ class RoundRobin:
         self._place = np.tile(np.arange(devices), (trials, 1))
         self._end = devices
 
-    def choose(self, free: np.ndarray, wanted: int, round: int, state: ChannelState) -> np.ndarray:
+    def choose(
+        self, free: np.ndarray, wanted: np.ndarray | int, round: int, state: ChannelState
+    ) -> np.ndarray:
         chosen, order = lowest(self._place, free, wanted)
         behind = self._end + np.arange(order.shape[1])
         here = np.take_along_axis(self._place, order, 1)
-        served = np.take_along_axis(free, order, 1)
+        served = np.take_along_axis(chosen, order, 1)
         np.put_along_axis(self._place, order, np.where(served, behind, here), 1)
         self._end += order.shape[1]
         return chosen

@@ -22,10 +22,12 @@ class Threshold:
         self._setup = setup
         self._least = 10.0 ** (setup.hyper["min_snr_db"][:, None] / 10.0)
 
-    def choose(self, free: np.ndarray, wanted: int, round: int, state: ChannelState) -> np.ndarray:
+    def choose(
+        self, free: np.ndarray, wanted: np.ndarray | int, round: int, state: ChannelState
+    ) -> np.ndarray:
         snr = self._setup.snr(state, round)
         heard = free & (snr >= self._least).cpu().numpy()
-        if wanted >= free.shape[1]:
+        if np.min(wanted) >= free.shape[1]:
             return heard
         return lowest(random_key(self._setup.streams, round, free.shape[1]), heard, wanted)[0]
 

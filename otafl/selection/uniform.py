@@ -19,7 +19,9 @@ class Uniform:
     def __init__(self, config: UniformSelectionConfig, setup: SelectionSetup) -> None:
         self._streams = setup.streams
 
-    def choose(self, free: np.ndarray, wanted: int, round: int, state: ChannelState) -> np.ndarray:
+    def choose(
+        self, free: np.ndarray, wanted: np.ndarray | int, round: int, state: ChannelState
+    ) -> np.ndarray:
         return lowest(random_key(self._streams, round, free.shape[1]), free, wanted)[0]
 
     def side_symbols(self, available: np.ndarray | None, cohort: Cohort) -> Tensor | None:

@@ -25,7 +25,9 @@ class UpdateNorm:
     def __init__(self, config: UpdateNormSelectionConfig, setup: SelectionSetup) -> None:
         pass
 
-    def choose(self, free: np.ndarray, wanted: int, round: int, state: ChannelState) -> np.ndarray:
+    def choose(
+        self, free: np.ndarray, wanted: np.ndarray | int, round: int, state: ChannelState
+    ) -> np.ndarray:
         return free
 
     def senders(self, payload: Payload, cohort: Cohort, wanted: int) -> Tensor:

@@ -6,6 +6,10 @@ rate_factor log2(1 + SNR / gap) bits, the SNR that after maximum-ratio combining
 the channel's cells. Rates are chosen by the estimate; a device whose rate is above what its true
 channel carries has spent its time and energy, but its update is lost: it is left out of the mean,
 and the weights are normalised over what arrived.
+
+A device whose energy cannot pay for all its channel uses cannot finish its packet: it stays silent
+and keeps what it has. One that crashes has spent the channel uses up to there, and its packet is
+lost. Of a packet that is sent twice the server drops the copy by its sequence number.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from torch import Tensor
 
 from otafl.contracts import Blocks, Cohort, Group, Payload, Received
 from otafl.errors import UserError
-from otafl.link_contracts import NOISE_VARIANCE, ChannelState, LinkReport
+from otafl.link_contracts import NO_LIMITS, NOISE_VARIANCE, ChannelState, Limits, LinkReport
 from otafl.models.base import flatten
 from otafl.transport import fitted_bits
 from otafl.transport.coded_bits import CodedBits
@@ -96,7 +100,12 @@ class Digital:
         self._disturbed = impairments.disturbed
 
     def deliver(
-        self, payload: Payload, cohort: Cohort, channel: ChannelState, round: int
+        self,
+        payload: Payload,
+        cohort: Cohort,
+        channel: ChannelState,
+        round: int,
+        limits: Limits = NO_LIMITS,
     ) -> tuple[Received, LinkReport]:
         tally, gathered = Tally(self._setup.budget, cohort.population), Gathered()
         signals = [signal(group, cohort) for group in payload]
@@ -108,9 +117,14 @@ class Digital:
         received: list[Group] = list(payload)
         heard, whole = cohort, True
         if uplink:
-            load = self._load(uplink)
-            links = self._links(channel, load, sum(sent.reals for _, sent in uplink), round)
+            load, budget = self._load(uplink), self._setup.budget.budget
+            if limits.power is not None:
+                budget = budget * limits.power
+            reals = sum(sent.reals for _, sent in uplink)
+            links = self._links(channel, load, reals, round, budget)
             turns = self._turns(uplink, load, links)
+            if limits.energy is not None:
+                turns = self._paid(turns, load, limits, budget)
             arrived = turns.sends
             if self._coded is not None:
                 received, arrived = self._send_bits(payload, cohort, turns, links, round)
@@ -118,8 +132,12 @@ class Digital:
                 arrived = arrived & (turns.rate <= links.carried * (1.0 + ROUNDING))
             if turns.depth is not None:
                 received = self._fitted(payload, cohort, turns.depth, round)
-            self._charge(tally, load, turns, arrived, links.blocks)
+            if limits.copies is not None or limits.sent is not None:
+                turns, complete = self._interrupted(turns, load, limits, budget)
+                arrived = arrived & complete
+            self._charge(tally, load, turns, arrived, links.blocks, budget)
             whole = links.sure and self._coded is None and not self._bounded
+            whole = whole and limits.energy is None and limits.sent is None
             if not whole:
                 sends = cohort.sends & arrived.flatten()[cohort.cell]
                 heard = replace(cohort, sends=sends, all_send=False)
@@ -159,11 +177,14 @@ class Digital:
         blocks = torch.einsum("g,gsk->sk", size[:, 2], on_air.to(size.dtype))
         return _Load(on_air.any(0), bits, reals, blocks)
 
-    def _links(self, channel: ChannelState, load: _Load, reals: int, round: int) -> _Links:
-        """Of channels [S, K, A, cells] with the power that is in a device's own band."""
+    def _links(
+        self, channel: ChannelState, load: _Load, reals: int, round: int, budget: Tensor
+    ) -> _Links:
+        """Of channels [S, K, A, cells] with the power that is in a device's own band; budget: [S,
+        K]."""
         setup, config = self._setup, self._config
         state = channel.over(max(1, reals))
-        power = setup.budget.budget * channel.gain
+        power = budget * channel.gain
         if config.access == "ofdma":
             power = power * load.senders
         needs_estimate = config.outage or self._coded is not None
@@ -262,19 +283,54 @@ class Digital:
                 received[index] = replace(group, blocks=blocks)
         return received
 
+    def _time(self, turns: _Turns, load: _Load) -> Tensor:
+        """[S, K]: a device's time on air, its channel uses in channel uses of the whole band, of
+        which its own band has one in n."""
+        return turns.symbols if self._config.access == "tdma" else turns.symbols * load.senders
+
+    def _cost(self, turns: _Turns, load: _Load, limits: Limits, budget: Tensor) -> Tensor:
+        """[S, K]: energy of a device's packet, radiated and drawn by its circuits."""
+        power = budget if limits.per_symbol is None else budget + limits.per_symbol
+        return self._time(turns, load) * power
+
+    def _paid(self, turns: _Turns, load: _Load, limits: Limits, budget: Tensor) -> _Turns:
+        """The turns of those who can pay for their packet."""
+        assert limits.energy is not None
+        cost = self._cost(turns, load, limits, budget)
+        sends = turns.sends & (cost <= limits.energy * (1.0 + ROUNDING))
+        return replace(turns, symbols=turns.symbols * sends, bits=turns.bits * sends, sends=sends)
+
+    def _interrupted(
+        self, turns: _Turns, load: _Load, limits: Limits, budget: Tensor
+    ) -> tuple[_Turns, Tensor]:
+        """The turns with repeated packets, up to the crash, and whose packet is complete [S, K]
+        bool. A repetition was not planned: it goes beyond `max_symbols`; but a device that cannot
+        pay for it does not send it."""
+        uses = torch.ones_like(turns.symbols)
+        if limits.copies is not None:
+            uses = limits.copies
+            if limits.energy is not None:
+                cost = self._cost(turns, load, limits, budget).clamp_min(1e-30)
+                paid = (limits.energy * (1.0 + ROUNDING) / cost).floor()
+                uses = torch.minimum(uses, paid.clamp_min(1.0))
+        if limits.sent is not None:
+            uses = uses * limits.sent
+        out = replace(turns, symbols=turns.symbols * uses, bits=turns.bits * uses)
+        return out, uses >= 1.0
+
     def _charge(
-        self, tally: Tally, load: _Load, turns: _Turns, arrived: Tensor, blocks: int
+        self,
+        tally: Tally,
+        load: _Load,
+        turns: _Turns,
+        arrived: Tensor,
+        blocks: int,
+        budget: Tensor,
     ) -> None:
-        """A device's time on air is its channel uses in channel uses of the whole band, of which
-        its own band has one in n."""
-        if self._config.access == "tdma":
-            time, slot = turns.symbols, turns.symbols.sum(1)
-        else:
-            time = turns.symbols * load.senders
-            slot = time.amax(1)
+        time = self._time(turns, load)
         tally.carry(turns.bits.sum(1))
-        tally.slot(slot)
-        tally.radiate(time * self._setup.budget.budget, time, arrived)
+        tally.slot(time.sum(1) if self._config.access == "tdma" else time.amax(1))
+        tally.radiate(time * budget, time, arrived)
         pilots = float(self._setup.csi.pilot_symbols * blocks)
         tally.side_symbols(load.on_air.sum(1).to(time.dtype) * pilots)
 

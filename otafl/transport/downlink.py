@@ -11,14 +11,14 @@ Learning Over a Noisy Downlink".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from otafl.contracts import Blocks, Broadcast, Cohort, Hyper
+from otafl.contracts import Blocks, Broadcast, Cohort, Hyper, taken
 from otafl.link_contracts import LinkBudget
 from otafl.rng import Streams
 from otafl.transport.config import AnalogDownlinkConfig, IdealDownlinkConfig
@@ -61,21 +61,46 @@ class Noise:
                 block.mul_(self.shrink[start:stop].view(row))
         return blocks
 
+    def taken(self, rows: Tensor) -> Noise:
+        """Of the named rows [n] int64."""
+        shrink = None if self.shrink is None else self.shrink[rows]
+        return replace(self, spread=self.spread[rows], shrink=shrink)
+
 
 @dataclass(frozen=True)
 class Arrival:
-    """A broadcast on its way to a cohort. sent: what the server sent. seconds: [S] until all have
-    it. bits: [S], all copies together. noise: None where it arrives without error."""
+    """A broadcast on its way to a cohort. sent: what the server sent. seconds: [S] until it is
+    over. bits: [S], all copies together. noise: None where it arrives without error. heard: [N]
+    bool, rows that got it; None for all. row_seconds: [N] from the start until a row has it, or is
+    given up; None where all have it when it is over."""
 
     sent: Broadcast
     seconds: np.ndarray
     bits: np.ndarray
     noise: Noise | None = None
+    heard: Tensor | None = None
+    row_seconds: np.ndarray | None = None
 
     @property
     def reals(self) -> int:
         """Real numbers in one copy."""
         return self.sent.reals
+
+    def taken(self, keep: Tensor) -> Arrival:
+        """At the rows [N] bool alone, as if all of them had it; seconds and bits stay what they
+        are."""
+        rows, sent, seconds = keep.nonzero().squeeze(1), self.sent, self.row_seconds
+        if sent.per_device:
+            sent = replace(sent, blocks={name: taken(b, rows) for name, b in sent.blocks.items()})
+        if sent.reals_of is not None:
+            sent = replace(sent, reals_of=sent.reals_of[rows])
+        return replace(
+            self,
+            sent=sent,
+            noise=None if self.noise is None else self.noise.taken(rows),
+            heard=None,
+            row_seconds=None if seconds is None else seconds[rows.cpu().numpy()],
+        )
 
     def rows(self, cohort: Cohort, start: int, stop: int) -> Broadcast:
         """What the rows start..stop of the cohort get, always a fresh copy."""

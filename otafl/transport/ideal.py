@@ -1,10 +1,11 @@
 """An uplink without error: the exact mean, and each update. It is charged like one over-the-air
-slot at full power, so it bounds what any channel can reach at the same cost."""
+slot at full power, so it bounds what any channel can reach at the same cost. No limit applies to
+it: nobody runs short of energy, crashes within the slot or sends twice."""
 
 from __future__ import annotations
 
 from otafl.contracts import Cohort, Payload, Received
-from otafl.link_contracts import ChannelState, LinkReport
+from otafl.link_contracts import NO_LIMITS, ChannelState, Limits, LinkReport
 from otafl.transport.config import IdealConfig
 from otafl.transport.report import Tally
 from otafl.transport.setup import Gathered, LinkSetup
@@ -18,7 +19,12 @@ class Ideal:
         self._budget = setup.budget
 
     def deliver(
-        self, payload: Payload, cohort: Cohort, channel: ChannelState, round: int
+        self,
+        payload: Payload,
+        cohort: Cohort,
+        channel: ChannelState,
+        round: int,
+        limits: Limits = NO_LIMITS,
     ) -> tuple[Received, LinkReport]:
         tally, gathered = Tally(self._budget, cohort.population), Gathered()
         for group in payload:

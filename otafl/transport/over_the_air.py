@@ -20,9 +20,28 @@ import torch
 from torch import Tensor
 
 from otafl.contracts import Blocks, Cohort, Payload, Received
-from otafl.link_contracts import ChannelState, Coefficients, Link, LinkReport, combined
+from otafl.link_contracts import (
+    NO_LIMITS,
+    ChannelState,
+    Coefficients,
+    Limits,
+    Link,
+    LinkReport,
+    combined,
+)
+from otafl.transport.bounded import Bounds, bounds
 from otafl.transport.config import OverTheAirConfig
 from otafl.transport.impairments import Bent, bent_sum
+from otafl.transport.on_air import (
+    OnAir,
+    exact_weight,
+    less,
+    of_means,
+    reached_weight,
+    rows_of_unit,
+    saved,
+    superposed,
+)
 from otafl.transport.report import Tally
 from otafl.transport.segments import Segments, cut, energies, segment_sums
 from otafl.transport.setup import Gathered, LinkSetup
@@ -40,7 +59,8 @@ from otafl.transport.superpose import (
 class _Cells:
     """The channel of a whole payload, large-scale gain included. h, h_hat: [S, K, A, C] true and
     estimated, cells flattened over (B, F); one tensor where the estimate is the truth. stops: the
-    channel use after which each cell ends. blocks: B. gain, budget: [S, K]."""
+    channel use after which each cell ends. blocks: B. gain, budget: [S, K]. symbols: channel uses
+    of the slot."""
 
     h: Tensor
     h_hat: Tensor
@@ -48,33 +68,7 @@ class _Cells:
     blocks: int
     gain: Tensor
     budget: Tensor
-
-
-@dataclass(frozen=True)
-class _OnAir:
-    """One group's transmission.
-
-    scale: [n] what a row is multiplied with before p, K w_k for a mean. unit: [S, Q] what the
-    receiver multiplies Re(y) / sqrt(eta) with. m: [S, Q, K] mean power of a normalised stretch
-    before p; energy: [S, Q, K] sum of squares of a segment before p. h, h_hat: [S, Q, K] scalar
-    channels, true and believed. noise: [S, Q] variance of one received real. gain, believed: [S, Q,
-    K] complex h p / sqrt(eta), true and as the server believes. active_rows: [n, Q]. weight: [S, Q]
-    on air.
-    """
-
-    segments: Segments
-    scale: Tensor
-    unit: Tensor
-    m: Tensor
-    energy: Tensor
-    coefficients: Coefficients
-    h: Tensor
-    h_hat: Tensor
-    noise: Tensor
-    gain: Tensor
-    believed: Tensor
-    active_rows: Tensor
-    weight: Tensor
+    symbols: int
 
 
 class OverTheAir:
@@ -86,12 +80,18 @@ class OverTheAir:
         self._policy_state = setup.policy.prepare(setup.statistics, setup.policy_hyper)
 
     def deliver(
-        self, payload: Payload, cohort: Cohort, channel: ChannelState, round: int
+        self,
+        payload: Payload,
+        cohort: Cohort,
+        channel: ChannelState,
+        round: int,
+        limits: Limits = NO_LIMITS,
     ) -> tuple[Received, LinkReport]:
         tally, gathered = Tally(self.setup.budget, cohort.population), Gathered()
         signals = [signal(group, cohort) for group in payload]
         uplink = [s for g, s in zip(payload, signals, strict=True) if g.route == "uplink"]
-        cells = self._cells(uplink, channel, round)
+        cells = self._cells(uplink, channel, round, limits)
+        bound = bounds(limits, cells.symbols)
         if uplink:
             pilots = float(self.setup.csi.pilot_symbols * cells.blocks)
             tally.side_symbols(uplink[0].cohort.rows_of * pilots)
@@ -101,35 +101,37 @@ class OverTheAir:
                 gathered.add(*error_free(sent))
                 continue
             segments = cut(sent, start, cells.stops, self._blockwise, self.config.quadrature)
-            start += segments.symbols
             means = self._means(sent, segments)
             if means is not None:
-                sent = _less(sent, segments, means)
-            on_air = self._transmit(sent, segments, cells, round)
+                sent = less(sent, segments, means)
+            on_air = self._transmit(sent, segments, cells, round, bound, start)
+            start += segments.symbols
             flat, target = self._receive(sent, on_air, cells.budget, round, str(index))
             if means is not None:
-                flat += _columns(sent, segments, means, on_air.scale, on_air)
-                target += _columns(sent, segments, means, _exact(sent), None)
+                flat += of_means(sent, segments, means, on_air.scale, on_air)
+                target += of_means(sent, segments, means, exact_weight(sent), None)
             count: Tensor | Blocks = on_air.weight[:, 0]
             if sent.mask is not None:
-                reached = _reached(sent, on_air)
+                reached = reached_weight(sent, on_air)
                 flat = divide(flat, reached) if sent.linear else flat
                 target = divide(target, masked_weight(sent)) if sent.linear else target
                 count = sent.blocks(reached)
             gathered.add(sent.blocks(flat), count)
-            silent = self.setup.policy.may_be_silent
+            silent = self.setup.policy.may_be_silent or limits.energy is not None
             gathered.arrived(sent, on_air.weight.amax(1) if silent else None)
             tally.error(squared_norm(flat - target), squared_norm(target))
-            self._charge(tally, sent, on_air, means is not None)
+            self._charge(tally, sent, on_air, means is not None, bound)
             if self.setup.save_link:
-                tally.saved |= _saved(index, sent, on_air, self.setup.save_gram)
+                tally.saved |= saved(index, sent, on_air, self.setup.save_gram)
         return gathered.received(), tally.report()
 
     @property
     def _blockwise(self) -> bool:
         return self.config.normalise == "block"
 
-    def _cells(self, uplink: Sequence[Signal], channel: ChannelState, round: int) -> _Cells:
+    def _cells(
+        self, uplink: Sequence[Signal], channel: ChannelState, round: int, limits: Limits
+    ) -> _Cells:
         halves = 2 if self.config.quadrature else 1
         lengths = [-(-sent.reals // halves) for sent in uplink]
         symbols = max(1, sum(lengths))
@@ -137,6 +139,8 @@ class OverTheAir:
         h_hat = self.setup.csi.estimate(h, channel.gain, round)
         scaled = root * h.flatten(3)
         budget = self.setup.budget.budget
+        if limits.power is not None:
+            budget = budget * limits.power
         if self.config.snr_convention == "total_energy":
             # a bound on the energy of the payload is spread over the symbols that a device sends
             sends = torch.zeros_like(budget)
@@ -150,6 +154,7 @@ class OverTheAir:
             blocks=h.shape[3],
             gain=channel.gain,
             budget=budget,
+            symbols=symbols,
         )
 
     def _means(self, sent: Signal, segments: Segments) -> Tensor | None:
@@ -165,16 +170,27 @@ class OverTheAir:
                 reals[q] += part[:, first:stop].shape[1]
         return segments.by_scope(total) / segments.by_scope(reals)
 
-    def _transmit(self, sent: Signal, segments: Segments, cells: _Cells, round: int) -> _OnAir:
+    def _transmit(
+        self,
+        sent: Signal,
+        segments: Segments,
+        cells: _Cells,
+        round: int,
+        bound: Bounds | None,
+        start: int,
+    ) -> OnAir:
         """Powers of what is sent, the combiner, the policy's coefficients and what results."""
         setup, sends = self.setup, sent.on_air()
-        scale = _exact(sent)
+        if bound is not None:
+            sends = bound.able(sends)
+        scale = exact_weight(sent)
         if sent.linear:
             scale = scale * sent.cohort.rows_of[sent.cohort.trial]  # K w_k
         energy = energies(sent, segments) * scale.square()[:, None]
         lengths = energy.new_tensor(segments.lengths)
         m = segments.by_scope(energy) / segments.by_scope(lengths)
         link_m = sent.grid(m).mT
+        energy_of = sent.grid(energy).mT
         chosen = list(segments.cells)
         h = cells.h[..., chosen].permute(0, 3, 1, 2)  # [S, Q, K, A]
         h_hat = h if cells.h_hat is cells.h else cells.h_hat[..., chosen].permute(0, 3, 1, 2)
@@ -186,7 +202,7 @@ class OverTheAir:
             h=believed,
             gain=cells.gain,
             budget=cells.budget,
-            power=link_m,
+            power=link_m if bound is None else bound.powers(link_m),
             noise=setup.impairments.known_noise,
             sends=sends,
             linear=sent.linear,
@@ -195,10 +211,19 @@ class OverTheAir:
             variation=(
                 _variation(sent, segments, scale, energy) if setup.policy.wants_variation else None
             ),
+            energy=None if bound is None else bound.energy,
+            lengths=lengths,
+            payload=cells.symbols,
         )
         self._policy_state, coefficients = setup.policy.coefficients(self._policy_state, link)
         if setup.receiver.scale == "mmse":
             coefficients = _mmse_scaled(coefficients, link)
+        part = None
+        if bound is not None:
+            coefficients = bound.cut(coefficients, sends, energy_of)
+            part = bound.sent_part(sent, segments, start)
+        if part is not None:
+            energy_of = sent.grid(energies(part.signal, segments) * scale.square()[:, None]).mT
         if phases is not None:
             scalar = scalar * torch.polar(torch.ones_like(phases), phases)[:, None]
         sent_gain = coefficients.p / coefficients.eta.sqrt()[..., None]
@@ -210,12 +235,12 @@ class OverTheAir:
             unit = unit / sent.cohort.rows_of.clamp_min(1.0)[:, None]
             if sent.mask is None:  # else the sum is divided coordinate by coordinate
                 unit = unit / weight.clamp_min(1e-12)
-        return _OnAir(
+        return OnAir(
             segments=segments,
             scale=scale,
             unit=unit,
             m=link_m,
-            energy=sent.grid(energy).mT,
+            energy=energy_of,
             coefficients=coefficients,
             h=scalar,
             h_hat=believed,
@@ -224,19 +249,21 @@ class OverTheAir:
             believed=believed * sent_gain,
             active_rows=active_rows,
             weight=weight,
+            part=part,
         )
 
     def _receive(
-        self, sent: Signal, on_air: _OnAir, budget: Tensor, round: int, stream: str
+        self, sent: Signal, on_air: OnAir, budget: Tensor, round: int, stream: str
     ) -> tuple[Tensor, Tensor]:
         """The estimate [S, P] and the error-free aggregate [S, P]; with a mask both are still sums,
         to be divided by coordinate."""
         impairments, segments = self.setup.impairments, on_air.segments
-        coefficient = sent.at_rows(on_air.gain.mT) * _rows_of_unit(sent, on_air)
+        heard = sent if on_air.part is None else on_air.part.signal
+        coefficient = sent.at_rows(on_air.gain.mT) * rows_of_unit(sent, on_air)
         variance = on_air.noise / on_air.coefficients.eta * on_air.unit.square()
         variance = variance * (on_air.weight > 0)
         if impairments.bends:
-            flat = self._bent(sent, on_air, coefficient, variance, budget, round, stream)
+            flat = self._bent(heard, on_air, coefficient, variance, budget, round, stream)
             received = on_air.coefficients.eta.sqrt() / on_air.unit
             if impairments.config.adc_bits is not None:
                 factor = torch.cat(
@@ -244,15 +271,15 @@ class OverTheAir:
                 )
                 factor = factor[:, : sent.reals]
                 flat = impairments.quantise(flat * factor) / factor
-            exact = _exact(sent)[:, None]
-            return flat, sent.sum(exact)[:, 0]
+            return flat, sent.sum(exact_weight(sent)[:, None])[:, 0]
         noise = self.setup.streams.normal(f"noise/{stream}", round, (sent.reals,))
-        return _superposed(sent, segments, coefficient, variance.sqrt(), noise)
+        flat, target = superposed(heard, segments, coefficient, variance.sqrt(), noise)
+        return flat, target if heard is sent else sent.sum(exact_weight(sent)[:, None])[:, 0]
 
     def _bent(
         self,
         sent: Signal,
-        on_air: _OnAir,
+        on_air: OnAir,
         coefficient: Tensor,
         variance: Tensor,
         budget: Tensor,
@@ -261,7 +288,7 @@ class OverTheAir:
     ) -> Tensor:
         impairments = self.setup.impairments
         carrier, delay = impairments.offsets(budget.shape[1], round)
-        unit = _rows_of_unit(sent, on_air)
+        unit = rows_of_unit(sent, on_air)
         amplitude = sent.at_rows(on_air.coefficients.p.abs().mT) * on_air.scale[:, None]
         peak = (impairments.clip[:, None] * budget).sqrt()
         bent = Bent(
@@ -277,27 +304,25 @@ class OverTheAir:
         )
         return bent_sum(sent, on_air.segments, bent, impairments, round, stream)
 
-    def _charge(self, tally: Tally, sent: Signal, on_air: _OnAir, centred: bool) -> None:
+    def _charge(
+        self, tally: Tally, sent: Signal, on_air: OnAir, centred: bool, bound: Bounds | None
+    ) -> None:
         """Channel uses, energy, and side information: for every device and normalised stretch its
         mean power, the mean that was taken off, and what varies."""
         energy = on_air.coefficients.p.abs().square() * on_air.energy
         active, senders = on_air.coefficients.active, sent.cohort.rows_of
         lengths = energy.new_tensor(on_air.segments.lengths)
+        symbols = active.mT.to(energy.dtype) @ lengths
+        if on_air.part is not None:
+            symbols = (active * on_air.part.symbols).sum(1)
+        spent = energy.sum(1)
+        if bound is not None:
+            bound.spend(spent)
         tally.slot((senders > 0) * float(on_air.segments.symbols))
-        tally.radiate(energy.sum(1), active.mT.to(energy.dtype) @ lengths, active.any(1))
+        tally.radiate(spent, symbols, active.any(1))
         stretches = on_air.segments.scopes[-1] + 1
         told = 1 + centred + self.setup.policy.wants_variation
         tally.side_symbols(senders * float(stretches * told))
-
-
-def _exact(sent: Signal) -> Tensor:
-    """[n]: a row's coefficient in the error-free aggregate."""
-    return sent.weight if sent.linear else torch.ones_like(sent.weight)
-
-
-def _rows_of_unit(sent: Signal, on_air: _OnAir) -> Tensor:
-    """[n, Q]: a row's scale before p times what the receiver multiplies with."""
-    return on_air.scale[:, None] * on_air.unit[sent.cohort.trial]
 
 
 def _mmse_scaled(coefficients: Coefficients, link: Link) -> Coefficients:
@@ -325,92 +350,3 @@ def _variation(sent: Signal, segments: Segments, scale: Tensor, energy: Tensor) 
     total, both = segments.by_scope(total), segments.by_scope(both)
     mean = ((both - total) / (k * (k - 1.0)).clamp_min(1.0)).clamp_min(1e-30)
     return (total / k.clamp_min(1.0) / mean - 1.0).clamp_min(0.0)
-
-
-def _superposed(
-    sent: Signal, segments: Segments, coefficient: Tensor, spread: Tensor, noise: Tensor
-) -> tuple[Tensor, Tensor]:
-    """The estimate [S, P] and the error-free aggregate [S, P] from a row's complex gains [n, Q],
-    the noise's root variance [S, Q] and standard normal noise [S, P]. The signal is read once."""
-    exact = _exact(sent)[:, None].expand(-1, len(segments.bounds))
-    columns = [coefficient.real, exact]
-    if segments.halves == 2:
-        columns.append(coefficient.imag)
-    together = torch.stack(columns, 2)
-    sums = [segment_sums(sent, part, together, segments) for part in segments.parts(sent.x)]
-    if len(sums) == 1:
-        estimate, target = sums[0][:, 0], sums[0][:, 1]
-        for q, (first, stop) in enumerate(segments.bounds):
-            estimate[:, first:stop].addcmul_(noise[:, first:stop], spread[:, q, None])
-        return estimate, target
-    one, two = sums
-    width = two.shape[2]  # the second quadrature may be one symbol short
-    one[:, 0, :width] -= two[:, 2]
-    two[:, 0] += one[:, 2, :width]
-    estimate = torch.cat([one[:, 0], two[:, 0]], 1)
-    of_columns = spread[:, segments.of_columns(spread.device)]
-    estimate += noise * torch.cat([of_columns, of_columns[:, :width]], 1)
-    return estimate, torch.cat([one[:, 1], two[:, 1]], 1)
-
-
-def _less(sent: Signal, segments: Segments, means: Tensor) -> Signal:
-    """The signal without the means [n, Q] of its segments."""
-    of_columns = means[:, segments.of_columns(means.device)]
-    both = torch.cat([of_columns] * segments.halves, 1)[:, : sent.reals]
-    return replace(sent, x=sent.x - both)
-
-
-def _columns(
-    sent: Signal, segments: Segments, means: Tensor, scale: Tensor, on_air: _OnAir | None
-) -> Tensor:
-    """[S, P]: sum_k scale_k means_k at every real, as received from the active devices of a
-    transmission, or from all."""
-    rows = scale[:, None] * means
-    if on_air is not None:
-        rows = rows * on_air.active_rows
-    total = rows.new_zeros(sent.cohort.trials, rows.shape[1])
-    total.index_add_(0, sent.cohort.trial, rows)
-    if on_air is not None:
-        total = total * on_air.unit
-    of_columns = total[:, segments.of_columns(total.device)]
-    return torch.cat([of_columns] * segments.halves, 1)[:, : sent.reals]
-
-
-def _reached(sent: Signal, on_air: _OnAir) -> Tensor:
-    """[S, P]: the weight on air that knows each coordinate."""
-    assert sent.mask is not None
-    weight = (sent.weight[:, None] * on_air.active_rows)[..., None]
-    parts = [
-        segment_sums(sent, part, weight, on_air.segments)[:, 0]
-        for part in on_air.segments.parts(sent.mask)
-    ]
-    return torch.cat(parts, 1)
-
-
-def _saved(index: int, sent: Signal, on_air: _OnAir, gram: bool) -> Blocks:
-    """What the aggregation error follows from, given the Gram matrices of the signals: in a segment
-    it is a^H Gram a of the deviations a_k = g_k w_k / W - w_k, plus the noise's part."""
-    saved = {
-        f"h/{index}": on_air.h,
-        f"h_hat/{index}": on_air.h_hat,
-        f"p/{index}": on_air.coefficients.p,
-        f"eta/{index}": on_air.coefficients.eta,
-        f"c/{index}": on_air.gain.real,
-        f"active/{index}": on_air.coefficients.active,
-        f"m/{index}": on_air.m,
-        f"noise/{index}": on_air.noise,
-        f"weight/{index}": sent.grid(sent.weight),
-    }
-    if gram:
-        parts = on_air.segments.parts(sent.grid(sent.x).flatten(0, 1))
-        grams = []
-        for first, stop in on_air.segments.bounds:
-            rows = parts[0][:, first:stop]
-            if len(parts) == 2:
-                second = parts[1][:, first:stop]
-                missing = rows.shape[1] - second.shape[1]
-                rows = torch.complex(rows, torch.nn.functional.pad(second, (0, missing)))
-            rows = rows.unflatten(0, on_air.gain.shape[::2])
-            grams.append(torch.matmul(rows.conj(), rows.mT))
-        saved[f"gram/{index}"] = torch.stack(grams, 1)
-    return saved

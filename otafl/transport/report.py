@@ -64,6 +64,7 @@ class Tally:
             participants=zeros if self._on is None else self._on.sum(1).to(zeros.dtype),
             power=energy / self._sums["sent"].clamp_min(1.0) if "sent" in self._sums else none,
             energy_j=energy * self.budget.unit_energy_j[:, None],
+            on_air_s=self._sums.get("sent", none) / self.budget.bandwidth_hz[:, None],
             nmse=nmse,
             saved=self.saved,
         )

@@ -119,6 +119,8 @@ def tree(changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
     name = algorithm.get("name") if isinstance(algorithm, dict) else algorithm
     if name == "fedbn" and "model" not in (changes or {}):
         out["model"] = {"name": "contract.small:normed", "hidden": [4]}
+    if algorithm == "fedbuff":  # by default more updates than a round of these devices brings
+        out["algorithm"] = {"name": name, "buffer": 2}
     if algorithm == "tdpfed":  # by default 17 steps on the factors for each on a minibatch
         out["algorithm"] = {"name": name, "factor_steps": 3, "solver_steps": 2}
     return out

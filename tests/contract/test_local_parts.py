@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -10,9 +13,10 @@ from contract.small import engine, run, scenario
 
 from otafl import registry
 from otafl.assembly import build_model
-from otafl.clock import device_speeds
 from otafl.contracts import Batch
 from otafl.data.partition import partition
+from otafl.devices.activities import CAUSES
+from otafl.devices.hardware import Hardware, devices_of
 from otafl.models.base import Model
 from otafl.rng import Streams
 
@@ -118,17 +122,26 @@ def test_partition(name: str) -> None:
     assert one.parts.share.ge(1).all()
 
 
+COMPUTE = {"classes": {"classes": [1e9, 2e9]}, "csv": {"file": "devices.csv"}}
+
+
 @pytest.mark.parametrize("name", registry.names("compute"))
-def test_compute(name: str) -> None:
-    keys = {"name": name} | ({"classes": [1e9, 2e9]} if name == "classes" else {})
+def test_compute(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "devices.csv").write_text("flops_per_s\n1e9\n2e9\n")
+    monkeypatch.chdir(tmp_path)
+    keys = {"name": name} | COMPUTE.get(name, {})
     config = registry.config_class("compute", name)(**keys)
-    speeds = device_speeds(config, 6, np.random.default_rng(3))
-    fewer = device_speeds(config, 4, np.random.default_rng(3))
-    for field in ("flops_per_s", "frequency_hz", "kappa"):
-        values = getattr(speeds, field)
+    hardware = devices_of(config, 6, np.random.default_rng(3))
+    fewer = devices_of(config, 4, np.random.default_rng(3))
+    for field in fields(Hardware):
+        values = getattr(hardware, field.name)
         assert values.shape == (6,)
-        assert (values > 0).all()
-        np.testing.assert_array_equal(getattr(fewer, field), values[:4])
+        assert values.dtype == np.float64
+        np.testing.assert_array_equal(getattr(fewer, field.name), values[:4])
+    for positive in ("flops_per_s", "frequency_hz", "frequency_min_hz", "kappa", "efficiency"):
+        assert (getattr(hardware, positive) > 0).all()
+    assert (hardware.frequency_min_hz <= hardware.frequency_hz).all()
+    assert (hardware.charge_j <= hardware.battery_j).all()
     one = run(engine({"devices.compute": keys}), 2)
-    assert (one.energy.spent["compute"] > 0).all()
+    assert (one.parts.clock.spent_j()[..., CAUSES.index("compute")] > 0).all()
     assert (one.parts.clock.now() > 0).all()

@@ -1,11 +1,13 @@
-"""Byzantine devices and the jammer, by hand.
+"""Byzantine devices, refusals and the jammer, by hand.
 
 Mutations that make a test here fail: the last devices in place of the first, one count or one scale
 for all trials, rows of a group taken for rows of the cohort, a flip without its scale or its sign,
 noise without the update's norm or its own taken off, norms block by block, a mask ignored, one
 noise for all devices, blocks or rounds, the payload written to, a stack without attackers tampered
 with, tampering after the codec or after the choice by norm, a jammer's decibels taken as they are,
-or none for 0 dB.
+or none for 0 dB; a refusal of the honest, of rows of a group for rows of the cohort, for one group
+or block alone, of all or of nothing where it is not asked for, after the codec or the choice by
+norm; refusals not counted, a round without updates that goes wrong.
 """
 
 from __future__ import annotations
@@ -16,12 +18,14 @@ import numpy as np
 import pytest
 import torch
 from contract import probes
-from contract.small import engine, equal, run, scenario
+from contract.small import engine, equal, points, run, scenario
 from torch import Tensor
 
 from otafl.contracts import Broadcast, Cohort, Group, Payload
-from otafl.faults import Byzantine, jammer_power
+from otafl.engine import run_stack
+from otafl.faults import Faults, jammer_power
 from otafl.faults_config import FaultsConfig
+from otafl.link_contracts import ChannelState
 from otafl.rng import Streams
 from otafl.scenario_errors import ScenarioError
 
@@ -30,13 +34,13 @@ DOUBLE = torch.float64
 COUNT, SCALE = [1.0, 2.0], [3.0, 0.5]
 
 
-def byzantine(attack: str, count: list[float] = COUNT) -> Byzantine:
+def byzantine(attack: str, count: list[float] = COUNT, **settings: Any) -> Faults:
     hyper = {
         "byzantine": torch.tensor(count, dtype=DOUBLE),
         "scale": torch.tensor(SCALE, dtype=DOUBLE),
     }
-    config = FaultsConfig(attack=attack)  # type: ignore[arg-type]
-    return Byzantine(config, Streams([4, 4], [0, 1], dtype=DOUBLE), hyper)
+    configs = [FaultsConfig(attack=attack, byzantine=int(n), **settings) for n in count]  # type: ignore[arg-type]
+    return Faults(configs, Streams([4, 4], [0, 1], dtype=DOUBLE), hyper)
 
 
 def cohort() -> Cohort:
@@ -133,6 +137,42 @@ def test_without_attackers_nothing_is_touched() -> None:
     assert byzantine("sign_flip", [0.0, 0.0]).tamper(given, cohort(), 0) is given
 
 
+@pytest.mark.parametrize("refuse", [None, True, False])
+@pytest.mark.parametrize("attack", ["nan", "scale"])
+def test_what_is_not_a_number_is_refused(attack: str, refuse: bool | None) -> None:
+    """If not told, only where the attack is made of it."""
+    faults, rows = byzantine(attack, refuse_nonfinite=refuse), cohort()
+    keep = faults.refuse(faults.tamper(payload(), rows, 0), rows)
+    if refuse is False or (refuse is None and attack == "scale"):
+        assert keep is None
+        return
+    assert keep is not None
+    expected = [False, True, True, False, True] if attack == "nan" else [True] * 5
+    assert keep.tolist() == expected
+
+
+def test_refused_for_any_of_its_groups_and_blocks() -> None:
+    """An infinity in row 1 of the third group, and in row 2 of the second, which is row 0 of the
+    cohort, and one in the second block of row 4."""
+    faults, rows, sent = byzantine("scale", refuse_nonfinite=True), cohort(), payload()
+    sent[2].blocks["d"][1] = torch.inf
+    sent[1].blocks["c"][2, 1] = -torch.inf
+    sent[0].blocks["b"][4, 3] = torch.nan
+    keep = faults.refuse(sent, rows)
+    assert keep is not None
+    assert keep.tolist() == [False, False, True, True, False]
+
+
+def test_without_faults_there_are_none() -> None:
+    faults, rows = byzantine("nan", [0.0, 0.0]), cohort()
+    assert faults.refuse(payload(), rows) is None
+    assert faults.crashes(rows, 0) is None
+    assert faults.copies(rows, 0) is None
+    assert faults.slowdown(np.array([0]), np.array([0]), 0) is None
+    channel = ChannelState(torch.ones(S, K, 1, 1, 1, dtype=torch.complex128), torch.ones(S, K))
+    assert faults.fade(channel, 0) is channel
+
+
 def test_jammer_power() -> None:
     configs = [FaultsConfig(), FaultsConfig(jammer_db=0.0), FaultsConfig(jammer_db=20.0)]
     power = jammer_power(configs, Streams([0] * 3, range(3)))
@@ -192,3 +232,48 @@ def test_more_attackers_than_devices() -> None:
     with pytest.raises(ScenarioError, match=text):
         scenario({"faults.byzantine": 5})
     assert scenario({"faults.byzantine": 4}).faults.byzantine == 4
+
+
+NAN: dict[str, Any] = BASE | {"faults": {"byzantine": 2, "attack": "nan"}}
+
+
+@pytest.mark.parametrize("transport", ["ideal", "over_the_air", "digital"])
+def test_the_round_goes_on_without_the_refused(transport: str) -> None:
+    """Of devices that send 1, 2, 3, 4 the last two are left."""
+    keys = NAN | {"transport": transport, "channel": {"name": "awgn", "snr_db": 120.0}}
+    one = run(engine(keys | {"power": "ci"}, probe=Numbered), 2)
+    np.testing.assert_allclose(one.server["x"].numpy(), 2 * 3.5, rtol=1e-4)
+    assert one.counts["rejected_updates"].tolist() == [4.0] * 3
+    assert one.means.take()["participants"].tolist() == [2.0] * 3
+
+
+def test_all_are_refused() -> None:
+    one = run(engine(NAN | {"faults.byzantine": 4}, probe=Numbered), 2)
+    assert one.server["x"].eq(0).all()
+    assert one.counts["rejected_updates"].tolist() == [8.0] * 3
+
+
+@pytest.mark.parametrize("codec", ["topk", "qsgd"])
+def test_what_is_refused_does_not_reach_the_codec(codec: str) -> None:
+    one = run(engine({"faults": {"byzantine": 1, "attack": "nan"}, "codec": codec}), 2)
+    assert all(table.isfinite().all() for table in one.memory.values())
+    assert one.server["model"].isfinite().all()
+
+
+def test_what_is_not_refused_ends_the_trial() -> None:
+    """As without faults, NaN in the model is recorded as divergence, and the round is known."""
+    faults = {"byzantine": 1, "attack": "nan", "refuse_nonfinite": False}
+    record = run_stack(points({"faults": faults}))
+    at = list(record.variables["diverged_round"].ravel())
+    assert at == [1.0] * 3
+    record = run_stack(points({"faults": faults | {"refuse_nonfinite": None}}))
+    assert np.isnan(record.variables["diverged_round"]).all()
+    assert record.variables["rejected_updates"][0, 0].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_a_model_that_diverges_by_itself_is_still_found() -> None:
+    """Refusing what is not finite keeps the server's model, and not the losses."""
+    keys = {"algorithm": {"name": "fedavg", "learning_rate": 1e30}}
+    for refuse in (None, True):
+        record = run_stack(points(keys | {"faults": {"refuse_nonfinite": refuse}}))
+        assert np.isfinite(record.variables["diverged_round"]).all()

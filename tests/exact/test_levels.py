@@ -3,14 +3,16 @@
 Mutations that make a test here fail: the smallest model for the first block, the slowest, the best
 heard; shares not normalised, shares of the population for those of a round's participants; one draw
 for all rounds, or for all devices; a level whose training does not fit in memory, momentum or the
-minibatch forgotten; the gain without the budget, thresholds in linear units; the whole band for
-each of those who share it, the upload or the local work left out of the deadline, the first level
-in place of the last where none is in time; the largest level's operations charged to all, on the
-clock or in joules; a participant of no level counted, exchanged parameters of one direction.
+minibatch forgotten, the largest memory looked at alone, shares of no classes; the gain without the
+budget, thresholds in linear units; the whole band for each of those who share it, the upload or the
+local work left out of the deadline, the first level in place of the last where none is in time; the
+largest level's operations charged to all, on the clock or in joules; a participant of no level
+counted, exchanged parameters of one direction.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,8 +23,10 @@ from scipy import stats
 from torch import Tensor
 
 from otafl import registry
-from otafl.clock import Speeds
 from otafl.contracts import Cohort, Level
+from otafl.devices.activities import CAUSES
+from otafl.devices.config_hardware import FixedComputeConfig
+from otafl.devices.hardware import Hardware, devices_of
 from otafl.errors import UserError
 from otafl.link_contracts import ChannelState, LinkBudget
 from otafl.rng import Streams
@@ -49,7 +53,12 @@ class Exact:
 
 
 def levels(
-    name: str, speeds: Any = None, budget: float = 1.0, trials: int = 1, **settings: Any
+    name: str,
+    speeds: Any = None,
+    budget: float = 1.0,
+    trials: int = 1,
+    memory: Any = np.inf,
+    **settings: Any,
 ) -> Any:
     """Of `trials` trials of K devices with a band of 1,000 Hz; a round has 2 batches of 5."""
     own = torch.full((trials, K), budget, dtype=DOUBLE)
@@ -57,9 +66,15 @@ def levels(
     link = LinkBudget(own, torch.ones_like(own), one, 1000.0 * one, one.bool())
     streams = Streams([5] * trials, list(range(trials)), dtype=DOUBLE)
     rates = np.ones((trials, K)) if speeds is None else np.asarray(speeds, float).reshape(-1, K)
+    mains = devices_of(FixedComputeConfig(), K, np.random.default_rng(0))
+    hardware = replace(
+        Hardware.stack([mains] * trials),
+        flops_per_s=rates,
+        memory_mb=np.broadcast_to(memory, (trials, K)),
+    )
     setup = LevelSetup(
         SIZES,
-        Speeds(rates, rates, rates),
+        hardware,
         samples=10,
         batch=5,
         link=SelectionSetup(Exact(), link, streams, {}),
@@ -126,6 +141,15 @@ def test_memory_holds_parameters_gradients_momentum_and_a_minibatch() -> None:
         levels("memory", memory_mb=(need[2] * 0.999,))
 
 
+def test_without_classes_the_memory_is_the_hardwares() -> None:
+    need = np.array([(3 * size + 5 * 10) * 8 / 2**20 for size in (400, 200, 100)])
+    own = [[np.inf, need[0], need[0] * 0.999, need[1], need[1] * 0.999, need[2], 1, 1], [1.0] * K]
+    held = levels("memory", trials=2, memory=own)
+    assert of(held, cohort(list(range(K)), [0])) == [0, 0, 1, 1, 2, 2, 0, 0, 0]
+    with pytest.raises(UserError, match=r"devices.compute.memory_mb: a device has .* smallest"):
+        levels("memory", memory=[*own[0][:7], need[2] * 0.999])
+
+
 def test_the_best_heard_of_a_round_have_the_largest_models() -> None:
     power = [1, 8, 3, 5, 2, 7, 6, 4]
     assert of(levels("channel"), cohort(), power) == [2, 0, 2, 1, 2, 0, 0, 1]
@@ -157,6 +181,10 @@ def test_the_largest_model_in_time_is_trained() -> None:
         ({"shares": [1, 1]}, "devices.levels.shares: got 2 values, and there are 4 to give"),
         ({"shares": [0, 0, 0, 0]}, "devices.levels.shares: all are 0"),
         (
+            {"name": "memory", "shares": [1, 1]},
+            "devices.levels: shares: are those of the classes of memory_mb, which is not given",
+        ),
+        (
             {"name": "channel", "min_snr_db": [1]},
             "devices.levels.min_snr_db: got 1 values, and there are 3 to give",
         ),
@@ -187,9 +215,8 @@ def test_time_joules_and_parameters_go_by_level() -> None:
     samples = 4 * 2
     flops = np.array([sizes[0].flops(samples)] + [sizes[1].flops(samples)] * 3)
     assert flops[0] > flops[1]
-    np.testing.assert_allclose(
-        one.energy.spent["compute"][0] / flops, one.energy.spent["compute"][0, 0] / flops[0]
-    )
+    joules = one.parts.clock.spent_j()[0, :, CAUSES.index("compute")]
+    np.testing.assert_allclose(joules / flops, joules[0] / flops[0])
     taken = one.sizes.take()
     np.testing.assert_array_equal(taken["level_participants"], [[1, 3]])
     parameters = sizes[0].parameters + 3 * sizes[1].parameters
@@ -244,7 +271,7 @@ def test_late_updates_keep_what_they_pay_for() -> None:
         }
     )
     sizes = np.array([level.parameters for level in one.parts.algorithm.levels()])
-    slow = one.parts.speeds.flops_per_s[0] == 30.0
+    slow = one.parts.hardware.flops_per_s[0] == 30.0
     level = np.array([0, 1, 1, 1])
     sent, waited = [], False
     for t in range(60):

@@ -4,7 +4,8 @@ Mutations that make a test here fail: > for >=; the last record for the first, o
 rounds counted from 1; a trial that never got there given its end; energies of one device, or 0 for
 devices that are not there; the digital uplink's sum for one device's, or the error-free slot for
 all devices'; the plain mean of records of unequal intervals; the scenario's transport for the
-axis's.
+axis's; causes added up over no device; participants of the first record, or the last one's; symbols
+of a digital upload times the devices; the scenario's bandwidth for the axis's.
 """
 
 from __future__ import annotations
@@ -44,11 +45,21 @@ def result() -> xr.Dataset:
             "sim_time_s": (dims, each * 1.5),
             "tx_energy_j": ((*dims, "device"), joules),
             "compute_energy_j": ((*dims, "device"), joules * 10.0),
+            "device_energy_j": (
+                (*dims, "device", "cause"),
+                joules[..., None] * np.array([10.0, 1.0]),
+                {"units": "J"},
+            ),
             "participants": (dims, np.where(each > 10, 5.0, np.where(each > 0, 8.0, np.nan))),
             "stop_round": (dims[:2], np.full((2, 2), np.nan)),
         },
-        {"snr_db": [0, 10], "round": ROUNDS, "final_round": ("snr_db", [20.0, 20.0])},
-        {"scenario": "transport: {name: digital, rate: shannon}\n"},
+        {
+            "snr_db": [0, 10],
+            "round": ROUNDS,
+            "cause": ["compute", "idle"],
+            "final_round": ("snr_db", [20.0, 20.0]),
+        },
+        {"scenario": "transport: digital\nchannel: {bandwidth_hz: 2000000.0}\n"},
     )
 
 
@@ -57,11 +68,42 @@ def test_the_first_record_at_the_target_and_what_it_had_cost() -> None:
     expected = [[5.0, np.nan], [10.0, 0.0]]
     np.testing.assert_array_equal(got["round"], expected)
     factors = {"uplink_symbols": 100.0, "side_symbols": 10.0, "airtime_s": 1e-3, "sim_time_s": 1.5}
-    for name, factor in (factors | {"tx_energy_j": 5.0, "compute_energy_j": 50.0}).items():
+    factors |= {"tx_energy_j": 5.0, "compute_energy_j": 50.0, "energy_j": 55.0}
+    for name, factor in (factors | {"bandwidth_time": 2e3, "device_symbols": 100.0}).items():
         assert got[name].dims == ("snr_db", "trial")
         np.testing.assert_allclose(got[name], np.array(expected) * factor)
+    of_causes = np.array(expected)[..., None] * [50.0, 5.0]
+    np.testing.assert_allclose(got["device_energy_j"].transpose(..., "cause"), of_causes)
     assert got["uplink_symbols"].attrs["units"] == "symbol"
+    assert got["energy_j"].attrs["units"] == "J"
     assert "final_round" not in got.coords
+
+
+@pytest.mark.parametrize(("transport", "shared"), [("over_the_air", True), ("digital", False)])
+def test_symbols_times_devices(transport: str, shared: bool) -> None:
+    """A hundred symbols a round, of 8 devices in the first ten and 5 in ten more."""
+    data = result().assign_attrs(scenario=f"transport: {transport}\n")
+    got = otafl.to_reach(data, "sim_time_s", 30.0)["device_symbols"]
+    np.testing.assert_allclose(got, 100 * (10 * 8 + 10 * 5) if shared else 2000)
+    at_10 = otafl.to_reach(data, "test_accuracy", 0.7)["device_symbols"]
+    factor = 800 if shared else 100
+    np.testing.assert_allclose(at_10, np.array([[5.0, np.nan], [10.0, 0.0]]) * factor)
+
+
+def test_what_is_not_known_is_left_out() -> None:
+    """A transport whose count is not known; channels that are swept with a bandwidth of their own;
+    a result without its per-device values."""
+    data = result().assign_attrs(scenario="transport: pigeon\nchannel: rayleigh\n")
+    got = otafl.to_reach(data.drop_vars(["device_energy_j", "tx_energy_j"]), "test_accuracy", 0.7)
+    assert set(got.data_vars) == {
+        *("round", "uplink_symbols", "side_symbols", "airtime_s", "sim_time_s", "compute_energy_j")
+    }
+    names = ["awgn", "rayleigh(bandwidth_hz=1e5)"]
+    swept = result().rename(snr_db="channel").assign_coords(channel=names)
+    assert "bandwidth_time" not in otafl.to_reach(swept, "test_accuracy", 0.7)
+    swept = result().rename(snr_db="bandwidth_hz").assign_coords(bandwidth_hz=[1e5, 2e5])
+    got = otafl.to_reach(swept, "test_accuracy", 0.7)["bandwidth_time"]
+    np.testing.assert_allclose(got, np.array([[5.0, np.nan], [10.0, 0.0]]) * [[100], [200]])
 
 
 def test_a_target_that_nobody_reached() -> None:

@@ -370,6 +370,9 @@ def test_stack_key(change: dict[str, Any], together: bool) -> None:
     assert (stack_key(scenario()) == stack_key(scenario(**change))) is together
 
 
+DRAWS = ("harvest", "circuit", "receive", "idle", "sleep")
+
+
 def test_stackable_values() -> None:
     got = stackable_values(
         scenario(
@@ -393,8 +396,25 @@ def test_stackable_values() -> None:
         "impairments.adc_range": 3.0,
         "faults.byzantine": 0.0,
         "faults.scale": 1.0,
+        "faults.crash_probability": 0.0,
+        "faults.crash_downtime_s": 0.0,
+        "faults.straggler_probability": 0.0,
+        "faults.straggler_rounds": 5.0,
+        "faults.straggler_factor": 4.0,
+        "faults.fade_probability": 0.0,
+        "faults.fade_db": 20.0,
+        "faults.duplicate_probability": 0.0,
+        "signalling.sync_symbols": 0.0,
+        "signalling.feedback_symbols": 0.0,
+        "devices.compute.jitter_scale": 0.5,
         "devices.compute.flops_per_cycle": 4.0,
         "devices.compute.kappa": 1e-28,
+        "devices.compute.frequency_min_share": 1.0,
+        "devices.compute.charge": 1.0,
+        "devices.compute.restart": 0.1,
+        **{f"devices.compute.{part}_w": 0.0 for part in DRAWS},
+        "devices.compute.efficiency": 1.0,
+        "devices.compute.power_db": 0.0,
         "devices.compute.flops_per_s": 6e9,
         "devices.deadline_s": 4.0,
         "devices.downlink_rate_bps": 1e7,

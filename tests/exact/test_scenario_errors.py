@@ -15,8 +15,8 @@ from otafl.scenario import Scenario, ScenarioError, expand, load_scenario
 POLICIES = ", ".join(registry.names("power"))
 TOP = (
     "(known keys: name, data, model, algorithm, channel, csi, receiver, power, impairments, "
-    "faults, codec, transport, server, downlink, devices, training, trials, seed, sweep, engine, "
-    "output)"
+    "faults, codec, transport, signalling, server, downlink, devices, training, trials, seed, "
+    "sweep, engine, output)"
 )
 
 
@@ -150,7 +150,9 @@ def test_it_is_a_user_error() -> None:
                 }
             },
             "devices.compute.classes[0].shar: unknown key; did you mean 'share'? (known keys: "
-            "flops_per_s, share, kappa)",
+            "flops_per_cycle, kappa, frequency_min_share, memory_mb, battery_j, charge, restart, "
+            "harvest_w, circuit_w, receive_w, idle_w, sleep_w, efficiency, power_db, flops_per_s, "
+            "share)",
         ),
         (
             {"devices": {"compute": {"name": "classes", "classes": [1e9, -1]}}},
@@ -277,7 +279,7 @@ model: {hidden: [3, 0]}
         "name, threshold, relative, reference, count_policy_power, constraint, gamma)",
         "quickstart.yaml:6:11: devices.count: got -3; must be greater than or equal to 1",
         "quickstart.yaml:6:32: devices.compute.name: unknown compute 'phon'; did you mean 'phone'? "
-        "known: fixed, lognormal, classes, phone",
+        "known: fixed, lognormal, classes, drawn, csv, mcu, phone, edge_gpu",
         "quickstart.yaml:7:21: model.hidden[1]: got 0; must be greater than or equal to 1",
     ]
 

@@ -57,6 +57,9 @@ def test_the_table_of_choices_is_the_registry() -> None:
         "selection": r"^\| devices.selection \| (.*) \|$",
         "levels": r"^\| devices.levels \| (.*) \|$",
         "compute": r"^\| devices.compute \| (.*) \|$",
+        "protocol": r"^\| devices.protocol \| (.*) \|$",
+        "availability": r"^\| devices.availability \| (.*) \|$",
+        "frequency": r"^\| devices.frequency \| (.*) \|$",
     }
     for table, pattern in listed.items():
         (row,) = re.findall(pattern, README, flags=re.M)

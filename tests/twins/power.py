@@ -21,6 +21,11 @@ HYPER = {
     "variation": 0.7,
     "alpha": 0.8,
     "p0_db": 6.0,
+    "energy_db": -3.0,
+    "rounds": 20.0,
+    "burst": 1.5,
+    "v": 5.0,
+    "average_db": -6.0,
 }
 ANTENNAS = 3
 TRIALS, SEGMENTS, DEVICES = 3, 2, 6
@@ -269,6 +274,24 @@ def open_loop_twin(h, gain, budget, m, sends, linear) -> Scalars:  # type: ignor
     return p, (top / bottom) ** 2, sends
 
 
+def budget_paced_twin(h, gain, budget, m, sends, linear) -> Scalars:  # type: ignore[no-untyped-def]
+    """Of a slot of its own, the first: 0.75 of full power at most."""
+    paced = np.minimum(1.0, 10 ** (HYPER["energy_db"] / 10) * HYPER["burst"]) * budget
+    there = sorted(np.flatnonzero(sends), key=lambda k: -quality(h[k], paced[k], m[k]))
+    eta, least = 1.0, math.inf
+    for heard in range(1, len(there) + 1):
+        level = quality(h[there[heard - 1]], paced[there[heard - 1]], m[there[heard - 1]])
+        on, off = there[:heard], there[heard:]
+        ratio = len(there) / heard
+        error = (ratio - 1) ** 2 * m[on].sum() + m[off].sum() + ratio**2 * N / level
+        if N / level <= m[on].sum() and error < least:
+            eta, least = level, error
+    active = np.zeros(len(h), bool)
+    if least < math.inf:
+        active[[k for k in there if quality(h[k], paced[k], m[k]) >= eta * (1 - 1e-12)]] = True
+    return np.where(active, math.sqrt(eta) / h, 0.0), eta, active
+
+
 TWINS: dict[str, tuple[PowerPolicy, Twin]] = {
     "none": (policy_of("none"), none_twin),
     "full": (policy_of("full"), full_twin),
@@ -282,5 +305,7 @@ TWINS: dict[str, tuple[PowerPolicy, Twin]] = {
     "smcv": (policy_of("smcv", variation=HYPER["variation"]), smcv_twin),
     "blind": (policy_of("blind"), blind_twin),
     "open_loop": (policy_of("open_loop"), open_loop_twin),
+    "budget_paced": (policy_of("budget_paced"), budget_paced_twin),
+    "lyapunov": (policy_of("lyapunov"), cao_static_twin),  # while its queues are empty
 }
 """Every registered policy but `cao_average`, whose multipliers have tests of their own."""

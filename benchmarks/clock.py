@@ -1,0 +1,179 @@
+"""What simulated time costs: the clock by itself, its share of a round, and a day of a thousand
+devices, in processor time. Prints a Markdown page.
+
+    OMP_NUM_THREADS=1 python benchmarks/clock.py > results/benchmarks_clock.md
+"""
+
+from __future__ import annotations
+
+import gc
+import platform
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import simpy
+import torch
+
+import otafl
+from otafl.assembly import assemble
+from otafl.devices.config_hardware import FixedComputeConfig
+from otafl.devices.hardware import Hardware, devices_of
+from otafl.devices.protocol import Rules
+from otafl.engine import Engine
+from otafl.scenario import expand, load_scenario
+from otafl.trial_clock import TrialClock
+
+DAY_S, CYCLE_S, AIRTIME_S = 86400.0, 60.0, 1e-3
+ASYNCHRONOUS = Rules(1, most=1, late="next", broadcast_first=False)
+PROTOCOLS = {
+    "rounds": Rules(),
+    "rounds, a deadline that half of them miss": Rules(deadline_s=CYCLE_S),
+    "a slot every 10 s": Rules(0, 10.0, late="next", broadcast_first=False),
+    "quorum of 10": Rules(10, late="next", broadcast_first=False),
+    "asynchronous": ASYNCHRONOUS,
+}
+QUICKSTART = {
+    "name": "clock",
+    "data": "digits",
+    "algorithm": {"name": "fedavg", "learning_rate": 0.2},
+    "channel": "rayleigh",
+    "devices": {"count": 100},
+    "training": {"rounds": 100000, "local_steps": 5, "batch_size": 20},
+}
+IN_A_ROUND = ("wait_for_devices", "all_available", "begin", "open_slot", "at_work", "close_slot")
+"""Everything that a round of the quickstart asks of the clock, `now` aside."""
+
+
+def hardware(devices: int, batteries: bool = False) -> Hardware:
+    """[K], on mains, or on a battery that lasts for some cycles and charges meanwhile."""
+    own = devices_of(FixedComputeConfig(), devices, np.random.default_rng(0))
+    if not batteries:
+        return own
+    one = np.ones(devices)
+    full = {"battery_j": 500 * one, "charge_j": 250 * one, "restart_j": 50 * one}
+    return replace(own, **full, harvest_w=0.8 * one, sleep_w=0.01 * one)
+
+
+def life(device: int) -> Iterator[tuple[float, bool]]:
+    """An hour here, half an hour away, in the mean."""
+    generator, at_s, there = np.random.default_rng([1, device]), 0.0, True
+    while True:
+        at_s += generator.exponential(3600.0 if there else 1800.0)
+        there = not there
+        yield at_s, there
+
+
+def spin(devices: int, rules: Rules, duration_s: float, **settings: Any) -> tuple[float, int, int]:
+    """Devices work for about a minute each, transmit, and begin again. Processor seconds, updates
+    that were sent, and events of the simulation. batteries, leave: see `hardware` and `life`."""
+    batteries, leave = settings.get("batteries", False), settings.get("leave", False)
+    lives = [life(device) for device in range(devices)] if leave else None
+    clock = TrialClock(hardware(devices, batteries), rules, lives, settings.get("log", False))
+    work_s = CYCLE_S * np.random.default_rng(0).uniform(0.5, 1.5, 1 << 16)
+    times, joules = work_s.tolist(), [1e-6] * devices
+    zeros, watts = [0.0] * devices, [1.0] * devices
+    # those who transmitted are those who are free, unless some are dropped, leave or run empty
+    known = rules.late == "next" and not (batteries or leave)
+    free, sent, round = list(range(devices)), 0, 0
+    gc.collect()
+    gc.freeze()
+    began = time.process_time()
+    while clock.now() < duration_s and clock.wait_for_devices():
+        count = len(free)
+        first = round * devices % (len(times) - devices)
+        clock.start(round, free, zeros[:count], times[first : first + count], watts[:count])
+        slot = clock.admit()
+        clock.transmit(AIRTIME_S, joules)
+        sent += len(slot.on_time)
+        free = slot.on_time if known else np.flatnonzero(clock.available()).tolist()
+        round += 1
+    spent_s = time.process_time() - began
+    gc.unfreeze()
+    return spent_s, sent, next(clock.env._eid)
+
+
+def by_itself() -> None:
+    """Microseconds for each update, and for each event, at 100 devices."""
+    cases: dict[str, tuple[Rules, dict[str, Any]]] = {n: (r, {}) for n, r in PROTOCOLS.items()}
+    cases["asynchronous, timeline kept"] = ASYNCHRONOUS, {"log": True}
+    cases["asynchronous, batteries"] = ASYNCHRONOUS, {"batteries": True}
+    cases["asynchronous, batteries, leaving"] = ASYNCHRONOUS, {"batteries": True, "leave": True}
+    for name, (rules, settings) in cases.items():
+        runs = [spin(100, rules, DAY_S / 10, **settings) for _ in range(5)]
+        update = statistics.median(1e6 * seconds / sent for seconds, sent, _ in runs)
+        event = statistics.median(1e6 * seconds / events for seconds, _, events in runs)
+        row(f"clock, 100 devices, {name}", "an update that is sent", f"{update:.1f} us")
+        row(f"clock, 100 devices, {name}", "an event", f"{event:.1f} us")
+
+
+def share(trials: int, hidden: list[int], rounds: int = 20, turns: int = 7) -> None:
+    """Processor time in the clock over that of the round it is part of."""
+    model = {"name": "mlp", "hidden": hidden}
+    loaded = load_scenario({**QUICKSTART, "model": model, "trials": trials})
+    engine = Engine(assemble(expand(loaded), range(trials)))
+    spent: list[float] = []
+    clock = engine.parts.clock
+    for name in IN_A_ROUND:
+        setattr(clock, name, timed(getattr(clock, name), spent))
+    shares, micros, t = [], [], 0
+    gc.collect()
+    gc.freeze()  # as `run_stack` does before its rounds
+    for turn in range(turns + 1):
+        spent.clear()
+        began = time.process_time()
+        for _ in range(rounds):
+            engine.round(t)
+            t += 1
+        if turn:  # the first warms up
+            shares.append(100 * sum(spent) / (time.process_time() - began))
+            micros.append(1e6 * sum(spent) / (rounds * trials * 100))
+    gc.unfreeze()
+    sizes = "-".join(map(str, [64, *hidden, 10]))
+    title = f"FedAvg, {sizes}, 5 steps of 20, 100 devices, {trials} stacked"
+    middle, low, high = statistics.median(shares), min(shares), max(shares)
+    row(title, "clock's share of a round", f"{middle:.1f} % ({low:.1f} to {high:.1f})")
+    row(title, "clock, a device's round", f"{statistics.median(micros):.2f} us")
+
+
+def timed(function: Callable[..., Any], spent: list[float]) -> Callable[..., Any]:
+    def call(*args: Any) -> Any:
+        began = time.process_time()
+        out = function(*args)
+        spent.append(time.process_time() - began)
+        return out
+
+    return call
+
+
+def day() -> None:
+    """A thousand asynchronous devices, a cycle a minute, without learning."""
+    title = "a day of 1,000 asynchronous devices, a cycle a minute"
+    seconds, sent, _ = spin(1000, ASYNCHRONOUS, DAY_S)
+    row(title, "updates sent", f"{sent:,}")
+    row(title, "processor time", f"{seconds:.0f} s")
+
+
+def row(title: str, what: str, value: str) -> None:
+    print(f"| {title} | {what} | {value} |", flush=True)
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    print("# What simulated time costs\n")
+    print("Made by `OMP_NUM_THREADS=1 python benchmarks/clock.py > results/benchmarks_clock.md`:")
+    print("processor time of one thread; medians, shares with their range.\n")
+    versions = f"torch {torch.__version__}, simpy {simpy.__version__}, otafl {otafl.__version__}"
+    print(f"{versions}, Python {platform.python_version()}, {platform.machine()}\n")
+    print("| case | figure | measured |\n|---|---|---|")
+    by_itself()
+    for trials, hidden in ((1, [32]), (10, [32]), (1, [256, 256])):
+        share(trials, hidden)
+    day()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""Random slowness of local work: a factor of mean 1 on its seconds, anew for each device and round.
+
+    exponential   1 - s + s E, E ~ Exp(1): the shifted exponential of Lee et al. 2018, "Speeding Up
+                  Distributed Machine Learning Using Codes", scaled to mean 1
+    lognormal     exp(s z - s^2 / 2), z ~ N(0, 1)
+
+with s = `jitter_scale` of the trial. A device that is slowed draws its joules over a longer time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from otafl.devices.config_hardware import JitteredConfig
+from otafl.rng import Streams
+
+
+class Jitter:
+    """configs: the `devices.compute` of S trials, all with the same kind of jitter."""
+
+    def __init__(self, configs: Sequence[JitteredConfig], streams: Streams) -> None:
+        scale = [one.jitter_scale for one in configs]
+        self._streams = streams
+        self._law = configs[0].jitter if any(scale) else "none"
+        self._scale = torch.tensor(scale, dtype=torch.float64, device=streams.device)
+
+    def factor(self, trial: Tensor, device: Tensor, round: int) -> np.ndarray | None:
+        """[N] float64 for pairs trial [N], device [N]; None where there is no jitter."""
+        if self._law == "none":
+            return None
+        scale, streams = self._scale[trial], self._streams
+        if self._law == "exponential":
+            u = streams.device_uniform("jitter", round, trial, device, (1,)).squeeze(1).double()
+            factor = 1.0 - scale - scale * u.log()
+        else:
+            z = streams.device_normal("jitter", round, trial, device, (1,)).squeeze(1).double()
+            factor = (scale * z - scale.square() / 2).exp()
+        return factor.cpu().numpy()

@@ -1,0 +1,129 @@
+"""Truncated channel inversion on a budget for life. A device k with energy B_k left and n slots
+ahead may spend A_k = b B_k / n in this one (b the burst factor; never more than B_k), so it can
+arrive with the receive level
+
+    r_k = sqrt(min(P_k, A_k / L) g_k / m_k)
+
+of L symbols: it inverts its channel down to the slot's common level, |p_k| = sqrt(eta) / |h_k|, if
+sqrt(eta) <= r_k, and is silent else. What a silent or lucky device does not spend raises its A_k
+later, so the truncation follows the energy that is left.
+
+Truncated inversion for aggregation over the air is of Zhu, Wang, Huang 2020, "Broadband Analog
+Aggregation for Low-Latency Federated Edge Learning", with one threshold for all rounds. Devices
+with energy for life are scheduled by Sun, Zhou, Niu, Gunduz 2022, "Dynamic Scheduling for
+Over-the-Air Federated Edge Learning With Energy Constraints", with virtual queues. The pacing here
+is plainer than either, and so is the choice of the level: of the levels r_k at which the a
+strongest devices are heard, the one at which the mean over them is least off the mean over all K,
+for uncorrelated symbols of equal weight:
+
+    (K/a - 1)^2 sum_heard m + sum_silent m + (K/a)^2 N / eta.
+
+Where the sum would be below the noise at every level, N / eta > sum_heard m, nobody sends and the
+energy is kept.
+
+A call is one group of a slot's payload: it advances the slots ahead by the group's part of the
+slot's symbols, and is charged |p|^2 m times its symbols. Slots in which nobody of a trial sends are
+not counted.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from otafl.contracts import Hyper
+from otafl.link_contracts import Coefficients, Link, Statistics
+from otafl.power.config import BudgetPacedConfig
+from otafl.power.scalars import TINY, cophase, inversion, senders
+
+
+@dataclass(frozen=True)
+class Purse:
+    """left: [S, K] energy left of a device's own budget, noise variance times symbols, inf without
+    one; ahead: [S] slots that it is to last for. Both float64."""
+
+    left: Tensor
+    ahead: Tensor
+
+
+class BudgetPaced:
+    constraint: ClassVar[Literal["peak", "average", "none"]] = "peak"
+    may_be_silent: ClassVar[bool] = True
+    wants_variation: ClassVar[bool] = False
+
+    def __init__(self, config: BudgetPacedConfig) -> None:
+        self.config = config
+
+    def prepare(self, statistics: Statistics, hyper: Hyper) -> Purse:
+        nothing_known = torch.full_like(statistics.budget, math.inf, dtype=torch.float64)
+        return Purse(nothing_known, hyper["rounds"].double())
+
+    def coefficients(self, state: Purse, link: Link) -> tuple[Purse, Coefficients]:
+        lengths, symbols = segment_lengths(link)
+        part = lengths.sum() / symbols  # of the slot
+        left = self._granted(state, link, symbols)
+        allowance = self._allowance(left, state.ahead, part, link)
+        budget = torch.minimum(link.budget.double(), allowance / lengths.sum())
+        h = link.h.abs().double()
+        reach = (budget[:, None] / link.power.double().clamp_min(TINY)).sqrt() * h
+        root_eta = _level(reach, link)
+        active = senders(link) & (reach >= root_eta) & (root_eta > 0)
+        # nobody can send: any scaling would do
+        root = torch.where(root_eta > 0, root_eta, 1.0).to(link.gain.dtype)
+        amplitude = torch.where(active, inversion(root, link), 0.0)
+        spent = (amplitude.double().square() * link.power * lengths[:, None]).sum(1)
+        there = link.sends.any(1)
+        ahead = torch.where(there, state.ahead - part, state.ahead)
+        purse = Purse((left - spent).clamp_min(0.0), ahead)
+        p = cophase(amplitude, link.h)
+        return purse, Coefficients(p, root[..., 0].square(), active)
+
+    def _granted(self, state: Purse, link: Link, symbols: float) -> Tensor:
+        """What is left [S, K], at a trial's first slot all of the budget."""
+        if "energy_db" not in link.hyper:
+            return state.left
+        slots = link.hyper["rounds"].double()
+        share = torch.pow(10.0, link.hyper["energy_db"].double() / 10.0)
+        all_of_it = (share * slots * symbols)[:, None] * link.budget
+        return torch.where((state.ahead == slots)[:, None], all_of_it, state.left)
+
+    def _allowance(self, left: Tensor, ahead: Tensor, part: Tensor, link: Link) -> Tensor:
+        """A_k [S, K], of which a group has its part; after the last slot planned for, all that is
+        left."""
+        if link.energy is not None:
+            left = torch.minimum(left, link.energy.double())
+        if self.config.spend == "greedy":
+            return left
+        slots = torch.maximum(ahead, part)[:, None]
+        return left * (link.hyper["burst"].double()[:, None] * part / slots).clamp_max(1.0)
+
+
+def segment_lengths(link: Link) -> tuple[Tensor, float]:
+    """Symbols of each segment [Q] float64, and of the slot; one each where the link does not
+    say."""
+    if link.lengths is None:
+        count = link.h.shape[1]
+        return torch.ones(count, dtype=torch.float64, device=link.h.device), float(count)
+    lengths = link.lengths.double()
+    return lengths, float(link.payload) if link.payload else float(lengths.sum())
+
+
+def _level(reach: Tensor, link: Link) -> Tensor:
+    """sqrt(eta) [S, Q, 1] of least error over the reaches r [S, Q, K]; 0 where there is nobody to
+    hear."""
+    reach = torch.where(senders(link), reach, 0.0)
+    level, order = reach.sort(-1, descending=True)
+    m = torch.where(senders(link), link.power.double(), 0.0).gather(-1, order)
+    devices = link.sends.sum(1, dtype=torch.float64)[:, None, None]
+    ratio = devices / torch.arange(1, m.shape[-1] + 1, device=m.device)  # K / a
+    heard = m.cumsum(-1)
+    silent = heard[..., -1:] - heard
+    noise = link.noise.double()[:, None, None] / level.square().clamp_min(TINY)
+    error = (ratio - 1.0).square() * heard + silent + ratio.square() * noise
+    best = torch.where(noise <= heard, error, math.inf).argmin(-1, keepdim=True)
+    worth = (noise <= heard).any(-1, keepdim=True)
+    return torch.where(worth, level.gather(-1, best), 0.0)

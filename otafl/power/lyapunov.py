@@ -1,0 +1,125 @@
+"""Drift plus penalty (Neely 2010, "Stochastic Network Optimization with Application to
+Communication and Queueing Systems") for the transmit and receive scalars: the least squared error
+under a bound e_bar on each device's average energy, without knowing the channel's statistics. With
+energies e_k in slots at full power, a virtual queue counts how far a device is over its bound,
+
+    Q_k <- max(Q_k + e_k - e_bar_k, 0),                                                         (1)
+
+and every slot minimises V MSE + sum_k Q_k e_k over the scalars within peak power, for the K devices
+that send
+
+    MSE = [sum_k m_k (sqrt(q_k / eta) a_k - 1)^2 + N / eta] / m,   m = sum_k m_k / K,   e_k = a_k^2,
+
+a_k in 0 to 1 being a device's share of its full amplitude and q_k = P_k g_k / m_k. That is the
+state's problem of `cao_average` with multipliers Q_k m / V, and a peak besides. With u = 1 / eta,
+x_k = sqrt(u q_k) and the price mu_k = Q_k m / (V m_k), the best share is
+
+    a_k = min(1, x_k / (x_k^2 + mu_k)),                                                         (2)
+
+regularised inversion. The error that is left is convex in u for each device, so u is the root of a
+falling function, found by bisection:
+
+    sum_k m_k G_k(u) = N,   G_k = a_k (1 - x_k a_k) q_k / x_k.                                  (3)
+
+Where the left side is below N at u = 0, nobody sends.
+
+As 4 a_k^2 mu_k <= 1, a device with Q_k > r V / (4 e_bar), r the largest m_k / m, pays less than
+e_bar, so no queue passes r V / (4 e_bar) + 1, and over T slots
+
+    sum_t e_k / T <= e_bar + (r V / (4 e_bar) + 1) / T.                                         (4)
+
+The average error is within O(1 / V) of the least under the bounds where channels are independent
+over slots (Neely 2010, section 4.1).
+
+A call is one group of a slot's payload: its energy is charged at once, and its part of e_bar is
+taken off. Slots in which nobody of a trial sends are not counted.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from otafl.contracts import Hyper
+from otafl.link_contracts import Coefficients, Link, Statistics
+from otafl.power.budget_paced import segment_lengths
+from otafl.power.config import LyapunovConfig
+from otafl.power.scalars import LARGEST, TINY, cophase, senders
+
+STEPS = 24
+"""Bisections, to 70 / 2^24 of u; the chord over what is left squares that."""
+
+DEPTH = 70.0
+"""The root is looked for down to exp(-70) of the largest u that there can be."""
+
+
+class Lyapunov:
+    constraint: ClassVar[Literal["peak", "average", "none"]] = "peak"
+    may_be_silent: ClassVar[bool] = True
+    wants_variation: ClassVar[bool] = False
+
+    def __init__(self, config: LyapunovConfig) -> None:
+        pass
+
+    def prepare(self, statistics: Statistics, hyper: Hyper) -> Tensor:
+        """Q [S, K] float64."""
+        return torch.zeros_like(statistics.budget, dtype=torch.float64)
+
+    def coefficients(self, state: Tensor, link: Link) -> tuple[Tensor, Coefficients]:
+        lengths, symbols = segment_lengths(link)
+        part = lengths / symbols  # of the slot, [Q]
+        there = senders(link)
+        most = torch.ones_like(state)  # share of full power that the battery allows
+        if link.energy is not None:
+            most = (link.energy.double() / (symbols * link.budget)).clamp_max(1.0)
+        m = torch.where(there, link.power.double(), 0.0).clamp_min(TINY)
+        total = (m * there).sum(-1, keepdim=True).clamp_min(TINY)
+        weight = m * there / total
+        bound = (most * link.budget)[:, None] / m
+        reach = bound.sqrt() * link.h.abs().double() * there
+        v = link.hyper["v"].double()[:, None, None]
+        count = there.sum(-1, keepdim=True).clamp_min(1)
+        price = (state * most)[:, None] * total / (count * v * m)
+        u = inverse_scaling(reach, price, weight, link.noise.double()[:, None] / total[..., 0])
+        x = u.sqrt()[..., None] * reach
+        share = (x / (x.square() + price).clamp_min(TINY)).clamp_max(1.0)  # eq. (2)
+        share = torch.where(there, share, 0.0)
+        spent = (share.square() * part[:, None]).sum(1) * most
+        owed = self._bound(link) * part.sum()
+        queue = (state + spent - owed).clamp_min(0.0)  # eq. (1)
+        queue = torch.where(link.sends.any(1)[:, None], queue, state)
+        amplitude = (share * bound.sqrt()).clamp_max(LARGEST).to(link.gain.dtype)
+        eta = torch.where(u > 0, u.reciprocal(), 1.0).clamp_max(LARGEST**2).to(link.gain.dtype)
+        active = there & (u > 0)[..., None] & (share > 0)
+        return queue, Coefficients(cophase(amplitude, link.h), eta, active)
+
+    def _bound(self, link: Link) -> Tensor:
+        """e_bar [S, 1], of full power."""
+        return torch.pow(10.0, link.hyper["average_db"].double() / 10.0)[:, None]
+
+
+def inverse_scaling(reach: Tensor, price: Tensor, weight: Tensor, noise: Tensor) -> Tensor:
+    """u = 1 / eta [...] of eq. (3) for reaches sqrt(q) and prices mu [..., K], weights m [..., K]
+    and noise N [...] over the sum of m; 0 where nobody sends."""
+    high = -(4.0 * noise).log()  # as G_k <= 1 / (4 u)
+    low = high - DEPTH
+    silent = _falling(low, reach, price, weight) <= noise
+    for _ in range(STEPS):
+        middle = (low + high) / 2.0
+        above = _falling(middle, reach, price, weight) > noise
+        low, high = torch.where(above, middle, low), torch.where(above, high, middle)
+    before, after = (_falling(end, reach, price, weight) for end in (low, high))
+    chord = (before - noise) / (before - after).clamp_min(torch.finfo(noise.dtype).tiny)
+    root = (low + (high - low) * chord.clamp(0.0, 1.0)).exp()
+    return torch.where(silent, 0.0, root)
+
+
+def _falling(log_u: Tensor, reach: Tensor, price: Tensor, weight: Tensor) -> Tensor:
+    """The left side of eq. (3), [...]."""
+    x = (log_u / 2.0).exp()[..., None] * reach
+    rest = (x.square() + price).clamp_min(TINY)
+    share = (x / rest).clamp_max(1.0)
+    fall = share * (1.0 - x * share) * reach / x.clamp_min(TINY) * reach  # G_k
+    return (weight * fall).sum(-1)

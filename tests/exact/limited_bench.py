@@ -1,0 +1,99 @@
+"""An uplink under limits, and what it should receive, symbol by symbol and device by device."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import torch
+from exact.link_bench import Bench, Given, bench
+
+from otafl.channels.config import PerfectCsiConfig
+from otafl.channels.csi import PerfectCsi
+from otafl.contracts import Cohort, Payload, Received
+from otafl.link_contracts import NO_LIMITS, Limits, LinkReport
+from otafl.transport.setup import LinkSetup
+
+
+def send(
+    link: Bench, payload: Payload, who: Cohort, limits: Limits = NO_LIMITS, round: int = 0
+) -> tuple[Received, LinkReport]:
+    return link.transport.deliver(payload, who, link.channel.state(round), round, limits)
+
+
+def setup_of(link: Bench) -> LinkSetup:
+    transport = link.transport
+    return transport.setup if hasattr(transport, "setup") else transport._setup
+
+
+def rebuilt(link: Bench, **parts: Any) -> Bench:
+    """The same uplink with some of its parts replaced."""
+    transport = link.transport
+    config = transport.config if hasattr(transport, "config") else transport._config
+    made = type(transport)(config, dataclasses.replace(setup_of(link), **parts))
+    return dataclasses.replace(link, transport=made)
+
+
+def with_budget(link: Bench, share: torch.Tensor) -> Bench:
+    """The same uplink with this share of the budgets."""
+    budget = setup_of(link).budget
+    return rebuilt(link, budget=dataclasses.replace(budget, budget=budget.budget * share))
+
+
+def radiated(link: Bench, report: LinkReport) -> np.ndarray:
+    """[S, K] in units of the noise variance times symbols."""
+    return (report.energy_j / setup_of(link).budget.unit_energy_j[:, None]).numpy()
+
+
+def table(*rows: list[float]) -> torch.Tensor:
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+def digital(*snr: float, **options: Any) -> Bench:
+    """One trial of devices whose SNR at a budget of 10 is this, and known; SNR 1, 3, 15 are 1, 2, 4
+    bits a channel use."""
+    link = bench(transport="digital", devices=len(snr), **options)
+    h = torch.tensor([snr], dtype=torch.complex128).sqrt()[:, :, None, None, None] / 10**0.5
+    channel = Given(h, torch.ones(1, len(snr), dtype=torch.float64))
+    csi = PerfectCsi(PerfectCsiConfig(), channel, setup_of(link).budget, link.streams, {})
+    return dataclasses.replace(rebuilt(link, csi=csi), channel=channel)
+
+
+def estimate(
+    link: Bench,
+    report: LinkReport,
+    x: np.ndarray,
+    weight: np.ndarray,
+    stops: np.ndarray | None = None,
+    *,
+    index: int = 0,
+    start: int = 0,
+    cell: np.ndarray | None = None,
+    quadrature: bool = False,
+) -> np.ndarray:
+    """[P] that the server of the first trial has of a group's signals x [K, P] with the saved h,
+    p and eta. stops: [K] channel uses of the slot that each device is on air for. start: the
+    group's first one. cell: [symbols] segment of each channel use of the group, 0 if not given."""
+    h, p, eta, active = (
+        report.saved[f"{name}/{index}"][0].numpy() for name in ("h", "p", "eta", "active")
+    )
+    devices, reals = x.shape
+    symbols = -(-reals // 2) if quadrature else reals
+    z = link.noise(reals, group=index)[0]
+    out = np.zeros(2 * symbols if quadrature else symbols)
+    for i in range(symbols):
+        q = 0 if cell is None else int(cell[i])
+        y = 0j
+        for k in range(devices):
+            second = x[k, symbols + i] if quadrature and symbols + i < reals else 0.0
+            if stops is None or start + i < stops[k]:
+                y += h[q, k] * p[q, k] * devices * weight[k] * (x[k, i] + 1j * second)
+        y /= np.sqrt(eta[q]) * devices * weight[active[q]].sum()
+        out[i] = y.real
+        if quadrature:
+            out[symbols + i] = y.imag
+    on_air = np.array([weight[active[q]].sum() for q in range(len(eta))])
+    place = np.zeros(symbols, dtype=int) if cell is None else cell
+    spread = 1.0 / np.sqrt(eta[place]) / devices / on_air[place]
+    return out[:reals] + z * np.tile(spread, 2 if quadrature else 1)[:reals]
