@@ -9,8 +9,9 @@ import numpy as np
 
 from otafl.devices.activities import ACTIVITIES
 from otafl.devices.hardware import Hardware
+from otafl.devices.local_work import Interval, Slot
 from otafl.devices.protocol import Rules
-from otafl.trial_clock import Interval, Life, Slot, TrialClock
+from otafl.trial_clock import Life, TrialClock
 
 
 class Clock:

@@ -31,8 +31,8 @@ ASLEEP = "asleep"
 
 def timeline_of(ds: xr.Dataset, trial: int = 0, **sel: Any) -> xr.Dataset:
     """The events of one trial with dim event, by start: device, round (in which the update was
-    started, -1 for a device that is away), activity (of `otafl.activities.ACTIVITIES`), start_s,
-    end_s.
+    started, -1 for a device that is away), activity (of `otafl.devices.activities.ACTIVITIES`),
+    start_s, end_s.
 
     ds: a result of a scenario with `output.save_timeline: true`. sel: coordinate=value, for a
     sweep. attrs: title, devices, end_s (simulated seconds of the trial) and, as far as the result

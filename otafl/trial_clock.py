@@ -11,77 +11,22 @@ doing. Times are in seconds since the trial's start. Nothing here knows what is 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from collections.abc import Generator, Iterator, Sequence
+from typing import Any, cast
 
 import numpy as np
 import simpy
 
 from otafl.devices.battery import Draw
 from otafl.devices.hardware import Hardware
+from otafl.devices.local_work import Interval, LocalWork, Slot
 from otafl.devices.protocol import Rules
 from otafl.devices.supply import CIRCUIT, COMPUTE, IDLE, RECEIVE, TRANSMIT, Supply
 
 Process = Generator[simpy.Event, Any, None]
 
-BEFORE = ("receive", "compute", "wait")
-"""What a device does before its slot."""
-
 Life = Iterator[tuple[float, bool]]
 """A device's comings and goings, see `otafl.devices.availability`."""
-
-
-class Interval(NamedTuple):
-    """What a device did, of `otafl.activities.ACTIVITIES`. `round` is the one in which its update
-    was started; -1 for a device that was away."""
-
-    device: int
-    round: int
-    activity: str
-    start_s: float
-    end_s: float
-
-
-@dataclass(frozen=True)
-class Slot:
-    """An uplink slot of one trial. Devices in ascending order.
-
-    opened_s: when. on_time: the devices that transmit. started_round: the round in which each
-    started its update.
-    """
-
-    opened_s: float
-    on_time: list[int]
-    started_round: list[int]
-
-
-class _Update(simpy.Event):
-    """One device's work between a broadcast and its slot; as an event, that it is ready: a Timeout
-    of our own, one object in the place of two. Then `computed` is called with it."""
-
-    def __init__(
-        self,
-        env: simpy.Environment,
-        device: int,
-        round: int,
-        downlink_s: float,
-        compute_s: float,
-        compute_w: float,
-        computed: Callable[[simpy.Event], None],
-    ) -> None:
-        self.env, self.callbacks = env, [computed]
-        self._ok, self._value = True, None
-        delay, now_s = downlink_s + compute_s, env.now
-        self.device = device
-        self.round = round
-        self.sent_s = now_s  # start of the broadcast
-        self.began_s = now_s + downlink_s  # its end
-        self.ready_s = now_s + delay
-        self.compute_w = compute_w
-        self.ready = False
-        self.lost = False
-        env.schedule(self, delay=delay)
 
 
 class TrialClock:
@@ -110,9 +55,9 @@ class TrialClock:
         self._absent = 0
         self._gone: set[int] = set()  # away for good
         self._plans = [0] * devices  # how often a battery's draw was planned anew
-        self._work: dict[int, _Update] = {}
-        self._ready: list[_Update] = []  # in the order in which they became so
-        self._sending: list[_Update] = []
+        self._work: dict[int, LocalWork] = {}
+        self._ready: list[LocalWork] = []  # in the order in which they became so
+        self._sending: list[LocalWork] = []
         self._on_air: set[int] = set()
         self._broadcast_s = math.nan
         self._round_s = math.nan
@@ -203,7 +148,7 @@ class TrialClock:
                 raise ValueError(
                     f"seconds must be finite and not negative, got {down} and {seconds}"
                 )
-            update = _Update(env, device, round, down, seconds, watts, computed)
+            update = LocalWork(env, device, round, down, seconds, watts, computed)
             work[device] = update
             if not supply.plain:
                 supply.wake(device, now_s)
@@ -222,14 +167,14 @@ class TrialClock:
         before it, so being ready at the deadline is on time."""
         if math.isnan(self._round_s):
             raise RuntimeError("admit before start")
-        rules, env, timer = self.rules, self.env, self._timer()
-        ready, work, wanted = self._ready, self._work, rules.ready or math.inf
+        rules, env, timer, step = self.rules, self.env, self._timer(), self.env.step
+        ready, work, wanted = self._ready, self._work, rules.ready
         first_s = self._broadcast_s if rules.broadcast_first else -math.inf
         while timer is None or not timer.processed:
-            enough = len(ready) >= wanted or (rules.ready and len(ready) >= len(work))
-            if enough and env.now >= first_s:
+            count = len(ready)
+            if wanted and (count >= wanted or count >= len(work)) and env.now >= first_s:
                 break
-            env.step()
+            step()
         self._settle_instant()
         self._round_s = math.nan
         return self._open()
@@ -327,14 +272,9 @@ class TrialClock:
             for device, reasons in enumerate(self._away)
             for why, since_s in reasons.items()
         ]
-        for one in self._work.values():
-            times = (one.sent_s, one.began_s, one.ready_s, now_s)
-            for activity, start_s, end_s in zip(BEFORE, times, times[1:], strict=False):
-                current.append(
-                    Interval(one.device, one.round, activity, start_s, min(end_s, now_s))
-                )
-        going_on = [one for one in current if one.end_s > one.start_s]
-        return [*(self.intervals or ()), *going_on]
+        for update in self._work.values():
+            current += update.intervals(now_s)
+        return [*(self.intervals or ()), *(one for one in current if one.lasts)]
 
     def stop(self) -> None:
         """Ends the trial: its time stands still, none of its devices is available."""
@@ -366,13 +306,16 @@ class TrialClock:
         del self._ready[: self.rules.most]
         self._sending.sort(key=_device)
         self._on_air.update(map(_device, self._sending))
+        plain, computed = self._supply.plain, self._supply.spent[COMPUTE]
         for update in self._sending:
             del self._work[update.device]
-            self._settle(update, now_s)
+            if plain:
+                joules = update.compute_w * (update.ready_s - update.began_s)
+                computed[update.device] += joules
+            else:
+                self._settle(update, now_s)
             if self.intervals is not None:
-                times = (update.sent_s, update.began_s, update.ready_s, now_s)
-                for activity, start_s, end_s in zip(BEFORE, times, times[1:], strict=False):
-                    self._record(update.device, update.round, activity, start_s, end_s)
+                self.intervals += [one for one in update.intervals(now_s) if one.lasts]
         if self.rules.late == "drop":
             for update in list(self._work.values()):
                 self._lose(update)
@@ -385,12 +328,12 @@ class TrialClock:
 
     def _computed(self, done: simpy.Event) -> None:
         """A device's time has passed: its update is ready, unless it was lost."""
-        update = cast(_Update, done)
+        update = cast(LocalWork, done)
         if not update.lost:
             update.ready = True
             self._ready.append(update)
 
-    def _lose(self, update: _Update) -> None:
+    def _lose(self, update: LocalWork) -> None:
         """The device drops what it has."""
         now_s = self.env.now
         update.lost = True
@@ -402,7 +345,7 @@ class TrialClock:
         if update.sent_s < now_s:
             self._record(update.device, update.round, "lost", update.sent_s, now_s)
 
-    def _costs(self, update: _Update, now_s: float) -> tuple[float, float, float]:
+    def _costs(self, update: LocalWork, now_s: float) -> tuple[float, float, float]:
         """Joules of an update by now: received, computed and waited for."""
         device = update.device
         if update.ready:
@@ -417,14 +360,9 @@ class TrialClock:
             self._supply.idle_w[device] * waited,
         )
 
-    def _settle(self, update: _Update, now_s: float) -> None:
-        device = update.device
-        if self._supply.plain and update.ready:
-            joules = update.compute_w * (update.ready_s - update.began_s)
-            self._supply.spent[COMPUTE][device] += joules
-            return
+    def _settle(self, update: LocalWork, now_s: float) -> None:
         received, computed, waited = self._costs(update, now_s)
-        spend = self._supply.spend
+        spend, device = self._supply.spend, update.device
         spend(device, RECEIVE, received)
         spend(device, COMPUTE, computed)
         spend(device, IDLE, waited)
@@ -501,9 +439,10 @@ class TrialClock:
         self._back(device, "crashed")
 
     def _record(self, device: int, round: int, activity: str, start_s: float, end_s: float) -> None:
-        if self.intervals is not None and end_s > start_s:
-            self.intervals.append(Interval(device, round, activity, start_s, end_s))
+        one = Interval(device, round, activity, start_s, end_s)
+        if self.intervals is not None and one.lasts:
+            self.intervals.append(one)
 
 
-def _device(update: _Update) -> int:
+def _device(update: LocalWork) -> int:
     return update.device

@@ -104,6 +104,9 @@ def draw(ds: xr.Dataset, variable: str, target: float, path: Path) -> None:
             axis.fill_between(at, mean - std, mean + std, color=style["color"], alpha=0.15, lw=0)
         axis.axhline(target, color="0.5", lw=0.8)
         axis.set(xlabel=label, ylabel=long_name(ds, variable))
+        ends = ds[x].max("round")
+        if ends.max() > 100 * ends.min():
+            axis.set_xscale("log")
         axis.grid(alpha=0.3)
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     save(figure, path)

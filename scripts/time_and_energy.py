@@ -43,7 +43,8 @@ def main() -> None:
     used, lost = final(best, "updates_used"), final(best, "updates_lost")
     joules = final(best, "device_energy_j").sum("device")
     whole = best["present"] > best.sizes["device"] / 2  # more than half of the cell is there
-    half_s = best["sim_time_s"].where(whole).max("round")
+    dies = (best["present"] <= best.sizes["device"] / 2).any("round")
+    half_s = best["sim_time_s"].where(whole).max("round").where(dies)
     half = best["test_accuracy"].where(best["sim_time_s"] == half_s).max("round") * 100
     figure, axes = plt.subplots(1, 2, figsize=(13, 5), layout="constrained")
     for place in np.ndindex(*(best.sizes[d] for d in others)):
@@ -66,10 +67,16 @@ def main() -> None:
             if not any(place):
                 style = {"color": f"C{row % 10}", "ls": "-" if row < 10 else "--", "label": title}
                 one = best.isel(here).isel(trial=0).dropna("round", subset=["sim_time_s"])
-                axes[0].plot(one["sim_time_s"], one["test_accuracy"], **style)
-                axes[1].plot(one["sim_time_s"], one["present"], **style)
+                accuracy = one["test_accuracy"]
+                axes[0].plot(one["sim_time_s"], accuracy, **style)
+                drawn = one["device_energy_j"].sum(("device", "cause"))
+                right = (one["sim_time_s"], one["present"]) if dies.any() else (drawn, accuracy)
+                axes[1].plot(*right, **style)
     axes[0].set(xlabel="simulated time (s)", ylabel="test accuracy of the global model")
-    axes[1].set(xlabel="simulated time (s)", ylabel="devices that are there")
+    if dies.any():
+        axes[1].set(xlabel="simulated time (s)", ylabel="devices that are there")
+    else:
+        axes[1].set(xlabel="energy of all devices (J)", ylabel="test accuracy", xscale="log")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     figure.savefig(args.figure, dpi=150)
     print(f"\nfigure: {args.figure}")

@@ -19,8 +19,9 @@ from otafl.devices.activities import CAUSES
 from otafl.devices.battery import Battery
 from otafl.devices.config_hardware import FixedComputeConfig
 from otafl.devices.hardware import Hardware, devices_of
+from otafl.devices.local_work import Interval, Slot
 from otafl.devices.protocol import Rules
-from otafl.trial_clock import Interval, Slot, TrialClock
+from otafl.trial_clock import TrialClock
 
 
 def hardware(devices: int, **given: Any) -> Hardware:

@@ -24,8 +24,9 @@ from otafl.devices.config_protocol import (
     RoundsConfig,
 )
 from otafl.devices.hardware import devices_of
+from otafl.devices.local_work import Interval, Slot
 from otafl.devices.protocol import Rules, rules_of
-from otafl.trial_clock import Interval, Slot, TrialClock
+from otafl.trial_clock import TrialClock
 
 Lives = list[list[tuple[float, bool]] | None]
 
