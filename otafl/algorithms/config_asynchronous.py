@@ -19,7 +19,7 @@ class FedAsyncConfig(Config):
     averages: ClassVar[bool] = True
 
     name: Literal["fedasync"] = "fedasync"
-    learning_rate: float = stackable(0.01, gt=0, description="SGD step of the devices, gamma")
+    learning_rate: float = stackable(0.1, gt=0, description="SGD step of the devices, gamma")
     mixing: float = stackable(
         0.6,
         gt=0,
@@ -70,7 +70,7 @@ class FedBuffConfig(Config):
     needs: ClassVar[Needs] = "mean"
 
     name: Literal["fedbuff"] = "fedbuff"
-    learning_rate: float = stackable(0.01, gt=0, description="SGD step of the devices, eta_l")
+    learning_rate: float = stackable(0.1, gt=0, description="SGD step of the devices, eta_l")
     server_rate: float = stackable(1.0, gt=0, description="eta_g, factor on the mean of the buffer")
     buffer: int = stackable(
         10, ge=1, description="M, updates after which the server steps (the paper's K)"

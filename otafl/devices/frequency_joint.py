@@ -32,6 +32,7 @@ the last is ready, so it may end later than planned.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -168,7 +169,7 @@ def _x_at(h: np.ndarray) -> np.ndarray:
     """x >= 0 where _h(x) is this."""
     root = np.sqrt(2 * h)
     near = root * (1 - root / 3 + 11 / 72 * root**2)  # W's branch point has no digits to spare
-    x = 1 + lambertw((h - 1) / np.e).real  # eq. (4)
+    x = 1 + lambertw((h - 1) / math.e).real  # eq. (4)
     x = x - (_h(x) - h) / (x * np.exp(x))
     return np.where(h < 1e-8, near, x)
 
