@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from otafl import cli, open_results
+from otafl.cli import progress as bars
 from otafl.errors import UserError
 from otafl.summary import number, spread
 
@@ -294,8 +295,8 @@ def test_plain_progress_is_a_line_now_and_then_and_at_the_end(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     now = [0.0]
-    monkeypatch.setattr(cli.time, "monotonic", lambda: now[0])
-    with cli.Progress(quiet=False) as progress:
+    monkeypatch.setattr(bars.time, "monotonic", lambda: now[0])
+    with bars.Progress(quiet=False) as progress:
         for done in range(100, 1101):
             progress(done, 1100, "stack 1 of 1")
             now[0] += 0.025
@@ -310,8 +311,8 @@ def test_progress_bar_in_a_terminal(
 ) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "60")
-    monkeypatch.setattr(cli, "BAR_EVERY_S", 0.0)
-    with cli.Progress(quiet=False) as progress:
+    monkeypatch.setattr(bars, "BAR_EVERY_S", 0.0)
+    with bars.Progress(quiet=False) as progress:
         progress(1, 4, "")
         progress(4, 4, "")
     shown = capsys.readouterr().err

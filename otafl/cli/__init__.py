@@ -1,0 +1,32 @@
+"""The command line: `otafl run | sweep | check | list | show | plot | timeline | validate |
+data`.
+
+Exit codes: 0; 2 for what the user can mend, told in one message on stderr; 1 for an interruption,
+for a law that fails validation and, with a traceback, for anything else. What is heavy is imported
+inside the commands, so that `otafl --help` is quick.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from otafl.cli import data, drawing, results, running, scenarios, validation
+from otafl.cli.app import app
+from otafl.errors import UserError
+
+__all__ = ["app", "main"]
+
+for module in (running, scenarios, results, drawing, validation, data):
+    module.add(app)
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """Entry point. Always leaves by SystemExit or by an unexpected exception."""
+    try:
+        app(args=args, prog_name="otafl")
+    except UserError as error:
+        typer.echo(f"otafl: error: {error}", err=True)
+        sys.exit(2)

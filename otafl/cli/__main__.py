@@ -1,0 +1,5 @@
+"""`python -m otafl.cli`."""
+
+from otafl.cli import main
+
+main()

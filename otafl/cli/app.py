@@ -1,0 +1,93 @@
+"""The application that the commands are added to, and what several of them share."""
+
+from __future__ import annotations
+
+import tempfile
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from otafl.errors import UserError
+
+if TYPE_CHECKING:
+    from otafl.scenario import Scenario
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Simulate federated learning over wireless channels.",
+)
+
+
+class Device(StrEnum):
+    """Where the learning is computed."""
+
+    auto = "auto"
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+ScenarioFile = Annotated[Path, typer.Argument(metavar="SCENARIO.yaml", show_default=False)]
+ResultFile = Annotated[
+    Path, typer.Argument(metavar="RESULT", help="Result file (.nc), or folder of a sweep.")
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a key, e.g. training.rounds=50."),
+]
+DeviceOption = Annotated[Device | None, typer.Option(help="Processor; else engine.device.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from otafl import __version__
+
+        typer.echo(f"otafl {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Version.")
+    ] = False,
+) -> None: ...
+
+
+def picked(sel: list[str] | None) -> dict[str, str]:
+    """The values of `--sel dim=value`."""
+    picked = {}
+    for text in sel or []:
+        dim, equals, value = text.partition("=")
+        if not (dim and equals and value):
+            raise UserError(f"--sel {text}: must be of the form dim=value")
+        picked[dim] = value
+    return picked
+
+
+def load(path: Path, overrides: list[str] | None, device: Device | None) -> Scenario:
+    from otafl.scenario import load_scenario
+
+    chosen = [f"engine.device={device.value}"] if device else []
+    return load_scenario(path, [*(overrides or []), *chosen])
+
+
+def check_writable(folder: Path) -> None:
+    """Refuses before anything is computed that could not be written in the end."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".otafl"):
+            pass
+    except OSError as error:
+        raise UserError(
+            f"{folder}: cannot write there ({error.strerror}); choose another place with --out"
+        ) from error
+
+
+def plural(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"

@@ -1,0 +1,39 @@
+"""`otafl data`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+Root = Annotated[str | None, typer.Option(help="Folder of the data; else $OTAFL_DATA_DIR.")]
+
+
+def add(app: typer.Typer) -> None:
+    """Adds the commands of this module."""
+    data = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Data sets.")
+    data.command("list")(data_list)
+    data.command("get")(data_get)
+    app.add_typer(data, name="data")
+
+
+def data_list(root: Root = None) -> None:
+    """List the built-in data sets and where they are."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from otafl.data.fetch import available
+
+    lines = Table(box=None)
+    for title in ("name", "here", "where", "what"):
+        lines.add_column(title, overflow="fold")
+    for one in available(root):
+        lines.add_row(one.name, "yes" if one.present else "no", one.where, one.description)
+    Console(highlight=False, markup=False).print(lines)
+
+
+def data_get(name: Annotated[str, typer.Argument()], root: Root = None) -> None:
+    """Download a data set."""
+    from otafl.data.fetch import fetch
+
+    typer.echo(f"{name} is in {fetch(name, root)}")

@@ -1,0 +1,69 @@
+"""How far a run or a sweep is."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Any
+
+import typer
+
+PLAIN_EVERY_S = 10.0
+BAR_EVERY_S = 0.1
+
+
+class Progress:
+    """Calls with (rounds done, rounds in all, note) as a bar in a terminal, else as a line every
+    `PLAIN_EVERY_S` and at the end; nothing if quiet. All on stderr."""
+
+    def __init__(self, quiet: bool) -> None:
+        self.quiet = quiet
+        self.bar: Any = None
+        self.first: tuple[int, float] | None = None
+        self.told = time.monotonic()
+
+    def __enter__(self) -> Progress:
+        if not self.quiet and sys.stderr.isatty():
+            from rich import progress
+            from rich.console import Console
+
+            self.bar = progress.Progress(
+                progress.TextColumn("{task.completed:.0f}/{task.total:.0f} rounds", markup=False),
+                progress.BarColumn(bar_width=None),
+                progress.TextColumn("{task.fields[rate]}", markup=False),
+                progress.TimeRemainingColumn(),
+                progress.TextColumn("{task.description}", markup=False),
+                console=Console(stderr=True),
+                expand=True,
+            )
+            self.bar.start()
+            self.bar.add_task("", total=1, rate="")
+        return self
+
+    def __call__(self, done: int, total: int, note: str = "") -> None:
+        now = time.monotonic()
+        if self.first is None:
+            # rounds that a resumed sweep finds done say nothing of its speed
+            self.first = (done, now)
+        elapsed = PLAIN_EVERY_S if self.bar is None else BAR_EVERY_S
+        if self.quiet or (done < total and now - self.told < elapsed):
+            return
+        self.told = now
+        rate = (done - self.first[0]) / max(now - self.first[1], 1e-9)
+        speed = f"{rate:.0f} rounds/s" if done > self.first[0] else ""
+        if self.bar is not None:
+            self.bar.update(0, completed=done, total=total, rate=speed, description=note)
+            return
+        left = f"{(total - done) / rate:.0f} s left" if speed and done < total else ""
+        line = ", ".join(part for part in (f"{done}/{total} rounds", speed, left, note) if part)
+        typer.echo(line, err=True)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.bar is not None:
+            self.bar.stop()

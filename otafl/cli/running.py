@@ -1,0 +1,95 @@
+"""`otafl run` and `otafl sweep`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from otafl.cli.app import (
+    DeviceOption,
+    Overrides,
+    Quiet,
+    ScenarioFile,
+    check_writable,
+    load,
+    plural,
+)
+from otafl.cli.progress import Progress
+from otafl.errors import UserError
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+def add(app: typer.Typer) -> None:
+    """Adds the commands of this module."""
+    app.command()(run)
+    app.command()(sweep)
+
+
+def run(
+    scenario: ScenarioFile,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE.nc", help="Else <output.folder>/<name>.nc.")
+    ] = None,
+    set_: Overrides = None,
+    device: DeviceOption = None,
+    quiet: Quiet = False,
+) -> None:
+    """Run a scenario into one file and a figure."""
+    loaded = load(scenario, set_, device)
+    target = out or Path(loaded.output.folder) / f"{loaded.name}.nc"
+    if target.suffix != ".nc" or target.is_dir():
+        raise UserError(f"--out {target}: must be the name of a file that ends in .nc")
+    check_writable(target.parent)
+    from otafl import sweeping
+
+    with _interruptible(sweeping.unfinished(target)), Progress(quiet) as progress:
+        dataset = sweeping.run(loaded, target, progress)
+    _picture(dataset, target, target.with_suffix(".png"))
+
+
+def sweep(
+    scenario: ScenarioFile,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Else <output.folder>/<name>/.")
+    ] = None,
+    set_: Overrides = None,
+    device: DeviceOption = None,
+    quiet: Quiet = False,
+) -> None:
+    """Run a scenario into a folder; can be resumed."""
+    loaded = load(scenario, set_, device)
+    folder = out or Path(loaded.output.folder) / loaded.name
+    check_writable(folder)
+    from otafl import sweeping
+
+    with _interruptible(folder), Progress(quiet) as progress:
+        dataset = sweeping.sweep(loaded, folder, progress)
+    _picture(dataset, folder, folder / f"{loaded.name}.png")
+
+
+@contextmanager
+def _interruptible(folder: Path) -> Iterator[None]:
+    """Ctrl-C ends with one sentence on what the sweep's folder keeps, and exit code 1."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        parts = plural(len(list((folder / "parts").glob("*.nc"))), "finished part")
+        running = folder / "interrupted.nc"
+        also = f", the records of the one that was running in {running.name}"
+        kept = f"{parts} kept in {folder}{also if running.exists() else ''}"
+        kept += "; the same command resumes from there"
+        typer.echo(f"otafl: interrupted; {kept}", err=True)
+        raise typer.Exit(1) from None
+
+
+def _picture(dataset: xr.Dataset, result: Path, path: Path) -> None:
+    from otafl.plots import overview
+
+    overview(dataset, path)
+    typer.echo(f"result: {result}  figure: {path}")

@@ -1,0 +1,63 @@
+"""`otafl check` and `otafl list`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from otafl.cli.app import Overrides, load, plural
+from otafl.errors import UserError
+
+
+def add(app: typer.Typer) -> None:
+    """Adds the commands of this module."""
+    app.command()(check)
+    app.command("list")(list_)
+
+
+def check(
+    scenario: Annotated[
+        Path | None, typer.Argument(metavar="SCENARIO.yaml", show_default=False)
+    ] = None,
+    set_: Overrides = None,
+    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema.")] = False,
+) -> None:
+    """Print a scenario filled in, or all its errors."""
+    from otafl.scenario import expand, json_schema, to_yaml
+
+    if schema:
+        import json
+
+        typer.echo(json.dumps(json_schema(), indent=2))
+    elif scenario is None:
+        raise UserError("check: give a scenario's file, or --schema for the JSON schema")
+    else:
+        loaded = load(scenario, set_, None)
+        points = len(expand(loaded))
+        typer.echo(to_yaml(loaded).rstrip())
+        typer.echo(f"{scenario}: valid; {plural(points, 'point')}", err=True)
+
+
+def list_(
+    table: Annotated[str | None, typer.Argument(help="E.g. power; else all.")] = None,
+) -> None:
+    """List what a scenario can name."""
+    from otafl import registry
+
+    if table is not None and table not in registry.TABLES:
+        raise UserError(f"list: no table {table!r}; known: {', '.join(registry.TABLES)}")
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False, markup=False)
+    for title in [table] if table else registry.TABLES:
+        lines = Table(title=title, title_justify="left", box=None, show_header=False)
+        lines.add_column(no_wrap=True)
+        lines.add_column()
+        for name, entry in registry.TABLES[title].items():
+            cited = f" ({entry.citation})" if entry.citation else ""
+            lines.add_row(name, f"{entry.summary}{cited}")
+        console.print(lines)
+        console.print()

@@ -1,0 +1,54 @@
+"""`otafl validate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from otafl.cli.app import Device, Quiet, check_writable
+
+
+def add(app: typer.Typer) -> None:
+    """Adds the commands of this module."""
+    app.command()(validate)
+
+
+def validate(
+    quick: Annotated[
+        bool, typer.Option("--quick/--full", help="A quarter of the samples, or all.")
+    ] = False,
+    device: Annotated[Device, typer.Option(help="Processor.")] = Device.cpu,
+    only: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Laws whose name contains this.")
+    ] = None,
+    json: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write every check as JSON.")
+    ] = None,
+    csv: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write every check as CSV.")
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Check the uplink against its closed forms."""
+    for file in (json, csv):
+        if file is not None:
+            check_writable(file.parent)
+    from rich.console import Console
+
+    from otafl.conformance import report, suite
+    from otafl.conformance.bench import Bench
+
+    bench = Bench(device.value, quick)
+    chosen = suite.laws(only)
+    with Console(stderr=True, quiet=quiet, highlight=False, markup=False).status("") as status:
+        outcomes = suite.run(bench, chosen, lambda i, n, name: status.update(f"{i}/{n} {name}"))
+    report.print_table(outcomes, Console(highlight=False, markup=False))
+    typer.echo(report.summary(outcomes))
+    if json is not None:
+        report.write_json(outcomes, json)
+    if csv is not None:
+        report.write_csv(outcomes, csv)
+    if not all(outcome.passed for outcome in outcomes):
+        raise typer.Exit(1)
