@@ -1,7 +1,7 @@
 """otafl: a simulator of federated learning over wireless channels.
 
-The public API: `load_scenario`, `run`, `sweep`, `open_results`, `over_the_air`, `tuned`,
-`to_reach`, `symbols_per_round`, `timeline_of`, `deviation`, `UserError`.
+The public API: `load_scenario`, `run`, `sweep`, `open_results`, `over_the_air`, `WirelessUplink`,
+`tuned`, `to_reach`, `symbols_per_round`, `timeline_of`, `deviation`, `load_model`, `UserError`.
 Nothing heavy is imported before it is used.
 """
 
@@ -17,20 +17,23 @@ from otafl.errors import UserError
 if TYPE_CHECKING:
     import xarray as xr
 
+    from otafl.deployed import load_model
     from otafl.loss_deviation import deviation
     from otafl.overhead import symbols_per_round, to_reach
     from otafl.results import open_results
     from otafl.scenario import Scenario, load_scenario
     from otafl.timeline import timeline_of
     from otafl.tuning import tuned
-    from otafl.uplink import over_the_air
+    from otafl.uplink import WirelessUplink, over_the_air
 
     __version__: str
 
 __all__ = [
     "UserError",
+    "WirelessUplink",
     "__version__",
     "deviation",
+    "load_model",
     "load_scenario",
     "open_results",
     "over_the_air",
@@ -43,7 +46,9 @@ __all__ = [
 ]
 
 _LAZY = {
+    "WirelessUplink": "otafl.uplink",
     "deviation": "otafl.loss_deviation",
+    "load_model": "otafl.deployed",
     "load_scenario": "otafl.scenario",
     "open_results": "otafl.results",
     "over_the_air": "otafl.uplink",

@@ -12,6 +12,10 @@ import torch
 from torch import Tensor
 
 from otafl import custom, registry
+from otafl.algorithms.config_own import CustomAlgorithmConfig, settings_of
+from otafl.algorithms.custom import make as own_algorithm
+from otafl.channels.config_own import CustomChannelConfig
+from otafl.channels.custom import CustomChannel
 from otafl.channels.fading import link_budget
 from otafl.clock import Clock
 from otafl.config import Config, CustomConfig, stackable_fields
@@ -120,8 +124,11 @@ def build_model(scenario: Scenario, input_shape: tuple[int, ...], classes: int) 
 
 def build_algorithm(scenario: Scenario, model: Model) -> Algorithm:
     """The scenario's algorithm over a model; refuses what the model cannot give it."""
-    make = registry.implementation("algorithm", scenario.algorithm.name)
-    algorithm: Algorithm = make(scenario.algorithm, model, scenario.devices.count)
+    config = scenario.algorithm
+    if isinstance(config, CustomAlgorithmConfig):
+        return own_algorithm(config, model, scenario.devices.count)
+    make = registry.implementation("algorithm", config.name)
+    algorithm: Algorithm = make(config, model, scenario.devices.count)
     return algorithm
 
 
@@ -269,9 +276,9 @@ def build_link(
     if power_db is not None and power_db.any():
         more = torch.from_numpy(10.0 ** (power_db / 10.0)).to(budget.budget)
         budget = replace(budget, budget=budget.budget * more)
-    channel = registry.implementation("channel", scenario.channel.name)(
-        scenario.channel, budget, devices, streams, hyper_of(rows, "channel", streams)
-    )
+    own = isinstance(scenario.channel, CustomChannelConfig)
+    make = CustomChannel if own else registry.implementation("channel", scenario.channel.name)
+    channel = make(scenario.channel, budget, devices, streams, hyper_of(rows, "channel", streams))
     csi = registry.implementation("csi", scenario.csi.name)(
         scenario.csi, channel, budget, streams, hyper_of(rows, "csi", streams)
     )
@@ -318,7 +325,7 @@ def build_receiver(config: Any, power: Any, antennas: int) -> Receiver:
 def hyper_of(rows: Sequence[Config], section: str, streams: Streams) -> Blocks:
     """Field -> [S] of the stackable fields of a section of each row (every trial's scenario, or a
     section of it), where all rows give them."""
-    configs: list[Config] = [getattr(row, section) for row in rows]
+    configs = [settings_of(getattr(row, section)) for row in rows]
     hyper = {}
     for name in stackable_fields(type(configs[0])):
         values = [getattr(config, name) for config in configs]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -18,8 +19,11 @@ class Clock:
     """The clocks of S independent trials. `begin`, `open_slot`, `close_slot` make a round; trials
     that stopped are passed over.
 
-    hardware: [S, K]. rules: S of them, or one for all. lives: S times K.
+    hardware: [S, K]. rules: S of them, or one for all. lives: S times K. journal: what was called
+    with what, if a list is put there, see `replay`.
     """
+
+    journal: list[tuple[Any, ...]] | None = None
 
     def __init__(
         self,
@@ -38,6 +42,7 @@ class Clock:
     def wait_for_devices(self) -> list[int]:
         """Until in each trial a device is available or at work; the running trials in which that
         will never be."""
+        self._note("wait_for_devices")
         return [
             number
             for number, trial in enumerate(self.trials)
@@ -75,6 +80,7 @@ class Clock:
         """participants: S arrays of available devices. downlink_s (or one number for all),
         compute_s, compute_w: [N] in their order, trial by trial. broadcast_s: [S], until all have
         the model; the longest downlink_s if not given."""
+        self._note("begin", round, participants, downlink_s, compute_s, compute_w, broadcast_s)
         rows = len(compute_s)
         columns = [np.broadcast_to(c, rows).tolist() for c in (downlink_s, compute_s, compute_w)]
         none = [None] * len(self.trials)
@@ -89,6 +95,7 @@ class Clock:
 
     def open_slot(self) -> list[Slot]:
         """S slots, a stopped trial's empty."""
+        self._note("open_slot")
         return [
             _empty_slot(trial.now()) if trial.stopped else trial.admit() for trial in self.trials
         ]
@@ -103,6 +110,7 @@ class Clock:
     ) -> None:
         """Ends the round. airtime_s, downtime_s: [S] or one number. joules, on_air_s, crashed:
         [S, K]."""
+        self._note("close_slot", airtime_s, joules, on_air_s, crashed, downtime_s)
         none = [None] * len(self.trials)
         columns = (
             self._each(airtime_s),
@@ -125,6 +133,7 @@ class Clock:
 
     def charge_j(self) -> np.ndarray:
         """[S, K] charge of the batteries, inf on mains."""
+        self._note("charge_j")  # batteries add up until now, which rounds
         return np.stack([trial.charge_j() for trial in self.trials])
 
     def updates(self) -> tuple[np.ndarray, np.ndarray]:
@@ -148,7 +157,19 @@ class Clock:
 
     def stop(self, trial: int) -> None:
         """Ends a trial for good, the others go on."""
+        self._note("stop", trial)
         self.trials[trial].stop()
+
+    def replay(self, journal: Sequence[tuple[Any, ...]]) -> None:
+        """Goes through what the journal of a clock that was made alike holds, and is then where
+        that one was. Keeps a journal from then on."""
+        self.journal = []
+        for method, *given in journal:
+            getattr(self, method)(*given)
+
+    def _note(self, method: str, *given: Any) -> None:
+        if self.journal is not None:
+            self.journal.append((method, *given))
 
     def _each(self, value: np.ndarray | float) -> list[float]:
         """[S] of one number or of [S]."""

@@ -33,6 +33,13 @@ def stackable_fields(config: type[BaseModel]) -> tuple[str, ...]:
     )
 
 
+def stackable_keys(config: BaseModel) -> tuple[str, ...]:
+    """The names of a section's stackable fields; a component of the user's own may have some that
+    its class does not."""
+    own: tuple[str, ...] | None = getattr(config, "stackable_keys", None)
+    return stackable_fields(type(config)) if own is None else own
+
+
 class CustomConfig(Config):
     """A component of the user's own, named `module:callable`; every other key of its section is
     passed to the callable as a keyword argument."""

@@ -6,6 +6,7 @@ import importlib
 import inspect
 import os
 import sys
+from dataclasses import dataclass
 from typing import Any
 
 from otafl.errors import UserError
@@ -31,6 +32,28 @@ def load(path: str, key: str) -> Any:
         fault = "is not callable" if hasattr(module, attribute) else "does not exist"
         raise UserError(f"{key}: {path!r}: {attribute!r} {fault} in module {module_name!r}")
     return found
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The keyword arguments that a callable takes. names: all; required: those without a default.
+    any: it takes whatever it is given."""
+
+    names: tuple[str, ...]
+    required: tuple[str, ...]
+    any: bool
+
+
+def keys_of(function: Any, positional: int = 0) -> Keys:
+    """The keys of a section that the user's callable takes, after so many arguments by position."""
+    parameters = list(inspect.signature(function).parameters.values())
+    named = [one for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
+    own = [one for one in named if one.name not in [p.name for p in parameters[:positional]]]
+    return Keys(
+        names=tuple(one.name for one in own),
+        required=tuple(one.name for one in own if one.default is one.empty),
+        any=any(one.kind is one.VAR_KEYWORD for one in parameters),
+    )
 
 
 def call(path: str, key: str, options: dict[str, Any]) -> Any:

@@ -14,7 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from otafl import trained
 from otafl.assembly import Parts, assemble
+from otafl.checkpoints import Checkpoint, Kept
 from otafl.contracts import Blocks, Broadcast, Cohort, Payload, Received
 from otafl.link_contracts import ChannelState, Limits, LinkReport
 from otafl.metrics import RoundMeans
@@ -382,34 +384,51 @@ def frozen_heap() -> Iterator[None]:
 
 
 def run_stack(
-    points: Sequence[Point], progress: Progress | None = None, trials: Sequence[int] | None = None
+    points: Sequence[Point],
+    progress: Progress | None = None,
+    trials: Sequence[int] | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> Record:
     """Runs points of one stack key, all trials stacked, and returns what was measured.
 
-    On Ctrl-C the record ends early and is marked incomplete. Raises UserError for what the
-    scenario alone could not tell: missing data, a model the algorithm cannot train.
+    checkpoint: goes on from what it kept, and keeps what it says. On Ctrl-C the record ends early
+    and is marked incomplete. Raises UserError for what the scenario alone could not tell: missing
+    data, a model the algorithm cannot train.
     """
     scenario = points[0].scenario
     if scenario.engine.threads:
         torch.set_num_threads(scenario.engine.threads)
     numbers = list(range(scenario.trials)) if trials is None else list(trials)
-    engine = Engine(assemble(points, numbers))
-    recorder = Recorder(engine, len(points), len(numbers))
+    kept = None if checkpoint is None else checkpoint.load(points, numbers)
+    if kept is None:
+        engine = Engine(assemble(points, numbers))
+        if checkpoint is not None:
+            engine.parts.clock.journal = []
+        kept = Kept(Recorder(engine, len(points), len(numbers)), 0, 0.0)
+        kept.recorder.take(0, 0.0)
+    recorder, done, seconds = kept
+    engine = recorder.engine
     total = scenario.training.rounds
-    began = time.perf_counter()
-    recorder.take(0, 0.0)
+    began = time.perf_counter() - seconds
     complete = True
     try:
         with frozen_heap():
-            for t in range(total):
+            for t in range(done, total):
                 if not engine.running.any():
                     break
                 engine.round(t)
                 due = (t + 1) % scenario.training.eval_every == 0 or t + 1 == total
                 if due or (engine.ended & engine.running).any():
                     recorder.take(t + 1, time.perf_counter() - began)
+                if checkpoint is not None and checkpoint.due(t + 1) and t + 1 < total:
+                    now = Kept(recorder, t + 1, time.perf_counter() - began)
+                    checkpoint.save(now, points, numbers)
                 if progress is not None:
                     progress(t + 1, total)
     except KeyboardInterrupt:
         complete = False
-    return recorder.record(complete)
+    record = recorder.record(complete)
+    if complete and scenario.output.save_models:
+        models = trained.collect(engine, points, numbers, recorder.rounds[-1])
+        record = replace(record, models=models)
+    return record

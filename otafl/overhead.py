@@ -63,6 +63,22 @@ def to_reach(result: xr.Dataset, variable: str, target: float) -> xr.Dataset:
     return xr.Dataset(out).drop_vars("final_round", errors="ignore")
 
 
+def soonest(result: xr.Dataset, over: str, target: float) -> xr.Dataset:
+    """The result at that value of an axis, chosen at every point of the others, which is first
+    within a hundredth of a target on validation data, in the mean over trials.
+
+    A trial may stop before it is at the target itself; one that never gets there counts as ten
+    times the longest. over: the axis, as `learning_rate`. Raises UserError for an axis that is not
+    there, and for a result without validation data.
+    """
+    if over not in result.dims:
+        have = ", ".join(map(str, result["final_round"].dims)) or "none"
+        raise UserError(f"soonest: {over!r} is no axis of this result; it has {have}")
+    rounds = to_reach(result, "validation_accuracy", target - 0.01)["round"]
+    late = rounds.fillna(10.0 * float(result["round"].max()))
+    return result.isel({over: late.mean("trial").argmin(over)})
+
+
 def _spent(result: xr.Dataset) -> dict[str, xr.DataArray]:
     """What has been spent by each record, as far as that is known."""
     # a result kept without its per-device values lacks some

@@ -367,6 +367,8 @@ and `selection`, `levels`, `compute`, `protocol`, `availability` and `frequency`
 `devices`."""
 
 CUSTOM = {
+    "algorithm": "otafl.algorithms.config_own:CustomAlgorithmConfig",
+    "channel": "otafl.channels.config_own:CustomChannelConfig",
     "data": "otafl.data.config:CustomDataConfig",
     "model": "otafl.models.config:CustomModelConfig",
     "power": "otafl.power.config:CustomPowerConfig",

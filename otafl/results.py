@@ -6,11 +6,10 @@ A run is stored in parts. Each part holds the points of a sweep that ran in one 
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import importlib.metadata
 import json
 import math
-import os
 import platform
 import sys
 from collections.abc import Sequence
@@ -23,10 +22,12 @@ import xarray as xr
 
 from otafl.devices.activities import ACTIVITIES, CAUSES
 from otafl.errors import UserError
+from otafl.files import written
 from otafl.variables import VARIABLES
 
 if TYPE_CHECKING:
     from otafl.scenario import Point, Scenario
+    from otafl.trained import Trained
 
 
 @dataclass(frozen=True)
@@ -36,13 +37,15 @@ class Record:
     rounds: [R] rounds at which records were taken. variables: name of `VARIABLES` -> float
     [points, trials, R], [points, trials, R, devices] or [points, trials], as its dims say.
     complete: whether every round was run. link: name of `LINK_DIMS`, with "/<group>" where there
-    are several -> [points, trials, rounds, ...], of every round from the first, or None.
+    are several -> [points, trials, rounds, ...], of every round from the first, or None. models:
+    of all points and trials at the end, with `output.save_models`.
     """
 
     rounds: list[int]
     variables: dict[str, np.ndarray]
     complete: bool = True
     link: dict[str, np.ndarray] | None = None
+    models: Trained | None = None
 
 
 LINK_DIMS: dict[str, tuple[str, ...]] = {
@@ -60,6 +63,13 @@ LINK_DIMS: dict[str, tuple[str, ...]] = {
 """Dims, after (point, trial, link_round), of what `output.save_link` keeps. Stored as
 `link_<name>`, a complex one as `link_<name>_real` and `link_<name>_imag`. Segments are counted in
 each group."""
+
+FORMAT = 1
+"""Of result files: raised when files come to have what older programs would misread. Files from
+before there were numbers are 0."""
+
+IN_MEMORY_BYTES = 2**32
+"""Results larger than this are written to disk as they are made."""
 
 LAZY_ABOVE_BYTES = 2**30
 """Results larger than this are read from disk only where they are used."""
@@ -120,6 +130,19 @@ def combine(parts: Sequence[xr.Dataset]) -> xr.Dataset:
     """
     axes = json.loads(parts[0].attrs["sweep"])
     shape = _shape(axes)
+    whole = joined(parts).drop_vars("point_index").reset_coords("final_round")
+    found = whole["point"].values
+    whole = whole.reindex(point=np.arange(math.prod(shape)))
+    whole = whole.set_coords("final_round").sortby("round")
+    whole = _unfold(whole, axes, shape)
+    whole.attrs["complete"] = int(len(found) == math.prod(shape) and whole.attrs["complete"])
+    return whole
+
+
+def joined(parts: Sequence[xr.Dataset]) -> xr.Dataset:
+    """Parts of one sweep as one part, with `point` numbered as in the sweep: NaN where a point has
+    not what others have. Of a point that two parts hold, the first counts."""
+    axes = json.loads(parts[0].attrs["sweep"])
     names = {name for axis in axes for name in axis["coords"]}
     names |= {axis["dim"] for axis in axes}
     bare = [part.drop_vars(names, errors="ignore") for part in parts]
@@ -134,12 +157,9 @@ def combine(parts: Sequence[xr.Dataset]) -> xr.Dataset:
         join="outer",
         combine_attrs="override",
     )
-    found = np.unique(whole["point"].values)
-    whole = whole.drop_duplicates("point").reindex(point=np.arange(math.prod(shape)))
-    whole = whole.set_coords("final_round").sortby("round")
-    whole = _unfold(whole, axes, shape)
-    complete = len(found) == math.prod(shape) and all(part.attrs["complete"] for part in parts)
-    whole.attrs["complete"] = int(complete)
+    whole = whole.drop_duplicates("point").set_coords("final_round")
+    whole = whole.assign_coords(point_index=("point", whole["point"].values))
+    whole.attrs["complete"] = int(all(part.attrs["complete"] for part in parts))
     return whole
 
 
@@ -161,26 +181,17 @@ def final(dataset: xr.Dataset, name: str) -> xr.DataArray:
 def write_part(dataset: xr.Dataset, path: Path | str) -> None:
     """Write a dataset as NetCDF so that the file is whole or not there at all.
 
-    It is written under a temporary name beside `path`, flushed to disk and renamed. Raises
-    UserError where the folder or the disk does not allow it.
+    Raises WriteError where the folder or the disk does not allow it.
     """
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     checked = {"zlib": True, "complevel": 1, "shuffle": True, "fletcher32": True}
     encoding = {name: checked for name, value in dataset.variables.items() if value.ndim}
     encoding = {name: value for name, value in encoding.items() if _numeric(dataset[name])}
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        dataset.to_netcdf(temporary, engine="h5netcdf", encoding=encoding)
-        _flush(temporary)
-        os.replace(temporary, path)
-        _flush(path.parent)
-    except OSError as error:
-        reason = error.strerror or error
-        raise UserError(f"{path}: the result cannot be written: {reason}") from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
+    with written(Path(path)) as temporary:
+        if dataset.nbytes > IN_MEMORY_BYTES:
+            dataset.to_netcdf(temporary, engine="h5netcdf", encoding=encoding)
+            return
+        # HDF5 dies of a full disk, not with an error: what it makes in memory is written after
+        temporary.write_bytes(dataset.to_netcdf(engine="h5netcdf", encoding=encoding))
 
 
 def read_part(path: Path | str, lazy: bool = False) -> xr.Dataset:
@@ -206,6 +217,11 @@ def read_part(path: Path | str, lazy: bool = False) -> xr.Dataset:
             f"{path}: is a NetCDF file, but no otafl result; give a file that `otafl run` wrote or "
             "the folder of an `otafl sweep`"
         )
+    if dataset.attrs.get("format", 0) > FORMAT:
+        raise UserError(
+            f"{path}: was written by otafl {dataset.attrs.get('otafl_version')} in a format that "
+            f"this one ({versions()['otafl']}) does not know; update otafl to read it"
+        )
     return dataset
 
 
@@ -216,7 +232,7 @@ def open_results(source: Path | str) -> xr.Dataset:
     """
     source = Path(source)
     if source.is_dir():
-        paths = sorted((source / "parts").glob("*.nc"))
+        paths = finished_files(source)
         if not paths:
             raise UserError(
                 f"{source}: no finished parts (parts/*.nc) in this folder; give a result file or "
@@ -233,6 +249,11 @@ def open_results(source: Path | str) -> xr.Dataset:
                 "folder of its own"
             )
     return combine(parts) if "point" in parts[0].dims else parts[0]
+
+
+def finished_files(folder: Path) -> list[Path]:
+    """The files of a sweep's folder: those of many stacks (`otafl.packs`), then those of one."""
+    return [*sorted((folder / "packs").glob("*.nc")), *sorted((folder / "parts").glob("*.nc"))]
 
 
 def _link_variables(link: dict[str, np.ndarray]) -> dict[str, Any]:
@@ -318,8 +339,16 @@ def _attributes(scenario: Scenario, axes: list[dict[str, Any]]) -> dict[str, Any
         "seed": scenario.seed,
         "device_name": _device_name(scenario.engine.device),
         "accumulation": "symbols, bits, joules and seconds accumulate from round 0",
-        "sionna_version": _version("sionna-no-rt", "sionna"),
-    } | {f"{name}_version": _version(name) for name in ("otafl", "torch", "numpy", "xarray")}
+        "format": FORMAT,
+    } | {f"{name}_version": version for name, version in versions().items()}
+
+
+@functools.cache
+def versions() -> dict[str, str]:
+    """Of otafl and the packages that its numbers depend on."""
+    names = {"sionna": ("sionna-no-rt", "sionna")}
+    packages = ("otafl", "torch", "sionna", "numpy", "xarray")
+    return {name: _version(*names.get(name, (name,))) for name in packages}
 
 
 def _version(*names: str) -> str:
@@ -347,15 +376,6 @@ def _device_name(device: str) -> str:
 
 def _numeric(values: xr.DataArray) -> bool:
     return values.dtype.kind in "fiu" and values.size > 0
-
-
-def _flush(path: Path) -> None:
-    """Force a file's contents, or a folder's names, to disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _first_line(error: Exception) -> str:

@@ -19,7 +19,7 @@ from pydantic import AfterValidator, BaseModel, Field, ValidationError
 from otafl import axes as _axes
 from otafl import registry
 from otafl.axes import Axis
-from otafl.config import Config, stackable_fields
+from otafl.config import Config, stackable_keys
 from otafl.faults_config import FaultsConfig
 from otafl.keys import CHOICES, DEFAULTS, Path, choice, default, put, split
 from otafl.scenario_checks import check
@@ -332,7 +332,7 @@ def _touches(path: Path, paths: Sequence[Path]) -> bool:
 def _structure(config: Any, outside: set[str]) -> Any:
     """What of a settings object forces a stack of its own, as plain data."""
     if isinstance(config, BaseModel):
-        skip = {*stackable_fields(type(config)), *outside}
+        skip = {*stackable_keys(config), *outside}
         own = {name: value for name, value in config if name not in skip}
         return {name: _structure(value, set()) for name, value in own.items()}
     if isinstance(config, list | tuple):
@@ -341,7 +341,7 @@ def _structure(config: Any, outside: set[str]) -> Any:
 
 
 def _stackable(config: BaseModel, prefix: str) -> list[tuple[str, float]]:
-    marked = stackable_fields(type(config))
+    marked = stackable_keys(config)
     found = []
     for name, value in config:
         if name in marked and value is not None:

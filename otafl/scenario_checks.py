@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from otafl import registry
+from pydantic import BaseModel, ValidationError, create_model
+
+from otafl import custom, registry
 from otafl.algorithms.config import FedRLRConfig, FedRLRPlusConfig
+from otafl.algorithms.config_own import CustomAlgorithmConfig, settings_of
+from otafl.channels.config_own import CustomChannelConfig
 from otafl.config import CustomConfig
 from otafl.errors import UserError
 from otafl.keys import default
 from otafl.models import geometry
 from otafl.models.config import CnnConfig, MlpConfig, SoftmaxRegressionConfig
-from otafl.scenario_errors import Problem, shown
+from otafl.scenario_errors import Problem, problems_of, shown
 from otafl.transport.config import DigitalConfig, OverTheAirConfig
 
 if TYPE_CHECKING:
@@ -22,19 +26,63 @@ if TYPE_CHECKING:
 
 def check(scenario: Scenario) -> list[Problem]:
     """Everything that is wrong between the sections of a point."""
-    checks = (
-        _devices,
-        _frequency,
-        _levels,
-        _server,
-        _faults,
-        _stop,
-        _transport,
-        _link,
-        _images,
-        _rank,
-    )
-    return [problem for one in checks for problem in one(scenario)]
+    checks = [_devices, _frequency, _faults, _stop, _own_channel, _link, _images]
+    of_method = [_levels, _server, _transport, _rank]
+    problems = _own_method(scenario)
+    if not problems:
+        checks += of_method
+    return problems + [problem for one in checks for problem in one(scenario)]
+
+
+def _own_method(scenario: Scenario) -> list[Problem]:
+    """Whether the user's own method can be had, and the section's keys fit it."""
+    config, key = scenario.algorithm, "algorithm"
+    if not isinstance(config, CustomAlgorithmConfig):
+        return []
+    try:
+        method = config.method
+    except UserError as error:
+        return [Problem(str(error), (key, "name"))]
+    problems: list[Problem] = []
+    tree = {key: config.of_settings}
+    root = create_model("Root", algorithm=(method.settings, ...))
+    try:
+        root.model_validate(tree)
+    except ValidationError as error:
+        problems = problems_of(error, tree, root)
+    return problems + _keys(key, config.of_method, method.keys, method.settings)
+
+
+def _own_channel(scenario: Scenario) -> list[Problem]:
+    """Whether the user's own channel can be had, and the section's keys fit it."""
+    config = scenario.channel
+    if not isinstance(config, CustomChannelConfig):
+        return []
+    try:
+        _, keys = config.load()
+    except UserError as error:
+        return [Problem(str(error), ("channel", "name"))]
+    return _keys("channel", config.options, keys, CustomChannelConfig)
+
+
+def _keys(
+    section: str, given: dict[str, Any], keys: custom.Keys, settings: type[BaseModel]
+) -> list[Problem]:
+    """Keys of a section that a callable of the user's does not take, or lacks. settings: has the
+    keys beside the callable's own."""
+    known = [name for name in (*keys.names, *settings.model_fields) if name != "name"]
+    problems = []
+    for word in given:
+        if word not in keys.names and not keys.any:
+            guess = registry.closest(word, known)
+            hint = f"; did you mean '{guess}'?" if guess else ""
+            text = f"{section}.{word}: unknown key{hint} (known keys: {', '.join(known)})"
+            problems.append(Problem(text, (section, word)))
+    for word in keys.required:
+        if word not in given:
+            text = f"{section}.{word}: must be given"
+            problems.append(Problem(text, (section, word)))
+    return problems
 
 
 def layers(scenario: Scenario) -> list[tuple[int, int]] | None:
@@ -154,10 +202,10 @@ def _frequency(scenario: Scenario) -> list[Problem]:
 def _levels(scenario: Scenario) -> list[Problem]:
     """Whether the method has model sizes, and as many as the devices' levels say."""
     config, algorithm = scenario.devices.levels, scenario.algorithm
-    sizes = getattr(algorithm, "levels", None)
+    sizes = getattr(settings_of(scenario.algorithm), "levels", None)
     own = ("devices", "levels")
-    if sizes is None or isinstance(algorithm, CustomConfig):
-        if config == default("levels") or isinstance(algorithm, CustomConfig):
+    if sizes is None:
+        if config == default("levels"):
             return []
         would_do = [
             name
@@ -290,7 +338,7 @@ def _images(scenario: Scenario) -> list[Problem]:
 
 
 def _rank(scenario: Scenario) -> list[Problem]:
-    algorithm, sizes = scenario.algorithm, layers(scenario)
+    algorithm, sizes = settings_of(scenario.algorithm), layers(scenario)
     if not isinstance(algorithm, FedRLRConfig | FedRLRPlusConfig) or sizes is None:
         return []
     rank, others = algorithm.rank, (("model",), ("data",))

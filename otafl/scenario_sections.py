@@ -172,3 +172,4 @@ class OutputConfig(Config):
     save_timeline: bool = Field(
         False, description="keep what every device did when, a row an event"
     )
+    save_models: bool = Field(False, description="keep the trained models at the end of each trial")

@@ -1,70 +1,61 @@
-"""Compares power-control policies over SNR and device count.
-
-Reads a result of a scenario that sweeps power, device_count and snr_db, and prints the mean and
-standard deviation over trials of the final test accuracy. Without RESULT it is what
+"""Compares the values of one axis, as power policies, at every point of the others: a table, a
+figure, and paired tests against one of them. Without RESULT it is what
 `otafl sweep scenarios/fashion_mnist_gbma_ci.yaml` writes.
 
-    python scripts/compare_power.py results/fashion_mnist_gbma_ci --figure power.png
+Trials share data splits, fading and noise, so the differences are taken trial by trial: mean with
+its confidence interval, p of the paired t-test corrected by Holm over all rows, and how many times
+as many unpaired trials would tell as much (below 1 where the two do not go together).
+
+    python scripts/compare_power.py results/quickstart.nc --baseline gbma --figure power.png
 """
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
-import xarray as xr
+from tables import command, curves, head, opened_at, options, row
 
-from otafl import UserError, open_results
-from otafl.plots import plot
-from otafl.results import final
-from otafl.summary import spread
-
-DIMS = ("power", "device_count", "snr_db")
-
-
-def accuracy_table(accuracy: xr.DataArray) -> list[list[str]]:
-    """Rows of text from accuracy [power, device_count, snr_db, trial]; the first is the header."""
-    rows = [["power", "devices", *(f"{snr:g} dB" for snr in accuracy["snr_db"].values)]]
-    for power, of_power in zip(accuracy["power"].values, accuracy.values, strict=True):
-        for count, of_count in zip(accuracy["device_count"].values, of_power, strict=True):
-            rows.append([str(power), str(count), *(spread(trials) for trials in of_count)])
-    return rows
-
-
-def compare(result: Path, variable: str, figure: Path) -> None:
-    """Prints the table and draws the figure."""
-    ds = open_results(result)
-    missing = [dim for dim in DIMS if dim not in ds.dims]
-    if variable not in ds or missing:
-        lacks = ", ".join(missing) or variable
-        raise UserError(f"{result}: has no {lacks}; a sweep over {', '.join(DIMS)} is needed")
-    rows = accuracy_table(final(ds, variable).transpose(*DIMS, "trial"))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    trials = ds.sizes["trial"]
-    print(f"{variable} at the end, mean ± standard deviation over {trials} trials")
-    for row in rows:
-        print(
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        )
-    if not ds.attrs["complete"]:
-        print("the sweep is unfinished: - marks what has not been run")
-    plot(ds, variable, "snr_db", hue="power", facet="device_count", path=figure)
-    print(f"figure: {figure}")
+from otafl.figures import shown
+from otafl.paired import LEAST_PAIRS, paired
+from otafl.plots import main_variable
+from otafl.summary import number
+from otafl.tabulating import along, by_point, grid, text
 
 
 def main() -> None:
-    """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    default = Path("results/fashion_mnist_gbma_ci")
-    parser.add_argument("result", nargs="?", type=Path, default=default, help="file or folder")
-    parser.add_argument("--variable", default="test_accuracy", help="result variable to compare")
+    parser = options(__doc__, default="results/fashion_mnist_gbma_ci")
+    parser.add_argument("--variable", help="default: the main accuracy that the result has")
+    parser.add_argument("--axis", default="power", help="what is compared; default %(default)s")
+    parser.add_argument("--baseline", help="against which value; default: the first")
+    parser.add_argument("--level", type=float, default=0.95, help="default %(default)s")
     parser.add_argument("--figure", type=Path, default=Path("compare_power.png"))
-    options = parser.parse_args()
-    try:
-        compare(options.result, options.variable, options.figure)
-    except UserError as error:
-        parser.error(str(error))
+    args = parser.parse_args()
+    ds = along(opened_at(args.result, args.sel), args.axis)
+    variable = args.variable or main_variable(ds)
+    others = [str(dim) for dim in ds["final_round"].dims if dim != args.axis]
+    across = [dim for dim in ("snr_db", *others[::-1]) if dim in others][:1]
+    table = grid(ds, variable, across, rows=[args.axis])
+    print(table.caption)
+    print(text(table))
+    if not ds.attrs["complete"]:
+        print("the sweep is unfinished: - marks what has not been run")
+    first = ds[args.axis].values[0] if args.baseline is None else args.baseline
+    tests = paired(ds, variable, args.axis, first, args.level)
+    tests = by_point(tests.assign_coords(final_round=tests["pairs"].astype(float)))
+    title = f"Differences from {args.axis} {shown(first)}, trial by trial"
+    said = f"{args.level:.0%} interval"
+    head(title, "point", "difference", said, "p (t, Holm)", "p (Wilcoxon)", "pairs", "times")
+    for i, point in enumerate(tests["point"].values):
+        of = {name: float(values.isel(point=i)) for name, values in tests.items()}
+        said = (number(of[n], 3) for n in ("difference", "low", "high", "p_holm", "p_wilcoxon"))
+        difference, low, high, p, signed = said
+        pairs = f"{of['pairs']:.0f}" + (f", {of['dropped']:.0f} lost" if of["dropped"] else "")
+        within = "-" if low == "-" else f"{low} to {high}"
+        row(point, difference, within, p, signed, pairs, number(of["variance_ratio"], 2))
+    if int(tests["pairs"].max()) < LEAST_PAIRS:
+        print(f"\nfewer than {LEAST_PAIRS} pairs tell no significance; raise `trials`")
+    curves(ds, variable, across[0] if across else args.axis, args.figure)
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

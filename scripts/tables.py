@@ -1,9 +1,15 @@
-"""What the scripts share that print a page's tables: opening a result, and rows of Markdown."""
+"""What the scripts share: opening a result, rows of Markdown, a command line that explains errors,
+and figures of several panels."""
 
 from __future__ import annotations
 
+import argparse
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import xarray as xr
 
 import otafl
@@ -23,3 +29,105 @@ def head(title: str, *columns: str) -> None:
     print(f"\n{title}\n")
     row(*columns)
     print("|" + "---|" * len(columns))
+
+
+def options(doc: str | None, default: str | None = None) -> argparse.ArgumentParser:
+    """A parser with the arguments `result` and `--sel`; `doc` is the script's docstring."""
+    about, _, example = (doc or "").partition("\n\n")
+    shape = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=about, epilog=example, formatter_class=shape)
+    said = "a result file, or the folder of a sweep"
+    given: dict[str, Any] = {"nargs": "?", "default": Path(default)} if default else {}
+    said += "; default %(default)s" if default else ""
+    parser.add_argument("result", type=Path, help=said, **given)
+    shown = "one value of a dim; several times"
+    parser.add_argument("--sel", metavar="DIM=VALUE", action="append", help=shown)
+    return parser
+
+
+def command(main: Callable[[], None]) -> None:
+    """Runs a script's main function; what the user can mend is one message, and exit code 2."""
+    try:
+        main()
+    except otafl.UserError as error:
+        print(f"{Path(sys.argv[0]).name}: error: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+def opened_at(path: Path, sel: Sequence[str] | None) -> xr.Dataset:
+    """A result, at the values of `--sel dim=value`."""
+    from otafl.cli.app import picked
+    from otafl.figures import pick
+
+    ds = otafl.open_results(path)
+    for name, value in picked(list(sel or [])).items():
+        ds = pick(ds, name, value)
+    return ds
+
+
+def curves(ds: xr.Dataset, variable: str, x: str, path: Path) -> None:
+    """The end of each trial against an axis: a curve for each value of another, panels for a
+    third; else a curve for each point of the others."""
+    from otafl import plots
+    from otafl.paired import ended
+    from otafl.tabulating import along, by_point
+
+    ds = along(ds, x)
+    ds = ds.assign({variable: ended(ds, variable)})
+    others = [str(dim) for dim in ds["final_round"].dims if dim != x]
+    if len(others) > 2 or "zip" in others:
+        ds, others = by_point(ds, keep=x), ["point"]
+    others.sort(key=lambda dim: ds[dim].dtype.kind in "fiu")  # choices are curves first
+    hue, facet = [*others, None, None][:2]
+    plots.plot(ds, variable, x, hue, facet, path)
+    many = hue == "point" and ds.sizes["point"] > 2 * plots.MANY
+    print(f"figure: {path}" + (" (many curves: --sel DIM=VALUE picks)" if many else ""))
+
+
+def panels(
+    ds: xr.Dataset, pairs: Sequence[tuple[str, str]], path: Path, line: float | None = None
+) -> None:
+    """Variables against others over rounds, or against a dim of positive numbers: a panel for each
+    pair (y, x), a curve with a band of one standard deviation for each `point`. line: a value that
+    every panel marks."""
+    from matplotlib import pyplot as plt
+
+    from otafl.figures import long_name, save
+    from otafl.plots import COLOURS, LINES, curve_data
+
+    across = min(3, len(pairs))
+    down = -(-len(pairs) // across)
+    size = (2.0 + 4.5 * across, 4.0 * down + 0.18 * ds.sizes["point"])
+    figure, axes = plt.subplots(down, across, figsize=size, layout="constrained", squeeze=False)
+    for axis in axes.flat[len(pairs) :]:
+        axis.set_visible(False)
+    for axis, (y, x) in zip(axes.flat, pairs, strict=False):
+        drawn = curve_data(ds, y, x, hue="point")
+        for i, point in enumerate(ds["point"].values):
+            one = drawn.isel(point=i)
+            at, mean, std = (one["at"] if "at" in one else one[x]), one["mean"], one["std"]
+            style = {"color": COLOURS[i % 7], "linestyle": LINES[(i + i // 7) % 7]}
+            axis.plot(at, mean, label=point, **style)
+            low = np.maximum(mean - std, 0.1 * mean) if y == "aggregation_nmse" else mean - std
+            axis.fill_between(at, low, mean + std, color=style["color"], alpha=0.15, lw=0)
+        if line is not None:
+            axis.axhline(line, color="0.5", lw=0.8)
+        labels = (long_name(ds, name) for name in (x, y))
+        units = (f" [{u}]" if (u := ds[n].attrs.get("units", "1")) != "1" else "" for n in (x, y))
+        xlabel, ylabel = (label + unit for label, unit in zip(labels, units, strict=True))
+        axis.set(xlabel=xlabel, ylabel=ylabel)
+        if "at" in drawn:
+            ends = ds[x].max("round")
+            if ends.max() > 100 * ends.min():
+                axis.set_xscale("log")
+        else:
+            axis.set_xscale("log")
+            axis.set_xticks(ds[x].values, [f"{value:g}" for value in ds[x].values])
+            axis.minorticks_off()
+        if y == "aggregation_nmse":
+            axis.set_yscale("log", nonpositive="clip")
+        axis.grid(alpha=0.3)
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    save(figure, path)
+    plt.close(figure)
+    print(f"figure: {path}")

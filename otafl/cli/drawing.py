@@ -1,29 +1,51 @@
-"""`otafl plot` and `otafl timeline`."""
+"""`otafl plot`, `otafl report` and `otafl timeline`."""
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from otafl.cli.app import ResultFile, picked
+from otafl.cli.app import ResultFile, check_writable, picked
 from otafl.errors import UserError
+
+
+class Kind(StrEnum):
+    """Kinds of figures."""
+
+    curves = "curves"
+    heatmap = "heatmap"
+    pareto = "pareto"
+    cdf = "cdf"
 
 
 def add(app: typer.Typer) -> None:
     """Adds the commands of this module."""
     app.command()(plot)
+    app.command()(report)
     app.command()(timeline)
 
 
 def plot(
     result: ResultFile,
+    kind: Annotated[Kind, typer.Option(help="What to draw.")] = Kind.curves,
     y: Annotated[
-        str | None, typer.Option(help="Variable to draw; else the main accuracy there is.")
+        str | None,
+        typer.Option(help="Upwards: a variable, else the main accuracy; a heat map's: a dim."),
     ] = None,
-    x: Annotated[str, typer.Option(help="Dim, or a variable over rounds (airtime_s).")] = "round",
-    hue: Annotated[str | None, typer.Option(help="Dim whose values are curves.")] = None,
+    x: Annotated[
+        str | None,
+        typer.Option(
+            help="Across. Curves: a dim, or a variable over rounds (airtime_s); else the round. "
+            "Heat map: a dim. Pareto front, CDF: a variable."
+        ),
+    ] = None,
+    z: Annotated[
+        str | None, typer.Option(help="Variable in a heat map's cells; else the main accuracy.")
+    ] = None,
+    hue: Annotated[str | None, typer.Option(help="Dim whose values are colours.")] = None,
     facet: Annotated[str | None, typer.Option(help="Dim whose values are panels.")] = None,
     sel: Annotated[
         list[str] | None, typer.Option(metavar="DIM=VALUE", help="Draw one value of a dim.")
@@ -31,17 +53,65 @@ def plot(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="PNG, PDF or SVG; else beside the result.")
     ] = None,
+    csv: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write what is drawn as CSV.")
+    ] = None,
 ) -> None:
-    """Draw a variable, mean and spread over trials."""
+    """Draw variables, mean and spread over trials.
+
+    Joules of devices are summed over them, except in a CDF, which shows their distribution.
+    """
     chosen = picked(sel)
+    if z is not None and kind is not Kind.heatmap:
+        raise UserError(f"--z {z}: only --kind heatmap has cells; use --y or --x")
+    if hue is not None and kind is Kind.heatmap:
+        raise UserError(f"--hue {hue}: a heat map's colours are its values; use --facet {hue}")
+    if y is not None and kind is Kind.cdf:
+        raise UserError(f"--y {y}: upwards is the share of devices; give the variable with --x")
     from otafl import plots
     from otafl.results import open_results
 
     folder = result if result.is_dir() else result.parent
     dataset = open_results(result)
-    y = y or plots.main_variable(dataset)
-    target = out or folder / f"{result.stem}_{y}_{x}.png"
-    plots.plot(dataset, y, x, hue, facet, target, chosen)
+    main = plots.main_variable(dataset)
+    if kind is Kind.curves:
+        data = plots.curve_data(dataset, y or main, x or "round", hue, facet, chosen)
+        name = "{y}_{x}"
+    elif kind is Kind.heatmap:
+        data = plots.heatmap_data(dataset, z or main, x, y, facet, chosen)
+        name = "{z}_heatmap"
+    elif kind is Kind.pareto:
+        x = x or plots.main_cost(dataset)
+        data = plots.pareto_data(dataset, y or main, x, hue, facet, chosen)
+        name = "{y}_{x}_pareto"
+    else:
+        x = x or plots.main_device_variable(dataset)
+        data = plots.cdf_data(dataset, x, hue, facet, chosen)
+        name = "{x}_cdf"
+    target = out or folder / f"{result.stem}_{name.format(**data.attrs)}.png"
+    plots.draw(data, target)
+    if csv is not None:
+        plots.write_csv(data, csv)
+        typer.echo(str(csv))
+    typer.echo(str(target))
+
+
+def report(
+    result: ResultFile,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE.html", help="Else beside it.")
+    ] = None,
+) -> None:
+    """Write a page with settings, tables and figures."""
+    folder = result if result.is_dir() else result.parent
+    target = out or folder / f"{result.stem}_report.html"
+    if target.suffix not in (".html", ".htm"):
+        raise UserError(f"--out {target}: must be the name of a file that ends in .html")
+    check_writable(target.parent)
+    from otafl import report as page
+    from otafl.results import open_results
+
+    page.write(open_results(result), target, result)
     typer.echo(str(target))
 
 

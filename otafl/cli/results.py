@@ -1,6 +1,9 @@
-"""`otafl show`."""
+"""`otafl show`, `otafl diff` and `otafl convert`."""
 
 from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -10,11 +13,62 @@ from otafl.cli.app import ResultFile
 def add(app: typer.Typer) -> None:
     """Adds the commands of this module."""
     app.command()(show)
+    app.command()(diff)
+    app.command()(convert)
 
 
-def show(result: ResultFile) -> None:
+def show(
+    result: ResultFile,
+    all_: Annotated[bool, typer.Option("--all", help="Every point, however many.")] = False,
+    csv: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write every point and variable as CSV.")
+    ] = None,
+) -> None:
     """Summarise a result."""
     from otafl.results import open_results
-    from otafl.summary import print_summary
+    from otafl.summary import print_summary, write_summary
 
-    print_summary(open_results(result))
+    dataset = open_results(result)
+    print_summary(dataset, every=all_)
+    if csv is not None:
+        write_summary(dataset, csv)
+        typer.echo(str(csv))
+
+
+def diff(
+    a: Annotated[Path, typer.Argument(metavar="A", help="Result, folder of a sweep, or scenario.")],
+    b: Annotated[Path, typer.Argument(metavar="B", help="What it is compared with.")],
+    tolerance: Annotated[
+        float, typer.Option(metavar="REL", help="Relative difference that counts as equal.")
+    ] = 0.0,
+    json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+) -> None:
+    """Say what differs; exit code 1 if anything does."""
+    from otafl.comparison import compare
+
+    found = compare(a, b, tolerance)
+    if json:
+        typer.echo(found.as_json())
+    else:
+        from otafl.comparison_report import print_comparison
+
+        print_comparison(found)
+    if found.differs:
+        raise typer.Exit(1)
+
+
+def convert(
+    result: ResultFile,
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Ends in .zarr, .nc or .csv.")],
+    variables: Annotated[
+        str | None, typer.Option(metavar="LIST", help="E.g. test_accuracy,test_loss; else all.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
+) -> None:
+    """Write a result as Zarr, NetCDF or CSV."""
+    from otafl.converting import convert as write
+
+    chosen = [name.strip() for name in variables.split(",")] if variables is not None else None
+    for line in write(result, out, chosen, force):
+        typer.echo(line, err=True)
+    typer.echo(str(out))

@@ -31,6 +31,14 @@ def add(app: typer.Typer) -> None:
     app.command()(sweep)
 
 
+CheckpointEvery = Annotated[
+    int,
+    typer.Option(
+        metavar="ROUNDS", min=0, help="Keep the state after so many rounds each; 0: never."
+    ),
+]
+
+
 def run(
     scenario: ScenarioFile,
     out: Annotated[
@@ -38,6 +46,7 @@ def run(
     ] = None,
     set_: Overrides = None,
     device: DeviceOption = None,
+    checkpoint_every: CheckpointEvery = 0,
     quiet: Quiet = False,
 ) -> None:
     """Run a scenario into one file and a figure."""
@@ -49,7 +58,7 @@ def run(
     from otafl import sweeping
 
     with _interruptible(sweeping.unfinished(target)), Progress(quiet) as progress:
-        dataset = sweeping.run(loaded, target, progress)
+        dataset = sweeping.run(loaded, target, progress, checkpoint_every)
     _picture(dataset, target, target.with_suffix(".png"))
 
 
@@ -60,26 +69,44 @@ def sweep(
     ] = None,
     set_: Overrides = None,
     device: DeviceOption = None,
+    workers: Annotated[
+        int, typer.Option(min=0, help="Programs that share the stacks; 0: this one.")
+    ] = 0,
+    scheduler: Annotated[
+        str | None, typer.Option(metavar="tcp://...", help="Of Dask workers that share them.")
+    ] = None,
+    checkpoint_every: CheckpointEvery = 0,
     quiet: Quiet = False,
 ) -> None:
     """Run a scenario into a folder; can be resumed."""
+    if workers and scheduler:
+        raise UserError(
+            f"--workers {workers}: the workers are those of --scheduler {scheduler}; give one of "
+            "the two"
+        )
     loaded = load(scenario, set_, device)
     folder = out or Path(loaded.output.folder) / loaded.name
     check_writable(folder)
     from otafl import sweeping
 
     with _interruptible(folder), Progress(quiet) as progress:
-        dataset = sweeping.sweep(loaded, folder, progress)
+        dataset = sweeping.sweep(loaded, folder, progress, workers, scheduler, checkpoint_every)
     _picture(dataset, folder, folder / f"{loaded.name}.png")
 
 
 @contextmanager
 def _interruptible(folder: Path) -> Iterator[None]:
-    """Ctrl-C ends with one sentence on what the sweep's folder keeps, and exit code 1."""
+    """Ctrl-C and stacks that failed end with what the sweep's folder keeps, and exit code 1."""
+    from otafl.packs import finished_stacks
+    from otafl.sweeping import FailedStacks
+
     try:
         yield
+    except FailedStacks as error:
+        typer.echo(f"otafl: {error}", err=True)
+        raise typer.Exit(1) from None
     except KeyboardInterrupt:
-        parts = plural(len(list((folder / "parts").glob("*.nc"))), "finished part")
+        parts = plural(finished_stacks(folder), "finished part")
         running = folder / "interrupted.nc"
         also = f", the records of the one that was running in {running.name}"
         kept = f"{parts} kept in {folder}{also if running.exists() else ''}"

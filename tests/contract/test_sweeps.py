@@ -40,23 +40,27 @@ class Kill:
             raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_resumed_is_uninterrupted(algorithm: str, tmp_path: Path) -> None:
-    """Stopped in round 2 of 4 of the second of two stacks."""
+@pytest.mark.parametrize(
+    ("algorithm", "checkpoint_every"), [("fedavg", 0), *((name, 1) for name in ALGORITHMS)]
+)
+def test_resumed_is_uninterrupted(algorithm: str, checkpoint_every: int, tmp_path: Path) -> None:
+    """Stopped in round 2 of 4 of the second of two stacks, which begins again, or goes on from its
+    checkpoint."""
     transport = next(t for t in ("over_the_air", "digital") if (algorithm, t) in METHODS)
     axis = {"csi.name": ["perfect", "error"]}
     one = scenario({"algorithm": algorithm, "transport": transport, "sweep": axis})
     whole = sweeping.sweep(one, tmp_path / "whole")
+    stop = Kill(after=6)
     with pytest.raises(KeyboardInterrupt):
-        sweeping.sweep(one, tmp_path / "killed", Kill(after=6))
+        sweeping.sweep(one, tmp_path / "killed", stop, checkpoint_every=checkpoint_every)
     kept = sorted(path.name for path in (tmp_path / "killed" / "parts").iterdir())
     assert kept == ["00000.nc"]
     first = (tmp_path / "killed" / "parts" / "00000.nc").read_bytes()
     assert read_part(tmp_path / "killed" / "interrupted.nc").attrs["complete"] == 0
 
     rest = Kill(after=-1)
-    resumed = sweeping.sweep(one, tmp_path / "killed", rest)
-    assert rest.calls == 4  # the finished stack did not run again
+    resumed = sweeping.sweep(one, tmp_path / "killed", rest, checkpoint_every=checkpoint_every)
+    assert rest.calls == (2 if checkpoint_every else 4)  # the finished stack did not run again
     assert (tmp_path / "killed" / "parts" / "00000.nc").read_bytes() == first
     same(resumed, whole)
     same(open_results(tmp_path / "killed"), whole)
@@ -90,8 +94,9 @@ def test_split_by_memory_is_whole(algorithm: str, transport: str) -> None:
         "engine.dtype": "float64",
     }
     little = scenario(keys | {"engine.memory_gb": 1e-9})
-    assert sweeping.plan(sweeping.expand(little))[0].batches == [[0], [1], [2]]
-    assert sweeping.plan(sweeping.expand(scenario(keys)))[0].batches == [[0, 1, 2]]
+    alone, together = (sweeping.plan(sweeping.expand(one))[0] for one in (little, scenario(keys)))
+    assert [batch.trials for batch in alone.batches] == [[0], [1], [2]]
+    assert [batch.trials for batch in together.batches] == [[0, 1, 2]]
     same(sweeping.run(little), sweeping.run(scenario(keys)), tolerance=1e-8)
 
 

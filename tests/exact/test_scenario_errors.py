@@ -514,7 +514,8 @@ sweep:
         "quickstart.yaml:6:7: sweep: devices.count=10: devices.participants: got 20, more than "
         "devices.count (10); leave it out for all devices",
         "quickstart.yaml:10:17: sweep: algorithm.name=fedrl: algorithm: unknown algorithm 'fedrl'; "
-        f"did you mean 'fedrlr'? known: {', '.join(registry.names('algorithm'))}",
+        f"did you mean 'fedrlr'? known: {', '.join(registry.names('algorithm'))}, or "
+        "module:callable of your own",
     ]
 
 

@@ -257,9 +257,9 @@ def test_nothing_is_computed_for_a_folder_that_cannot_be_written(
 def test_an_interruption_says_what_was_kept(
     small: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, command: str
 ) -> None:
-    from otafl import sweeping
+    from otafl.sweeping import working
 
-    true = sweeping.run_stack
+    true = working.run_stack
     stacks = []
 
     def interrupted(*args: object, **kwargs: object) -> object:
@@ -268,7 +268,7 @@ def test_an_interruption_says_what_was_kept(
             raise KeyboardInterrupt
         return true(*args, **kwargs)
 
-    monkeypatch.setattr(sweeping, "run_stack", interrupted)
+    monkeypatch.setattr(working, "run_stack", interrupted)
     call(command, "sweep.yaml", "--quiet", code=1)
     captured = capsys.readouterr()
     assert re.fullmatch(
@@ -354,6 +354,8 @@ def test_compare_power_prints_a_table_and_draws(small: Path) -> None:
     expected = [spread(accuracy.sel(power="ci", device_count=3, snr_db=s).values) for s in (0, 20)]
     (row,) = [line for line in done.stdout.splitlines() if re.match(r"ci +3 ", line)]
     assert re.split(" {2,}", row) == ["ci", "3", *expected]
+    assert "Differences from power gbma, trial by trial" in done.stdout
+    assert re.search(r"^\| ci, 2, 0 \| ", done.stdout, re.MULTILINE)
     assert (small / "f.png").read_bytes().startswith(b"\x89PNG")
     command[2] = "nowhere"
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -21,6 +21,7 @@ from matplotlib.image import imread
 
 import otafl
 from otafl.devices.activities import CAUSES
+from otafl.overhead import soonest
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 ROUNDS = np.array([0.0, 1.0, 2.0, 4.0])
@@ -143,6 +144,34 @@ def test_nobody_gets_there_and_little_is_known(
     assert (joules["radiated"], joules["compute"]) == ("9.0 ± 4.2", "18.0 ± 8.5")
 
 
-def test_an_unknown_variable_is_named(ran: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(otafl.UserError, match=r"'accuracy' is not recorded .* test_accuracy"):
+def test_an_unknown_variable_is_named(
+    ran: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    with pytest.raises(SystemExit) as left:
         call(monkeypatch, ran, "--variable", "accuracy")
+    assert left.value.code == 2
+    error = capsys.readouterr().err
+    assert error.startswith("cost_to_accuracy.py: error: to_reach: 'accuracy' is not recorded")
+    assert "test_accuracy" in error
+
+
+def test_the_soonest_on_validation_data_is_kept(ran: Path) -> None:
+    """Targets less a hundredth: the second value is there first, though a trial of the first has
+    the higher end; of two that never get there, the first."""
+    ds = xr.open_dataset(ran, engine="h5netcdf").load()
+    slow, fast = ds["test_accuracy"].values * 0.5, np.full((2, 2, 4), 0.795)
+    slow[0, :, 3] = 0.9
+    fast[0, :, 0] = fast[1] = 0.1
+    values = np.stack([slow, fast], 1)
+    dims = ("zip", "learning_rate", "trial", "round")
+    grown = ds.expand_dims(learning_rate=[0.1, 0.3]).assign(validation_accuracy=(dims, values))
+    best = soonest(grown.assign_coords(final_round=ds["final_round"]), "learning_rate", 0.8)
+    assert best["learning_rate"].values.tolist() == [0.3, 0.1]
+    assert "learning_rate" not in best.dims
+    # at rounds 0 and 4, and both at 2: equal in the mean, where the first is kept
+    values[1, 0, 0], values[1, 0, 1, 3], values[1, 1, :, 2] = 0.8, 0.8, 0.8
+    again = grown.assign(validation_accuracy=(dims, values))
+    again = soonest(again.assign_coords(final_round=ds["final_round"]), "learning_rate", 0.8)
+    assert again["learning_rate"].values.tolist() == [0.3, 0.1]
+    with pytest.raises(otafl.UserError, match=r"soonest: 'lr' is no axis of this result"):
+        soonest(grown, "lr", 0.8)

@@ -29,8 +29,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             names.append(text.partition("\n")[0].removeprefix("# "))
             (home / names[-1]).write_text(text)
     assert names == [
-        *("my_model.py", "my_data.py", "rings.yaml", "rings.py"),
+        *("my_method.py", "my_settings.py", "my_channel.py", "fading.yaml"),
         *("my_power.py", "power.yaml"),
+        *("my_model.py", "my_data.py", "rings.yaml", "rings.py"),
     ]
     return home
 
@@ -56,6 +57,14 @@ def test_commands(folder: Path) -> None:
     names = ("cao_static", "my_power:quantile(share=0.2)", "ci")
     optimal, own, weakest = (float(nmse.mean("trial").sel(power=name)) for name in names)
     assert optimal < own < weakest
+    fading = open_results(folder / "results" / "fading").isel(round=-1).mean("trial")
+    labels = ["fedavg", "my_method:Clipped(clip=0.2)", "my_settings:Clipped"]
+    assert fading.algorithm.values.tolist() == labels
+    assert (fading.aggregation_nmse.sel(m=4.0) < fading.aggregation_nmse.sel(m=0.5)).all()
+    assert (
+        fading.test_loss.sel(algorithm=labels[1]) > fading.test_loss.sel(algorithm="fedavg")
+    ).all()
+    assert (fading.test_accuracy > 0.5).all()
 
 
 def test_the_policy_against_the_optimum(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,6 +94,7 @@ def test_from_python(folder: Path) -> None:
 
 def test_examples_are_ten_lines(folder: Path) -> None:
     """As the headings promise, without empty lines and the file's name."""
-    for name in ("my_model.py", "my_data.py", "my_power.py"):
-        lines = [line for line in (folder / name).read_text().splitlines() if line.strip()]
+    for name in ("method", "channel", "power", "model", "data"):
+        text = (folder / f"my_{name}.py").read_text()
+        lines = [line for line in text.splitlines() if line.strip()]
         assert len(lines) - 1 <= 10

@@ -106,7 +106,7 @@ def test_what_is_drawn_is_the_curve_data(tmp_path: Path) -> None:
         for j, line in enumerate(ax.get_lines()):
             np.testing.assert_array_equal(line.get_xdata(), [0, 10, 20])
             np.testing.assert_array_equal(line.get_ydata(), data["mean"][i, j])
-    assert figure.axes[0].get_ylabel() == "test accuracy of the global model"
+    assert figure.axes[0].get_ylabel() == "test accuracy of the global\nmodel"
     (legend,) = figure.legends
     assert legend.get_title().get_text() == "power policy"
     assert [text.get_text() for text in legend.get_texts()] == ["gbma", "ci"]
@@ -125,7 +125,7 @@ def test_curves_differ_without_colour() -> None:
 def test_error_is_drawn_on_a_logarithmic_axis() -> None:
     ax = plot(dataset("power"), "aggregation_nmse", "round", "power").axes[0]
     assert ax.get_yscale() == "log"
-    assert ax.get_ylabel() == "normalised squared aggregation error"
+    assert ax.get_ylabel() == "normalised squared aggregation\nerror"
 
 
 def test_choices_are_points_with_bars() -> None:

@@ -1,0 +1,30 @@
+"""The site's generated part, as a Sphinx extension: pages from registry, schema and docstrings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+
+def setup(app: Any) -> dict[str, Any]:
+    from otafl_docs import formulas, links, pages
+
+    pages.write(Path(app.srcdir) / "reference")
+    app.connect("source-read", _read)
+    app.connect("autodoc-process-docstring", _docstring)
+    formulas.setup(app)
+    links.setup(app)
+    return {"parallel_read_safe": True}
+
+
+def _read(app: Any, page: str, source: list[str]) -> None:
+    from otafl_docs.result_pages import in_site
+
+    if not page.startswith("reference/"):
+        source[0] = in_site(source[0])
+
+
+def _docstring(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+    from otafl_docs.rst import prose
+
+    lines[:] = [*prose("\n".join(lines)).splitlines(), ""]

@@ -1,0 +1,57 @@
+"""Pages of the Python interface, for autodoc."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import otafl
+from otafl_docs import rst
+
+MODULES = {
+    "contracts": (
+        "Contracts of methods",
+        ("otafl.contracts",),
+        "What an algorithm, a codec or a transport is given and gives. A method of your own is "
+        "written against these.",
+    ),
+    "link_contracts": (
+        "Contracts of the link",
+        ("otafl.link_contracts",),
+        "What a channel, a receiver and a power policy are given and give.",
+    ),
+    "models": (
+        "Models",
+        ("otafl.models.base",),
+        "What a model is: pure functions of parameters that carry a leading row dimension.",
+    ),
+    "differentiable": (
+        "The differentiable uplink",
+        ("otafl.differentiable",),
+        "The uplink as plain functions of tensors, through which gradients pass.",
+    ),
+}
+
+
+def pages() -> Iterator[tuple[str, str]]:
+    """Path without suffix, and text, of every page."""
+    yield "api/otafl", _public()
+    for name, (title, modules, text) in MODULES.items():
+        parts = [f".. automodule:: {one}\n   :members:\n   :undoc-members:" for one in modules]
+        yield f"api/{name}", rst.page(rst.heading(title), text, *parts)
+    data = ".. autoclass:: otafl.data.DataSet\n   :members:"
+    about = "What a data set of your own returns (:doc:`/extending`)."
+    yield "api/data", rst.page(rst.heading("Data sets"), about, data)
+
+
+def _public() -> str:
+    parts = [rst.heading("otafl"), rst.prose(otafl.__doc__ or "")]
+    for name in sorted(otafl.__all__):
+        thing = getattr(otafl, name)
+        if name == "__version__":
+            parts.append(".. py:data:: otafl.__version__\n   :type: str\n\n   The version.")
+        elif isinstance(thing, type):
+            parts.append(f".. autoclass:: otafl.{name}\n   :members:")
+        else:
+            parts.append(f".. autofunction:: otafl.{name}")
+    parts.append(".. autoclass:: otafl.uplink.UplinkReport")
+    return rst.page(*parts)

@@ -1,0 +1,70 @@
+"""Names in `code` that the reference knows become links: keys, result variables, entries."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections import Counter
+from typing import Any
+
+from docutils import nodes
+from sphinx.transforms.post_transforms import SphinxPostTransform
+
+from otafl import registry
+from otafl.cli import app
+from otafl.keys import CHOICES, dotted
+from otafl.registry_tables import TABLES
+from otafl.variables import VARIABLES
+from otafl_docs.entries import place
+from otafl_docs.schema import commands, plain_sections
+from otafl_docs.settings import label
+
+COMMON = {"none", "full"}
+"""Names of entries that also mean something else."""
+
+
+@functools.cache
+def targets() -> dict[str, tuple[str, str]]:
+    """Code -> page and anchor, of what means one thing only."""
+    found = {dotted(path): place(table) for path, table in CHOICES.items()}
+    for section, config in plain_sections().items():
+        for key in config.model_fields:
+            found.setdefault(f"{section}.{key}", ("scenario", label(section, key)))
+    for words in commands(app):
+        path = " ".join(("otafl", *words))
+        found[path] = ("command_line", f"command-{path.replace(' ', '-')}")
+    found |= {name: ("variables", f"variable-{name.replace('_', '-')}") for name in VARIABLES}
+    tables = Counter(name for entries in TABLES.values() for name in entries)
+    for table in ("algorithm", "channel", "power", "codec"):
+        for name in registry.names(table):
+            if tables[name] == 1 and name not in COMMON | set(found):
+                found[name] = place(table, name)
+    return {text: (f"reference/{page}", anchor) for text, (page, anchor) in found.items()}
+
+
+class LinkNames(SphinxPostTransform):
+    """Links inline code whose text, or whose key before a colon (`power: ci`), is known."""
+
+    default_priority = 900
+
+    def run(self, **kwargs: Any) -> None:
+        if self.app.builder.format != "html":
+            return
+        here = self.env.docname
+        if here.startswith("reference/measured"):
+            return
+        for node in list(self.document.findall(nodes.literal)):
+            if isinstance(node.parent, nodes.reference | nodes.title | nodes.term):
+                continue
+            text = re.sub(r":( .*)?$", "", node.astext())
+            page, anchor = targets().get(text, ("", ""))
+            if not page or (page == here):
+                continue
+            uri = f"{self.app.builder.get_relative_uri(here, page)}#{anchor}"
+            link = nodes.reference("", "", internal=True, refuri=uri, classes=["known"])
+            node.replace_self(link)
+            link += node
+
+
+def setup(sphinx: Any) -> None:
+    sphinx.add_post_transform(LinkNames)

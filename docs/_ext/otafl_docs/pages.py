@@ -1,0 +1,38 @@
+"""Everything that the site generates, as files below docs/reference/."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from otafl.registry_tables import TABLES
+from otafl_docs import api, entries, result_pages, rst, schema
+
+
+def generated() -> Iterator[tuple[str, str]]:
+    """Path below docs/reference/, and text, of every page."""
+    for path, text in (*entries.pages(), *schema.pages(), *api.pages()):
+        yield f"{path}.rst", text
+    for path, text in result_pages.pages():
+        yield f"{path}.md", text
+    tables = [entries.place(table)[0] for table in TABLES]
+    yield "choices.rst", _index("What a scenario can name", tables)
+    yield "api/index.rst", _index("Python interface", ["otafl", *api.MODULES, "data"])
+
+
+def _index(title: str, pages: Sequence[str]) -> str:
+    return rst.page(rst.heading(title), rst.contents(pages))
+
+
+def write(folder: Path) -> None:
+    """Writes the pages that changed, and removes those that are no more."""
+    kept = set()
+    for path, text in generated():
+        file = folder / path
+        kept.add(file)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if not file.exists() or file.read_text() != text:
+            file.write_text(text)
+    for file in folder.rglob("*.*"):
+        if file.is_file() and file not in kept:
+            file.unlink()

@@ -1,0 +1,186 @@
+"""The scenario reference, the list of result variables and the command line, as pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import typer
+from pydantic import BaseModel
+
+from otafl.keys import CHOICES, DEFAULTS, dotted, fields
+from otafl.scenario import Scenario
+from otafl.variables import VARIABLES
+from otafl_docs import rst
+from otafl_docs.entries import TITLES, place
+from otafl_docs.settings import kind_of, label, settings_table
+
+INTRO = """\
+A scenario is a YAML file. Every key below may be left out, but for ``name`` of the scenario and
+those marked *required*; ``otafl check FILE`` prints a scenario with everything filled in, and
+``otafl check --schema`` a JSON schema for editors. Unknown keys are errors.
+
+Sections that choose an entry by ``name`` take its settings beside the name. A name alone may stand
+for the section: ``power: gbma``. Any key can be swept (:doc:`/reference/sweep`); those marked
+:stackable:`stackable` change no tensor's shape, so points that differ in them alone run in one
+batched program.
+"""
+
+SWEEP = """\
+``sweep`` maps dotted keys to lists of values; every combination is a point, the last key fastest. A
+choice (``power``, ``power.name``) replaces its whole section. ``zip`` holds a list of mappings of
+keys that advance together.
+
+.. code-block:: yaml
+
+   name: snr_by_policy
+   trials: 3
+   sweep:
+     channel.snr_db: [0, 10, 20]
+     power:
+       - gbma
+       - {name: tci, threshold: 0.2}
+
+.. code-block:: yaml
+
+   name: two_cells
+   sweep:
+     zip:
+       - {devices.count: 10, channel.snr_db: 10}
+       - {devices.count: 40, channel.snr_db: 4}
+
+Results have a dimension for each axis, named after the last part of its key (``device_count`` for
+``devices.count``).
+The random numbers of a point do not depend on what else is swept: see :doc:`/concepts`.
+"""
+
+
+def pages() -> Iterator[tuple[str, str]]:
+    """Path without suffix, and text, of every page."""
+    yield "scenario", _scenario()
+    yield "sweep", rst.page(rst.heading("The section sweep"), SWEEP + "\n" + _stackable())
+    yield "variables", _variables()
+    yield "command_line", _command_line()
+
+
+def plain_sections() -> dict[str, Any]:
+    """Sections of a scenario that choose from no table -> their settings class."""
+    return {
+        name: type(info.get_default(call_default_factory=True))
+        for name, info in Scenario.model_fields.items()
+        if (name,) not in CHOICES and isinstance(info.default, BaseModel)
+    }
+
+
+def _scenario() -> str:
+    plain = plain_sections()
+    rows = []
+    for name, info in Scenario.model_fields.items():
+        if name in plain:
+            target = f":ref:`{name} <section-{name}>`"
+            default = "of its keys"
+        elif (name,) in CHOICES:
+            target = f":ref:`{name} <{place(CHOICES[(name,)])[1]}>`"
+            default = rst.literal(DEFAULTS[name])
+        else:
+            target = rst.literal(name)
+            default = rst.literal(str(info.default))
+            default = ":required:`required`" if info.is_required() else default
+        kind = "" if name in plain or (name,) in CHOICES else kind_of(info, name)
+        meaning = rst.escaped(info.description or "")
+        meaning += f"\n\n:kind:`{kind}`" if kind else ""
+        rows.append((f".. _{label('', name)}:\n\n{target}", default, meaning))
+    parts = [rst.heading("The scenario"), INTRO]
+    parts.append(rst.table(("Section", "Default", "Meaning"), rows, "settings keys", "20 18 62"))
+    for name, config in plain.items():
+        parts += [
+            f".. _section-{name}:",
+            rst.heading(name, 1),
+            rst.prose(config.__doc__ or ""),
+            settings_table(config, name, skip=()),
+        ]
+    nested = [(path, table) for path, table in CHOICES.items() if len(path) > 1]
+    listed = "\n".join(
+        f"- {rst.literal(dotted(path))}: :ref:`{TITLES.get(table, table)} <{place(table)[1]}>`"
+        for path, table in nested
+    )
+    parts += [rst.heading("Choices inside sections", 1), listed]
+    return rst.page(*parts)
+
+
+def _stackable() -> str:
+    marked = sorted({k for k, info in fields(Scenario) if _is_stackable(info)})
+    lines = "\n".join(f"- {rst.literal(key)}" for key in marked)
+    text = (
+        "Keys over which a sweep costs least, as their points run in one batched program (of "
+        "sections that choose an entry, those entries that have the key):"
+    )
+    return f"{rst.heading('Stackable keys', 1)}\n\n{text}\n\n.. rst-class:: columns\n\n{lines}\n"
+
+
+def _is_stackable(info: Any) -> bool:
+    extra = info.json_schema_extra
+    return isinstance(extra, dict) and bool(extra.get("stackable"))
+
+
+def _variables() -> str:
+    intro = (
+        "Every variable that a result can hold; a result has those that its method and its "
+        "scenario give. Dims come after the axes of the sweep. Symbols, bits, joules, seconds and "
+        "updates add up from round 0; ``train_loss``, ``aggregation_nmse``, ``participants`` and "
+        "``tx_power_w`` are means over the rounds since the record before. :doc:`/results` shows "
+        "how to work with them."
+    )
+    rows = [
+        (
+            f".. _variable-{name.replace('_', '-')}:\n\n{rst.literal(name)}",
+            rst.escaped(one.units),
+            rst.escaped(", ".join(one.dims)),
+            rst.escaped(one.long_name),
+        )
+        for name, one in VARIABLES.items()
+    ]
+    head = ("Variable", "Units", "Dims", "What it is")
+    return rst.page(
+        rst.heading("Result variables"), intro, rst.table(head, rows, "settings", "30 10 20 40")
+    )
+
+
+def _command_line() -> str:
+    from otafl.cli import app
+
+    parts = [
+        rst.heading("The command line"),
+        "What ``otafl COMMAND --help`` prints. Exit codes: 0; 2 for what can be mended, told in "
+        "one message on stderr; 1 for an interruption, for a law that fails validation and, with a "
+        "traceback, for anything else.",
+    ]
+    for words in commands(app):
+        path = " ".join(("otafl", *words))
+        parts += [
+            f".. _command-{path.replace(' ', '-')}:",
+            rst.heading(path, 1),
+            rst.code(help_of(app, words), "text"),
+        ]
+    return rst.page(*parts)
+
+
+def commands(app: typer.Typer) -> Iterator[tuple[str, ...]]:
+    """The words of every command, those of groups too."""
+    for command in app.registered_commands:
+        callback = command.callback
+        yield (command.name or getattr(callback, "__name__", "").replace("_", "-"),)
+    for group in app.registered_groups:
+        if group.typer_instance:
+            for words in commands(group.typer_instance):
+                yield (str(group.name or group.typer_instance.info.name), *words)
+
+
+def help_of(app: typer.Typer, words: tuple[str, ...]) -> str:
+    from typer.testing import CliRunner
+
+    runner = CliRunner(env={"COLUMNS": "90", "TERM": "dumb"})
+    result = runner.invoke(app, [*words, "--help"], prog_name="otafl")
+    if result.exit_code:
+        raise RuntimeError(f"otafl {' '.join(words)} --help failed: {result.output}")
+    return result.output

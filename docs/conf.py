@@ -1,0 +1,35 @@
+"""Sphinx: `python -m sphinx -W --keep-going -b html docs build/docs`, offline."""
+
+import sys
+from importlib.metadata import version as installed
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent / "_ext"))
+
+project = "otafl"
+author = "The otafl developers"
+project_copyright = author
+version = release = installed("otafl")
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "otafl_docs"]
+exclude_patterns = ["_ext"]
+myst_heading_anchors = 3
+myst_fence_as_directive = ["math"]
+smartquotes = False
+rst_prolog = """
+.. role:: kind
+.. role:: stackable
+.. role:: required
+"""
+html_math_renderer = "outlines"
+autodoc_member_order = "bysource"
+autodoc_typehints_format = "short"
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 80
+
+html_theme = "furo"
+html_title = f"otafl {version}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_show_sourcelink = False
+html_copy_source = False

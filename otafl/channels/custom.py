@@ -1,0 +1,222 @@
+"""A channel of the user's own: a function of the random draws,
+
+    channel(draw, **options) -> h
+
+h: [R, S, K] complex or real, of R rounds, S trials and K devices, or [R, S, K, A] for A antennas
+at the server; E|h|^2 = 1, large-scale gain being the common keys' affair (`path_loss_db`). options:
+the other keys of the section, without those that all channels have. A class is made once, with
+the options, and its instance called with the draws. `draw` is a `Draws`. h lasts for the whole
+payload and must be a function of each round alone, not of the other rounds in the call.
+
+Shapes and numbers are checked in every call, and at the start that rounds do not mix and that the
+mean of |h|^2 is 1; an attribute `unit_power = False` leaves the last out, for a channel that has
+gains of its own. `correlation_rounds = 100` says after how many rounds fading is as good as
+independent (default 1), so that long-term statistics look at rounds so far apart."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from otafl import custom
+from otafl.channels.config_own import CustomChannelConfig
+from otafl.channels.fading import ROUNDS_PER_BLOCK, RoundBlocks
+from otafl.contracts import Hyper
+from otafl.errors import UserError
+from otafl.link_contracts import ChannelState, LinkBudget
+from otafl.rng import Streams
+
+CHECKED_ROUNDS = 256
+LEAST_ROUNDS = 16
+CHECKED_NUMBERS = 1 << 18
+STANDARD_ERRORS = 6.0
+LEAST_DEVIATION = 0.02
+"""The mean of |h|^2 over so many rounds, or of so many numbers, is refused if it is further from 1
+than so many standard errors and this."""
+
+FAR = 1 << 30
+"""First of the rounds that are checked and averaged over; no run gets there."""
+
+DRAWS = 4096
+NUMBERS = 1 << 21
+"""Most rounds, and most channel gains of a trial, of an average."""
+
+NUMBERS_AT_ONCE = 1 << 18
+
+
+class Draws:
+    """Random numbers of S trials and K devices in R rounds, from the streams of the run: they
+    depend on seed, trial, device, round and on which draw of a call it is. rounds: [R, 1, 1] int64.
+    """
+
+    def __init__(self, streams: Streams, devices: int, rounds: Tensor) -> None:
+        pair = torch.arange(streams.size * devices, device=streams.device)
+        self._pairs = pair // devices, pair % devices
+        self._streams, self._devices = streams, devices
+        self._count = 0
+        self.rounds = rounds[:, None, None]
+
+    @property
+    def trials(self) -> int:
+        """S."""
+        return self._streams.size
+
+    @property
+    def devices(self) -> int:
+        """K."""
+        return self._devices
+
+    def uniform(self, *shape: int, fixed: bool = False) -> Tensor:
+        """[R, S, K, *shape] uniform in (0, 1). fixed: [1, S, K, *shape], the same in all
+        rounds."""
+        rounds = torch.zeros_like(self.rounds[:1]) if fixed else self.rounds
+        purpose = f"fading/own/{self._count}"
+        self._count += 1
+        values = self._streams.device_uniform_rounds(purpose, rounds.flatten(), *self._pairs, shape)
+        return values.view(len(rounds), self.trials, self.devices, *shape)
+
+    def normal(self, *shape: int, fixed: bool = False) -> Tensor:
+        """[R, S, K, *shape] standard normal; fixed as of `uniform`."""
+        uniform = self.uniform(*shape, fixed=fixed)
+        return torch.special.ndtri(uniform.double()).to(uniform.dtype)
+
+    def complex_normal(self, *shape: int, fixed: bool = False) -> Tensor:
+        """[R, S, K, *shape] complex, CN(0, 1); fixed as of `uniform`."""
+        return torch.view_as_complex(self.normal(*shape, 2, fixed=fixed) * math.sqrt(0.5))
+
+
+class CustomChannel:
+    """h: [S, K, A, 1, 1] complex. Long-term statistics are averages over many rounds; the mean
+    power is taken to be 1, as it is checked to be."""
+
+    def __init__(
+        self,
+        config: CustomChannelConfig,
+        budget: LinkBudget,
+        devices: int,
+        streams: Streams,
+        hyper: Hyper | None = None,
+    ) -> None:
+        self._name, self._streams, self._devices = config.name, streams, devices
+        self._channel = _callable(config)
+        self._gain = budget.gain
+        apart = getattr(self._channel, "correlation_rounds", 1)
+        if isinstance(apart, bool) or not isinstance(apart, int) or apart < 1:
+            raise UserError(
+                f"channel.name: the attribute correlation_rounds of '{self._name}' is {apart!r}; a "
+                "whole number from 1 on would do"
+            )
+        self.correlation_rounds = apart
+        self._antennas: int | None = None
+        self._check_rounds()
+        unit_power = bool(getattr(self._channel, "unit_power", True))
+        if unit_power:
+            self._check_power()
+        self.closed_form = unit_power and self._antennas == 1
+        numbers = streams.size * devices * (self._antennas or 1)
+        self._fading = RoundBlocks(
+            lambda first, rounds: self._drawn(first + torch.arange(rounds)),
+            max(1, min(ROUNDS_PER_BLOCK, NUMBERS_AT_ONCE // numbers)),
+        )
+
+    def state(self, round: int) -> ChannelState:
+        return ChannelState(h=self._fading[round][..., None, None], gain=self._gain)
+
+    @functools.cached_property
+    def unit_mean_amplitude(self) -> Tensor:
+        """[S, K] E|h|, of one antenna."""
+        total = torch.zeros_like(self._gain)
+        count = min(DRAWS, NUMBERS // self._devices)
+        rounds = FAR + self.correlation_rounds * torch.arange(count)
+        for some in rounds.split(max(1, NUMBERS_AT_ONCE // total.numel())):
+            total += self._drawn(some).abs().sum((0, 3))
+        return total / count
+
+    def _drawn(self, rounds: Tensor) -> Tensor:
+        """[R, S, K, A] complex, for rounds [R] int64."""
+        draw = Draws(self._streams, self._devices, rounds.to(self._streams.device))
+        h = self._channel(draw)
+        if not isinstance(h, Tensor):
+            raise self._error(f"returned a {type(h).__name__}; a tensor {self._wanted(draw)}")
+        whole = len(rounds), draw.trials, draw.devices
+        shape = tuple(h.shape)
+        if h.dim() not in (3, 4) or shape[:3] not in (whole, (1, *whole[1:])) or 0 in shape:
+            raise self._error(f"returned the shape {list(shape)}; {self._wanted(draw)}")
+        h = h.to(self._streams.device, self._streams.dtype.to_complex())
+        h = (h[..., None] if h.dim() == 3 else h).expand(len(rounds), -1, -1, -1)
+        if self._antennas not in (None, h.shape[3]):
+            raise self._error(
+                f"returned {h.shape[3]} antennas, before {self._antennas}; as many in all rounds"
+            )
+        self._antennas = h.shape[3]
+        finite = torch.isfinite(torch.view_as_real(h)).all(-1)
+        if not bool(finite.all()):
+            r, s, k, _ = (~finite).nonzero()[0].tolist()
+            raise self._error(
+                f"returned an h that is not finite, in round {int(rounds[r])}, at trial {s}, "
+                f"device {k} of the stack; finite numbers"
+            )
+        return h
+
+    def _wanted(self, draw: Draws) -> str:
+        shape = f"{len(draw.rounds)}, {draw.trials}, {draw.devices}"
+        return f"[{shape}], rounds by trials by devices, or [{shape}, antennas]"
+
+    def _check_rounds(self) -> None:
+        """A round alone must be what it is among others."""
+        rounds = torch.tensor([5, 0, 6])
+        among, alone = self._drawn(rounds)[:1], self._drawn(rounds[:1])
+        if not torch.allclose(among, alone, rtol=1e-4, atol=1e-5):
+            raise self._error(
+                "returned another h for round 5 alone than for rounds 5, 0 and 6 together; an h "
+                "that is a function of each round alone, of `draw` and `draw.rounds`,"
+            )
+
+    def _check_power(self) -> None:
+        """The mean of |h|^2 over rounds far apart, trials and devices, against what it varies by
+        over rounds and, for fading that lasts, over devices; one device alone tells nothing."""
+        numbers = self._streams.size * self._devices
+        if numbers == 1:
+            return
+        count = max(LEAST_ROUNDS, min(CHECKED_ROUNDS, CHECKED_NUMBERS // numbers))
+        rounds = FAR + self.correlation_rounds * torch.arange(count)
+        size = max(1, NUMBERS_AT_ONCE // numbers)
+        power = torch.cat(
+            [
+                self._drawn(some).abs().square().double().mean(3).flatten(1)
+                for some in rounds.split(size)
+            ]
+        )  # [count, S K]
+        mean = float(power.mean())
+        errors = [float(power.mean(1 - dim).std()) / power.shape[dim] ** 0.5 for dim in (0, 1)]
+        if abs(mean - 1.0) > max(STANDARD_ERRORS * max(errors), LEAST_DEVIATION):
+            raise self._error(
+                f"has a mean |h|^2 of {mean:.3g} over {count} rounds; E|h|^2 = 1, as by h / "
+                f"{math.sqrt(mean):.3g}, or the attribute unit_power = False"
+            )
+
+    def _error(self, fault: str) -> UserError:
+        return UserError(f"channel.name: '{self._name}' {fault} would do")
+
+
+def _callable(config: CustomChannelConfig) -> Callable[[Draws], Any]:
+    """The user's function with the section's keys; of a class, the instance made with them."""
+    made, _ = config.load()
+    if inspect.isclass(made):
+        instance: Any = custom.call(config.name, "channel.name", config.options)
+        if not callable(instance):
+            raise UserError(
+                f"channel.name: '{config.name}' is a class whose instances cannot be called; a "
+                "method __call__(self, draw) would do"
+            )
+        return instance
+    custom.check_keys(made, config.name, "channel.name", config.options, "draw")
+    bound = functools.partial(made, **config.options)
+    vars(bound).update(vars(made))  # its attributes
+    return bound

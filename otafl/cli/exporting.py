@@ -1,0 +1,90 @@
+"""`otafl export`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from otafl.cli.app import ResultFile, check_writable, picked
+
+if TYPE_CHECKING:
+    from otafl.deployed import Exported
+
+
+class Target(StrEnum):
+    """Formats of exported models."""
+
+    onnx = "onnx"
+    litert = "litert"
+    pytorch = "pytorch"
+
+
+class Quantise(StrEnum):
+    """How LiteRT keeps weights."""
+
+    dynamic = "dynamic"
+    float16 = "float16"
+
+
+def add(app: typer.Typer) -> None:
+    """Adds the commands of this module."""
+    app.command()(export)
+
+
+def export(
+    result: ResultFile,
+    to: Annotated[Target, typer.Option(help="Format.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="FILE", help="A .onnx, .tflite or .pt2 file.")
+    ],
+    view: Annotated[
+        str, typer.Option(help="Which model: global, personal, local, mean, level0, ...")
+    ] = "global",
+    device: Annotated[
+        int | None, typer.Option(metavar="K", help="Whose, where each device has its own.")
+    ] = None,
+    trial: Annotated[int, typer.Option(metavar="N", help="Of which trial.")] = 0,
+    sel: Annotated[
+        list[str] | None, typer.Option(metavar="DIM=VALUE", help="Point of a sweep.")
+    ] = None,
+    quantise: Annotated[
+        Quantise | None, typer.Option(help="Smaller weights, of --to litert.")
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check/--no-check", help="Compare scores and accuracy.")
+    ] = True,
+) -> None:
+    """Export a trained model, and measure it."""
+    chosen = picked(sel)
+    check_writable(out.parent)
+    from otafl import deployed
+
+    model = deployed.open_models(result, chosen, trial, view, device)
+    how = None if quantise is None else quantise.value
+    made = deployed.export(model, to.value, out, how, check)
+    _print(made)
+    if made.faults:
+        for fault in made.faults:
+            typer.echo(f"otafl: check failed: {fault}", err=True)
+        raise typer.Exit(1)
+
+
+def _print(made: Exported) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None)
+    for title in ("runtime", "file bytes", "latency us (range)", "accuracy"):
+        table.add_column(title, justify="left" if title == "runtime" else "right")
+    for line in made.lines:
+        size = "" if line.file_bytes is None else f"{line.file_bytes:,}"
+        accuracy = "not checked" if line.accuracy is None else f"{line.accuracy:.4f}"
+        table.add_row(line.runtime, size, str(line.latency), accuracy)
+    Console(highlight=False, markup=False).print(table)
+    typer.echo(f"parameters: {made.parameters:,}  multiplications a sample: {made.macs:,}")
+    if made.recorded is not None:
+        typer.echo(f"accuracy in the result: {made.recorded:.4f}")
+    typer.echo(str(made.path))

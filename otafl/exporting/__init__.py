@@ -1,0 +1,1 @@
+"""Trained models as ordinary PyTorch modules, and from there to other runtimes."""

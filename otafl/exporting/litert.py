@@ -1,0 +1,230 @@
+"""LiteRT (TensorFlow Lite): the module's layers as TensorFlow operations, converted by TensorFlow
+and run by the LiteRT interpreter.
+
+The file takes samples as PyTorch does, [batch, *input_shape]; inside, images are channels last.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from otafl.errors import UserError
+from otafl.exporting.measure import Run
+from otafl.exporting.modules import Mean, Mixture, Sum
+from otafl.files import written
+
+SUFFIX = ".tflite"
+NAME = "LiteRT"
+QUANTISED = ("dynamic", "float16")
+
+
+def write(
+    module: nn.Module, input_shape: Sequence[int], path: Path, quantise: str | None = None
+) -> None:
+    """The batch's size is left open, 1 where nothing is said. quantise: "dynamic", weights of 8
+    bits, or "float16". UserError for what is not installed or has no translation here."""
+    if quantise not in (None, *QUANTISED):
+        raise UserError(f"--quantise {quantise}: must be {' or '.join(QUANTISED)}")
+    tf = _tensorflow()
+    layers = Layers(tf)
+    with _quiet():
+        spec = tf.TensorSpec([None, *input_shape], tf.float32, name="samples")
+        function = tf.function(lambda x: layers.last(module, x), input_signature=[spec])
+        root = tf.Module()
+        root.function = function
+        concrete = function.get_concrete_function()
+        converter = tf.lite.TFLiteConverter.from_concrete_functions([concrete], root)
+        if quantise is not None:
+            converter.optimizations = [tf.lite.Optimize.DEFAULT]
+        if quantise == "float16":
+            converter.target_spec.supported_types = [tf.float16]
+        content = converter.convert()
+    with written(path) as temporary:
+        temporary.write_bytes(content)
+
+
+def runner(path: Path) -> Run:
+    """What runs a file on samples [batch, *input_shape], on one thread."""
+    with _quiet():
+        interpreter = _interpreter()(model_path=str(path), num_threads=1)
+        interpreter.allocate_tensors()
+    into, out = interpreter.get_input_details()[0]["index"], interpreter.get_output_details()
+    batch = 1
+
+    def run(x: np.ndarray) -> np.ndarray:
+        nonlocal batch
+        if len(x) != batch:
+            interpreter.resize_tensor_input(into, x.shape)
+            interpreter.allocate_tensors()
+            batch = len(x)
+        interpreter.set_tensor(into, x)
+        interpreter.invoke()
+        scores: np.ndarray = interpreter.get_tensor(out[0]["index"])
+        return scores
+
+    return run
+
+
+class Layers:
+    """Modules as TensorFlow operations on images [batch, height, width, channels] and vectors."""
+
+    def __init__(self, tf: Any) -> None:
+        self.tf = tf
+        self._known: dict[type[nn.Module], Callable[[Any, Any], Any]] = {
+            nn.Sequential: self.chain,
+            Sum: lambda m, x: self(m.body, x) + self(m.shortcut, x),
+            Mixture: self.mixture,
+            Mean: lambda m, x: tf.add_n([self(one, x) for one in m.parts]) / len(m.parts),
+            nn.Identity: lambda m, x: x,
+            nn.Dropout: lambda m, x: x,
+            nn.Flatten: self.flatten,
+            nn.Unflatten: self.image,
+            nn.Linear: self.linear,
+            nn.Conv2d: self.convolve,
+            nn.BatchNorm1d: self.batch_norm,
+            nn.BatchNorm2d: self.batch_norm,
+            nn.GroupNorm: self.group_norm,
+            nn.ReLU: lambda m, x: tf.nn.relu(x),
+            nn.LeakyReLU: lambda m, x: tf.nn.leaky_relu(x, m.negative_slope),
+            nn.Tanh: lambda m, x: tf.tanh(x),
+            nn.Sigmoid: lambda m, x: tf.sigmoid(x),
+            nn.MaxPool2d: self.max_pool,
+            nn.AdaptiveAvgPool2d: self.mean_pool,
+        }
+
+    def __call__(self, module: nn.Module, x: Any) -> Any:
+        found = self._known.get(type(module))
+        if found is None:
+            raise UserError(
+                f"--to litert: no translation of a {type(module).__name__}; --to onnx would do, "
+                "or a torch.nn.Sequential of common layers"
+            )
+        return found(module, x)
+
+    def last(self, module: nn.Module, x: Any) -> Any:
+        """The whole module, of samples as PyTorch takes them."""
+        if len(x.shape) == 4:
+            x = self._channels_last(x)
+        return self.tf.identity(self(module, x), name="scores")
+
+    def chain(self, module: nn.Sequential, x: Any) -> Any:
+        return functools.reduce(lambda x, one: self(one, x), module, x)
+
+    def mixture(self, module: Mixture, x: Any) -> Any:
+        tf = self.tf
+        scores = [tf.nn.log_softmax(self(part, x)) for part in module.parts]
+        pi = _numbers(module.log_pi)
+        # the largest by hand: reduce_logsumexp asks whether it is finite, which has no kernel here
+        each = tf.stack([one + p for one, p in zip(scores, pi, strict=True)], -1)
+        top = tf.reduce_max(each, -1, keepdims=True)
+        return tf.math.log(tf.reduce_sum(tf.exp(each - top), -1)) + tf.squeeze(top, -1)
+
+    def flatten(self, module: nn.Flatten, x: Any) -> Any:
+        """As PyTorch orders the numbers of images: channel, height, width."""
+        if len(x.shape) == 4 and x.shape[3] > 1 and x.shape[1] * x.shape[2] > 1:
+            x = self.tf.transpose(x, [0, 3, 1, 2])
+        return self.tf.reshape(x, [-1, int(np.prod(x.shape[1:]))])
+
+    def image(self, module: nn.Unflatten, x: Any) -> Any:
+        return self._channels_last(self.tf.reshape(x, [-1, *module.unflattened_size]))
+
+    def linear(self, module: nn.Linear, x: Any) -> Any:
+        y = self.tf.matmul(x, _numbers(module.weight).T)
+        return y if module.bias is None else y + _numbers(module.bias)
+
+    def convolve(self, module: nn.Conv2d, x: Any) -> Any:
+        tf = self.tf
+        if isinstance(module.padding, str) or set(module.dilation) != {1}:
+            raise UserError("--to litert: no translation of a dilated or string-padded convolution")
+        high, wide = module.padding
+        if high or wide:
+            x = tf.pad(x, [[0, 0], [high, high], [wide, wide], [0, 0]])
+        weight = _numbers(module.weight)
+        if module.groups == 1:
+            y = tf.nn.conv2d(x, weight.transpose(2, 3, 1, 0), module.stride, "VALID")
+        elif module.groups == module.in_channels == module.out_channels:
+            y = tf.nn.depthwise_conv2d(x, weight.transpose(2, 3, 0, 1), [1] * 4, "VALID")
+            y = y[:, :: module.stride[0], :: module.stride[1]] if max(module.stride) > 1 else y
+        else:
+            raise UserError(
+                f"--to litert: no translation of a convolution of {module.groups} groups"
+            )
+        return y if module.bias is None else y + _numbers(module.bias)
+
+    def batch_norm(self, module: nn.BatchNorm2d, x: Any) -> Any:
+        """As a scale and a shift, which the converter folds into a convolution before it."""
+        assert module.running_mean is not None
+        assert module.running_var is not None
+        root = np.sqrt(_numbers(module.running_var) + np.float32(module.eps))
+        scale = _numbers(module.weight) / root
+        return x * scale + (_numbers(module.bias) - _numbers(module.running_mean) * scale)
+
+    def group_norm(self, module: nn.GroupNorm, x: Any) -> Any:
+        tf, shape = self.tf, [-1, *x.shape[1:]]
+        groups = tf.reshape(x, [*shape[:-1], module.num_groups, shape[-1] // module.num_groups])
+        over = [*range(1, len(shape) - 1), len(shape)]
+        mean, variance = tf.nn.moments(groups, over, keepdims=True)
+        normal = tf.reshape((groups - mean) * tf.math.rsqrt(variance + module.eps), shape)
+        return normal * _numbers(module.weight) + _numbers(module.bias)
+
+    def max_pool(self, module: nn.MaxPool2d, x: Any) -> Any:
+        size, step = module.kernel_size, module.stride
+        if module.padding or module.dilation != 1 or module.ceil_mode:
+            raise UserError("--to litert: no translation of a padded, dilated or ceiled pooling")
+        return self.tf.nn.max_pool2d(x, size, step, "VALID")
+
+    def mean_pool(self, module: nn.AdaptiveAvgPool2d, x: Any) -> Any:
+        if module.output_size not in (1, (1, 1)):
+            raise UserError("--to litert: no translation of an average pooling to several pixels")
+        return self.tf.reduce_mean(x, [1, 2], keepdims=True)
+
+    def _channels_last(self, x: Any) -> Any:
+        if x.shape[1] == 1:
+            return self.tf.reshape(x, [-1, *x.shape[2:], 1])
+        return self.tf.transpose(x, [0, 2, 3, 1])
+
+
+def _numbers(values: torch.Tensor) -> np.ndarray:
+    out: np.ndarray = values.detach().cpu().float().numpy()
+    return out
+
+
+def _tensorflow() -> Any:
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    try:
+        with _quiet():
+            return importlib.import_module("tensorflow")
+    except ImportError as error:
+        raise UserError(
+            f"--to litert: {error.name} is not installed; pip install 'otafl[tensorflow]' would do"
+        ) from error
+
+
+def _interpreter() -> Any:
+    try:
+        return importlib.import_module("ai_edge_litert.interpreter").Interpreter
+    except ImportError:
+        return _tensorflow().lite.Interpreter
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what TensorFlow's C++ code writes to stderr on its own progress."""
+    kept = os.dup(2)
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)

@@ -1,0 +1,119 @@
+"""What an exported model is measured by: scores beside the PyTorch module's, accuracy, and the
+time of single samples on one thread."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import nn
+
+Run = Callable[[np.ndarray], np.ndarray]
+"""Samples [batch, *input_shape] -> scores [batch, classes], both float32."""
+
+TOLERANCE = 1e-4
+"""Largest difference of two scores, relative to the largest score: rounding of float32."""
+QUANTISED_LOSS = 0.01
+"""Accuracy that quantised weights may cost."""
+BATCH = 500
+ROUNDS, CALLS, WARM_UP = 20, 10, 5
+
+
+@dataclass(frozen=True)
+class Scored:
+    """scores: [n, classes]. accuracy: NaN without samples."""
+
+    scores: np.ndarray
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Seconds of one sample: median, shortest and longest of `calls`."""
+
+    median_s: float
+    shortest_s: float
+    longest_s: float
+    calls: int
+
+    def __str__(self) -> str:
+        """In microseconds."""
+        low, high = f"{1e6 * self.shortest_s:.3g}", f"{1e6 * self.longest_s:.3g}"
+        return f"{1e6 * self.median_s:.3g} ({low} to {high})"
+
+
+def run_of(module: nn.Module) -> Run:
+    """The module itself, as other runtimes are called."""
+
+    @torch.inference_mode()
+    def run(x: np.ndarray) -> np.ndarray:
+        scores: np.ndarray = module(torch.from_numpy(x)).numpy()
+        return scores
+
+    return run
+
+
+def scored(run: Run, x: np.ndarray, y: np.ndarray) -> Scored:
+    """Of samples x [n, *input_shape] with labels y [n], so many at a time."""
+    scores = np.concatenate([run(x[i : i + BATCH]) for i in range(0, len(x), BATCH)])
+    return Scored(scores, float((scores.argmax(1) == y).mean()))
+
+
+def fault(before: Scored, after: Scored, quantised: bool) -> str | None:
+    """What is wrong with scores after a conversion; None where nothing is. Predictions may differ
+    where the two best scores are equal up to the tolerance."""
+    if quantised:
+        lost = before.accuracy - after.accuracy
+        if not lost <= QUANTISED_LOSS:
+            return f"the accuracy fell from {before.accuracy:.4f} to {after.accuracy:.4f}"
+        return None
+    bound = TOLERANCE * float(np.abs(before.scores).max())
+    apart = float(np.abs(before.scores - after.scores).max())
+    if not apart <= bound:
+        return f"scores differ by {apart:.3g}, of at most {bound / TOLERANCE:.3g}"
+    if abs(before.accuracy - after.accuracy) > ties(before.scores) + 1e-9:
+        return f"the accuracy is {after.accuracy:.6f}, not {before.accuracy:.6f}"
+    return None
+
+
+def ties(scores: np.ndarray) -> float:
+    """Share of samples [n, classes] whose two best scores rounding may exchange."""
+    best = np.sort(scores, 1)[:, -2:]
+    bound = 2.0 * TOLERANCE * float(np.abs(scores).max())
+    return float((best[:, 1] - best[:, 0] <= bound).mean())
+
+
+def latencies(
+    runs: Mapping[str, Run], x: np.ndarray, rounds: int | None = None, calls: int = CALLS
+) -> dict[str, Latency]:
+    """The time of one sample x [1, *input_shape], rounds (ROUNDS) x calls times each after warm-up,
+    the models in turn, so that what else the machine does meets all of them."""
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    with one_thread():
+        for _ in range(ROUNDS if rounds is None else rounds):
+            for name, run in runs.items():
+                for _ in range(WARM_UP):
+                    run(x)
+                for _ in range(calls):
+                    began = time.perf_counter()
+                    run(x)
+                    times[name].append(time.perf_counter() - began)
+    return {
+        name: Latency(float(np.median(each)), min(each), max(each), len(each))
+        for name, each in times.items()
+    }
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """PyTorch on one thread, as the other runtimes are."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

@@ -1,0 +1,94 @@
+"""ONNX: written by PyTorch's exporter, run by onnxruntime."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from otafl.errors import UserError
+from otafl.exporting.measure import Run
+from otafl.files import written
+
+OPSET = 20
+SUFFIX = ".onnx"
+NAME = "onnxruntime"
+
+
+def write(
+    module: nn.Module, input_shape: Sequence[int], path: Path, quantise: str | None = None
+) -> None:
+    """One file of opset 20, the batch's size left open: "samples" [batch, *input_shape] -> "scores"
+    [batch, classes]. UserError for what is not installed or cannot be exported."""
+    if quantise is not None:
+        raise UserError(f"--quantise {quantise}: is for LiteRT; --to litert would do")
+    _need("onnx", "onnxscript", "onnxruntime")
+    x = torch.zeros(2, *input_shape)  # 1 would be taken for a fixed size
+    with written(path) as temporary, _quiet():
+        try:
+            program = torch.onnx.export(
+                module,
+                (x,),
+                dynamo=True,
+                opset_version=OPSET,
+                input_names=["samples"],
+                output_names=["scores"],
+                dynamic_shapes=({0: torch.export.Dim("batch")},),
+                verbose=False,
+            )
+        except torch.onnx.errors.OnnxExporterError as error:
+            raise UserError(
+                f"--to onnx: PyTorch cannot export this model: {str(error).splitlines()[0]}"
+            ) from error
+        assert program is not None
+        for node in program.model.graph.all_nodes():
+            node.metadata_props.clear()  # lines of Python, larger than a small model
+        program.save(temporary, external_data=False)
+
+
+def runner(path: Path) -> Run:
+    """What runs a file on samples [batch, *input_shape], on one thread."""
+    runtime = _need("onnxruntime")
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    session = runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    name = session.get_inputs()[0].name
+
+    def run(x: np.ndarray) -> np.ndarray:
+        scores: np.ndarray = session.run(None, {name: x})[0]
+        return scores
+
+    return run
+
+
+def _need(*names: str) -> Any:
+    """The last of the packages, all imported."""
+    import importlib
+
+    try:
+        return [importlib.import_module(name) for name in names][-1]
+    except ImportError as error:
+        raise UserError(
+            f"--to onnx: {error.name} is not installed; pip install 'otafl[onnx]' would do"
+        ) from error
+
+
+@contextlib.contextmanager
+def _quiet() -> Any:
+    """Without the exporter's notes on its own progress."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)

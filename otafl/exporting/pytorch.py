@@ -1,0 +1,40 @@
+"""A `torch.export` program: a file that PyTorch loads and runs without otafl."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from otafl.errors import UserError
+from otafl.exporting.measure import Run, run_of
+from otafl.files import written
+
+SUFFIX = ".pt2"
+NAME = "torch.export"
+
+
+def write(
+    module: nn.Module, input_shape: Sequence[int], path: Path, quantise: str | None = None
+) -> None:
+    """For `torch.export.load(path).module()`; the batch's size is left open."""
+    if quantise is not None:
+        raise UserError(f"--quantise {quantise}: is for LiteRT; --to litert would do")
+    x = torch.zeros(2, *input_shape)
+    shapes = ({0: torch.export.Dim("batch")},)
+    program = torch.export.export(module, (x,), dynamic_shapes=shapes)
+    with written(path) as temporary, temporary.open("wb") as file:
+        torch.export.save(program, file)
+
+
+def runner(path: Path) -> Run:
+    """What runs a file on samples [batch, *input_shape]."""
+    run = run_of(torch.export.load(path).module())
+
+    def of_any(x: np.ndarray) -> np.ndarray:
+        return run(x)
+
+    return of_any

@@ -1,0 +1,19 @@
+"""Flower strategies whose clients send over otafl's uplink (extra `flower`):
+
+    from otafl.flower import OverTheAir
+    strategy = OverTheAir(FedAvg(), devices=10, channel="rayleigh", power="gbma", snr_db=10)
+
+`OverTheAir` wraps a strategy of `flwr.serverapp.strategy`, `LegacyOverTheAir` one of
+`flwr.server.strategy`."""
+
+from __future__ import annotations
+
+try:
+    import flwr  # noqa: F401
+except ModuleNotFoundError as error:
+    raise ImportError("otafl.flower needs Flower; pip install 'otafl[flower]' would do") from error
+
+from otafl.flower.legacy import LegacyOverTheAir
+from otafl.flower.strategy import OverTheAir
+
+__all__ = ["LegacyOverTheAir", "OverTheAir"]

@@ -1,0 +1,149 @@
+"""Strategies of Flower's older API (`flwr.server.strategy`), lists of NumPy arrays over the
+uplink."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from flwr.common import (
+    EvaluateIns,
+    EvaluateRes,
+    FitIns,
+    FitRes,
+    Parameters,
+    Scalar,
+    ndarrays_to_parameters,
+    parameters_to_ndarrays,
+)
+from flwr.server.client_manager import ClientManager
+from flwr.server.client_proxy import ClientProxy
+from flwr.server.strategy import Strategy
+
+from otafl.errors import UserError
+from otafl.flower.rounds import Rounds, figures, refuse
+from otafl.uplink import UplinkTotals
+
+
+class LegacyOverTheAir(Strategy):
+    """`otafl.flower.OverTheAir` for a strategy of `flwr.server.strategy`: the weights of the mean
+    are `num_examples`, device_key is a metric of the fit results, and to the round's fit metrics it
+    adds the same figures, with "device_tx_energy_j/0", ... for each device, since these metrics
+    have no lists."""
+
+    def __init__(
+        self,
+        strategy: Strategy,
+        *,
+        devices: int | None = None,
+        device_key: str | None = None,
+        **settings: Any,
+    ) -> None:
+        if not isinstance(strategy, Strategy):
+            raise UserError(
+                "otafl.flower: LegacyOverTheAir wraps a strategy of flwr.server.strategy; got a "
+                f"{type(strategy).__name__}; OverTheAir is for those of flwr.serverapp.strategy"
+            )
+        self.strategy = strategy
+        self._rounds = Rounds(devices, device_key, settings)
+        self._device_key = device_key
+        self._model: Parameters | None = None
+        refuse(strategy, self._rounds.tells_apart)
+
+    @property
+    def totals(self) -> UplinkTotals:
+        """What the uplink of all rounds so far cost."""
+        return self._rounds.totals
+
+    def initialize_parameters(self, client_manager: ClientManager) -> Parameters | None:
+        return self.strategy.initialize_parameters(client_manager)
+
+    def configure_fit(
+        self, server_round: int, parameters: Parameters, client_manager: ClientManager
+    ) -> list[tuple[ClientProxy, FitIns]]:
+        """As of the strategy; what the clients begin with is kept."""
+        self._model = parameters
+        asked = self.strategy.configure_fit(server_round, parameters, client_manager)
+        if self._device_key is None:
+            self._rounds.seen(_node(proxy) for proxy in client_manager.all().values())
+        return asked
+
+    def aggregate_fit(
+        self,
+        server_round: int,
+        results: list[tuple[ClientProxy, FitRes]],
+        failures: list[tuple[ClientProxy, FitRes] | BaseException],
+    ) -> tuple[Parameters | None, dict[str, Scalar]]:
+        """What the strategy makes of the results as they arrived."""
+        if not results:
+            return self.strategy.aggregate_fit(server_round, results, failures)
+        if self._model is None:
+            raise UserError("otafl.flower: configure_fit must come before aggregate_fit")
+        arrived = self._rounds.send(
+            server_round,
+            _named(self._model),
+            [_named(result.parameters) for _, result in results],
+            [result.num_examples for _, result in results],
+            [_node(proxy) for proxy, _ in results],
+            self._devices(results),
+        )
+        costs: dict[str, Scalar] = dict(figures(arrived.report))
+        for device, joules in enumerate(arrived.report.energy_j.tolist()):
+            costs[f"device_tx_energy_j/{device}"] = joules
+        kept = [
+            (proxy, dataclasses.replace(result, parameters=_plain(arrived.weights[place])))
+            for place, (proxy, result) in enumerate(results)
+            if place in arrived.weights
+        ]
+        parameters, metrics = self.strategy.aggregate_fit(server_round, kept, failures)
+        return parameters, {**metrics, **costs}
+
+    def configure_evaluate(
+        self, server_round: int, parameters: Parameters, client_manager: ClientManager
+    ) -> list[tuple[ClientProxy, EvaluateIns]]:
+        return self.strategy.configure_evaluate(server_round, parameters, client_manager)
+
+    def aggregate_evaluate(
+        self,
+        server_round: int,
+        results: list[tuple[ClientProxy, EvaluateRes]],
+        failures: list[tuple[ClientProxy, EvaluateRes] | BaseException],
+    ) -> tuple[float | None, dict[str, Scalar]]:
+        return self.strategy.aggregate_evaluate(server_round, results, failures)
+
+    def evaluate(
+        self, server_round: int, parameters: Parameters
+    ) -> tuple[float, dict[str, Scalar]] | None:
+        return self.strategy.evaluate(server_round, parameters)
+
+    def _devices(self, results: list[tuple[ClientProxy, FitRes]]) -> list[int] | None:
+        """The device that each client says it is."""
+        key = self._device_key
+        if key is None:
+            return None
+        for proxy, result in results:
+            if key not in result.metrics:
+                raise UserError(f"otafl.flower: client {proxy.cid} has no metric '{key}'")
+        return [int(result.metrics[key]) for _, result in results]
+
+
+def _node(proxy: ClientProxy) -> int:
+    """A number for a client, the same in all rounds."""
+    node: int | None = getattr(proxy, "node_id", None)
+    if node is not None:
+        return node
+    try:
+        return int(proxy.cid)
+    except ValueError:
+        raise UserError(
+            f"otafl.flower: client {proxy.cid!r} has no number; device_key would do"
+        ) from None
+
+
+def _named(parameters: Parameters) -> dict[str, np.ndarray]:
+    return {str(i): array for i, array in enumerate(parameters_to_ndarrays(parameters))}
+
+
+def _plain(weights: dict[str, np.ndarray]) -> Parameters:
+    return ndarrays_to_parameters(list(weights.values()))

@@ -1,0 +1,180 @@
+"""What both kinds of Flower strategies do in a round: clients' new weights, minus the weights that
+they began with, pass the uplink."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from otafl.errors import UserError
+from otafl.uplink import UplinkReport, UplinkTotals, WirelessUplink
+
+Arrays = Mapping[str, np.ndarray]
+
+NEEDS_EACH = (
+    "Krum",
+    "MultiKrum",
+    "Bulyan",
+    "FedMedian",
+    "FedTrimmedAvg",
+    "QFedAvg",
+    "DifferentialPrivacyServerSideFixedClipping",
+    "DifferentialPrivacyServerSideAdaptiveClipping",
+    "DPFedAvgFixed",
+    "DPFedAvgAdaptive",
+)
+"""Flower's strategies that look at each client's update."""
+
+NO_MODELS = ("FedXgbBagging", "FedXgbCyclic", "FedXgbNnAvg")
+"""Those whose clients do not send weights of one model."""
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """The server's view of a round. weights: of each client that is to be aggregated, by its place
+    among those that sent; of none if nothing was heard. report: what it cost."""
+
+    weights: dict[int, dict[str, np.ndarray]]
+    report: UplinkReport
+
+
+class Rounds:
+    """The uplink of a run of Flower, and which of its devices each node is: in the order of the
+    node ids at the first round, later ones after them; or as the clients say."""
+
+    def __init__(
+        self, devices: int | None, device_key: str | None, settings: Mapping[str, Any]
+    ) -> None:
+        if device_key is not None and devices is None:
+            raise UserError(
+                f"otafl.flower: device_key={device_key!r} needs devices, how many there are"
+            )
+        self._settings = dict(settings)
+        self._uplink = self._made(1 if devices is None else devices)  # says what is wrong at once
+        self._begun = devices is not None
+        self._places: dict[int, int] = {}
+        self._dtypes: dict[str, np.dtype[Any]] = {}
+
+    @property
+    def tells_apart(self) -> bool:
+        return self._uplink.tells_apart
+
+    @property
+    def totals(self) -> UplinkTotals:
+        """What all rounds so far cost."""
+        return self._uplink.totals
+
+    def _made(self, devices: int) -> WirelessUplink:
+        return WirelessUplink(devices, caller="otafl.flower", **self._settings)
+
+    def seen(self, nodes: Iterable[int]) -> None:
+        """Nodes that are connected; the first call says how many devices there are, if nobody
+        did."""
+        fresh = sorted(set(nodes) - set(self._places))
+        if not self._begun and fresh:
+            self._uplink, self._begun = self._made(len(fresh)), True
+        for node in fresh:
+            self._places[node] = len(self._places)
+
+    def _devices(self, nodes: Sequence[int]) -> list[int]:
+        self.seen(nodes)
+        places = [self._places[node] for node in nodes]
+        if max(places) >= self._uplink.devices:
+            raise UserError(
+                f"otafl.flower: {len(self._places)} nodes have been seen, but the uplink has "
+                f"{self._uplink.devices} devices; devices={len(self._places)} would do"
+            )
+        return places
+
+    def send(
+        self,
+        server_round: int,
+        base: Arrays,
+        new: Sequence[Arrays],
+        weights: Sequence[float],
+        nodes: Sequence[int],
+        devices: Sequence[int] | None = None,
+    ) -> Arrived:
+        """The weights that reach the server in a round (from 1 on). base: what the clients began
+        with. devices: of each client, where the clients say."""
+        for arrays, node in zip(new, nodes, strict=True):
+            if set(arrays) != set(base):
+                other = ", ".join(sorted(set(arrays) ^ set(base)))
+                raise UserError(
+                    f"otafl.flower: the arrays of node {node} are not those of the model that it "
+                    f"was sent: {other}"
+                )
+        updates = [
+            {name: _increment(arrays[name], start) for name, start in base.items()}
+            for arrays in new
+        ]
+        if not self._dtypes:  # server optimisers make double precision of the model
+            self._dtypes = {name: array.dtype for name, array in updates[0].items()}
+        updates = [
+            {name: a.astype(self._dtypes[name], copy=False) for name, a in arrays.items()}
+            for arrays in updates
+        ]
+        senders = self._devices(nodes) if devices is None else list(devices)
+        delivery = self._uplink.deliver(server_round - 1, updates, weights, senders)
+        if delivery.each is not None:
+            found = {k: _moved(base, one) for k, one in enumerate(delivery.each) if one is not None}
+        elif delivery.report.participants:
+            model = _moved(base, delivery.mean)
+            found = dict.fromkeys(range(len(new)), model)
+        else:
+            found = {}
+        return Arrived(found, delivery.report)
+
+
+def refuse(strategy: Any, tells_apart: bool) -> None:
+    """UserError for a strategy that the uplink cannot serve, or that wraps such a one."""
+    name = type(strategy).__name__
+    kinds = {kind.__name__ for kind in type(strategy).__mro__}
+    if kinds & set(NO_MODELS):
+        raise UserError(f"otafl.flower: the clients of {name} do not send weights of one model")
+    each = bool(kinds & set(NEEDS_EACH)) or bool(getattr(strategy, "needs_each", False))
+    if each and not tells_apart:
+        raise UserError(
+            f"otafl.flower: {name} looks at each client's update, but over the air the server gets "
+            "only their weighted mean; transport='digital' would do, or a strategy that averages, "
+            "like FedAvg or FedAdam"
+        )
+    inner = getattr(strategy, "strategy", None)
+    if inner is not None:
+        refuse(inner, tells_apart)
+
+
+def figures(report: UplinkReport) -> dict[str, float]:
+    """What a round's metrics say of the uplink, under otafl's names."""
+    return {
+        "airtime_s": report.airtime_s,
+        "tx_energy_j": float(report.energy_j.sum()),
+        "uplink_symbols": report.symbols,
+        "uplink_bits": report.bits,
+        "side_symbols": report.side_symbols,
+        "aggregation_nmse": report.nmse,
+        "participants": float(report.participants),
+    }
+
+
+def _increment(new: np.ndarray, start: np.ndarray) -> np.ndarray:
+    """new - start; truth values as they are."""
+    if new.shape != start.shape:
+        raise UserError(
+            f"otafl.flower: a client's array has shape {list(new.shape)}, and the model's "
+            f"{list(start.shape)}"
+        )
+    return new if new.dtype == bool else np.asarray(new - start.astype(new.dtype, copy=False))
+
+
+def _moved(base: Arrays, increment: Arrays) -> dict[str, np.ndarray]:
+    """The model plus an increment, in the model's dtypes."""
+    return {
+        name: increment[name]
+        if start.dtype == bool
+        else np.asarray(start + increment[name]).astype(start.dtype, copy=False)
+        for name, start in base.items()
+    }

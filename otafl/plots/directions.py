@@ -1,0 +1,31 @@
+"""Which way a variable is better, as Pareto fronts need to know."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+HIGHER = re.compile(r"accuracy$|^charge_j$|^end_round$")
+LOWER = re.compile(
+    r"loss$|_j$|_s$|_w$|symbols$|bits$|nmse$|_macs$|parameters$|^product_error$|^refactoring_error$"
+    r"|^truncation_gap$|^stop_round$|^(crashed|rejected|duplicated)_updates$|^updates_lost$"
+    r"|^gradients_per_step$|^compression_(actual|nominal)$"
+)
+UNDIRECTED = frozenset(
+    {"majority_accuracy", "update_coherence", "update_coherence_log", "device_own_class_samples"}
+    | {"level_participants", "weight_rank", "weight_density", "product_error_law"}
+    | {"consensus_gap", "prox_gap", "participants", "present", "updates_started", "updates_used"}
+    | {"diverged_round", "timeline_device", "timeline_round", "timeline_activity"}
+    | {"timeline_start_s", "timeline_end_s"}
+)
+"""Variables that describe and do not judge."""
+
+
+def better(name: str) -> Literal["higher", "lower"] | None:
+    """Accuracies and charges up; losses, errors, joules, seconds, symbols, bits and work down.
+    None where neither is better, or where it is not known."""
+    if name in UNDIRECTED:
+        return None
+    if HIGHER.search(name):
+        return "higher"
+    return "lower" if LOWER.search(name) else None

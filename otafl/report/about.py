@@ -1,0 +1,114 @@
+"""What ran, how far, with what, and how to run it again."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import xarray as xr
+import yaml
+
+from otafl.figures import shown
+
+PACKAGES = ("otafl", "torch", "sionna", "numpy", "xarray")
+
+
+class Axis(NamedTuple):
+    """A key that the sweep varies: what it is, its distinct values, and whether other
+    keys move with it."""
+
+    key: str
+    meaning: str
+    values: list[str]
+    joint: bool
+
+
+def facts(ds: xr.Dataset) -> list[str]:
+    """How much ran: points, trials, rounds, devices."""
+    points, rounds = ds["final_round"], ds["round"]
+    facts = [_counted(points.size, "point")] if points.ndim else []
+    facts += [_counted(ds.sizes["trial"], "trial")]
+    facts += [f"{_counted(int(rounds[-1]), 'round')} in {_counted(ds.sizes['round'], 'record')}"]
+    if "device" in ds.dims:
+        least = "up to " if points.ndim and _ragged(ds) else ""
+        facts.append(f"{least}{_counted(ds.sizes['device'], 'device')}")
+    return facts
+
+
+def notices(ds: xr.Dataset) -> list[str]:
+    """What a reader must know before believing a number."""
+    points, said = ds["final_round"], []
+    if not ds.attrs["complete"]:
+        done = int(points.notnull().sum())
+        said.append(
+            f"Unfinished: {done} of {points.size} points are there, and perhaps not all of their "
+            "rounds. The command under Settings resumes it."
+        )
+    trials = points.size * ds.sizes["trial"]
+    for name, text in (
+        ("diverged_round", "diverged and are left out of all means"),
+        ("end_round", "ended early, with no time or no devices left; their last values are kept"),
+        ("stop_round", "stopped at their target; their last values are kept"),
+    ):
+        count = int(ds[name].notnull().sum()) if name in ds else 0
+        if count:
+            said.append(f"{count} of {_counted(trials, 'trial')} {text}.")
+    return said
+
+
+def axes(ds: xr.Dataset) -> list[Axis]:
+    """The keys of the sweep in the scenario's order."""
+    swept = (yaml.safe_load(ds.attrs["scenario"]) or {}).get("sweep") or {}
+    found = []
+    for axis, (key, values) in zip(json.loads(ds.attrs["sweep"]), swept.items(), strict=True):
+        coords = {name: one for name, one in axis["coords"].items() if name != "zip"}
+        joint = key == "zip"
+        keys = list(dict.fromkeys(k for row in values for k in row)) if joint else [key]
+        for own, (name, coordinate) in zip(keys, coords.items(), strict=True):
+            units = str(coordinate["units"])
+            meaning = str(coordinate["long_name"] or name.replace("_", " "))
+            meaning += f" [{units}]" if units not in ("", "1") else ""
+            texts = dict.fromkeys(_text(value) for value in coordinate["values"])
+            found.append(Axis(own, meaning, list(texts), joint))
+    return found
+
+
+def command(ds: xr.Dataset, source: Path) -> str:
+    """What runs the same scenario again, or resumes it, once the settings are in a file."""
+    name = str(ds.attrs["title"])
+    verb = "run" if source.suffix == ".nc" else "sweep"
+    return shlex.join(["otafl", verb, f"{name}.yaml", "--out", str(source)])
+
+
+def environment(ds: xr.Dataset) -> list[tuple[str, str]]:
+    """Versions, processor, seed and hash."""
+    attrs: Mapping[str, Any] = ds.attrs
+    rows = [(name, str(attrs.get(f"{name}_version", "not stored"))) for name in PACKAGES]
+    rows.append(("processor", str(attrs["device_name"])))
+    rows.append(("seed", str(attrs["seed"])))
+    return [*rows, ("scenario hash", str(attrs["scenario_hash"]))]
+
+
+def _ragged(ds: xr.Dataset) -> bool:
+    """Whether points differ in the number of their devices."""
+    own = [one for one in ds.data_vars.values() if "device" in one.dims and "round" in one.dims]
+    if not own:
+        return False
+    there = own[0].notnull().any([d for d in own[0].dims if d not in (*_points(ds), "device")])
+    counts = there.sum("device")
+    return bool((counts > 0).any() and counts.where(counts > 0).min() < ds.sizes["device"])
+
+
+def _points(ds: xr.Dataset) -> list[str]:
+    return [str(dim) for dim in ds["final_round"].dims]
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value) if isinstance(value, (dict, list)) else shown(value)
+
+
+def _counted(count: int, word: str) -> str:
+    return f"{count:,} {word}{'' if count == 1 else 's'}"

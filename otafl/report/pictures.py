@@ -1,0 +1,186 @@
+"""The figures of a report: which of them a result has the data for, and what they say in words."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from otafl.errors import UserError
+from otafl.plots import cdf_data, curve_data, draw, heatmap_data, main_cost, pareto_data
+from otafl.plots.cdfs import PERSONAL
+from otafl.plots.heatmaps import axes_of
+from otafl.plots.overviews import (
+    Layout,
+    arranged,
+    axes,
+    main_variable,
+    overview_data,
+    unzipped,
+)
+from otafl.plots.quantities import at_the_end
+from otafl.plots.style import MANY
+from otafl.report.words import described
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+COSTS = {
+    "sim_time_s": "against simulated seconds",
+    "device_energy_j": "against joules",
+    "tx_energy_j": "against radiated joules",
+    "uplink_symbols": "against symbols",
+}
+LARGEST_SVG = 600_000
+"""Characters: figures of more marks are pixels."""
+PIXELS_PER_INCH = 80
+CELLS = 60
+"""Rows or columns that a heat map has at most."""
+BAND = "Mean over trials; the band is one standard deviation."
+
+
+class Picture(NamedTuple):
+    """A figure in the page: its source as a data URI, what it shows in words, and its size in
+    pixels of the page."""
+
+    title: str
+    caption: str
+    alt: str
+    source: str
+    width: int
+    height: int
+
+
+class Wanted(NamedTuple):
+    """What is to be drawn, and what its title and caption say."""
+
+    title: str
+    data: xr.Dataset
+    caption: str
+
+
+def figures(ds: xr.Dataset) -> list[Picture]:
+    """All figures that the result has data for."""
+    if not bool(ds[main_variable(ds)].notnull().any()):
+        return []
+    return [_picture(wanted) for wanted in _wanted(ds)]
+
+
+def _wanted(ds: xr.Dataset) -> Iterator[Wanted]:
+    y = main_variable(ds)
+    data, said = overview_data(ds)
+    bars = data[data.attrs["x"]].dtype.kind not in "fiu" if "at" not in data else False
+    spread = "Mean over trials; bars are one standard deviation." if bars else BAND
+    yield Wanted("Overview", data, _caption(said, spread))
+    yield from _curves(ds, y, skip_round=data.attrs["x"] == "round" and not said)
+    yield from _personal(ds, y)
+    yield from _heatmap(ds, y)
+    yield from _distribution(ds)
+    yield from _front(ds, y)
+
+
+def _curves(ds: xr.Dataset, y: str, skip_round: bool) -> Iterator[Wanted]:
+    """Accuracy against the round, and against what it cost."""
+    layout, said = _shortened(ds, y)
+    costs = [name for name in COSTS if name in ds and bool((ds[name] > 0).any())]
+    if "device_energy_j" in costs and "tx_energy_j" in costs:
+        costs.remove("tx_energy_j")
+    for x in ["round", *costs] if not skip_round else costs:
+        data = curve_data(layout.ds, y, x, layout.hue, layout.facet)
+        title = "Accuracy" if y.endswith("accuracy") else "Course"
+        title = f"{title} {COSTS.get(x, 'against rounds')}"
+        yield Wanted(title, data, _caption(said, layout.said, BAND))
+
+
+def _personal(ds: xr.Dataset, y: str) -> Iterator[Wanted]:
+    """Accuracy of the personal models beside the global one's."""
+    name = "personal_own_test_accuracy"
+    if name == y or name not in ds or not bool(ds[name].notnull().any()):
+        return
+    layout, said = _shortened(ds, name)
+    data = curve_data(layout.ds, name, "round", layout.hue, layout.facet)
+    caption = _caption(said, layout.said, BAND)
+    yield Wanted("Accuracy of personal models against rounds", data, caption)
+
+
+def _shortened(ds: xr.Dataset, y: str) -> tuple[Layout, str]:
+    """Hue and facet; of choices that are too many, the best at the end in the mean over all else,
+    and what was left out in words."""
+    ds, said = unzipped(ds), ""
+    long = next((d for d in axes(ds) if ds.sizes[d] > MANY and ds[d].dtype.kind not in "fiu"), None)
+    if long:
+        ends = at_the_end(ds, y, [])
+        mean = ends.mean([dim for dim in ends.dims if dim != long]).fillna(-np.inf)
+        best = np.sort(np.argsort(-mean.values, kind="stable")[:MANY])
+        said = f"The {MANY} of {ds.sizes[long]} that are best at the end, in the mean over all else"
+        ds = ds.isel({long: best})
+    return arranged(ds), said
+
+
+def _heatmap(ds: xr.Dataset, y: str) -> Iterator[Wanted]:
+    ds = unzipped(ds)
+    known = [dim for dim in axes_of(ds, y) if ds.sizes[dim] <= CELLS]
+    if len(known) < 2 or ds.sizes[known[0]] * ds.sizes[known[1]] < 4:
+        return
+    layout = arranged(ds, *known[:2])
+    # a hue's axis is short, so its values are panels
+    panels = layout.hue or layout.facet
+    rest = [dim for dim in (layout.hue, layout.facet) if dim and dim != panels]
+    ds = layout.ds.isel(dict.fromkeys(rest, 0))
+    data = heatmap_data(ds, y, known[0], known[1], panels)
+    yield Wanted("Over two axes", data, _caption(layout.said, "Mean over trials at their end."))
+
+
+def _distribution(ds: xr.Dataset) -> Iterator[Wanted]:
+    name = next((n for n in PERSONAL if n in ds and bool(ds[n].notnull().any())), None)
+    if name is None:
+        return
+    layout = arranged(unzipped(ds))
+    data = cdf_data(layout.ds, name, layout.hue, layout.facet)
+    said = "Devices of all trials; the band is one standard deviation of the trials' own shares."
+    yield Wanted("Distribution over devices", data, _caption(layout.said, said))
+
+
+def _front(ds: xr.Dataset, y: str) -> Iterator[Wanted]:
+    if ds["final_round"].size < 3:
+        return
+    ds = unzipped(ds)
+    short = [dim for dim in axes(ds) if ds.sizes[dim] <= MANY]
+    try:
+        data = pareto_data(ds, y, main_cost(ds), short[0] if short else None)
+    except UserError:  # no cost was counted, or nothing says which way y is better
+        return
+    if int(np.isfinite(data["x"]).sum()) >= 3:
+        said = "Every point at the end, mean over trials; bars are one standard deviation."
+        yield Wanted("Accuracy and cost" if y.endswith("accuracy") else "Cost", data, said)
+
+
+def _picture(wanted: Wanted) -> Picture:
+    figure = draw(wanted.data)
+    width, height = (int(PIXELS_PER_INCH * inches) for inches in figure.get_size_inches())
+    return Picture(
+        *(wanted.title, wanted.caption, described(wanted.data), _embedded(figure), width, height)
+    )
+
+
+def _embedded(figure: Figure) -> str:
+    """The figure as a data URI: SVG with letters as shapes, or PNG where that would be large."""
+    import matplotlib
+
+    buffer = io.BytesIO()
+    # the same result gives the same page
+    with matplotlib.rc_context({"svg.hashsalt": "otafl"}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
+    kind = "svg+xml"
+    if buffer.tell() > LARGEST_SVG:
+        buffer, kind = io.BytesIO(), "png"
+        figure.savefig(buffer, format="png", dpi=160)
+    return f"data:image/{kind};base64,{base64.b64encode(buffer.getvalue()).decode()}"
+
+
+def _caption(*parts: str) -> str:
+    return " ".join(part if part.endswith(".") else f"{part}." for part in parts if part)

@@ -1,0 +1,125 @@
+"""Points of a sweep, grouped into stacks, run here or by many workers, and kept: one file a
+finished stack, so that whatever is killed, the same call goes on from what is finished."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from otafl import trained
+from otafl.packs import pack
+from otafl.results import combine, open_results, to_dataset, write_part
+from otafl.scenario import Scenario, expand
+from otafl.sweeping import locks
+from otafl.sweeping.executing import Execute, FailedStacks, carried_out, here
+from otafl.sweeping.folder import Folder
+from otafl.sweeping.meter import Meter, Progress
+from otafl.sweeping.planning import Batch, Stack, plan, stored
+from otafl.sweeping.working import Job, record_of
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = [
+    "Batch",
+    "FailedStacks",
+    "Progress",
+    "Stack",
+    "expand",
+    "plan",
+    "run",
+    "sweep",
+    "unfinished",
+]
+
+
+def run(
+    scenario: Scenario,
+    out: Path | None = None,
+    progress: Progress | None = None,
+    checkpoint_every: int = 0,
+) -> xr.Dataset:
+    """Runs every point. With `out` (a .nc file) finished stacks are kept beside it until all are
+    done, so the same call resumes after an interruption; else all stays in memory.
+
+    checkpoint_every: rounds, see `sweep`.
+    """
+    if out is None:
+        stacks = plan(expand(scenario))
+        meter = Meter(stacks, progress)
+        parts = []
+        for stack in stacks:
+            record = record_of(stack, functools.partial(meter.report, stack.number))
+            if not record.complete:
+                raise KeyboardInterrupt
+            meter.finished(stack.number)
+            parts.append(to_dataset(record, stack.points, scenario))
+        return combine(parts)
+    kept = unfinished(out)
+    dataset = sweep(scenario, kept, progress, checkpoint_every=checkpoint_every)
+    models = trained.folder_of(out)
+    shutil.rmtree(models, ignore_errors=True)
+    if trained.folder_of(kept).exists():
+        trained.folder_of(kept).rename(models)
+    write_part(dataset, out)
+    shutil.rmtree(kept)
+    return dataset
+
+
+def unfinished(out: Path) -> Path:
+    """The folder beside a result file that keeps its finished stacks until all are done."""
+    return out.with_name(f"{out.stem}.unfinished")
+
+
+def sweep(
+    scenario: Scenario,
+    folder: Path,
+    progress: Progress | None = None,
+    workers: int = 0,
+    scheduler: str | None = None,
+    checkpoint_every: int = 0,
+) -> xr.Dataset:
+    """Runs the stacks that the folder does not hold yet.
+
+    workers: programs of this machine that share the stacks, 0 for none but this one. scheduler:
+    address of a Dask scheduler whose workers do, and see the folder. checkpoint_every: rounds after
+    which the state of a stack is kept, so that it goes on from there when it was killed; 0 for
+    never. Several programs may work on one folder. Raises UserError if the folder holds another
+    scenario's results, WriteError where the disk does not take more, FailedStacks. On
+    KeyboardInterrupt the records of the stack that ran here are kept in `interrupted.nc`.
+    """
+    folder = folder.absolute()
+    stacks = stored(scenario, folder, workers)
+    home, meter = Folder(folder), Meter(stacks, progress)
+    there = home.finished(scenario)
+    for number in there & {stack.number for stack in stacks}:
+        meter.was_finished(number)
+    todo = [stack for stack in stacks if stack.number not in there]
+    jobs = [Job(scenario, stack, folder, checkpoint_every) for stack in todo]
+    with _execution(workers, scheduler, jobs) as execute:
+        carried_out(jobs, execute, meter, functools.partial(_pack, folder))
+    _pack(folder, finished=True)
+    home.tidy()
+    return open_results(folder)
+
+
+def _execution(
+    workers: int, scheduler: str | None, jobs: list[Job]
+) -> contextlib.AbstractContextManager[Execute]:
+    """Who carries out the jobs."""
+    if jobs and (workers or scheduler):
+        from otafl.sweeping import cluster
+
+        if scheduler:
+            return cluster.of_scheduler(scheduler)
+        return cluster.on_this_machine(min(workers, len(jobs)))
+    return contextlib.nullcontext(here)
+
+
+def _pack(folder: Path, finished: bool = False) -> None:
+    """Unless another program does it just now."""
+    with contextlib.suppress(locks.Busy), locks.held(Folder(folder).lock("pack"), wait=False):
+        pack(folder, finished)

@@ -1,0 +1,114 @@
+"""Jobs carried out: here one after the other, or by workers; what failed, once more."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from otafl.errors import UserError, WriteError
+from otafl.files import write_text
+from otafl.scenario import Point
+from otafl.sweeping.folder import Folder
+from otafl.sweeping.meter import Meter
+from otafl.sweeping.working import Job, Outcome, Report, work
+
+Execute = Callable[[Sequence[Job], Report], Iterable[Outcome]]
+"""Carries out jobs in some order and gives their outcomes as they come."""
+
+AGAIN_S = 1.0
+"""Between looks at stacks that another program computes."""
+
+
+class FailedStacks(Exception):
+    """Some stacks of a sweep failed twice; the others are finished. The text says which and why."""
+
+
+def here(jobs: Sequence[Job], report: Report) -> Iterator[Outcome]:
+    """In this program, in order; Ctrl-C goes through, after what there is of the stack that ran was
+    kept."""
+    for job in jobs:
+        yield work(job, report, keep_interrupted=True)
+
+
+def carried_out(
+    jobs: Sequence[Job], execute: Execute, meter: Meter, done: Callable[[], None]
+) -> None:
+    """Carries out all jobs. Those that fail do not harm the others and are tried once more at the
+    end, but not for what the user must mend.
+
+    done: called after each that is finished. Raises WriteError at once where the disk does not take
+    a result; the UserError that all jobs failed with; FailedStacks. The error of a sweep's
+    only stack is raised as it is.
+    """
+    failed = _attempt(jobs, execute, meter, done)
+    again = [outcome.job for outcome in failed if outcome.kind == "other"]
+    if again and len(jobs) > 1:
+        for_good = [outcome for outcome in failed if outcome.kind != "other"]
+        failed = sorted(
+            [*for_good, *_attempt(again, execute, meter, done)],
+            key=lambda outcome: outcome.job.stack.number,
+        )
+    if failed:
+        _raise(failed, len(jobs))
+
+
+def _attempt(
+    jobs: Sequence[Job], execute: Execute, meter: Meter, done: Callable[[], None]
+) -> list[Outcome]:
+    """The outcomes of those that failed."""
+    failed = []
+    waiting = list(jobs)
+    while waiting:
+        busy = []
+        for outcome in execute(waiting, meter.report):
+            if outcome.state == "busy":
+                busy.append(outcome.job)
+            elif outcome.state == "done":
+                meter.finished(outcome.job.stack.number)
+                done()
+            elif outcome.kind == "write":
+                raise WriteError(outcome.message)
+            else:
+                failed.append(outcome)
+                folder = Folder(outcome.job.folder)
+                write_text(folder.failure(outcome.job.stack.number), outcome.trace)
+        if len(busy) == len(waiting):
+            time.sleep(AGAIN_S)
+        waiting = busy
+    return failed
+
+
+def _raise(failed: Sequence[Outcome], jobs: int) -> None:
+    first = failed[0]
+    if jobs == 1 and first.error is not None:
+        raise first.error
+    texts = {outcome.message for outcome in failed if outcome.kind == "user"}
+    if len(failed) == jobs and len(texts) == 1 and all(one.kind == "user" for one in failed):
+        raise UserError(first.message) from first.error
+    lines = [f"{len(failed)} of {jobs} stacks failed; the others are finished and kept"]
+    for outcome in failed:
+        stack = outcome.job.stack
+        trace = Folder(outcome.job.folder).failure(stack.number)
+        lines.append(f"  {_named(stack.points)}: {outcome.message} ({trace})")
+    lines.append("the same command tries the failed ones again")
+    raise FailedStacks("\n".join(lines)) from first.error
+
+
+def _named(points: Sequence[Point]) -> str:
+    """The values that the points of a stack have in common, or else its first point's."""
+    if not points[0].coords:
+        return "the scenario"
+    common = {
+        name: value
+        for name, value in points[0].coords.items()
+        if all(point.coords[name] == value for point in points)
+    }
+    shown = (common or points[0].coords).items()
+    more = f" and {len(points) - 1} more" if not common else ""
+    return ", ".join(f"{name}={_short(value)}" for name, value in shown) + more
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."

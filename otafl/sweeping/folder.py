@@ -1,0 +1,94 @@
+"""The folder of a sweep.
+
+plan.json, scenario.yaml      what runs
+parts/00003.nc                a finished stack
+packs/1-00000.nc              many of them in one file
+models/00003.pt               its trained models, with `output.save_models`
+state/00003-...               checkpoints and finished batches of a stack that is running
+locks/                        who is at what, see `locks`
+failures/00003.txt            why a stack failed
+interrupted.nc                what there was of a stack at Ctrl-C
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from otafl import trained
+from otafl.errors import UserError
+from otafl.packs import stacks_of
+from otafl.results import finished_files, read_part
+from otafl.scenario import Scenario, scenario_hash
+from otafl.sweeping.planning import Batch
+
+
+@dataclass(frozen=True)
+class Folder:
+    """Names in the folder of a sweep."""
+
+    path: Path
+
+    def part(self, number: int) -> Path:
+        """The file of a finished stack."""
+        return self.path / "parts" / f"{number:05d}.nc"
+
+    def models(self, number: int) -> Path:
+        """The trained models of a finished stack."""
+        return trained.folder_of(self.path) / f"{number:05d}.pt"
+
+    def lock(self, what: int | str) -> Path:
+        """Held by the program that computes the stack of this number, changes the plan, or
+        packs."""
+        return self.path / "locks" / f"{what}.lock"
+
+    def failure(self, number: int) -> Path:
+        """Why the stack failed."""
+        return self.path / "failures" / f"{number:05d}.txt"
+
+    def state(self, number: int, batch: Batch) -> Path:
+        """What is kept of a batch of a stack that is not finished; suffixes say what."""
+        name = f"{number:05d}-{batch.points[0]}-{batch.trials[0]}-{batch.size}"
+        return self.path / "state" / name
+
+    @property
+    def interrupted(self) -> Path:
+        """What there was of the stack that ran at Ctrl-C."""
+        return self.path / "interrupted.nc"
+
+    def finished(self, scenario: Scenario) -> set[int]:
+        """The stacks whose results are there, whole and this scenario's; damaged ones are computed
+        anew."""
+        found: set[int] = set()
+        for path in finished_files(self.path):
+            found.update(_finished_in(path, scenario))
+        return found
+
+    def has(self, number: int, scenario: Scenario) -> bool:
+        """Whether the stack's own file is such a one."""
+        return number in _finished_in(self.part(number), scenario)
+
+    def forget(self, number: int) -> None:
+        """Removes what a finished stack needs no more."""
+        old = [self.failure(number), *(self.path / "state").glob(f"{number:05d}-*")]
+        for path in old:
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+    def tidy(self) -> None:
+        """Removes what a finished sweep needs no more."""
+        self.interrupted.unlink(missing_ok=True)
+        for name in ("locks", "state", "failures"):
+            shutil.rmtree(self.path / name, ignore_errors=True)
+
+
+def _finished_in(path: Path, scenario: Scenario) -> set[int]:
+    try:
+        with read_part(path, lazy=True) as part:
+            attributes = part.attrs
+    except UserError:
+        return set()
+    same = attributes["scenario_hash"] == scenario_hash(scenario)
+    return stacks_of(path, attributes) if same and attributes["complete"] == 1 else set()

@@ -1,0 +1,66 @@
+"""The records of the batches of a stack, put together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from otafl import trained
+from otafl.results import Record
+from otafl.sweeping.planning import Batch
+from otafl.variables import VARIABLES
+
+Piece = tuple[Batch, Record]
+
+
+def joined(pieces: Sequence[Piece], points: int, trials: int) -> Record:
+    """As one record of so many points and trials; NaN for rounds and trials that are not there."""
+    records = [record for _, record in pieces]
+    if len(pieces) == 1 and pieces[0][0].size == points * trials:
+        return records[0]
+    rounds = sorted({r for record in records for r in record.rounds})
+    batches = [batch for batch, _ in pieces]
+    variables = {}
+    for name in records[0].variables:
+        values = [record.variables[name] for record in records]
+        if "round" in VARIABLES[name].dims:
+            values = [
+                _at_rounds(value, record.rounds, rounds)
+                for value, record in zip(values, records, strict=True)
+            ]
+        variables[name] = _placed(batches, values, (points, trials))
+    links = [(batch, record.link) for batch, record in pieces if record.link is not None]
+    link = None
+    if links:
+        where = [batch for batch, _ in links]
+        link = {
+            name: _placed(where, [one[name] for _, one in links], (points, trials))
+            for name in links[0][1]
+        }
+    models = [record.models for record in records if record.models is not None]
+    complete = all(record.complete for record in records)
+    return Record(rounds, variables, complete, link, trained.join(models) if models else None)
+
+
+def _placed(
+    batches: Sequence[Batch], values: Sequence[np.ndarray], shape: tuple[int, int]
+) -> np.ndarray:
+    """Arrays [points, trials, ...] of batches at their places among all points and trials; NaN (0
+    for whole numbers) for what is not there: trials that did not run, rounds after an early end."""
+    rest = np.max([value.shape[2:] for value in values], 0).astype(int)
+    fill = math.nan if values[0].dtype.kind in "fc" else 0
+    whole = np.full((*shape, *rest), fill, dtype=values[0].dtype)
+    for batch, value in zip(batches, values, strict=True):
+        inner = tuple(slice(size) for size in value.shape[2:])
+        trials = np.asarray(batch.trials)
+        for row, point in enumerate(batch.points):
+            whole[point][(trials, *inner)] = value[row]
+    return whole
+
+
+def _at_rounds(values: np.ndarray, own: list[int], rounds: list[int]) -> np.ndarray:
+    out = np.full((*values.shape[:2], len(rounds), *values.shape[3:]), math.nan)
+    out[:, :, [rounds.index(r) for r in own]] = values
+    return out

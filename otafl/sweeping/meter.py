@@ -1,0 +1,41 @@
+"""Rounds done over all stacks, as progress."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from otafl.sweeping.planning import Stack
+
+Progress = Callable[[int, int, str], None]
+"""Called with (rounds done, rounds in all, note)."""
+
+
+class Meter:
+    """Adds up what stacks report, in whatever order they run."""
+
+    def __init__(self, stacks: Sequence[Stack], progress: Progress | None) -> None:
+        self._progress = progress
+        self._rounds = {stack.number: stack.rounds for stack in stacks}
+        self._done = dict.fromkeys(self._rounds, 0)
+        self._finished: set[int] = set()
+
+    def was_finished(self, number: int) -> None:
+        """The stack was finished before the sweep went on."""
+        self._done[number] = self._rounds[number]
+        self._finished.add(number)
+
+    def finished(self, number: int) -> None:
+        """The stack is finished."""
+        self.report(number, self._rounds[number], self._rounds[number])
+        self._finished.add(number)
+
+    def report(self, number: int, done: int, total: int) -> None:
+        """A stack has done so many of its rounds."""
+        if number in self._finished or done <= self._done[number]:
+            return  # told already
+        self._done[number] = done
+        if self._progress is not None:
+            stacks = len(self._rounds)
+            current = min(stacks, len(self._finished) + 1)
+            note = f"stack {current} of {stacks}"
+            self._progress(sum(self._done.values()), sum(self._rounds.values()), note)

@@ -1,0 +1,153 @@
+"""Which points run together, and the plan of a folder.
+
+A stack holds points that differ only in fields that change no shape (and in seed), as many as the
+memory bound allows. The plan is stored with the sweep and a resumed sweep follows it, since
+float32 results differ in the last bits between stack sizes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from otafl.errors import UserError
+from otafl.files import write_text
+from otafl.memory import need
+from otafl.scenario import Point, Scenario, expand, scenario_hash, stack_key, to_yaml
+from otafl.sweeping.locks import held
+
+T = TypeVar("T")
+
+STACKS_PER_WORKER = 2
+"""A sweep over several workers is cut into so many stacks for each, where its points allow it:
+the last ones then do not wait long for one."""
+
+
+class Batch(NamedTuple):
+    """What of a stack runs at once: places of points in it, and trial numbers."""
+
+    points: list[int]
+    trials: list[int]
+
+    @property
+    def size(self) -> int:
+        """Trials of points."""
+        return len(self.points) * len(self.trials)
+
+    def halves(self) -> list[Batch]:
+        """Two batches of it: of half the trials, or half the points of one trial."""
+        if len(self.trials) > 1:
+            half = -(-len(self.trials) // 2)
+            return [Batch(self.points, part) for part in _cut(self.trials, half)]
+        half = -(-len(self.points) // 2)
+        return [Batch(part, self.trials) for part in _cut(self.points, half)]
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Points of one result file, and the batches that they run in: one, unless memory is short."""
+
+    number: int
+    points: list[Point]
+    batches: list[Batch]
+
+    @property
+    def scenario(self) -> Scenario:
+        """Of the first point: what forces a stack of its own is the same in all."""
+        return self.points[0].scenario
+
+    @property
+    def rounds(self) -> int:
+        """Of all batches."""
+        return self.scenario.training.rounds * len(self.batches)
+
+
+def plan(points: Sequence[Point], workers: int = 1) -> list[Stack]:
+    """Points grouped by stack key, in order, within `engine.memory_gb`, and cut into stacks enough
+    for so many workers."""
+    groups: dict[str, list[Point]] = {}
+    for point in points:
+        groups.setdefault(stack_key(point.scenario), []).append(point)
+    wanted = 1 if workers < 2 else STACKS_PER_WORKER * workers
+    share = -(-len(points) // wanted)
+    parts: list[tuple[list[Point], list[Batch]]] = []
+    for group in groups.values():
+        scenario = group[0].scenario
+        at_once = need(group).trials_within(scenario.engine.memory_gb * 2**30)
+        size = max(1, min(at_once // scenario.trials, share))
+        numbers = list(range(scenario.trials))
+        for own in _cut(group, size):
+            batches = [Batch(list(range(len(own))), trials) for trials in _cut(numbers, at_once)]
+            parts.append((own, batches))
+    return [Stack(number, *part) for number, part in enumerate(parts)]
+
+
+def stored(scenario: Scenario, folder: Path, workers: int = 1) -> list[Stack]:
+    """The folder's plan, or a new one that is then stored in it.
+
+    Raises UserError if the folder holds another scenario's results, or a damaged plan.
+    """
+    points = expand(scenario)
+    with held(folder / "locks" / "plan.lock"):
+        if (folder / "plan.json").exists():
+            return _read(scenario, points, folder)
+        stacks = plan(points, workers)
+        write_text(folder / "scenario.yaml", to_yaml(scenario))
+        plain = [_plain(stack) for stack in stacks]
+        tree = {"scenario_hash": scenario_hash(scenario), "stacks": plain}
+        write_text(folder / "plan.json", json.dumps(tree))
+    return stacks
+
+
+def rebatched(folder: Path, stack: Stack, batches: list[Batch]) -> Stack:
+    """The stack in other batches, in the folder's plan too."""
+    changed = replace(stack, batches=batches)
+
+    def change(tree: dict[str, Any]) -> None:
+        tree["stacks"][stack.number] = _plain(changed)
+
+    with held(folder / "locks" / "plan.lock"):
+        _change(folder / "plan.json", change)
+    return changed
+
+
+def _change(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    tree = json.loads(path.read_text())
+    change(tree)
+    write_text(path, json.dumps(tree))
+
+
+def _read(scenario: Scenario, points: list[Point], folder: Path) -> list[Stack]:
+    path = folder / "plan.json"
+    try:
+        tree = json.loads(path.read_text())
+        if tree["scenario_hash"] != scenario_hash(scenario):
+            raise UserError(
+                f"{folder}: holds the results of another scenario (or of this one before it "
+                "was changed); give another place with --out, or delete this folder"
+            )
+        stacks = []
+        for number, stack in enumerate(tree["stacks"]):
+            own = [points[index] for index in stack["points"]]
+            stacks.append(Stack(number, own, [_batch(one, len(own)) for one in stack["batches"]]))
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise UserError(f"{path}: is damaged; delete the folder {folder}") from error
+    return stacks
+
+
+def _plain(stack: Stack) -> dict[str, Any]:
+    return {"points": [point.index for point in stack.points], "batches": stack.batches}
+
+
+def _batch(plain: list[Any], points: int) -> Batch:
+    """Of a plan; older ones list the trials alone, of all points."""
+    if plain and isinstance(plain[0], int):
+        return Batch(list(range(points)), plain)
+    return Batch(*plain)
+
+
+def _cut(values: Sequence[T], size: int) -> list[list[T]]:
+    return [list(values[first : first + size]) for first in range(0, len(values), size)]

@@ -1,0 +1,205 @@
+"""One stack of a folder, from its points to its finished file: what a worker does."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import pickle
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from otafl import trained
+from otafl.checkpoints import Checkpoint
+from otafl.engine import Progress, run_stack
+from otafl.errors import UserError, WriteError
+from otafl.files import written
+from otafl.results import Record, to_dataset, versions, write_part
+from otafl.scenario import Scenario, scenario_hash
+from otafl.sweeping import locks
+from otafl.sweeping.folder import Folder
+from otafl.sweeping.joining import Piece, joined
+from otafl.sweeping.planning import Batch, Stack, rebatched
+
+Report = Callable[[int, int, int], None]
+"""Called with (number of the stack, its rounds done, its rounds in all)."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A stack of a sweep. folder: that all workers see, by this absolute path. checkpoint_every:
+    rounds, 0 for never. versions: of the programs that the client runs."""
+
+    scenario: Scenario
+    stack: Stack
+    folder: Path
+    checkpoint_every: int = 0
+    versions: dict[str, str] = field(default_factory=versions)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a job. busy: another program is at it. kind: of the error, "write" where the
+    disk is the cause, "user" where the user can mend it. error: that was raised, if it was here."""
+
+    job: Job
+    state: Literal["done", "busy", "failed"]
+    kind: Literal["", "user", "write", "other"] = ""
+    message: str = ""
+    trace: str = ""
+    error: Exception | None = None
+
+
+def work(job: Job, report: Report, keep_interrupted: bool = False) -> Outcome:
+    """Computes the job's stack, unless its file is there, or another program is at it.
+
+    keep_interrupted: on Ctrl-C write what there is of it to `interrupted.nc`. Errors are outcomes;
+    KeyboardInterrupt goes on upwards.
+    """
+    folder, number = Folder(job.folder), job.stack.number
+    try:
+        if job.versions != versions():
+            raise UserError(
+                f"this worker has {_listed(versions())}, the client {_listed(job.versions)}; "
+                "install the same versions everywhere"
+            )
+        with locks.held(folder.lock(number), wait=False):
+            if not folder.has(number, job.scenario):
+                _compute(job, report, keep_interrupted)
+    except locks.Busy:
+        return Outcome(job, "busy")
+    except Exception as error:
+        kind: Literal["user", "write", "other"] = "other"
+        if isinstance(error, UserError):
+            kind = "write" if isinstance(error, WriteError) else "user"
+        trace = traceback.format_exc()
+        return Outcome(job, "failed", kind, _message(error), trace, error)
+    return Outcome(job, "done")
+
+
+def _compute(job: Job, report: Report, keep_interrupted: bool) -> None:
+    folder, stack = Folder(job.folder), job.stack
+
+    def tell(done: int, total: int) -> None:
+        report(stack.number, done, total)
+
+    def each(batch: Batch, tell: Progress) -> Record:
+        return _kept_batch(job, batch, tell)
+
+    def rebatch(batches: list[Batch]) -> None:
+        rebatched(job.folder, stack, batches)
+
+    record = record_of(stack, tell, each, rebatch)
+    dataset = to_dataset(record, stack.points, job.scenario).assign_attrs(stacks=[stack.number])
+    if not record.complete:
+        if keep_interrupted:
+            write_part(dataset, folder.interrupted)
+        raise KeyboardInterrupt
+    if record.models is not None:
+        trained.write(record.models, folder.models(stack.number), job.scenario)
+    write_part(dataset, folder.part(stack.number))
+    folder.forget(stack.number)
+
+
+def record_of(
+    stack: Stack,
+    tell: Progress,
+    each: Callable[[Batch, Progress], Record] | None = None,
+    rebatch: Callable[[list[Batch]], None] = lambda batches: None,
+) -> Record:
+    """The record of a stack, batch by batch; incomplete after Ctrl-C. A batch that memory is short
+    for is halved, and so on.
+
+    tell: called with rounds done and in all. each: runs a batch, if not `run_stack`. rebatch:
+    called with the stack's batches when they change.
+    """
+    pieces: list[Piece] = []
+    waiting = list(stack.batches)
+    size = sum(batch.size for batch in waiting)
+    while waiting:
+        batch = waiting[0]
+        before = sum(one.size for one, _ in pieces)
+
+        def told(done: int, total: int, batch: Batch = batch, before: int = before) -> None:
+            share = (before + batch.size * done / total) / size
+            tell(round(share * stack.rounds), stack.rounds)
+
+        try:
+            record = each(batch, told) if each else _run(stack, batch, told)
+        except Exception as error:
+            if not ran_out_of_memory(error):
+                raise
+            if batch.size == 1:
+                raise UserError(
+                    "engine.memory_gb: there is no memory for a single trial "
+                    f"({_message(error)}); a smaller engine.chunk_mb, engine.device_state: disk, "
+                    "or fewer workers would do"
+                ) from error
+            waiting[:1] = batch.halves()
+            rebatch([one for one, _ in pieces] + waiting)
+            _free()
+            continue
+        pieces.append((waiting.pop(0), record))
+        if not record.complete:
+            break
+    return joined(pieces, len(stack.points), stack.scenario.trials)
+
+
+def _run(
+    stack: Stack, batch: Batch, tell: Progress, checkpoint: Checkpoint | None = None
+) -> Record:
+    points = [stack.points[place] for place in batch.points]
+    return run_stack(points, tell, batch.trials, checkpoint)
+
+
+def _kept_batch(job: Job, batch: Batch, tell: Progress) -> Record:
+    """The record of a batch, which is kept where a stack has several."""
+    path = Folder(job.folder).state(job.stack.number, batch)
+    whole = batch.size == len(job.stack.points) * job.scenario.trials
+    finished = path.with_suffix(".record")
+    identity = [scenario_hash(job.scenario), job.versions]
+    with contextlib.suppress(Exception):  # not there, or damaged: it is computed anew
+        kept = pickle.loads(finished.read_bytes())
+        if kept[0] == identity:
+            record: Record = kept[1]
+            return record
+    checkpoint = None
+    if job.checkpoint_every:
+        checkpoint = Checkpoint(path.with_suffix(".checkpoint"), job.checkpoint_every)
+    record = _run(job.stack, batch, tell, checkpoint)
+    if record.complete and not whole:
+        with written(finished) as temporary:
+            temporary.write_bytes(pickle.dumps([identity, record]))
+    if record.complete and checkpoint is not None and not whole:
+        checkpoint.remove()
+    return record
+
+
+def ran_out_of_memory(error: Exception) -> bool:
+    """Whether an error says that memory is short, of the host or of a GPU."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    text = str(error).lower()
+    return isinstance(error, RuntimeError) and (
+        "can't allocate memory" in text or "out of memory" in text
+    )
+
+
+def _free() -> None:
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def _message(error: Exception) -> str:
+    """The error in a line: its text alone if it speaks to the user."""
+    text = (str(error).splitlines() or [""])[0]
+    return text if isinstance(error, UserError) else f"{type(error).__name__}: {text}"
+
+
+def _listed(versions: dict[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in versions.items())

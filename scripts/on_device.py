@@ -1,0 +1,79 @@
+"""FedRLR's on-device inference (the paper's Fig. 10): size and latency of trained low-rank models
+beside the dense one, in PyTorch, onnxruntime and LiteRT.
+
+    otafl sweep scenarios/studies/on_device.yaml
+    pip install 'otafl[onnx,tensorflow]'
+    python scripts/on_device.py
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import torch
+from tables import command, head, options, row
+
+import otafl
+from otafl import deployed
+from otafl.exporting import litert, measure, onnx
+from otafl.exporting.measure import Run
+from otafl.exporting.modules import macs, size
+
+REPEATS = 9
+
+
+def runs_of(chosen: deployed.Chosen, name: str, folder: Path) -> dict[str, tuple[Run, str]]:
+    """Runtime -> what runs the model there, and its file's bytes."""
+    module = chosen.module()
+    out: dict[str, tuple[Run, str]] = {"PyTorch": (measure.run_of(module), "")}
+    for tool in (onnx, litert):
+        path = folder / f"{name}{tool.SUFFIX}"
+        tool.write(module, chosen.input_shape, path)
+        out[tool.NAME] = tool.runner(path), f"{path.stat().st_size:,}"
+    return out
+
+
+def of_width(result: Path, hidden: str, algorithms: list[str]) -> None:
+    runs, x = {}, np.zeros(0, np.float32)
+    with tempfile.TemporaryDirectory() as folder:
+        head(f"Hidden layers {hidden}", "model", "parameters", "multiplications", "accuracy")
+        for algorithm in algorithms:
+            low_rank = algorithm.startswith("fedrlr")
+            name = f"R = {algorithm.split('rank=')[1].split(',')[0]}" if low_rank else "dense"
+            sel = {"algorithm": algorithm, "hidden": hidden}
+            which = ("local", 0) if low_rank else ("global", None)
+            chosen = deployed.open_models(result, sel, 0, *which)
+            runs[name] = runs_of(chosen, name, Path(folder))
+            x, y = deployed.samples(chosen)
+            scores = [measure.scored(run, x, y) for run, _ in runs[name].values()]
+            for one in scores[1:]:
+                if fault := measure.fault(scores[0], one, quantised=False):
+                    raise otafl.UserError(f"{name}: {fault}")
+            module, same = chosen.module(), f"{scores[0].accuracy:.4f} in all three"
+            row(name, f"{size(module):,}", f"{macs(module, torch.from_numpy(x[:1])):,}", same)
+        runs["dense, again"] = runs["dense"]
+        for runtime in runs["dense"]:
+            head(runtime, "model", "file, bytes", "median, us (range)", "dense / model (range)")
+            each = {name: of[runtime][0] for name, of in runs.items()}
+            times = [measure.latencies(each, x[:1], rounds=2) for _ in range(REPEATS)]
+            for name in each:
+                some = np.array([1e6 * one[name].median_s for one in times])
+                ratio = np.array([one["dense"].median_s / one[name].median_s for one in times])
+                row(name, runs[name][runtime][1], spread(some), spread(ratio))
+
+
+def spread(values: np.ndarray) -> str:
+    return f"{np.median(values):.3g} ({values.min():.3g} to {values.max():.3g})"
+
+
+def main() -> None:
+    args = options(__doc__, "results/on_device").parse_args()
+    result = otafl.open_results(args.result)
+    for hidden in result["hidden"].values:
+        of_width(args.result, str(hidden), [str(one) for one in result["algorithm"].values])
+
+
+if __name__ == "__main__":
+    command(main)

@@ -1,0 +1,92 @@
+"""Which points run together: by the memory they take, and by how many workers there are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from contract.small import scenario, section
+
+from otafl import memory, sweeping
+from otafl.errors import UserError
+from otafl.memory import Counter, Need
+from otafl.scenario import expand
+from otafl.sweeping import planning
+from otafl.sweeping.planning import Batch
+
+SWEEP = {"channel.snr_db": [0, 5, 10, 15, 20, 25], "power": ["gbma", "tci"]}
+
+
+def test_a_group_is_one_stack_unless_workers_want_more() -> None:
+    points = expand(scenario({"sweep": SWEEP}))
+    sizes = {n: [len(s.points) for s in sweeping.plan(points, n)] for n in (0, 1, 2, 3, 100)}
+    assert sizes[0] == sizes[1] == [6, 6]
+    assert sizes[2] == [3, 3, 3, 3]
+    assert sizes[3] == [2] * 6
+    assert sizes[100] == [1] * 12
+    numbers = [p.index for stack in sweeping.plan(points, 2) for p in stack.points]
+    assert sorted(numbers) == list(range(12))
+
+
+def test_memory_bounds_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a bound of 2 GB: 100 MB of it fixed and 300 MB a trial leave room for six."""
+    monkeypatch.setattr(planning, "need", lambda points: Need(100 * 2**20, 300 * 2**20))
+    points = expand(scenario({"sweep": SWEEP, "trials": 3}))
+    stacks = sweeping.plan(points)
+    assert [len(stack.points) for stack in stacks] == [2] * 6
+    assert stacks[0].batches == [Batch([0, 1], [0, 1, 2])]
+    many = sweeping.plan(expand(scenario({"sweep": SWEEP, "trials": 8})))
+    assert [len(stack.points) for stack in many] == [1] * 12
+    assert many[0].batches == [Batch([0], [0, 1, 2, 3, 4, 5]), Batch([0], [6, 7])]
+
+
+def test_halves() -> None:
+    assert Batch([0, 1], [4, 5, 6]).halves() == [Batch([0, 1], [4, 5]), Batch([0, 1], [6])]
+    assert Batch([0, 1, 2], [4]).halves() == [Batch([0, 1], [4]), Batch([2], [4])]
+
+
+def test_counter_counts_what_is_alive() -> None:
+    with Counter() as counter:
+        kept = torch.zeros(1000)
+        view = kept.view(10, 100)[1:].double()  # 900 of 8 bytes
+        del view
+        other = torch.ones(500, dtype=torch.float64)
+        assert counter.now == 4000 + 4000
+        del other, kept
+        assert counter.now == 0
+    assert counter.peak == 4000 + 7200
+
+
+def test_need_is_measured_where_it_may_matter() -> None:
+    """A wide channel takes far more than its model; a trial more takes what a trial takes."""
+    point = {"channel": section("cdl-a") | {"subcarrier_groups": 64}, "devices.count": 8}
+    wide = memory.need(expand(scenario(point)))
+    one, four = (memory._peak(expand(scenario(point))[0], range(n)) for n in (1, 4))
+    assert wide.per_trial > 20 * memory.bytes_per_trial(scenario(point))
+    assert wide.fixed + 4 * wide.per_trial == pytest.approx(four, rel=0.35)
+    assert wide.fixed + wide.per_trial == pytest.approx(one, rel=0.05)
+    flat = memory.need(expand(scenario({})))  # so small that it is not measured
+    assert flat == Need(0, memory.bytes_per_trial(scenario({})))
+
+
+def test_an_older_plan_is_followed(tmp_path: Path) -> None:
+    """Batches used to be lists of trials, of all points."""
+    one = scenario({"sweep": {"channel.snr_db": [0, 10]}, "trials": 3})
+    stacks = planning.stored(one, tmp_path)
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    plan["stacks"][0]["batches"] = [[0, 1], [2]]
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    (again,) = planning.stored(one, tmp_path)
+    assert again.points == stacks[0].points
+    assert again.batches == [Batch([0, 1], [0, 1]), Batch([0, 1], [2])]
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"scenario_hash": 1', '{"scenario_hash": "HASH"}'])
+def test_a_damaged_plan_is_named(tmp_path: Path, text: str) -> None:
+    one = scenario({})
+    planning.stored(one, tmp_path)
+    (tmp_path / "plan.json").write_text(text.replace("HASH", planning.scenario_hash(one)))
+    with pytest.raises(UserError, match=r"plan.json: is damaged|another scenario"):
+        planning.stored(one, tmp_path)

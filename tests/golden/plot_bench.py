@@ -1,0 +1,76 @@
+"""Results whose numbers are known by their place, for the tests of figures and reports."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from otafl.variables import VARIABLES
+
+AXES: dict[str, tuple[list[Any], str, str]] = {
+    "snr_db": ([0, 10, 20], "dB", "normalised SNR"),
+    "device_count": ([2, 4], "1", "devices in the population"),
+    "power": (["gbma", "tci(threshold=0.3)"], "", "power policy"),
+}
+KEYS = ("values", "units", "long_name")
+ROUNDS = [0, 5, 10]
+TRIALS, DEVICES = 2, 4
+
+
+def result(
+    values: dict[str, np.ndarray],
+    axes: Sequence[str] = (),
+    trials: int = TRIALS,
+    title: str = "bench",
+) -> xr.Dataset:
+    """A combined result over these axes. values: of variables, with the axes in front of the dims
+    that `VARIABLES` says."""
+    shape = [len(AXES[name][0]) for name in axes]
+    data = {}
+    for name, array in values.items():
+        known = VARIABLES[name]
+        about = {"units": known.units, "long_name": known.long_name}
+        data[name] = ((*axes, *known.dims), np.asarray(array, dtype=float), about)
+    for name in ("end_round", "stop_round", "diverged_round"):
+        data.setdefault(name, ((*axes, "trial"), np.full((*shape, trials), np.nan), {}))
+    ds = xr.Dataset(data)
+    coords = {
+        name: (name, np.array(AXES[name][0]), {"units": AXES[name][1], "long_name": AXES[name][2]})
+        for name in axes
+    }
+    sizes = {str(dim): n for dim, n in ds.sizes.items() if dim not in (*axes, "round")}
+    ds = ds.assign_coords({dim: np.arange(n) for dim, n in sizes.items()} | coords)
+    ends = np.full(shape, float(ROUNDS[-1]))
+    ds = ds.assign_coords(round=ROUNDS, final_round=(tuple(axes), ends))
+    ds["round"].attrs["long_name"] = "round"
+    swept = {f"section.{name}": AXES[name][0] for name in axes}
+    ds.attrs = {
+        "title": title,
+        "scenario": json.dumps({"name": title, "sweep": swept}),
+        "sweep": json.dumps(
+            [
+                {
+                    "dim": name,
+                    "size": len(AXES[name][0]),
+                    "coords": {name: dict(zip(KEYS, AXES[name], strict=True))},
+                }
+                for name in axes
+            ]
+        ),
+        "scenario_hash": "0123abcd",
+        "seed": 7,
+        "device_name": "a processor",
+        "otafl_version": "0.1.0",
+        "complete": 1,
+    }
+    return ds
+
+
+def ramp(*axes: str, scale: float = 0.001, tail: tuple[int, ...] = (TRIALS, len(ROUNDS))) -> Any:
+    """scale times 0, 1, 2, ... over the axes, trials and rounds."""
+    shape = (*(len(AXES[name][0]) for name in axes), *tail)
+    return scale * np.arange(np.prod(shape), dtype=float).reshape(shape)

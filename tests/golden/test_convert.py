@@ -1,0 +1,218 @@
+"""`otafl convert`, and `otafl show` of many points.
+
+Mutations that make a test here fail: text coordinates or attributes lost, rounds that a point has
+not filled, the old file gone before the new one is whole, a block of a large CSV left out or with a
+second head, coordinates of a joint axis left out, --force ignored.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from golden.made_results import made, written
+
+from otafl import cli, converting, open_results, results
+from otafl.converting import convert
+from otafl.errors import UserError
+
+SWEEP = {
+    "zip": [
+        {"power": "gbma", "devices.count": 2},
+        {"power": {"name": "tci", "threshold": 0.3}, "devices.count": 3},
+    ],
+    "channel.snr_db": [0, 10.5],
+}
+
+
+@pytest.fixture
+def ran(tmp_path: Path) -> Path:
+    """A joint axis with text, devices that one point has not, a round that another has not."""
+    ds = made(SWEEP)
+    ds["test_accuracy"][:, 1, :, 2] = np.nan
+    ds["tx_energy_j"][:, 1, :, 2] = np.nan
+    ds["wall_time_s"][:, 1, :, 2] = np.nan
+    ds["final_round"][:, 1] = 2.0
+    return written(ds, tmp_path / "r.nc")
+
+
+@pytest.mark.parametrize("suffix", [".zarr", ".nc"])
+@pytest.mark.parametrize("lazy", [0, 16, 100, 200])
+def test_all_comes_back(
+    ran: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, lazy: int
+) -> None:
+    """lazy: bytes of a chunk, of what is read from disk part by part; or 0."""
+    if suffix == ".zarr":
+        pytest.importorskip("zarr")
+    if lazy:
+        monkeypatch.setattr(results, "LAZY_ABOVE_BYTES", 0)
+        monkeypatch.setattr(converting, "CHUNK_BYTES", lazy)
+    out = tmp_path / "new" / f"o{suffix}"
+    assert convert(ran, out) == []
+    back = xr.open_zarr(out) if suffix == ".zarr" else open_results(out)
+    if lazy and suffix == ".zarr":
+        energy = back["tx_energy_j"]
+        largest = np.prod([max(sizes) for sizes in energy.chunks]) * energy.dtype.itemsize
+        assert largest <= lazy
+    xr.testing.assert_identical(back.load(), open_results(ran).load())
+    assert back["power"].values.tolist() == ["gbma", "tci(threshold=0.3)"]
+    assert back.attrs["scenario"] == open_results(ran).attrs["scenario"]
+    assert [p.name for p in out.parent.iterdir()] == [out.name]
+
+
+def test_csv_has_a_line_for_each_point_trial_and_round(ran: Path, tmp_path: Path) -> None:
+    (told,) = convert(ran, tmp_path / "o.csv")
+    assert told.startswith("tx_energy_j: with other dims, not written")
+    with (tmp_path / "o.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 2 * 3 * 3 + 2 * 3 * 2  # without the round that one SNR has not
+    head = list(rows[0])
+    assert head[:4] == ["zip", "snr_db", "trial", "round"]
+    assert {*head[4:6]} == {"power", "device_count"}
+    ds = open_results(ran)
+    for row in rows:
+        at = {"zip": int(row["zip"]), "trial": int(row["trial"]), "round": int(row["round"])}
+        one = ds["test_accuracy"].sel(at | {"snr_db": float(row["snr_db"])})
+        assert float(row["test_accuracy"]) == float(one)
+        assert row["power"] == str(one["power"].values)
+        assert row["stop_round"] == ""
+
+
+def test_csv_of_devices_and_in_blocks(
+    ran: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = ["tx_energy_j", "test_accuracy"]
+    assert convert(ran, tmp_path / "whole.csv", chosen) == []
+    table = pd.read_csv(tmp_path / "whole.csv")
+    ds = open_results(ran)
+    assert len(table) == int(ds["test_accuracy"].notnull().sum()) * 3
+    assert table["tx_energy_j"].notna().sum() == int(ds["tx_energy_j"].notnull().sum())
+    assert table["tx_energy_j"].sum() == float(ds["tx_energy_j"].sum())
+    for rows in (1, 7, 20, 60):
+        monkeypatch.setattr(converting, "CSV_ROWS", rows)
+        convert(ran, tmp_path / "parts.csv", chosen, force=True)
+        assert (tmp_path / "parts.csv").read_text() == (tmp_path / "whole.csv").read_text()
+
+
+def test_what_is_there_is_kept_unless_forced(ran: Path, tmp_path: Path) -> None:
+    pytest.importorskip("zarr")
+    for name in ("o.zarr", "o.nc", "o.csv"):
+        out = tmp_path / name
+        convert(ran, out, ["test_accuracy"])
+        with pytest.raises(UserError, match="is there already; --force replaces it"):
+            convert(ran, out)
+        convert(ran, out, ["stop_round"], force=True)
+    assert set(xr.open_zarr(tmp_path / "o.zarr").data_vars) == {"stop_round"}
+    assert set(open_results(tmp_path / "o.nc").data_vars) == {"stop_round"}
+    assert "stop_round" in (tmp_path / "o.csv").read_text().splitlines()[0]
+
+
+def test_a_crash_while_writing_leaves_the_old_zarr(
+    ran: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("zarr")
+    out = tmp_path / "o.zarr"
+    convert(ran, out)
+
+    def half(self: xr.Dataset, to: Path, **kwargs: object) -> None:
+        Path(to).mkdir()
+        (Path(to) / ".zgroup").write_text("{")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(xr.Dataset, "to_zarr", half)
+    with pytest.raises(UserError, match=r"o\.zarr: cannot be written: No space left"):
+        convert(ran, out, force=True)
+    monkeypatch.undo()
+    rename = Path.rename
+
+    def interrupted(self: Path, to: Path) -> Path:
+        if self.suffix == ".tmp":
+            raise KeyboardInterrupt
+        return rename(self, to)
+
+    monkeypatch.setattr(Path, "rename", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        convert(ran, out, ["stop_round"], force=True)
+    xr.testing.assert_identical(xr.open_zarr(out).load(), open_results(ran))
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["o.zarr", "r.nc"]
+
+
+def test_what_cannot_be_is_said(
+    ran: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    (tmp_path / "f.zarr").mkdir()
+    (tmp_path / "f.zarr" / "thesis.tex").write_text("")
+    (tmp_path / "d.csv").mkdir()
+    for args, said in (
+        ([ran, tmp_path / "o.parquet"], "must end in .zarr, .nc or .csv"),
+        ([ran, ran, "--force"], "is the result itself"),
+        ([ran, tmp_path / "f.zarr", "--force"], "is a folder that holds no Zarr"),
+        ([ran, tmp_path / "d.csv", "--force"], "is a folder, which .csv is not"),
+        ([ran, tmp_path / "o.csv", "--variables", "test_acuracy"], "did you mean 'test_accuracy'"),
+        ([tmp_path / "nowhere", tmp_path / "o.csv"], "no such file"),
+        ([ran, ran / "o.csv"], "cannot be written"),
+    ):
+        with pytest.raises(SystemExit) as left:
+            cli.main(["convert", *map(str, args)])
+        assert left.value.code == 2
+        assert said in capsys.readouterr().err
+    assert (tmp_path / "f.zarr" / "thesis.tex").exists()
+    monkeypatch.setitem(sys.modules, "zarr", None)
+    with pytest.raises(UserError, match=r"pip install 'otafl\[zarr\]'"):
+        convert(ran, tmp_path / "o.zarr")
+
+
+def show(monkeypatch: pytest.MonkeyPatch, columns: int, *args: object) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    with pytest.raises(SystemExit):
+        cli.main(["show", *map(str, args)])
+
+
+def test_show_of_many_points(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    ds = made({"channel.snr_db": list(range(70))}, trials=2)
+    path = written(ds, tmp_path / "r.nc")
+    show(monkeypatch, 80, path)
+    told = capsys.readouterr().out
+    first = [line.split()[0] for line in told.splitlines() if re.match(r" *\d+ .*±", line)]
+    assert first == [*map(str, range(20)), *map(str, range(65, 70))]
+    assert "45 points between are not shown; --all shows, --csv FILE writes them" in told
+    show(monkeypatch, 40, path, "--all", "--csv", tmp_path / "t.csv")
+    told = capsys.readouterr().out
+    assert len([line for line in told.splitlines() if re.match(r" *\d+ .*±", line)]) == 70
+    assert "not shown" not in told
+    with (tmp_path / "t.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    ends = ds["test_accuracy"].isel(round=-1)
+    assert [float(row["test_accuracy"]) for row in rows] == pytest.approx(ends.mean("trial").values)
+    assert float(rows[3]["test_accuracy_std"]) == pytest.approx(np.std([0, 0.01], ddof=1))
+    assert float(rows[3]["tx_energy_j"]) == 801  # 400 and 401
+
+
+def test_coordinates_that_leave_no_room_share_a_column(
+    ran: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    show(monkeypatch, 40, ran)
+    told = capsys.readouterr().out
+    assert max(map(len, told.splitlines())) <= 40
+    (row,) = [line for line in told.splitlines() if line.startswith("gbma, 2, 0")]
+    assert row.split()[-3:] == ["0.410", "±", "0.010"]
+
+
+def test_cells_are_whole_where_there_is_room(
+    ran: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    """A column's title is folded before its cells are."""
+    for columns in range(60, 120, 5):
+        show(monkeypatch, columns, ran)
+        told = capsys.readouterr().out
+        rows = [line for line in told.splitlines() if line.strip().startswith(("gbma", "tci"))]
+        assert len(rows) == 4
+        assert all("±" in row and not row.rstrip().endswith("±") for row in rows)

@@ -1,0 +1,252 @@
+"""`otafl diff`: which settings and which numbers differ.
+
+Mutations that make a test here fail: points aligned by position, a swept key's default told as a
+difference, NaN unequal to NaN, a value that one has alone taken for equal, the largest difference's
+place lost by a transposed axis, a tolerance that is absolute, the wall time counted, A - B, all
+trials for the common ones, random numbers called common though the seed differs.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from golden.made_results import accuracy, made, written
+
+from otafl import cli
+from otafl.comparison import Comparison, compare
+from otafl.errors import UserError
+from otafl.scenario import Point
+
+SNR = {"channel.snr_db": [0, 10, 20], "power.name": ["gbma", "ci"]}
+
+
+def call(*args: object) -> int:
+    with pytest.raises(SystemExit) as left:
+        cli.main([str(arg) for arg in args])
+    return int(left.value.code or 0)
+
+
+def by_settings(point: Point, trial: int, round: int) -> float:
+    """A number that depends on the point's settings alone, not on its place."""
+    name = point.scenario.power.name
+    return float(point.scenario.channel.snr_db + 0.1 * len(name) + 0.01 * trial + 0.001 * round)
+
+
+def both(tmp_path: Path, a: dict, b: dict, tolerance: float = 0.0) -> Comparison:
+    paths = [written(made(**keys), tmp_path / f"{i}.nc") for i, keys in enumerate((a, b))]
+    return compare(*paths, tolerance)
+
+
+def test_nothing_differs_but_the_time_it_took(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    paths = [written(made(SNR), tmp_path / f"{name}.nc") for name in "ab"]
+    assert call("diff", *paths) == 0
+    told = capsys.readouterr().out
+    assert "no setting differs" in told
+    assert "6 points in common" in told
+    assert "exactly equal in 3 variables: test_accuracy, tx_energy_j, stop_round" in told
+    assert "not counted: wall_time_s differs" in told
+    assert told.endswith("nothing differs\n")
+
+
+def test_one_number_is_found_where_it_is(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    one = made(SNR)
+    two = one.copy(deep=True)
+    two["tx_energy_j"].loc[{"snr_db": 10, "power": "ci", "trial": 2, "round": 4, "device": 1}] += 2
+    paths = [written(ds, tmp_path / f"{i}.nc") for i, ds in enumerate((one, two))]
+    found = compare(*paths)
+    (changed,) = [v for v in found.variables if v.differing]
+    assert (changed.name, changed.compared, changed.differing) == ("tx_energy_j", 108, 1)
+    assert (changed.largest, changed.largest_relative) == (2, pytest.approx(2 / 403))
+    assert changed.values == (401, 403)
+    at = {"point": "10, ci", "trial": "2", "round": "4", "device": "1"}
+    assert changed.at == at
+    assert call("diff", *paths) == 1
+    assert "10, ci, trial 2, round 4, device 1" in capsys.readouterr().out
+    assert call("diff", *paths, "--tolerance", 0.004) == 1
+    assert call("diff", *paths, "--tolerance", 0.005) == 0
+    capsys.readouterr()
+    assert call("diff", *paths, "--json") == 1
+    tree = json.loads(capsys.readouterr().out)
+    assert tree["differs"] is True
+    assert [v["at"] for v in tree["variables"] if v["differing"]] == [at]
+    # of the end of trial 2, joules of all devices: (0 + 0 + 2) / 3 at one point
+    (row,) = [one for one in tree["paired"] if one["difference"]]
+    assert (row["variable"], row["point"], row["trials"]) == ("tx_energy_j", "10, ci", 3)
+    assert row["difference"] == pytest.approx(2 / 3)
+    assert row["std"] == pytest.approx(np.std([0, 0, 2], ddof=1))
+    assert call("diff", *reversed(paths), "--json") == 1
+    rows = json.loads(capsys.readouterr().out)["paired"]
+    assert min(row["difference"] for row in rows) == pytest.approx(-2 / 3)
+
+
+def test_points_are_matched_by_their_settings(tmp_path: Path) -> None:
+    """Other order, other axes, a joint axis: equal where both have a point."""
+    other = {"power.name": ["ci", "tci", "gbma"], "channel.snr_db": [20, 0, 5]}
+    found = both(
+        tmp_path, {"sweep": SNR, "value": by_settings}, {"sweep": other, "value": by_settings}
+    )
+    assert found.common_points == 4
+    assert found.lacking[:2] == [
+        "2 of the 6 points are in A alone",
+        "5 of the 9 points are in B alone",
+    ]
+    assert not any(v.differing for v in found.variables)
+    assert found.settings == {
+        "channel.snr_db": ("swept: 0, 10, 20", "swept: 20, 0, 5"),
+        "power": ("swept: gbma, ci", "swept: ci, tci, gbma"),
+    }
+    joint = {"zip": [{"channel.snr_db": 10, "power": "ci"}, {"channel.snr_db": 3, "power": "ci"}]}
+    found = both(
+        tmp_path, {"sweep": SNR, "value": by_settings}, {"sweep": joint, "value": by_settings}
+    )
+    assert found.common_points == 1
+    assert not any(v.differing for v in found.variables)
+
+
+def test_a_sweep_beside_one_of_its_points(tmp_path: Path) -> None:
+    """B says the policy with all its settings; one of them other, and it is no point of A."""
+    one = {"channel": {"snr_db": 10}, "power": {"name": "tci", "threshold": 0.3}}
+    sweep = {"channel.snr_db": [0, 10], "power.name": ["gbma", {"name": "tci", "threshold": 0.3}]}
+    found = both(tmp_path, {"sweep": sweep, "value": by_settings}, one | {"value": by_settings})
+    assert found.common_points == 1
+    assert found.lacking == ["3 of the 4 points are in A alone"]
+    assert not any(v.differing for v in found.variables)
+    assert set(found.settings) == {"channel.snr_db", "power"}
+    assert found.settings["power"][1].startswith("tci(threshold=0.3")
+    one["power"] = {"name": "tci", "threshold": 0.4}
+    found = both(tmp_path, {"sweep": sweep}, one)
+    assert found.common_points == 0
+    assert found.variables == []
+    assert found.differs
+
+
+def test_what_one_has_alone(tmp_path: Path) -> None:
+    a = made(trials=3, seed=1)
+    b = made(trials=2, seed=1, training={"rounds": 4, "eval_every": 2, "local_steps": 7})
+    b = b.drop_vars("stop_round").isel(round=[0, 1])
+    b["test_accuracy"][0, 0] = np.nan
+    found = compare(written(a, tmp_path / "a.nc"), written(b, tmp_path / "b.nc"))
+    assert found.settings == {"training.local_steps": (1, 7), "trials": (3, 2)}
+    assert set(found.about) == {"scenario_hash"}
+    assert found.lacking == [
+        "variables in A alone: stop_round",
+        "trial in A alone: 2 (1)",
+        "round in A alone: 4 (1)",
+    ]
+    (changed,) = [v for v in found.variables if v.differing]
+    assert (changed.compared, changed.differing, changed.only_one_finite) == (4, 1, 1)
+    assert changed.at == {"point": "made", "trial": "0", "round": "0"}
+
+
+def test_the_paired_difference_is_over_common_trials(tmp_path: Path) -> None:
+    def better(point: Point, trial: int, round: int) -> float:
+        return accuracy(point, trial, round) + (0.1 + 0.1 * trial) * (round == 4)
+
+    lr = {"algorithm": {"name": "fedavg", "learning_rate": 0.3}}
+    found = both(tmp_path, {"trials": 3}, {"trials": 2, "value": better} | lr)
+    (row,) = found.paired
+    assert (row.variable, row.trials) == ("test_accuracy", 2)
+    assert row.difference == pytest.approx(0.15)
+    assert row.std == pytest.approx(np.std([0.1, 0.2], ddof=1))
+    assert found.common_numbers
+    assert not both(tmp_path, {}, {"seed": 5}).common_numbers
+    skew = {"data": {"name": "digits", "partition": {"name": "dirichlet"}}}
+    assert not both(tmp_path, {}, skew).common_numbers
+
+
+def test_scenarios_have_settings_alone(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    ds = made(SNR)
+    path = written(ds, tmp_path / "r.nc")
+    tree = yaml.safe_load(ds.attrs["scenario"])
+    (tmp_path / "same.yaml").write_text(yaml.safe_dump(tree, sort_keys=False))
+    assert call("diff", tmp_path / "same.yaml", path) == 0
+    assert "a scenario has no numbers" in capsys.readouterr().out
+    tree["devices"]["count"] = 7
+    (tmp_path / "other.yaml").write_text(yaml.safe_dump(tree, sort_keys=False))
+    assert call("diff", tmp_path / "same.yaml", tmp_path / "other.yaml") == 1
+    told = capsys.readouterr().out
+    assert [line.split() for line in told.splitlines() if "devices" in line] == [
+        ["devices.count", "2", "7"]
+    ]
+
+
+def test_settings_that_came_later_have_their_defaults(tmp_path: Path) -> None:
+    """And those that are gone are told."""
+    new = made()
+    old = new.copy()
+    tree = yaml.safe_load(new.attrs["scenario"])
+    del tree["signalling"], tree["output"]["save_link"]
+    old.attrs["scenario"] = yaml.safe_dump(tree)
+    paths = [written(ds, tmp_path / f"{i}.nc") for i, ds in enumerate((old, new))]
+    assert compare(*paths).settings == {}
+    old.attrs["scenario"] = yaml.safe_dump(tree | {"gone": 1})
+    assert compare(written(old, tmp_path / "0.nc"), paths[1]).settings["gone"] == (1, None)
+
+
+@pytest.mark.parametrize("columns", [40, 200])
+def test_it_fits_the_terminal(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture,
+    columns: int,
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.chdir(tmp_path)
+    written(made(SNR), Path("a.nc"))
+    written(made({"channel.snr_db": [0, 10]}, value=by_settings, trials=2), Path("b.nc"))
+    assert call("diff", "a.nc", "b.nc") == 1
+    told = capsys.readouterr().out
+    assert max(map(len, told.splitlines())) <= columns
+    for word in ("trials", "test_accuracy", "with common", "A and B differ"):
+        assert word in told
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["nowhere.nc", "a.nc"], "nowhere.nc: no such file"),
+        (["a.nc", "a.nc", "--tolerance", "2"], "--tolerance 2: must be at least 0 and below 1"),
+        (["a.nc", "bad.yaml"], "bad.yaml"),
+    ],
+)
+def test_bad_input_exits_with_2(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture,
+    args: list[str],
+    said: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    written(made(), Path("a.nc"))
+    Path("bad.yaml").write_text("power: [")
+    assert call("diff", *args) == 2
+    captured = capsys.readouterr()
+    assert said in captured.err
+    assert captured.out == ""
+
+
+def test_an_unfinished_sweep_is_compared_as_far_as_it_is(tmp_path: Path) -> None:
+    whole = made(SNR)
+    part = whole.copy(deep=True)
+    part["final_round"][1, 0] = np.nan
+    part["test_accuracy"][1, 0] = np.nan
+    part.attrs["complete"] = 0
+    paths = [written(ds, tmp_path / f"{i}.nc") for i, ds in enumerate((whole, part))]
+    found = compare(*paths)
+    assert found.common_points == 5
+    assert found.about == {"complete": (1, 0)}
+    assert found.lacking == ["1 of the 6 points are in A alone"]
+    assert not any(v.differing for v in found.variables)
+
+
+def test_a_sweep_that_is_not_understood_is_named(tmp_path: Path) -> None:
+    ds = made(SNR)
+    ds.attrs["scenario"] = ds.attrs["scenario"].replace("power.name:", "pover.name:")
+    with pytest.raises(UserError, match=r"r\.nc: its sweep is not understood: .*pover"):
+        compare(written(ds, tmp_path / "r.nc"), tmp_path / "r.nc")

@@ -1,0 +1,297 @@
+"""The documentation: links lead somewhere, examples run as they stand, and the pages made from
+registry, schema and docstrings have everything."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import shlex
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+import otafl
+from otafl import cli, registry
+from otafl.keys import fields
+from otafl.registry_tables import TABLES
+from otafl.scenario import Scenario, load_scenario
+from otafl.variables import VARIABLES
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+sys.path.insert(0, str(DOCS / "_ext"))
+
+from otafl_docs import examples, pages, rst, schema, settings  # noqa: E402
+
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+WRITTEN = sorted(DOCS.glob("*.md"))
+INSTALL = "python3 -m venv"
+
+
+@pytest.fixture(scope="module")
+def generated() -> dict[str, str]:
+    return dict(pages.generated())
+
+
+def anchors(text: str) -> set[str]:
+    """Of a page's headings, as MyST and code hosts make them."""
+    heads = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```$", "", text, flags=re.S | re.M), re.M)
+    return {re.sub(r"[^\w\- ]", "", head).strip().lower().replace(" ", "-") for head in heads}
+
+
+@pytest.mark.parametrize(
+    "page",
+    [*WRITTEN, ROOT / "README.md", *sorted((ROOT / "results").glob("*.md"))],
+    ids=lambda page: f"{page.parent.name}/{page.name}",
+)
+def test_links(page: Path) -> None:
+    """Every relative link leads to a file, and to a heading of it."""
+    for target in LINK.findall(page.read_text()):
+        if re.match(r"\w+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        assert file.exists(), target
+        if anchor:
+            assert anchor in anchors(file.read_text()), target
+
+
+def test_every_page_is_in_the_contents() -> None:
+    listed = re.findall(
+        r"^```\{toctree\}\n(.*?)^```$", (DOCS / "index.md").read_text(), re.S | re.M
+    )
+    names = {line for block in listed for line in block.splitlines() if line and line[0] != ":"}
+    assert {page.stem for page in WRITTEN} - {"index"} <= names
+
+
+def run_blocks(page: Path, monkeypatch: pytest.MonkeyPatch, folder: Path) -> dict[str, object]:
+    """Runs a page's blocks one after the other in a folder: files are written, commands called,
+    Python runs in one namespace, which is returned."""
+    monkeypatch.chdir(folder)
+    names: dict[str, object] = {}
+    for language, text in BLOCK.findall(page.read_text()):
+        if language == "yaml":
+            (folder / text.partition("\n")[0].removeprefix("# ")).write_text(text)
+        elif language == "sh":
+            for line in text.splitlines():
+                call(line)
+        elif language == "python":
+            exec(compile(text, page.name, "exec"), names)
+        else:
+            assert language == "math"
+    return names
+
+
+def call(line: str) -> None:
+    if line.startswith(INSTALL):
+        assert line in (ROOT / "README.md").read_text().splitlines()
+        return
+    name, *arguments = shlex.split(line, comments=True)
+    assert name == "otafl"
+    with pytest.raises(SystemExit) as left:
+        cli.main(arguments)
+    assert not left.value.code, line
+
+
+def test_get_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = run_blocks(DOCS / "get_started.md", monkeypatch, tmp_path)
+    table = names["table"]
+    assert dict(table.sizes) == {"snr_db": 4, "power": 3, "trial": 3}
+    assert float(table.mean()) > 0.3  # of ten classes
+    for file in ("curves.png", "by_snr.png", "results/first.nc", "results/louder.nc"):
+        assert (tmp_path / file).stat().st_size > 1000
+    said = names["result"].test_accuracy.isel(round=-1).mean()
+    louder = otafl.open_results(tmp_path / "results" / "louder.nc")
+    assert "snr_db: 10" in louder.attrs["scenario"]
+    assert float(said) > 0.5
+
+
+def test_concepts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    """The formula of the page is what its example measures."""
+    names = run_blocks(DOCS / "concepts.md", monkeypatch, tmp_path)
+    assert names["measured"] == pytest.approx(names["predicted"], rel=0.1)
+    assert "squared error predicted" in capsys.readouterr().out
+
+
+def test_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = run_blocks(DOCS / "results.md", monkeypatch, tmp_path)
+    assert names["again"] == load_scenario(dict(names["again"].model_dump(exclude_unset=True)))
+    text = (DOCS / "results.md").read_text()
+    for name in re.findall(r"`(\w+_(?:accuracy|symbols|s|j|round|nmse))`", text):
+        assert name in VARIABLES
+
+
+@pytest.mark.parametrize("name", ["reproducing", "get_started", "concepts", "results"])
+def test_files_that_pages_name(name: str) -> None:
+    """Scenarios, scripts and folders in code exist."""
+    text = (DOCS / f"{name}.md").read_text()
+    for path in re.findall(
+        r"(?:scenarios|scripts|benchmarks|results/reference)/[\w*/.]+\w(?![\w$*])", text
+    ):
+        assert list(ROOT.glob(path)), path
+    papers = [p.name for p in (ROOT / "scenarios" / "papers").iterdir()]
+    for file in re.findall(r"`(\w+\.yaml)`", text):
+        assert file in papers
+
+
+def test_every_paper_scenario_is_told() -> None:
+    text = (DOCS / "reproducing.md").read_text()
+    patterns = re.findall(r"`(?:scenarios/papers/)?([\w*]+\.yaml)`", text)
+    for file in (ROOT / "scenarios" / "papers").iterdir():
+        assert any(Path(file.name).match(pattern) for pattern in patterns), file.name
+
+
+@pytest.mark.parametrize(("table", "name"), examples.everything())
+def test_scenario_of_an_entry(table: str, name: str, tmp_path: Path) -> None:
+    """The scenario on the page of every entry is valid and uses it."""
+    file = tmp_path / "scenario.yaml"
+    file.write_text(examples.example_yaml(table, name))
+    node = load_scenario(file)
+    for part in examples.SECTION[table]:
+        node = getattr(node, str(part))
+    assert node.name == name
+
+
+def test_entries_have_pages(generated: dict[str, str]) -> None:
+    """A page or section for each, with summary, source, settings and scenario."""
+    for table, entries in TABLES.items():
+        for name, entry in entries.items():
+            path, anchor = pages.entries.place(table, name)
+            _, found, text = generated[f"{path}.rst"].partition(f".. _{anchor}:\n")
+            assert found, name
+            text = re.split(r"\n\.\. _entry-", text)[0]
+            assert rst.escaped(entry.summary.rstrip("."))[1:] in text
+            assert rst.escaped(entry.citation) in text
+            example = rst.indented(examples.example_yaml(table, name).rstrip(), 3)
+            assert example in text
+            for key in registry.config_class(table, name).model_fields:
+                if key != "name":
+                    assert f".. _{settings.label(f'{table}-{name}', key)}:" in text
+
+
+def test_keys_have_places(generated: dict[str, str]) -> None:
+    """Every dotted key that a scenario can have is in the reference."""
+    everything = "\n".join(text for path, text in generated.items() if path.endswith(".rst"))
+    labels = set(re.findall(r"\.\. _(key-[\w-]+):", everything))
+    keys = {key for key, _ in fields(Scenario) if not key.endswith(".name")}
+    assert len(keys) > 300
+    for key in keys:
+        section, _, rest = key.rpartition(".")
+        plain = settings.label(section, rest)
+        ends = f"-{rest}".replace("_", "-")
+        assert plain in labels or any(label.endswith(ends) for label in labels), key
+    stackable = generated["sweep.rst"]
+    assert "``channel.snr_db``" in stackable
+    assert "``training.rounds``" not in stackable
+
+
+def test_settings_say_type_default_and_bounds(generated: dict[str, str]) -> None:
+    text = generated["scenario.rst"]
+    for said in (
+        "whole number at least 1",  # training.rounds
+        "one of float32, float64",
+        "number above 0, in s",  # devices.deadline_s
+        "number at least 0 and at most pi, in rad",
+    ):
+        assert said in text
+    rows = text.split("* - .. _key-")
+    row = {one.partition(":")[0]: one for one in rows}
+    assert ":stackable:`stackable`" in row["devices-deadline-s"]
+    assert "stackable" not in row["training-rounds"]
+    assert "``100``" in row["training-rounds"]
+    assert ":required:`required`" in row["name"]
+    fedrlr = generated["algorithm/fedrlr.rst"]
+    assert "Needs the mean of the updates" in fedrlr
+    assert "over_the_air" in fedrlr
+    assert "over_the_air <" not in generated["algorithm/fedamp.rst"]
+
+
+def test_variables_and_commands(generated: dict[str, str]) -> None:
+    for name, one in VARIABLES.items():
+        assert f"``{name}``" in generated["variables.rst"]
+        assert rst.escaped(one.long_name) in generated["variables.rst"]
+    text = generated["command_line.rst"]
+    for words in schema.commands(cli.app):
+        assert f"\notafl {' '.join(words)}\n" in text
+    for option in ("--set", "--schema", "--hue", "--quick"):
+        assert option in text
+
+
+def test_plain_text_becomes_markup_that_says_the_same() -> None:
+    """What is markup in reStructuredText is not, in a docstring."""
+    nodes = pytest.importorskip("docutils.nodes")
+    from docutils.core import publish_doctree
+
+    text = """|h|^2 and *p_k*, a_ b__, `code` s, "x::" [1]_
+
+        eta_i = sum_{j<=i} m_j
+
+            deeper
+
+    Q. Wang, J. Jin. 2020
+    - 1 is no bullet
+
+    1. one
+       and more
+    2. two"""
+    strict = {"halt_level": 2, "report_level": 2}
+    tree = publish_doctree(rst.prose(text).replace("code-block", "code"), settings_overrides=strict)
+    paragraphs = [node.astext() for node in tree.findall(nodes.paragraph)]
+    assert paragraphs == [
+        '|h|^2 and *p_k*, a_ b__, code s, "x::" [1]_',
+        "Q. Wang, J. Jin. 2020 - 1 is no bullet",
+        "one and more",
+        "two",
+    ]
+    (formula,) = tree.findall(nodes.literal_block)
+    assert formula.astext() == "eta_i = sum_{j<=i} m_j\n\n    deeper"
+
+
+def test_stale_pages_go(tmp_path: Path) -> None:
+    """And those that did not change are not written again."""
+    pages.write(tmp_path)
+    stale = tmp_path / "algorithm" / "gone.rst"
+    stale.write_text("old")
+    kept = tmp_path / "scenario.rst"
+    before = kept.stat().st_mtime_ns
+    pages.write(tmp_path)
+    assert not stale.exists()
+    assert kept.stat().st_mtime_ns == before
+
+
+def test_pictures(tmp_path: Path) -> None:
+    """The committed pictures are those that the script draws and the page shows, and are small."""
+    runpy.run_path(str(ROOT / "scripts" / "draw_concepts.py"))["draw_all"](tmp_path)
+    committed = {file.name: file for file in (DOCS / "pictures").iterdir()}
+    assert set(committed) == {file.name for file in tmp_path.iterdir()}
+    shown = set(re.findall(r"\(pictures/(\S+)\)", (DOCS / "concepts.md").read_text()))
+    assert shown == set(committed)
+    for name, file in committed.items():
+        assert file.stat().st_size < 100_000
+        size = ElementTree.parse(file).getroot().get("viewBox")
+        assert size == ElementTree.parse(tmp_path / name).getroot().get("viewBox")
+
+
+def test_the_site_asks_for_nothing_from_elsewhere() -> None:
+    """Neither its settings nor its styles name an address."""
+    for file in (DOCS / "conf.py", *(DOCS / "_static").iterdir(), *(DOCS / "_ext").rglob("*.py")):
+        assert not re.search(r"https?://|url\(|@import", file.read_text())
+
+
+def test_names_in_code_become_links_that_lead_somewhere(generated: dict[str, str]) -> None:
+    pytest.importorskip("sphinx")
+    from otafl_docs import links
+
+    found = links.targets()
+    for text in ("power", "devices.protocol", "training.eval_every", "gbma", "fedrlr", "otafl run"):
+        assert text in found
+    assert "none" not in found
+    assert "uniform" not in found  # a codec, and a way to select devices
+    for text, (page, anchor) in found.items():
+        path = page.removeprefix("reference/") + ".rst"
+        assert f".. _{anchor}:" in generated[path], text

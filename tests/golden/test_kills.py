@@ -1,0 +1,214 @@
+"""Programs that are killed: of a sweep whatever was finished is kept, and the same command goes on
+to the same numbers, bit by bit."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+from contract.test_sweeps import same
+
+from otafl import open_results, sweeping
+from otafl.scenario import load_scenario
+
+SCENARIO = """\
+name: killed
+data: {name: digits, train_samples: 300}
+model: {name: mlp, hidden: [4]}
+server: momentum
+channel: {name: rician, snr_db: 5, speed_kmh: 3}
+csi: delay
+power: {name: lyapunov, average_db: -6}
+codec: {name: topk, keep: 0.3, error_feedback: true}
+devices:
+  count: 4
+  compute: {name: mcu, battery_j: 6, restart: 0.05, harvest_w: 2.0e-3}
+  availability: {name: markov, mean_on_s: 0.02, mean_off_s: 0.004}
+  deadline_s: 0.0013
+  late: next
+training: {rounds: 60, eval_every: 20, local_steps: 2, eval_samples: 40}
+trials: 2
+engine: {device: cpu, threads: 1}
+output: {save_timeline: true, save_link: true, save_models: true}
+sweep:
+  training.batch_size: [2, 4, 6]
+"""
+"""Everything here keeps something from round to round."""
+
+KILLS = 20
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "killed.yaml"
+    path.write_text(SCENARIO)
+    return path
+
+
+def ended(process: subprocess.Popen) -> str:
+    """What the process said on stderr until it ended."""
+    assert process.stderr is not None
+    return process.communicate(timeout=120)[1]
+
+
+@pytest.mark.slow
+def test_killed_at_twenty_moments(file: Path, tmp_path: Path) -> None:
+    """With checkpoints; the numbers are those of a sweep that nobody disturbed."""
+    script = [sys.executable, Path(__file__).with_name("kills.py"), file, tmp_path]
+    told = subprocess.run([*map(str, script), "0", str(KILLS)], capture_output=True, text=True)
+    assert told.returncode == 0, told.stderr
+    kills, kept = map(int, told.stdout.split())
+    assert kills == KILLS
+    assert kept >= KILLS // 4  # lives that went on from something
+    whole = open_results(tmp_path / "whole")
+    assert float(whole["updates_lost"].max()) > 0
+    for folder in tmp_path.glob("killed[0-9]*"):
+        same(open_results(folder), whole)
+        assert names(folder) == names(tmp_path / "whole")
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+ROUNDS = 200
+
+
+@pytest.fixture
+def long(tmp_path: Path) -> Path:
+    """A sweep of four stacks that takes some seconds."""
+    tree = yaml.safe_load(SCENARIO)
+    tree["training"] |= {"rounds": ROUNDS, "eval_every": ROUNDS}
+    tree["sweep"] = {"training.batch_size": [2, 3, 4, 5]}
+    tree["output"] = {}
+    path = tmp_path / "long.yaml"
+    path.write_text(yaml.safe_dump(tree))
+    return path
+
+
+Start = Callable[..., subprocess.Popen]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts programs, which are ended with the test."""
+    started = []
+
+    def one(*command: object) -> subprocess.Popen:
+        process = subprocess.Popen(
+            [sys.executable, "-m", *map(str, command)],
+            cwd=tmp_path,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+        )
+        started.append(process)
+        return process
+
+    yield one
+    for process in started:
+        for child in _children(process):
+            child.kill()
+        process.kill()
+        process.communicate()
+
+
+def _children(process: subprocess.Popen) -> list[psutil.Process]:
+    try:
+        return psutil.Process(process.pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def until(condition: Callable[[], object], seconds: float = 240.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come"
+        time.sleep(0.02)
+
+
+def parts(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.glob("parts/*.nc")}
+
+
+@pytest.mark.slow
+def test_a_worker_and_then_the_client_are_killed(long: Path, tmp_path: Path, start: Start) -> None:
+    """The stack of the worker is computed by another one. The client's workers end with it, and
+    what was finished stays."""
+    folder = tmp_path / "out"
+    command = ["otafl.cli", "sweep", long, "--out", folder, "--workers", 2]
+    client = start(*command, "--checkpoint-every", 20)
+    until(lambda: list(folder.glob("state/*.checkpoint")))
+    workers = [one for one in _children(client) if "spawn_main" in " ".join(one.cmdline())]
+    assert len(workers) == 2
+    workers[0].kill()
+    until(lambda: parts(folder))
+    everyone = _children(client)
+    assert client.poll() is None
+    client.kill()
+    until(lambda: not any(one.is_running() and one.status() != "zombie" for one in everyone))
+    kept = parts(folder)
+    assert 0 < len(kept) < 4
+    scenario = load_scenario(long)
+    whole = sweeping.sweep(scenario, tmp_path / "whole").load()
+    result = sweeping.sweep(scenario, folder, checkpoint_every=20)
+    same(result, whole)
+    assert {name: parts(folder)[name] for name in kept} == kept
+
+
+@pytest.mark.slow
+def test_the_scheduler_of_a_cluster_is_killed(long: Path, tmp_path: Path, start: Start) -> None:
+    """The client says so and ends with 2; the same command goes on at another scheduler."""
+    folder = tmp_path / "out"
+
+    def scheduler() -> tuple[subprocess.Popen, str]:
+        name = tmp_path / f"scheduler{time.monotonic_ns()}.json"
+        options = ["--host", "127.0.0.1", "--port", 0, "--no-dashboard", "--scheduler-file", name]
+        process = start("distributed.cli.dask_scheduler", *options)
+        until(name.exists)
+        address = yaml.safe_load(name.read_text())["address"]
+        start(
+            "distributed.cli.dask_worker", address, "--nthreads", 1, "--no-dashboard", "--no-nanny"
+        )
+        return process, address
+
+    process, address = scheduler()
+    command = ["otafl.cli", "sweep", long, "--out", folder, "--checkpoint-every", 20]
+    client = start(*command, "--scheduler", address)
+    until(lambda: list(folder.glob("state/*.checkpoint")))
+    process.kill()
+    said = ended(client)
+    assert client.returncode == 2
+    assert re.search(r"otafl: error: the scheduler .* cannot be reached any more", said)
+    assert "Traceback" not in said
+    _, address = scheduler()
+    client = start(*command, "--scheduler", address)
+    said = ended(client)
+    assert client.returncode == 0, said
+    same(open_results(folder), sweeping.sweep(load_scenario(long), tmp_path / "whole"))
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_client_and_workers(long: Path, tmp_path: Path, start: Start) -> None:
+    folder = tmp_path / "out"
+    client = start("otafl.cli", "sweep", long, "--out", folder, "--workers", 2, "--quiet")
+    until(lambda: len(_children(client)) > 2 and list(folder.glob("locks/[0-9]*.lock")))
+    everyone = _children(client)
+    client.send_signal(signal.SIGINT)
+    said = ended(client)
+    assert client.returncode == 1
+    assert re.fullmatch(
+        r"otafl: interrupted; \d finished parts? kept in \S+; the same command resumes .*\n",
+        said,
+    )
+    until(lambda: not any(one.is_running() and one.status() != "zombie" for one in everyone))

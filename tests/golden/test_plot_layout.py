@@ -1,0 +1,217 @@
+"""Nothing in a figure overlaps or is cut, measured on the drawn texts; and `otafl plot`."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from golden.plot_bench import ROUNDS, ramp, result
+from matplotlib.figure import Figure
+from matplotlib.image import imread
+
+from otafl import cli
+from otafl.plots import cdf_data, curve_data, draw, heatmap_data, pareto_data
+from otafl.plots.layout import tick_texts
+from otafl.results import write_part
+
+LONG = [
+    "over_the_air(quadrature=True), cao_static, identity",
+    "digital(access=ofdma), full, qsgd(bits=4, norm=max, bucket=512)",
+    "ditto(personal_learning_rate=0.05)",
+    "local_only",
+    "pfedbred(strategy=mh, variant=paper, penalty=15)",
+    "per_fedavg(server_learning_rate=2, personal_learning_rate=0.01)",
+]
+NUMBERS = [1e-3, 1.234567, 2.5, 1234567.0, 12345678.0, 22345678.0]
+
+
+def grid(rows: list, columns: list) -> xr.Dataset:
+    """A sweep over choices with long names and over numbers."""
+    shape = (len(rows), len(columns), 2, 3)
+    accuracy = np.arange(np.prod(shape), dtype=float).reshape(shape) * 12345.678
+    ds = result({"test_accuracy": ramp()}).drop_vars(["test_accuracy", "end_round", "stop_round"])
+    ds = ds.drop_vars(["diverged_round", "final_round"])
+    ds["test_accuracy"] = (("scheme", "rate", "trial", "round"), accuracy)
+    ds["tx_energy_j"] = (("scheme", "rate", "trial", "round", "device"), accuracy[..., None] + 1e7)
+    ds["tx_energy_j"].attrs |= {"units": "J", "long_name": "energy radiated so far"}
+    ds["test_accuracy"].attrs["long_name"] = "mean test accuracy of all the devices' local models"
+    ends = np.full(shape[:2], float(ROUNDS[-1]))
+    return ds.assign_coords(
+        scheme=("scheme", rows, {"long_name": "transport, power policy, codec"}),
+        rate=("rate", columns, {"long_name": "nominal rate of the uplink", "units": "bit/s"}),
+        final_round=(("scheme", "rate"), ends),
+    )
+
+
+def faults(figure: Figure) -> list[str]:
+    """Texts that leave the figure, and neighbouring tick labels that touch."""
+    figure.draw_without_rendering()
+    whole = figure.bbox
+    found = []
+    texts = [text for text in [figure._suptitle] if text is not None]
+    for box in (legend.get_window_extent() for legend in figure.legends):
+        if box.x0 < whole.x0 or box.x1 > whole.x1 or box.y0 < whole.y0 or box.y1 > whole.y1:
+            found.append("legend cut")
+        found += ["legend over panel" for ax in figure.axes if box.overlaps(ax.bbox)]
+        found += ["legend over title" for one in texts if box.overlaps(one.get_window_extent())]
+    for ax in (ax for ax in figure.axes if ax.get_visible()):
+        texts += [ax.title, ax.xaxis.label, ax.yaxis.label, *ax.texts]
+        for axis in (ax.xaxis, ax.yaxis):
+            offset = axis.get_offset_text()
+            found += ["power of ten" for _ in [0] if offset.get_visible() and offset.get_text()]
+        for axis, side in ((ax.xaxis, 0), (ax.yaxis, 1)):
+            ticks = tick_texts(axis)
+            texts += ticks
+            found += touching(ticks, side)
+    for text in texts:
+        box = text.get_window_extent()
+        if (
+            text.get_text()
+            and text.get_visible()
+            and not (
+                whole.x0 <= box.x0
+                and box.x1 <= whole.x1
+                and whole.y0 <= box.y0
+                and box.y1 <= whole.y1
+            )
+        ):
+            found.append(f"cut: {text.get_text()!r}")
+    return found
+
+
+def touching(ticks: list, side: int) -> list[str]:
+    """Neighbours that overlap; turned ones by the distance of their lines."""
+    angle = ticks[0].get_rotation() if ticks else 0.0
+    if angle:
+        places = sorted(text.get_transform().transform(text.get_position())[0] for text in ticks)
+        thickness = []
+        for text in ticks:
+            text.set_rotation(0)
+            thickness.append(text.get_window_extent().height)
+            text.set_rotation(angle)
+        apart = np.diff(places).min() * math.sin(math.radians(angle))
+        return ["turned ticks touch"] if apart < max(thickness) else []
+    boxes = sorted((text.get_window_extent() for text in ticks), key=lambda box: box.min[side])
+    return [
+        f"ticks touch: {side}"
+        for one, other in itertools.pairwise(boxes)
+        if other.min[side] < one.max[side] + 1
+    ]
+
+
+MANY = [f"choice {i}" for i in range(40)]
+Y, X = "test_accuracy", "tx_energy_j"
+DRAWN: dict[str, Callable[[], xr.Dataset]] = {
+    "choices": lambda: curve_data(grid(LONG, NUMBERS), Y, "scheme", "rate"),
+    "numbers": lambda: curve_data(grid(LONG, NUMBERS), Y, "rate", "scheme"),
+    "panels": lambda: curve_data(grid(LONG, NUMBERS[:2]), Y, X, "rate", "scheme"),
+    "legend": lambda: curve_data(grid(MANY, [1.0]), Y, "round", "scheme"),
+    "many": lambda: curve_data(grid(MANY, [1.0]), Y, "scheme"),
+    "map": lambda: heatmap_data(grid(LONG, NUMBERS), Y, "scheme", "rate"),
+    "maps": lambda: heatmap_data(grid(LONG, NUMBERS[:3]), Y, "rate", "round", "scheme"),
+    "front": lambda: pareto_data(grid(LONG, NUMBERS[:2]), Y, X, "scheme"),
+    "devices": lambda: cdf_data(grid(LONG, NUMBERS[:1]), X, "scheme"),
+}
+
+
+@pytest.mark.parametrize("data", DRAWN.values(), ids=DRAWN.keys())
+def test_no_text_is_cut_and_no_ticks_touch(data: Callable[[], xr.Dataset]) -> None:
+    assert faults(draw(data(), title="a title " * 30)) == []
+
+
+def test_the_checks_themselves_find_faults() -> None:
+    figure = draw(curve_data(grid(LONG, NUMBERS[:2]), "test_accuracy", "scheme", "rate"))
+    figure.set_size_inches(4, 3)
+    figure.axes[0].tick_params(axis="x", rotation=0)
+    found = faults(figure)
+    assert any(fault.startswith("cut") for fault in found)
+    assert any(fault.startswith("ticks touch") for fault in found)
+
+
+def test_powers_of_ten_stand_with_the_units() -> None:
+    data = curve_data(grid(LONG, NUMBERS[:1]), Y, X, "scheme")
+    ax = draw(data).axes[0]
+    assert ax.get_xlabel().replace("\n", " ").endswith("sum over devices [$10^{7}$ J]")
+    (first, *_) = ax.get_lines()
+    assert first.get_xdata()[0] == pytest.approx(float(data["at"][0, 0]))
+
+
+def test_values_in_cells_stay_in_them_or_are_left_out() -> None:
+    wide = draw(heatmap_data(grid(LONG[:2], NUMBERS[:2]), "test_accuracy"))
+    assert len(wide.axes[0].texts) == 4
+    crowded = grid([f"{i}" for i in range(60)], [float(i) for i in range(50)])
+    assert len(draw(heatmap_data(crowded, "test_accuracy")).axes[0].texts) == 0
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Path:
+    """A result file over SNR and policy."""
+    values = {
+        "test_accuracy": ramp("snr_db", "power"),
+        "tx_energy_j": ramp("snr_db", "power", tail=(2, 3, 4)) + 1,
+        "device_personal_own_test_accuracy": ramp("snr_db", "power", tail=(2, 3, 4)),
+    }
+    write_part(result(values, ["snr_db", "power"]), tmp_path / "r.nc")
+    return tmp_path / "r.nc"
+
+
+def call(*args: object, code: int = 0) -> None:
+    with pytest.raises(SystemExit) as left:
+        cli.main(["plot", *map(str, args)])
+    assert (left.value.code or 0) == code
+
+
+@pytest.mark.parametrize(
+    ("args", "name", "columns", "rows"),
+    [
+        (["--hue", "power", "--sel", "snr_db=0"], "r_test_accuracy_round", "round", 6),
+        (["--kind", "heatmap"], "r_test_accuracy_heatmap", "test_accuracy_std", 6),
+        (
+            ["--kind", "pareto", "--hue", "power"],
+            *("r_test_accuracy_tx_energy_j_pareto", "front", 6),
+        ),
+        (
+            ["--kind", "cdf", "--hue", "power", "--facet", "snr_db"],
+            *("r_device_personal_own_test_accuracy_cdf", "share", 6 * 8),
+        ),
+    ],
+)
+def test_every_kind_on_the_command_line(
+    stored: Path,
+    capsys: pytest.CaptureFixture,
+    args: list[str],
+    name: str,
+    columns: str,
+    rows: int,
+) -> None:
+    drawn = stored.parent / "drawn.csv"
+    call(stored, *args, "--csv", drawn)
+    figure = stored.parent / f"{name}.png"
+    assert capsys.readouterr().out == f"{drawn}\n{figure}\n"
+    assert imread(figure).std() > 0.01
+    table = pd.read_csv(drawn)
+    assert columns in table.columns
+    assert len(table) == rows
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--z", "test_accuracy"], "--z test_accuracy: only --kind heatmap has cells"),
+        (["--kind", "heatmap", "--hue", "power"], "--hue power: a heat map's colours are its"),
+        (["--kind", "cdf", "--y", "tx_energy_j"], "--y tx_energy_j: upwards is the share of"),
+        (["--kind", "heatmap", "--y", "powr"], "powr: not a dim of test_accuracy"),
+        (["--kind", "heatmap", "-o", "f.gif"], "f.gif: a figure's file must end in .png"),
+    ],
+)
+def test_wrong_flags_are_explained(
+    stored: Path, capsys: pytest.CaptureFixture, args: list[str], said: str
+) -> None:
+    call(stored, *args, code=2)
+    assert capsys.readouterr().err.startswith(f"otafl: error: {said}")

@@ -1,0 +1,346 @@
+"""The page of `otafl report`: what it says, that it is self-contained, how a browser shows it."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import html
+import json
+import re
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import unquote
+
+import numpy as np
+import pytest
+import xarray as xr
+from golden.plot_bench import ramp, result
+
+import otafl
+from otafl import cli
+from otafl.report import page
+from otafl.report.values import tables
+from otafl.results import write_part
+from otafl.scenario import load_scenario, scenario_hash
+
+PERSONAL = """\
+name: personal
+data: {name: digits, test: per_device, train_samples: 300}
+model: {name: mlp, hidden: [4]}
+devices: {count: 3}
+training: {rounds: 2, eval_every: 1, batch_size: 4}
+trials: 2
+seed: 3
+sweep:
+  zip:
+    - {algorithm: {name: ditto, personal_learning_rate: 0.05}, power: ci}
+    - {algorithm: pfedme, power: {name: tci, threshold: 0.3}}
+  devices.count: [2, 4]
+"""
+HOSTILE = "<script>alert(1)</script>&<img src=x onerror=alert(2)>"
+VOID = {"meta", "img", "br", "wbr", "link", "input", "hr"}
+
+
+class Page(HTMLParser):
+    """Tags in order with their attributes, text by the innermost tag, and unclosed tags."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.texts: dict[str, list[str]] = {}
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+            self.texts.setdefault(tag, []).append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        for tag in self.open:
+            self.texts[tag][-1] += data
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attrs for name, attrs in self.tags if name == tag]
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A personalised sweep over a joint axis and over the number of devices."""
+    home = tmp_path_factory.mktemp("report")
+    (home / "personal.yaml").write_text(PERSONAL)
+    write_part(otafl.run(load_scenario(home / "personal.yaml")), home / "personal.nc")
+    return home / "personal.nc"
+
+
+def call(*args: object, code: int = 0) -> None:
+    with pytest.raises(SystemExit) as left:
+        cli.main([str(arg) for arg in args])
+    assert (left.value.code or 0) == code
+
+
+@pytest.fixture(scope="module")
+def written(swept: Path) -> Path:
+    """The page of that sweep, written by the command."""
+    call("report", swept)
+    return swept.parent / "personal_report.html"
+
+
+def hostile() -> xr.Dataset:
+    """An unfinished sweep with a diverged trial, whose texts try to be markup."""
+    ds = result({"test_accuracy": ramp("power") + 0.1}, ["power"], title=HOSTILE)
+    ds["test_accuracy"][1] = np.nan
+    ds["final_round"][1] = np.nan
+    ds["diverged_round"][0, 1] = 5
+    ds["test_accuracy"][0, 1, 1:] = np.nan
+    ds["test_accuracy"].attrs["long_name"] = HOSTILE
+    ds = ds.assign_coords(power=("power", ["gbma", HOSTILE], ds["power"].attrs))
+    sweep = json.loads(ds.attrs["sweep"])
+    sweep[0]["coords"]["power"]["values"][1] = HOSTILE
+    ds.attrs |= {"sweep": json.dumps(sweep), "complete": 0, "device_name": HOSTILE}
+    return ds
+
+
+def test_tables_have_every_point_with_mean_and_deviation(swept: Path, written: Path) -> None:
+    ds = otafl.open_results(swept)
+    text = written.read_text()
+    first = re.search(r'id="table-1".*?</table>', text, re.DOTALL)
+    assert first is not None
+    rows = [Page(row).texts for row in re.findall(r"<tr>.*?</tr>", first[0], re.DOTALL)]
+    head, *points = [row["th"] + row.get("td", []) for row in rows]
+    assert [name.strip() for name in head[:4]] == ["algorithm", "power", "device count", "trials"]
+    column = next(i for i, name in enumerate(head) if name == "personal own test accuracy")
+    assert len(points) == 4
+    trials = ds["personal_own_test_accuracy"].isel(zip=1, device_count=0, round=-1).values
+    (row,) = [row for row in points if row[:3] == ["pfedme", "tci(threshold=0.3)", "2"]]
+    assert row[3] == "2"
+    mean, std = (float(part) for part in row[column].split(" ± "))
+    assert mean == pytest.approx(trials.mean(), abs=0.006)
+    assert std == pytest.approx(trials.std(ddof=1), rel=0.06)
+
+
+def test_settings_run_the_same_scenario_again(swept: Path, written: Path, tmp_path: Path) -> None:
+    parsed = Page(written.read_text())
+    command, settings = parsed.texts["pre"]
+    assert command == f"otafl run personal.yaml --out {swept}"
+    (tmp_path / "again.yaml").write_text(settings)
+    again = scenario_hash(load_scenario(tmp_path / "again.yaml"))
+    assert again == otafl.open_results(swept).attrs["scenario_hash"]
+    cells = parsed.texts["td"]
+    assert again in cells
+    assert otafl.__version__ in cells
+    keys = parsed.texts["code"][:3]
+    assert keys == ["algorithm", "power", "devices.count"]
+
+
+def test_figures_are_embedded_and_told_in_words(written: Path) -> None:
+    parsed = Page(written.read_text())
+    titles = [text.strip() for text in parsed.texts["h3"]]
+    assert {
+        *("Overview", "Accuracy against simulated seconds", "Accuracy against joules"),
+        *("Accuracy against symbols", "Distribution over devices", "Accuracy and cost"),
+    } <= set(titles)
+    images = parsed.all("img")
+    assert len(images) == len(parsed.all("figure")) == len(parsed.texts["figcaption"])
+    for image in images:
+        kind, _, data = str(image["src"]).partition(";base64,")
+        assert kind == "data:image/svg+xml"
+        assert base64.b64decode(data).startswith(b"<?xml")
+        assert len(str(image["alt"])) > 60
+    alts = " ".join(str(image["alt"]) for image in images)
+    assert "Medians:" in alts
+    assert "Pareto front:" in alts
+
+
+def test_the_page_needs_nothing_from_elsewhere_and_no_script(written: Path) -> None:
+    text = written.read_text()
+    parsed = Page(text)
+    (policy,) = [m["content"] for m in parsed.all("meta") if "Policy" in str(m.get("http-equiv"))]
+    assert policy == "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+    assert not {tag for tag, _ in parsed.tags} & {"script", "link", "iframe", "object"}
+    for _, attrs in parsed.tags:
+        for name in ("src", "href", "srcset", "action"):
+            assert str(attrs.get(name, "#")).startswith(("#", "data:image/"))
+    assert "url(" not in re.sub(r"base64,[^\"]*", "", text)
+    anchors = {str(a["href"])[1:] for a in parsed.all("a")}
+    assert anchors <= {str(attrs.get("id")) for _, attrs in parsed.tags}
+
+
+def test_the_same_result_gives_the_same_page() -> None:
+    assert page(hostile(), "folder") == page(hostile(), "folder")
+
+
+def test_texts_are_escaped_and_what_is_missing_is_told() -> None:
+    text = page(hostile(), "folder")
+    parsed = Page(text)
+    assert not parsed.all("script")
+    assert all("onerror" not in image for image in parsed.all("img"))
+    assert parsed.texts["h1"] == [HOSTILE]
+    assert html.escape(HOSTILE, quote=False) in text.replace("<wbr>", "")
+    notices = [notice.strip() for notice in parsed.texts["li"][:2]]
+    assert notices[0].startswith("Unfinished: 1 of 2 points are there")
+    assert notices[1] == "1 of 4 trials diverged and are left out of all means."
+    assert parsed.texts["pre"][0].startswith("otafl sweep '<script>")
+
+
+def test_trials_are_counted_where_they_have_a_value() -> None:
+    (table,) = tables(hostile())
+    assert table.rows == [(["gbma"], ["1", "0.1020"]), ([HOSTILE], ["0", "-"])]
+
+
+def test_one_run_is_a_table_of_its_variables() -> None:
+    ds = result({"test_accuracy": ramp() + 0.5, "sim_time_s": ramp() + 1})
+    (accuracy, cost) = tables(ds)
+    assert [column.name for column in accuracy.columns] == ["trials", "test_accuracy"]
+    assert accuracy.rows == [([], ["2", "0.5035 ± 0.0021"])]
+    assert cost.columns[0].units == "s"
+    parsed = Page(page(ds, "r.nc"))
+    assert "What varies" not in parsed.texts["h2"]
+    assert "0.5035 ± 0.0021" in parsed.texts["td"]
+
+
+def test_two_numeric_axes_have_a_heat_map_and_long_tables_end() -> None:
+    values = {"test_accuracy": ramp("snr_db", "device_count")}
+    ds = result(values, ["snr_db", "device_count"])
+    titles = Page(page(ds, "r.nc")).texts["h3"]
+    assert "Over two axes" in titles
+    assert "Accuracy and cost" not in titles
+    many = xr.concat([ds] * 60, "seed").assign_coords(seed=range(60))
+    many = many.assign_coords(final_round=ds["final_round"].expand_dims(seed=60))
+    (table,) = tables(many)
+    assert (len(table.rows), table.left_out) == (300, 60)
+
+
+def test_nothing_to_draw_yet() -> None:
+    ds = result({"test_accuracy": ramp("power")}, ["power"])
+    ds["test_accuracy"][:] = np.nan
+    ds["final_round"][:] = np.nan
+    ds.attrs["complete"] = 0
+    text = page(ds, "folder")
+    assert "There is nothing to draw yet." in text
+    assert "No trial has a value yet." in text
+
+
+def test_wrong_names_are_refused(swept: Path, capsys: pytest.CaptureFixture) -> None:
+    call("report", swept, "--out", "page.pdf", code=2)
+    assert "must be the name of a file that ends in .html" in capsys.readouterr().err
+    call("report", swept.parent / "none.nc", code=2)
+    assert "no such file" in capsys.readouterr().err
+
+
+BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
+FLAGS = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run "
+    "--disable-background-networking --disable-component-update --disable-sync "
+    "--enable-logging=stderr --virtual-time-budget=10000"
+)
+NARROW = 400
+CHECK = """<!DOCTYPE html><title>check</title><body><script>
+async function look(name) {
+  const frame = document.createElement('iframe');
+  frame.width = %d; frame.height = 900; frame.style.border = 0;
+  frame.src = name;
+  document.body.append(frame);
+  await new Promise(done => frame.onload = done);
+  const page = frame.contentDocument, root = page.documentElement;
+  const images = [...page.images];
+  await Promise.all(images.map(image => image.decode().catch(() => {})));
+  return {
+    title: page.title, tables: page.querySelectorAll('table').length,
+    loaded: images.map(image => image.naturalWidth > 0 && image.complete),
+    width: root.scrollWidth, seen: page.body.scrollWidth, fits: frame.contentWindow.innerWidth,
+    fetched: frame.contentWindow.performance.getEntriesByType('resource').map(e => e.name)
+      .filter(name => !name.startsWith('data:')),
+    headings: page.querySelectorAll('h1').length,
+    lettering: parseFloat(getComputedStyle(page.querySelector('td')).fontSize),
+  };
+}
+(async () => {
+  const seen = [];
+  for (const name of %s) seen.push(await look(name));
+  document.body.innerHTML = '<pre>' + encodeURIComponent(JSON.stringify(seen)) + '</pre>';
+})();
+</script>"""
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """Notes what is asked for."""
+
+    asked: tuple[list[str], ...] = ([],)
+
+    def log_request(self, *_: object) -> None:
+        self.asked[0].append(self.path)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    """A folder that this machine serves to itself."""
+    Quiet.asked[0].clear()
+    handler = functools.partial(Quiet, directory=str(tmp_path))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}", tmp_path
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.skipif(BROWSER is None, reason="needs chromium or google-chrome")
+def test_in_a_browser_pages_are_whole_and_fit_a_phone(
+    written: Path, served: tuple[str, Path]
+) -> None:
+    address, folder = served
+    single = result({"test_accuracy": ramp() + 0.5, "sim_time_s": ramp()})
+    pages = {
+        "sweep.html": written.read_text(),
+        "hostile.html": page(hostile(), "folder"),
+        "single.html": page(single, "a/folder/with/a/very/long/name/" * 5 + "r.nc"),
+    }
+    for name, text in pages.items():
+        (folder / name).write_text(text)
+    (folder / "check.html").write_text(CHECK % (NARROW, json.dumps(list(pages))))
+    done = subprocess.run(
+        [
+            *(str(BROWSER), *FLAGS.split(), f"--user-data-dir={folder / 'profile'}"),
+            *("--dump-dom", f"{address}/check.html"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    found = re.search(r"<pre>(.*)</pre>", done.stdout)
+    assert found is not None, done.stderr[-2000:]
+    seen = json.loads(unquote(found[1]))
+    assert [one["title"] for one in seen] == [
+        *("personal: otafl report", f"{HOSTILE}: otafl report", "bench: otafl report")
+    ]
+    for one, text in zip(seen, pages.values(), strict=True):
+        assert one["tables"] == text.count("<table>") > 1
+        assert one["loaded"] == [True] * text.count("<img ")
+        assert one["loaded"]
+        assert one["fits"] == NARROW
+        assert one["width"] <= NARROW
+        assert one["seen"] <= NARROW
+        assert one["fetched"] == []
+        assert one["headings"] == 1
+        assert one["lettering"] >= 12
+    # scripts in the page are off, errors and violations of its policy come as console lines
+    assert "CONSOLE" not in done.stderr
+    assert set(Quiet.asked[0]) - {"/favicon.ico"} == {
+        "/check.html",
+        *(f"/{name}" for name in pages),
+    }

@@ -1,0 +1,451 @@
+"""`otafl.flower` with real Flower: in its simulation runtime, with a backend that runs the
+ClientApps in this process in place of Ray's actors; on a grid that calls them directly, which waits
+for nothing; and in its older server.
+
+Mutations that make a test here fail: weights of the mean ignored, models sent in place of
+increments, the base of another round, replies of lost updates kept, nodes and devices mixed up,
+rounds counted from 1, metrics not added, Krum let through, a silent round that changes the model.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+os.environ["FLWR_TELEMETRY_ENABLED"] = "0"
+pytest.importorskip("flwr")
+
+import torch
+from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.common import Code, FitRes, Status, ndarrays_to_parameters, parameters_to_ndarrays
+from flwr.server import Server
+from flwr.server import strategy as older
+from flwr.server.client_manager import SimpleClientManager
+from flwr.server.client_proxy import ClientProxy
+from flwr.server.superlink.fleet.vce.backend import Backend
+from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp import strategy as strategies
+from flwr.simulation import run_simulation
+from flwr.supercore.task_identity import TaskIdentity
+
+from otafl.errors import UserError
+from otafl.flower import LegacyOverTheAir, OverTheAir
+from otafl.uplink import WirelessUplink
+
+DOC = Path(__file__).parents[2] / "docs" / "flower.md"
+RAY = "flwr.server.superlink.fleet.vce.backend.raybackend"
+NODES = 4
+REALS = 64 * 32 + 32 + 32 * 10 + 10
+
+
+class InProcess(Backend):
+    """Runs ClientApps where they are asked for."""
+
+    def __init__(self, backend_config: Any) -> None:
+        super().__init__(backend_config)
+
+    @property
+    def num_workers(self) -> int:
+        return 1
+
+    def build(self, app_fn: Callable[[], ClientApp]) -> None:
+        self._app = app_fn()
+
+    def is_worker_idle(self) -> bool:
+        return True
+
+    def terminate(self) -> None:
+        pass
+
+    def process_message(self, message: Message, context: Context) -> tuple[Message, Context]:
+        return self._app(message, context), context
+
+
+@pytest.fixture(scope="module")
+def apps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The modules of docs/flower.md."""
+    folder = tmp_path_factory.mktemp("flower")
+    for text in re.findall(r"^```python\n(.*?)^```", DOC.read_text(), flags=re.S | re.M):
+        (folder / text.partition("\n")[0].removeprefix("# ")).write_text(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder)
+        backend = types.ModuleType(RAY)
+        backend.RayBackend = InProcess  # type: ignore[attr-defined]
+        patch.setitem(sys.modules, RAY, backend)
+        torch.manual_seed(0)
+        import client_app
+        import server_app
+
+        yield types.SimpleNamespace(client=client_app, server=server_app)
+
+
+class Direct(Grid):
+    """Nodes 100, 97, 94, 91 with partitions 0, 1, 2, 3, whose ClientApps are called one by one."""
+
+    def __init__(self, app: ClientApp) -> None:
+        self._app, self._contexts = app, {}
+        TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
+        for part in range(NODES):
+            config = {"partition-id": part, "num-partitions": NODES}
+            self._contexts[100 - 3 * part] = Context(1, 100 - 3 * part, config, RecordDict(), {})
+
+    def get_node_ids(self) -> list[int]:
+        return list(self._contexts)
+
+    def send_and_receive(self, messages: Any, *, timeout: float | None = None) -> list[Message]:
+        replies = []
+        for message in messages:
+            try:
+                replies.append(self._app(message, self._contexts[message.metadata.dst_node_id]))
+            except RuntimeError as error:
+                replies.append(Message(Error(6, str(error)), reply_to=message))
+        return replies
+
+    def _nothing(self, *given: Any) -> Any:
+        raise NotImplementedError
+
+    run = property(_nothing)
+    set_run = create_message = push_messages = pull_messages = _nothing
+
+
+def trained(apps: Any, strategy: Any, rounds: int = 3, client: ClientApp | None = None) -> Any:
+    """Flower's Result of a training."""
+    return started(apps, strategy, Direct(client or apps.client.app), rounds)
+
+
+def started(apps: Any, strategy: Any, grid: Grid, rounds: int) -> Any:
+    torch.manual_seed(1)
+    start = ArrayRecord(apps.client.Net().state_dict())
+    return strategy.start(grid, start, rounds, train_config=ConfigRecord({"lr": 0.2}))
+
+
+def simulated(server: ServerApp, apps: Any) -> None:
+    """In Flower's simulation runtime."""
+    run_simulation(server, apps.client.app, NODES, backend_name="in-process")
+
+
+def wrapped(inner: Any = None, **settings: Any) -> OverTheAir:
+    sections = {"channel": "rayleigh", "power": "gbma", "snr_db": 20.0, "seed": 3, **settings}
+    inner = strategies.FedAvg() if inner is None else inner
+    return OverTheAir(inner, devices=NODES, device_key="partition-id", **sections)
+
+
+def weights(result: Any) -> dict[str, np.ndarray]:
+    return {name: array.numpy() for name, array in result.arrays.items()}
+
+
+def accuracy(result: Any) -> float:
+    return float(result.evaluate_metrics_clientapp[3]["accuracy"])
+
+
+def test_the_example_of_the_docs(apps: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """Runs as it stands, and learns."""
+    simulated(apps.server.app, apps)
+    lines = capsys.readouterr().out.splitlines()[-6:]
+    for round, line in enumerate(lines[:5], 1):
+        number, nmse, airtime, joules = line.split()
+        assert int(number) == round
+        assert 0 < float(nmse) < 1
+        assert float(airtime) == pytest.approx(REALS / 1e6)
+        assert 0 < float(joules) <= 4 * 0.1 * REALS / 1e6 * (1 + 1e-4)
+    assert float(lines[5].split()[0]) > 0.6
+
+
+@pytest.mark.parametrize("transport", ["ideal", "over_the_air", "digital"])
+def test_without_error_it_is_the_strategy(apps: Any, transport: str) -> None:
+    """Over the air on a channel of 160 dB; digital without a codec's error."""
+    plain = trained(apps, strategies.FedAvg())
+    channel = {"channel": "awgn", "snr_db": 160.0} if transport == "over_the_air" else {}
+    result = trained(apps, wrapped(transport=transport, **channel))
+    for name, value in weights(plain).items():
+        np.testing.assert_allclose(weights(result)[name], value, rtol=0, atol=1e-5)
+        assert weights(result)[name].dtype == value.dtype
+    assert accuracy(result) == pytest.approx(accuracy(plain), abs=0.011)
+    before = plain.train_metrics_clientapp[1]
+    assert "partition-id" in before
+    assert "partition-id" not in result.train_metrics_clientapp[1]
+
+
+def test_in_the_simulation_runtime_it_is_the_same(apps: Any) -> None:
+    """As on the direct grid, whatever ids Flower gives the nodes and in which order they reply."""
+    out: list[Any] = []
+    server = ServerApp()
+    settings = {"min_train_nodes": NODES, "min_available_nodes": NODES, "fraction_evaluate": 0.0}
+
+    @server.main()
+    def main(grid: Grid, context: Context) -> None:
+        out.append(started(apps, wrapped(strategies.FedAvg(**settings)), grid, 2))
+
+    simulated(server, apps)
+    direct = trained(apps, wrapped(strategies.FedAvg(**settings)), 2)
+    for name, value in weights(direct).items():
+        np.testing.assert_allclose(weights(out[0])[name], value, rtol=0, atol=1e-6)
+    joules = [r.train_metrics_clientapp[2]["device_tx_energy_j"] for r in (out[0], direct)]
+    np.testing.assert_allclose(*joules, rtol=1e-5)
+
+
+def test_noise_costs_accuracy(apps: Any) -> None:
+    good, bad = (trained(apps, wrapped(snr_db=snr_db)) for snr_db in (20.0, -30.0))
+    assert accuracy(good) > 0.6
+    assert accuracy(bad) < accuracy(good) - 0.1
+    for round in (1, 2, 3):
+        nmse = [r.train_metrics_clientapp[round]["aggregation_nmse"] for r in (good, bad)]
+        assert nmse[1] > 10 * nmse[0]
+
+
+def test_airtime_and_joules(apps: Any) -> None:
+    """Symbols over bandwidth, and |p_k|^2 E|x|^2 over them: at full power 0.2 W for each symbol at
+    2 MHz, in each round and in all."""
+    channel = {"name": "rayleigh", "bandwidth_hz": 2e6, "tx_power_dbm": 23.010299956639813}
+    strategy = wrapped(channel=channel, power="full")
+    metrics = trained(apps, strategy).train_metrics_clientapp
+    for round in (1, 2, 3):
+        assert metrics[round]["uplink_symbols"] == REALS
+        assert metrics[round]["airtime_s"] == pytest.approx(REALS / 2e6)
+        assert metrics[round]["participants"] == NODES
+        device = metrics[round]["device_tx_energy_j"]
+        np.testing.assert_allclose(device, 0.2 * REALS / 2e6, rtol=1e-4)
+        assert metrics[round]["tx_energy_j"] == pytest.approx(sum(device))
+    assert strategy.totals.airtime_s == pytest.approx(3 * REALS / 2e6)
+    assert strategy.totals.energy_j.sum() == pytest.approx(3 * sum(device), rel=1e-4)
+
+
+def test_what_arrives_is_what_the_uplink_makes_of_the_increments(apps: Any) -> None:
+    """Two rounds with unlike weights by hand, device k being partition k: the same channel, noise
+    and weights as a WirelessUplink of that seed, from the model of each round."""
+    sent: list[dict[str, np.ndarray]] = []
+    bases: list[dict[str, np.ndarray]] = []
+    client = ClientApp()
+
+    @client.train()
+    def train(message: Message, context: Context) -> Message:
+        reply = apps.client.train(message, context)
+        part = context.node_config["partition-id"]
+        reply.content["metrics"]["num-examples"] = 1 + 10 * part
+        old, new = (one.content["arrays"].items() for one in (message, reply))
+        bases.append({n: a.numpy() for n, a in old})
+        sent.append({n: a.numpy() - bases[-1][n] for n, a in new} | {"part": np.float32(part)})
+        return reply
+
+    inner = strategies.FedAvg(fraction_evaluate=0.0)
+    result = trained(apps, wrapped(inner, snr_db=0.0), rounds=2, client=client)
+    uplink = WirelessUplink(NODES, channel="rayleigh", power="gbma", snr_db=0.0, seed=3)
+    after = [bases[NODES], weights(result)]
+    for t in range(2):
+        parts = [int(one.pop("part")) for one in sent[NODES * t : NODES * (t + 1)]]
+        updates = [sent[NODES * t + parts.index(k)] for k in range(NODES)]
+        mean, report = uplink(t, updates, weights=[1, 11, 21, 31])
+        for name, value in after[t].items():
+            expected = bases[NODES * t][name] + mean[name]
+            np.testing.assert_allclose(value, expected, rtol=0, atol=1e-6)
+        metrics = result.train_metrics_clientapp[t + 1]
+        assert metrics["aggregation_nmse"] == pytest.approx(report.nmse, rel=1e-3)
+        np.testing.assert_allclose(metrics["device_tx_energy_j"], report.energy_j, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["FedAdam", "FedYogi", "FedAdagrad", "FedAvgM", "FedProx"])
+def test_strategies_that_average(apps: Any, name: str) -> None:
+    """Without error as unwrapped; with noise they still learn."""
+    settings = {
+        "FedAvgM": {"server_momentum": 0.5},
+        "FedProx": {"proximal_mu": 0.1},
+    }.get(name, {"eta": 0.05, "tau": 0.01})
+    kind = getattr(strategies, name)
+    rounds = 2 if name not in ("FedAdam", "FedAvgM") else 3
+    plain = trained(apps, kind(**settings), rounds)
+    same = trained(apps, wrapped(kind(**settings), transport="ideal"), rounds)
+    for key, value in weights(plain).items():
+        np.testing.assert_allclose(weights(same)[key], value, rtol=0, atol=2e-4)
+    if name == "FedAdam":
+        noisy = trained(apps, wrapped(kind(**settings)))
+        assert accuracy(noisy) > accuracy(plain) - 0.1
+        assert accuracy(plain) > 0.25  # of ten classes, after three rounds
+        assert not np.allclose(weights(noisy)["0.weight"], weights(plain)["0.weight"], atol=1e-3)
+
+
+def test_strategies_that_need_each_update(apps: Any) -> None:
+    for name in ("Krum", "MultiKrum", "Bulyan", "FedMedian", "FedTrimmedAvg"):
+        settings = {"num_nodes_to_select": 2} if name == "MultiKrum" else {}
+        with pytest.raises(UserError, match=f"{name} looks at each client's update, but over the"):
+            wrapped(getattr(strategies, name)(**settings))
+    clipping = strategies.DifferentialPrivacyServerSideFixedClipping
+    with pytest.raises(UserError, match="ServerSideFixedClipping looks at each"):
+        wrapped(clipping(strategies.FedAvg(), 0.1, 1.0, NODES))
+    with pytest.raises(UserError, match="Krum looks at each"):
+        wrapped(
+            strategies.DifferentialPrivacyClientSideFixedClipping(
+                strategies.Krum(), 0.1, 1.0, NODES
+            )
+        )
+    own = type("Own", (strategies.FedAvg,), {"needs_each": True})
+    with pytest.raises(UserError, match="Own looks at each client's update"):
+        wrapped(own())
+    with pytest.raises(UserError, match="FedXgbBagging do not send weights of one model"):
+        wrapped(strategies.FedXgbBagging(), transport="digital")
+    plain = trained(apps, strategies.FedMedian(), rounds=2)
+    median = trained(apps, wrapped(strategies.FedMedian(), transport="digital"), rounds=2)
+    for name, value in weights(plain).items():
+        np.testing.assert_allclose(weights(median)[name], value, rtol=0, atol=1e-5)
+    assert median.train_metrics_clientapp[1]["uplink_bits"] == 32 * REALS * NODES
+
+
+def test_failures_and_lost_updates_do_not_send(apps: Any) -> None:
+    """Partition 2 fails; of the others' digital packets some are lost, and the average is over
+    those that came."""
+    client = ClientApp()
+
+    @client.train()
+    def train(message: Message, context: Context) -> Message:
+        if context.node_config["partition-id"] == 2:
+            raise RuntimeError("out of memory")
+        return apps.client.train(message, context)
+
+    given: list[int] = []
+
+    class Counting(strategies.FedAvg):
+        def aggregate_train(self, server_round: int, replies: Any) -> Any:
+            given.append(sum(not one.has_error() for one in replies))
+            return super().aggregate_train(server_round, replies)
+
+    inner = Counting(fraction_evaluate=0.0)
+    metrics = trained(apps, wrapped(inner), 2, client).train_metrics_clientapp
+    for round in (1, 2):
+        joules = np.array(metrics[round]["device_tx_energy_j"])
+        assert (joules > 0).tolist() == [True, True, False, True]
+        assert metrics[round]["participants"] == 3
+    lossy = {"transport": "digital", "csi": {"name": "error", "variance": 0.5}}
+    metrics = trained(apps, wrapped(inner, **lossy), 6, client).train_metrics_clientapp
+    counts = [metrics[round]["participants"] for round in range(1, 7)]
+    assert 0 < sum(counts) < 18
+    assert given == [3, 3, *counts]
+
+
+def test_a_round_in_which_nobody_is_heard_changes_nothing(apps: Any) -> None:
+    silent = {"power": {"name": "tci", "threshold": 60.0}}
+    result = trained(apps, wrapped(**silent), rounds=1)
+    assert not result.arrays  # Flower kept its model
+    assert result.train_metrics_clientapp[1]["participants"] == 0
+    assert result.train_metrics_clientapp[1]["tx_energy_j"] == 0
+
+
+def test_nodes_without_a_number_of_their_own(apps: Any) -> None:
+    """Devices in the order of the ids, as many as are connected; more than there are is said.
+    Partition 3, which fails, is on the node of the least id."""
+    client = ClientApp()
+
+    @client.train()
+    def train(message: Message, context: Context) -> Message:
+        if context.node_config["partition-id"] == 3:
+            raise RuntimeError("out of memory")
+        return apps.client.train(message, context)
+
+    all_of_them = OverTheAir(strategies.FedAvg(fraction_evaluate=0.0), channel="awgn")
+    trained(apps, all_of_them, 1, client)
+    assert (all_of_them.totals.energy_j > 0).tolist() == [False, True, True, True]
+    inner = strategies.FedAvg(fraction_train=0.5, fraction_evaluate=0.0)
+    strategy = OverTheAir(inner, channel="awgn", power="full")
+    metrics = trained(apps, strategy, rounds=4).train_metrics_clientapp
+    joules = np.array([metrics[round]["device_tx_energy_j"] for round in range(1, 5)])
+    assert joules.shape == (4, NODES)
+    assert ((joules > 0).sum(1) == 2).all()
+    with pytest.raises(UserError, match="4 nodes have been seen, but the uplink has 2 devices"):
+        trained(apps, OverTheAir(strategies.FedAvg(), devices=2, channel="awgn"))
+
+
+def test_settings_are_said_at_once(apps: Any) -> None:
+    with pytest.raises(UserError, match="power: unknown power policy 'gmba'; did you mean 'gbma'"):
+        wrapped(power="gmba")
+    with pytest.raises(UserError, match="device_key='id' needs devices"):
+        OverTheAir(strategies.FedAvg(), device_key="id")
+    with pytest.raises(UserError, match="got a FedAvg; LegacyOverTheAir would do"):
+        OverTheAir(older.FedAvg())
+    with pytest.raises(UserError, match="got a FedAvg; OverTheAir is for those"):
+        LegacyOverTheAir(strategies.FedAvg())
+    key = OverTheAir(strategies.FedAvg(), devices=4, device_key="number")
+    with pytest.raises(UserError, match="must have one number 'number' among its metrics; got non"):
+        trained(apps, key)
+
+
+# The older API
+
+
+class Client(ClientProxy):
+    """Moves each weight by so much times its number plus one."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(str(number))
+        self.number = self.node_id = number
+
+    def fit(self, ins: Any, timeout: float | None, group_id: int | None) -> FitRes:
+        if self.number == 3 and ins.config.get("fails"):
+            raise RuntimeError("out of memory")
+        new = [
+            w + np.float32(0.1 * (self.number + 1)) for w in parameters_to_ndarrays(ins.parameters)
+        ]
+        return FitRes(Status(Code.OK, ""), ndarrays_to_parameters(new), 1 + self.number, {})
+
+    def _nothing(self, *given: Any) -> Any:
+        raise NotImplementedError
+
+    get_properties = get_parameters = evaluate = reconnect = _nothing
+
+
+def served(strategy: Any, rounds: int = 2) -> tuple[list[np.ndarray], Any]:
+    """The model after so many rounds of Flower's older server, and its history."""
+    manager = SimpleClientManager()
+    for number in range(NODES):
+        manager.register(Client(number))
+    server = Server(client_manager=manager, strategy=strategy)
+    history, _ = server.fit(rounds, None)
+    return parameters_to_ndarrays(server.parameters), history
+
+
+def older_settings(**more: Any) -> dict[str, Any]:
+    start = ndarrays_to_parameters([np.zeros((3, 5), "float32"), np.zeros(4, "float32")])
+    return {"initial_parameters": start, "fraction_evaluate": 0.0, **more}
+
+
+@pytest.mark.parametrize("name", ["FedAvg", "FedAdam"])
+def test_the_older_api(name: str) -> None:
+    """The mean of 0.1 (k + 1) under weights k + 1 is 0.3 a round: FedAvg ends at 0.6."""
+    kind = getattr(older, name)
+    plain, _ = served(kind(**older_settings()))
+    over = LegacyOverTheAir(kind(**older_settings()), channel="awgn", power="full", snr_db=120.0)
+    model, history = served(over)
+    for one, other in zip(model, plain, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-4)
+        assert one.dtype == other.dtype
+    if name == "FedAvg":
+        np.testing.assert_allclose(model[0], 0.6, atol=1e-4)
+    fit = {
+        key: [value for _, value in rows] for key, rows in history.metrics_distributed_fit.items()
+    }
+    assert fit["uplink_symbols"] == [19, 19]
+    assert fit["airtime_s"] == pytest.approx([19e-6, 19e-6])
+    assert fit["device_tx_energy_j/3"] == pytest.approx([19e-7, 19e-7], rel=1e-4)
+    assert fit["tx_energy_j"] == pytest.approx([4 * 19e-7] * 2, rel=1e-4)
+    assert over.totals.rounds == 2
+
+
+def test_the_older_api_with_noise_failures_and_each_update() -> None:
+    noisy, _ = served(LegacyOverTheAir(older.FedAvg(**older_settings()), snr_db=0.0))
+    assert 0.02 < np.abs(noisy[0] - 0.6).mean() < 2.0
+    fails = older_settings(on_fit_config_fn=lambda round: {"fails": True})
+    over = LegacyOverTheAir(older.FedAvg(**fails), devices=4, channel="awgn", snr_db=120.0)
+    model, history = served(over)
+    np.testing.assert_allclose(model[0], 2 * 0.1 * 14 / 6, atol=1e-4)
+    assert history.metrics_distributed_fit["participants"] == [(1, 3.0), (2, 3.0)]
+    assert over.totals.energy_j[3] == 0
+    with pytest.raises(UserError, match="Krum looks at each client's update"):
+        LegacyOverTheAir(older.Krum(**older_settings()))
+    median = LegacyOverTheAir(older.FedMedian(**older_settings()), transport="digital")
+    np.testing.assert_allclose(served(median)[0][0], 0.5, atol=1e-5)

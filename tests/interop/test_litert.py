@@ -1,0 +1,165 @@
+"""Trained models as LiteRT files, run by its interpreter.
+
+Mutations that must fail: in `litert.Layers`, a flattening that leaves channels last, kernels whose
+sides are exchanged, no padding, a stride left out, groups of channels in another order, epsilon
+left out of a normalisation, the largest score of a mixture left out.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from exact.trained_bench import kept
+from torch import nn
+
+from otafl import deployed
+from otafl.errors import UserError
+from otafl.exporting import litert, measure
+from otafl.exporting.modules import Mean, Mixture, Sum
+
+pytest.importorskip("tensorflow")
+
+RESNET = {"name": "resnet", "channels": [4, 8], "blocks": [1, 1]}
+CASES: dict[str, tuple[dict[str, Any], str, int | None]] = {
+    "low rank": ({"algorithm": {"name": "fedrlr", "rank": 2}, "model": "cnn"}, "local", 1),
+    "batch norm": ({"algorithm": "fedhm", "model": RESNET | {"norm": "batch"}}, "level1", None),
+    "group norm": ({"algorithm": "fedhm", "model": RESNET | {"norm": "group"}}, "global", None),
+    "mixture": ({"algorithm": "fedem"}, "personal", 2),
+    "cp": ({"algorithm": "tdpfed", "model": {"name": "cnn", "channels": [4, 6]}}, "local", 0),
+}
+
+
+@pytest.fixture(autouse=True)
+def _few_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "ROUNDS", 5)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_scores_and_accuracy_stay(case: str, tmp_path: Path) -> None:
+    changes, view, device = CASES[case]
+    chosen = deployed.open_models(kept(tmp_path, **changes), {}, 1, view, device)
+    made = deployed.export(chosen, "litert", tmp_path / "model.tflite")
+    assert made.faults == []
+    before, after = made.lines
+    assert after.runtime == "LiteRT"
+    assert before.accuracy == after.accuracy == pytest.approx(made.recorded, abs=1e-9)
+    assert after.file_bytes == made.path.stat().st_size
+
+
+def random(module: nn.Module) -> nn.Module:
+    """Every parameter and statistic drawn."""
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for name, value in [*module.named_parameters(), *module.named_buffers()]:
+            if value.is_floating_point():
+                value.copy_(torch.rand(value.shape, generator=generator) - 0.5)
+                if name.endswith("running_var"):
+                    value.abs_()
+    return module.eval()
+
+
+LAYERS: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
+    "linear": (nn.Sequential(nn.Flatten(), nn.Linear(6, 4, bias=False)), (2, 3)),
+    "stride and padding": (nn.Conv2d(3, 4, (3, 2), (2, 1), (1, 2)), (3, 7, 6)),
+    "one by one": (nn.Conv2d(3, 5, 1, 2, bias=False), (3, 7, 6)),
+    "of each channel": (nn.Conv2d(4, 4, (1, 3), (1, 2), (0, 1), groups=4), (4, 5, 8)),
+    "batch norm": (nn.BatchNorm2d(5, eps=0.1), (5, 3, 2)),
+    "batch norm of vectors": (nn.BatchNorm1d(6), (6,)),
+    "group norm": (nn.GroupNorm(2, 6, eps=0.1), (6, 3, 2)),
+    "leaky": (nn.LeakyReLU(0.2), (5,)),
+    "pooling": (nn.Sequential(nn.MaxPool2d(2), nn.Flatten()), (3, 7, 5)),
+    "mean": (nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten()), (3, 4, 5)),
+    "flatten": (nn.Sequential(nn.ReLU(), nn.Flatten(), nn.Linear(24, 3)), (2, 3, 4)),
+    "image": (nn.Sequential(nn.Unflatten(1, (2, 3, 4)), nn.Conv2d(2, 3, 2), nn.Flatten()), (24,)),
+    "grey image": (nn.Sequential(nn.Unflatten(1, (1, 4, 6)), nn.Conv2d(1, 3, 2)), (24,)),
+    "sum": (Sum(nn.Linear(4, 4), nn.Sequential()), (4,)),
+    "average": (Mean([nn.Linear(4, 3), nn.Linear(4, 3)]), (4,)),
+    "mixture": (
+        Mixture([nn.Linear(4, 3), nn.Linear(4, 3)], torch.tensor([0.3, 0.7]).log()),
+        (4,),
+    ),
+    "others": (nn.Sequential(nn.Tanh(), nn.Dropout(), nn.Identity(), nn.Sigmoid()), (4,)),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_layer_gives_what_it_gives_in_pytorch(name: str, tmp_path: Path) -> None:
+    """One sample and seven; images come back with their channels last."""
+    module, shape = LAYERS[name]
+    module = random(module)
+    litert.write(module, shape, tmp_path / "layer.tflite")
+    run = litert.runner(tmp_path / "layer.tflite")
+    for batch in (1, 7):
+        x = np.random.default_rng(batch).standard_normal((batch, *shape), dtype=np.float32)
+        wanted = measure.run_of(module)(x)
+        if wanted.ndim == 4:
+            wanted = wanted.transpose(0, 2, 3, 1)
+        np.testing.assert_allclose(run(x), wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_a_mixture_of_far_scores_is_finite(tmp_path: Path) -> None:
+    module = Mixture([nn.Linear(1, 2), nn.Linear(1, 2)], torch.tensor([0.5, 0.5]).log()).eval()
+    with torch.no_grad():
+        for part in module.parts:
+            part.weight.copy_(torch.tensor([[400.0], [-400.0]]))
+            part.bias.zero_()
+    litert.write(module, (1,), tmp_path / "m.tflite")
+    scores = litert.runner(tmp_path / "m.tflite")(np.ones((1, 1), np.float32))
+    np.testing.assert_allclose(scores, [[0.0, -800.0]], atol=1e-3)
+
+
+def test_files_and_multiplications_fall_with_the_rank(tmp_path: Path) -> None:
+    files, work = [], []
+    for rank in (2, 8, None):
+        algorithm = "fedavg" if rank is None else {"name": "fedrlr", "rank": rank}
+        (tmp_path / str(rank)).mkdir()
+        path = kept(
+            tmp_path / str(rank),
+            model={"name": "mlp", "hidden": [64, 64]},
+            algorithm=algorithm,
+            training={"rounds": 1},
+            trials=1,
+        )
+        chosen = deployed.open_models(path, {}, 0, "global", None)
+        made = deployed.export(chosen, "litert", tmp_path / f"{rank}.tflite", check=False)
+        files.append(made.path.stat().st_size)
+        work.append(made.macs)
+        assert 4 * made.parameters < files[-1] < 4 * made.parameters + 5000
+    assert work == [2 * 330, 8 * 330, 64 * 64 * 2 + 640]
+    assert files[0] < files[1] < files[2]
+
+
+def test_quantised_weights_are_smaller(tmp_path: Path) -> None:
+    path = kept(tmp_path, model={"name": "mlp", "hidden": [64, 64]}, trials=1)
+    chosen = deployed.open_models(path, {}, 0, "global", None)
+    sizes = []
+    for how in (None, "float16", "dynamic"):
+        made = deployed.export(chosen, "litert", tmp_path / "model.tflite", how)
+        assert made.faults == []
+        sizes.append(made.path.stat().st_size)
+    assert sizes[0] > 1.5 * sizes[1] > 2 * sizes[2]
+    with pytest.raises(UserError, match="--quantise int4: must be dynamic or float16"):
+        deployed.export(chosen, "litert", tmp_path / "model.tflite", "int4")
+
+
+def test_what_has_no_translation_is_named(tmp_path: Path) -> None:
+    for module, shape, match in [
+        (nn.Sequential(nn.Softplus()), (4,), "no translation of a Softplus; --to onnx would do"),
+        (nn.Conv2d(4, 4, 3, groups=2), (4, 5, 5), "a convolution of 2 groups"),
+        (nn.Conv2d(4, 4, 3, dilation=2), (4, 9, 9), "dilated"),
+        (nn.MaxPool2d(2, padding=1), (4, 9, 9), "padded"),
+        (nn.AdaptiveAvgPool2d(2), (4, 9, 9), "several pixels"),
+    ]:
+        with pytest.raises(UserError, match=match):
+            litert.write(module, shape, tmp_path / "m.tflite")
+
+
+def test_what_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tensorflow", None)
+    with pytest.raises(UserError, match=r"tensorflow is not .* 'otafl\[tensorflow\]'"):
+        litert.write(nn.ReLU(), (4,), tmp_path / "m.tflite")

@@ -1,0 +1,179 @@
+"""Trained models as ONNX, run by onnxruntime; and `otafl export`, whatever the format.
+
+Mutations that must fail: in `onnx.write`, a fixed batch, the notes of the exporter kept; in
+`measure.fault`, no bound on scores, no accuracy; in `_faults`, nothing recorded; in the command, no
+exit code.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import typer
+from exact.trained_bench import kept
+from torch import nn
+
+from otafl import deployed
+from otafl.cli import exporting
+from otafl.errors import UserError
+from otafl.exporting import measure
+from otafl.exporting.measure import Latency, Scored
+from otafl.exporting.modules import macs
+
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxscript")
+
+RESNET = {"name": "resnet", "channels": [4, 8], "blocks": [1, 1], "norm": "batch"}
+CASES: list[tuple[dict[str, Any], str, int | None]] = [
+    ({"algorithm": {"name": "fedrlr", "rank": 2}, "model": "cnn"}, "local", 1),
+    ({"algorithm": "fedhm", "model": RESNET}, "level1", None),
+    ({"algorithm": "fedem"}, "personal", 2),
+]
+
+
+@pytest.fixture(autouse=True)
+def _few_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "ROUNDS", 5)
+
+
+@pytest.mark.parametrize("case", range(len(CASES)))
+def test_scores_and_accuracy_stay(case: int, tmp_path: Path) -> None:
+    changes, view, device = CASES[case]
+    chosen = deployed.open_models(kept(tmp_path, **changes), {}, 1, view, device)
+    made = deployed.export(chosen, "onnx", tmp_path / "model.onnx")
+    assert made.faults == []
+    assert [line.runtime for line in made.lines] == ["PyTorch", "onnxruntime"]
+    before, after = made.lines
+    assert before.accuracy == after.accuracy == pytest.approx(made.recorded, abs=1e-9)
+    assert before.file_bytes is None
+    assert after.file_bytes == made.path.stat().st_size
+    assert after.latency.shortest_s <= after.latency.median_s <= after.latency.longest_s
+    model = onnx.load(made.path)
+    assert [one.version for one in model.opset_import if not one.domain] == [20]
+    assert model.graph.input[0].type.tensor_type.shape.dim[0].dim_param, "the batch is open"
+    assert all(not node.metadata_props for node in model.graph.node)
+
+
+def test_files_and_multiplications_fall_with_the_rank(tmp_path: Path) -> None:
+    """The thin layers are not multiplied out: the file is the factors' size, and its matrices are
+    those of the factors."""
+    wide = {"name": "mlp", "hidden": [64, 64]}
+    files, work = [], []
+    for rank in (2, 8, None):
+        algorithm = "fedavg" if rank is None else {"name": "fedrlr", "rank": rank}
+        (tmp_path / str(rank)).mkdir()
+        path = kept(
+            tmp_path / str(rank), model=wide, algorithm=algorithm, training={"rounds": 1}, trials=1
+        )
+        chosen = deployed.open_models(path, {}, 0, "global", None)
+        made = deployed.export(chosen, "onnx", tmp_path / f"{rank}.onnx", check=False)
+        files.append(made.path.stat().st_size)
+        work.append(made.macs)
+        reals = sum(np.prod(one.dims) for one in onnx.load(made.path).graph.initializer)
+        assert reals == made.parameters
+        assert 4 * reals < files[-1] < 4 * reals + 6000
+        assert made.recorded is None
+    assert work == [r * (128 + 128 + 74) for r in (2, 8)] + [64 * 64 * 2 + 640]
+    assert files == sorted(files)
+    assert files[0] < files[2] / 3
+
+
+def command(*args: str) -> int:
+    """The exit code of `otafl export`, as a program of its own."""
+    app = typer.Typer()
+    exporting.add(app)
+    with pytest.raises(SystemExit) as ended:
+        app(args=list(args))
+    return int(ended.value.code or 0)
+
+
+def test_the_command(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = kept(tmp_path, algorithm="pfedbred", sweep={"seed": [0, 1]})
+    out = tmp_path / "new" / "model.onnx"
+    args = [str(path), "--to", "onnx", "--out", str(out)]
+    assert command(*args, "--view", "personal", "--device", "1", "--sel", "seed=1") == 0
+    text, noise = capfd.readouterr()
+    assert noise == ""
+    assert "PyTorch" in text
+    assert f"{out.stat().st_size:,}" in text
+    assert "parameters: 1,210  multiplications a sample: 1,184" in text
+    assert "accuracy in the result: 0." in text
+    assert command(*args, "--sel", "seed=1", "--no-check") == 0
+    assert "not checked" in capfd.readouterr().out
+
+
+def test_a_failed_check_is_exit_code_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The result says another accuracy than the model has."""
+    path = kept(tmp_path)
+    monkeypatch.setattr(deployed, "recorded", lambda chosen: 0.999)
+    assert command(str(path), "--to", "onnx", "-o", str(tmp_path / "m.onnx")) == 1
+    error = capfd.readouterr().err
+    assert "check failed: PyTorch: the accuracy is" in error
+    assert "the result says 0.999" in error
+
+
+def test_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = deployed.open_models(kept(tmp_path), {}, 0, "global", None)
+    with pytest.raises(UserError, match=r"--out .*model\.tflite: must .* ends in \.onnx"):
+        deployed.export(chosen, "onnx", tmp_path / "model.tflite")
+    with pytest.raises(UserError, match=r"--quantise dynamic: is for LiteRT"):
+        deployed.export(chosen, "onnx", tmp_path / "model.onnx", "dynamic")
+    for missing in ("onnxscript", "onnxruntime"):
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, missing, None)
+            with pytest.raises(UserError, match=missing + r" is not .* 'otafl\[onnx\]'"):
+                deployed.export(chosen, "onnx", tmp_path / "model.onnx")
+
+
+class TestFault:
+    good = Scored(np.array([[2.0, 1.0], [0.0, 4.0], [1.0, 1.0 + 1e-6]]), 1.0)
+
+    def test_rounding_is_none(self) -> None:
+        near = Scored(self.good.scores + 1e-5, 1.0)
+        assert measure.fault(self.good, near, quantised=False) is None
+
+    def test_scores(self) -> None:
+        far = Scored(self.good.scores + 1e-3, 1.0)
+        assert "scores differ by 0.001" in str(measure.fault(self.good, far, quantised=False))
+        nothing = Scored(self.good.scores * np.nan, 1.0)
+        assert measure.fault(self.good, nothing, quantised=False) is not None
+
+    def test_accuracy(self) -> None:
+        """One sample of three is a tie, which rounding may decide."""
+        assert measure.ties(self.good.scores) == pytest.approx(1 / 3)
+        one, two = (Scored(self.good.scores, accuracy) for accuracy in (2 / 3, 1 / 3))
+        assert measure.fault(self.good, one, quantised=False) is None
+        assert "accuracy is 0.333333" in str(measure.fault(self.good, two, quantised=False))
+
+    def test_quantised_weights_may_cost_a_hundredth(self) -> None:
+        for accuracy, fine in [(0.995, True), (0.985, False), (float("nan"), False)]:
+            found = measure.fault(self.good, Scored(self.good.scores * 2, accuracy), quantised=True)
+            assert (found is None) == fine
+
+
+def test_latencies_are_of_each_model_in_turn() -> None:
+    seen: list[str] = []
+    runs = {name: lambda x, name=name: seen.append(name) or x for name in ("a", "b")}
+    times = measure.latencies(runs, np.zeros((1, 2), np.float32), rounds=3, calls=4)
+    block = measure.WARM_UP + 4
+    assert seen == (["a"] * block + ["b"] * block) * 3
+    assert times["a"].calls == 12
+    assert str(Latency(2e-6, 1e-6, 1.234e-3, 5)) == "2 (1 to 1.23e+03)"
+
+
+def test_a_torch_program(tmp_path: Path) -> None:
+    chosen = deployed.open_models(kept(tmp_path, model="cnn"), {}, 0, "global", None)
+    made = deployed.export(chosen, "pytorch", tmp_path / "model.pt2")
+    assert made.faults == []
+    program = torch.export.load(made.path).module()
+    x = torch.rand(7, 64)
+    torch.testing.assert_close(program(x), chosen.module()(x))
+    assert macs(nn.Linear(3, 2), torch.zeros(1, 3)) == 6
