@@ -1,7 +1,7 @@
 # Development tasks; PYTHON is the interpreter that otafl[dev] is installed for.
 PYTHON ?= .venv/bin/python
 
-.PHONY: check lint types test format benchmarks
+.PHONY: check lint types test docs format benchmarks
 
 check: lint types test
 
@@ -15,6 +15,9 @@ types:
 
 test:
 	$(PYTHON) -m pytest
+
+docs:
+	$(PYTHON) -m sphinx -W --keep-going -q -b html docs build/docs
 
 format:
 	$(PYTHON) -m ruff format .

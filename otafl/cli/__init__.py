@@ -1,9 +1,9 @@
-"""The command line: `otafl run | sweep | check | list | show | plot | timeline | validate |
-data`.
+"""The command line: `otafl run | sweep | check | list | show | diff | convert | export | plot |
+report | timeline | validate | data`.
 
 Exit codes: 0; 2 for what the user can mend, told in one message on stderr; 1 for an interruption,
-for a law that fails validation and, with a traceback, for anything else. What is heavy is imported
-inside the commands, so that `otafl --help` is quick.
+stacks that failed, a law that fails validation, results that differ and, with a traceback, for
+anything else. What is heavy is imported inside the commands, so that `otafl --help` is quick.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from collections.abc import Sequence
 
 import typer
 
-from otafl.cli import data, drawing, results, running, scenarios, validation
+from otafl.cli import data, drawing, exporting, results, running, scenarios, validation
 from otafl.cli.app import app
 from otafl.errors import UserError
 
 __all__ = ["app", "main"]
 
-for module in (running, scenarios, results, drawing, validation, data):
+for module in (running, scenarios, results, exporting, drawing, validation, data):
     module.add(app)
 
 

@@ -59,7 +59,8 @@ def test_version_and_help(capsys: pytest.CaptureFixture) -> None:
     assert capsys.readouterr().out == f"otafl {importlib.metadata.version('otafl')}\n"
     call("--help")
     listed = capsys.readouterr().out
-    for command in ("run", "sweep", "check", "list", "show", "plot", "timeline", "data"):
+    commands = "run sweep check list show diff convert export plot report timeline validate data"
+    for command in commands.split():
         assert re.search(rf"^  {command} ", listed, re.MULTILINE)
     assert "..." not in listed.partition("Commands:")[2]
 
