@@ -7,13 +7,17 @@ nothing finished with it. A worker that dies has its stack computed by another o
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
+import socket
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from otafl.errors import UserError
 from otafl.sweeping.executing import Execute
@@ -23,6 +27,7 @@ TOPIC = "otafl"
 REPORT_EVERY_S = 0.5
 LOOK_EVERY_S = 0.05
 CONNECT_S = 10
+WORKERS_S = 60
 
 
 @contextlib.contextmanager
@@ -57,24 +62,50 @@ def on_this_machine(workers: int) -> Iterator[Execute]:
 
 @contextlib.contextmanager
 def of_scheduler(address: str) -> Iterator[Execute]:
-    """The workers of a Dask scheduler, which go on with what they have if the client ends. Raises
-    UserError where none answers."""
+    """The workers of a Dask scheduler (its address, or the file that it writes), which go on with
+    what they have if the client ends. Raises UserError where none answers, or none has come."""
     from distributed import Client
 
+    found = _answering(address)
     with _quiet():
         try:
-            client = Client(address, timeout=CONNECT_S, set_as_default=False)
+            client = Client(found, timeout=CONNECT_S, set_as_default=False)
         except (OSError, ValueError) as error:
-            raise UserError(
-                f"--scheduler {address}: no Dask scheduler answers there; `dask scheduler` starts "
-                "one and prints its address"
-            ) from error
+            raise _silent(address) from error
         with client:
-            if not client.scheduler_info()["workers"]:
+            try:
+                client.wait_for_workers(1, timeout=WORKERS_S)
+            except TimeoutError as error:
                 raise UserError(
-                    f"--scheduler {address}: has no workers; `dask worker {address}` starts one"
-                )
+                    f"--scheduler {address}: no worker came in {WORKERS_S} s; `dask worker "
+                    f"{address}` starts one"
+                ) from error
             yield partial(_by_workers, client, f"the scheduler {address}")
+
+
+def _answering(address: str) -> str:
+    """The address, or that in a scheduler's file, once something listens there."""
+    found = address
+    try:
+        if address.endswith(".json"):
+            found = json.loads(Path(address).read_text())["address"]
+        parts = urlsplit(found)
+        if not (parts.hostname and parts.port):
+            raise UserError(
+                f"--scheduler {address}: must be an address like tcp://10.0.0.5:8786, or the .json "
+                "file that `dask scheduler --scheduler-file` writes"
+            )
+        socket.create_connection((parts.hostname, parts.port), CONNECT_S).close()
+    except (OSError, ValueError, KeyError) as error:
+        raise _silent(address) from error
+    return found
+
+
+def _silent(address: str) -> UserError:
+    return UserError(
+        f"--scheduler {address}: no Dask scheduler answers there; `dask scheduler` starts one and "
+        "prints its address"
+    )
 
 
 def _by_workers(client: Any, where: str, jobs: Sequence[Job], report: Report) -> Iterator[Outcome]:

@@ -1,0 +1,154 @@
+"""Speed and memory of a sweep: 6 SNRs x 4 power policies x 10 trials of FedRLR, stacked beside one trial
+at a time, two workers beside one. Prints rows of a Markdown table; `benchmarks/run.py` has them too.
+
+    python benchmarks/sweep.py
+"""
+
+from __future__ import annotations
+
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from otafl import load_scenario, sweeping
+from otafl.assembly import assemble
+from otafl.engine import Engine, run_stack
+from otafl.scenario import Scenario, expand
+
+SMALL = {"data": "digits", "model": {"name": "mlp", "hidden": [32]}}
+PAPER = {"data": "fashion_mnist", "model": {"name": "mlp", "hidden": [256, 256]}}
+SNRS_DB = [0, 5, 10, 15, 20, 25]
+POLICIES = ["gbma", "ci", "tci", "full"]
+FACTORISATIONS = ("svd", "qr", "cholesky", "cholesky_ex", "eigh", "solve_triangular")
+
+
+def scenario(size: dict[str, Any], rounds: int, **engine: Any) -> Scenario:
+    """FedRLR at rank 4, ten devices, batches of 6; evaluated at the end."""
+    tree = {
+        "name": "sweep",
+        **size,
+        "algorithm": {"name": "fedrlr", "rank": 4},
+        "channel": {"name": "rayleigh", "snr_db": 25},
+        "devices": {"count": 10},
+        "training": {"rounds": rounds, "batch_size": 6, "eval_every": rounds, "eval_samples": 500},
+        "trials": 10,
+        "engine": {"device": "cpu", "threads": 1, **engine},
+        "sweep": {"channel.snr_db": SNRS_DB, "power.name": POLICIES},
+    }
+    return load_scenario(tree)
+
+
+def stacked_or_alone(title: str, size: dict[str, Any], rounds: int, alone: int) -> None:
+    """The whole sweep beside `alone` of its 240 trials one by one, spread over the points, each with
+    what it takes to begin."""
+    one = scenario(size, rounds)
+    points = expand(one)
+    every = [(point, trial) for trial in range(one.trials) for point in points]
+    some = every[:: len(every) // alone][:alone]
+    run_stack(*([points[0]], None, [0]))
+    ratios = []
+    for turn in range(3):
+        single = seconds(lambda: [run_stack([p], None, [t]) for p, t in some[turn % 2 :: 2]])
+        stacked = seconds(lambda: sweeping.run(one))
+        ratios.append(single / len(some[turn % 2 :: 2]) * len(every) / stacked)
+    row(title, "one by one / stacked", spread(ratios))
+
+
+def factorisations(title: str, size: dict[str, Any]) -> None:
+    """How much of the rounds of a stack is in LAPACK's small factorisations."""
+    one = scenario(size, 1000)
+    points = [p for p in expand(one) if p.coords["power"] == "gbma"]
+    engine = Engine(assemble(points, range(one.trials)))
+    spent = [0.0]
+    for name in FACTORISATIONS:
+        setattr(torch.linalg, name, timed(getattr(torch.linalg, name), spent))
+    for t in range(3):
+        engine.round(t)
+    spent[0] = 0.0
+    whole = seconds(lambda: [engine.round(t) for t in range(3, 23)])
+    row(title, "a round / its small factorisations", f"{whole / spent[0]:.1f}")
+
+
+def timed(function: Callable[..., Any], spent: list[float]) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        began = time.perf_counter()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            spent[0] += time.perf_counter() - began
+
+    return call
+
+
+def workers(title: str, size: dict[str, Any], rounds: int) -> None:
+    """A sweep by one worker of one thread and by two, from start to end."""
+    one = scenario(size, rounds)
+    ratios = []
+    for _ in range(3):
+        times = {}
+        for count in (1, 2):
+            with tempfile.TemporaryDirectory() as folder:
+                sweeping.planning.stored(one, Path(folder), 2)  # the same stacks for both
+                times[count] = seconds(lambda: sweeping.sweep(one, Path(folder), None, count))
+        ratios.append(times[1] / times[2])
+    row(title, "one worker / two, one thread each", spread(ratios))
+
+
+def memory(title: str, size: dict[str, Any], bound_gb: float) -> None:
+    """The growth of a program's memory while it runs a sweep, over its bound."""
+    code = f"import sweep; sweep.grow({size!r}, {bound_gb})"
+    place = Path(__file__).parent
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=place)
+    row(title, f"memory taken / engine.memory_gb of {bound_gb}", done.stdout.strip())
+
+
+def grow(size: dict[str, Any], bound_gb: float) -> None:
+    """Prints it; in a program of its own, since the most memory ever taken does not fall."""
+    small = scenario(size, 1, memory_gb=1e-9).model_copy(update={"trials": 1, "sweep": {}})
+    sweeping.run(small)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    sweeping.run(scenario(size, 3, memory_gb=bound_gb))
+    taken = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    print(f"{taken * 1024 / 2**30 / bound_gb:.2f}")
+
+
+def seconds(function: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    function()
+    return time.perf_counter() - began
+
+
+def spread(ratios: list[float]) -> str:
+    return f"{statistics.median(ratios):.1f} ({min(ratios):.1f} to {max(ratios):.1f})"
+
+
+def row(title: str, what: str, value: str) -> None:
+    print(f"| {title} | {what} | {value} |", flush=True)
+
+
+def rows() -> None:
+    """All of it, on one thread a program."""
+    threads = torch.get_num_threads()
+    grid = "6 SNRs x 4 policies x 10 trials, FedRLR"
+    small, paper = f"{grid}, 64-32-10", f"{grid}, 784-256-256-10"
+    stacked_or_alone(small, SMALL, 100, 48)
+    factorisations(small, SMALL)
+    stacked_or_alone(paper, PAPER, 20, 24)
+    factorisations(paper, PAPER)
+    workers(small, SMALL, 400)
+    memory(paper, PAPER, 0.5)
+    torch.set_num_threads(threads)
+
+
+if __name__ == "__main__":
+    print("| case | figure | measured |\n|---|---|---|")
+    rows()
