@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import sweep
 import torch
 from plain_loop import PlainFedAvg
 from timing import Pair, seconds, side_by_side
@@ -237,6 +238,7 @@ def main() -> None:
     bookkeeping("FedAvg", FEDAVG, 2, 10)
     bookkeeping("FedRLR", FEDRLR, 10, 50)
     start_up()
+    sweep.rows()
 
 
 if __name__ == "__main__":

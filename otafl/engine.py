@@ -4,10 +4,10 @@ who is in it, the clock says."""
 
 from __future__ import annotations
 
+import functools
 import gc
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -371,16 +371,12 @@ def _of_alive(alive: Tensor, new: Blocks, old: Blocks) -> Blocks:
     }
 
 
-@contextmanager
-def frozen_heap() -> Iterator[None]:
-    """What exists before a run is left out of garbage collection during it: the clocks make many
-    small objects, and each collection would else walk through all of torch's."""
+@functools.cache
+def spare_libraries() -> None:
+    """Leaves what exists before the first run out of garbage collection from then on: the clocks
+    make many small objects, and each collection would else walk through all of torch's."""
     gc.collect()
     gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
 
 
 def run_stack(
@@ -399,6 +395,8 @@ def run_stack(
     if scenario.engine.threads:
         torch.set_num_threads(scenario.engine.threads)
     numbers = list(range(scenario.trials)) if trials is None else list(trials)
+    spare_libraries()
+    gc.collect()  # what the last stack left
     kept = None if checkpoint is None else checkpoint.load(points, numbers)
     if kept is None:
         engine = Engine(assemble(points, numbers))
@@ -412,19 +410,18 @@ def run_stack(
     began = time.perf_counter() - seconds
     complete = True
     try:
-        with frozen_heap():
-            for t in range(done, total):
-                if not engine.running.any():
-                    break
-                engine.round(t)
-                due = (t + 1) % scenario.training.eval_every == 0 or t + 1 == total
-                if due or (engine.ended & engine.running).any():
-                    recorder.take(t + 1, time.perf_counter() - began)
-                if checkpoint is not None and checkpoint.due(t + 1) and t + 1 < total:
-                    now = Kept(recorder, t + 1, time.perf_counter() - began)
-                    checkpoint.save(now, points, numbers)
-                if progress is not None:
-                    progress(t + 1, total)
+        for t in range(done, total):
+            if not engine.running.any():
+                break
+            engine.round(t)
+            due = (t + 1) % scenario.training.eval_every == 0 or t + 1 == total
+            if due or (engine.ended & engine.running).any():
+                recorder.take(t + 1, time.perf_counter() - began)
+            if checkpoint is not None and checkpoint.due(t + 1) and t + 1 < total:
+                now = Kept(recorder, t + 1, time.perf_counter() - began)
+                checkpoint.save(now, points, numbers)
+            if progress is not None:
+                progress(t + 1, total)
     except KeyboardInterrupt:
         complete = False
     record = recorder.record(complete)

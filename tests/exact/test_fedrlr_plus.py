@@ -55,7 +55,8 @@ def parts(rank: Any = 2) -> tuple[FedRLRPlus, Streams, dict[str, Tensor], Cohort
     size = torch.tensor(SIZES, dtype=F64)
     cohort = everyone(size / size.sum(1, keepdim=True))
     data = local_data(SIZES, WIDTHS[0], WIDTHS[-1], streams, 4, STEPS)
-    return FedRLRPlus(FedRLRPlusConfig(rank=rank), mlp(WIDTHS), K), streams, hyper, cohort, data
+    model = mlp(WIDTHS, bias_start="uniform")
+    return FedRLRPlus(FedRLRPlusConfig(rank=rank), model, K), streams, hyper, cohort, data
 
 
 def local(
@@ -91,8 +92,11 @@ def test_rounds_are_the_twins(rank: Any, noisy: bool) -> None:
     twins = []
     for trial in range(S):
         start = algorithm.model.init(lambda name, shape: streams.uniform(f"init/{name}", 0, shape))
-        weights = [start[layer.weight][trial].numpy() for layer in algorithm.model.layers]
-        twins.append(twin.start(weights, list(algorithm.ranks)))
+        weights, biases = (
+            [start[getattr(layer, kind)][trial].numpy() for layer in algorithm.model.layers]
+            for kind in ("weight", "bias")
+        )
+        twins.append(twin.start(weights, biases, list(algorithm.ranks)))
     for t in range(ROUNDS):
         payload, loss = local(algorithm, server, cohort, data, hyper, t)
         (group,) = payload

@@ -201,7 +201,8 @@ def test_the_scheduler_of_a_cluster_is_killed(long: Path, tmp_path: Path, start:
 @pytest.mark.slow
 def test_ctrl_c_ends_client_and_workers(long: Path, tmp_path: Path, start: Start) -> None:
     folder = tmp_path / "out"
-    client = start("otafl.cli", "sweep", long, "--out", folder, "--workers", 2, "--quiet")
+    more = ["--workers", 2, "--quiet", "--set", "training.rounds=5000"]
+    client = start("otafl.cli", "sweep", long, "--out", folder, *more)
     until(lambda: len(_children(client)) > 2 and list(folder.glob("locks/[0-9]*.lock")))
     everyone = _children(client)
     client.send_signal(signal.SIGINT)

@@ -1,5 +1,5 @@
-"""Results that earlier versions of otafl wrote (`old/`, by `otafl sweep` of the scenario there, whose
-learning was the same in all): they open, and everything that reads results takes them."""
+"""Results that earlier versions of otafl wrote (`old/`, by `otafl sweep` of the scenario there,
+whose learning was the same in all): they open, and everything that reads results takes them."""
 
 from __future__ import annotations
 

@@ -19,11 +19,11 @@ class Server:
     momentum: list[Array]
 
 
-def start(weights: list[Array], ranks: list[int]) -> Server:
-    """A dense start with zero biases, truncated at the norm that it had."""
+def start(weights: list[Array], biases: list[Array], ranks: list[int]) -> Server:
+    """A dense start, truncated at the norm that it had."""
     theta = []
-    for weight, rank in zip(weights, ranks, strict=True):
-        dense = np.vstack([weight, np.zeros(weight.shape[1])])
+    for weight, bias, rank in zip(weights, biases, ranks, strict=True):
+        dense = np.vstack([weight, bias])
         low = nearest(dense, rank)
         theta.append(low * np.linalg.norm(dense) / np.linalg.norm(low))
     return Server(theta, [np.zeros_like(t) for t in theta])

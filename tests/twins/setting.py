@@ -4,6 +4,7 @@ NumPy."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 import torch
@@ -36,9 +37,11 @@ def everyone(weight: Tensor) -> Cohort:
     )
 
 
-def mlp(widths: Sequence[int]) -> Mlp:
-    """A network of the given widths, from inputs to classes."""
-    return Mlp(MlpConfig(hidden=tuple(widths[1:-1])), (widths[0],), widths[-1])
+def mlp(widths: Sequence[int], bias_start: Literal["zero", "uniform"] = "zero") -> Mlp:
+    """A network of the given widths, from inputs to classes. With biases at zero a unit whose
+    inputs are all dead stands at the kink of its activation, where rounding decides."""
+    config = MlpConfig(hidden=tuple(widths[1:-1]), bias_start=bias_start)
+    return Mlp(config, (widths[0],), widths[-1])
 
 
 def local_data(
