@@ -1,5 +1,5 @@
-"""Runs every scenario for two rounds, through the command line, two at a time: children of a program
-that has loaded what they need.
+"""Runs every scenario for two rounds, through the command line, two at a time: children of a
+program that has loaded what they need.
 
     python .ci/scenarios.py
 """

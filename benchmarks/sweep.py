@@ -1,5 +1,6 @@
-"""Speed and memory of a sweep: 6 SNRs x 4 power policies x 10 trials of FedRLR, stacked beside one trial
-at a time, two workers beside one. Prints rows of a Markdown table; `benchmarks/run.py` has them too.
+"""Speed and memory of a sweep: 6 SNRs x 4 power policies x 10 trials of FedRLR, stacked beside one
+trial at a time, two workers beside one. Prints rows of a Markdown table; `benchmarks/run.py` has
+them too.
 
     python benchmarks/sweep.py
 """
@@ -13,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +49,8 @@ def scenario(size: dict[str, Any], rounds: int, **engine: Any) -> Scenario:
 
 
 def stacked_or_alone(title: str, size: dict[str, Any], rounds: int, alone: int) -> None:
-    """The whole sweep beside `alone` of its 240 trials one by one, spread over the points, each with
-    what it takes to begin."""
+    """The whole sweep beside `alone` of its 240 trials one by one, spread over the points, each
+    with what it takes to begin."""
     one = scenario(size, rounds)
     points = expand(one)
     every = [(point, trial) for trial in range(one.trials) for point in points]
@@ -56,9 +58,10 @@ def stacked_or_alone(title: str, size: dict[str, Any], rounds: int, alone: int) 
     run_stack(*([points[0]], None, [0]))
     ratios = []
     for turn in range(3):
-        single = seconds(lambda: [run_stack([p], None, [t]) for p, t in some[turn % 2 :: 2]])
-        stacked = seconds(lambda: sweeping.run(one))
-        ratios.append(single / len(some[turn % 2 :: 2]) * len(every) / stacked)
+        now = some[turn % 2 :: 2]
+        single = sum(seconds(partial(run_stack, [p], None, [t])) for p, t in now)
+        stacked = seconds(partial(sweeping.run, one))
+        ratios.append(single / len(now) * len(every) / stacked)
     row(title, "one by one / stacked", spread(ratios))
 
 
@@ -97,7 +100,7 @@ def workers(title: str, size: dict[str, Any], rounds: int) -> None:
         for count in (1, 2):
             with tempfile.TemporaryDirectory() as folder:
                 sweeping.planning.stored(one, Path(folder), 2)  # the same stacks for both
-                times[count] = seconds(lambda: sweeping.sweep(one, Path(folder), None, count))
+                times[count] = seconds(partial(sweeping.sweep, one, Path(folder), None, count))
         ratios.append(times[1] / times[2])
     row(title, "one worker / two, one thread each", spread(ratios))
 
