@@ -51,6 +51,16 @@ class DeviceStore:
         size = math.prod(shape)
         return torch.from_file(file.name, shared=True, size=size, dtype=like.dtype).view(shape)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the temporary files: what is in them is in the tables."""
+        return {**self.__dict__, "_files": []}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if self._place == "disk":
+            for name, kept in self._table.items():
+                self._table[name] = self._new(kept, tuple(kept.shape)).copy_(kept)
+
     def rows(self, cohort: Cohort) -> Blocks:
         """State [n, *shape] of the cohort's rows."""
         if self._replaces(cohort):

@@ -110,6 +110,8 @@ def _interruptible(folder: Path) -> Iterator[None]:
         running = folder / "interrupted.nc"
         also = f", the records of the one that was running in {running.name}"
         kept = f"{parts} kept in {folder}{also if running.exists() else ''}"
+        if any(folder.glob("state/*.checkpoint")):
+            kept += ", and checkpoints of what was running"
         kept += "; the same command resumes from there"
         typer.echo(f"otafl: interrupted; {kept}", err=True)
         raise typer.Exit(1) from None

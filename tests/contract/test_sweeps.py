@@ -66,6 +66,17 @@ def test_resumed_is_uninterrupted(algorithm: str, checkpoint_every: int, tmp_pat
     assert resumed.attrs["complete"] == 1
 
 
+@pytest.mark.parametrize("place", ["host", "disk"])
+def test_a_checkpoint_of_devices_elsewhere(place: str, tmp_path: Path) -> None:
+    """Devices' models in the host's memory, or on disk."""
+    one = scenario({"algorithm": "fedrlr", "engine.device_state": place})
+    with pytest.raises(KeyboardInterrupt):
+        sweeping.sweep(one, tmp_path, Kill(after=2), checkpoint_every=1)
+    rest = Kill(after=-1)
+    same(sweeping.sweep(one, tmp_path, rest, checkpoint_every=1), sweeping.run(one))
+    assert rest.calls == 2
+
+
 def test_resumes_with_the_plan_that_it_began_with(tmp_path: Path) -> None:
     """Float32 results depend on the stack in their last bits, so a resumed sweep keeps to the
     stored plan, whatever memory is given."""

@@ -161,6 +161,16 @@ def test_show_fits_the_terminal(
     assert ("no room in this terminal" in shown) == (columns < 200)
 
 
+def test_a_narrow_terminal(
+    swept: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    for command in (["list"], ["show", swept], ["diff", swept, swept], ["data", "list"]):
+        call(*command)
+        lines = capsys.readouterr().out.splitlines()
+        assert max(map(len, lines)) <= 40, command
+
+
 def test_numbers_of_the_summary() -> None:
     assert spread(np.array([0.5, 0.6, np.nan])) == "0.550 ± 0.071"
     assert spread(np.array([0.98761, 0.98763])) == "0.987620 ± 0.000014"
