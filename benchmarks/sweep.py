@@ -7,6 +7,7 @@ them too.
 
 from __future__ import annotations
 
+import contextlib
 import resource
 import statistics
 import subprocess
@@ -20,7 +21,7 @@ from typing import Any
 
 import torch
 
-from otafl import load_scenario, sweeping
+from otafl import load_scenario, open_results, sweeping
 from otafl.assembly import assemble
 from otafl.engine import Engine, run_stack
 from otafl.scenario import Scenario, expand
@@ -124,6 +125,37 @@ def grow(size: dict[str, Any], bound_gb: float) -> None:
     print(f"{taken * 1024 / 2**30 / bound_gb:.2f}")
 
 
+def opening(title: str) -> None:
+    """The folder of a sweep of 10,000 points, stopped after nine tenths and finished."""
+    tree = {
+        "name": "opening",
+        "data": {"name": "digits", "train_samples": 300},
+        "model": {"name": "mlp", "hidden": [4]},
+        "devices": {"count": 4},
+        "training": {"rounds": 1, "batch_size": 4, "eval_samples": 40},
+        "engine": {"device": "cpu", "threads": 1, "memory_gb": 0.002},
+        "sweep": {"seed": list(range(100)), "channel.snr_db": list(range(100))},
+    }
+    one = load_scenario(tree)
+
+    def stop(done: int, total: int, note: str) -> None:
+        if done >= 0.9 * total:
+            raise KeyboardInterrupt
+
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        with contextlib.suppress(KeyboardInterrupt):
+            sweeping.sweep(one, home, stop)
+        files = len(list(home.rglob("*.nc")))
+        opened = seconds(partial(open_results, home))
+        row(title, f"open_results, unfinished, {files} files", f"{opened:.1f} s")
+        stacks = len(sweeping.planning.stored(one, home))
+        sweeping.sweep(one, home)
+        files = len(list(home.rglob("*.nc")))
+        opened = seconds(partial(open_results, home))
+        row(title, f"open_results, {files} files of {stacks} stacks", f"{opened:.1f} s")
+
+
 def seconds(function: Callable[[], object]) -> float:
     began = time.perf_counter()
     function()
@@ -149,6 +181,7 @@ def rows() -> None:
     factorisations(paper, PAPER)
     workers(small, SMALL, 400)
     memory(paper, PAPER, 0.5)
+    opening("10,000 points")
     torch.set_num_threads(threads)
 
 
