@@ -8,17 +8,18 @@ them too.
 from __future__ import annotations
 
 import contextlib
-import resource
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import psutil
 import torch
 
 from otafl import load_scenario, open_results, sweeping
@@ -103,7 +104,7 @@ def workers(title: str, size: dict[str, Any], rounds: int) -> None:
                 sweeping.planning.stored(one, Path(folder), 2)  # the same stacks for both
                 times[count] = seconds(partial(sweeping.sweep, one, Path(folder), None, count))
         ratios.append(times[1] / times[2])
-    row(title, "one worker / two, one thread each", spread(ratios))
+    row(title, "one worker / two, one thread each", spread(ratios, 2))
 
 
 def memory(title: str, size: dict[str, Any], bound_gb: float) -> None:
@@ -116,13 +117,23 @@ def memory(title: str, size: dict[str, Any], bound_gb: float) -> None:
 
 
 def grow(size: dict[str, Any], bound_gb: float) -> None:
-    """Prints it; in a program of its own, since the most memory ever taken does not fall."""
-    small = scenario(size, 1, memory_gb=1e-9).model_copy(update={"trials": 1, "sweep": {}})
-    sweeping.run(small)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    """Prints it; in a program of its own, whose memory nobody else has grown."""
+    small = scenario(size, 1).model_copy(update={"trials": 1, "sweep": {}})
+    sweeping.run(small)  # with the data and the libraries
+    me, ended = psutil.Process(), threading.Event()
+    before = most = me.memory_info().rss
+
+    def watch() -> None:
+        nonlocal most
+        while not ended.wait(0.005):
+            most = max(most, me.memory_info().rss)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
     sweeping.run(scenario(size, 3, memory_gb=bound_gb))
-    taken = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    print(f"{taken * 1024 / 2**30 / bound_gb:.2f}")
+    ended.set()
+    watcher.join()
+    print(f"{(most - before) / 2**30 / bound_gb:.2f}")
 
 
 def opening(title: str) -> None:
@@ -162,8 +173,9 @@ def seconds(function: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def spread(ratios: list[float]) -> str:
-    return f"{statistics.median(ratios):.1f} ({min(ratios):.1f} to {max(ratios):.1f})"
+def spread(ratios: list[float], places: int = 1) -> str:
+    shown = [f"{x:.{places}f}" for x in (statistics.median(ratios), min(ratios), max(ratios))]
+    return f"{shown[0]} ({shown[1]} to {shown[2]})"
 
 
 def row(title: str, what: str, value: str) -> None:
@@ -179,7 +191,7 @@ def rows() -> None:
     factorisations(small, SMALL)
     stacked_or_alone(paper, PAPER, 20, 24)
     factorisations(paper, PAPER)
-    workers(small, SMALL, 400)
+    workers(small, SMALL, 1000)
     memory(paper, PAPER, 0.5)
     opening("10,000 points")
     torch.set_num_threads(threads)
