@@ -1,6 +1,5 @@
 """Speed and memory of a sweep: 6 SNRs x 4 power policies x 10 trials of FedRLR, stacked beside one
-trial at a time, two workers beside one. Prints rows of a Markdown table; `benchmarks/run.py` has
-them too.
+trial at a time, two workers beside one. Prints rows of a Markdown table for `benchmarks/run.py`.
 
     python benchmarks/sweep.py
 """
@@ -97,7 +96,7 @@ def workers(title: str, size: dict[str, Any], rounds: int) -> None:
     """A sweep by one worker of one thread and by two, from start to end."""
     one = scenario(size, rounds)
     ratios = []
-    for _ in range(3):
+    for _ in range(2):
         times = {}
         for count in (1, 2):
             with tempfile.TemporaryDirectory() as folder:
@@ -189,14 +188,13 @@ def rows() -> None:
     small, paper = f"{grid}, 64-32-10", f"{grid}, 784-256-256-10"
     stacked_or_alone(small, SMALL, 100, 48)
     factorisations(small, SMALL)
-    stacked_or_alone(paper, PAPER, 20, 24)
+    stacked_or_alone(paper, PAPER, 100, 16)
     factorisations(paper, PAPER)
-    workers(small, SMALL, 1000)
+    workers(small, SMALL, 500)
     memory(paper, PAPER, 0.5)
     opening("10,000 points")
     torch.set_num_threads(threads)
 
 
 if __name__ == "__main__":
-    print("| case | figure | measured |\n|---|---|---|")
     rows()

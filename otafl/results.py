@@ -251,9 +251,10 @@ def open_results(source: Path | str) -> xr.Dataset:
     return combine(parts) if "point" in parts[0].dims else parts[0]
 
 
-def finished_files(folder: Path) -> list[Path]:
+def finished_files(folder: Path, of_one: bool = True) -> list[Path]:
     """The files of a sweep's folder: those of many stacks (`otafl.packs`), then those of one."""
-    return [*sorted((folder / "packs").glob("*.nc")), *sorted((folder / "parts").glob("*.nc"))]
+    packs, parts = (sorted((folder / name).glob("*.nc")) for name in ("packs", "parts"))
+    return [*packs, *parts] if of_one else packs
 
 
 def _link_variables(link: dict[str, np.ndarray]) -> dict[str, Any]:

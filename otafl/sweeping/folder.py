@@ -13,6 +13,7 @@ interrupted.nc                what there was of a stack at Ctrl-C
 from __future__ import annotations
 
 import contextlib
+import functools
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,8 +68,12 @@ class Folder:
         return found
 
     def has(self, number: int, scenario: Scenario) -> bool:
-        """Whether the stack's own file is such a one."""
-        return number in _finished_in(self.part(number), scenario)
+        """Whether the stack's results are: in its own file, or in one that another program has
+        packed it into."""
+        if number in _finished_in(self.part(number), scenario):
+            return True
+        packs = finished_files(self.path, of_one=False)
+        return any(number in _packed(path, scenario_hash(scenario)) for path in packs)
 
     def forget(self, number: int) -> None:
         """Removes what a finished stack needs no more."""
@@ -85,10 +90,21 @@ class Folder:
 
 
 def _finished_in(path: Path, scenario: Scenario) -> set[int]:
+    return _whole(path, scenario_hash(scenario))
+
+
+@functools.cache
+def _packed(path: Path, digest: str) -> set[int]:
+    """Packs have new names and do not change."""
+    return _whole(path, digest)
+
+
+def _whole(path: Path, digest: str) -> set[int]:
+    """The stacks of a file, of the scenario with this hash."""
     try:
         with read_part(path, lazy=True) as part:
             attributes = part.attrs
     except UserError:
         return set()
-    same = attributes["scenario_hash"] == scenario_hash(scenario)
+    same = attributes["scenario_hash"] == digest
     return stacks_of(path, attributes) if same and attributes["complete"] == 1 else set()

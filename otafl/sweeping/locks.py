@@ -15,6 +15,8 @@ from filelock import FileLock, Timeout
 
 from otafl.errors import WriteError
 
+TRIES = 10
+
 
 class Busy(Exception):
     """Another program holds the lock."""
@@ -26,8 +28,7 @@ def held(path: Path, wait: bool = True) -> Iterator[None]:
     WriteError if its folder cannot be written."""
     lock = FileLock(path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock.acquire(timeout=-1 if wait else 0)
+        _acquire(lock, path, -1 if wait else 0)
     except Timeout:
         raise Busy from None
     except NotImplementedError:
@@ -41,3 +42,16 @@ def held(path: Path, wait: bool = True) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+def _acquire(lock: FileLock, path: Path, timeout: int) -> None:
+    """Another program that finds the sweep finished may remove the folder in between."""
+    for attempt in range(TRIES):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            lock.acquire(timeout=timeout)
+        except FileNotFoundError:
+            if attempt == TRIES - 1:
+                raise
+        else:
+            return

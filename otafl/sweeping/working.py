@@ -139,13 +139,14 @@ def record_of(
                     f"({_message(error)}); a smaller engine.chunk_mb, engine.device_state: disk, "
                     "or fewer workers would do"
                 ) from error
-            waiting[:1] = batch.halves()
-            rebatch([one for one, _ in pieces] + waiting)
-            _free()
+        else:
+            pieces.append((waiting.pop(0), record))
+            if not record.complete:
+                break
             continue
-        pieces.append((waiting.pop(0), record))
-        if not record.complete:
-            break
+        waiting[:1] = batch.halves()
+        rebatch([one for one, _ in pieces] + waiting)
+        _free()  # only now that the error, which holds on to what failed, is gone
     return joined(pieces, len(stack.points), stack.scenario.trials)
 
 

@@ -296,3 +296,36 @@ def test_a_sweep_packs_and_goes_on_from_packs(
     result = sweeping.sweep(one, tmp_path, lambda done, *_: calls.append(done))
     assert calls == [5, 6]
     same(result, whole)
+
+
+def test_what_another_program_has_packed_is_not_computed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that was made before the other program finished and packed its stack."""
+    one = short({"sweep": {"training.batch_size": [2, 3]}})
+    jobs = [working.Job(one, s, tmp_path) for s in sweeping.planning.stored(one, tmp_path)]
+    monkeypatch.setattr(packs, "AT_ONCE", 2)
+    sweeping.sweep(one, tmp_path)
+    assert [path.parent.name for path in tmp_path.rglob("*.nc")] == ["packs"]
+    tried = broken(monkeypatch, {}, ZeroDivisionError())
+    assert [working.work(job, lambda *_: None).state for job in jobs] == ["done", "done"]
+    assert not tried
+
+
+def test_locks_outlive_a_folder_that_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As another program does that has found the sweep finished."""
+    place, true = tmp_path / "locks" / "0.lock", locks.FileLock.acquire
+    removed = []
+
+    def acquire(self: Any, timeout: float) -> Any:
+        if len(removed) < 2:
+            removed.append(shutil.rmtree(place.parent))
+            raise FileNotFoundError(2, "No such file or directory")
+        return true(self, timeout=timeout)
+
+    monkeypatch.setattr(locks.FileLock, "acquire", acquire)
+    with locks.held(place):
+        assert place.exists()
+    assert len(removed) == 2
