@@ -18,9 +18,9 @@ import torch
 from contract.small import scenario
 from contract.test_sweeps import same
 
-from otafl import open_results, packs, sweeping
+from otafl import checkpoints, open_results, packs, sweeping
 from otafl.errors import UserError, WriteError
-from otafl.scenario import Scenario
+from otafl.scenario import Scenario, expand
 from otafl.sweeping import FailedStacks, executing, locks, working
 from otafl.sweeping.folder import Folder
 
@@ -329,3 +329,26 @@ def test_locks_outlive_a_folder_that_is_removed(
     with locks.held(place):
         assert place.exists()
     assert len(removed) == 2
+
+
+@pytest.mark.parametrize("what", ["versions", "threads", "points"])
+def test_a_checkpoint_of_another_program_is_not_gone_on_from(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = checkpoints.Checkpoint(tmp_path / "kept", every=1)
+
+    def stop(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    points = expand(short())
+    working.run_stack(points, stop, [0], kept)
+    found = kept.load(points, [0])
+    assert found is not None
+    assert found.rounds == 1
+    if what == "versions":
+        monkeypatch.setattr(checkpoints, "versions", lambda: {"otafl": "0.0.1"})
+    elif what == "threads":
+        monkeypatch.setattr("torch.get_num_threads", lambda: 7)
+    else:
+        points = expand(short({"channel.snr_db": 3}))
+    assert kept.load(points, [0]) is None
