@@ -62,18 +62,17 @@ class Folder:
     def finished(self, scenario: Scenario) -> set[int]:
         """The stacks whose results are there, whole and this scenario's; damaged ones are computed
         anew."""
-        found: set[int] = set()
-        for path in finished_files(self.path):
-            found.update(_finished_in(path, scenario))
-        return found
+        digest = scenario_hash(scenario)
+        return set().union(*(_whole(path, digest) for path in finished_files(self.path)))
 
     def has(self, number: int, scenario: Scenario) -> bool:
         """Whether the stack's results are: in its own file, or in one that another program has
         packed it into."""
-        if number in _finished_in(self.part(number), scenario):
+        digest = scenario_hash(scenario)
+        if number in _whole(self.part(number), digest):
             return True
         packs = finished_files(self.path, of_one=False)
-        return any(number in _packed(path, scenario_hash(scenario)) for path in packs)
+        return any(number in _packed(path, digest) for path in packs)
 
     def forget(self, number: int) -> None:
         """Removes what a finished stack needs no more."""
@@ -87,10 +86,6 @@ class Folder:
         self.interrupted.unlink(missing_ok=True)
         for name in ("locks", "state", "failures"):
             shutil.rmtree(self.path / name, ignore_errors=True)
-
-
-def _finished_in(path: Path, scenario: Scenario) -> set[int]:
-    return _whole(path, scenario_hash(scenario))
 
 
 @functools.cache
