@@ -18,7 +18,7 @@ import matplotlib.backends.backend_agg  # noqa: F401
 import sionna.phy  # noqa: F401
 import torch
 
-import otafl.engine  # noqa: F401
+import otafl.engine.engine  # noqa: F401
 from otafl import cli, report  # noqa: F401
 
 SETTINGS = {

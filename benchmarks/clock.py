@@ -19,13 +19,13 @@ import simpy
 import torch
 
 import otafl
-from otafl.assembly import assemble
+from otafl.clock.trial_clock import TrialClock
 from otafl.devices.config_hardware import FixedComputeConfig
 from otafl.devices.hardware import Hardware, devices_of
 from otafl.devices.protocol import Rules
-from otafl.engine import Engine
+from otafl.engine.assembly import assemble
+from otafl.engine.engine import Engine
 from otafl.scenario import expand, load_scenario
-from otafl.trial_clock import TrialClock
 
 DAY_S, CYCLE_S, AIRTIME_S = 86400.0, 60.0, 1e-3
 ASYNCHRONOUS = Rules(1, most=1, late="next", broadcast_first=False)

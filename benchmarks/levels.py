@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from timing import side_by_side
 
-from otafl import registry
-from otafl.contracts import Batch
+from otafl.core import registry
+from otafl.core.contracts import Batch
 from otafl.models.network import Network
 
 SAMPLES, SIDE, CLASSES = 32, 28, 10
@@ -36,8 +36,8 @@ def main() -> None:
     print("| model | size | parameters | MACs | training step | inference |")
     print("|---|---|---|---|---|---|")
     for name, settings, widths in MODELS:
-        config = registry.config_class("model", name)(**settings)
-        model = registry.implementation("model", name)(config, (SIDE, SIDE), CLASSES)
+        config = registry.settings("model", name)(**settings)
+        model = registry.component("model", name)(config, (SIDE, SIDE), CLASSES)
         dense = model.network(lambda channels: channels)
         sizes = [(f"rank {ratio:g}", low_rank(dense, model, ratio)) for ratio in RATIOS[1:]]
         sizes += [(f"width {width:g}", slim(model, width)) for width in widths[1:]]

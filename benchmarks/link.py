@@ -12,9 +12,9 @@ import torch
 from timing import seconds, side_by_side
 
 import otafl
-from otafl.assembly import build_link
-from otafl.contracts import Cohort, Group
-from otafl.rng import Streams
+from otafl.core.contracts import Cohort, Group
+from otafl.core.rng import Streams
+from otafl.engine.assembly import build_link
 from otafl.scenario import load_scenario
 
 
@@ -91,7 +91,7 @@ def impairments() -> None:
 
 def policies() -> None:
     """A policy's scalars for 100 trials of 100 devices, in a round of a small payload."""
-    from otafl import registry
+    from otafl.core import registry
 
     plain = Uplink(100, 100, trials=100, channel="rayleigh", power="ci")
     row("100 trials of 100 devices, 100 reals", "ci, a round", f"{_median(plain) * 1e3:.1f} ms")

@@ -26,12 +26,12 @@ from torch.utils.flop_counter import FlopCounterMode
 import otafl
 from otafl.algorithms.config import FedRLRConfig
 from otafl.algorithms.fedrlr import FedRLR
-from otafl.contracts import Batch, Blocks, Cohort, Received
+from otafl.core.contracts import Batch, Blocks, Cohort, Received
+from otafl.core.rng import Streams
 from otafl.models.base import Pair
 from otafl.models.config import SoftmaxRegressionConfig
 from otafl.models.softmax_regression import SoftmaxRegression
 from otafl.plots import COLOURS, LINES, MARKERS
-from otafl.rng import Streams
 
 DEVICES, BATCH = 10, 6
 SIDES = [256 * 2**i for i in range(7)]

@@ -15,8 +15,8 @@ from timing import side_by_side
 from torch import Tensor
 from torch.nn import functional
 
-from otafl import registry
-from otafl.contracts import Batch
+from otafl.core import registry
+from otafl.core.contracts import Batch
 from otafl.models.network import Network
 
 DEVICES, SAMPLES, SIDE, CLASSES = 10, 16, 28, 10
@@ -63,8 +63,8 @@ def main() -> None:
         print(f"| {name} | {1e3 * each.fast_s:.1f} | {each.ratio:.2f} | {first.ratio:.2f} |")
     print("\n| network | devices | channels last, ms | channels first |\n|---|---|---|---|")
     for name, settings, devices in NETWORKS:
-        config = registry.config_class("model", name)(**settings)
-        network = registry.implementation("model", name)(config, (SIDE, SIDE), CLASSES)
+        config = registry.settings("model", name)(**settings)
+        network = registry.component("model", name)(config, (SIDE, SIDE), CLASSES)
         few = 3 if network.size > 1e6 else 5
         plain = ChannelsFirst(network.image, network.steps)
         pair = side_by_side(step_of(network, devices), step_of(plain, devices), few)

@@ -23,9 +23,9 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 import otafl
-from otafl.assembly import assemble
 from otafl.data import DataSet
-from otafl.engine import Engine
+from otafl.engine.assembly import assemble
+from otafl.engine.engine import Engine
 from otafl.scenario import expand, load_scenario
 
 DEVICES, HIDDEN, STEPS, BATCH, PROX = 100, 100, 20, 20, 5

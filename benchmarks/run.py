@@ -25,8 +25,8 @@ from timing import Pair, seconds, side_by_side
 from torch import Tensor
 
 import otafl
-from otafl.assembly import Parts, assemble
-from otafl.engine import Engine
+from otafl.engine.assembly import Parts, assemble
+from otafl.engine.engine import Engine
 from otafl.scenario import expand, load_scenario
 
 ROOT = Path(__file__).parent.parent
@@ -140,7 +140,7 @@ def next_batch(parts: Parts):  # type: ignore[no-untyped-def]
 
 def evaluation() -> None:
     """Evaluation beside the training between two evaluations, at the quickstart's size."""
-    from otafl.recorder import Recorder
+    from otafl.engine.recorder import Recorder
 
     loaded = load_scenario(ROOT / "scenarios" / "quickstart.yaml")
     points = [p for p in expand(loaded) if p.coords["power"] == "gbma"]

@@ -22,8 +22,8 @@ import psutil
 import torch
 
 from otafl import load_scenario, open_results, sweeping
-from otafl.assembly import assemble
-from otafl.engine import Engine, run_stack
+from otafl.engine.assembly import assemble
+from otafl.engine.engine import Engine, run_stack
 from otafl.scenario import Scenario, expand
 
 SMALL = {"data": "digits", "model": {"name": "mlp", "hidden": [32]}}

@@ -12,19 +12,19 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from otafl.errors import UserError
+from otafl.core.errors import UserError
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from otafl.deployed import load_model
-    from otafl.loss_deviation import deviation
-    from otafl.overhead import symbols_per_round, to_reach
-    from otafl.results import open_results
+    from otafl.analysis.deviation import deviation
+    from otafl.analysis.overhead import symbols_per_round, to_reach
+    from otafl.analysis.timeline import timeline_of
+    from otafl.analysis.tuning import tuned
+    from otafl.exporting.deployed import load_model
+    from otafl.results.dataset import open_results
     from otafl.scenario import Scenario, load_scenario
-    from otafl.timeline import timeline_of
-    from otafl.tuning import tuned
-    from otafl.uplink import WirelessUplink, over_the_air
+    from otafl.uplink.wireless import WirelessUplink, over_the_air
 
     __version__: str
 
@@ -46,16 +46,16 @@ __all__ = [
 ]
 
 _LAZY = {
-    "WirelessUplink": "otafl.uplink",
-    "deviation": "otafl.loss_deviation",
-    "load_model": "otafl.deployed",
-    "load_scenario": "otafl.scenario",
-    "open_results": "otafl.results",
-    "over_the_air": "otafl.uplink",
-    "symbols_per_round": "otafl.overhead",
-    "timeline_of": "otafl.timeline",
-    "to_reach": "otafl.overhead",
-    "tuned": "otafl.tuning",
+    "WirelessUplink": "otafl.uplink.wireless",
+    "deviation": "otafl.analysis.deviation",
+    "load_model": "otafl.exporting.deployed",
+    "load_scenario": "otafl.scenario.schema",
+    "open_results": "otafl.results.dataset",
+    "over_the_air": "otafl.uplink.wireless",
+    "symbols_per_round": "otafl.analysis.overhead",
+    "timeline_of": "otafl.analysis.timeline",
+    "to_reach": "otafl.analysis.overhead",
+    "tuned": "otafl.analysis.tuning",
 }
 
 

@@ -15,8 +15,8 @@ import otafl
 from otafl.algorithms.config import FedRLRConfig
 from otafl.algorithms.fedrlr import FedRLR
 from otafl.algorithms.low_rank_layers import point, point_blocks
-from otafl.assembly import assemble
-from otafl.engine import Engine
+from otafl.engine.assembly import assemble
+from otafl.engine.engine import Engine
 from otafl.factorised.lowrank import LowRank, compress, dense, project, retract
 from otafl.scenario import expand
 

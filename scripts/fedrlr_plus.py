@@ -18,9 +18,9 @@ from matplotlib import pyplot as plt
 from tables import head, opened, row
 
 import otafl
+from otafl.analysis.summary import spread
 from otafl.plots import COLOURS, MARKERS
-from otafl.results import final
-from otafl.summary import spread
+from otafl.results.dataset import final
 
 SYMBOLS, WHOLE = 7_284, 268_800
 """Real numbers that a device sends a round: FedRLR+ of rank 4, FedAvg without biases."""

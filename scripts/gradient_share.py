@@ -11,11 +11,11 @@ import torch
 
 import otafl
 from otafl.algorithms.low_rank_layers import point
-from otafl.assembly import assemble
-from otafl.engine import Engine
+from otafl.analysis.summary import spread
+from otafl.engine.assembly import assemble
+from otafl.engine.engine import Engine
 from otafl.factorised.lowrank import LowRank, dense, project
 from otafl.scenario import expand
-from otafl.summary import spread
 
 TRIALS = 5
 

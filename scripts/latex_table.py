@@ -14,8 +14,8 @@ from pathlib import Path
 from tables import command, opened_at, options
 
 import otafl
+from otafl.analysis.tabulating import best, grid, latex, markdown
 from otafl.plots import main_variable
-from otafl.tabulating import best, grid, latex, markdown
 
 
 def names(given: str) -> list[str]:

@@ -20,13 +20,13 @@ import torch
 from matplotlib import pyplot as plt
 from torch import Tensor, nn
 
-from otafl.differentiable import aggregation_mse, within_budget
-from otafl.link_contracts import Link
+from otafl.core.contracts import Link
 from otafl.power.cao_static import CaoStatic
 from otafl.power.ci import ChannelInversion
 from otafl.power.config import CaoStaticConfig, CiConfig, FullConfig
 from otafl.power.full import Full
 from otafl.power.scalars import cophase
+from otafl.uplink.differentiable import aggregation_mse, within_budget
 
 SNRS_DB = (0.0, 10.0, 20.0)
 HELD_OUT = 10_000  # states at each SNR

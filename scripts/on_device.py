@@ -16,10 +16,9 @@ import torch
 from tables import command, head, options, row
 
 import otafl
-from otafl import deployed
-from otafl.exporting import litert, measure, onnx
+from otafl.exporting import deployed, litert, measure, onnx
 from otafl.exporting.measure import Run
-from otafl.exporting.modules import macs, size
+from otafl.models.modules import macs, size
 
 REPEATS = 9
 

@@ -18,9 +18,9 @@ from matplotlib import pyplot as plt
 from tables import head, opened, row
 
 import otafl
+from otafl.analysis.summary import spread
 from otafl.plots import COLOURS, LINES, MARKERS
-from otafl.results import final
-from otafl.summary import spread
+from otafl.results.dataset import final
 
 GLOBAL = "test_accuracy"
 

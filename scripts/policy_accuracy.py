@@ -14,8 +14,8 @@ import numpy as np
 from matplotlib import pyplot as plt
 
 import otafl
-from otafl.results import final
-from otafl.summary import spread
+from otafl.analysis.summary import spread
+from otafl.results.dataset import final
 
 MARKERS = "osD^v<>PX*"
 COLLAPSE = 0.3

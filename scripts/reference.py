@@ -6,9 +6,9 @@
 A collection has a case for every scenario of `scenarios/` at two rounds, for every method over
 every transport, every component and every choice of its settings that the JSON schema lists, over
 small data. Kept are results with links, timelines and models, or the message of the error; and for
-every case the scenario filled in, its hash and which points share a stack. A change of the code that
-is to change no number is held to this: save before and after it on one machine, then compare, at
-tolerance zero.
+every case the scenario filled in, its hash and which points share a stack. A change of the code
+that is to change no number is held to this: save before and after it on one machine, then compare,
+at tolerance zero.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ TWO_ROUNDS = {
 NEEDED: dict[tuple[str, str], dict[str, Any]] = {
     ("codec", "matrix_sensing"): {"rows": 2},
     ("devices.compute", "classes"): {"classes": [1e9, 4e9, 8e9]},
-    ("devices.compute", "drawn"): {"flops_per_s": {"law": "uniform", "low": 1e9, "high": 2e9}},
+    ("devices.compute", "drawn"): {"flops_per_s": {"uniform": [1e9, 2e9]}},
+    ("devices.levels", "deadline"): {"seconds": 1e-5},
     ("devices.levels", "memory"): {"memory_mb": [0.01, 0.02], "shares": [0.5, 0.5]},
     ("devices.levels", "channel"): {"min_snr_db": [10.0]},
     ("algorithm", "fedbuff"): {"buffer": 2},
@@ -66,6 +67,26 @@ NEEDED: dict[tuple[str, str], dict[str, Any]] = {
     ("model", "vgg16"): {"blocks": [2, 1], "channels": [4, 2], "norm": "group"},
 }
 """What a component must be told beside its name, or is told to be small."""
+WITH: dict[str, dict[str, Any]] = {
+    "algorithm": {"transport": "ideal"},
+    "algorithm.fedbn": {"model": {"name": "resnet", "blocks": [1, 1], "channels": [2, 3]}},
+    "algorithm.fedrlr": {"model": {"name": "mlp", "hidden": [16, 12]}},
+    "algorithm.fedrlr_plus": {"model": {"name": "mlp", "hidden": [16, 12]}},
+    "algorithm.fedhm": {"model": {"name": "resnet", "blocks": [1, 1], "channels": [4, 8]}},
+    "channel.rayleigh": {"receiver": "eigen"},
+    "codec": {"algorithm": {"name": "fedavg", "sends": "model"}},
+    "devices.frequency": {
+        "devices.deadline_s": 1e-5,
+        "devices.compute": {"name": "phone", "frequency_min_share": 0.3},
+        "transport": "digital",
+    },
+    "devices.levels": {"algorithm": "heterofl", "model": {"name": "mlp", "hidden": [8]}},
+    "devices.late": {"devices.deadline_s": 1e-5},
+    "devices.protocol": {"devices.compute": "lognormal"},
+    "faults": {"faults.byzantine": 2},
+    "faults.jammer_db": {},
+}
+"""What else is in the scenario of a case of this section or component."""
 ENVIRONMENT = ("wall_time_s",)
 
 
@@ -108,7 +129,8 @@ def _of_schema() -> Iterator[tuple[str, dict[str, Any]]]:
             if section == "channel" and ":" not in name and "subcarrier_groups" in fields:
                 own["subcarrier_groups"] = 3
             for label, changes in [("", {}), *_alternatives(fields, schema["$defs"])]:
-                yield f"{section}.{name}{label}", {section: own | changes}
+                others = WITH.get(section, {}) | WITH.get(f"{section}.{name}", {})
+                yield f"{section}.{name}{label}", others | {section: own | changes}
     for method, transport in itertools.product(chosen["algorithm"], transports):
         own = {"name": method, **NEEDED.get(("algorithm", method), {})}
         yield f"method.{method}.{transport}", {"algorithm": own, "transport": transport}
@@ -122,7 +144,9 @@ def _of_schema() -> Iterator[tuple[str, dict[str, Any]]]:
     for section in sorted(sections):
         fields = _fields(schema["properties"][section], schema["$defs"])
         for label, changes in _alternatives(fields, schema["$defs"]):
-            yield f"{section}{label}", {f"{section}.{key}": v for key, v in changes.items()}
+            own = {f"{section}.{key}": value for key, value in changes.items()}
+            others = WITH.get(section, {}) | WITH.get(next(iter(own)), {})
+            yield f"{section}{label}", others | own
 
 
 def _choices(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, dict[str, Any]]]]:
@@ -187,7 +211,7 @@ def save_case(folder: Path, name: str, case: dict[str, Any]) -> str:
     import torch
 
     import otafl
-    from otafl import scenario as scenarios
+    import otafl.scenario as scenarios
 
     torch.set_num_threads(1)
     os.chdir(ROOT)
@@ -201,23 +225,16 @@ def save_case(folder: Path, name: str, case: dict[str, Any]) -> str:
         points = scenarios.expand(loaded)
         keys = [scenarios.stack_key(point.scenario) for point in points]
         kept["yaml"] = scenarios.to_yaml(loaded)
-        kept["hashes"] = sorted(_hashes(loaded))
+        kept["hash"] = scenarios.scenario_hash(loaded)
         kept["stacks"] = [keys.index(key) for key in keys]
         otafl.run(loaded, target)
     except otafl.UserError as error:
         kept["error"] = str(error)
     except Exception as error:
         kept["error"] = f"{type(error).__name__}: {error}"
-    (folder / "about" / f"{name}.json").write_text(json.dumps(kept, indent=1))
+    text = json.dumps(kept, indent=1).replace(str(folder), "FOLDER")
+    (folder / "about" / f"{name}.json").write_text(text)
     return kept.get("error", "")
-
-
-def _hashes(loaded: Any) -> set[str]:
-    """The scenario's hash, and those that older programs gave it."""
-    from otafl import scenario
-
-    older = getattr(scenario, "older_hashes", lambda _: ())
-    return {scenario.scenario_hash(loaded), *older(loaded)}
 
 
 def save(folder: Path, listed: Path | None, only: str) -> None:
@@ -235,18 +252,30 @@ def save(folder: Path, listed: Path | None, only: str) -> None:
 
 def differences(one: Path, other: Path) -> Iterator[str]:
     """A line for everything that differs between two collections."""
-    names = [{path.stem: path for path in sorted((f / "about").glob("*.json"))} for f in (one, other)]
+    names = [
+        {path.stem: path for path in sorted((f / "about").glob("*.json"))} for f in (one, other)
+    ]
     for name in names[0].keys() ^ names[1].keys():
         yield f"{name}: in one collection alone"
     for name in names[0].keys() & names[1].keys():
         first, second = (json.loads(by_name[name].read_text()) for by_name in names)
-        if not set(first.pop("hashes", ())) & set(second.pop("hashes", ())) and "yaml" in first:
-            yield f"{name}: hash"
+        if first.get("hash") != second.get("hash") and _hash_of(first) == second.get("hash"):
+            first["hash"] = second["hash"]  # reckoned differently, and recognised
         for key in first.keys() | second.keys():
             if first.get(key) != second.get(key):
                 yield f"{name}: {key}: {first.get(key)!r} | {second.get(key)!r}"
         if "error" not in first and "error" not in second:
             yield from (f"{name}: {line}" for line in _of_results(one, other, name))
+
+
+def _hash_of(about: dict[str, Any]) -> str:
+    """What this version makes of a scenario that another has written."""
+    from otafl.scenario import load_scenario, scenario_hash
+    from otafl.scenario.yaml_source import parse
+
+    with contextlib.suppress(Exception):
+        return scenario_hash(load_scenario(parse(about["yaml"]).data))
+    return ""
 
 
 def _of_results(one: Path, other: Path, name: str) -> Iterator[str]:
@@ -265,7 +294,10 @@ def _of_results(one: Path, other: Path, name: str) -> Iterator[str]:
         if first.attrs["complete"] != second.attrs["complete"]:
             yield "complete"
     models = [
-        [torch.load(path, weights_only=True)["views"] for path in sorted(file.with_suffix(".models").glob("*.pt"))]
+        [
+            torch.load(path, weights_only=True)["views"]
+            for path in sorted(file.with_suffix(".models").glob("*.pt"))
+        ]
         for file in files
     ]
     if not _same(*models):
@@ -285,8 +317,10 @@ def _same(one: Any, other: Any) -> bool:
     import torch
 
     if isinstance(one, torch.Tensor):
-        return one.shape == other.shape and one.dtype == other.dtype and bool(
-            torch.equal(one, other) or torch.allclose(one, other, 0, 0, equal_nan=True)
+        return (
+            one.shape == other.shape
+            and one.dtype == other.dtype
+            and bool(torch.equal(one, other) or torch.allclose(one, other, 0, 0, equal_nan=True))
         )
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)

@@ -17,8 +17,8 @@ import xarray as xr
 from matplotlib import pyplot as plt
 from tables import head, opened, row
 
+from otafl.analysis.summary import spread
 from otafl.plots import COLOURS, LINES
-from otafl.summary import spread
 
 SPLITS = ("iid", "dirichlet")
 METHODS = (

@@ -19,9 +19,9 @@ from matplotlib.axes import Axes
 from tables import head, opened, row
 
 import otafl
+from otafl.analysis.summary import spread
 from otafl.plots import COLOURS, LINES, MARKERS
-from otafl.results import final
-from otafl.summary import spread
+from otafl.results.dataset import final
 
 READINGS = ("as printed (1/K on loss and penalty)", "1/K on the penalty alone")
 METHODS = (

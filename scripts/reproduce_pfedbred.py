@@ -20,9 +20,9 @@ from scipy.signal import savgol_filter
 from tables import head, opened, row
 
 import otafl
+from otafl.analysis.summary import spread
 from otafl.plots import COLOURS, LINES
-from otafl.results import final
-from otafl.summary import spread
+from otafl.results.dataset import final
 
 GLOBAL, PERSONAL, TUNED = "test_accuracy", "personal_own_test_accuracy", "tuned_own_test_accuracy"
 

@@ -14,9 +14,9 @@ import xarray as xr
 from matplotlib import pyplot as plt
 from tables import head, opened, row
 
+from otafl.analysis.summary import spread
 from otafl.plots import COLOURS, LINES
-from otafl.results import final
-from otafl.summary import spread
+from otafl.results.dataset import final
 
 GLOBAL, PERSONAL = "own_test_accuracy", "personal_own_test_accuracy"
 TABLE_2 = {("afm", 2.0): 98.97, ("act", 2.0): 99.07, ("afm", 1.5): 99.08, ("act", 1.5): 98.07}

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from tables import command, curves, opened_at, options
 
+from otafl.analysis.tabulating import best, grid, markdown, text, write_csv
 from otafl.plots import main_variable
-from otafl.tabulating import best, grid, markdown, text, write_csv
 
 
 def main() -> None:

@@ -16,8 +16,8 @@ import xarray as xr
 from matplotlib import pyplot as plt
 
 import otafl
-from otafl.results import final
-from otafl.summary import spread
+from otafl.analysis.summary import spread
+from otafl.results.dataset import final
 
 PLAIN = {"fedavg", "rounds", "drop", "null", "nan"}
 OTHER = {"final_round", "learning_rate"}

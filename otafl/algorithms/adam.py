@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from otafl.algorithms.personal_models import column
-from otafl.contracts import Blocks
+from otafl.core.contracts import Blocks
 
 BETAS = (0.9, 0.999)
 EPSILON = 1e-8

@@ -36,9 +36,9 @@ from otafl.algorithms.personal_models import (
     view_of,
 )
 from otafl.algorithms.whole_models import start
-from otafl.contracts import Blocks, Broadcast, Cohort, Hyper, Payload, Received, View, Work
+from otafl.core.contracts import Blocks, Broadcast, Cohort, Hyper, Payload, Received, View, Work
+from otafl.core.rng import Streams
 from otafl.models.base import Model, flatten, unflatten
-from otafl.rng import Streams
 
 ALPHA = "mixing"
 

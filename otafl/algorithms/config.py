@@ -8,12 +8,12 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from otafl.config import Config, stackable
+from otafl.core.settings import Settings, stackable
 
 Needs = Literal["mean", "each"]
 
 
-class FedAvgConfig(Config):
+class FedAvgConfig(Settings):
     """Federated averaging (McMahan et al. 2017, Algorithm 1): local SGD from the broadcast model,
     increments averaged by data share."""
 
@@ -49,7 +49,7 @@ class FedAvgConfig(Config):
         return self
 
 
-class FedRLRConfig(Config):
+class FedRLRConfig(Settings):
     """Riemannian low-rank compression with random linear coding (Xue and Lau, "Riemannian Low-Rank
     Model Compression for Federated Learning with Over-the-Air Aggregation", Algorithm 1)."""
 
@@ -91,7 +91,7 @@ class FedRLRConfig(Config):
         return self
 
 
-class FedRLRPlusConfig(Config):
+class FedRLRPlusConfig(Settings):
     """Low-rank learning in the tangent space of the broadcast model, where superposed increments
     add exactly; the uplink of FedRLR, R(M + N) reals a layer, and R more for its bias."""
 

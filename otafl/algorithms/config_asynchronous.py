@@ -8,10 +8,10 @@ from typing import ClassVar, Literal
 from pydantic import Field, model_validator
 
 from otafl.algorithms.config import Needs
-from otafl.config import Config, stackable
+from otafl.core.settings import Settings, stackable
 
 
-class FedAsyncConfig(Config):
+class FedAsyncConfig(Settings):
     """FedAsync (Xie, Koyejo, Gupta 2020, "Asynchronous Federated Optimization", Algorithm 1): the
     server mixes every model that arrives into its own, the less the staler it is."""
 
@@ -62,7 +62,7 @@ class FedAsyncConfig(Config):
         return self
 
 
-class FedBuffConfig(Config):
+class FedBuffConfig(Settings):
     """FedBuff (Nguyen, Malik, Zhan, Yousefpour, Rabbat, Malek, Huba 2022, "Federated Learning with
     Buffered Asynchronous Aggregation", Algorithm 1): increments are gathered in a buffer, and the
     server steps along their mean once so many have come."""

@@ -9,14 +9,14 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from otafl.algorithms.config import Needs
-from otafl.config import Config, stackable
+from otafl.core.settings import Settings, stackable
 
 _RATE = "SGD step of the first round; the default is that of FedRLR's experiments, 2 / 1000"
 _DECAY = "the step of round t is learning_rate / (1 + decay t); FedRLR: 2 / (1000 + t)"
 _BIASES = "biases carried free of error and uncounted, or over the uplink"
 
 
-class FedMiDConfig(Config):
+class FedMiDConfig(Settings):
     """Federated mirror descent with a nuclear norm: proximal SGD at the devices, singular values
     thresholded, and a proximal step at the server (Yuan, Zaheer, Reddi 2021; FedRLR, baseline
     1)."""
@@ -37,7 +37,7 @@ class FedMiDConfig(Config):
     bias_mode: Literal["ideal", "ota"] = Field("ideal", description=_BIASES)
 
 
-class ProxSgdConfig(Config):
+class ProxSgdConfig(Settings):
     """Proximal SGD with an l1 norm: soft-thresholded after each step (Yang et al. 2020; FedRLR,
     baseline 2)."""
 
@@ -60,7 +60,7 @@ class ProxSgdConfig(Config):
     bias_mode: Literal["ideal", "ota"] = Field("ideal", description=_BIASES)
 
 
-class MagnitudePruningConfig(Config):
+class MagnitudePruningConfig(Settings):
     """Local SGD, then the smallest weights set to zero (Frankle et al. 2020; FedRLR, baseline
     3)."""
 

@@ -9,12 +9,12 @@ from pydantic import Field
 
 from otafl.algorithms.config import Needs
 from otafl.algorithms.config_personal import AveragedConfig, penalty, personal_rate
-from otafl.config import Config, stackable
+from otafl.core.settings import Settings, stackable
 
 _RATE = "SGD step of a device's model"
 
 
-class FedAMPConfig(Config):
+class FedAMPConfig(Settings):
     """FedAMP (Huang, Chu, Zhou, Wang, Liu, Pei, Zhang 2021, "Personalized Cross-Silo Federated
     Learning on Non-IID Data", Algorithm 1): each device is drawn to a mixture of all devices'
     models, in which models like its own weigh most. `weights: cosine` is its heuristic for deep
@@ -51,7 +51,7 @@ class FedAMPConfig(Config):
     )
 
 
-class FedFomoConfig(Config):
+class FedFomoConfig(Settings):
     """FedFomo (Zhang, Sapra, Fidler, Yeung, Alvarez 2021, "Personalized Federated Learning with
     First Order Model Optimization"): each device mixes the models that the server forwards by how
     much each lowers the loss on its validation samples."""
@@ -104,7 +104,7 @@ class FedPACConfig(AveragedConfig):
     )
 
 
-class PFedHNConfig(Config):
+class PFedHNConfig(Settings):
     """pFedHN (Shamsian, Navon, Fetaya, Chechik 2021, "Personalized Federated Learning using
     Hypernetworks", Algorithm 1): a network at the server generates each device's model from an
     embedding of the device, and learns from what local training changes."""

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from otafl.algorithms.config import Needs
 from otafl.algorithms.config_levels import LevelsConfig, Ratio, ratios
-from otafl.config import stackable
+from otafl.core.settings import stackable
 
 SMALLEST_WEIGHT = 1e-9
 """Of a level in the mean, over that of the heaviest: with less it does not take part."""

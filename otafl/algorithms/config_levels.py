@@ -7,12 +7,12 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from otafl.algorithms.config import Needs
-from otafl.config import Config, stackable
+from otafl.core.settings import Settings, stackable
 
 Ratio = Annotated[float, Field(gt=0, le=1)]
 
 
-class LevelsConfig(Config):
+class LevelsConfig(Settings):
     """What every method has whose devices train models of different size; defaults as in FedHM,
     Table 4 and section 5.1."""
 

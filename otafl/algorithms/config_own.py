@@ -15,18 +15,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, get_args, get_type_hints
 
-from otafl import custom
 from otafl.algorithms.config import Needs
-from otafl.config import Config, CustomConfig, stackable_fields
-from otafl.errors import UserError
+from otafl.core import custom
+from otafl.core.errors import UserError
+from otafl.core.settings import CustomSettings, Settings, stackable_fields
 
 PARTS = ("init", "broadcast", "local", "combine", "views", "flops")
-"""What every method has (`otafl.contracts.Algorithm`)."""
+"""What every method has (`otafl.core.contracts.Algorithm`)."""
 
 _GIVEN = ("config", "model", "devices")
 
 
-class NoSettings(Config):
+class NoSettings(Settings):
     """Of a method that annotates `config` with no settings class."""
 
 
@@ -36,13 +36,13 @@ class OwnMethod:
     of built-in methods."""
 
     make: Callable[..., Any]
-    settings: type[Config]
+    settings: type[Settings]
     keys: custom.Keys
     needs: Needs
     averages: bool
 
 
-class CustomAlgorithmConfig(CustomConfig):
+class CustomAlgorithmConfig(CustomSettings):
     """A method of the user's own: `module:callable`, called with the settings of the method that it
     derives from, the model, the number of devices, and the section's other keys."""
 
@@ -52,7 +52,7 @@ class CustomAlgorithmConfig(CustomConfig):
         return own_method(self.name)
 
     @property
-    def settings(self) -> Config:
+    def settings(self) -> Settings:
         """The section as the method's settings. Raises pydantic's ValidationError."""
         return self.method.settings.model_validate(self.of_settings)
 
@@ -69,7 +69,7 @@ class CustomAlgorithmConfig(CustomConfig):
         return {key: value for key, value in self.options.items() if key not in known}
 
     @property
-    def stackable_keys(self) -> tuple[str, ...]:
+    def stackable(self) -> tuple[str, ...]:
         return stackable_fields(self.method.settings)
 
     @property
@@ -81,7 +81,7 @@ class CustomAlgorithmConfig(CustomConfig):
         return self.method.averages
 
 
-def settings_of(config: Config) -> Config:
+def settings_of(config: Settings) -> Settings:
     """A section as settings: of a method of the user's own, those of the one it derives from."""
     return config.settings if isinstance(config, CustomAlgorithmConfig) else config
 
@@ -114,11 +114,11 @@ def refuse_unfinished(method: Any, path: str) -> None:
     if lacking:
         raise UserError(
             f"algorithm.name: {path!r} has no {', '.join(lacking)}; derive it from a method, like "
-            "otafl.algorithms.fedavg.FedAvg, or write all of otafl.contracts.Algorithm"
+            "otafl.algorithms.fedavg.FedAvg, or write all of otafl.core.contracts.Algorithm"
         )
 
 
-def _settings(make: Any) -> type[Config]:
+def _settings(make: Any) -> type[Settings]:
     """The settings class that `config` is annotated with: at the callable, or at the nearest class
     that it derives from."""
     for one in make.__mro__ if inspect.isclass(make) else (make,):
@@ -127,12 +127,12 @@ def _settings(make: Any) -> type[Config]:
             kind = get_type_hints(function).get("config")
         except (TypeError, NameError):  # no function of Python's, or names of type checkers alone
             continue
-        if inspect.isclass(kind) and issubclass(kind, Config):
+        if inspect.isclass(kind) and issubclass(kind, Settings):
             return kind
     return NoSettings
 
 
-def _needs(make: Any, settings: type[Config], path: str) -> Needs:
+def _needs(make: Any, settings: type[Settings], path: str) -> Needs:
     said = getattr(make, "needs", getattr(settings, "needs", None))
     known: tuple[Needs, ...] = get_args(Needs)
     for needs in known:
@@ -145,7 +145,7 @@ def _needs(make: Any, settings: type[Config], path: str) -> Needs:
     )
 
 
-def _averages(make: Any, settings: type[Config]) -> bool:
+def _averages(make: Any, settings: type[Settings]) -> bool:
     """Whether the server's block "model" moves by averaged increments: as the callable says; else
     as the built-in method that it derives from, whose server step it must have kept."""
     said = getattr(make, "averages", None)

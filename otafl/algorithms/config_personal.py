@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import ClassVar
 
 from otafl.algorithms.config import Needs
-from otafl.config import Config, stackable
+from otafl.core.settings import Settings, stackable
 
 
-class AveragedConfig(Config):
+class AveragedConfig(Settings):
     """What every method with one global model has: the server adds the mean increment to it."""
 
     needs: ClassVar[Needs] = "mean"

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from otafl.algorithms.config_personal import AveragedConfig, penalty, personal_rate
-from otafl.config import stackable
+from otafl.core.settings import stackable
 
 Strategy = Literal["none", "lg", "meg", "mh"]
 Variant = Literal["code", "paper", "c2"]

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from otafl.algorithms.config import Needs
 from otafl.algorithms.config_personal import AveragedConfig, penalty, personal_rate
-from otafl.config import Config, stackable
+from otafl.core.settings import Settings, stackable
 
 
 def _must_contract(rate_key: str, rate: float, weight: float) -> None:
@@ -101,7 +101,7 @@ class FedBnConfig(AveragedConfig):
     name: Literal["fedbn"] = "fedbn"
 
 
-class LocalOnlyConfig(Config):
+class LocalOnlyConfig(Settings):
     """Every device trains a model of its own by SGD and nothing is sent: what communication must
     beat."""
 

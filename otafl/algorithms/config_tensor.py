@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from otafl.config import Config, stackable
+from otafl.core.settings import Settings, stackable
 
 _Rank = Annotated[int, Field(ge=1)]
 
@@ -18,7 +18,7 @@ class _NeedsByAggregation:
         return "each" if config is not None and config.aggregation == "act" else "mean"
 
 
-class TDPFedConfig(Config):
+class TDPFedConfig(Settings):
     """Personal models by Nesterov steps on a Moreau envelope, whose centre is a CP-factorised
     local model; only the factors travel (Wang, Jin, Liu, Zong, Shao, Li, "Tensor Decomposition
     based Personalized Federated Learning", Algorithm 1). The paper's tau is training.local_steps.

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 from torch import Tensor
 
 from otafl.algorithms.config_own import CustomAlgorithmConfig, refuse_unfinished
-from otafl.contracts import (
+from otafl.core.contracts import (
     Algorithm,
     Blocks,
     Broadcast,
@@ -18,9 +18,9 @@ from otafl.contracts import (
     Received,
     Work,
 )
-from otafl.errors import UserError
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
 from otafl.models.base import Model
-from otafl.rng import Streams
 
 
 def make(config: CustomAlgorithmConfig, model: Model, devices: int) -> CustomAlgorithm:
@@ -57,7 +57,7 @@ class CustomAlgorithm:
         state, payload, loss = given
         rows = cohort.size
         if not isinstance(payload, tuple) or not all(isinstance(one, Group) for one in payload):
-            wanted = "a tuple of otafl.contracts.Group"
+            wanted = "a tuple of otafl.core.contracts.Group"
             self._refuse("local", f"returned the payload as a {type(payload).__name__}", wanted)
         counts = {rows, *(len(group.rows) for group in payload if group.rows is not None)}
         for name, block in [pair for group in payload for pair in group.blocks.items()]:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from otafl.algorithms.personal_models import column, flat_view
-from otafl.contracts import Blocks, Cohort, Received, View
+from otafl.core.contracts import Blocks, Cohort, Received, View
 from otafl.models.base import Model
 
 

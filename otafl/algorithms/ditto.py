@@ -30,9 +30,9 @@ from otafl.algorithms.personal_models import (
     shared_start,
 )
 from otafl.algorithms.whole_models import start
-from otafl.contracts import Blocks, Broadcast, Cohort, Hyper, Payload, Received, View, Work
+from otafl.core.contracts import Blocks, Broadcast, Cohort, Hyper, Payload, Received, View, Work
+from otafl.core.rng import Streams
 from otafl.models.base import Model, flatten
-from otafl.rng import Streams
 
 
 class Ditto:

@@ -33,10 +33,20 @@ from otafl.algorithms.personal_models import (
 )
 from otafl.algorithms.prox import gradient_steps
 from otafl.algorithms.whole_models import start
-from otafl.contracts import Blocks, Broadcast, Cohort, Group, Hyper, Payload, Received, View, Work
+from otafl.core.contracts import (
+    Blocks,
+    Broadcast,
+    Cohort,
+    Group,
+    Hyper,
+    Payload,
+    Received,
+    View,
+    Work,
+)
+from otafl.core.rng import Streams
 from otafl.models.base import Model, flatten
 from otafl.models.span import difference, form_of
-from otafl.rng import Streams
 
 
 class FedAMP:

@@ -20,7 +20,7 @@ from otafl.algorithms.whole_models import (
     step_size,
     weights_of,
 )
-from otafl.contracts import (
+from otafl.core.contracts import (
     Blocks,
     Broadcast,
     Cohort,
@@ -31,8 +31,8 @@ from otafl.contracts import (
     View,
     Work,
 )
+from otafl.core.rng import Streams
 from otafl.models.base import Model, flatten, unflatten
-from otafl.rng import Streams
 
 
 class FedAvg:

@@ -17,10 +17,10 @@ from torch import Tensor
 from otafl.algorithms.config_rivals import FedBnConfig
 from otafl.algorithms.partly_shared import KEPT, joined, personal_view, shared_shapes, split_start
 from otafl.algorithms.personal_models import MODEL, averaged, increment, named
-from otafl.contracts import Blocks, Broadcast, Cohort, Hyper, Payload, Received, View, Work
-from otafl.errors import UserError
+from otafl.core.contracts import Blocks, Broadcast, Cohort, Hyper, Payload, Received, View, Work
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
 from otafl.models.base import Model
-from otafl.rng import Streams
 
 
 class FedBn:

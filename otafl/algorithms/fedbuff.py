@@ -24,9 +24,9 @@ from otafl.algorithms.config_asynchronous import FedBuffConfig
 from otafl.algorithms.fedasync import arrived, per_trial
 from otafl.algorithms.personal_models import MODEL, copied, flat_view, increment, received_params
 from otafl.algorithms.whole_models import start
-from otafl.contracts import Blocks, Broadcast, Cohort, Hyper, Payload, Received, View, Work
+from otafl.core.contracts import Blocks, Broadcast, Cohort, Hyper, Payload, Received, View, Work
+from otafl.core.rng import Streams
 from otafl.models.base import Model, flatten
-from otafl.rng import Streams
 
 
 class FedBuff:

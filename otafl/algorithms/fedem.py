@@ -25,7 +25,7 @@ from torch import Tensor
 from otafl.algorithms.config_rivals import FedEMConfig
 from otafl.algorithms.personal_models import MODEL, averaged, copied
 from otafl.algorithms.whole_models import start
-from otafl.contracts import (
+from otafl.core.contracts import (
     Batch,
     Blocks,
     Broadcast,
@@ -37,9 +37,9 @@ from otafl.contracts import (
     View,
     Work,
 )
-from otafl.errors import UserError
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
 from otafl.models.base import LayeredModel, Model, flatten, unflatten, uniform_start
-from otafl.rng import Streams
 
 PI = "mixing"
 

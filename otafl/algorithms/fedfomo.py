@@ -38,7 +38,7 @@ from otafl.algorithms.personal_models import (
     shared_start,
 )
 from otafl.algorithms.whole_models import start
-from otafl.contracts import (
+from otafl.core.contracts import (
     Batch,
     Blocks,
     Broadcast,
@@ -50,9 +50,9 @@ from otafl.contracts import (
     View,
     Work,
 )
+from otafl.core.rng import Streams
 from otafl.data.work import choose
 from otafl.models.base import Model, cross_entropy, flatten, unflatten
-from otafl.rng import Streams
 
 GAIN = "gain"
 _STEP_BITS = 32  # a stream's round is (round << 32) + step

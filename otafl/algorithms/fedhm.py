@@ -44,7 +44,7 @@ from otafl.algorithms.fedhm_layers import (
 from otafl.algorithms.level_training import buckets, classifier_of, train_
 from otafl.algorithms.personal_models import MODEL, column, copied, flat_view
 from otafl.algorithms.whole_models import start
-from otafl.contracts import (
+from otafl.core.contracts import (
     Blocks,
     Broadcast,
     Cohort,
@@ -56,10 +56,10 @@ from otafl.contracts import (
     View,
     Work,
 )
+from otafl.core.rng import Streams
 from otafl.factorised import truncation
 from otafl.factorised.truncation import Factors
 from otafl.models.base import Model, Shapes, flatten, unflatten
-from otafl.rng import Streams
 
 FRAME = "frame"
 _TINY = 1e-30

@@ -12,8 +12,8 @@ from torch import Tensor
 from otafl.algorithms.config_fedhm import FedHmConfig
 from otafl.algorithms.level_training import Penalty
 from otafl.algorithms.personal_models import MODEL, column
-from otafl.contracts import Blocks, Group, Received
-from otafl.errors import UserError
+from otafl.core.contracts import Blocks, Group, Received
+from otafl.core.errors import UserError
 from otafl.factorised.truncation import Factors, rank_of
 from otafl.models.base import Model, Shapes, flatten, unflatten
 from otafl.models.network import (

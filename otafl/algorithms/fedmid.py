@@ -23,10 +23,10 @@ from otafl.algorithms.whole_models import (
     step_size,
     weights_of,
 )
-from otafl.contracts import Blocks, Broadcast, Cohort, Hyper, Payload, Received, View, Work
+from otafl.core.contracts import Blocks, Broadcast, Cohort, Hyper, Payload, Received, View, Work
+from otafl.core.rng import Streams
 from otafl.factorised.shrinkage import numerical_rank, svt
 from otafl.models.base import Model
-from otafl.rng import Streams
 
 
 class FedMiD:

@@ -45,7 +45,7 @@ from otafl.algorithms.personal_models import (
 )
 from otafl.algorithms.simplex_qp import minimisers
 from otafl.algorithms.whole_models import start
-from otafl.contracts import (
+from otafl.core.contracts import (
     Batch,
     Blocks,
     Broadcast,
@@ -57,11 +57,11 @@ from otafl.contracts import (
     View,
     Work,
 )
-from otafl.errors import UserError
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
 from otafl.models.base import LayeredModel, Model, cross_entropy, flatten, unflatten
 from otafl.models.config import SoftmaxRegressionConfig
 from otafl.models.softmax_regression import SoftmaxRegression
-from otafl.rng import Streams
 
 
 class _Through:

@@ -22,7 +22,7 @@ from otafl.algorithms.personal_models import (
     received_params,
 )
 from otafl.algorithms.whole_models import start
-from otafl.contracts import (
+from otafl.core.contracts import (
     Blocks,
     Broadcast,
     Cohort,
@@ -32,8 +32,8 @@ from otafl.contracts import (
     View,
     Work,
 )
+from otafl.core.rng import Streams
 from otafl.models.base import Model, flatten
-from otafl.rng import Streams
 
 
 class FedProx:

@@ -20,7 +20,7 @@ from torch import Tensor
 from otafl.algorithms.config_rivals import FedRepConfig
 from otafl.algorithms.partly_shared import KEPT, joined, personal_view, shared_shapes, split_start
 from otafl.algorithms.personal_models import MODEL, averaged, increment, named, step_
-from otafl.contracts import (
+from otafl.core.contracts import (
     Batch,
     Blocks,
     Broadcast,
@@ -31,9 +31,9 @@ from otafl.contracts import (
     View,
     Work,
 )
-from otafl.errors import UserError
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
 from otafl.models.base import Model, cross_entropy
-from otafl.rng import Streams
 
 
 def head_of(model: Model) -> tuple[str, ...]:

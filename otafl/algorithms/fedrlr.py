@@ -22,7 +22,7 @@ from otafl.algorithms.low_rank_layers import (
     ranks_of,
     start_weights,
 )
-from otafl.contracts import (
+from otafl.core.contracts import (
     Blocks,
     Broadcast,
     Cohort,
@@ -33,6 +33,7 @@ from otafl.contracts import (
     View,
     Work,
 )
+from otafl.core.rng import Streams
 from otafl.factorised import rlc
 from otafl.factorised.lowrank import (
     LowRank,
@@ -46,7 +47,6 @@ from otafl.factorised.lowrank import (
     truncate,
 )
 from otafl.models.base import Model, Pair, Shapes, flatten, unflatten
-from otafl.rng import Streams
 
 REORTHONORMALISE_EVERY = 64
 """Local steps between corrections of the rounding drift of U and V."""

@@ -34,7 +34,7 @@ from otafl.algorithms.low_rank_layers import (
     start_weights,
 )
 from otafl.algorithms.whole_models import step_size
-from otafl.contracts import (
+from otafl.core.contracts import (
     Blocks,
     Broadcast,
     Cohort,
@@ -45,6 +45,7 @@ from otafl.contracts import (
     View,
     Work,
 )
+from otafl.core.rng import Streams
 from otafl.factorised.lowrank import (
     LowRank,
     LowRankMap,
@@ -55,7 +56,6 @@ from otafl.factorised.lowrank import (
     truncate,
 )
 from otafl.models.base import Model, Pair, Shapes, flatten, unflatten
-from otafl.rng import Streams
 
 
 class TangentWeight:

@@ -25,9 +25,19 @@ from otafl.algorithms.width_slices import (
     slices,
     train_slices,
 )
-from otafl.contracts import Blocks, Broadcast, Cohort, Hyper, Level, Payload, Received, View, Work
+from otafl.core.contracts import (
+    Blocks,
+    Broadcast,
+    Cohort,
+    Hyper,
+    Level,
+    Payload,
+    Received,
+    View,
+    Work,
+)
+from otafl.core.rng import Streams
 from otafl.models.base import Model, flatten
-from otafl.rng import Streams
 
 
 class FedRolex:

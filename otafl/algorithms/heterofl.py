@@ -32,7 +32,7 @@ from otafl.algorithms.width_slices import (
     train_slices,
     trained,
 )
-from otafl.contracts import (
+from otafl.core.contracts import (
     Blocks,
     Broadcast,
     Cohort,
@@ -44,9 +44,9 @@ from otafl.contracts import (
     View,
     Work,
 )
+from otafl.core.rng import Streams
 from otafl.models.base import Model, flatten, unflatten
 from otafl.models.network import Network
-from otafl.rng import Streams
 
 
 class HeteroFL:

@@ -10,9 +10,9 @@ from torch import Tensor
 from otafl.algorithms.config_rivals import LocalOnlyConfig
 from otafl.algorithms.personal_models import device_view, named, own, shared_start
 from otafl.algorithms.whole_models import start
-from otafl.contracts import Blocks, Broadcast, Cohort, Hyper, Payload, Received, View, Work
+from otafl.core.contracts import Blocks, Broadcast, Cohort, Hyper, Payload, Received, View, Work
+from otafl.core.rng import Streams
 from otafl.models.base import Model, flatten
-from otafl.rng import Streams
 
 
 class LocalOnly:

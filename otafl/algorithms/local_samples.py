@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from otafl.contracts import Batch, Blocks
+from otafl.core.contracts import Batch, Blocks
 
 WIDTH = 128
 """Samples of a device that are worked on at a time."""

@@ -6,11 +6,11 @@ from __future__ import annotations
 from torch import Tensor
 
 from otafl.algorithms.whole_models import draws, start
-from otafl.contracts import Blocks
-from otafl.errors import UserError
+from otafl.core.contracts import Blocks
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
 from otafl.factorised.lowrank import LowRank
 from otafl.models.base import LayeredModel, Model, uniform_start
-from otafl.rng import Streams
 
 
 def layered(model: Model, method: str) -> LayeredModel:

@@ -20,10 +20,10 @@ from otafl.algorithms.whole_models import (
     step_size,
     weights_of,
 )
-from otafl.contracts import Blocks, Broadcast, Cohort, Hyper, Payload, Received, View, Work
+from otafl.core.contracts import Blocks, Broadcast, Cohort, Hyper, Payload, Received, View, Work
+from otafl.core.rng import Streams
 from otafl.factorised.shrinkage import top
 from otafl.models.base import Model, flatten, unflatten
-from otafl.rng import Streams
 
 
 class MagnitudePruning:

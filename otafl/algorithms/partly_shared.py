@@ -11,9 +11,9 @@ from collections.abc import Collection
 
 from otafl.algorithms.personal_models import MODEL, copied, named, own, view_of
 from otafl.algorithms.whole_models import start
-from otafl.contracts import Blocks, Broadcast, View
+from otafl.core.contracts import Blocks, Broadcast, View
+from otafl.core.rng import Streams
 from otafl.models.base import Model, Shapes, flatten, unflatten
-from otafl.rng import Streams
 
 KEPT = "personal"
 

@@ -22,7 +22,7 @@ from otafl.algorithms.config_prior import PerFedAvgConfig
 from otafl.algorithms.personal_models import MODEL, averaged, flat_view
 from otafl.algorithms.prox import sent, stepped
 from otafl.algorithms.whole_models import start
-from otafl.contracts import (
+from otafl.core.contracts import (
     Blocks,
     Broadcast,
     Cohort,
@@ -33,9 +33,9 @@ from otafl.contracts import (
     View,
     Work,
 )
+from otafl.core.rng import Streams
 from otafl.models.base import Model, flatten, unflatten
 from otafl.models.span import form_of
-from otafl.rng import Streams
 
 ALPHA = "fine_tune_learning_rate"
 """The server's block of alpha, [S]: what the views need of the settings."""

@@ -11,7 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from otafl.contracts import Batch, Blocks, Broadcast, Group, Hyper, Payload, Received, View
+from otafl.core.contracts import Batch, Blocks, Broadcast, Group, Hyper, Payload, Received, View
 from otafl.models.base import Model, flatten, unflatten
 
 MODEL = "model"

@@ -25,7 +25,7 @@ from otafl.algorithms.config_exchange import PFedBayesConfig
 from otafl.algorithms.device_tables import flat_personal_view
 from otafl.algorithms.personal_models import MODEL, averaged, flat_view
 from otafl.algorithms.whole_models import start
-from otafl.contracts import (
+from otafl.core.contracts import (
     Batch,
     Blocks,
     Broadcast,
@@ -37,9 +37,9 @@ from otafl.contracts import (
     View,
     Work,
 )
-from otafl.errors import UserError
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
 from otafl.models.base import LayeredModel, Model, flatten, unflatten
-from otafl.rng import Streams
 
 RHO = "rho"
 _STEP_BITS = 32  # a stream's round is (round << 32) + step

@@ -39,11 +39,11 @@ from otafl.algorithms.personal_models import (
 )
 from otafl.algorithms.prox import envelope_step, sent, stepped
 from otafl.algorithms.whole_models import start
-from otafl.contracts import Blocks, Broadcast, Cohort, Hyper, Payload, Received, View, Work
+from otafl.core.contracts import Blocks, Broadcast, Cohort, Hyper, Payload, Received, View, Work
+from otafl.core.rng import Streams
 from otafl.factorised.coherence import coherence
 from otafl.models.base import Model, flatten, unflatten
 from otafl.models.span import Slope, Span, Towards, form_of
-from otafl.rng import Streams
 
 UPDATE = "update"
 """The device block of the last envelope gradient, lambda (mu - theta), [S, K, P]."""

@@ -31,10 +31,20 @@ from otafl.algorithms.personal_models import (
 )
 from otafl.algorithms.prox import envelope_step, gradient_steps, sent
 from otafl.algorithms.whole_models import start
-from otafl.contracts import Batch, Blocks, Broadcast, Cohort, Hyper, Payload, Received, View, Work
+from otafl.core.contracts import (
+    Batch,
+    Blocks,
+    Broadcast,
+    Cohort,
+    Hyper,
+    Payload,
+    Received,
+    View,
+    Work,
+)
+from otafl.core.rng import Streams
 from otafl.models.base import Model, flatten, unflatten
 from otafl.models.span import Held, difference, form_of
-from otafl.rng import Streams
 
 
 class PFedMe:

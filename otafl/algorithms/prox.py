@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from otafl.algorithms.personal_models import MODEL
-from otafl.contracts import Blocks, Group, Payload
+from otafl.core.contracts import Blocks, Group, Payload
 from otafl.models.base import Model, unflatten
 from otafl.models.span import Slope, Span
 

@@ -22,10 +22,20 @@ from otafl.algorithms.whole_models import (
     step_size,
     weights_of,
 )
-from otafl.contracts import Batch, Blocks, Broadcast, Cohort, Hyper, Payload, Received, View, Work
+from otafl.core.contracts import (
+    Batch,
+    Blocks,
+    Broadcast,
+    Cohort,
+    Hyper,
+    Payload,
+    Received,
+    View,
+    Work,
+)
+from otafl.core.rng import Streams
 from otafl.factorised.shrinkage import soft
 from otafl.models.base import Model
-from otafl.rng import Streams
 
 
 class ProxSgd:

@@ -25,9 +25,19 @@ from torch import Tensor
 from otafl.algorithms.config_rivals import ScaffoldConfig
 from otafl.algorithms.personal_models import MODEL, averaged, copied, flat_view, received_params
 from otafl.algorithms.whole_models import start
-from otafl.contracts import Blocks, Broadcast, Cohort, Group, Hyper, Payload, Received, View, Work
+from otafl.core.contracts import (
+    Blocks,
+    Broadcast,
+    Cohort,
+    Group,
+    Hyper,
+    Payload,
+    Received,
+    View,
+    Work,
+)
+from otafl.core.rng import Streams
 from otafl.models.base import Model, flatten, unflatten
-from otafl.rng import Streams
 
 CONTROL = "control"
 

@@ -29,7 +29,7 @@ from otafl.algorithms.width_slices import (
     network,
     trained,
 )
-from otafl.contracts import (
+from otafl.core.contracts import (
     Blocks,
     Broadcast,
     Cohort,
@@ -41,9 +41,9 @@ from otafl.contracts import (
     View,
     Work,
 )
+from otafl.core.rng import Streams
 from otafl.models.base import Model, flatten, unflatten
 from otafl.models.network import Network
-from otafl.rng import Streams
 
 
 class SplitMix:

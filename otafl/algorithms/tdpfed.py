@@ -24,7 +24,7 @@ from otafl.algorithms.config_tensor import TDPFedConfig
 from otafl.algorithms.low_rank_layers import layered
 from otafl.algorithms.personal_models import column, copied, device_view, named, own
 from otafl.algorithms.prox import nesterov_steps
-from otafl.contracts import (
+from otafl.core.contracts import (
     Blocks,
     Broadcast,
     Cohort,
@@ -35,12 +35,12 @@ from otafl.contracts import (
     View,
     Work,
 )
-from otafl.errors import UserError
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
 from otafl.factorised import cp, cp_aggregation
 from otafl.models import cp_layers
 from otafl.models.base import LayeredModel, Model, Shapes, flatten, unflatten
 from otafl.models.span import difference, form_of
-from otafl.rng import Streams
 
 BATCH = 20
 """Samples of a minibatch, by which the operations of local work are counted."""

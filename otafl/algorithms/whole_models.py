@@ -12,9 +12,9 @@ from typing import Literal
 from torch import Tensor
 
 from otafl.algorithms.personal_models import view_of
-from otafl.contracts import Blocks, Group, Hyper, Payload, Received, View
+from otafl.core.contracts import Blocks, Group, Hyper, Payload, Received, View
+from otafl.core.rng import Streams
 from otafl.models.base import Draw, LayeredModel, Model
-from otafl.rng import Streams
 
 BiasMode = Literal["ideal", "ota"]
 

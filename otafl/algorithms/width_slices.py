@@ -18,8 +18,8 @@ from otafl.algorithms.config_levels import LevelsConfig
 from otafl.algorithms.config_widths import WidthRule, WidthsConfig
 from otafl.algorithms.level_training import buckets, classifier_of, train_
 from otafl.algorithms.personal_models import MODEL, copied, flat_view
-from otafl.contracts import Blocks, Cohort, Group, Hyper, Level, Payload, Received, View, Work
-from otafl.errors import UserError
+from otafl.core.contracts import Blocks, Cohort, Group, Hyper, Level, Payload, Received, View, Work
+from otafl.core.errors import UserError
 from otafl.models.base import Model, flatten, unflatten
 from otafl.models.network import Axis, Channels, Network
 

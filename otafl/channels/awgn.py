@@ -8,9 +8,8 @@ import torch
 
 from otafl.channels import rice
 from otafl.channels.config import AwgnConfig
-from otafl.contracts import Hyper
-from otafl.link_contracts import ChannelState, LinkBudget
-from otafl.rng import Streams
+from otafl.core.contracts import ChannelState, Hyper, LinkBudget
+from otafl.core.rng import Streams
 
 
 class Awgn:

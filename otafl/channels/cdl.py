@@ -28,9 +28,8 @@ from otafl.channels.plane_waves import (
 )
 from otafl.channels.scattering import rounds_apart
 from otafl.channels.sionna_rng import keep_global_state
-from otafl.contracts import Hyper
-from otafl.link_contracts import ChannelState, LinkBudget
-from otafl.rng import Streams
+from otafl.core.contracts import ChannelState, Hyper, LinkBudget
+from otafl.core.rng import Streams
 
 
 @dataclass(frozen=True)

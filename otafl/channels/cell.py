@@ -32,9 +32,8 @@ from otafl.channels.plane_waves import PlaneWaves, velocities
 from otafl.channels.scattering import rounds_apart
 from otafl.channels.sionna_rng import sionna_stream
 from otafl.channels.topology import drop, reflected
-from otafl.contracts import Hyper
-from otafl.link_contracts import ChannelState, LinkBudget
-from otafl.rng import Streams
+from otafl.core.contracts import ChannelState, Hyper, LinkBudget
+from otafl.core.rng import Streams
 
 FIELD_WAVES = 128
 """Cosines of a field of shadowing."""

@@ -11,10 +11,10 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from otafl.config import Config, stackable
+from otafl.core.settings import Settings, stackable
 
 
-class ChannelConfig(Config):
+class ChannelConfig(Settings):
     """What every channel's section may hold."""
 
     own_path_loss: ClassVar[bool] = False
@@ -90,7 +90,7 @@ class FadingConfig(ChannelConfig):
     )
 
 
-class RisConfig(Config):
+class RisConfig(Settings):
     """A reflecting surface: one more path, whose gain comes on top of E|h|^2 = 1."""
 
     elements: int = Field(ge=1, description="reflecting elements, M")
@@ -130,20 +130,20 @@ class RicianConfig(FlatFadingConfig):
     )
 
 
-class PerfectCsiConfig(Config):
+class PerfectCsiConfig(Settings):
     """Devices and server know h."""
 
     name: Literal["perfect"] = "perfect"
 
 
-class ErrorCsiConfig(Config):
+class ErrorCsiConfig(Settings):
     """They know h + e with e ~ CN(0, variance), independent over devices and rounds."""
 
     name: Literal["error"] = "error"
     variance: float = stackable(0.01, ge=0, description="variance of the estimation error")
 
 
-class PilotsCsiConfig(Config):
+class PilotsCsiConfig(Settings):
     """Estimates from pilots: each device sends its own in each coherence block, and they are
     counted as side information."""
 
@@ -174,14 +174,14 @@ class PilotsCsiConfig(Config):
         return self
 
 
-class PhaseFeedbackCsiConfig(Config):
+class PhaseFeedbackCsiConfig(Settings):
     """They know the amplitude, and the phase rounded to so many bits."""
 
     name: Literal["phase_feedback"] = "phase_feedback"
     bits: int = stackable(2, ge=1, le=16, description="bits of the phase, 2^bits levels")
 
 
-class DelayCsiConfig(Config):
+class DelayCsiConfig(Settings):
     """They know the channel of some rounds ago; fading that is drawn anew in each round has nothing
     in common with it (set channel.speed_kmh)."""
 

@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, model_validator
 
 from otafl.channels.config import ChannelConfig, FadingConfig
-from otafl.config import stackable
+from otafl.core.settings import stackable
 
 
 class OfdmConfig(FadingConfig):

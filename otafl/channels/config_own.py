@@ -7,12 +7,12 @@ from typing import Any
 
 from pydantic import ConfigDict
 
-from otafl import custom
 from otafl.channels.config import ChannelConfig
-from otafl.config import CustomConfig
+from otafl.core import custom
+from otafl.core.settings import CustomSettings
 
 
-class CustomChannelConfig(ChannelConfig, CustomConfig):
+class CustomChannelConfig(ChannelConfig, CustomSettings):
     """A channel of the user's own: `module:callable`, called with the random draws and the
     section's other keys, returning h for rounds, trials and devices."""
 

@@ -24,13 +24,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from otafl import custom
 from otafl.channels.config_own import CustomChannelConfig
 from otafl.channels.fading import ROUNDS_PER_BLOCK, RoundBlocks
-from otafl.contracts import Hyper
-from otafl.errors import UserError
-from otafl.link_contracts import ChannelState, LinkBudget
-from otafl.rng import Streams
+from otafl.core import custom
+from otafl.core.contracts import ChannelState, Hyper, LinkBudget
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
 
 CHECKED_ROUNDS = 256
 LEAST_ROUNDS = 16

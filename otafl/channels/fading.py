@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from otafl.channels.config import ChannelConfig
-from otafl.link_contracts import LinkBudget
-from otafl.units import db_to_linear, dbm_to_watt, noise_power_w
+from otafl.core.contracts import LinkBudget
+from otafl.core.units import db_to_linear, dbm_to_watt, noise_power_w
 
 DEFAULT_SNR_DB = 20.0
 ROUNDS_PER_BLOCK = 64

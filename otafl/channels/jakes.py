@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from otafl.channels.correlation import correlated
-from otafl.rng import Streams
+from otafl.core.rng import Streams
 
 LIGHT_M_PER_S = 299_792_458.0
 SINUSOIDS = 32

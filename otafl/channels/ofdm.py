@@ -17,8 +17,8 @@ from torch import Tensor
 
 from otafl.channels.config_3gpp import OfdmConfig
 from otafl.channels.fading import ROUNDS_PER_BLOCK, RoundBlocks
-from otafl.link_contracts import ChannelState, LinkBudget
-from otafl.rng import Streams
+from otafl.core.contracts import ChannelState, LinkBudget
+from otafl.core.rng import Streams
 
 BLOCKS_PER_ROUND = 1 << 20
 """Index of block b of round t is t * BLOCKS_PER_ROUND + b."""

@@ -11,9 +11,8 @@ from scipy import special
 from otafl.channels.config import RayleighConfig
 from otafl.channels.ris import with_surface
 from otafl.channels.scattering import flat_state, rounds_apart, scattering
-from otafl.contracts import Hyper
-from otafl.link_contracts import ChannelState, LinkBudget
-from otafl.rng import Streams
+from otafl.core.contracts import ChannelState, Hyper, LinkBudget
+from otafl.core.rng import Streams
 
 
 class Rayleigh:

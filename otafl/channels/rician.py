@@ -19,9 +19,8 @@ from otafl.channels.scattering import (
     rounds_apart,
     scattering,
 )
-from otafl.contracts import Hyper
-from otafl.link_contracts import ChannelState, LinkBudget
-from otafl.rng import Streams
+from otafl.core.contracts import ChannelState, Hyper, LinkBudget
+from otafl.core.rng import Streams
 
 
 class Rician:

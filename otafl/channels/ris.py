@@ -22,9 +22,9 @@ from torch import Tensor
 
 from otafl.channels.config import FlatFadingConfig, RisConfig
 from otafl.channels.scattering import Fading, scattering
-from otafl.link_contracts import LinkBudget
-from otafl.rng import Streams
-from otafl.units import db_to_linear
+from otafl.core.contracts import LinkBudget
+from otafl.core.rng import Streams
+from otafl.core.units import db_to_linear
 
 ITERATIONS = 20
 

@@ -14,8 +14,8 @@ from otafl.channels.correlation import correlated
 from otafl.channels.fading import ROUNDS_PER_BLOCK, RoundBlocks
 from otafl.channels.jakes import Jakes, correlation_rounds, doppler_hz
 from otafl.channels.sionna_rng import keep_global_state, sionna_stream
-from otafl.link_contracts import ChannelState, LinkBudget
-from otafl.rng import Streams
+from otafl.core.contracts import ChannelState, LinkBudget
+from otafl.core.rng import Streams
 
 DEVICES_PER_DRAW = 32
 LEAST_ROUNDS = 8

@@ -31,9 +31,8 @@ from otafl.channels.plane_waves import line_array
 from otafl.channels.rayleigh import Rayleigh
 from otafl.channels.scattering import rounds_apart
 from otafl.channels.sionna_rng import keep_global_state
-from otafl.contracts import Hyper
-from otafl.link_contracts import ChannelState, LinkBudget
-from otafl.rng import Streams
+from otafl.core.contracts import ChannelState, Hyper, LinkBudget
+from otafl.core.rng import Streams
 
 LOS_COSINE = 0.7
 """Doppler shift of the line of sight over the greatest one (TR 38.901 7.7.2)."""

@@ -33,10 +33,9 @@ from torch import Tensor
 
 from otafl.channels.config_3gpp import TraceConfig
 from otafl.channels.ofdm import delay_rotations, frequency_response, group_frequencies
-from otafl.contracts import Hyper
-from otafl.errors import UserError
-from otafl.link_contracts import Channel, ChannelState, LinkBudget
-from otafl.rng import Streams
+from otafl.core.contracts import Channel, ChannelState, Hyper, LinkBudget
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
 
 SCHEMA = "otafl-trace-1"
 

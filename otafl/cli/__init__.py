@@ -15,7 +15,7 @@ import typer
 
 from otafl.cli import data, drawing, exporting, results, running, scenarios, validation
 from otafl.cli.app import app
-from otafl.errors import UserError
+from otafl.core.errors import UserError
 
 __all__ = ["app", "main"]
 

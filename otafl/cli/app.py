@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from otafl.errors import UserError
+from otafl.core.errors import UserError
 
 if TYPE_CHECKING:
     from otafl.scenario import Scenario

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from otafl.cli.app import ResultFile, check_writable, picked
-from otafl.errors import UserError
+from otafl.core.errors import UserError
 
 
 class Kind(StrEnum):
@@ -69,7 +69,7 @@ def plot(
     if y is not None and kind is Kind.cdf:
         raise UserError(f"--y {y}: upwards is the share of devices; give the variable with --x")
     from otafl import plots
-    from otafl.results import open_results
+    from otafl.results.dataset import open_results
 
     folder = result if result.is_dir() else result.parent
     dataset = open_results(result)
@@ -109,7 +109,7 @@ def report(
         raise UserError(f"--out {target}: must be the name of a file that ends in .html")
     check_writable(target.parent)
     from otafl import report as page
-    from otafl.results import open_results
+    from otafl.results.dataset import open_results
 
     page.write(open_results(result), target, result)
     typer.echo(str(target))
@@ -140,9 +140,9 @@ def timeline(
 ) -> None:
     """Draw what every device did, and add it up."""
     chosen, rows = picked(sel), None if devices is None else _numbers(devices)
-    from otafl import gantt
-    from otafl import timeline as tables
-    from otafl.results import open_results
+    from otafl.analysis import timeline as tables
+    from otafl.plots import gantt
+    from otafl.results.dataset import open_results
 
     events = tables.timeline_of(open_results(result), trial, **chosen)
     whole = tables.window(events, from_, until, rows)

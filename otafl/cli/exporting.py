@@ -11,7 +11,7 @@ import typer
 from otafl.cli.app import ResultFile, check_writable, picked
 
 if TYPE_CHECKING:
-    from otafl.deployed import Exported
+    from otafl.exporting.deployed import Exported
 
 
 class Target(StrEnum):
@@ -60,7 +60,7 @@ def export(
     """Export a trained model, and measure it."""
     chosen = picked(sel)
     check_writable(out.parent)
-    from otafl import deployed
+    from otafl.exporting import deployed
 
     model = deployed.open_models(result, chosen, trial, view, device)
     how = None if quantise is None else quantise.value

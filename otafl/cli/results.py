@@ -25,8 +25,8 @@ def show(
     ] = None,
 ) -> None:
     """Summarise a result."""
-    from otafl.results import open_results
-    from otafl.summary import print_summary, write_summary
+    from otafl.analysis.summary import print_summary, write_summary
+    from otafl.results.dataset import open_results
 
     dataset = open_results(result)
     print_summary(dataset, every=all_)
@@ -44,13 +44,13 @@ def diff(
     json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """Say what differs; exit code 1 if anything does."""
-    from otafl.comparison import compare
+    from otafl.analysis.comparison import compare
 
     found = compare(a, b, tolerance)
     if json:
         typer.echo(found.as_json())
     else:
-        from otafl.comparison_report import print_comparison
+        from otafl.report.comparison import print_comparison
 
         print_comparison(found)
     if found.differs:
@@ -66,7 +66,7 @@ def convert(
     force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
 ) -> None:
     """Write a result as Zarr, NetCDF or CSV."""
-    from otafl.converting import convert as write
+    from otafl.results.conversion import convert as write
 
     chosen = [name.strip() for name in variables.split(",")] if variables is not None else None
     for line in write(result, out, chosen, force):

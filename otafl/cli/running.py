@@ -19,7 +19,7 @@ from otafl.cli.app import (
     plural,
 )
 from otafl.cli.progress import Progress
-from otafl.errors import UserError
+from otafl.core.errors import UserError
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -97,7 +97,7 @@ def sweep(
 @contextmanager
 def _interruptible(folder: Path) -> Iterator[None]:
     """Ctrl-C and stacks that failed end with what the sweep's folder keeps, and exit code 1."""
-    from otafl.packs import finished_stacks
+    from otafl.results.packing import finished_stacks
     from otafl.sweeping import FailedStacks
 
     try:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from otafl.cli.app import Overrides, load, plural
-from otafl.errors import UserError
+from otafl.core.errors import UserError
 
 
 def add(app: typer.Typer) -> None:
@@ -44,7 +44,7 @@ def list_(
     table: Annotated[str | None, typer.Argument(help="E.g. power; else all.")] = None,
 ) -> None:
     """List what a scenario can name."""
-    from otafl import registry
+    from otafl.core import registry
 
     if table is not None and table not in registry.TABLES:
         raise UserError(f"list: no table {table!r}; known: {', '.join(registry.TABLES)}")
@@ -56,8 +56,9 @@ def list_(
         lines = Table(title=title, title_justify="left", box=None, show_header=False)
         lines.add_column(no_wrap=True)
         lines.add_column()
-        for name, entry in registry.TABLES[title].items():
-            cited = f" ({entry.citation})" if entry.citation else ""
-            lines.add_row(name, f"{entry.summary}{cited}")
+        for name in registry.names(title):
+            about = registry.about(title, name)
+            cited = f" ({about.citation})" if about.citation else ""
+            lines.add_row(name, f"{about.summary}{cited}")
         console.print(lines)
         console.print()

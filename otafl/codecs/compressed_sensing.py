@@ -18,11 +18,11 @@ from otafl.codecs.amp import amp
 from otafl.codecs.config import CompressedSensingConfig
 from otafl.codecs.rows import Shapes, known_columns, require_once, shapes_of
 from otafl.codecs.sparse import Feedback, kept
-from otafl.contracts import Blocks, Cohort, Group, Hyper, Payload, Received
-from otafl.errors import UserError
+from otafl.core.contracts import Blocks, Cohort, Group, Hyper, Payload, Received
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
 from otafl.factorised.shrinkage import top
 from otafl.models.base import unflatten
-from otafl.rng import Streams
 
 MEASURED = "measured"
 """The one block of an encoded group."""

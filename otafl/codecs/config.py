@@ -6,23 +6,23 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from otafl.config import Config, stackable
+from otafl.core.settings import Settings, stackable
 
 
-class IdentityConfig(Config):
+class IdentityConfig(Settings):
     """The payload as it is: 32 bits a real on a digital uplink."""
 
     name: Literal["identity"] = "identity"
 
 
-class UniformConfig(Config):
+class UniformConfig(Settings):
     """Uniform quantisation between each block's smallest and largest value (FedRLR, baseline 4)."""
 
     name: Literal["uniform"] = "uniform"
     bits: int = Field(8, ge=1, le=24, description="bits a real")
 
 
-class QsgdConfig(Config):
+class QsgdConfig(Settings):
     """Unbiased stochastic quantisation of magnitudes in units of each block's norm (QSGD)."""
 
     name: Literal["qsgd"] = "qsgd"
@@ -39,7 +39,7 @@ class QsgdConfig(Config):
     )
 
 
-class TopKConfig(Config):
+class TopKConfig(Settings):
     """The largest magnitudes of a device's payload, the rest zero."""
 
     name: Literal["topk"] = "topk"
@@ -52,7 +52,7 @@ class TopKConfig(Config):
     )
 
 
-class RandomSubsetConfig(Config):
+class RandomSubsetConfig(Settings):
     """A random subset of a device's payload, drawn anew for each device and round; FedAvg with it
     is TDPFed's rival "FedAvg (s.a.r.)"."""
 
@@ -71,7 +71,7 @@ class RandomSubsetConfig(Config):
     )
 
 
-class ObdaConfig(Config):
+class ObdaConfig(Settings):
     """One-bit aggregation: devices send signs, the server takes their majority vote."""
 
     name: Literal["obda"] = "obda"
@@ -83,7 +83,7 @@ class ObdaConfig(Config):
     )
 
 
-class CompressedSensingConfig(Config):
+class CompressedSensingConfig(Settings):
     """Sparse updates sent as random projections, recovered from their sum by approximate message
     passing."""
 
@@ -119,7 +119,7 @@ class CompressedSensingConfig(Config):
         return self
 
 
-class MatrixSensingConfig(Config):
+class MatrixSensingConfig(Settings):
     """Weight matrices measured along one side by a Gaussian matrix, and recovered column by column
     by approximate message passing (FedRLR, baselines 2 and 3)."""
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from otafl.codecs.config import IdentityConfig
-from otafl.contracts import Blocks, Cohort, Group, Hyper, Payload, Received
-from otafl.rng import Streams
+from otafl.core.contracts import Blocks, Cohort, Group, Hyper, Payload, Received
+from otafl.core.rng import Streams
 
 
 class Identity:

@@ -17,9 +17,9 @@ from torch import Tensor
 
 from otafl.codecs.amp import amp
 from otafl.codecs.config import MatrixSensingConfig
-from otafl.contracts import Blocks, Cohort, Group, Hyper, Payload, Received
-from otafl.errors import UserError
-from otafl.rng import Streams
+from otafl.core.contracts import Blocks, Cohort, Group, Hyper, Payload, Received
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
 
 
 @dataclass(frozen=True)

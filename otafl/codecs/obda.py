@@ -17,9 +17,9 @@ from torch import Tensor
 
 from otafl.codecs.config import ObdaConfig
 from otafl.codecs.rows import pairs, require_once
-from otafl.contracts import Blocks, Cohort, Group, Hyper, Payload, Received
-from otafl.errors import UserError
-from otafl.rng import Streams
+from otafl.core.contracts import Blocks, Cohort, Group, Hyper, Payload, Received
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
 
 
 class Obda:

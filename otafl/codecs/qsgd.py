@@ -16,9 +16,9 @@ from torch import Tensor
 
 from otafl.codecs.config import QsgdConfig
 from otafl.codecs.rows import pairs, require_once, shapes_of
-from otafl.contracts import Blocks, Cohort, Group, Hyper, Payload, Received
+from otafl.core.contracts import Blocks, Cohort, Group, Hyper, Payload, Received
+from otafl.core.rng import Streams
 from otafl.models.base import unflatten
-from otafl.rng import Streams
 
 
 class Qsgd:

@@ -16,10 +16,10 @@ from torch import Tensor
 from otafl.codecs.config import RandomSubsetConfig
 from otafl.codecs.rows import known_columns, pairs, require_once, shapes_of
 from otafl.codecs.sparse import kept
-from otafl.contracts import Blocks, Cohort, Group, Hyper, Payload, Received
+from otafl.core.contracts import Blocks, Cohort, Group, Hyper, Payload, Received
+from otafl.core.rng import Streams
 from otafl.factorised.subsets import bits, chosen
 from otafl.models.base import unflatten
-from otafl.rng import Streams
 
 
 class RandomSubset:

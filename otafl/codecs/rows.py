@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from otafl.contracts import Cohort, Group
-from otafl.errors import UserError
+from otafl.core.contracts import Cohort, Group
+from otafl.core.errors import UserError
 from otafl.models.base import flatten
 
 Shapes = dict[str, tuple[int, ...]]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from otafl.contracts import Blocks, Group, Payload
+from otafl.core.contracts import Blocks, Group, Payload
 
 
 def kept(share: float, reals: int) -> int:

@@ -15,10 +15,10 @@ import torch
 from otafl.codecs.config import TopKConfig
 from otafl.codecs.rows import known_columns, require_once, shapes_of
 from otafl.codecs.sparse import Feedback, kept
-from otafl.contracts import Blocks, Cohort, Group, Hyper, Payload, Received
+from otafl.core.contracts import Blocks, Cohort, Group, Hyper, Payload, Received
+from otafl.core.rng import Streams
 from otafl.factorised.shrinkage import top
 from otafl.models.base import unflatten
-from otafl.rng import Streams
 
 
 class TopK:

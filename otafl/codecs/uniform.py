@@ -11,9 +11,9 @@ from torch import Tensor
 
 from otafl.codecs.config import UniformConfig
 from otafl.codecs.rows import shapes_of
-from otafl.contracts import Blocks, Cohort, Group, Hyper, Payload, Received
+from otafl.core.contracts import Blocks, Cohort, Group, Hyper, Payload, Received
+from otafl.core.rng import Streams
 from otafl.models.base import unflatten
-from otafl.rng import Streams
 
 
 class Uniform:

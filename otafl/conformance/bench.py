@@ -12,10 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from otafl.assembly import Uplink, build_link, torch_device
-from otafl.contracts import Cohort, Group
-from otafl.link_contracts import LinkReport
-from otafl.rng import Streams
+from otafl.core.contracts import Cohort, Group, LinkReport
+from otafl.core.rng import Streams
+from otafl.engine.assembly import Uplink, build_link, torch_device
 from otafl.scenario import load_scenario
 
 POWERS = (0.3, 2.0)

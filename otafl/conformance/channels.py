@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from scipy import special, stats
 
-from otafl import registry
 from otafl.channels.sionna_rng import keep_global_state
 from otafl.conformance.bench import Bench
 from otafl.conformance.checks import Check, Law, exactly, law_of, mean, share
+from otafl.core import registry
 
 NEEDS_A_FILE = ("trace",)
 
@@ -74,7 +74,7 @@ def _fading(
 
 
 def _is_cell(name: str) -> bool:
-    return bool(registry.config_class("channel", name).own_path_loss)
+    return bool(registry.settings("channel", name).own_path_loss)
 
 
 def _power(bench: Bench, name: str) -> Iterator[Check]:

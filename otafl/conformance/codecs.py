@@ -14,7 +14,7 @@ from torch import Tensor
 from otafl.codecs.amp import amp_step
 from otafl.conformance.bench import Bench, Rig
 from otafl.conformance.checks import Check, Law, at_most, exactly, mean, ratios, share
-from otafl.contracts import Blocks, Group
+from otafl.core.contracts import Blocks, Group
 
 REALS = 128
 

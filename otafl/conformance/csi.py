@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from otafl import registry
 from otafl.conformance.bench import Bench, Record
 from otafl.conformance.channels import CARRIER_HZ, INTERVAL_S, SPEED_KMH, doppler_rad_s
 from otafl.conformance.checks import Check, Law, exactly, mean
+from otafl.core import registry
 
 VARIANCES = (0.01, 0.3)
 SNR = 10.0

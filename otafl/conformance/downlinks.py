@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from otafl import registry
-from otafl.assembly import hyper_of
 from otafl.conformance.bench import Bench
 from otafl.conformance.checks import Check, Law, exactly, mean
-from otafl.contracts import Broadcast
+from otafl.core import registry
+from otafl.core.contracts import Broadcast
+from otafl.downlink.downlink import DownlinkSetup
+from otafl.engine.assembly import hyper_of
 from otafl.scenario import load_scenario
-from otafl.transport.downlink import DownlinkSetup
 
 DEVICES, TRIALS, REALS = 8, 32, 64
 SNRS_DB = (0.0, 15.0)
@@ -28,7 +28,7 @@ def _errors(bench: Bench, settings: dict[str, Any]) -> np.ndarray:
     rows = [load_scenario({"name": "conformance", "downlink": settings})] * TRIALS
     hyper = hyper_of(rows, "downlink", rig.streams)
     setup = DownlinkSetup(np.full(TRIALS, RATE_BPS), rig.link.budget, rig.streams, hyper)
-    make = registry.implementation("downlink", rows[0].downlink.name)
+    make = registry.component("downlink", rows[0].downlink.name)
     downlink = make(rows[0].downlink, setup)
     errors = []
     for round in range(bench.size(16)):

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from otafl import registry
 from otafl.conformance import sheet
 from otafl.conformance.bench import Bench, Record
 from otafl.conformance.checks import (
@@ -28,6 +27,7 @@ from otafl.conformance.checks import (
     ratios,
     share,
 )
+from otafl.core import registry
 
 SNRS_DB = (0.0, 10.0, 20.0)
 COUNTS = (3, 10, 30)
@@ -43,7 +43,7 @@ SHEET = "(1/K^2) [sum m (c - 1)^2 + N / eta]"
 def laws() -> Iterator[Law]:
     """Of every policy, and those of single ones."""
     for name in registry.names("power"):
-        cited = registry.TABLES["power"][name].citation
+        cited = registry.about("power", name).citation
         if name in sheet.RULES:
             yield _law(f"{name}: scalars as on the formula sheet", cited or SHEET, _scalars, name)
         yield _law(f"{name}: error given the channel", SHEET, _error, name)
@@ -71,7 +71,7 @@ def settings(policy: str) -> dict[str, Any]:
 
 def _antennas(policy: str) -> int:
     """More than one for a policy that is made for them."""
-    receiver = registry.config_class("power", policy).receiver
+    receiver = registry.settings("power", policy).receiver
     return 4 if receiver == "mrc" or policy == "multi_antenna_ci" else 1
 
 
@@ -123,7 +123,7 @@ def _cases(bench: Bench, policy: str) -> tuple[_Case, ...]:
 
 def _states(policy: str, record: Record) -> sheet.States:
     """Rounds and trials together."""
-    config = registry.config_class("power", policy).model_validate(settings(policy))
+    config = registry.settings("power", policy).model_validate(settings(policy))
     devices = record.m.shape[-1]
     return sheet.States(
         h=record.h.reshape(-1, devices),
@@ -177,8 +177,8 @@ def _error(bench: Bench, policy: str) -> Iterator[Check]:
 def _power(bench: Bench, policy: str) -> Iterator[Check]:
     """Of the budget, the largest share used in any round; for an average budget the mean over
     rounds and devices, trial by trial."""
-    config = registry.config_class("power", policy).model_validate(settings(policy))
-    constraint = registry.implementation("power", policy)(config).constraint
+    config = registry.settings("power", policy).model_validate(settings(policy))
+    constraint = registry.component("power", policy)(config).constraint
     for case in _cases(bench, policy):
         record = case.record
         used = record.power / record.budget

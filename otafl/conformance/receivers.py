@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from otafl import registry
 from otafl.conformance.bench import Bench, Record, Rig
 from otafl.conformance.checks import Check, Law, at_least, at_most, exactly, mean_square, ratios
 from otafl.conformance.policies import settings
+from otafl.core import registry
 
 N = 0.5
 ANTENNAS = 6

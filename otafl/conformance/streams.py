@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from scipy import stats
 
-from otafl import registry
 from otafl.conformance.bench import Bench, Rig
 from otafl.conformance.checks import Check, Law, exactly, law_of, normal
 from otafl.conformance.policies import settings
-from otafl.rng import Streams
+from otafl.core import registry
+from otafl.core.rng import Streams
 
 POINT = {
     "channel": {"name": "rayleigh", "snr_db": 10.0},

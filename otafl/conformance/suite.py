@@ -18,7 +18,7 @@ from otafl.conformance import (
 )
 from otafl.conformance.bench import Bench
 from otafl.conformance.checks import Check, Law
-from otafl.errors import UserError
+from otafl.core.errors import UserError
 
 
 @dataclass(frozen=True)

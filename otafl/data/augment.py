@@ -15,9 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
 from otafl.data.config import AugmentConfig
-from otafl.errors import UserError
-from otafl.rng import Streams
 
 
 class Augmentation:

@@ -13,8 +13,8 @@ import random
 import numpy as np
 from numpy.typing import NDArray
 
+from otafl.core.errors import UserError
 from otafl.data.config_partition import ClassWindowConfig
-from otafl.errors import UserError
 
 Indices = NDArray[np.int64]
 

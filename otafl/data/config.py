@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
-from otafl.config import Config, CustomConfig
+from otafl.core.choices import Choice, chosen
+from otafl.core.settings import CustomSettings, Settings
 from otafl.data.config_partition import (
     ClassWindowConfig,
     DirichletMixConfig,
@@ -68,14 +69,7 @@ PartitionConfig = Annotated[
 ]
 
 
-def _plain_name(value: object) -> object:
-    """A partition's name alone, or its keys without a name, as the mapping that they stand for."""
-    if isinstance(value, dict) and "name" not in value:
-        return {"name": "iid", **value}
-    return {"name": value} if isinstance(value, str) else value
-
-
-class AugmentConfig(Config):
+class AugmentConfig(Settings):
     """What is done to the images of training minibatches, with black where nothing is known."""
 
     crop: int = Field(
@@ -84,10 +78,10 @@ class AugmentConfig(Config):
     flip: bool = Field(False, description="flip left to right with probability one half")
 
 
-class DataConfig(Config):
+class DataConfig(Settings):
     """What every data set's section may hold."""
 
-    partition: Annotated[PartitionConfig, BeforeValidator(_plain_name)] = IidConfig()
+    partition: Annotated[Any, Choice("partition")] = chosen("partition", "")
     validation: float = Field(
         0.0, ge=0, lt=1, description="share of the training samples held out for tuning"
     )
@@ -236,7 +230,7 @@ class Sent140Config(UsersDataConfig):
         return self.length, 50
 
 
-class CustomDataConfig(DataConfig, CustomConfig):
+class CustomDataConfig(DataConfig, CustomSettings):
     """A data set of the user's own: `module:callable` returning `otafl.data.DataSet`."""
 
     model_config = ConfigDict(extra="allow", frozen=True)

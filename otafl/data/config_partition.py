@@ -6,12 +6,12 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from otafl.config import Config
+from otafl.core.settings import Settings
 
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 
-class Partition(Config):
+class Partition(Settings):
     """What every partition's section has. shuffled: a device's samples come in an order that may be
     cut into training and test samples as it is."""
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from otafl import custom
+from otafl.core import custom
+from otafl.core.errors import UserError
 from otafl.data.config import CustomDataConfig, DataConfig
-from otafl.errors import UserError
 
 _BUILT_IN = ("digits", "mnist", "fashion_mnist", "cifar10", "cifar100", "femnist", "sent140")
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from otafl.errors import UserError
+from otafl.core.errors import UserError
 
 _LENGTH, _VARINT, _FLOAT = 2, 0, 5  # wire types
 _NUMBERS = {2: "floats", 3: "integers"}  # fields of a Feature

@@ -16,9 +16,9 @@ from typing import IO, NamedTuple
 
 import pooch
 
+from otafl.core.errors import UserError
 from otafl.data import cifar10, cifar100, fashion_mnist, femnist, mnist, sent140
 from otafl.data.sources import Download, Source, find, home
-from otafl.errors import UserError
 
 SOURCES: dict[str, Source] = {
     source.name: source

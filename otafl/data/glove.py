@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from otafl.errors import UserError
+from otafl.core.errors import UserError
 
 
 def read_vectors(

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from otafl.errors import UserError
+from otafl.core.errors import UserError
 
 _LABELS = 0x0801  # unsigned bytes, one dimension
 _IMAGES = 0x0803  # unsigned bytes, three dimensions

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from otafl.core.errors import UserError
 from otafl.data.dataset import DataSet
-from otafl.errors import UserError
 
 Samples = NDArray[Any]
 """[n, ...]: of a user, in whatever form the data set keeps them until they are put together."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from otafl.core.errors import UserError
 from otafl.data.config_partition import DirichletMixConfig, LognormalConfig
-from otafl.errors import UserError
 
 Indices = NDArray[np.int64]
 

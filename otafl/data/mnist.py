@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from otafl.core.errors import UserError
 from otafl.data.config import ImageDataConfig
 from otafl.data.dataset import DataSet
 from otafl.data.idx import read_images, read_labels
 from otafl.data.pixels import scaled
 from otafl.data.sources import Download, locate
-from otafl.errors import UserError
 
 
 @dataclass(frozen=True)

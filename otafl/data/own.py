@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from otafl.core.errors import UserError
 from otafl.data.partition import Indices, pack
-from otafl.errors import UserError
 
 
 @dataclass(frozen=True)

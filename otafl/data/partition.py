@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from otafl.core.errors import UserError
 from otafl.data.class_window import class_window
 from otafl.data.config import (
     DirichletConfig,
@@ -20,7 +21,6 @@ from otafl.data.config_partition import (
 )
 from otafl.data.mixes import cut_lognormal, dirichlet_mix, lognormal
 from otafl.data.natural import natural
-from otafl.errors import UserError
 
 Indices = NDArray[np.int64]
 

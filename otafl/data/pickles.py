@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from otafl.errors import UserError
+from otafl.core.errors import UserError
 
 _PIXELS = 3 * 32 * 32
 

@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from otafl.core.errors import UserError
 from otafl.data import leaf
 from otafl.data.config import Sent140Config
 from otafl.data.dataset import DataSet
 from otafl.data.glove import read_vectors
 from otafl.data.sources import Archives, Download, locate
-from otafl.errors import UserError
 
 _TWEETS = "training.1600000.processed.noemoticon.csv"
 _VECTORS = "glove.6B.50d.txt"

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import pooch
 
-from otafl.errors import UserError
+from otafl.core.errors import UserError
 
 DATA_DIR = "OTAFL_DATA_DIR"
 """The environment variable that names the folder of the data sets' folders."""

@@ -13,9 +13,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from otafl.contracts import Batch, Cohort
+from otafl.core.contracts import Batch, Cohort
+from otafl.core.rng import Streams
 from otafl.data.augment import Augmentation
-from otafl.rng import Streams
 
 _ROUNDS_AHEAD = 64
 _NUMBERS_AHEAD = 2**18  # a block's temporaries then fit the processor's cache

@@ -23,12 +23,12 @@ from typing import Protocol
 
 import numpy as np
 
+from otafl.core.rng import Streams
 from otafl.devices.config_availability import (
     AlwaysAvailableConfig,
     DiurnalAvailabilityConfig,
     MarkovAvailabilityConfig,
 )
-from otafl.rng import Streams
 
 HOURS = 24
 

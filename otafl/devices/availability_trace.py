@@ -8,9 +8,9 @@ import itertools
 import math
 from collections.abc import Iterator
 
+from otafl.core.errors import UserError
 from otafl.devices.availability import AvailabilitySetup, Life
 from otafl.devices.config_availability import TraceAvailabilityConfig
-from otafl.errors import UserError
 
 COLUMNS = ("device", "start_s", "end_s")
 

@@ -7,16 +7,16 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from otafl.config import Config
+from otafl.core.settings import Settings
 
 
-class AlwaysAvailableConfig(Config):
+class AlwaysAvailableConfig(Settings):
     """There all the time."""
 
     name: Literal["always"] = "always"
 
 
-class MarkovAvailabilityConfig(Config):
+class MarkovAvailabilityConfig(Settings):
     """Comes and goes: there for an exponential time, away for an exponential time, each device on
     its own; the two-state process that Gilbert (1960, "Capacity of a Burst-Noise Channel") had for
     channels. It starts in its stationary law, so a device is there with probability mean_on_s /
@@ -27,7 +27,7 @@ class MarkovAvailabilityConfig(Config):
     mean_off_s: float = Field(600.0, gt=0, description="mean seconds that it is away")
 
 
-class DiurnalAvailabilityConfig(Config):
+class DiurnalAvailabilityConfig(Settings):
     """There with a probability that follows the time of day: mean + amplitude cos(2 pi (time -
     peak) / period), for exponential times of mean_session_s.
 
@@ -73,7 +73,7 @@ class DiurnalAvailabilityConfig(Config):
         return self
 
 
-class TraceAvailabilityConfig(Config):
+class TraceAvailabilityConfig(Settings):
     """There in the intervals of a file: CSV with the columns device,start_s,end_s, a row an
     interval. `device` is a whole number; the scenario's devices take the file's in ascending
     order, and in turn again where there are more."""

@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from otafl.config import Config
+from otafl.core.settings import Settings
 from otafl.devices.config_hardware import (
     QUANTITIES,
     ComputeConfig,
@@ -26,7 +26,7 @@ from otafl.devices.config_hardware import (
 )
 
 
-class UniformLaw(Config):
+class UniformLaw(Settings):
     """Uniform between two ends."""
 
     uniform: tuple[float, float]
@@ -44,12 +44,12 @@ class UniformLaw(Config):
         return self.uniform
 
 
-class _Lognormal(Config):
+class _Lognormal(Settings):
     median: float = Field(gt=0)
     sigma: float = Field(ge=0)
 
 
-class LognormalLaw(Config):
+class LognormalLaw(Settings):
     """median exp(sigma z), z ~ N(0, 1)."""
 
     lognormal: _Lognormal
@@ -59,7 +59,7 @@ class LognormalLaw(Config):
         return (math.ulp(0.0), math.inf) if sigma else (self.lognormal.median,) * 2
 
 
-class _Normal(Config):
+class _Normal(Settings):
     mean: float
     std: float = Field(gt=0)
     least: float
@@ -71,7 +71,7 @@ class _Normal(Config):
         return self
 
 
-class NormalLaw(Config):
+class NormalLaw(Settings):
     """Normal, drawn again while below the least."""
 
     normal: _Normal
@@ -80,7 +80,7 @@ class NormalLaw(Config):
         return self.normal.least, math.inf
 
 
-class ChoiceLaw(Config):
+class ChoiceLaw(Settings):
     """One of several values, all alike."""
 
     choice: tuple[float, ...] = Field(min_length=1)
@@ -114,7 +114,7 @@ def _law(value: Any) -> Any:
 def _kind(value: Any) -> str:
     if isinstance(value, Mapping):
         return f"{next(iter(value))} law"
-    return type(value).__name__ if isinstance(value, Config) else "number"
+    return type(value).__name__ if isinstance(value, Settings) else "number"
 
 
 Law = UniformLaw | LognormalLaw | NormalLaw | ChoiceLaw

@@ -6,16 +6,16 @@ from typing import Literal
 
 from pydantic import Field
 
-from otafl.config import Config
+from otafl.core.settings import Settings
 
 
-class FullFrequencyConfig(Config):
+class FullFrequencyConfig(Settings):
     """At the highest clock frequency."""
 
     name: Literal["full"] = "full"
 
 
-class DeadlineFrequencyConfig(Config):
+class DeadlineFrequencyConfig(Settings):
     """At the slowest clock frequency at which local work is done by devices.deadline_s: a cycle at
     f costs kappa f^2 joules, so that is the cheapest (Tran et al. 2019, "Federated Learning over
     Wireless Networks: Optimization Model Design and Analysis"). A device that cannot make it runs
@@ -31,7 +31,7 @@ class DeadlineFrequencyConfig(Config):
     )
 
 
-class JointFrequencyConfig(Config):
+class JointFrequencyConfig(Settings):
     """Clock frequency and transmit power together, for the least energy of local work and digital
     uplink within devices.deadline_s (Yang et al. 2021, "Energy Efficient Federated Learning Over
     Wireless Communication Networks", with the band shared evenly). A device that cannot make it

@@ -13,10 +13,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from otafl.config import Config, stackable
+from otafl.core.settings import Settings, stackable
 
 
-class JitteredConfig(Config):
+class JitteredConfig(Settings):
     """Random slowness of local work, see `otafl.devices.jitter`."""
 
     jitter: Literal["none", "exponential", "lognormal"] = Field(
@@ -138,7 +138,7 @@ def _own(name: str) -> Any:
     return Field(None, **bounds_of(name), description=f"{what}; the section's if not given")
 
 
-class OwnQuantities(Config):
+class OwnQuantities(Settings):
     """What a device or class has of its own, in place of the section's."""
 
     flops_per_cycle: float | None = _own("flops_per_cycle")

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from otafl.config import stackable
+from otafl.core.settings import stackable
 from otafl.devices.config_hardware import ComputeConfig, bounds_of
 
 

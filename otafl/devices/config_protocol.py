@@ -6,21 +6,21 @@ from typing import Literal
 
 from pydantic import Field
 
-from otafl.config import Config, stackable
+from otafl.core.settings import Settings, stackable
 
 Late = Literal["drop", "next"]
 """What becomes of a device that is not ready when the uplink slot opens: its update is abandoned,
 or it goes on and is admitted to the next slot at which it is ready."""
 
 
-class RoundsConfig(Config):
+class RoundsConfig(Settings):
     """Rounds: the server broadcasts, and the slot opens when all who take part are ready, or at
     devices.deadline_s after the start; devices.late says what becomes of the others."""
 
     name: Literal["rounds"] = "rounds"
 
 
-class PeriodicConfig(Config):
+class PeriodicConfig(Settings):
     """A slot every so many seconds; those who are ready transmit together, the others go on."""
 
     name: Literal["periodic"] = "periodic"
@@ -31,7 +31,7 @@ class PeriodicConfig(Config):
     )
 
 
-class QuorumConfig(Config):
+class QuorumConfig(Settings):
     """Semi-asynchronous: a slot as soon as so many devices are ready (or all that are at work, or
     at devices.deadline_s after the last slot); the others go on."""
 
@@ -39,7 +39,7 @@ class QuorumConfig(Config):
     ready: int = stackable(2, ge=1, description="devices that must be ready, M")
 
 
-class AsynchronousConfig(Config):
+class AsynchronousConfig(Settings):
     """Every device for itself: it transmits when it is ready and the uplink is free, those who
     were ready first before the others."""
 

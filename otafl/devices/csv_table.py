@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from otafl.errors import UserError
+from otafl.core.errors import UserError
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import numpy as np
 from pydantic import ValidationError
 from scipy.special import ndtr, ndtri
 
+from otafl.core.errors import UserError
 from otafl.devices import csv_table
 from otafl.devices.config_drawn import (
     ChoiceLaw,
@@ -21,7 +22,6 @@ from otafl.devices.config_drawn import (
     UniformLaw,
 )
 from otafl.devices.config_hardware import QUANTITIES
-from otafl.errors import UserError
 
 Columns = dict[str, np.ndarray]
 """Quantity -> float64 [K]."""

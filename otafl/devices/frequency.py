@@ -18,9 +18,9 @@ from typing import Literal, Protocol
 
 import numpy as np
 
+from otafl.core.contracts import ChannelState, Csi, LinkBudget
 from otafl.devices.config_frequency import DeadlineFrequencyConfig, FullFrequencyConfig
 from otafl.devices.hardware import Hardware
-from otafl.link_contracts import ChannelState, Csi, LinkBudget
 
 ROUNDING = 1e-9
 """A device clocks faster by this share than it must, so that rounding does not make it late."""

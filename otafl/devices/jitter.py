@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from otafl.core.rng import Streams
 from otafl.devices.config_hardware import JitteredConfig
-from otafl.rng import Streams
 
 
 class Jitter:

@@ -18,10 +18,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from otafl.errors import UserError
+from otafl.core.errors import UserError
+from otafl.core.files import written
 from otafl.exporting.measure import Run
-from otafl.exporting.modules import Mean, Mixture, Sum
-from otafl.files import written
+from otafl.models.modules import Mean, Mixture, Sum
 
 SUFFIX = ".tflite"
 NAME = "LiteRT"

@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from otafl.errors import UserError
+from otafl.core.errors import UserError
+from otafl.core.files import written
 from otafl.exporting.measure import Run
-from otafl.files import written
 
 OPSET = 20
 SUFFIX = ".onnx"

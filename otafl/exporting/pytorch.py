@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from otafl.errors import UserError
+from otafl.core.errors import UserError
+from otafl.core.files import written
 from otafl.exporting.measure import Run, run_of
-from otafl.files import written
 
 SUFFIX = ".pt2"
 NAME = "torch.export"

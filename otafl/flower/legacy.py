@@ -21,9 +21,9 @@ from flwr.server.client_manager import ClientManager
 from flwr.server.client_proxy import ClientProxy
 from flwr.server.strategy import Strategy
 
-from otafl.errors import UserError
+from otafl.core.errors import UserError
 from otafl.flower.rounds import Rounds, figures, refuse
-from otafl.uplink import UplinkTotals
+from otafl.uplink.wireless import UplinkTotals
 
 
 class LegacyOverTheAir(Strategy):

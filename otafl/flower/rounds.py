@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from otafl.errors import UserError
-from otafl.uplink import UplinkReport, UplinkTotals, WirelessUplink
+from otafl.core.errors import UserError
+from otafl.uplink.wireless import UplinkReport, UplinkTotals, WirelessUplink
 
 Arrays = Mapping[str, np.ndarray]
 

@@ -10,9 +10,9 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
-from otafl.errors import UserError
+from otafl.core.errors import UserError
 from otafl.flower.rounds import Rounds, figures, refuse
-from otafl.uplink import UplinkTotals
+from otafl.uplink.wireless import UplinkTotals
 
 
 class OverTheAir(Strategy):

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from otafl.contracts import Batch, Blocks
+from otafl.core.contracts import Batch, Blocks
 from otafl.models import convolution
 from otafl.models.convolution import Kept
 from otafl.models.geometry import Window

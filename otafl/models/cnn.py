@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from otafl.contracts import Blocks
+from otafl.core.contracts import Blocks
 from otafl.models import geometry
 from otafl.models.base import Draw, Layer, LayeredModel, uniform_start
 from otafl.models.config import CnnConfig

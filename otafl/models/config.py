@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from otafl.config import Config, CustomConfig
+from otafl.core.settings import CustomSettings, Settings
 
 
-class ActivationConfig(Config):
+class ActivationConfig(Settings):
     """What networks of layers share."""
 
     activation: Literal["relu", "leaky_relu"] = Field(
@@ -74,7 +74,7 @@ class CnnConfig(ActivationConfig):
         return self
 
 
-class SoftmaxRegressionConfig(Config):
+class SoftmaxRegressionConfig(Settings):
     """One fully connected layer (multinomial logistic regression, MCLR)."""
 
     name: Literal["softmax_regression"] = "softmax_regression"
@@ -85,7 +85,7 @@ class SoftmaxRegressionConfig(Config):
     )
 
 
-class LstmConfig(Config):
+class LstmConfig(Settings):
     """Long short-term memory over sequences, then fully connected layers with leaky ReLU between
     them; the sentiment model of Shi et al. 2023, appendix C, and (bidirectional, classifier
     [5000]) of its code. Samples are sequences [length, features], or [length] of single numbers.
@@ -105,6 +105,6 @@ class LstmConfig(Config):
     )
 
 
-class CustomModelConfig(CustomConfig):
+class CustomModelConfig(CustomSettings):
     """A model of the user's own: `module:callable`, called with `input_shape`, `classes` and the
     section's other keys, returning a `torch.nn.Module` or an `otafl.models.Model`."""

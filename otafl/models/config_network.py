@@ -6,12 +6,12 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from otafl.config import Config
+from otafl.core.settings import Settings
 
 Count = Annotated[int, Field(ge=1)]
 
 
-class NormedConfig(Config):
+class NormedConfig(Settings):
     """What networks of convolutions with normalisation share."""
 
     norm: Literal["batch", "group", "none"] = Field(

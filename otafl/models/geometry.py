@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
-from otafl.errors import UserError
+from otafl.core.errors import UserError
 from otafl.models.config import CnnConfig
 from otafl.models.vgg8 import Vgg8Config
 

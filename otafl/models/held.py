@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from otafl.contracts import Batch, Blocks
+from otafl.core.contracts import Batch, Blocks
 from otafl.models.base import Pair
 
 

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from otafl.contracts import Blocks
-from otafl.errors import UserError
+from otafl.core.contracts import Blocks
+from otafl.core.errors import UserError
 from otafl.models.base import Draw, Layer, Model, uniform_start
 from otafl.models.config import LstmConfig
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from otafl.contracts import Batch, Blocks
+from otafl.core.contracts import Batch, Blocks
 from otafl.models.base import LayeredModel, Pair, flatten, unflatten
 from otafl.models.held import Direction, Held, Slope, Towards
 

@@ -6,7 +6,7 @@ import functools
 
 import torch
 
-from otafl.contracts import Blocks
+from otafl.core.contracts import Blocks
 from otafl.models.base import Draw, Layer, LayeredModel, uniform_start
 from otafl.models.config import MlpConfig
 from otafl.models.network import Channels, Network

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from otafl.contracts import Blocks
-from otafl.errors import UserError
+from otafl.core.contracts import Blocks
+from otafl.core.errors import UserError
 from otafl.models.base import Draw, Model
 
 _NORM_LAYERS = (

@@ -21,8 +21,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from otafl.contracts import Blocks
-from otafl.errors import UserError
+from otafl.core.contracts import Blocks
+from otafl.core.errors import UserError
 from otafl.models import steps as plan
 from otafl.models.base import Draw, Model, Shapes
 from otafl.models.steps import (

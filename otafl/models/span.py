@@ -35,7 +35,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from otafl.contracts import Batch, Blocks
+from otafl.core.contracts import Batch, Blocks
 from otafl.models.base import LayeredModel, Model, flatten, unflatten
 from otafl.models.held import Direction, Form, Held, Slope, Span, Towards, difference
 from otafl.models.minibatch_span import Spanned

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from otafl.errors import UserError
+from otafl.core.errors import UserError
 
 Unroll = Literal["vertical_first", "horizontal_first"]
 Image = tuple[int, int, int]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from otafl.errors import UserError
-from otafl.figures import shown
+from otafl.analysis.figures import shown
+from otafl.core.errors import UserError
 from otafl.plots.layout import (
     legend,
     name_ticks,

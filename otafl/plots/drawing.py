@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import xarray as xr
 
-from otafl.figures import check_suffix, save
+from otafl.analysis.figures import check_suffix, save
 from otafl.plots.cdfs import draw_cdf
 from otafl.plots.curves import curve_data, draw_curves
 from otafl.plots.fronts import draw_pareto

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from otafl.errors import UserError
-from otafl.figures import shown
+from otafl.analysis.figures import shown
+from otafl.analysis.summary import number
+from otafl.core.errors import UserError
 from otafl.plots.layout import (
     LETTERS_PER_INCH,
     in_a_row,
@@ -30,8 +31,7 @@ from otafl.plots.quantities import (
     statistics,
 )
 from otafl.plots.style import spans_decades, wrapped
-from otafl.results import final
-from otafl.summary import number
+from otafl.results.dataset import final
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from otafl.figures import shown
+from otafl.analysis.figures import shown
 from otafl.plots.style import LEGEND_WIDTH, named, wrapped
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from otafl.errors import UserError
-from otafl.figures import listed, pick, shown, unknown
+from otafl.analysis.figures import listed, pick, shown, unknown
+from otafl.core.errors import UserError
 from otafl.plots.style import label
-from otafl.results import final
+from otafl.results.dataset import final
 
 Selection = Mapping[str, Any]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import xarray as xr
 
-from otafl.files import write_text
+from otafl.core.files import write_text
 from otafl.plots import curves
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from typing import ClassVar, Literal
 
 import torch
 
-from otafl.contracts import Hyper
-from otafl.link_contracts import Coefficients, Link, Statistics
+from otafl.core.contracts import Coefficients, Hyper, Link, Statistics
 from otafl.power.config import BlindConfig
 from otafl.power.scalars import LARGEST, TINY, reference_power, senders
 

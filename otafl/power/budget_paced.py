@@ -35,8 +35,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from otafl.contracts import Hyper
-from otafl.link_contracts import Coefficients, Link, Statistics
+from otafl.core.contracts import Coefficients, Hyper, Link, Statistics
 from otafl.power.config import BudgetPacedConfig
 from otafl.power.scalars import TINY, cophase, inversion, senders
 

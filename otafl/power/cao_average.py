@@ -28,8 +28,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from otafl.contracts import Hyper
-from otafl.link_contracts import Coefficients, Link, Statistics
+from otafl.core.contracts import Coefficients, Hyper, Link, Statistics
 from otafl.power.average_power import inverse_scaling, multipliers
 from otafl.power.config import CaoAverageConfig
 from otafl.power.scalars import LARGEST, TINY, cophase, mmse_root, senders

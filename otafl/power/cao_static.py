@@ -14,8 +14,7 @@ from typing import ClassVar, Literal
 
 import torch
 
-from otafl.contracts import Hyper
-from otafl.link_contracts import Coefficients, Link, Statistics
+from otafl.core.contracts import Coefficients, Hyper, Link, Statistics
 from otafl.power.config import CaoStaticConfig
 from otafl.power.scalars import amplitude_bound, cophase, inversion, senders, threshold
 

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from otafl.config import Config, CustomConfig, stackable
+from otafl.core.settings import CustomSettings, Settings, stackable
 
 _REFERENCE = (
     "the symbol power that the common scale answers to: the strongest device's "
@@ -16,7 +16,7 @@ _REFERENCE = (
 )
 
 
-class PowerConfig(Config):
+class PowerConfig(Settings):
     """What every policy's section may hold. receiver: the one it is made for, where the server has
     several antennas."""
 
@@ -226,7 +226,7 @@ class LyapunovConfig(PowerConfig):
     )
 
 
-class CustomPowerConfig(PowerConfig, CustomConfig):
+class CustomPowerConfig(PowerConfig, CustomSettings):
     """A policy of the user's own: `module:function`, called with the link and the section's other
     keys, returning transmit scalars p [S, Q, K] and receive scaling eta [S, Q]."""
 

@@ -3,7 +3,7 @@
     policy(link, **options) -> (p, eta)
 
 p: [S, Q, K] complex or real transmit scalars, 0 where silent; eta: [S, Q] receive scaling > 0;
-options: the other keys of the section. `link` is `otafl.link_contracts.Link`. What it returns is
+options: the other keys of the section. `link` is `otafl.core.contracts.Link`. What it returns is
 checked in every round, and that |p_k|^2 m_k <= P_k unless the function says otherwise: an attribute
 `constraint` of the function of "average" or "none" (default "peak") leaves the power unchecked, and
 the result reports it. An attribute `wants_variation = True` asks for `link.variation`."""
@@ -16,10 +16,9 @@ from typing import Any, ClassVar, Literal, get_args
 import torch
 from torch import Tensor
 
-from otafl import custom
-from otafl.contracts import Hyper
-from otafl.errors import UserError
-from otafl.link_contracts import Coefficients, Link, Statistics
+from otafl.core import custom
+from otafl.core.contracts import Coefficients, Hyper, Link, Statistics
+from otafl.core.errors import UserError
 from otafl.power.config import CustomPowerConfig
 from otafl.power.scalars import senders
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from otafl.contracts import Hyper
-from otafl.link_contracts import Coefficients, Link, Statistics
+from otafl.core.contracts import Coefficients, Hyper, Link, Statistics
 from otafl.power.config import FullConfig
 from otafl.power.scalars import amplitude_bound, cophase, mmse_root, senders
 

@@ -10,8 +10,7 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from otafl.contracts import Hyper
-from otafl.link_contracts import Coefficients, Link, Statistics
+from otafl.core.contracts import Coefficients, Hyper, Link, Statistics
 from otafl.power.config import GbmaConfig
 from otafl.power.scalars import cophase, fixed_power, reference_power
 

@@ -42,8 +42,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from otafl.contracts import Hyper
-from otafl.link_contracts import Coefficients, Link, Statistics
+from otafl.core.contracts import Coefficients, Hyper, Link, Statistics
 from otafl.power.budget_paced import segment_lengths
 from otafl.power.config import LyapunovConfig
 from otafl.power.scalars import LARGEST, TINY, cophase, senders

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from otafl.contracts import Hyper
-from otafl.link_contracts import Coefficients, Link, Statistics
+from otafl.core.contracts import Coefficients, Hyper, Link, Statistics
 from otafl.power.ci import invert_by_weakest
 from otafl.power.config import MultiAntennaCiConfig
 

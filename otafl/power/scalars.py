@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from otafl.link_contracts import Link, Statistics
+from otafl.core.contracts import Link, Statistics
 
 TINY = 1e-30
 """Symbol power of a device that sends zeros: its scalar is arbitrary, but finite."""

@@ -7,10 +7,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from otafl.config import Config
+from otafl.core.settings import Settings
 
 
-class ReceiverConfig(Config):
+class ReceiverConfig(Settings):
     """What every receiver's section may hold."""
 
     scale: Literal["policy", "mmse"] = Field(

@@ -12,7 +12,7 @@ import jinja2
 import markupsafe
 import xarray as xr
 
-from otafl.files import write_text
+from otafl.core.files import write_text
 from otafl.report import about, pictures, values
 
 __all__ = ["page", "write"]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import xarray as xr
 import yaml
 
-from otafl.figures import shown
+from otafl.analysis.figures import shown
 
 PACKAGES = ("otafl", "torch", "sionna", "numpy", "xarray")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import xarray as xr
 
-from otafl.errors import UserError
+from otafl.core.errors import UserError
 from otafl.plots import cdf_data, curve_data, draw, heatmap_data, main_cost, pareto_data
 from otafl.plots.cdfs import PERSONAL
 from otafl.plots.heatmaps import axes_of

@@ -7,10 +7,10 @@ from typing import NamedTuple
 import numpy as np
 import xarray as xr
 
-from otafl.figures import shown
+from otafl.analysis.figures import shown
+from otafl.analysis.summary import SHOWN, spread
 from otafl.plots.overviews import main_variable
 from otafl.plots.quantities import SUMS, at_the_end
-from otafl.summary import SHOWN, spread
 
 MOST_ROWS = 300
 """Points of a longer sweep are left to `otafl show --csv`."""

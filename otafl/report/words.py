@@ -7,10 +7,10 @@ import itertools
 import numpy as np
 import xarray as xr
 
-from otafl.figures import shown
+from otafl.analysis.figures import shown
+from otafl.analysis.summary import number
 from otafl.plots.curves import drawn
 from otafl.plots.style import label
-from otafl.summary import number
 
 MOST = 12
 """Curves or points that are told one by one."""

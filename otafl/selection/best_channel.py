@@ -12,8 +12,7 @@ from typing import ClassVar
 import numpy as np
 from torch import Tensor
 
-from otafl.contracts import Cohort
-from otafl.link_contracts import ChannelState
+from otafl.core.contracts import ChannelState, Cohort
 from otafl.selection.choosing import SelectionSetup, host, lowest
 from otafl.selection.config import BestChannelSelectionConfig
 

@@ -9,9 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from otafl.contracts import Cohort, Hyper, Payload
-from otafl.link_contracts import ChannelState, Csi, LinkBudget
-from otafl.rng import Streams
+from otafl.core.contracts import ChannelState, Cohort, Csi, Hyper, LinkBudget, Payload
+from otafl.core.rng import Streams
 
 
 @dataclass(frozen=True)

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from typing import Literal
 
-from otafl.config import Config, stackable
+from otafl.core.settings import Settings, stackable
 
 
-class UniformSelectionConfig(Config):
+class UniformSelectionConfig(Settings):
     """Uniformly, without replacement."""
 
     name: Literal["uniform"] = "uniform"
 
 
-class RoundRobinSelectionConfig(Config):
+class RoundRobinSelectionConfig(Settings):
     """In turn: those who have waited longest."""
 
     name: Literal["round_robin"] = "round_robin"
 
 
-class BestChannelSelectionConfig(Config):
+class BestChannelSelectionConfig(Settings):
     """The largest estimated channel gains, path loss included."""
 
     name: Literal["best_channel"] = "best_channel"
 
 
-class ProportionalFairSelectionConfig(Config):
+class ProportionalFairSelectionConfig(Settings):
     """The largest rates relative to what each device has had on average."""
 
     name: Literal["proportional_fair"] = "proportional_fair"
@@ -34,7 +34,7 @@ class ProportionalFairSelectionConfig(Config):
     )
 
 
-class ThresholdSelectionConfig(Config):
+class ThresholdSelectionConfig(Settings):
     """All devices that are heard well enough; if devices.participants is given, uniformly so many
     of them at most."""
 
@@ -45,7 +45,7 @@ class ThresholdSelectionConfig(Config):
     )
 
 
-class UpdateNormSelectionConfig(Config):
+class UpdateNormSelectionConfig(Settings):
     """All available devices train, those with the largest updates send them."""
 
     name: Literal["update_norm"] = "update_norm"

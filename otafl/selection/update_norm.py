@@ -13,8 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from otafl.contracts import Cohort, Payload
-from otafl.link_contracts import ChannelState
+from otafl.core.contracts import ChannelState, Cohort, Payload
 from otafl.selection.choosing import SelectionSetup
 from otafl.selection.config import UpdateNormSelectionConfig
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from otafl.config import Config, stackable
+from otafl.core.settings import Settings, stackable
 
 _RATE = "step size of the server, eta"
 _BETA1 = "share of the last direction that is kept, beta_1"
@@ -15,13 +15,13 @@ _BETA2 = "share of the last mean square that is kept, beta_2"
 _TAU = "adaptivity tau, added to the root of the mean square"
 
 
-class AverageConfig(Config):
+class AverageConfig(Settings):
     """The method's own server step."""
 
     name: Literal["average"] = "average"
 
 
-class MomentumConfig(Config):
+class MomentumConfig(Settings):
     """FedAvgM: m = beta_1 m + Delta, the model moves by eta m."""
 
     name: Literal["momentum"] = "momentum"
@@ -29,7 +29,7 @@ class MomentumConfig(Config):
     beta1: float = stackable(0.9, ge=0, lt=1, description=_BETA1)
 
 
-class AdaptiveConfig(Config):
+class AdaptiveConfig(Settings):
     """What the adaptive optimisers have in common: m = beta_1 m + (1 - beta_1) Delta, and the model
     moves by eta m / (sqrt(v) + tau); v starts at tau^2."""
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from otafl.contracts import Blocks, Hyper
+from otafl.core.contracts import Blocks, Hyper
 
 MODEL = "model"
 """The server's block [S, P] that is optimised; others are the method's own affair."""

@@ -9,9 +9,9 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from otafl import trained
-from otafl.packs import pack
-from otafl.results import combine, open_results, to_dataset, write_part
+from otafl.engine import trained
+from otafl.results.dataset import combine, open_results, to_dataset, write_part
+from otafl.results.packing import pack
 from otafl.scenario import Scenario, expand
 from otafl.sweeping import locks
 from otafl.sweeping.executing import Execute, FailedStacks, carried_out, here

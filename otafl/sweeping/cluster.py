@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from otafl.errors import UserError
+from otafl.core.errors import UserError
 from otafl.sweeping.executing import Execute
 from otafl.sweeping.working import Job, Outcome, Report, work
 

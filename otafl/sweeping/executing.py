@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from otafl.errors import UserError, WriteError
-from otafl.files import write_text
+from otafl.core.errors import UserError, WriteError
+from otafl.core.files import write_text
 from otafl.scenario import Point
 from otafl.sweeping.folder import Folder
 from otafl.sweeping.meter import Meter

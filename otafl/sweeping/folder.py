@@ -15,14 +15,15 @@ from __future__ import annotations
 import contextlib
 import functools
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from otafl import trained
-from otafl.errors import UserError
-from otafl.packs import stacks_of
-from otafl.results import finished_files, read_part
-from otafl.scenario import Scenario, scenario_hash
+from otafl.core.errors import UserError
+from otafl.engine import trained
+from otafl.results.dataset import finished_files, read_part
+from otafl.results.packing import stacks_of
+from otafl.scenario import Scenario, about, same
 from otafl.sweeping.planning import Batch
 
 
@@ -62,17 +63,17 @@ class Folder:
     def finished(self, scenario: Scenario) -> set[int]:
         """The stacks whose results are there, whole and this scenario's; damaged ones are computed
         anew."""
-        digest = scenario_hash(scenario)
-        return set().union(*(_whole(path, digest) for path in finished_files(self.path)))
+        wanted = about(scenario)
+        return set().union(*(_whole(path, wanted) for path in finished_files(self.path)))
 
     def has(self, number: int, scenario: Scenario) -> bool:
         """Whether the stack's results are: in its own file, or in one that another program has
         packed it into."""
-        digest = scenario_hash(scenario)
-        if number in _whole(self.part(number), digest):
+        wanted = about(scenario)
+        if number in _whole(self.part(number), wanted):
             return True
         packs = finished_files(self.path, of_one=False)
-        return any(number in _packed(path, digest) for path in packs)
+        return any(number in _packed(path, *wanted.values()) for path in packs)
 
     def forget(self, number: int) -> None:
         """Removes what a finished stack needs no more."""
@@ -89,17 +90,17 @@ class Folder:
 
 
 @functools.cache
-def _packed(path: Path, digest: str) -> set[int]:
+def _packed(path: Path, text: str, digest: str) -> set[int]:
     """Packs have new names and do not change."""
-    return _whole(path, digest)
+    return _whole(path, {"scenario": text, "scenario_hash": digest})
 
 
-def _whole(path: Path, digest: str) -> set[int]:
-    """The stacks of a file, of the scenario with this hash."""
+def _whole(path: Path, wanted: Mapping[str, str]) -> set[int]:
+    """The stacks of a file, if it is of this scenario and complete."""
     try:
         with read_part(path, lazy=True) as part:
             attributes = part.attrs
     except UserError:
         return set()
-    same = attributes["scenario_hash"] == digest
-    return stacks_of(path, attributes) if same and attributes["complete"] == 1 else set()
+    whole = attributes["complete"] == 1 and same(attributes, wanted)
+    return stacks_of(path, attributes) if whole else set()

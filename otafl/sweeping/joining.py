@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from otafl import trained
-from otafl.results import Record
+from otafl.engine import trained
+from otafl.results.dataset import Record
+from otafl.results.variables import VARIABLES
 from otafl.sweeping.planning import Batch
-from otafl.variables import VARIABLES
 
 Piece = tuple[Batch, Record]
 

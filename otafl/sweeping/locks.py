@@ -13,7 +13,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from otafl.errors import WriteError
+from otafl.core.errors import WriteError
 
 TRIES = 10
 

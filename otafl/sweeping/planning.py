@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from otafl.errors import UserError
-from otafl.files import write_text
-from otafl.memory import need
-from otafl.scenario import Point, Scenario, expand, scenario_hash, stack_key, to_yaml
+from otafl.core.errors import UserError
+from otafl.core.files import write_text
+from otafl.engine.memory import need
+from otafl.scenario import Point, Scenario, about, expand, same, stack_key
 from otafl.sweeping.locks import held
 
 T = TypeVar("T")
@@ -95,9 +95,10 @@ def stored(scenario: Scenario, folder: Path, workers: int = 1) -> list[Stack]:
         if (folder / "plan.json").exists():
             return _read(scenario, points, folder)
         stacks = plan(points, workers)
-        write_text(folder / "scenario.yaml", to_yaml(scenario))
+        said = about(scenario)
+        write_text(folder / "scenario.yaml", said["scenario"])
         plain = [_plain(stack) for stack in stacks]
-        tree = {"scenario_hash": scenario_hash(scenario), "stacks": plain}
+        tree = {"scenario_hash": said["scenario_hash"], "stacks": plain}
         write_text(folder / "plan.json", json.dumps(tree))
     return stacks
 
@@ -124,7 +125,8 @@ def _read(scenario: Scenario, points: list[Point], folder: Path) -> list[Stack]:
     path = folder / "plan.json"
     try:
         tree = json.loads(path.read_text())
-        if tree["scenario_hash"] != scenario_hash(scenario):
+        kept = {**tree, "scenario": (folder / "scenario.yaml").read_text()}
+        if not same(kept, about(scenario)):
             raise UserError(
                 f"{folder}: holds the results of another scenario (or of this one before it "
                 "was changed); give another place with --out, or delete this folder"

@@ -13,12 +13,12 @@ from typing import Literal
 
 import torch
 
-from otafl import trained
-from otafl.checkpoints import Checkpoint
-from otafl.engine import Progress, run_stack
-from otafl.errors import UserError, WriteError
-from otafl.files import written
-from otafl.results import Record, to_dataset, versions, write_part
+from otafl.core.errors import UserError, WriteError
+from otafl.core.files import written
+from otafl.engine import trained
+from otafl.engine.checkpoints import Checkpoint
+from otafl.engine.engine import Progress, run_stack
+from otafl.results.dataset import Record, to_dataset, versions, write_part
 from otafl.scenario import Scenario, scenario_hash
 from otafl.sweeping import locks
 from otafl.sweeping.folder import Folder

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from otafl.link_contracts import Coefficients, Limits
+from otafl.core.contracts import Coefficients, Limits
 from otafl.transport.segments import Segments
 from otafl.transport.superpose import Signal
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from otafl.contracts import Cohort, Group, WordCodec
-from otafl.errors import UserError
-from otafl.rng import Streams
+from otafl.core.contracts import Cohort, Group, WordCodec
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
 from otafl.transport.mcs import Mcs
 
 CODEWORD_BITS = 3840

@@ -8,11 +8,11 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from otafl.config import Config, stackable
+from otafl.core.settings import Settings, stackable
 from otafl.transport.mcs import MCS_TABLES
 
 
-class IdealConfig(Config):
+class IdealConfig(Settings):
     """Error-free and undistorted; symbols and airtime are charged as for one over-the-air slot."""
 
     gives: ClassVar[frozenset[str]] = frozenset({"mean", "each"})
@@ -20,7 +20,7 @@ class IdealConfig(Config):
     name: Literal["ideal"] = "ideal"
 
 
-class OverTheAirConfig(Config):
+class OverTheAirConfig(Settings):
     """All devices transmit at once on the same symbols; the receiver gets their superposition and
     one noise."""
 
@@ -55,7 +55,7 @@ class OverTheAirConfig(Config):
         return self
 
 
-class ImpairmentsConfig(Config):
+class ImpairmentsConfig(Settings):
     """What goes wrong on an over-the-air uplink beside noise and fading; all off by default. What
     is drawn is drawn for each device and round."""
 
@@ -109,14 +109,14 @@ class ImpairmentsConfig(Config):
         )
 
 
-class IdealDownlinkConfig(Config):
+class IdealDownlinkConfig(Settings):
     """The broadcast arrives without error; its bits and time are charged at
     devices.downlink_rate_bps."""
 
     name: Literal["ideal"] = "ideal"
 
 
-class AnalogDownlinkConfig(Config):
+class AnalogDownlinkConfig(Settings):
     """The server broadcasts the model's numbers uncoded, one a symbol in channel.bandwidth_hz, and
     each device hears them with a noise of its own."""
 
@@ -136,7 +136,7 @@ class AnalogDownlinkConfig(Config):
     )
 
 
-class DigitalConfig(Config):
+class DigitalConfig(Settings):
     """Orthogonal access: every device has channel uses of its own, at full power, and its update
     arrives whole or, where its rate was above what its channel carries, not at all.
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from otafl.config import Config, stackable
+from otafl.core.settings import Settings, stackable
 
 
-class SignallingConfig(Config):
+class SignallingConfig(Settings):
     """Whether pilots, side information, synchronisation and feedback cost time and energy. By
     default they are counted in `side_symbols` and cost nothing else."""
 

@@ -20,9 +20,19 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from otafl.contracts import Blocks, Cohort, Group, Payload, Received
-from otafl.errors import UserError
-from otafl.link_contracts import NO_LIMITS, NOISE_VARIANCE, ChannelState, Limits, LinkReport
+from otafl.core.contracts import (
+    NO_LIMITS,
+    NOISE_VARIANCE,
+    Blocks,
+    ChannelState,
+    Cohort,
+    Group,
+    Limits,
+    LinkReport,
+    Payload,
+    Received,
+)
+from otafl.core.errors import UserError
 from otafl.models.base import flatten
 from otafl.transport import fitted_bits
 from otafl.transport.coded_bits import CodedBits

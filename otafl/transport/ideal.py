@@ -4,8 +4,15 @@ it: nobody runs short of energy, crashes within the slot or sends twice."""
 
 from __future__ import annotations
 
-from otafl.contracts import Cohort, Payload, Received
-from otafl.link_contracts import NO_LIMITS, ChannelState, Limits, LinkReport
+from otafl.core.contracts import (
+    NO_LIMITS,
+    ChannelState,
+    Cohort,
+    Limits,
+    LinkReport,
+    Payload,
+    Received,
+)
 from otafl.transport.config import IdealConfig
 from otafl.transport.report import Tally
 from otafl.transport.setup import Gathered, LinkSetup

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from otafl.link_contracts import NOISE_VARIANCE
-from otafl.rng import Streams
+from otafl.core.contracts import NOISE_VARIANCE
+from otafl.core.rng import Streams
+from otafl.core.units import db_to_linear
 from otafl.transport.config import ImpairmentsConfig
 from otafl.transport.misaligned import SampleSums, aligned_noise, lmmse_filter
 from otafl.transport.segments import Segments, segment_sums
 from otafl.transport.superpose import Signal
-from otafl.units import db_to_linear
 
 CHUNK = 1 << 18
 """Reals of a payload bent at a time; they and what is made of them fit the processor's cache."""

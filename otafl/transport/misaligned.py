@@ -16,7 +16,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from otafl.contracts import Cohort
+from otafl.core.contracts import Cohort
 from otafl.transport.superpose import Signal
 
 WINDOW = 2

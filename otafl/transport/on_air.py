@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from otafl.contracts import Blocks
-from otafl.link_contracts import Coefficients
+from otafl.core.contracts import Blocks, Coefficients
 from otafl.transport.bounded import SentPart
 from otafl.transport.segments import Segments, segment_sums
 from otafl.transport.superpose import Signal

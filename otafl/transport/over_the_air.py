@@ -19,14 +19,17 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from otafl.contracts import Blocks, Cohort, Payload, Received
-from otafl.link_contracts import (
+from otafl.core.contracts import (
     NO_LIMITS,
+    Blocks,
     ChannelState,
     Coefficients,
+    Cohort,
     Limits,
     Link,
     LinkReport,
+    Payload,
+    Received,
     combined,
 )
 from otafl.transport.bounded import Bounds, bounds

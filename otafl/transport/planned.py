@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import torch
 
-from otafl.config import Config
-from otafl.contracts import Codec, Group, Hyper
+from otafl.core.contracts import Codec, Csi, Group, Hyper
+from otafl.core.settings import Settings
 from otafl.devices.frequency import OrthogonalUplink
-from otafl.link_contracts import Csi
 from otafl.transport.config import DigitalConfig
 
 
 def orthogonal_uplink(
-    config: Config, hyper: Hyper, codec: Codec, csi: Csi
+    config: Settings, hyper: Hyper, codec: Codec, csi: Csi
 ) -> OrthogonalUplink | None:
     """None where the transport is not digital. hyper: of the transport. An update counts as one
     block as large as what the device received."""

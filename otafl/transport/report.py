@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from otafl.contracts import Blocks
-from otafl.link_contracts import LinkBudget, LinkReport
+from otafl.core.contracts import Blocks, LinkBudget, LinkReport
 
 TINY = 1e-30
 

@@ -7,9 +7,17 @@ from typing import Any
 
 from torch import Tensor
 
-from otafl.contracts import Codec, Hyper, Received
-from otafl.link_contracts import Csi, LinkBudget, PowerPolicy, Receiver, Statistics
-from otafl.rng import Streams
+from otafl.core.contracts import (
+    Codec,
+    Csi,
+    Hyper,
+    LinkBudget,
+    PowerPolicy,
+    Received,
+    Receiver,
+    Statistics,
+)
+from otafl.core.rng import Streams
 from otafl.transport.impairments import Impairments
 from otafl.transport.superpose import Signal
 

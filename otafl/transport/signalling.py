@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import torch
 
-from otafl.link_contracts import LinkBudget, LinkReport
+from otafl.core.contracts import LinkBudget, LinkReport
 from otafl.transport.config_signalling import SignallingConfig
 
 

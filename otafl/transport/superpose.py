@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from otafl.contracts import Blocks, Cohort, Group
+from otafl.core.contracts import Blocks, Cohort, Group
 from otafl.models.base import flatten, unflatten
 
 

@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from otafl.assembly import Parts
-from otafl.contracts import (
+from otafl.core.contracts import (
     Blocks,
     Broadcast,
     Cohort,
@@ -21,7 +20,8 @@ from otafl.contracts import (
     View,
     Work,
 )
-from otafl.rng import Streams
+from otafl.core.rng import Streams
+from otafl.engine.assembly import Parts
 
 
 def value(trial: Any, device: Any, round: Any) -> Any:

@@ -13,14 +13,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from otafl import registry
-from otafl.assembly import Parts, assemble
 from otafl.channels.config import RayleighConfig
 from otafl.channels.fading import link_budget
 from otafl.channels.rayleigh import Rayleigh
 from otafl.channels.trace import export
-from otafl.engine import Engine
-from otafl.rng import Streams
+from otafl.core import registry
+from otafl.core.rng import Streams
+from otafl.engine.assembly import Parts, assemble
+from otafl.engine.engine import Engine
 from otafl.scenario import Point, Scenario, expand, load_scenario
 
 BASE: dict[str, Any] = {
@@ -97,8 +97,8 @@ METHODS = [
     (algorithm, transport)
     for algorithm in ALGORITHMS
     for transport in TRANSPORTS
-    if registry.config_class("algorithm", algorithm).needs
-    in registry.config_class("transport", transport).gives
+    if registry.settings("algorithm", algorithm).needs
+    in registry.settings("transport", transport).gives
 ]
 """Every algorithm over every transport that gives it what it needs."""
 

@@ -17,8 +17,8 @@ import pytest
 from contract.small import METHODS, engine
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from otafl.core.contracts import ChannelState
 from otafl.data import DataSet
-from otafl.link_contracts import ChannelState
 
 WARM_UP, ROUNDS = 2, 64
 

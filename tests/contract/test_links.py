@@ -9,11 +9,11 @@ import pytest
 import torch
 from contract.small import engine, run, scenario, section
 
-from otafl import registry
-from otafl.assembly import Uplink, build_link
-from otafl.contracts import Group
-from otafl.engine import Engine
-from otafl.rng import Streams
+from otafl.core import registry
+from otafl.core.contracts import Group
+from otafl.core.rng import Streams
+from otafl.engine.assembly import Uplink, build_link
+from otafl.engine.engine import Engine
 
 CHANNELS, POWERS = registry.names("channel"), registry.names("power")
 PAIRS = [(power, channel) for power in POWERS for channel in ("awgn", "rayleigh", "tdl-a")] + [
@@ -105,7 +105,7 @@ def test_power_is_within_budget(power: str, channel: str, normalise: str) -> Non
     one, saved = saved_link(power, channel, **keys)
     budget = one.parts.link.budget.budget
     spent = saved["p/0"].abs().square() * saved["m/0"] / budget[:, None]
-    policy = registry.implementation("power", power)(registry.config_class("power", power)())
+    policy = registry.component("power", power)(registry.settings("power", power)())
     silent = ~saved["active/0"]
     assert spent[silent].eq(0).all()
     assert spent.max() > 0

@@ -11,14 +11,14 @@ import torch
 from contract import small
 from contract.small import engine, run, scenario
 
-from otafl import registry
-from otafl.assembly import build_model
-from otafl.contracts import Batch
+from otafl.core import registry
+from otafl.core.contracts import Batch
+from otafl.core.rng import Streams
 from otafl.data.partition import partition
 from otafl.devices.activities import CAUSES
 from otafl.devices.hardware import Hardware, devices_of
+from otafl.engine.assembly import build_model
 from otafl.models.base import Model
-from otafl.rng import Streams
 
 MODELS = pytest.mark.parametrize("name", registry.names("model"))
 SHAPE, CLASSES, ROWS, BATCH = (64,), 10, 3, 5
@@ -104,7 +104,7 @@ def test_model_gradients_and_step(name: str) -> None:
     [name for name in registry.names("partition") if name != "natural"],  # needs users
 )
 def test_partition(name: str) -> None:
-    config = registry.config_class("partition", name)()
+    config = registry.settings("partition", name)()
     labels = np.random.default_rng(0).integers(0, 10, 500)
     parts = partition(config, labels, 7, np.random.default_rng(1))
     again = partition(config, labels, 7, np.random.default_rng(1))
@@ -130,7 +130,7 @@ def test_compute(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     (tmp_path / "devices.csv").write_text("flops_per_s\n1e9\n2e9\n")
     monkeypatch.chdir(tmp_path)
     keys = {"name": name} | COMPUTE.get(name, {})
-    config = registry.config_class("compute", name)(**keys)
+    config = registry.settings("compute", name)(**keys)
     hardware = devices_of(config, 6, np.random.default_rng(3))
     fewer = devices_of(config, 4, np.random.default_rng(3))
     for field in fields(Hardware):

@@ -11,8 +11,8 @@ import pytest
 import torch
 from contract.small import METHODS, close, engine, equal, run, scores
 
-from otafl.contracts import Blocks
-from otafl.engine import Engine
+from otafl.core.contracts import Blocks
+from otafl.engine.engine import Engine
 
 PAIRS = pytest.mark.parametrize(("algorithm", "transport"), METHODS)
 ONE = {"float32": 1e-5, "float64": 1e-10}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from contract.small import close, engine, equal, model, run, scores
 
-from otafl import registry
+from otafl.core import registry
 
 MODELS = [name for name in registry.names("model") if name != "mlp"]
 """The others than the base's own."""

@@ -18,10 +18,10 @@ from contract.small import engine, run, scenario, tree
 
 from otafl import load_scenario
 from otafl.algorithms.config import FedAvgConfig
-from otafl.contracts import Cohort
-from otafl.engine import Engine, run_stack
-from otafl.errors import UserError
-from otafl.recorder import Recorder
+from otafl.core.contracts import Cohort
+from otafl.core.errors import UserError
+from otafl.engine.engine import Engine, run_stack
+from otafl.engine.recorder import Recorder
 from otafl.scenario import expand
 
 EXACT = {"engine.dtype": "float64", "transport": "ideal"}

@@ -9,12 +9,13 @@ from typing import get_args
 
 import pytest
 
-from otafl import custom, registry, variables
-from otafl.axes import NOT_SWEPT, coordinates, read
-from otafl.config import Config, stackable_fields
-from otafl.errors import UserError
-from otafl.keys import CHOICES, DEFAULTS, fields
+from otafl.core import custom, registry
+from otafl.core.errors import UserError
+from otafl.core.settings import Settings, stackable_fields
+from otafl.results import variables
 from otafl.scenario import Scenario, json_schema, load_scenario
+from otafl.scenario.axes import NOT_SWEPT, coordinates, read
+from otafl.scenario.keys import CHOICES, DEFAULTS, fields
 
 ENTRIES = [(table, name) for table in registry.TABLES for name in registry.names(table)]
 
@@ -22,19 +23,19 @@ ENTRIES = [(table, name) for table in registry.TABLES for name in registry.names
 @pytest.mark.parametrize(("table", "name"), ENTRIES)
 def test_an_entry_has_settings_an_implementation_and_one_line(table: str, name: str) -> None:
     entry = registry.TABLES[table][name]
-    config = registry.config_class(table, name)
+    config = registry.settings(table, name)
     assert entry.name == name
-    assert issubclass(config, Config)
+    assert issubclass(config, Settings)
     assert get_args(config.model_fields["name"].annotation) == (name,)
     assert config.__doc__
-    assert callable(registry.implementation(table, name))
+    assert callable(registry.component(table, name))
     assert entry.summary
     assert "\n" not in entry.summary
 
 
 @pytest.mark.parametrize(("table", "name"), ENTRIES)
 def test_every_field_of_an_entry_says_what_it_means(table: str, name: str) -> None:
-    for key, info in registry.config_class(table, name).model_fields.items():
+    for key, info in registry.settings(table, name).model_fields.items():
         assert info.description or key in ("name", "partition"), key
 
 
@@ -45,7 +46,7 @@ def test_every_table_is_a_section_with_a_default() -> None:
         section = scenario
         for part in path:
             section = getattr(section, str(part))
-        assert section == registry.config_class(table, DEFAULTS[table])()
+        assert section == registry.settings(table, DEFAULTS[table])()
 
 
 INCOMPLETE = (
@@ -75,7 +76,7 @@ def test_an_entry_can_be_named_alone_or_in_a_mapping(table: str, name: str) -> N
         found = load_scenario({"transport": "ideal", "name": "x", **method, **tree})
         for part in path:
             found = getattr(found, str(part))
-        assert found == registry.config_class(table, name)(name=name)
+        assert found == registry.settings(table, name)(name=name)
 
 
 def test_no_key_gives_an_axis_the_name_of_something_else_in_a_result() -> None:
@@ -92,7 +93,7 @@ def test_no_key_gives_an_axis_the_name_of_something_else_in_a_result() -> None:
 def test_the_schema_marks_stackable_fields_and_describes_entries() -> None:
     definitions = json_schema()["$defs"]
     for table, name in ENTRIES:
-        config = registry.config_class(table, name)
+        config = registry.settings(table, name)
         schema = definitions[config.__name__]
         assert schema["description"]
         marked = {key for key, info in schema["properties"].items() if info.get("stackable")}
@@ -114,7 +115,7 @@ def test_closest(word: str, candidates: tuple[str, ...], found: str | None) -> N
 
 def test_an_unknown_name_is_refused_with_the_closest() -> None:
     with pytest.raises(UserError) as error:
-        registry.implementation("power", "gbam")
+        registry.component("power", "gbam")
     known = ", ".join(registry.names("power"))
     assert str(error.value) == (
         f"power: unknown power policy 'gbam'; did you mean 'gbma'? known: {known}, or "
@@ -124,11 +125,11 @@ def test_an_unknown_name_is_refused_with_the_closest() -> None:
 
 def test_a_callable_of_the_users_own() -> None:
     assert (
-        registry.implementation("model", "collections:OrderedDict")
+        registry.component("model", "collections:OrderedDict")
         is __import__("collections").OrderedDict
     )
-    assert registry.config_class("model", "a:b").__name__ == "CustomModelConfig"
-    assert registry.config_class("data", "a:b").__name__ == "CustomDataConfig"
+    assert registry.settings("model", "a:b").__name__ == "CustomModelConfig"
+    assert registry.settings("data", "a:b").__name__ == "CustomDataConfig"
 
 
 @pytest.mark.parametrize(
@@ -141,7 +142,7 @@ def test_a_callable_of_the_users_own() -> None:
 )
 def test_a_callable_that_cannot_be_had(path: str, message: str) -> None:
     with pytest.raises(UserError, match=r"data\.name") as error:
-        registry.implementation("data", path)
+        registry.component("data", path)
     assert str(error.value).startswith(message)
 
 
@@ -160,13 +161,13 @@ def _imports(code: str, *modules: str) -> str:
 
 
 def test_names_are_listed_without_pydantic_or_torch() -> None:
-    code = "import otafl.registry as r; [r.names(t) for t in r.TABLES]"
+    code = "import otafl.core.registry as r; [r.names(t) for t in r.TABLES]"
     assert _imports(code, "pydantic", "torch", "numpy").split() == ["False"] * 3
 
 
 def test_a_scenario_is_read_without_torch() -> None:
     code = (
-        "import otafl.scenario as s; x = s.load_scenario({'name': 'x', 'sweep': {'seed': [1]}}); "
+        "import otafl.scenario.schema as s; x = s.load_scenario({'name': 'x', 'sweep': {'seed': [1]}}); "
         "s.expand(x); s.to_yaml(x); s.json_schema()"
     )
     assert _imports(code, "torch", "xarray", "simpy").split() == ["False"] * 3

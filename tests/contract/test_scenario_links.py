@@ -16,10 +16,10 @@ import torch
 import yaml
 from torch import Tensor
 
-from otafl import registry
-from otafl.assembly import assemble
-from otafl.contracts import Blocks, Group, Payload
-from otafl.engine import Engine
+from otafl.core import registry
+from otafl.core.contracts import Blocks, Group, Payload
+from otafl.engine.assembly import assemble
+from otafl.engine.engine import Engine
 from otafl.models.base import flatten
 from otafl.scenario import Point, expand, load_scenario, stack_key
 
@@ -57,7 +57,7 @@ def test_power_and_error(path: Path) -> None:
         p, m, active, w = (saved[name] for name in ("p", "m", "active", "weight"))
         budget = engine.parts.link.budget.budget[0]
         power = point.scenario.power.name
-        make = registry.implementation("power", power)
+        make = registry.component("power", power)
         if make(point.scenario.power).constraint == "peak":
             assert (p.abs().square() * m / budget).max() <= 1 + 1e-9, point.coords
         taken = engine.means.take()

@@ -14,10 +14,10 @@ from twins.setting import everyone
 
 from otafl.algorithms.config_fedhm import FedHmConfig
 from otafl.algorithms.fedhm import FedHm
-from otafl.contracts import Blocks, Cohort, Payload, Received, Work
+from otafl.core.contracts import Blocks, Cohort, Payload, Received, Work
+from otafl.core.rng import Streams
 from otafl.models.base import Model
 from otafl.models.network import Linear, Network, Relu, Step
-from otafl.rng import Streams
 from otafl.transport.superpose import each_row, error_free, signal
 
 HYPER = {

@@ -10,9 +10,8 @@ import torch
 from exact.link_bench import Bench, Given, bench
 
 from otafl.channels.config import PerfectCsiConfig
-from otafl.channels.csi import PerfectCsi
-from otafl.contracts import Cohort, Payload, Received
-from otafl.link_contracts import NO_LIMITS, Limits, LinkReport
+from otafl.core.contracts import NO_LIMITS, Cohort, Limits, LinkReport, Payload, Received
+from otafl.csi.csi import PerfectCsi
 from otafl.transport.setup import LinkSetup
 
 

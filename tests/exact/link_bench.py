@@ -14,16 +14,16 @@ from torch import Tensor
 
 from otafl.channels.awgn import Awgn
 from otafl.channels.config import AwgnConfig, ErrorCsiConfig, RayleighConfig
-from otafl.channels.csi import ErrorCsi
 from otafl.channels.fading import link_budget
+from otafl.channels.long_term import statistics
 from otafl.channels.rayleigh import Rayleigh
 from otafl.codecs.config import IdentityConfig, UniformConfig
 from otafl.codecs.identity import Identity
 from otafl.codecs.uniform import Uniform
-from otafl.config import stackable_fields
-from otafl.contracts import Cohort, Payload, Received
-from otafl.link_contracts import ChannelState, LinkReport
-from otafl.long_term import statistics
+from otafl.core.contracts import ChannelState, Cohort, LinkReport, Payload, Received
+from otafl.core.rng import Streams
+from otafl.core.settings import stackable_fields
+from otafl.csi.csi import ErrorCsi
 from otafl.power.ci import ChannelInversion
 from otafl.power.config import CiConfig, FullConfig, GbmaConfig, TciConfig
 from otafl.power.full import Full
@@ -31,7 +31,6 @@ from otafl.power.gbma import Gbma
 from otafl.power.tci import TruncatedChannelInversion
 from otafl.receivers.config import ScalarConfig
 from otafl.receivers.scalar import Scalar
-from otafl.rng import Streams
 from otafl.transport.config import (
     DigitalConfig,
     IdealConfig,

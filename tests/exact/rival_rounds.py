@@ -10,11 +10,11 @@ from torch import Tensor
 from twins.network import Array, Minibatch
 from twins.setting import everyone, local_data, minibatch
 
-from otafl import registry
-from otafl.contracts import Blocks, Cohort, Payload, Received
+from otafl.core import registry
+from otafl.core.contracts import Blocks, Cohort, Payload, Received
+from otafl.core.rng import Streams
 from otafl.data.work import LocalData, LocalWork
 from otafl.models.base import Model
-from otafl.rng import Streams
 
 SIZES = [[20, 10, 3, 30, 7], [9, 9, 25, 4, 40]]
 """Samples of five devices of two trials; two have fewer than a minibatch."""
@@ -49,8 +49,8 @@ class Rounds:
     ) -> None:
         """steps: local ones. sizes: samples of the devices. rates: stackable fields, a list by
         trial; others have their defaults."""
-        config = registry.config_class("algorithm", name).model_validate(settings or {})
-        self.method = registry.implementation("algorithm", name)(config, model, 5)
+        config = registry.settings("algorithm", name).model_validate(settings or {})
+        self.method = registry.component("algorithm", name)(config, model, 5)
         self.streams = Streams([5, 5], [0, 1], dtype=dtype)
         fields = {n: v for n, v in config.model_dump().items() if type(v) is float}
         self.hyper = {n: torch.tensor(rates.get(n, [v, v]), dtype=dtype) for n, v in fields.items()}

@@ -26,10 +26,10 @@ from twins import asynchronous as twin
 from twins.rivals import Params, plus
 from twins.setting import everyone, local_data, minibatch, mlp
 
-from otafl import registry
-from otafl.contracts import Blocks, Cohort, Group, Received
+from otafl.core import registry
+from otafl.core.contracts import Blocks, Cohort, Group, Received
+from otafl.core.rng import Streams
 from otafl.models.base import unflatten
-from otafl.rng import Streams
 from otafl.scenario import ScenarioError
 
 MODEL = mlp((INPUTS, 5, CLASSES))
@@ -57,8 +57,8 @@ class Slots:
         **fields: Any,
     ) -> None:
         """fields: stackable ones, a list by trial."""
-        config = registry.config_class("algorithm", name).model_validate(settings or {})
-        self.method = registry.implementation("algorithm", name)(config, MODEL, 5)
+        config = registry.settings("algorithm", name).model_validate(settings or {})
+        self.method = registry.component("algorithm", name)(config, MODEL, 5)
         self.streams = Streams([5, 5], [0, 1], dtype=F64)
         numbers = {n: v for n, v in config.model_dump().items() if type(v) in (float, int)}
         self.hyper = {n: torch.tensor(fields.get(n, [v, v]), dtype=F64) for n, v in numbers.items()}
@@ -223,10 +223,10 @@ def test_staleness_functions_by_hand() -> None:
         "polynomial": [1.0, 0.5, 5**-0.5, 6**-0.5, 1 / 3],
         "hinge": [1.0, 1.0, 1.0, 1 / 11, 1 / 41],
     }
-    config = registry.config_class("algorithm", "fedasync")
+    config = registry.settings("algorithm", "fedasync")
     for kind, expected in by_hand.items():
         made = config.model_validate({"staleness": kind})
-        method = registry.implementation("algorithm", "fedasync")(made, MODEL, 5)
+        method = registry.component("algorithm", "fedasync")(made, MODEL, 5)
         hyper = {n: torch.tensor([v], dtype=F64) for n, v in made if type(v) is float}
         method.init(Streams([5], [0], dtype=F64), hyper)
         weight = method.row_weights(cohort)
@@ -368,8 +368,8 @@ def test_all_at_once_is_fedavg(name: str, settings: dict[str, Any], fields: dict
     size."""
     sizes = [[8] * 5, [8] * 5] if name == "fedbuff" else SIZES
     one = Slots(name, settings, sizes, learning_rate=RATES, **fields)
-    config = registry.config_class("algorithm", "fedavg")()
-    other = registry.implementation("algorithm", "fedavg")(config, MODEL, 5)
+    config = registry.settings("algorithm", "fedavg")()
+    other = registry.component("algorithm", "fedavg")(config, MODEL, 5)
     hyper = {
         "learning_rate": torch.tensor(RATES, dtype=F64),
         "decay": torch.zeros(2, dtype=F64),

@@ -13,12 +13,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from otafl.contracts import Cohort
+from otafl.core.contracts import Cohort
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
 from otafl.data.augment import Augmentation, augmentation
 from otafl.data.config import AugmentConfig
 from otafl.data.work import LocalData
-from otafl.errors import UserError
-from otafl.rng import Streams
 
 SHAPE = (2, 5, 4)
 BLACK = np.array([-1.0, 3.0], np.float32)[:, None, None]

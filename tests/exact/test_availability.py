@@ -19,23 +19,23 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from otafl import registry
+from otafl.clock.trial_clock import TrialClock
+from otafl.core import registry
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
 from otafl.devices.availability import AvailabilitySetup
 from otafl.devices.availability_trace import TraceAvailability
 from otafl.devices.config_availability import DiurnalAvailabilityConfig, TraceAvailabilityConfig
 from otafl.devices.config_hardware import FixedComputeConfig
 from otafl.devices.hardware import devices_of
-from otafl.errors import UserError
-from otafl.rng import Streams
-from otafl.trial_clock import TrialClock
 
 Changes = list[tuple[float, bool]]
 
 
 def made(name: str, seeds: list[int], trials: list[int], devices: int, **fields: Any) -> Any:
-    config = registry.config_class("availability", name)(**fields)
+    config = registry.settings("availability", name)(**fields)
     setup = AvailabilitySetup(devices, Streams(seeds, trials))
-    return registry.implementation("availability", name)(config, setup)
+    return registry.component("availability", name)(config, setup)
 
 
 def first(life: Any, count: int = 50) -> Changes:

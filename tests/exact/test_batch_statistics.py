@@ -14,12 +14,12 @@ import torch
 from contract.small import engine
 from torch import Tensor
 
-from otafl import batch_statistics
-from otafl.batch_statistics import BatchStatistics
-from otafl.contracts import Blocks, View
+from otafl.core.contracts import Blocks, View
+from otafl.core.rng import Streams
 from otafl.data.work import LocalData
-from otafl.evaluation import Evaluation
-from otafl.rng import Streams
+from otafl.engine import batch_statistics
+from otafl.engine.batch_statistics import BatchStatistics
+from otafl.engine.evaluation import Evaluation
 
 DOUBLE = torch.float64
 BN = "model", "conv_net"

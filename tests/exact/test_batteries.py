@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from otafl.clock.local_work import Interval, Slot
+from otafl.clock.trial_clock import TrialClock
 from otafl.devices.activities import CAUSES
 from otafl.devices.battery import Battery
 from otafl.devices.config_hardware import FixedComputeConfig
 from otafl.devices.hardware import Hardware, devices_of
-from otafl.devices.local_work import Interval, Slot
 from otafl.devices.protocol import Rules
-from otafl.trial_clock import TrialClock
 
 
 def hardware(devices: int, **given: Any) -> Hardware:

@@ -31,7 +31,7 @@ from twins.power import (
     solve,
 )
 
-from otafl.link_contracts import Link, Statistics
+from otafl.core.contracts import Link, Statistics
 from otafl.power.average_power import inverse_scaling, multipliers
 
 

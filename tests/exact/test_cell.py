@@ -23,7 +23,6 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from otafl import registry
 from otafl.channels.cell import Cell, ShadowingField
 from otafl.channels.cell_drop import (
     cell_rays,
@@ -38,7 +37,8 @@ from otafl.channels.ofdm import Pairs, group_frequencies
 from otafl.channels.plane_waves import PlaneWaves
 from otafl.channels.sionna_rng import sionna_stream
 from otafl.channels.topology import drop, reflected
-from otafl.rng import Streams
+from otafl.core import registry
+from otafl.core.rng import Streams
 
 LEVEL = 1e-4
 CPU = torch.device("cpu")
@@ -46,7 +46,7 @@ CELLS = ["umi", "uma", "rma"]
 
 
 def config(name: str, **settings: Any) -> CellConfig:
-    made: CellConfig = registry.config_class("channel", name)(**settings)
+    made: CellConfig = registry.settings("channel", name)(**settings)
     return made
 
 

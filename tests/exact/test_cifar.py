@@ -24,11 +24,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from otafl.core.errors import UserError
 from otafl.data import DataSet, cifar10, cifar100, fetch, load
 from otafl.data.config import Cifar10Config, Cifar100Config
 from otafl.data.pickles import read_batch
 from otafl.data.pixels import scaled
-from otafl.errors import UserError
 
 EACH = 3
 

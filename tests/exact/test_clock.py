@@ -13,14 +13,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from otafl.clock import Clock
+from otafl.clock.local_work import Interval, Slot
+from otafl.clock.stack_clock import Clock
+from otafl.clock.trial_clock import TrialClock
 from otafl.devices.activities import CAUSES
 from otafl.devices.config_hardware import FixedComputeConfig
 from otafl.devices.config_protocol import Late
 from otafl.devices.hardware import Hardware, devices_of
-from otafl.devices.local_work import Interval, Slot
 from otafl.devices.protocol import Rules
-from otafl.trial_clock import TrialClock
 
 SPEEDS = np.array([1.0, 2.0, 4.0])
 ALL = np.arange(3)

@@ -26,17 +26,17 @@ from twins.setting import everyone, local_data
 
 from otafl.algorithms.config import FedRLRConfig
 from otafl.algorithms.fedrlr import FedRLR
-from otafl.contracts import Batch, Blocks
-from otafl.errors import UserError
+from otafl.core.contracts import Batch, Blocks
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
 from otafl.factorised.lowrank import LowRank, LowRankMap, dense
 from otafl.models import base, convolution
 from otafl.models.base import Layer, LayeredModel, Model, cross_entropy
 from otafl.models.cnn import Cnn
 from otafl.models.config import CnnConfig
 from otafl.models.geometry import Window
-from otafl.rng import Streams
 from otafl.scenario import load_scenario
-from otafl.scenario_checks import layers
+from otafl.scenario.checks import layers
 
 F64 = torch.float64
 N, B, CLASSES = 3, 4, 5

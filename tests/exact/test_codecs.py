@@ -32,9 +32,9 @@ from otafl.codecs.identity import Identity
 from otafl.codecs.qsgd import Qsgd
 from otafl.codecs.topk import TopK
 from otafl.codecs.uniform import Uniform, quantise
-from otafl.contracts import Blocks, Cohort, Group, Payload, Received, WordCodec
-from otafl.errors import UserError
-from otafl.rng import Streams
+from otafl.core.contracts import Blocks, Cohort, Group, Payload, Received, WordCodec
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
 
 STREAMS = Streams([0], [0], dtype=torch.float64)
 

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from otafl import registry
-from otafl.errors import UserError
+from otafl.core import registry
+from otafl.core.errors import UserError
 from otafl.factorised import cp
 from otafl.models import convolution, cp_layers
 from otafl.models.base import LayeredModel
@@ -85,8 +85,8 @@ def test_whole_model(shared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def vgg8() -> LayeredModel:
-    config = registry.config_class("model", "vgg8")()
-    model = registry.implementation("model", "vgg8")(config, (3, 32, 32), 10)
+    config = registry.settings("model", "vgg8")()
+    model = registry.component("model", "vgg8")(config, (3, 32, 32), 10)
     assert isinstance(model, LayeredModel)
     return model
 
@@ -106,7 +106,7 @@ def test_vgg8_has_the_papers_layers() -> None:
 
 @pytest.mark.parametrize("shape", [(784,), (64,), (3, 32, 32), (1, 48, 40)])
 def test_vgg8_leaves_what_is_too_small_to_pool(shape: tuple[int, ...]) -> None:
-    model = registry.implementation("model", "vgg8")(
+    model = registry.component("model", "vgg8")(
         Vgg8Config(channels=(2, 3, 4, 5, 6)), shape, 10
     )
     assert model.layers[5].inputs == 6

@@ -20,8 +20,7 @@ import torch
 from exact.limited_bench import digital, estimate, radiated, send, table
 from exact.link_bench import POLICIES, WEIGHTS, bench, cohort, given, updates, with_setup
 
-from otafl.contracts import Group
-from otafl.link_contracts import Limits
+from otafl.core.contracts import Group, Limits
 from otafl.transport.config import ImpairmentsConfig
 from otafl.transport.impairments import Impairments
 

@@ -22,11 +22,11 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from otafl.channels.config import DelayCsiConfig, PhaseFeedbackCsiConfig, PilotsCsiConfig
-from otafl.channels.csi_delay import Delay
-from otafl.channels.csi_feedback import PhaseFeedback
-from otafl.channels.csi_pilots import Pilots
-from otafl.link_contracts import ChannelState, LinkBudget
-from otafl.rng import Streams
+from otafl.core.contracts import ChannelState, LinkBudget
+from otafl.core.rng import Streams
+from otafl.csi.delay import Delay
+from otafl.csi.phase_feedback import PhaseFeedback
+from otafl.csi.pilots import Pilots
 
 S, K = 2, 3
 DOUBLE = torch.float64

@@ -18,10 +18,10 @@ import torch
 from scipy import stats
 
 import otafl
-from otafl.assembly import build_link
 from otafl.channels.custom import Draws
-from otafl.errors import UserError
-from otafl.rng import Streams
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
+from otafl.engine.assembly import build_link
 from otafl.scenario import expand, load_scenario, stack_key
 
 MODULE = """

@@ -15,12 +15,12 @@ import pytest
 import torch
 
 import otafl
-from otafl import registry
 from otafl.algorithms.config import FedAvgConfig, FedRLRConfig
 from otafl.algorithms.config_own import CustomAlgorithmConfig, NoSettings, own_method
-from otafl.assembly import assemble
-from otafl.engine import Engine
-from otafl.errors import UserError
+from otafl.core import registry
+from otafl.core.errors import UserError
+from otafl.engine.assembly import assemble
+from otafl.engine.engine import Engine
 from otafl.scenario import expand, load_scenario, scenario_hash, stack_key, to_yaml
 
 MODULE = """
@@ -29,7 +29,7 @@ from otafl.algorithms.config import FedAvgConfig
 from otafl.algorithms.fedavg import FedAvg
 from otafl.algorithms.fedrlr import FedRLR
 from otafl.algorithms.heterofl import HeteroFL
-from otafl.config import stackable
+from otafl.core.settings import stackable
 
 class Same(FedAvg):
     pass
@@ -263,7 +263,7 @@ def test_every_built_in_method_can_be_derived_from() -> None:
     for name in registry.names("algorithm"):
         entry = registry.TABLES["algorithm"][name]
         method = own_method(entry.implementation)
-        assert method.settings is registry.config_class("algorithm", name)
+        assert method.settings is registry.settings("algorithm", name)
         assert method.needs == method.settings.needs  # type: ignore[attr-defined]
         assert not method.keys.names
 

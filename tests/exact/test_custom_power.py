@@ -13,10 +13,10 @@ import pytest
 import torch
 from twins.power import changed, make_link, solve
 
-from otafl import registry
-from otafl.config import CustomConfig
-from otafl.errors import UserError
-from otafl.link_contracts import Coefficients, Link
+from otafl.core import registry
+from otafl.core.contracts import Coefficients, Link
+from otafl.core.errors import UserError
+from otafl.core.settings import CustomSettings
 from otafl.power.config import CustomPowerConfig
 from otafl.power.custom import CustomPolicy
 
@@ -129,9 +129,9 @@ def test_what_is_wrong_is_said(function: str, options: dict[str, float], message
 
 
 def test_the_table_takes_it() -> None:
-    config = registry.config_class("power", "my_own_policies:share")
+    config = registry.settings("power", "my_own_policies:share")
     assert config is CustomPowerConfig
-    assert issubclass(config, CustomConfig)
+    assert issubclass(config, CustomSettings)
     assert config.receiver == "eigen"
-    assert callable(registry.implementation("power", "my_own_policies:share"))
+    assert callable(registry.component("power", "my_own_policies:share"))
     assert config(name="a:b", depth=3).options == {"depth": 3}

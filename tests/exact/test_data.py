@@ -18,6 +18,7 @@ from numpy.testing import assert_array_equal
 from pydantic import TypeAdapter
 from sklearn.datasets import load_digits
 
+from otafl.core.errors import UserError
 from otafl.data import DataSet, load
 from otafl.data.config import (
     CustomDataConfig,
@@ -27,7 +28,6 @@ from otafl.data.config import (
 )
 from otafl.data.fetch import SOURCES, available, fetch
 from otafl.data.idx import read_images, read_labels
-from otafl.errors import UserError
 
 TRAIN, TEST = 12, 4
 NAMES = tuple(SOURCES["mnist"].md5)

@@ -1,4 +1,4 @@
-"""Gradients through the uplink: the closed forms of `otafl.differentiable`, the real transport and
+"""Gradients through the uplink: the closed forms of `otafl.uplink.differentiable`, the real transport and
 `otafl.over_the_air`, each against finite differences in double precision or a derivative worked
 by hand.
 
@@ -27,16 +27,8 @@ from exact.link_bench import MAKE, WEIGHTS, Bench, bench, cohort, given, updates
 from torch import Tensor, nn
 
 import otafl
-from otafl.contracts import Group
-from otafl.differentiable import (
-    aggregation_mse,
-    combined,
-    effective_gains,
-    superpose,
-    within_budget,
-)
-from otafl.errors import UserError
-from otafl.link_contracts import Link
+from otafl.core.contracts import Group, Link
+from otafl.core.errors import UserError
 from otafl.power.cao_static import CaoStatic
 from otafl.power.config import CaoStaticConfig, CustomPowerConfig
 from otafl.power.custom import CustomPolicy
@@ -45,6 +37,13 @@ from otafl.receivers.config import EigenConfig
 from otafl.receivers.eigen import Eigen
 from otafl.transport.config import ImpairmentsConfig
 from otafl.transport.impairments import Impairments
+from otafl.uplink.differentiable import (
+    aggregation_mse,
+    combined,
+    effective_gains,
+    superpose,
+    within_budget,
+)
 
 K = 6
 

@@ -29,11 +29,10 @@ from otafl.codecs.config import IdentityConfig, QsgdConfig, UniformConfig
 from otafl.codecs.identity import Identity
 from otafl.codecs.qsgd import Qsgd
 from otafl.codecs.uniform import Uniform
-from otafl.config import stackable_fields
-from otafl.contracts import Cohort, Group, Received
-from otafl.errors import UserError
-from otafl.link_contracts import ChannelState, LinkBudget, LinkReport
-from otafl.rng import Streams
+from otafl.core.contracts import ChannelState, Cohort, Group, LinkBudget, LinkReport, Received
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
+from otafl.core.settings import stackable_fields
 from otafl.transport.coded_bits import layout
 from otafl.transport.config import DigitalConfig, ImpairmentsConfig
 from otafl.transport.digital import Digital

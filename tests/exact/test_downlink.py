@@ -20,11 +20,10 @@ from contract import probes
 from contract.small import close, engine, equal, run, scores
 from torch import Tensor
 
-from otafl.contracts import Broadcast, Cohort
-from otafl.link_contracts import LinkBudget
-from otafl.rng import Streams
+from otafl.core.contracts import Broadcast, Cohort, LinkBudget
+from otafl.core.rng import Streams
+from otafl.downlink.downlink import AnalogDownlink, DownlinkSetup, IdealDownlink
 from otafl.transport.config import AnalogDownlinkConfig, IdealDownlinkConfig
-from otafl.transport.downlink import AnalogDownlink, DownlinkSetup, IdealDownlink
 
 S, K = 2, 4
 DOUBLE = torch.float64

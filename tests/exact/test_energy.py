@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from otafl.energy import compute_energy_j
+from otafl.devices.energy import compute_energy_j
 
 
 def test_a_cycle_costs_kappa_times_frequency_squared():

@@ -23,8 +23,8 @@ from scipy import optimize
 from torch import Tensor
 from twins.power import N, arrived, changed, make_link, policy_of, rayleigh_statistics
 
-from otafl.engine import Engine
-from otafl.link_contracts import Coefficients, Link
+from otafl.core.contracts import Coefficients, Link
+from otafl.engine.engine import Engine
 from otafl.power import average_power
 from otafl.power.lyapunov import inverse_scaling
 

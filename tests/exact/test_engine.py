@@ -12,10 +12,10 @@ from contract import probes
 from contract.small import engine, run, scenario
 
 import otafl
-from otafl.contracts import Broadcast, Cohort, Group, Payload
-from otafl.engine import run_stack
+from otafl.core.contracts import Broadcast, Cohort, Group, Payload
+from otafl.engine.engine import run_stack
 from otafl.factorised.lowrank import project, retract, truncate
-from otafl.results import Record
+from otafl.results.dataset import Record
 from otafl.scenario import expand
 
 REALS = 64 * 4 + 4 + 4 * 10 + 10

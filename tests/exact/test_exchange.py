@@ -28,11 +28,11 @@ from otafl.algorithms.fedamp import FedAMP, cosine_weights, kernel_weights
 from otafl.algorithms.fedfomo import FedFomo, HeldOut
 from otafl.algorithms.fedpac import FedPAC, mixing, statistics
 from otafl.algorithms.simplex_qp import minimisers
-from otafl.contracts import Batch
-from otafl.errors import UserError
+from otafl.core.contracts import Batch
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
 from otafl.models.config import SoftmaxRegressionConfig
 from otafl.models.softmax_regression import SoftmaxRegression
-from otafl.rng import Streams
 
 ONE = torch.ones(1, dtype=torch.float64)
 AMP = {

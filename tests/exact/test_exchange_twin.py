@@ -41,7 +41,7 @@ from otafl.algorithms.config_exchange import FedAMPConfig, FedFomoConfig, FedPAC
 from otafl.algorithms.fedamp import FedAMP
 from otafl.algorithms.fedfomo import FedFomo, HeldOut
 from otafl.algorithms.fedpac import FedPAC
-from otafl.contracts import Cohort
+from otafl.core.contracts import Cohort
 
 AMP = {
     "learning_rate": [0.1, 0.05],

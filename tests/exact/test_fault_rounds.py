@@ -15,8 +15,8 @@ import torch
 from contract import probes
 from contract.small import engine, equal, points, run
 
-from otafl.contracts import Broadcast, Cohort, Group, Payload
-from otafl.engine import run_stack
+from otafl.core.contracts import Broadcast, Cohort, Group, Payload
+from otafl.engine.engine import run_stack
 
 
 class Numbered(probes.Probe):

@@ -21,13 +21,12 @@ from contract import probes
 from contract.small import engine, equal, points, run, scenario
 from torch import Tensor
 
-from otafl.contracts import Broadcast, Cohort, Group, Payload
-from otafl.engine import run_stack
-from otafl.faults import Faults, jammer_power
-from otafl.faults_config import FaultsConfig
-from otafl.link_contracts import ChannelState
-from otafl.rng import Streams
-from otafl.scenario_errors import ScenarioError
+from otafl.core.contracts import Broadcast, ChannelState, Cohort, Group, Payload
+from otafl.core.rng import Streams
+from otafl.devices.config_faults import FaultsConfig
+from otafl.devices.faults import Faults, jammer_power
+from otafl.engine.engine import run_stack
+from otafl.scenario.errors import ScenarioError
 
 S, K = 2, 4
 DOUBLE = torch.float64

@@ -19,9 +19,9 @@ from twins.setting import everyone, local_data, minibatch, mlp
 
 from otafl.algorithms.config import FedAvgConfig
 from otafl.algorithms.fedavg import FedAvg
-from otafl.contracts import Payload, Received
+from otafl.core.contracts import Payload, Received
+from otafl.core.rng import Streams
 from otafl.models.base import unflatten
-from otafl.rng import Streams
 
 WIDTHS = (6, 8, 5, 3)
 SIZES = [[20, 10, 3, 30, 7], [9, 9, 25, 4, 40]]

@@ -34,12 +34,12 @@ from twins.setting import minibatch, mlp
 
 from otafl.algorithms.config_rivals import FedEMConfig
 from otafl.algorithms.fedem import FedEM
-from otafl.contracts import Batch, Blocks
-from otafl.errors import UserError
+from otafl.core.contracts import Batch, Blocks
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
 from otafl.models.base import Draw, Model, flatten, unflatten
 from otafl.models.config import SoftmaxRegressionConfig
 from otafl.models.softmax_regression import SoftmaxRegression
-from otafl.rng import Streams
 
 F64 = torch.float64
 MODEL = mlp((INPUTS, 8, 5, CLASSES))

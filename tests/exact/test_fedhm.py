@@ -19,7 +19,7 @@ from torch import Tensor
 
 from otafl.algorithms.fedhm_layers import frobenius
 from otafl.algorithms.level_training import gradients
-from otafl.contracts import Batch
+from otafl.core.contracts import Batch
 from otafl.factorised import truncation
 from otafl.factorised.truncation import Factors
 from otafl.models.config_network import ResNet18Config, ResNet34Config

@@ -21,14 +21,14 @@ from otafl.algorithms.config import FedAvgConfig
 from otafl.algorithms.config_fedhm import FedHmConfig
 from otafl.algorithms.fedavg import FedAvg
 from otafl.algorithms.level_training import train_
-from otafl.contracts import Blocks, Cohort
-from otafl.errors import UserError
+from otafl.core.contracts import Blocks, Cohort
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
 from otafl.models.base import unflatten
 from otafl.models.config import SoftmaxRegressionConfig
 from otafl.models.config_network import ResNetConfig
 from otafl.models.resnet import ResNet
 from otafl.models.softmax_regression import SoftmaxRegression
-from otafl.rng import Streams
 
 WIDTHS = (6, 8, 7, 5)
 SIZES = [[20, 10, 3, 30, 7], [9, 9, 25, 4, 40]]

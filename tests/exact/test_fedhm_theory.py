@@ -16,9 +16,9 @@ from twins.setting import everyone, local_data
 from otafl.algorithms.config_fedhm import FedHmConfig
 from otafl.algorithms.fedhm_layers import frobenius
 from otafl.algorithms.level_training import gradients, train_
-from otafl.contracts import Batch, Blocks
+from otafl.core.contracts import Batch, Blocks
+from otafl.core.rng import Streams
 from otafl.models.network import Network
-from otafl.rng import Streams
 
 DOUBLE = torch.float64
 WIDTHS = (6, 5, 7, 3)

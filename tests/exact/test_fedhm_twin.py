@@ -25,9 +25,9 @@ from twins import fedhm as twin
 from twins.setting import local_data, minibatch
 
 from otafl.algorithms.fedhm import FedHm
-from otafl.contracts import Blocks, Work
+from otafl.core.contracts import Blocks, Work
+from otafl.core.rng import Streams
 from otafl.models.base import unflatten
-from otafl.rng import Streams
 
 WIDTHS = (6, 8, 7, 5)
 SIZES = [[20, 10, 3, 30, 7], [9, 9, 25, 4, 40]]

@@ -12,7 +12,7 @@ import pytest
 import torch
 from contract.small import engine, run
 
-from otafl.engine import Engine
+from otafl.engine.engine import Engine
 
 AIR = {"transport": "over_the_air", "channel.snr_db": 300.0, "power": "ci"}
 

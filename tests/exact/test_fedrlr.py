@@ -18,15 +18,15 @@ from twins.setting import Quiet, everyone, local_data, mlp
 
 from otafl.algorithms.config import FedRLRConfig
 from otafl.algorithms.fedrlr import FedRLR
-from otafl.contracts import Blocks, Group, Received
-from otafl.errors import UserError
+from otafl.core.contracts import Blocks, Group, Received
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
 from otafl.factorised.lowrank import LowRank, dense
 from otafl.models.base import Model
 from otafl.models.cnn import Cnn
 from otafl.models.config import CnnConfig, SoftmaxRegressionConfig
 from otafl.models.module import ModuleModel
 from otafl.models.softmax_regression import SoftmaxRegression
-from otafl.rng import Streams
 
 F64 = torch.float64
 

@@ -36,12 +36,12 @@ from otafl.algorithms.fedmid import FedMiD
 from otafl.algorithms.magnitude_pruning import MagnitudePruning
 from otafl.algorithms.prox_sgd import ProxSgd
 from otafl.algorithms.whole_models import step_size
-from otafl.contracts import Hyper
-from otafl.engine import Engine
+from otafl.core.contracts import Hyper
+from otafl.core.rng import Streams
+from otafl.engine.engine import Engine
 from otafl.factorised.shrinkage import numerical_rank, soft, svt, top
 from otafl.models.base import unflatten
 from otafl.models.module import ModuleModel
-from otafl.rng import Streams
 
 ROUNDS, S, K = 2, 4, 4
 SENSING = {"name": "matrix_sensing", "rows": 5, "iterations": 20, "threshold": 1.2}

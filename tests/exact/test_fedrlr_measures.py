@@ -23,10 +23,10 @@ from twins.setting import mlp
 import otafl
 from otafl.algorithms.config import FedRLRConfig
 from otafl.algorithms.fedrlr import FedRLR
-from otafl.contracts import Blocks
+from otafl.core.contracts import Blocks
+from otafl.engine.recorder import Recorder
 from otafl.factorised.lowrank import LowRank, dense
 from otafl.factorised.rlc import inner_products
-from otafl.recorder import Recorder
 
 F64 = torch.float64
 S, K, WIDTHS, RANKS = 2, 3, (7, 6, 5, 4), (3, 2, 4)

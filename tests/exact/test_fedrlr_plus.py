@@ -27,14 +27,14 @@ from twins.setting import everyone, local_data, minibatch, mlp
 from otafl import load_scenario
 from otafl.algorithms.config import FedRLRPlusConfig
 from otafl.algorithms.fedrlr_plus import FedRLRPlus
-from otafl.contracts import Blocks, Cohort, Payload, Received
+from otafl.core.contracts import Blocks, Cohort, Payload, Received
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
 from otafl.data.work import LocalData
-from otafl.errors import UserError
 from otafl.factorised.lowrank import LowRank, dense
 from otafl.models.config import SoftmaxRegressionConfig
 from otafl.models.module import ModuleModel
 from otafl.models.softmax_regression import SoftmaxRegression
-from otafl.rng import Streams
 from otafl.scenario import ScenarioError
 
 F64 = torch.float64

@@ -28,9 +28,9 @@ from twins.setting import everyone, local_data, minibatch, mlp
 
 from otafl.algorithms.config import FedRLRConfig
 from otafl.algorithms.fedrlr import FedRLR
-from otafl.contracts import Blocks, Cohort, Group, Received
+from otafl.core.contracts import Blocks, Cohort, Group, Received
+from otafl.core.rng import Streams
 from otafl.factorised.lowrank import LowRank, dense
-from otafl.rng import Streams
 
 S, K, WIDTHS, ROUNDS, STEPS = 2, 4, (12, 7, 9, 5), 4, 2
 LAYERS = range(3)

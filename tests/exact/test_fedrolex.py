@@ -22,7 +22,8 @@ from twins.setting import everyone, local_data, minibatch, mlp
 from otafl.algorithms.config_widths import FedRolexConfig
 from otafl.algorithms.fedrolex import FedRolex
 from otafl.algorithms.width_slices import channels, cut, parts, place_
-from otafl.contracts import Payload, Received
+from otafl.core.contracts import Payload, Received
+from otafl.core.rng import Streams
 from otafl.models.base import unflatten
 from otafl.models.network import (
     Axis,
@@ -36,7 +37,6 @@ from otafl.models.network import (
     Residual,
     Step,
 )
-from otafl.rng import Streams
 from otafl.transport.superpose import error_free, signal
 
 WIDTHS = (6, 8, 5, 3)

@@ -11,7 +11,7 @@ import torch
 from exact.link_bench import bench
 from pydantic import ValidationError
 
-from otafl.contracts import Cohort, Group
+from otafl.core.contracts import Cohort, Group
 from otafl.power.config import TciConfig
 
 F64 = torch.float64

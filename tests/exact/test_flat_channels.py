@@ -39,8 +39,8 @@ from otafl.channels.rayleigh import Rayleigh
 from otafl.channels.rician import Rician
 from otafl.channels.ris import aligned, summed, weakest
 from otafl.channels.sionna_rng import sionna_stream
-from otafl.link_contracts import ChannelState
-from otafl.rng import Streams
+from otafl.core.contracts import ChannelState
+from otafl.core.rng import Streams
 
 FAR = 2**40
 

@@ -22,7 +22,7 @@ from scipy.optimize import minimize_scalar
 
 from otafl.codecs.config import IdentityConfig
 from otafl.codecs.identity import Identity
-from otafl.contracts import Group
+from otafl.core.contracts import ChannelState, Group, LinkBudget
 from otafl.devices.config_frequency import (
     DeadlineFrequencyConfig,
     FullFrequencyConfig,
@@ -39,7 +39,6 @@ from otafl.devices.frequency import (
 )
 from otafl.devices.frequency_joint import JointFrequency, Problem, airtime_s
 from otafl.devices.hardware import Hardware, devices_of
-from otafl.link_contracts import ChannelState, LinkBudget
 from otafl.transport.config import DigitalConfig
 from otafl.transport.planned import orthogonal_uplink
 

@@ -22,8 +22,7 @@ import torch
 from exact.link_bench import WEIGHTS, Bench, bench, cohort, given, updates, with_setup
 from scipy import stats
 
-from otafl.contracts import Group
-from otafl.link_contracts import LinkReport
+from otafl.core.contracts import Group, LinkReport
 from otafl.receivers.config import EigenConfig, MrcConfig, UniformForcingConfig
 from otafl.receivers.eigen import Eigen
 from otafl.receivers.mrc import Mrc

@@ -18,6 +18,7 @@ import pytest
 from contract.small import engine, run, scenario
 from pydantic import ValidationError
 
+from otafl.core.errors import UserError
 from otafl.devices.activities import CAUSES
 from otafl.devices.config_drawn import CsvComputeConfig, DrawnComputeConfig
 from otafl.devices.config_hardware import (
@@ -33,10 +34,9 @@ from otafl.devices.config_presets import (
     PhoneComputeConfig,
 )
 from otafl.devices.hardware import AnyComputeConfig, Hardware, devices_of
-from otafl.errors import UserError
 from otafl.scenario import load_scenario, to_yaml
-from otafl.scenario_errors import ScenarioError
-from otafl.yaml_source import parse
+from otafl.scenario.errors import ScenarioError
+from otafl.scenario.yaml_source import parse
 
 
 def of(config: AnyComputeConfig, devices: int = 1) -> Hardware:

@@ -25,10 +25,10 @@ from otafl.algorithms.config_widths import HeteroFLConfig
 from otafl.algorithms.fedavg import FedAvg
 from otafl.algorithms.heterofl import HeteroFL
 from otafl.algorithms.width_slices import moved
-from otafl.contracts import Blocks, Cohort, Payload, Received
+from otafl.core.contracts import Blocks, Cohort, Payload, Received
+from otafl.core.rng import Streams
 from otafl.models.base import unflatten
 from otafl.models.network import Network
-from otafl.rng import Streams
 from otafl.transport.superpose import error_free, signal
 
 WIDTHS = (6, 8, 5, 3)

@@ -18,14 +18,14 @@ from twins.setting import everyone, local_data
 from otafl.algorithms.config_widths import HeteroFLConfig
 from otafl.algorithms.heterofl import HeteroFL
 from otafl.algorithms.width_slices import channels
-from otafl.contracts import Cohort, Payload
-from otafl.errors import UserError
+from otafl.core.contracts import Cohort, Payload
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
 from otafl.models.config import SoftmaxRegressionConfig
 from otafl.models.config_network import ResNet18Config, ResNet34Config
 from otafl.models.network import Conv, Linear, MeanPool, Network, Norm, Relu
 from otafl.models.resnet import ResNet
 from otafl.models.softmax_regression import SoftmaxRegression
-from otafl.rng import Streams
 
 SIZES = [[20, 10, 2, 30, 1], [9, 9, 25, 4, 40]]
 LEVEL = [[0, 1, 2, 2, 1], [2, 1, 1, 2, 2]]

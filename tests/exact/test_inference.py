@@ -14,9 +14,9 @@ from twins.setting import mlp
 
 from otafl.algorithms.config import FedRLRConfig
 from otafl.algorithms.fedrlr import FedRLR
+from otafl.core.rng import Streams
 from otafl.factorised.inference import factored_linear, factored_mlp
 from otafl.factorised.lowrank import LowRank, dense
-from otafl.rng import Streams
 
 
 def layer(dtype: torch.dtype = torch.float64, rows: int = 3) -> tuple[LowRank, Tensor]:

@@ -22,11 +22,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
+from otafl.core.errors import UserError
 from otafl.data import DataSet, fetch, leaf, load
 from otafl.data.config import CustomDataConfig, FemnistConfig
 from otafl.data.config_partition import NaturalConfig
 from otafl.data.partition import partition
-from otafl.errors import UserError
 
 WRITERS = {"f0": (4, 1), "f2": (2, 2), "f1": (9, 3)}
 """Name -> training and test samples, in the order of the file."""
@@ -207,7 +207,7 @@ def test_owners_must_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     def make() -> DataSet:
         return DataSet(x, y, x, y, 2, owner=np.arange(3))
 
-    monkeypatch.setattr("otafl.custom.call", lambda *_: make())
+    monkeypatch.setattr("otafl.core.custom.call", lambda *_: make())
     with pytest.raises(UserError, match=r"owner is \[3\]; wanted one user for each of the 4"):
         load(CustomDataConfig(name="a:b"))
 

@@ -22,17 +22,16 @@ from contract.small import engine, scenario
 from scipy import stats
 from torch import Tensor
 
-from otafl import registry
-from otafl.contracts import Cohort, Level
+from otafl.core import registry
+from otafl.core.contracts import ChannelState, Cohort, Level, LinkBudget
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
 from otafl.devices.activities import CAUSES
 from otafl.devices.config_hardware import FixedComputeConfig
 from otafl.devices.hardware import Hardware, devices_of
-from otafl.errors import UserError
-from otafl.link_contracts import ChannelState, LinkBudget
-from otafl.rng import Streams
-from otafl.scenario_errors import ScenarioError
+from otafl.levels.levels import LevelSetup
+from otafl.scenario.errors import ScenarioError
 from otafl.selection.choosing import SelectionSetup
-from otafl.selection.levels import LevelSetup
 
 DOUBLE = torch.float64
 K = 8
@@ -79,8 +78,8 @@ def levels(
         batch=5,
         link=SelectionSetup(Exact(), link, streams, {}),
     )
-    config = registry.config_class("levels", name)(**settings)
-    return registry.implementation("levels", name)(config, setup)
+    config = registry.settings("levels", name)(**settings)
+    return registry.component("levels", name)(config, setup)
 
 
 def cohort(*devices: list[int]) -> Cohort:

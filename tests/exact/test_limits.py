@@ -19,8 +19,7 @@ import torch
 from exact.limited_bench import digital, estimate, radiated, send, table, with_budget
 from exact.link_bench import POLICIES, WEIGHTS, Bench, bench, cohort, given, updates
 
-from otafl.contracts import Group
-from otafl.link_contracts import Coefficients, Limits, Link
+from otafl.core.contracts import Coefficients, Group, Limits, Link
 
 K = 6
 INF = float("inf")

@@ -20,13 +20,12 @@ from contract.small import engine, run
 from scipy import stats
 from torch import Tensor
 
-from otafl.contracts import Broadcast, Cohort
-from otafl.link_contracts import LinkBudget
-from otafl.rng import Streams
+from otafl.core.contracts import Broadcast, Cohort, LinkBudget
+from otafl.core.rng import Streams
+from otafl.downlink.config import DigitalDownlinkConfig
+from otafl.downlink.digital import DigitalDownlink
+from otafl.downlink.downlink import AnalogDownlink, Arrival, DownlinkSetup
 from otafl.transport.config import AnalogDownlinkConfig
-from otafl.transport.config_downlink import DigitalDownlinkConfig
-from otafl.transport.downlink import AnalogDownlink, Arrival, DownlinkSetup
-from otafl.transport.downlink_digital import DigitalDownlink
 
 S, K = 2, 6
 DOUBLE = torch.float64

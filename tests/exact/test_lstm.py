@@ -16,12 +16,12 @@ from torch import Tensor
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
-from otafl.contracts import Batch, Blocks
-from otafl.errors import UserError
+from otafl.core.contracts import Batch, Blocks
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
 from otafl.models.base import cross_entropy
 from otafl.models.config import LstmConfig
 from otafl.models.lstm import Lstm
-from otafl.rng import Streams
 
 F64 = torch.float64
 N, B, LENGTH, FEATURES, CLASSES = 3, 4, 6, 5, 2

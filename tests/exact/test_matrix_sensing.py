@@ -22,9 +22,9 @@ from otafl.codecs import amp as amp_module
 from otafl.codecs.amp import amp
 from otafl.codecs.config import MatrixSensingConfig
 from otafl.codecs.matrix_sensing import MatrixSensing
-from otafl.contracts import Cohort, Group, Payload, Received
-from otafl.errors import UserError
-from otafl.rng import Streams
+from otafl.core.contracts import Cohort, Group, Payload, Received
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
 
 PAPER = {"weight0": (784, 256), "weight1": (256, 256), "weight2": (256, 10)}
 

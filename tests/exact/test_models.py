@@ -21,8 +21,9 @@ from torch import Tensor
 from twins.network import gradients as looped_gradients
 from twins.setting import minibatch, mlp
 
-from otafl.contracts import Batch, Blocks
-from otafl.errors import UserError
+from otafl.core.contracts import Batch, Blocks
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
 from otafl.factorised.lowrank import LowRank, LowRankMap, dense
 from otafl.models.base import LayeredModel, Model, cross_entropy, flatten, unflatten
 from otafl.models.cnn import Cnn
@@ -30,7 +31,6 @@ from otafl.models.config import CnnConfig, MlpConfig, SoftmaxRegressionConfig
 from otafl.models.mlp import Mlp
 from otafl.models.module import ModuleModel
 from otafl.models.softmax_regression import SoftmaxRegression
-from otafl.rng import Streams
 
 F64 = torch.float64
 N, B, WIDTHS = 3, 5, (6, 8, 7, 4)

@@ -20,8 +20,9 @@ from torch import Tensor
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
-from otafl.contracts import Batch, Blocks
-from otafl.errors import UserError
+from otafl.core.contracts import Batch, Blocks
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
 from otafl.models.config_network import ResNet18Config
 from otafl.models.network import (
     Conv,
@@ -40,7 +41,6 @@ from otafl.models.network import (
 )
 from otafl.models.resnet import ResNet
 from otafl.models.steps import costs
-from otafl.rng import Streams
 
 F64 = torch.float64
 CLOSE: dict[str, Any] = {"rtol": 0, "atol": 1e-12}

@@ -17,9 +17,9 @@ from pydantic import ValidationError
 from torch import Tensor
 from torch.nn import functional
 
-from otafl import registry
-from otafl.contracts import Blocks
-from otafl.errors import UserError
+from otafl.core import registry
+from otafl.core.contracts import Blocks
+from otafl.core.errors import UserError
 from otafl.models.base import LayeredModel
 from otafl.models.cnn import Cnn
 from otafl.models.config import CnnConfig, MlpConfig
@@ -88,8 +88,8 @@ OF_SMALL = pytest.mark.parametrize("name", SMALL)
 )
 def test_sizes(name: str, parameters: int, macs: int) -> None:
     """On 3x32x32 pixels and 10 classes; the presets', as their settings say."""
-    config = registry.config_class("model", name)
-    model = registry.implementation("model", name)(config(), (3, 32, 32), 10)
+    config = registry.settings("model", name)
+    model = registry.component("model", name)(config(), (3, 32, 32), 10)
     assert (model.size, model.macs) == (parameters, macs)
     if name in ("vgg11", "vgg16", "resnet34"):
         assert f"{parameters:,} parameters" in " ".join(str(config.__doc__).split())
@@ -225,7 +225,7 @@ def test_vgg_against_torch() -> None:
 
 
 def test_vgg_of_28_pixels_is_that_of_32() -> None:
-    config = registry.config_class("model", "vgg16")()
+    config = registry.settings("model", "vgg16")()
     small, large = (Vgg(config, (3, side, side), 10) for side in (28, 32))
     assert small.shapes == large.shapes
     assert [sum(isinstance(s, MaxPool) for s in one.steps) for one in (small, large)] == [4, 5]
@@ -269,9 +269,9 @@ def test_norms_and_biases() -> None:
 
 @pytest.mark.parametrize("name", ["conv_net", "resnet", "vgg"])
 def test_samples_that_are_no_images(name: str) -> None:
-    model = registry.implementation("model", name)
+    model = registry.component("model", name)
     with pytest.raises(UserError, match=rf"'{name}' needs images, but .* shape \[65\]"):
-        model(registry.config_class("model", name)(), (65,), 10)
+        model(registry.settings("model", name)(), (65,), 10)
 
 
 def test_too_small_images() -> None:

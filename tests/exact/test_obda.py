@@ -18,10 +18,17 @@ from torch import Tensor
 
 from otafl.codecs.config import ObdaConfig
 from otafl.codecs.obda import Obda
-from otafl.contracts import Cohort, Group, Received
-from otafl.errors import UserError
-from otafl.link_contracts import ChannelState, Coefficients, Link, LinkBudget
-from otafl.rng import Streams
+from otafl.core.contracts import (
+    ChannelState,
+    Coefficients,
+    Cohort,
+    Group,
+    Link,
+    LinkBudget,
+    Received,
+)
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
 from otafl.transport.config import ImpairmentsConfig, OverTheAirConfig
 from otafl.transport.impairments import Impairments
 from otafl.transport.over_the_air import OverTheAir

@@ -21,7 +21,7 @@ from twins.setting import mlp
 import otafl
 from otafl.algorithms.config import FedRLRConfig
 from otafl.algorithms.fedrlr import FedRLR
-from otafl.overhead import COUNTS
+from otafl.analysis.overhead import COUNTS
 
 ROUNDS = [0, 5, 10, 20]
 ACCURACY = [

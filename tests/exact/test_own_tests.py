@@ -15,13 +15,13 @@ import pytest
 import torch
 from contract.small import engine, run
 
-from otafl.contracts import FineTune, View
+from otafl.core.contracts import FineTune, View
+from otafl.core.errors import UserError
 from otafl.data.own import OwnSamples, cut, of_classes
-from otafl.errors import UserError
-from otafl.evaluation import Evaluation
-from otafl.metrics import evaluate_own
+from otafl.engine.evaluation import Evaluation
+from otafl.engine.metrics import evaluate_own
+from otafl.engine.recorder import Recorder
 from otafl.models.base import unflatten
-from otafl.recorder import Recorder
 from otafl.scenario import ScenarioError
 
 PER_DEVICE = {"data": {"name": "digits", "train_samples": 300, "test": "per_device"}}

@@ -10,10 +10,11 @@ import pytest
 from contract.test_sweeps import same
 from exact.test_results import make_scenario, parts_of
 
-from otafl import open_results, packs
-from otafl.errors import UserError
-from otafl.packs import finished_stacks, pack
-from otafl.results import combine, read_part, write_part
+from otafl import open_results
+from otafl.core.errors import UserError
+from otafl.results import packing as packs
+from otafl.results.dataset import combine, read_part, write_part
+from otafl.results.packing import finished_stacks, pack
 
 
 def written(folder: Path, stacks: int, first: int = 0) -> list[Path]:

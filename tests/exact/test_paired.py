@@ -14,8 +14,8 @@ import xarray as xr
 from scipy import stats
 
 import otafl
-from otafl.errors import UserError
-from otafl.paired import compared, ended, holm, paired
+from otafl.analysis.paired import compared, ended, holm, paired
+from otafl.core.errors import UserError
 
 POWER = ["gbma", "ci"]
 

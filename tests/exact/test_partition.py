@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
+from otafl.core.errors import UserError
 from otafl.data.config import (
     DirichletConfig,
     IidConfig,
@@ -14,7 +15,6 @@ from otafl.data.config import (
     ShardsConfig,
 )
 from otafl.data.partition import pack, partition
-from otafl.errors import UserError
 
 LABELS = np.arange(1000) % 10
 

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
+from otafl.core.errors import UserError
 from otafl.data.config import LabelSkewConfig, PartitionConfig
 from otafl.data.config_partition import DirichletMixConfig, LognormalConfig, NaturalConfig
 from otafl.data.mixes import cut_lognormal
 from otafl.data.partition import Indices, partition
-from otafl.errors import UserError
 
 LABELS = np.random.default_rng(1).permutation(np.arange(2000) % 10)
 OWNER = np.array([3, 3, 8, 5, 5, 5, 8, 0, 3, 5])

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from otafl.contracts import Cohort, Group
-from otafl.pending import Update
+from otafl.core.contracts import Cohort, Group
+from otafl.engine.pending import Update
 
 POPULATION = 4
 CELLS = [(0, 0), (0, 1), (0, 3), (1, 2), (1, 3)]

@@ -18,10 +18,10 @@ import pytest
 import torch
 from contract.small import engine, equal, run
 
-from otafl.contracts import Blocks, Cohort
+from otafl.core.contracts import Blocks, Cohort
 from otafl.data.work import LocalData
-from otafl.engine import Engine
-from otafl.evaluation import Evaluation
+from otafl.engine.engine import Engine
+from otafl.engine.evaluation import Evaluation
 from otafl.selection.choosing import some_of
 
 METHODS: dict[str, Mapping[str, Any]] = {

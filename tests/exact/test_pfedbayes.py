@@ -22,7 +22,7 @@ from twins.setting import mlp
 
 from otafl.algorithms.config_exchange import PFedBayesConfig
 from otafl.algorithms.pfedbayes import PFedBayes, _copy_step_
-from otafl.errors import UserError
+from otafl.core.errors import UserError
 from otafl.models.cnn import Cnn
 from otafl.models.config import CnnConfig
 

@@ -27,10 +27,10 @@ from otafl.algorithms.per_fedavg import PerFedAvg
 from otafl.algorithms.pfedbred import PFedBreD
 from otafl.algorithms.pfedme import PFedMe
 from otafl.algorithms.prox import envelope_step, gradient_steps, nesterov_steps
-from otafl.contracts import Batch, Blocks, Broadcast
+from otafl.core.contracts import Batch, Blocks, Broadcast
+from otafl.core.rng import Streams
 from otafl.models.module import ModuleModel
 from otafl.models.span import Held, Slope
-from otafl.rng import Streams
 
 RATES = {
     "penalty": 15.0,

@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
+from otafl.core.errors import UserError
 from otafl.data import load
 from otafl.data.class_window import Indices, published_labels
 from otafl.data.config import FashionMnistConfig
 from otafl.data.config_partition import ClassWindowConfig
 from otafl.data.fetch import available
 from otafl.data.partition import partition
-from otafl.errors import UserError
 
 MNIST_COUNTS = [6903, 7877, 6990, 7141, 6824, 6313, 6876, 7293, 6825, 6958]
 FASHION = ClassWindowConfig(split_seed=(0, 1))

@@ -28,7 +28,8 @@ from otafl.algorithms.config_prior import PerFedAvgConfig, PFedBreDConfig, PFedM
 from otafl.algorithms.per_fedavg import PerFedAvg
 from otafl.algorithms.pfedbred import PFedBreD
 from otafl.algorithms.pfedme import PFedMe
-from otafl.contracts import Blocks, Received
+from otafl.core.contracts import Blocks, Received
+from otafl.core.rng import Streams
 from otafl.data.work import LocalData
 from otafl.models import minibatch_span
 from otafl.models.base import Model
@@ -37,7 +38,6 @@ from otafl.models.config import CnnConfig, SoftmaxRegressionConfig
 from otafl.models.module import ModuleModel
 from otafl.models.softmax_regression import SoftmaxRegression
 from otafl.models.span import Plain, Spanned
-from otafl.rng import Streams
 
 WIDTHS = (6, 8, 5, 3)
 SIZES = [[20, 10, 3, 30, 7], [9, 9, 25, 4, 40]]

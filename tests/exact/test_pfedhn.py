@@ -29,7 +29,7 @@ from twins.setting import mlp
 
 from otafl.algorithms.config_exchange import PFedHNConfig
 from otafl.algorithms.pfedhn import PFedHN
-from otafl.contracts import Blocks, Group
+from otafl.core.contracts import Blocks, Group
 from otafl.models.base import flatten
 
 HYPER = {

@@ -9,9 +9,10 @@ import pytest
 import torch
 from contract.small import scenario, section
 
-from otafl import memory, sweeping
-from otafl.errors import UserError
-from otafl.memory import Counter, Need
+from otafl import sweeping
+from otafl.core.errors import UserError
+from otafl.engine import memory
+from otafl.engine.memory import Counter, Need
 from otafl.scenario import expand
 from otafl.sweeping import planning
 from otafl.sweeping.planning import Batch

@@ -33,8 +33,8 @@ from twins.power import (
     solve,
 )
 
-from otafl import registry
-from otafl.link_contracts import Link
+from otafl.core import registry
+from otafl.core.contracts import Link
 
 ALL = {name: policy for name, (policy, _) in TWINS.items()} | {
     "cao_average": policy_of("cao_average", draws=64)
@@ -215,7 +215,7 @@ def test_multi_antenna_ci_is_ci_behind_the_combiner() -> None:
     one, other = solve(ALL["ci"], link), solve(ALL["multi_antenna_ci"], link)
     assert torch.equal(one.p, other.p)
     assert torch.equal(one.eta, other.eta)
-    assert registry.config_class("power", "multi_antenna_ci").receiver == "uniform_forcing"
+    assert registry.settings("power", "multi_antenna_ci").receiver == "uniform_forcing"
 
 
 def test_gbma_pre_compensates_the_phase_only() -> None:

@@ -15,8 +15,8 @@ import pytest
 import torch
 from twins.power import N, arrived, changed, make_link, mse, policy_of, solve
 
-from otafl import registry
-from otafl.link_contracts import Link
+from otafl.core import registry
+from otafl.core.contracts import Link
 
 SCALE_POLICIES = ["none", "full", "ci", "cao_static", "smcv", "blind", "open_loop", "gbma", "tci"]
 
@@ -98,7 +98,7 @@ def test_blind_is_the_papers_estimate(antennas: int) -> None:
     f = total / torch.linalg.vector_norm(total, dim=-1, keepdim=True)
     ours = (f.conj() * y).sum(-1).real / (devices * got.eta[:, 0].sqrt())
     torch.testing.assert_close(ours, paper)
-    assert registry.config_class("power", "blind").receiver == "mrc"
+    assert registry.settings("power", "blind").receiver == "mrc"
 
 
 def test_blind_divides_by_the_large_scale_gain() -> None:

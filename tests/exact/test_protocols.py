@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from otafl.clock.local_work import Interval, Slot
+from otafl.clock.trial_clock import TrialClock
 from otafl.devices.config_hardware import FixedComputeConfig
 from otafl.devices.config_protocol import (
     AsynchronousConfig,
@@ -24,9 +26,7 @@ from otafl.devices.config_protocol import (
     RoundsConfig,
 )
 from otafl.devices.hardware import devices_of
-from otafl.devices.local_work import Interval, Slot
 from otafl.devices.protocol import Rules, rules_of
-from otafl.trial_clock import TrialClock
 
 Lives = list[list[tuple[float, bool]] | None]
 

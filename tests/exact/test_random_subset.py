@@ -17,15 +17,15 @@ import torch
 from contract.small import engine, run, scores
 from twins.setting import everyone
 
-from otafl import registry
 from otafl.codecs.config import RandomSubsetConfig
 from otafl.codecs.random_subset import RandomSubset
-from otafl.contracts import Broadcast, Cohort, Group, Payload
+from otafl.core import registry
+from otafl.core.contracts import Broadcast, Cohort, Group, Payload
+from otafl.core.rng import Streams
+from otafl.downlink.config_subset import RandomSubsetDownlinkConfig
+from otafl.downlink.downlink import DownlinkSetup
+from otafl.downlink.random_subset import RandomSubsetDownlink
 from otafl.factorised.subsets import chosen
-from otafl.rng import Streams
-from otafl.transport.config_subset import RandomSubsetDownlinkConfig
-from otafl.transport.downlink import DownlinkSetup
-from otafl.transport.downlink_subset import RandomSubsetDownlink
 
 
 def sent(config: RandomSubsetConfig, payload: Payload, cohort: Cohort, round: int = 0) -> Payload:
@@ -152,5 +152,5 @@ def test_both_ways_train() -> None:
 
 
 def test_it_is_registered() -> None:
-    assert registry.config_class("codec", "random_subset") is RandomSubsetConfig
-    assert registry.implementation("codec", "random_subset") is RandomSubset
+    assert registry.settings("codec", "random_subset") is RandomSubsetConfig
+    assert registry.component("codec", "random_subset") is RandomSubset

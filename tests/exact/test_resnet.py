@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from twins import convnet as twin
 
-from otafl.contracts import Batch, Blocks
+from otafl.core.contracts import Batch, Blocks
 from otafl.models.config_network import ResNet18Config, ResNet34Config, ResNetConfig
 from otafl.models.network import Network
 from otafl.models.resnet import ResNet

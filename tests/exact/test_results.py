@@ -9,9 +9,9 @@ import pytest
 import xarray as xr
 import yaml
 
-from otafl import results
-from otafl.errors import UserError
-from otafl.results import (
+from otafl.core.errors import UserError
+from otafl.results import dataset as results
+from otafl.results.dataset import (
     VARIABLES,
     Record,
     combine,

@@ -19,11 +19,11 @@ from contract.small import engine, run
 from exact.rival_rounds import CLASSES, INPUTS, Rounds, exact
 from twins.setting import mlp
 
-from otafl import registry
 from otafl.algorithms.config_rivals import ApflConfig, DittoConfig, FedProxConfig
 from otafl.algorithms.fedrep import head_gradients, head_of
-from otafl.contracts import Batch, Blocks
-from otafl.errors import UserError
+from otafl.core import registry
+from otafl.core.contracts import Batch, Blocks
+from otafl.core.errors import UserError
 from otafl.models.base import Model
 from otafl.models.cnn import Cnn
 from otafl.models.config import CnnConfig, SoftmaxRegressionConfig

@@ -19,7 +19,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from otafl.rng import Streams
+from otafl.core.rng import Streams
 
 WORD = (1 << 64) - 1
 

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from otafl import registry
 from otafl.algorithms.config import FedRLRConfig
 from otafl.channels.config import AwgnConfig, RayleighConfig
+from otafl.core import registry
 from otafl.data.config import CustomDataConfig, DirichletConfig, LabelSkewConfig
 from otafl.models.config import CustomModelConfig, MlpConfig
 from otafl.power.config import GbmaConfig, TciConfig
 from otafl.scenario import (
     Scenario,
-    axes,
+    axes_of,
     expand,
     json_schema,
     load_scenario,
@@ -25,7 +25,7 @@ from otafl.scenario import (
     stackable_values,
     to_yaml,
 )
-from otafl.yaml_source import dump, parse
+from otafl.scenario.yaml_source import dump, parse
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
 
@@ -205,10 +205,10 @@ def test_no_sweep_is_one_point() -> None:
     one = scenario(power="ci")
     (point,) = expand(one)
     assert (point.index, point.coords, point.scenario) == (0, {}, one)
-    assert axes(one) == {}
+    assert axes_of(one) == {}
 
 
-def test_points_are_in_c_order_over_the_axes() -> None:
+def test_points_are_in_c_order_over_the_axes_of() -> None:
     swept = scenario(sweep={"channel.snr_db": [0, 10], "power.name": ["gbma", "ci", "tci"]})
     points = expand(swept)
     assert [point.index for point in points] == list(range(6))
@@ -236,7 +236,7 @@ def test_axes_have_units_and_names() -> None:
             "devices.participants": [5],
         }
     )
-    found = axes(swept)
+    found = axes_of(swept)
     assert list(found) == [
         "snr_db",
         "bandwidth_hz",
@@ -272,11 +272,11 @@ def test_a_choice_replaces_its_section_and_other_axes_set_its_keys() -> None:
     assert expand(swept)[0].scenario.channel == AwgnConfig(snr_db=3)
 
 
-def test_a_data_set_and_its_partition_are_two_axes() -> None:
+def test_a_data_set_and_its_partition_are_two_axes_of() -> None:
     swept = scenario(sweep={"data.partition.name": ["iid", "shards"], "data": ["mnist", "digits"]})
     names = [(p.scenario.data.name, p.scenario.data.partition.name) for p in expand(swept)]
     assert names == [("mnist", "iid"), ("digits", "iid"), ("mnist", "shards"), ("digits", "shards")]
-    assert list(axes(swept)) == ["partition", "data"]
+    assert list(axes_of(swept)) == ["partition", "data"]
 
 
 def test_dims_that_collide_are_named_after_their_sections() -> None:
@@ -284,7 +284,7 @@ def test_dims_that_collide_are_named_after_their_sections() -> None:
         model={"name": "my:Net"},
         sweep={"model.threshold": [1, 2], "power.threshold": [0.1, 0.2], "power.name": ["tci"]},
     )
-    assert list(axes(swept)) == ["model_threshold", "power_threshold", "power"]
+    assert list(axes_of(swept)) == ["model_threshold", "power_threshold", "power"]
     assert expand(swept)[3].coords == {
         "model_threshold": 2,
         "power_threshold": 0.2,
@@ -310,7 +310,7 @@ def test_zip_advances_its_keys_together() -> None:
         {"seed": 4, "device_count": 20, "algorithm": "fedrlr(rank=2)"},
     ]
     assert points[3].scenario.algorithm == FedRLRConfig(rank=2)
-    found = axes(swept)
+    found = axes_of(swept)
     assert list(found) == ["seed", "zip"]
     assert found["zip"].values == (0, 1)
     assert found["zip"].keys == ("devices.count", "algorithm.name")
@@ -471,7 +471,7 @@ def test_filled_in_yaml_shows_every_key() -> None:
 def test_the_quickstart_runs_four_snrs_and_three_policies() -> None:
     quickstart = load_scenario(SCENARIOS / "quickstart.yaml")
     assert quickstart.data.name == "digits"
-    assert [len(axis.values) for axis in axes(quickstart).values()] == [4, 3]
+    assert [len(axis.values) for axis in axes_of(quickstart).values()] == [4, 3]
     assert len({stack_key(point.scenario) for point in expand(quickstart)}) == 3
 
 
@@ -481,7 +481,7 @@ def test_json_schema() -> None:
     power = schema["properties"]["power"]["anyOf"]
     assert power[0] == {"enum": list(registry.names("power"))}
     kinds = [one["$ref"].removeprefix("#/$defs/") for one in power[-1]["oneOf"]]
-    classes = [registry.config_class("power", name) for name in registry.names("power")]
+    classes = [registry.settings("power", name) for name in registry.names("power")]
     assert kinds == [*(one.__name__ for one in classes), "CustomPowerConfig"]
     assert definitions["TciConfig"]["properties"]["threshold"]["stackable"] is True
     assert definitions["TciConfig"]["properties"]["name"]["const"] == "tci"

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from otafl import registry
 from otafl.algorithms.config import FedAvgConfig
-from otafl.errors import UserError
+from otafl.core import registry
+from otafl.core.errors import UserError
 from otafl.scenario import Scenario, ScenarioError, expand, load_scenario
 
 POLICIES = ", ".join(registry.names("power"))

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from otafl.scenario import load_scenario
-from otafl.scenario_errors import ScenarioError
+from otafl.scenario.errors import ScenarioError
 
 
 def said(tree: dict[str, Any]) -> str:

@@ -24,12 +24,11 @@ from contract import probes
 from contract.small import close, engine, equal, run, scenario, scores
 from torch import Tensor
 
-from otafl import registry
-from otafl.contracts import Blocks, Broadcast, Cohort, Group, Payload
-from otafl.engine import Engine
-from otafl.link_contracts import ChannelState, LinkBudget
-from otafl.rng import Streams
-from otafl.scenario_errors import ScenarioError
+from otafl.core import registry
+from otafl.core.contracts import Blocks, Broadcast, ChannelState, Cohort, Group, LinkBudget, Payload
+from otafl.core.rng import Streams
+from otafl.engine.engine import Engine
+from otafl.scenario.errors import ScenarioError
 from otafl.selection.choosing import SelectionSetup
 from otafl.selection.update_norm import squared_norms
 
@@ -60,8 +59,8 @@ def selection(name: str, believed: Tensor | None = None, **hyper: list[float]) -
     setup = SelectionSetup(
         Believed(believed), link, Streams([1, 1], [0, 1], dtype=DOUBLE), settings
     )
-    config = registry.config_class("selection", name)()
-    return registry.implementation("selection", name)(config, setup)
+    config = registry.settings("selection", name)()
+    return registry.component("selection", name)(config, setup)
 
 
 def state(power: Any, gain: Any = 1.0) -> ChannelState:

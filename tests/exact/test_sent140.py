@@ -18,11 +18,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
+from otafl.core.errors import UserError
 from otafl.data import fetch, load
 from otafl.data.config import Sent140Config
 from otafl.data.glove import read_vectors
 from otafl.data.sent140 import words
-from otafl.errors import UserError
 
 VOCABULARY = ["the", "good", "bad", "day", "!", ".", "don't", "not", "good"]
 TWEETS = [

@@ -15,8 +15,8 @@ import pytest
 import torch
 from contract.small import engine, run
 
-from otafl.contracts import Cohort
-from otafl.rng import Streams
+from otafl.core.contracts import Cohort
+from otafl.core.rng import Streams
 from otafl.scenario import ScenarioError
 from otafl.selection.choosing import some_of
 

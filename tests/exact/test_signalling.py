@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from contract.small import engine, run
 
-from otafl.link_contracts import LinkBudget, LinkReport
+from otafl.core.contracts import LinkBudget, LinkReport
 from otafl.transport.config_signalling import SignallingConfig
 from otafl.transport.signalling import Signalling
 

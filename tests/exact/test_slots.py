@@ -19,10 +19,10 @@ from contract import probes
 from contract.small import engine, run, scenario, tree
 
 import otafl
-from otafl.contracts import Cohort, Payload
+from otafl.core.contracts import Cohort, Payload
 from otafl.devices.activities import ACTIVITIES
-from otafl.engine import Engine, run_stack
-from otafl.results import final
+from otafl.engine.engine import Engine, run_stack
+from otafl.results.dataset import final
 from otafl.scenario import expand
 
 SLOW = {"name": "lognormal", "median_flops_per_s": 1e6, "sigma": 1.0}

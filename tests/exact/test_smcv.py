@@ -27,7 +27,7 @@ from twins.power import (
     solve,
 )
 
-from otafl.link_contracts import Link
+from otafl.core.contracts import Link
 
 BETAS = [0.05, 0.7, 5.0]
 

@@ -24,12 +24,12 @@ from twins.setting import everyone, local_data, minibatch, mlp
 
 from otafl.algorithms.config_widths import SplitMixConfig
 from otafl.algorithms.split_mix import SplitMix, chosen, first_atom
-from otafl.contracts import Cohort, Payload, Received
+from otafl.core.contracts import Cohort, Payload, Received
+from otafl.core.rng import Streams
 from otafl.models.base import Model, unflatten
 from otafl.models.config_network import ResNet18Config
 from otafl.models.network import Conv, Linear, Network, Norm, Relu
 from otafl.models.resnet import ResNet
-from otafl.rng import Streams
 from otafl.transport.superpose import error_free, signal
 
 WIDTHS = (6, 8, 5, 3)

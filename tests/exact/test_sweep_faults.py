@@ -18,8 +18,10 @@ import torch
 from contract.small import scenario
 from contract.test_sweeps import same
 
-from otafl import checkpoints, open_results, packs, sweeping
-from otafl.errors import UserError, WriteError
+from otafl import open_results, sweeping
+from otafl.core.errors import UserError, WriteError
+from otafl.engine import checkpoints
+from otafl.results import packing as packs
 from otafl.scenario import Scenario, expand
 from otafl.sweeping import FailedStacks, executing, locks, working
 from otafl.sweeping.folder import Folder

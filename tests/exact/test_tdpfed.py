@@ -21,12 +21,12 @@ from twins.setting import Quiet, everyone, local_data, mlp
 from otafl.algorithms.adam import PenaltyAdam
 from otafl.algorithms.config_tensor import TDPFedConfig
 from otafl.algorithms.tdpfed import TDPFed
-from otafl.contracts import Blocks, Cohort, Received
-from otafl.errors import UserError
+from otafl.core.contracts import Blocks, Cohort, Received
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
 from otafl.factorised import cp
 from otafl.models.cnn import Cnn
 from otafl.models.config import CnnConfig
-from otafl.rng import Streams
 from otafl.scenario import load_scenario
 
 RATES = {

@@ -23,11 +23,11 @@ from twins.setting import everyone, local_data, minibatch, mlp
 
 from otafl.algorithms.config_tensor import TDPFedConfig
 from otafl.algorithms.tdpfed import TDPFed
-from otafl.contracts import Batch, Blocks, Payload, Received
+from otafl.core.contracts import Batch, Blocks, Payload, Received
+from otafl.core.rng import Streams
 from otafl.models.base import LayeredModel
 from otafl.models.cnn import Cnn
 from otafl.models.config import CnnConfig
-from otafl.rng import Streams
 
 SIZES = [[20, 10, 3], [9, 25, 30]]
 RATES = {

@@ -18,12 +18,12 @@ import numpy as np
 import pytest
 import torch
 
-from otafl import registry
 from otafl.channels.config_3gpp import TraceConfig
 from otafl.channels.fading import link_budget
 from otafl.channels.trace import SCHEMA, TraceChannel, export, export_impulse_responses
-from otafl.errors import UserError
-from otafl.rng import Streams
+from otafl.core import registry
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
 
 BAND: dict[str, float] = {"carrier_hz": 3.5e9, "bandwidth_hz": 1e6}
 
@@ -37,11 +37,11 @@ def replay(path: Path, devices: int, trials: int = 1, **settings: Any) -> TraceC
 
 
 def channel(name: str, devices: int, **settings: Any) -> Any:
-    config = registry.config_class("channel", name)(**settings)
+    config = registry.settings("channel", name)(**settings)
     streams = Streams([4, 4], [0, 1])
     budget = link_budget([config] * 2, devices, streams.device, streams.dtype)
     hyper = {"delay_spread_s": torch.tensor([1e-7, 1e-7])}
-    return registry.implementation("channel", name)(config, budget, devices, streams, hyper)
+    return registry.component("channel", name)(config, budget, devices, streams, hyper)
 
 
 def responses(path: Path, *, rounds: int = 5, devices: int = 3, **more: Any) -> np.ndarray:

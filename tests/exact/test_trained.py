@@ -19,15 +19,16 @@ from exact.trained_bench import BASE, kept
 from torch import nn
 
 import otafl
-from otafl import deployed, trained
-from otafl.assembly import assemble
-from otafl.contracts import Blocks, View
-from otafl.engine import Engine, run_stack
-from otafl.errors import UserError
+from otafl.core.contracts import Blocks, View
+from otafl.core.errors import UserError
+from otafl.engine import trained
+from otafl.engine.assembly import assemble
+from otafl.engine.engine import Engine, run_stack
+from otafl.exporting import deployed
 from otafl.exporting.measure import run_of, scored
-from otafl.exporting.modules import macs, size
 from otafl.models.base import LayeredModel
-from otafl.results import to_dataset, write_part
+from otafl.models.modules import macs, size
+from otafl.results.dataset import to_dataset, write_part
 from otafl.scenario import expand, load_scenario
 
 RESNET = {"name": "resnet", "channels": [4, 8], "blocks": [1, 1]}

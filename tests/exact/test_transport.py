@@ -18,8 +18,7 @@ import torch
 from exact.link_bench import POLICIES, WEIGHTS, bench, cohort, updates
 from scipy import special, stats
 
-from otafl.contracts import Group
-from otafl.link_contracts import LinkReport
+from otafl.core.contracts import Group, LinkReport
 
 
 def scalars(

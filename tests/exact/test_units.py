@@ -15,7 +15,7 @@ import torch
 
 from otafl.channels.config import ChannelConfig, RayleighConfig
 from otafl.channels.fading import link_budget
-from otafl.units import db_to_linear, dbm_to_watt, linear_to_db, noise_power_w, watt_to_dbm
+from otafl.core.units import db_to_linear, dbm_to_watt, linear_to_db, noise_power_w, watt_to_dbm
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import torch
 
-from otafl.errors import UserError
-from otafl.rng import Streams
-from otafl.uplink import over_the_air
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
+from otafl.uplink.wireless import over_the_air
 
 POLICIES = ["full", "ci", "tci", "gbma"]
 

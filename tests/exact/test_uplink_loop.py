@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 import torch
 
-from otafl.assembly import assemble
-from otafl.engine import Engine
-from otafl.errors import UserError
+from otafl.core.errors import UserError
+from otafl.engine.assembly import assemble
+from otafl.engine.engine import Engine
 from otafl.scenario import expand, load_scenario
-from otafl.uplink import WirelessUplink, over_the_air
+from otafl.uplink.wireless import WirelessUplink, over_the_air
 
 
 def updates(dtype: str = "float64") -> np.ndarray:

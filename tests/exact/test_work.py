@@ -11,10 +11,10 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import otafl.data.work as work_module
-from otafl.contracts import Cohort
+from otafl.core.contracts import Cohort
+from otafl.core.rng import Streams
 from otafl.data.partition import pack
 from otafl.data.work import LocalData, choose
-from otafl.rng import Streams
 
 SEED = 3
 

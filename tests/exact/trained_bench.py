@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from otafl import trained
-from otafl.engine import run_stack
-from otafl.results import to_dataset, write_part
+from otafl.engine import trained
+from otafl.engine.engine import run_stack
+from otafl.results.dataset import to_dataset, write_part
 from otafl.scenario import expand, load_scenario
 
 BASE: dict[str, Any] = {

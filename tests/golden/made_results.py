@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from otafl.results import Record, combine, to_dataset, write_part
+from otafl.results.dataset import Record, combine, to_dataset, write_part
 from otafl.scenario import Point, expand, load_scenario
 
 ROUNDS = [0, 2, 4]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from otafl.variables import VARIABLES
+from otafl.results.variables import VARIABLES
 
 AXES: dict[str, tuple[list[Any], str, str]] = {
     "snr_db": ([0, 10, 20], "dB", "normalised SNR"),

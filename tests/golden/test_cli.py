@@ -14,9 +14,9 @@ import pytest
 import yaml
 
 from otafl import cli, open_results
+from otafl.analysis.summary import number, spread
 from otafl.cli import progress as bars
-from otafl.errors import UserError
-from otafl.summary import number, spread
+from otafl.core.errors import UserError
 
 SMALL = """\
 name: small

@@ -18,9 +18,11 @@ import pytest
 import xarray as xr
 from golden.made_results import made, written
 
-from otafl import cli, converting, open_results, results
-from otafl.converting import convert
-from otafl.errors import UserError
+from otafl import cli, open_results
+from otafl.core.errors import UserError
+from otafl.results import conversion as converting
+from otafl.results import dataset as results
+from otafl.results.conversion import convert
 
 SWEEP = {
     "zip": [

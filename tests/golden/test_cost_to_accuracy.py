@@ -20,8 +20,8 @@ from contract.small import tree
 from matplotlib.image import imread
 
 import otafl
+from otafl.analysis.overhead import soonest
 from otafl.devices.activities import CAUSES
-from otafl.overhead import soonest
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 ROUNDS = np.array([0.0, 1.0, 2.0, 4.0])

@@ -17,8 +17,8 @@ import yaml
 from golden.made_results import accuracy, made, written
 
 from otafl import cli
-from otafl.comparison import Comparison, compare
-from otafl.errors import UserError
+from otafl.analysis.comparison import Comparison, compare
+from otafl.core.errors import UserError
 from otafl.scenario import Point
 
 SNR = {"channel.snr_db": [0, 10, 20], "power.name": ["gbma", "ci"]}

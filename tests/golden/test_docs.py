@@ -13,11 +13,12 @@ from xml.etree import ElementTree
 import pytest
 
 import otafl
-from otafl import cli, registry
-from otafl.keys import fields
-from otafl.registry_tables import TABLES
+from otafl import cli
+from otafl.core import registry
+from otafl.core.registry_tables import TABLES
+from otafl.results.variables import VARIABLES
 from otafl.scenario import Scenario, load_scenario
-from otafl.variables import VARIABLES
+from otafl.scenario.keys import fields
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -169,7 +170,7 @@ def test_entries_have_pages(generated: dict[str, str]) -> None:
             assert rst.escaped(entry.citation) in text
             example = rst.indented(examples.example_yaml(table, name).rstrip(), 3)
             assert example in text
-            for key in registry.config_class(table, name).model_fields:
+            for key in registry.settings(table, name).model_fields:
                 if key != "name":
                     assert f".. _{settings.label(f'{table}-{name}', key)}:" in text
 

@@ -12,9 +12,10 @@ import pytest
 import xarray as xr
 from golden.test_cli import call
 
-from otafl import open_results, packs, sweeping
-from otafl.errors import UserError
-from otafl.results import FORMAT, read_part, write_part
+from otafl import open_results, sweeping
+from otafl.core.errors import UserError
+from otafl.results import packing as packs
+from otafl.results.dataset import FORMAT, read_part, write_part
 from otafl.scenario import load_scenario
 
 OLD = Path(__file__).with_name("old")

@@ -14,7 +14,7 @@ import xarray as xr
 from golden.plot_bench import AXES, ramp, result
 from matplotlib.colors import to_hex
 
-from otafl.errors import UserError
+from otafl.core.errors import UserError
 from otafl.plots import (
     better,
     cdf_data,
@@ -27,7 +27,7 @@ from otafl.plots import (
 )
 from otafl.plots.directions import UNDIRECTED
 from otafl.plots.fronts import non_dominated
-from otafl.variables import VARIABLES
+from otafl.results.variables import VARIABLES
 
 
 def csv_of(data: xr.Dataset, tmp_path: Path) -> pd.DataFrame:

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from otafl.errors import UserError
+from otafl.core.errors import UserError
 from otafl.plots import MANY, curve_data, overview, plot
-from otafl.variables import VARIABLES
+from otafl.results.variables import VARIABLES
 
 AXES = {
     "snr_db": (np.array([0.0, 10.0, 20.0]), {"units": "dB", "long_name": "signal-to-noise ratio"}),

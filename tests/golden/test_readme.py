@@ -43,7 +43,7 @@ def test_there_are_two_commands_for_a_fresh_machine() -> None:
 
 
 def test_the_table_of_choices_is_the_registry() -> None:
-    from otafl import registry
+    from otafl.core import registry
 
     listed = {
         "algorithm": r"^\| algorithm \| (.*) \|$",

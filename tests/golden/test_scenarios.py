@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 import yaml
 
-from otafl import assembly, load_scenario, sweeping
+from otafl import load_scenario, sweeping
 from otafl.data import fashion_mnist, mnist
 from otafl.data.sources import DATA_DIR
-from otafl.results import final
-from otafl.scenario import axes
+from otafl.engine import assembly
+from otafl.results.dataset import final
+from otafl.scenario import axes_of as axes
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "scenarios").rglob("*.yaml"))

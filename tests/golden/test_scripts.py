@@ -20,10 +20,10 @@ import xarray as xr
 from golden.made_results import made, written
 from matplotlib.image import imread
 
-from otafl.paired import paired
+from otafl.analysis.paired import paired
+from otafl.analysis.summary import spread
+from otafl.analysis.tabulating import aligned, best, escaped, grid, latex
 from otafl.scenario import Point
-from otafl.summary import spread
-from otafl.tabulating import aligned, best, escaped, grid, latex
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 SWEEP = {

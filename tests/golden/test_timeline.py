@@ -19,9 +19,11 @@ import xarray as xr
 from golden.test_cli import call
 
 import otafl
-from otafl import UserError, gantt, timeline
+from otafl import UserError
+from otafl.analysis import timeline
 from otafl.devices.activities import ACTIVITIES
-from otafl.variables import VARIABLES
+from otafl.plots import gantt
+from otafl.results.variables import VARIABLES
 
 NAN = float("nan")
 EVENTS = [

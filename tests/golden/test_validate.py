@@ -19,10 +19,11 @@ import pytest
 import torch
 from scipy import stats
 
-from otafl import cli, registry
+from otafl import cli
 from otafl.conformance import checks, codecs, report, sheet, suite
 from otafl.conformance.bench import Bench
-from otafl.errors import UserError
+from otafl.core import registry
+from otafl.core.errors import UserError
 
 QUICK = Bench("cpu", quick=True)
 DOCS = Path(__file__).parents[2] / "docs" / "validation.md"
@@ -265,7 +266,7 @@ def nearest_level(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def global_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """Noise from torch's global generator."""
-    from otafl.rng import Streams
+    from otafl.core.rng import Streams
 
     def normal(self: Any, purpose: str, round: int, shape: tuple[int, ...]) -> Any:
         return torch.randn(self.size, *shape, dtype=self.dtype)
@@ -357,10 +358,10 @@ MUTATIONS: dict[str, tuple[str, Patch]] = {
     ),
     "Doppler": ("rayleigh: autocorrelation", scaled("otafl.channels.scattering.doppler_hz", 2.0)),
     "K-factor": ("rician: amplitude", scaled("otafl.channels.rician:LineOfSight.draw", 1.2)),
-    "estimate's variance": ("csi error: variance", scaled("otafl.channels.csi.device_errors", 1.4)),
+    "estimate's variance": ("csi error: variance", scaled("otafl.csi.csi.device_errors", 1.4)),
     "pilots": (
         "csi pilots: error of least",
-        scaled("otafl.channels.csi_pilots.device_errors", 1.4),
+        scaled("otafl.csi.pilots.device_errors", 1.4),
     ),
     "Onsager term left out": ("state evolution", no_onsager),
     "rounding down": ("qsgd: unbiased", nearest_level),

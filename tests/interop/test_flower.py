@@ -37,9 +37,9 @@ from flwr.serverapp import strategy as strategies
 from flwr.simulation import run_simulation
 from flwr.supercore.task_identity import TaskIdentity
 
-from otafl.errors import UserError
+from otafl.core.errors import UserError
 from otafl.flower import LegacyOverTheAir, OverTheAir
-from otafl.uplink import WirelessUplink
+from otafl.uplink.wireless import WirelessUplink
 
 DOC = Path(__file__).parents[2] / "docs" / "flower.md"
 RAY = "flwr.server.superlink.fleet.vce.backend.raybackend"

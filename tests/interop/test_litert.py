@@ -17,10 +17,9 @@ import torch
 from exact.trained_bench import kept
 from torch import nn
 
-from otafl import deployed
-from otafl.errors import UserError
-from otafl.exporting import litert, measure
-from otafl.exporting.modules import Mean, Mixture, Sum
+from otafl.core.errors import UserError
+from otafl.exporting import deployed, litert, measure
+from otafl.models.modules import Mean, Mixture, Sum
 
 pytest.importorskip("tensorflow")
 

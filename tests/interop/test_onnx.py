@@ -18,12 +18,11 @@ import typer
 from exact.trained_bench import kept
 from torch import nn
 
-from otafl import deployed
 from otafl.cli import exporting
-from otafl.errors import UserError
-from otafl.exporting import measure
+from otafl.core.errors import UserError
+from otafl.exporting import deployed, measure
 from otafl.exporting.measure import Latency, Scored
-from otafl.exporting.modules import macs
+from otafl.models.modules import macs
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")

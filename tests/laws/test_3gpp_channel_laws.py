@@ -24,7 +24,6 @@ import torch
 from scipy import special, stats
 from torch import Tensor
 
-from otafl import registry
 from otafl.channels.cdl import Cdl, cdl_profile, cdl_rays
 from otafl.channels.config_3gpp import CellConfig
 from otafl.channels.fading import link_budget
@@ -32,8 +31,9 @@ from otafl.channels.ofdm import group_frequencies, rotations
 from otafl.channels.plane_waves import PlaneWaves, line_array
 from otafl.channels.sionna_rng import sionna_stream
 from otafl.channels.tdl import arrival_cosines, sum_of_sinusoids, tdl_profile
-from otafl.config import stackable_fields
-from otafl.rng import Streams
+from otafl.core import registry
+from otafl.core.rng import Streams
+from otafl.core.settings import stackable_fields
 
 LEVEL = 1e-4
 CPU = torch.device("cpu")
@@ -50,7 +50,7 @@ def make(
     **settings: Any,
 ) -> Any:
     """A channel of these trials; `each` has settings of their own."""
-    kind = registry.config_class("channel", name)
+    kind = registry.settings("channel", name)
     configs = [kind(**(settings | own)) for own in each or [{}] * len(trials)]
     streams = Streams([5] * len(trials), trials, dtype=dtype)
     budget = link_budget(configs, devices, streams.device, dtype)
@@ -59,7 +59,7 @@ def make(
         for key in stackable_fields(kind)
         if getattr(configs[0], key) is not None
     }
-    return registry.implementation("channel", name)(configs[0], budget, devices, streams, hyper)
+    return registry.component("channel", name)(configs[0], budget, devices, streams, hyper)
 
 
 def draws(channel: Any, rounds: int) -> np.ndarray:
@@ -384,8 +384,8 @@ def test_standing_devices_keep_their_channel(settings: dict[str, Any]) -> None:
 def test_settings_that_say_nothing_are_refused() -> None:
     for name in ("cdl-a", "umi"):
         with pytest.raises(ValueError, match=r"antenna_correlation 0\.5 has no meaning here"):
-            registry.config_class("channel", name)(antenna_correlation=0.5)
-    umi = registry.config_class("channel", "umi")
+            registry.settings("channel", name)(antenna_correlation=0.5)
+    umi = registry.settings("channel", "umi")
     assert issubclass(umi, CellConfig)
     with pytest.raises(ValueError, match="path_loss_db 90: the cell has a path loss of its own"):
         umi(path_loss_db=90)
@@ -394,7 +394,7 @@ def test_settings_that_say_nothing_are_refused() -> None:
     with pytest.raises(ValueError, match="needs speed_kmh, say 3"):
         umi(mobility="linear")
     with pytest.raises(ValueError, match="not defined for rma"):
-        registry.config_class("channel", "rma")(o2i_loss="high")
+        registry.settings("channel", "rma")(o2i_loss="high")
 
 
 def test_sionna_is_imported_late() -> None:

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from otafl import registry
+from otafl.core import registry
+from otafl.core.rng import Streams
 from otafl.devices.availability import AvailabilitySetup
-from otafl.rng import Streams
 
 LEVEL = 1e-4
 DEVICES = 3000
@@ -27,9 +27,9 @@ DAY_S = 86400.0
 
 def lives(name: str, until_s: float, **fields: Any) -> list[list[tuple[float, bool]]]:
     """Of 3000 devices, each beginning with what it is at 0."""
-    config = registry.config_class("availability", name)(**fields)
+    config = registry.settings("availability", name)(**fields)
     setup = AvailabilitySetup(DEVICES, Streams([11], [0]))
-    availability = registry.implementation("availability", name)(config, setup)
+    availability = registry.component("availability", name)(config, setup)
     out = []
     for device in range(DEVICES):
         changes = availability.changes(0, device)

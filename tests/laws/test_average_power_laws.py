@@ -14,7 +14,7 @@ import torch
 from scipy import integrate, optimize
 from twins.power import N, changed, policy_of, rayleigh_statistics
 
-from otafl.link_contracts import Link
+from otafl.core.contracts import Link
 
 FRESH = 20_000
 

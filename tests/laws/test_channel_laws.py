@@ -23,10 +23,10 @@ from torch import Tensor
 
 from otafl.channels.awgn import Awgn
 from otafl.channels.config import AwgnConfig, ErrorCsiConfig, PerfectCsiConfig, RayleighConfig
-from otafl.channels.csi import ErrorCsi, PerfectCsi
 from otafl.channels.fading import link_budget
 from otafl.channels.rayleigh import Rayleigh
-from otafl.rng import Streams
+from otafl.core.rng import Streams
+from otafl.csi.csi import ErrorCsi, PerfectCsi
 
 LEVEL = 1e-4
 

@@ -20,13 +20,13 @@ from otafl.channels.config import (
     PilotsCsiConfig,
     RayleighConfig,
 )
-from otafl.channels.csi_delay import Delay
-from otafl.channels.csi_feedback import PhaseFeedback
-from otafl.channels.csi_pilots import Pilots, ls_estimator
 from otafl.channels.jakes import doppler_hz
 from otafl.channels.rayleigh import Rayleigh
-from otafl.link_contracts import LinkBudget
-from otafl.rng import Streams
+from otafl.core.contracts import LinkBudget
+from otafl.core.rng import Streams
+from otafl.csi.delay import Delay
+from otafl.csi.phase_feedback import PhaseFeedback
+from otafl.csi.pilots import Pilots, ls_estimator
 
 LEVEL = 1e-4
 DOUBLE = torch.float64

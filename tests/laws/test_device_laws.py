@@ -16,16 +16,15 @@ import torch
 from scipy import special, stats
 from torch import Tensor
 
-from otafl import registry
 from otafl.channels.config import PerfectCsiConfig, RayleighConfig
-from otafl.channels.csi import PerfectCsi
 from otafl.channels.rayleigh import Rayleigh
-from otafl.contracts import Broadcast, Cohort
-from otafl.link_contracts import LinkBudget
-from otafl.rng import Streams
+from otafl.core import registry
+from otafl.core.contracts import Broadcast, Cohort, LinkBudget
+from otafl.core.rng import Streams
+from otafl.csi.csi import PerfectCsi
+from otafl.downlink.downlink import AnalogDownlink, DownlinkSetup
 from otafl.selection.choosing import SelectionSetup
 from otafl.transport.config import AnalogDownlinkConfig
-from otafl.transport.downlink import AnalogDownlink, DownlinkSetup
 
 LEVEL = 1e-4
 DOUBLE = torch.float64
@@ -45,8 +44,8 @@ def chosen(
     csi = PerfectCsi(PerfectCsiConfig(), channel, link, streams, {})
     settings = {key: torch.full((TRIALS,), value, dtype=DOUBLE) for key, value in hyper.items()}
     setup = SelectionSetup(csi, link, streams, settings)
-    made: Any = registry.implementation("selection", name)(
-        registry.config_class("selection", name)(), setup
+    made: Any = registry.component("selection", name)(
+        registry.settings("selection", name)(), setup
     )
     free = np.ones(gain.shape, bool)
     states = [channel.state(t) for t in range(ROUNDS)]

@@ -23,7 +23,7 @@ from scipy import stats
 from torch import Tensor
 from twins.power import policy_of, rayleigh_statistics
 
-from otafl.link_contracts import Link
+from otafl.core.contracts import Link
 from otafl.power.average_power import inverse_scaling, multipliers
 
 LEVEL = 1e-4

@@ -18,11 +18,10 @@ import pytest
 import torch
 from scipy import stats
 
-from otafl.contracts import Cohort
-from otafl.faults import Faults
-from otafl.faults_config import FaultsConfig
-from otafl.link_contracts import ChannelState
-from otafl.rng import Streams
+from otafl.core.contracts import ChannelState, Cohort
+from otafl.core.rng import Streams
+from otafl.devices.config_faults import FaultsConfig
+from otafl.devices.faults import Faults
 
 S, K, ROUNDS = 2, 50, 200
 FALSE_ALARM = 1e-3

@@ -22,12 +22,12 @@ from twins.setting import Quiet, everyone, mlp
 
 from otafl.algorithms.config import FedRLRConfig
 from otafl.algorithms.fedrlr import FedRLR
-from otafl.contracts import Blocks, Cohort, Received
+from otafl.core.contracts import Blocks, Cohort, Received
+from otafl.core.rng import Streams
 from otafl.factorised import rlc
 from otafl.factorised.lowrank import LowRank, dense
 from otafl.models.config import SoftmaxRegressionConfig
 from otafl.models.softmax_regression import SoftmaxRegression
-from otafl.rng import Streams
 
 F64 = torch.float64
 Z = 4.5

@@ -19,7 +19,7 @@ import torch
 from exact.link_bench import Given, bench
 from torch import Tensor
 
-from otafl.contracts import Cohort, Group
+from otafl.core.contracts import Cohort, Group
 from otafl.factorised import rlc
 
 F64 = torch.float64

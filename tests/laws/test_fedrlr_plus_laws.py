@@ -17,11 +17,11 @@ from twins.setting import everyone, local_data, mlp
 from otafl import over_the_air
 from otafl.algorithms.config import FedRLRPlusConfig
 from otafl.algorithms.fedrlr_plus import FedRLRPlus
-from otafl.contracts import Blocks, Received
+from otafl.core.contracts import Blocks, Received
+from otafl.core.rng import Streams
 from otafl.factorised.linear_sum import GBMA_VARIATION, distortion
 from otafl.factorised.lowrank import LowRank, dense
 from otafl.models.base import flatten, unflatten
-from otafl.rng import Streams
 
 F64 = torch.float64
 K, WIDTHS, UPLINKS = 5, (14, 9, 6), 1000

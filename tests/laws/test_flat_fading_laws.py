@@ -27,7 +27,7 @@ from otafl.channels.config import RayleighConfig, RicianConfig, RisConfig
 from otafl.channels.fading import link_budget
 from otafl.channels.rayleigh import Rayleigh
 from otafl.channels.rician import Rician
-from otafl.rng import Streams
+from otafl.core.rng import Streams
 
 LEVEL = 1e-4
 FAR = 2**40

@@ -14,6 +14,7 @@ import pytest
 import torch
 from scipy import stats
 
+from otafl.core.rng import Streams
 from otafl.devices.config_drawn import DrawnComputeConfig
 from otafl.devices.config_hardware import (
     ClassesComputeConfig,
@@ -23,7 +24,6 @@ from otafl.devices.config_hardware import (
 from otafl.devices.config_presets import PhoneComputeConfig
 from otafl.devices.hardware import Hardware, devices_of
 from otafl.devices.jitter import Jitter
-from otafl.rng import Streams
 
 SAMPLES = 20_000
 FALSE_ALARM = 1e-3

@@ -36,8 +36,8 @@ from twins.power import (
     rayleigh_statistics,
 )
 
-from otafl import registry
-from otafl.link_contracts import Coefficients, Link, PowerPolicy
+from otafl.core import registry
+from otafl.core.contracts import Coefficients, Link, PowerPolicy
 
 LEVEL = 1e-4
 SNRS_DB, COUNTS = (-5.0, 10.0, 25.0), (3, 10, 40)

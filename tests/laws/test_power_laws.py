@@ -16,7 +16,7 @@ import torch
 from scipy import special, stats
 
 from otafl.channels.rayleigh import Rayleigh
-from otafl.link_contracts import Coefficients, Link, PowerPolicy, Statistics
+from otafl.core.contracts import Coefficients, Link, PowerPolicy, Statistics
 from otafl.power.cao_static import CaoStatic
 from otafl.power.ci import ChannelInversion
 from otafl.power.config import (

@@ -16,9 +16,9 @@ from torch import Tensor
 from twins.setting import everyone, local_data, mlp
 
 from otafl.algorithms.prox import gradient_steps, nesterov_steps
+from otafl.core.rng import Streams
 from otafl.models.base import cross_entropy, flatten, unflatten
 from otafl.models.span import difference, form_of
-from otafl.rng import Streams
 
 
 def test_mean_over_a_sample_of_devices() -> None:

@@ -17,8 +17,8 @@ from otafl.codecs.config import QsgdConfig, TopKConfig
 from otafl.codecs.qsgd import Qsgd
 from otafl.codecs.topk import TopK
 from otafl.codecs.uniform import quantise
-from otafl.contracts import Cohort, Group
-from otafl.rng import Streams
+from otafl.core.contracts import Cohort, Group
+from otafl.core.rng import Streams
 from otafl.transport.fitted_bits import rounded
 
 DEVICES = 4000

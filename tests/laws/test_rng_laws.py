@@ -14,7 +14,7 @@ import pytest
 import torch
 from scipy import stats
 
-from otafl.rng import Streams
+from otafl.core.rng import Streams
 
 LEVEL = 1e-4
 Array = np.ndarray

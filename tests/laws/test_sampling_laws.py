@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 from scipy import stats
 
-from otafl.contracts import Cohort
+from otafl.core.contracts import Cohort
+from otafl.core.rng import Streams
 from otafl.data.work import LocalData
-from otafl.rng import Streams
 
 ROUNDS = 4000
 

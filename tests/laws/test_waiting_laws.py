@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from otafl.clock.trial_clock import TrialClock
 from otafl.devices.config_hardware import FixedComputeConfig
 from otafl.devices.hardware import devices_of
 from otafl.devices.protocol import Rules
-from otafl.trial_clock import TrialClock
 
 SERVICE = 1.0
 LEVEL = 1e-4

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from otafl.contracts import Blocks
+from otafl.core.contracts import Blocks
 from otafl.models.config_network import ResNetConfig
 
 

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from otafl.contracts import Blocks, Broadcast, Cohort, Hyper, Payload, Received
+from otafl.core.contracts import Blocks, Broadcast, Cohort, Hyper, Payload, Received
+from otafl.core.rng import Streams
 from otafl.data.work import LocalData, LocalWork
+from otafl.engine.stacking import DeviceStore
 from otafl.models.mlp import Mlp
-from otafl.rng import Streams
-from otafl.stacking import DeviceStore
 from twins.network import Array, Minibatch
 from twins.setting import local_data, minibatch
 

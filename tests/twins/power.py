@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from scipy import optimize, special
 
-from otafl import registry
-from otafl.link_contracts import Coefficients, Link, PowerPolicy, Statistics
+from otafl.core import registry
+from otafl.core.contracts import Coefficients, Link, PowerPolicy, Statistics
 
 N = 0.5
 HYPER = {
@@ -39,8 +39,8 @@ Twin = Callable[..., Scalars]
 
 def policy_of(name: str, **fields: Any) -> PowerPolicy:
     """A registered policy with these settings."""
-    config = registry.config_class("power", name)(**fields)
-    policy: PowerPolicy = registry.implementation("power", name)(config)
+    config = registry.settings("power", name)(**fields)
+    policy: PowerPolicy = registry.component("power", name)(config)
     return policy
 
 

@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from otafl.contracts import Batch, Cohort
+from otafl.core.contracts import Batch, Cohort
+from otafl.core.rng import Streams
 from otafl.data.partition import pack
 from otafl.data.work import LocalData
 from otafl.models.config import MlpConfig
 from otafl.models.mlp import Mlp
-from otafl.rng import Streams
 from twins.network import Minibatch
 
 

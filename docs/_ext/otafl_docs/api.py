@@ -10,13 +10,13 @@ from otafl_docs import rst
 MODULES = {
     "contracts": (
         "Contracts of methods",
-        ("otafl.contracts",),
+        ("otafl.core.contracts",),
         "What an algorithm, a codec or a transport is given and gives. A method of your own is "
         "written against these.",
     ),
     "link_contracts": (
         "Contracts of the link",
-        ("otafl.link_contracts",),
+        ("otafl.core.contracts",),
         "What a channel, a receiver and a power policy are given and give.",
     ),
     "models": (
@@ -26,7 +26,7 @@ MODULES = {
     ),
     "differentiable": (
         "The differentiable uplink",
-        ("otafl.differentiable",),
+        ("otafl.uplink.differentiable",),
         "The uplink as plain functions of tensors, through which gradients pass.",
     ),
 }
@@ -53,5 +53,5 @@ def _public() -> str:
             parts.append(f".. autoclass:: otafl.{name}\n   :members:")
         else:
             parts.append(f".. autofunction:: otafl.{name}")
-    parts.append(".. autoclass:: otafl.uplink.UplinkReport")
+    parts.append(".. autoclass:: otafl.uplink.wireless.UplinkReport")
     return rst.page(*parts)

@@ -7,12 +7,12 @@ import importlib
 from collections.abc import Iterator
 from typing import Any
 
-from otafl import registry
-from otafl.errors import UserError
-from otafl.keys import DEFAULTS, dotted
-from otafl.registry_entry import Entry
-from otafl.registry_tables import CUSTOM, TABLES
+from otafl.core import registry
+from otafl.core.errors import UserError
+from otafl.core.registry_entry import Entry
+from otafl.core.registry_tables import CUSTOM, TABLES
 from otafl.scenario import load_scenario
+from otafl.scenario.keys import DEFAULTS, dotted
 from otafl_docs import rst
 from otafl_docs.examples import SECTION, example_yaml
 from otafl_docs.settings import settings_table
@@ -103,7 +103,7 @@ def _own(table: str) -> str:
         f"Instead of a name, {rst.literal('module:callable')} names one of your own "
         "(:doc:`/extending`)."
     )
-    keys = settings_table(registry.config_class(table, "own:own"), f"{table}-own")
+    keys = settings_table(registry.settings(table, "own:own"), f"{table}-own")
     return rst.page(said, keys and "Keys that it has besides its own arguments:", keys).strip()
 
 
@@ -119,7 +119,7 @@ def _shared(table: str) -> str:
 
 
 def _entry(table: str, entry: Entry, level: int) -> str:
-    config = registry.config_class(table, entry.name)
+    config = registry.settings(table, entry.name)
     about = rst.escaped(entry.summary[:1].upper() + entry.summary[1:].rstrip(".") + ".")
     source = f"**Source:** {rst.escaped(entry.citation)}" if entry.citation else ""
     anchor = place(table, entry.name)[1]
@@ -154,7 +154,7 @@ def _alone(table: str, entry: Entry) -> bool:
 
 
 def _description(table: str, entry: Entry) -> str:
-    thing = registry.implementation(table, entry.name)
+    thing = registry.component(table, entry.name)
     own = thing.__doc__ if isinstance(thing, type) else None
     texts = [importlib.import_module(_module(entry)).__doc__] if _alone(table, entry) else []
     return "\n\n".join(rst.prose(text) for text in (*texts, own) if text)
@@ -178,7 +178,7 @@ def _algorithm(config: type[Any]) -> str:
     able = [
         name
         for name in registry.names("transport")
-        if needs in registry.config_class("transport", name).gives
+        if needs in registry.settings("transport", name).gives
     ]
     lines = [
         f"- Needs the {needs} of the updates: transports {_links('transport', able)}."
@@ -197,7 +197,7 @@ def _algorithm(config: type[Any]) -> str:
 
 
 def _power(name: str, config: type[Any]) -> str:
-    policy = registry.implementation("power", name)(config())
+    policy = registry.component("power", name)(config())
     acts = _links("transport", ["over_the_air"])
     digital, ideal = _links("transport", ["digital"]), _links("transport", ["ideal"])
     lines = [
@@ -229,7 +229,7 @@ def _receivers(power: str) -> list[str]:
 
 def _receiver(name: str) -> str:
     policies = registry.names("power")
-    made_for = [p for p in policies if registry.config_class("power", p).receiver == name]
+    made_for = [p for p in policies if registry.settings("power", p).receiver == name]
     if not made_for:
         return ""
     auto, listed = rst.literal("auto"), _links("power", made_for)

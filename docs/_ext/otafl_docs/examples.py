@@ -6,8 +6,8 @@ from typing import Any
 
 import yaml
 
-from otafl.keys import CHOICES, Path, put
-from otafl.registry_tables import TABLES
+from otafl.core.registry_tables import TABLES
+from otafl.scenario.keys import CHOICES, Path, put
 
 SECTION: dict[str, Path] = {table: path for path, table in CHOICES.items()}
 """Table -> the section that chooses from it."""

@@ -10,11 +10,11 @@ from typing import Any
 from docutils import nodes
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
-from otafl import registry
 from otafl.cli import app
-from otafl.keys import CHOICES, dotted
-from otafl.registry_tables import TABLES
-from otafl.variables import VARIABLES
+from otafl.core import registry
+from otafl.core.registry_tables import TABLES
+from otafl.results.variables import VARIABLES
+from otafl.scenario.keys import CHOICES, dotted
 from otafl_docs.entries import place
 from otafl_docs.schema import commands, plain_sections
 from otafl_docs.settings import label

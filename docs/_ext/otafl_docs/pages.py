@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from otafl.registry_tables import TABLES
+from otafl.core.registry_tables import TABLES
 from otafl_docs import api, entries, result_pages, rst, schema
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import typer
 from pydantic import BaseModel
 
-from otafl.keys import CHOICES, DEFAULTS, dotted, fields
+from otafl.results.variables import VARIABLES
 from otafl.scenario import Scenario
-from otafl.variables import VARIABLES
+from otafl.scenario.keys import CHOICES, DEFAULTS, dotted, fields
 from otafl_docs import rst
 from otafl_docs.entries import TITLES, place
 from otafl_docs.settings import kind_of, label, settings_table

@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from otafl.config import stackable_fields
-from otafl.keys import DEFAULTS
-from otafl.registry_tables import CUSTOM, TABLES
+from otafl.core.registry_tables import CUSTOM, TABLES
+from otafl.core.settings import stackable_fields
+from otafl.scenario.keys import DEFAULTS
 from otafl_docs import rst
 
 UNITS = {

@@ -1,0 +1,34 @@
+"""How devices' personal models differ from each other, class by class."""
+
+from __future__ import annotations
+
+import xarray as xr
+
+from otafl.core.errors import UserError
+
+
+def deviation(result: xr.Dataset) -> xr.Dataset:
+    """Loss deviations of the personal models (Shi et al. 2023, pFedBreD, appendix B.4), from a
+    result of `training.class_losses: true`, over its dims with device and class.
+
+    own: Delta L = L - mean over devices of L, weighted by their samples of the class. L is the
+    mean loss of a device's personal model on its own test samples of a class, 0 where it has none.
+    common: Delta G = G - plain mean over devices of G, G being the same on all test samples of the
+    class; there only where the result has it (`training.cross_test: true`). In nat. Raises
+    UserError for a result without class losses.
+    """
+    name = "device_personal_own_class_loss"
+    if name not in result:
+        raise UserError(
+            f"deviation: the result has no {name!r}; training.class_losses: true keeps it, for a "
+            "method with personal models and devices with test samples of their own"
+        )
+    own, samples = result[name].fillna(0.0), result["device_own_class_samples"]
+    mean = (samples * own).sum("device") / samples.sum("device")
+    out = {"own": (own - mean).where(result[name].notnull().any("class"))}
+    if "device_personal_class_loss" in result:
+        common = result["device_personal_class_loss"]
+        out["common"] = common - common.mean("device")
+    for values in out.values():
+        values.attrs = {"units": "nat", "long_name": "deviation of the loss from its mean"}
+    return xr.Dataset(out)

@@ -1,0 +1,193 @@
+"""Paired comparison of points of a sweep under common random numbers.
+
+Trial i of two points has the same data split, the same fading and the same noise, so a difference
+between them is taken trial by trial: what the trials share drops out, and fewer of them tell more.
+Student's t-test and interval are of the mean difference and take differences for normal; Wilcoxon's
+signed-rank test (Wilcoxon 1945) asks for symmetry alone, but cannot reach 5 % with fewer than six
+pairs. Many comparisons are corrected by Holm (1979).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from scipy import stats
+
+from otafl.analysis.figures import listed, shown, unknown
+from otafl.core.errors import UserError
+from otafl.results.dataset import final
+
+LEAST_PAIRS = 3
+"""With fewer there is a mean difference, but no interval and no test."""
+
+ROUNDING = 1e-12
+"""Differences that are smaller than this part of the values are 0."""
+
+STATISTICS = {
+    "difference": "mean over pairs of value - baseline",
+    "std": "standard deviation of the differences, with n - 1",
+    "std_error": "standard error of the mean difference",
+    "low": "lower end of the confidence interval",
+    "high": "upper end of the confidence interval",
+    "p": "p of the paired t-test, two-sided",
+    "p_wilcoxon": "p of Wilcoxon's signed-rank test, two-sided",
+    "effect": "mean difference over its standard deviation",
+    "pairs": "pairs compared",
+    "dropped": "pairs dropped, as one of the two is not there",
+    "mean": "mean of the values in the pairs",
+    "baseline_mean": "mean of the baseline in the pairs",
+    "variance_ratio": "variance of the difference if unpaired, over that of the pairs",
+}
+"""Name -> what it is."""
+
+
+def paired(
+    dataset: xr.Dataset, variable: str, dim: str, baseline: Any, level: float = 0.95
+) -> xr.Dataset:
+    """Each value along an axis of a sweep compared with one of them, at every point of the others.
+
+    dataset: as `open_results` gives it. variable: taken at the end of each trial (`ended`). dim:
+    the axis, or a coordinate along one whose values differ. baseline: one of its values; as text
+    too. level: of the confidence intervals. Returns `STATISTICS` and `p_holm`, p corrected over all
+    comparisons that are returned, with dims (dim without the baseline, other axes). A trial that
+    diverged at either point is dropped from that comparison and counted in `dropped`: what is left
+    speaks of the trials that both survived. Raises UserError for names that are not there, and for
+    the axis `seed`, along which no random numbers are common.
+    """
+    if dim == "seed":
+        raise UserError("paired: along 'seed' no random numbers are common; compare another axis")
+    values = ended(dataset, variable)
+    if dim not in values.dims:
+        values = _along(values, dim)
+    place = _place(values[dim], baseline)
+    others = np.delete(np.arange(values.sizes[dim]), place)
+    if not len(others):
+        raise UserError(f"paired: {dim} has one value, {shown(values[dim].values[0])}; two differ")
+    base = values.isel({dim: place}, drop=True)
+    table = compared(values.isel({dim: others}), base, level)
+    table["p_holm"] = table["p"].copy(data=holm(table["p"].values))
+    table["p_holm"].attrs["long_name"] = "p of the paired t-test, corrected by Holm"
+    attributes = {"variable": variable, "dim": dim, "baseline": shown(values[dim].values[place])}
+    return table.assign_attrs(attributes | {"level": level})
+
+
+def compared(values: xr.DataArray, base: xr.DataArray, level: float = 0.95) -> xr.Dataset:
+    """`STATISTICS` of values - base, both with dim trial; other dims are broadcast. Trials that
+    only one of them has are not pairs."""
+    values, base = xr.align(values, base, join="inner", exclude=set(values.dims) - {"trial"})
+    found = xr.apply_ufunc(
+        _statistics,
+        values.load(),
+        base.load(),
+        input_core_dims=[["trial"], ["trial"]],
+        output_core_dims=[["statistic"]],
+        vectorize=True,
+        kwargs={"level": level},
+    )
+    table = found.assign_coords(statistic=list(STATISTICS)).to_dataset("statistic")
+    for name, said in STATISTICS.items():
+        table[name].attrs = {"long_name": said}
+    return table.assign(pairs=table["pairs"].astype(int), dropped=table["dropped"].astype(int))
+
+
+def holm(p: np.ndarray) -> np.ndarray:
+    """p-values, of any shape, corrected so that the chance of any false positive among them is at
+    most the level (Holm 1979, step-down Bonferroni). NaN stays NaN and does not count."""
+    flat = np.asarray(p, dtype=float).ravel()
+    out = np.full(flat.shape, np.nan)
+    known = np.flatnonzero(~np.isnan(flat))
+    order = known[np.argsort(flat[known], kind="stable")]
+    stepped = flat[order] * (len(order) - np.arange(len(order)))
+    out[order] = np.minimum(np.maximum.accumulate(stepped), 1.0)
+    return out.reshape(np.shape(p))
+
+
+def ended(dataset: xr.Dataset, name: str) -> xr.DataArray:
+    """A variable at the end of each trial, with dims (sweep axes, trial): joules are added up over
+    devices and causes, other values of devices averaged. Raises UserError for a variable that is
+    not there, or has other dims."""
+    if name not in dataset.data_vars:
+        raise unknown(str(name), "a variable of this result", name, dataset.data_vars)
+    values = final(dataset, name)
+    own = [dim for dim in ("device", "cause") if dim in values.dims]
+    if own and values.attrs.get("units") == "J":
+        values = values.sum(own, min_count=1, keep_attrs=True)
+        said = str(values.attrs.get("long_name", name))
+        values.attrs["long_name"] = said.replace("by a device so far, by cause", "by all devices")
+    elif own:
+        values = values.mean(own, keep_attrs=True)
+    axes = dataset["final_round"].dims
+    more = [str(dim) for dim in values.dims if dim not in (*axes, "trial")]
+    if more or "trial" not in values.dims:
+        lacks = f"also depends on {', '.join(more)}" if more else "has no trials"
+        raise UserError(f"{name}: {lacks}; give a variable of whole trials, like test_accuracy")
+    return values.transpose(*axes, "trial")
+
+
+def _statistics(values: np.ndarray, base: np.ndarray, level: float) -> np.ndarray:
+    """`STATISTICS`, in their order, of two rows of trials [n]."""
+    there = np.isfinite(values) & np.isfinite(base)
+    own, other = values[there], base[there]
+    apart, n = own - other, int(there.sum())
+    # what rounding leaves of equal values, or of equal differences, is no evidence
+    rounding = ROUNDING * max(np.abs(own).max(initial=0.0), np.abs(other).max(initial=0.0))
+    apart[np.abs(apart) <= rounding] = 0.0
+    if n and np.ptp(apart) <= rounding:
+        apart[:] = apart.mean()
+    out = dict.fromkeys(STATISTICS, np.nan) | {"pairs": n, "dropped": len(values) - n}
+    if n:
+        out |= {"difference": apart.mean(), "mean": own.mean(), "baseline_mean": other.mean()}
+    if n > 1:
+        std = apart.std(ddof=1) if np.ptp(apart) else 0.0
+        out |= {"std": std, "std_error": std / np.sqrt(n)}
+        if std > 0:
+            out["effect"] = apart.mean() / std
+            out["variance_ratio"] = (own.var(ddof=1) + other.var(ddof=1)) / std**2
+    if n >= LEAST_PAIRS:
+        half = stats.t.ppf(0.5 + level / 2, n - 1) * out["std_error"]
+        out |= {"low": apart.mean() - half, "high": apart.mean() + half}
+        out |= dict(zip(("p", "p_wilcoxon"), _tests(apart), strict=True))
+    return np.array([out[name] for name in STATISTICS], dtype=float)
+
+
+def _tests(apart: np.ndarray) -> tuple[float, float]:
+    """p of the t-test and of the signed-rank test that differences [n] are around 0."""
+    if not np.any(apart):
+        return 1.0, 1.0
+    with warnings.catch_warnings():
+        # equal differences: their spread is 0, and the p-value with it
+        warnings.simplefilter("ignore", RuntimeWarning)
+        student = stats.ttest_1samp(apart, 0.0).pvalue
+    return float(student), float(stats.wilcoxon(apart).pvalue)
+
+
+def _along(values: xr.DataArray, name: str) -> xr.DataArray:
+    """With a coordinate (of a zip axis) in place of the dim it lies along."""
+    axes = [str(dim) for dim in values.dims if dim != "trial"]
+    if name not in values.coords or values[name].ndim != 1 or values[name].dims[0] not in axes:
+        raise unknown(f"paired: {name}", "an axis of this result", name, axes)
+    (dim,) = values[name].dims
+    if len(np.unique(values[name].values)) < values.sizes[dim]:
+        raise UserError(
+            f"paired: {name} ({listed(values[name])}) has the same value at several places of "
+            f"{dim}; compare along {dim}"
+        )
+    return values.swap_dims({dim: name})
+
+
+def _place(axis: xr.DataArray, value: Any) -> int:
+    """Where a value, or its text, is on an axis."""
+    texts = [shown(one) for one in axis.values]
+    wanted = shown(value)
+    if wanted not in texts and axis.dtype.kind in "fiu":
+        with contextlib.suppress(ValueError):
+            wanted = shown(float(wanted))
+    if wanted not in texts:
+        raise UserError(
+            f"paired: the baseline {wanted!r} is no value of {axis.name}; it has {listed(axis)}"
+        )
+    return texts.index(wanted)

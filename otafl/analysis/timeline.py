@@ -1,0 +1,210 @@
+"""What every device did when: the events of one trial as a table, and the seconds of each activity.
+`otafl.plots.gantt` draws it."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from otafl.analysis.figures import listed, named, pick, shown, unknown
+from otafl.analysis.summary import number
+from otafl.core.errors import UserError
+from otafl.devices.activities import ACTIVITIES
+
+COLUMNS = ("device", "round", "activity", "start_s", "end_s")
+COUNTS = {
+    "updates_started": "started",
+    "updates_used": "aggregated",
+    "updates_lost": "lost before their slot",
+    "crashed_updates": "cut off in their slot",
+}
+ASLEEP = "asleep"
+
+
+def timeline_of(ds: xr.Dataset, trial: int = 0, **sel: Any) -> xr.Dataset:
+    """The events of one trial with dim event, by start: device, round (in which the update was
+    started, -1 for a device that is away), activity (of `otafl.devices.activities.ACTIVITIES`),
+    start_s, end_s.
+
+    ds: a result of a scenario with `output.save_timeline: true`. sel: coordinate=value, for a
+    sweep. attrs: title, devices, end_s (simulated seconds of the trial) and, as far as the result
+    has them, updates_started, updates_used, updates_lost and crashed_updates of the whole trial.
+    Raises UserError.
+    """
+    tables = {name: f"timeline_{name}" for name in COLUMNS}
+    if not set(tables.values()) <= set(ds.data_vars):
+        raise UserError(
+            "this result has no timeline; run its scenario again with output.save_timeline: true "
+            "(--set output.save_timeline=true)"
+        )
+    if trial not in ds["trial"]:
+        raise UserError(f"trial {trial}: no such trial; there are {listed(ds['trial'])}")
+    wanted = [*tables.values(), "sim_time_s", "tx_energy_j", *COUNTS]
+    about = ds.attrs
+    ds = ds[[name for name in wanted if name in ds]].sel(trial=trial)
+    title = [str(about.get("title", "")), f"trial: {trial}"]
+    along = [(axis,) for axis in _axes(ds)]
+    axes = [str(n) for n in ds.coords if ds[n].dims in along and n != "final_round"]
+    for name, value in sel.items():
+        if name not in axes:
+            raise unknown(f"--sel {name}", "an axis of this sweep", name, axes)
+        title.append(named(ds, name, value))
+        ds = pick(ds, name, value)
+    for dim in _axes(ds):
+        if ds.sizes[dim] > 1:
+            raise UserError(
+                f"the timeline also depends on {dim} ({listed(ds[dim])}); pick one with "
+                f"--sel {dim}={shown(ds[dim].values[0])}"
+            )
+        ds = ds.isel({dim: 0})
+    there = np.isfinite(ds["timeline_start_s"].values)
+    columns = {name: ds[table].values[there] for name, table in tables.items()}
+    order = np.lexsort((columns["device"], columns["start_s"]))
+    columns = {name: values[order] for name, values in columns.items()}
+    for name in ("device", "round", "activity"):
+        columns[name] = columns[name].astype(np.int64)
+    columns["activity"] = np.array(ACTIVITIES)[columns["activity"]]
+    end_s = max(0.0, *columns["end_s"], *_finite(ds, "sim_time_s"))
+    counts = {name: int(values[-1]) for name in COUNTS if len(values := _finite(ds, name))}
+    said = {name: ds[table].attrs for name, table in tables.items() if name != "activity"}
+    return xr.Dataset(
+        {name: ("event", values, said.get(name, {})) for name, values in columns.items()},
+        attrs={
+            "title": ", ".join(part for part in title if part),
+            "devices": _devices(ds, columns["device"]),
+            "end_s": float(end_s),
+        }
+        | counts,
+    )
+
+
+def _axes(ds: xr.Dataset) -> list[str]:
+    return [str(dim) for dim in ds["timeline_start_s"].dims if dim != "event"]
+
+
+def _finite(ds: xr.Dataset, name: str) -> np.ndarray:
+    """[n] the records of a variable that there are."""
+    values = ds[name].values if name in ds else np.empty(0)
+    return values[np.isfinite(values)]
+
+
+def _devices(ds: xr.Dataset, device: np.ndarray) -> int:
+    """How many this point has: smaller ones of a sweep are padded with NaN."""
+    seen = int(device.max(initial=-1)) + 1
+    if "tx_energy_j" not in ds:
+        return seen
+    there = ds["tx_energy_j"].notnull().any("round").values
+    return max(seen, int(there.sum()))
+
+
+def window(
+    events: xr.Dataset,
+    start_s: float | None = None,
+    until_s: float | None = None,
+    devices: Collection[int] | None = None,
+) -> xr.Dataset:
+    """The events that lie in part or whole in a window of time, of some devices; attrs start_s and
+    until_s are its ends, rows the devices, ascending. Raises UserError for an empty window."""
+    last = events.attrs["devices"] - 1
+    rows = list(range(last + 1)) if devices is None else sorted(devices)
+    absent = [device for device in rows if not 0 <= device <= last]
+    if absent or not rows:
+        got = f"not {absent[-1]}" if absent else "name one at least"
+        raise UserError(f"--devices: this result has devices 0 to {last}, {got}")
+    end_s = events.attrs["end_s"]
+    start_s = 0.0 if start_s is None else start_s
+    until_s = end_s if until_s is None else min(until_s, end_s)
+    if not 0 <= start_s < until_s:
+        raise UserError(
+            f"--from {start_s:g} --until {until_s:g}: no time between them; the trial took "
+            f"{end_s:g} s"
+        )
+    inside = (events["end_s"] > start_s) & (events["start_s"] < until_s)
+    inside &= events["device"].isin(rows)
+    part = events.isel(event=inside.values)
+    return part.assign_attrs(start_s=start_s, until_s=until_s, rows=rows)
+
+
+def totals(part: xr.Dataset) -> xr.Dataset:
+    """Of what `window` gives, with dim activity: events, seconds of all its devices together that
+    lie in the window, and their share of the devices' time. Of the activities that occur, and
+    "asleep" for what is left: there, and with nothing to do. A device that is away for two reasons
+    at once counts for both."""
+    start_s, until_s = part.attrs["start_s"], part.attrs["until_s"]
+    start = np.maximum(part["start_s"].values, start_s)
+    end = np.minimum(part["end_s"].values, until_s)
+    activity = part["activity"].values
+    names = [name for name in ACTIVITIES if name in activity]
+    events = [float((activity == name).sum()) for name in names]
+    seconds = [float((end - start)[activity == name].sum()) for name in names]
+    device_s = len(part.attrs["rows"]) * (until_s - start_s)
+    # one after the other on one axis, so that intervals of two devices never meet
+    shift = part["device"].values * 2.0 * (until_s - start_s) - start_s
+    starts, ends = merged(start + shift, end + shift)
+    asleep_s = device_s - float((ends - starts).sum())
+    if asleep_s > 1e-9 * device_s:
+        names, events, seconds = [*names, ASLEEP], [*events, np.nan], [*seconds, asleep_s]
+    return xr.Dataset(
+        {
+            "events": ("activity", np.array(events, float)),
+            "seconds": ("activity", np.array(seconds, float), {"units": "s"}),
+            "share": ("activity", np.array(seconds, float) / device_s, {"units": "1"}),
+        },
+        {"activity": names},
+    )
+
+
+def merged(start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Starts and ends of the union of intervals [n], in order of time."""
+    if not len(start):
+        return start, end
+    order = np.argsort(start)
+    start, reach = start[order], np.maximum.accumulate(end[order])
+    first = np.r_[True, start[1:] > reach[:-1]]
+    return start[first], reach[np.r_[first[1:], True]]
+
+
+def print_totals(part: xr.Dataset, console: Console | None = None) -> None:
+    """Prints `totals`, and the updates of the whole trial."""
+    console = console or Console(highlight=False, markup=False)
+    about, table = part.attrs, Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for title in ("activity", "events", "device seconds", "share of time"):
+        table.add_column(title, justify="left" if title == "activity" else "right")
+    for row in totals(part).to_dataframe().itertuples():
+        count = "-" if np.isnan(row.events) else f"{row.events:.0f}"
+        table.add_row(str(row.Index), count, number(row.seconds), f"{100 * row.share:.1f} %")
+    rows = about["rows"]
+    whose = f"{len(rows)} devices" if len(rows) > 1 else f"device {rows[0]}"
+    console.print(f"{about['title']}: {whose}, {_span(part)}\n", soft_wrap=True)
+    console.print(table)
+    counts = [f"{about[name]} {said}" for name, said in COUNTS.items() if about.get(name)]
+    if counts:
+        console.print(f"\nupdates of the whole trial: {', '.join(counts)}", soft_wrap=True)
+
+
+def _span(part: xr.Dataset) -> str:
+    start_s, until_s, end_s = (part.attrs[name] for name in ("start_s", "until_s", "end_s"))
+    return f"{number(start_s)} to {number(until_s)} s of {number(end_s)} s"
+
+
+def write_csv(part: xr.Dataset, path: Path) -> None:
+    """The events as a table, a row each, not clipped to the window. Raises UserError."""
+    rows: Iterator[tuple[Any, ...]] = zip(
+        *(part[name].values.tolist() for name in COLUMNS), strict=True
+    )
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(COLUMNS)
+            writer.writerows(rows)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {error.strerror or error}") from error

@@ -1,0 +1,107 @@
+"""What is known of a channel in the long run, for policies that plan: closed forms where the
+channel has them, else averages over states drawn from far-away rounds."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from otafl.core.contracts import Channel, Csi, LinkBudget, Receiver, Statistics, combined
+
+FAR = 1 << 30
+"""First of the rounds that states are drawn from; no run gets there."""
+
+NUMBERS = 1 << 21
+"""Most channel gains of a trial [n, K] kept for the averages."""
+
+DRAWS = 4096
+LEAST = 256
+
+
+class _States:
+    """States of far-away rounds after combining: true and estimated scalar channels."""
+
+    def __init__(self, channel: Channel, csi: Csi, receiver: Receiver, budget: LinkBudget) -> None:
+        self._channel, self._csi, self._receiver, self._budget = channel, csi, receiver, budget
+
+    @functools.lru_cache(maxsize=2)  # noqa: B019 (lives as long as the link)
+    def draw(self, count: int) -> tuple[Tensor, Tensor]:
+        """h, h_hat [n, C, S, K], large-scale gain included, of the cells of n states. A channel
+        whose fading is correlated over rounds is asked for rounds further apart."""
+        true, believed = [], []
+        everyone = torch.ones_like(self._budget.budget, dtype=torch.bool)
+        for index in range(count):
+            round = FAR + index * self._channel.correlation_rounds
+            state = self._channel.state(round)
+            root = state.gain.sqrt()[:, None, :, None]
+            estimate = self._csi.estimate(state.h, state.gain, round)
+            h, h_hat = (root * one.flatten(3).permute(0, 3, 1, 2) for one in (state.h, estimate))
+            combiner = self._receiver.combine(h_hat, everyone, self._budget.budget)
+            true.append(combined(combiner, h).movedim(1, 0))
+            believed.append(combined(combiner, h_hat).movedim(1, 0))
+        return torch.stack(true), torch.stack(believed)
+
+    @functools.cached_property
+    def many(self) -> tuple[Tensor, Tensor]:
+        """As many draws [n, S, K] as the devices of a trial allow, whatever it is stacked with. The
+        sub-carrier groups of a state are alike, so fewer states do where there are several."""
+        devices, groups = self._budget.budget.shape[1], self._channel.state(0).h.shape[4]
+        wanted = min(DRAWS, NUMBERS // devices)
+        true, believed = self.draw(max(LEAST, wanted // groups))
+        return true.flatten(0, 1), believed.flatten(0, 1)
+
+
+def statistics(
+    channel: Any, csi: Csi, receiver: Receiver, budget: LinkBudget, noise: Tensor
+) -> Statistics:
+    """The long-term statistics of S trials; noise: [S], N. Closed forms are those of a channel with
+    one antenna whose estimate has a normal error of known variance."""
+    states = _States(channel, csi, receiver, budget)
+    closed = getattr(channel, "closed_form", True) and csi.variance is not None
+    gain = channel.state(0).gain
+
+    def mean_amplitude() -> Tensor:
+        unit = getattr(channel, "unit_mean_amplitude", None)
+        if closed and unit is not None and csi.variance is not None:
+            if not bool(csi.variance.any()):
+                return torch.as_tensor(unit).to(gain) * gain.sqrt()
+            if getattr(channel, "normal", False):  # h given h_hat is normal about h_hat / (1 + v)
+                return unit / (1.0 + csi.variance[:, None]).sqrt() * gain.sqrt()
+        h, h_hat = states.many
+        return (h * torch.conj(torch.sgn(h_hat))).real.mean(0)
+
+    def mean_power() -> Tensor:
+        if getattr(channel, "closed_form", True):
+            return gain
+        return states.many[0].abs().square().mean(0)
+
+    def mean_inverse(threshold: Tensor) -> Tensor:
+        if closed and hasattr(channel, "mean_inverse"):
+            return _mean_inverse(channel, threshold, budget.gain, csi.variance)
+        power = states.many[1].abs().square()
+        inverse = torch.where(power >= threshold[:, None], 1.0 / power.clamp_min(1e-30), 0.0)
+        return inverse.mean(0).clamp_min(torch.finfo(gain.dtype).tiny)
+
+    return Statistics(
+        gain=gain,
+        budget=budget.budget,
+        noise=noise,
+        mean_amplitude=mean_amplitude,
+        mean_power=mean_power,
+        mean_inverse=mean_inverse,
+        draws=lambda count: states.draw(count)[1][:, 0],
+    )
+
+
+def _mean_inverse(channel: Any, threshold: Tensor, gain: Tensor, variance: Tensor | None) -> Tensor:
+    """[S, K] from the channel's closed form for one device; each different case is worked out
+    once."""
+    assert variance is not None
+    cases = torch.stack([threshold, variance], 1)[:, None].expand(-1, gain.shape[1], -1)
+    rows = torch.cat([cases, gain[..., None]], 2).flatten(0, 1)
+    distinct, place = torch.unique(rows, dim=0, return_inverse=True)
+    values = [channel.mean_inverse(t, g, v) for t, v, g in distinct.tolist()]
+    return gain.new_tensor(values)[place].view_as(gain)

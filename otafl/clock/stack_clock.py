@@ -1,0 +1,184 @@
+"""The clocks of a stack: simulated time, joules and batteries of S independent trials, see
+`otafl.clock.trial_clock`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from otafl.clock.local_work import Interval, Slot
+from otafl.clock.trial_clock import Life, TrialClock
+from otafl.devices.activities import ACTIVITIES
+from otafl.devices.hardware import Hardware
+from otafl.devices.protocol import Rules
+
+
+class Clock:
+    """The clocks of S independent trials. `begin`, `open_slot`, `close_slot` make a round; trials
+    that stopped are passed over.
+
+    hardware: [S, K]. rules: S of them, or one for all. lives: S times K. journal: what was called
+    with what, if a list is put there, see `replay`.
+    """
+
+    journal: list[tuple[Any, ...]] | None = None
+
+    def __init__(
+        self,
+        hardware: Hardware,
+        rules: Sequence[Rules] | Rules | None = None,
+        lives: Sequence[Sequence[Life | None]] | None = None,
+        log: bool = False,
+    ) -> None:
+        trials, self.devices = hardware.flops_per_s.shape
+        each = [rules] * trials if rules is None or isinstance(rules, Rules) else rules
+        self.trials = [
+            TrialClock(hardware.rows(np.array(trial)), rule, lives[trial] if lives else None, log)
+            for trial, rule in enumerate(each)
+        ]
+
+    def wait_for_devices(self) -> list[int]:
+        """Until in each trial a device is available or at work; the running trials in which that
+        will never be."""
+        self._note("wait_for_devices")
+        return [
+            number
+            for number, trial in enumerate(self.trials)
+            if not trial.stopped and not trial.wait_for_devices()
+        ]
+
+    def available(self) -> np.ndarray:
+        """[S, K] bool: devices that are there and not at work."""
+        return np.stack([trial.available() for trial in self.trials])
+
+    def all_available(self) -> bool:
+        """Whether every device of every trial is."""
+        return all(trial.all_available() for trial in self.trials)
+
+    def present(self) -> np.ndarray:
+        """[S]: how many devices are there."""
+        return np.array([float(trial.present()) for trial in self.trials])
+
+    def at_work(self) -> np.ndarray:
+        """[S, K] bool: devices with an update that has not been sent."""
+        busy = np.zeros((len(self.trials), self.devices), bool)
+        for row, trial in zip(busy, self.trials, strict=True):
+            row[trial.at_work()] = True
+        return busy
+
+    def begin(
+        self,
+        round: int,
+        participants: Sequence[np.ndarray],
+        downlink_s: np.ndarray | float,
+        compute_s: np.ndarray,
+        compute_w: np.ndarray,
+        broadcast_s: np.ndarray | float | None = None,
+    ) -> None:
+        """participants: S arrays of available devices. downlink_s (or one number for all),
+        compute_s, compute_w: [N] in their order, trial by trial. broadcast_s: [S], until all have
+        the model; the longest downlink_s if not given."""
+        self._note("begin", round, participants, downlink_s, compute_s, compute_w, broadcast_s)
+        rows = len(compute_s)
+        columns = [np.broadcast_to(c, rows).tolist() for c in (downlink_s, compute_s, compute_w)]
+        none = [None] * len(self.trials)
+        whole: Sequence[float | None] = none if broadcast_s is None else self._each(broadcast_s)
+        first = 0
+        for trial, devices, longest in zip(self.trials, participants, whole, strict=True):
+            stop = first + len(devices)
+            if not trial.stopped:
+                down, seconds, watts = (column[first:stop] for column in columns)
+                trial.start(round, devices.tolist(), down, seconds, watts, longest)
+            first = stop
+
+    def open_slot(self) -> list[Slot]:
+        """S slots, a stopped trial's empty."""
+        self._note("open_slot")
+        return [
+            _empty_slot(trial.now()) if trial.stopped else trial.admit() for trial in self.trials
+        ]
+
+    def close_slot(
+        self,
+        airtime_s: np.ndarray | float,
+        joules: np.ndarray | None = None,
+        on_air_s: np.ndarray | None = None,
+        crashed: np.ndarray | None = None,
+        downtime_s: np.ndarray | float = 0.0,
+    ) -> None:
+        """Ends the round. airtime_s, downtime_s: [S] or one number. joules, on_air_s, crashed:
+        [S, K]."""
+        self._note("close_slot", airtime_s, joules, on_air_s, crashed, downtime_s)
+        none = [None] * len(self.trials)
+        columns = (
+            self._each(airtime_s),
+            none if joules is None else joules.tolist(),
+            none if on_air_s is None else on_air_s.tolist(),
+            none if crashed is None else crashed.tolist(),
+            self._each(downtime_s),
+        )
+        for trial, *own in zip(self.trials, *columns, strict=True):
+            if not trial.stopped:
+                trial.transmit(*own)
+
+    def now(self) -> np.ndarray:
+        """[S] simulated seconds."""
+        return np.array([trial.now() for trial in self.trials])
+
+    def spent_j(self) -> np.ndarray:
+        """[S, K, causes] joules so far."""
+        return np.stack([trial.spent_j() for trial in self.trials])
+
+    def charge_j(self) -> np.ndarray:
+        """[S, K] charge of the batteries, inf on mains."""
+        self._note("charge_j")  # batteries add up until now, which rounds
+        return np.stack([trial.charge_j() for trial in self.trials])
+
+    def updates(self) -> tuple[np.ndarray, np.ndarray]:
+        """[S] updates started so far, and [S] lost before their slot."""
+        started = [float(trial.started) for trial in self.trials]
+        return np.array(started), np.array([float(trial.lost) for trial in self.trials])
+
+    def timeline(self) -> dict[str, np.ndarray] | None:
+        """What every device did, by start: device, round, activity (place in `ACTIVITIES`),
+        start_s, end_s, float64 [S, events], NaN after a trial's last; None where it was not
+        logged."""
+        if self.trials[0].intervals is None:
+            return None
+        logs = [sorted(trial.history(), key=_start) for trial in self.trials]
+        table = np.full((5, len(logs), max(map(len, logs))), np.nan)
+        for trial, log in enumerate(logs):
+            for place, (device, round, activity, start_s, end_s) in enumerate(log):
+                kind = ACTIVITIES.index(activity)
+                table[:, trial, place] = device, round, kind, start_s, end_s
+        return dict(zip(("device", "round", "activity", "start_s", "end_s"), table, strict=True))
+
+    def stop(self, trial: int) -> None:
+        """Ends a trial for good, the others go on."""
+        self._note("stop", trial)
+        self.trials[trial].stop()
+
+    def replay(self, journal: Sequence[tuple[Any, ...]]) -> None:
+        """Goes through what the journal of a clock that was made alike holds, and is then where
+        that one was. Keeps a journal from then on."""
+        self.journal = []
+        for method, *given in journal:
+            getattr(self, method)(*given)
+
+    def _note(self, method: str, *given: Any) -> None:
+        if self.journal is not None:
+            self.journal.append((method, *given))
+
+    def _each(self, value: np.ndarray | float) -> list[float]:
+        """[S] of one number or of [S]."""
+        return np.broadcast_to(np.asarray(value, dtype=float), (len(self.trials),)).tolist()
+
+
+def _start(interval: Interval) -> tuple[float, int]:
+    return interval.start_s, interval.device
+
+
+def _empty_slot(now_s: float) -> Slot:
+    return Slot(now_s, [], [])

@@ -1,0 +1,143 @@
+"""Sections of a scenario whose settings class is known once a value is there.
+
+These are sections that choose from a table of `otafl.core.registry`, and those whose settings lie in
+the file of what uses them. Their classes are imported when a value is validated, so reading the
+schema imports none.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+from pydantic import Field, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+from otafl.core import registry
+from otafl.core.settings import Settings
+
+UNKNOWN = "unknown_choice"
+NO_SECTION = "no_section"
+"""Types of the errors that are raised here."""
+
+
+class _Resolved:
+    """The type of a field that validates its value itself: `Annotated[Any, ...]`."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.validate)
+
+    def validate(self, value: Any) -> Settings:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Choice(_Resolved):
+    """A section that chooses a component by its `name`; a text stands for `{name: text}`, and one
+    without a name has the table's default."""
+
+    table: str
+
+    def validate(self, value: Any) -> Settings:
+        if isinstance(value, Settings):
+            return value
+        section = self.named(value)
+        if not isinstance(section, Mapping):
+            raise PydanticCustomError(NO_SECTION, "neither a name nor a mapping")
+        kind = self.settings(section)
+        if kind is None:
+            raise PydanticCustomError(UNKNOWN, "no component of the table")
+        return kind.model_validate(section)
+
+    def default(self) -> Settings:
+        """The settings of a section that is not given."""
+        return registry.settings(self.table, registry.TABLES[self.table].default)()
+
+    def named(self, value: Any) -> Any:
+        """The value as a mapping with its `name`; what is neither text nor mapping as it is."""
+        if isinstance(value, str):
+            return {"name": value}
+        if isinstance(value, Mapping) and "name" not in value:
+            return {"name": registry.TABLES[self.table].default, **value}
+        return value
+
+    def settings(self, section: Any) -> type[Settings] | None:
+        """The settings class that a section chooses, or None if there is no such component."""
+        section = self.named({} if section is None else section)
+        name = section.get("name") if isinstance(section, Mapping) else None
+        table = registry.TABLES[self.table]
+        custom = table.custom and isinstance(name, str) and ":" in name
+        if not custom and name not in table.modules:
+            return None
+        return registry.settings(self.table, str(name))
+
+    def every(self) -> dict[str, type[Settings]]:
+        """The settings class of every component of the table."""
+        return {name: registry.settings(self.table, name) for name in registry.names(self.table)}
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        table, every = registry.TABLES[self.table], self.every()
+        kinds = list(dict.fromkeys(every.values()))
+        alone: list[JsonSchemaValue] = [{"enum": list(every)}]
+        if table.custom:
+            alone.append({"type": "string", "pattern": ":"})
+            kinds.append(registry.settings(self.table, ":"))
+        sections = []
+        for kind in kinds:
+            section = handler(kind.__pydantic_core_schema__)
+            names = [name for name, one in every.items() if one is kind]
+            section["title"] = " ".join(names) or "module:callable"
+            if names:
+                section["description"] = registry.about(self.table, names[0]).summary
+            if names != [table.default]:
+                section["required"] = ["name", *section.get("required", ())]
+            sections.append(section)
+        default = self.default().model_dump(mode="json")
+        return {"anyOf": [*alone, {"oneOf": sections}], "default": default}
+
+
+@dataclass(frozen=True)
+class Section(_Resolved):
+    """A section of one kind. where: `module:class` of its settings, which may be nested."""
+
+    where: str
+
+    @property
+    def kind(self) -> type[Settings]:
+        """The settings class."""
+        module, _, name = self.where.partition(":")
+        found: type[Settings] = attrgetter(name)(importlib.import_module(module))
+        return found
+
+    def validate(self, value: Any) -> Settings:
+        return self.kind.model_validate(value)
+
+    def default(self) -> Settings:
+        """The settings of a section that is not given."""
+        return self.kind()
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return handler(self.kind.__pydantic_core_schema__)
+
+
+def chosen(table: str, description: str) -> Any:
+    """Declare a field of the type `Annotated[Any, Choice(table)]`."""
+    return section(Choice(table), description)
+
+
+def section(of: Choice | Section, description: str) -> Any:
+    """Declare a field of the type `Annotated[Any, of]`."""
+    return Field(default_factory=of.default, description=description)
+
+
+def of_field(field: Any) -> Choice | Section | None:
+    """The choice or section that a pydantic field is annotated with, if it is."""
+    return next((one for one in field.metadata if isinstance(one, _Resolved)), None)

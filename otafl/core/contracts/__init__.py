@@ -1,0 +1,95 @@
+"""What the parts of a round hand to each other: frozen dataclasses of tensors.
+
+Sizes: S trials of one stack, K devices in the population, N (trial, device) pairs that take part
+in a round, n rows of one payload group.
+"""
+
+from __future__ import annotations
+
+from otafl.core.contracts.blocks import (
+    Blocks,
+    Hyper,
+    taken,
+)
+from otafl.core.contracts.cohort import (
+    Cohort,
+    rows_per_trial,
+)
+from otafl.core.contracts.learning import (
+    Batch,
+    FineTune,
+    Level,
+    Moments,
+    Predict,
+    View,
+    Work,
+)
+from otafl.core.contracts.link import (
+    NO_LIMITS,
+    NOISE_VARIANCE,
+    ChannelState,
+    Coefficients,
+    Limits,
+    Link,
+    LinkBudget,
+    LinkReport,
+    Statistics,
+    combined,
+)
+from otafl.core.contracts.parts import (
+    Algorithm,
+    Channel,
+    Codec,
+    Csi,
+    PowerPolicy,
+    Receiver,
+    ServerOptimiser,
+    Transport,
+    WordCodec,
+)
+from otafl.core.contracts.payload import (
+    Broadcast,
+    Group,
+    Payload,
+    Received,
+    Weighting,
+)
+
+__all__ = [
+    "NOISE_VARIANCE",
+    "NO_LIMITS",
+    "Algorithm",
+    "Batch",
+    "Blocks",
+    "Broadcast",
+    "Channel",
+    "ChannelState",
+    "Codec",
+    "Coefficients",
+    "Cohort",
+    "Csi",
+    "FineTune",
+    "Group",
+    "Hyper",
+    "Level",
+    "Limits",
+    "Link",
+    "LinkBudget",
+    "LinkReport",
+    "Moments",
+    "Payload",
+    "PowerPolicy",
+    "Predict",
+    "Received",
+    "Receiver",
+    "ServerOptimiser",
+    "Statistics",
+    "Transport",
+    "View",
+    "Weighting",
+    "WordCodec",
+    "Work",
+    "combined",
+    "rows_per_trial",
+    "taken",
+]

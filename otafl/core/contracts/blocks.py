@@ -1,0 +1,19 @@
+"""Named tensors, which is what a round consists of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+Blocks = dict[str, Tensor]
+
+Hyper = Mapping[str, Tensor]
+"""Field name -> [S]: the numeric fields of a component over which trials of one stack may
+differ."""
+
+
+def taken(block: Tensor, rows: Tensor) -> Tensor:
+    """The rows [n] int64 of a block [.., *shape], where the rows' device is: a block may lie
+    elsewhere, on the host or on disk."""
+    return block.index_select(0, rows.to(block.device)).to(rows.device)

@@ -1,0 +1,191 @@
+"""What the parts of an uplink hand to each other: channels, what is known of them, receivers, power
+policies. Frozen dataclasses of tensors.
+
+Sizes: S trials of one stack, K devices in the population, A server antennas, B coherence blocks, F
+sub-carrier groups, Q segments of a payload that are sent with one coefficient each. Powers are
+in units of the receiver's complex noise variance, so that sigma^2 = 1 and N = 1/2.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from otafl.core.contracts.blocks import Blocks, Hyper
+
+NOISE_VARIANCE = 0.5
+"""N: variance of one received real, half the receiver's complex noise variance."""
+
+
+@dataclass(frozen=True)
+class LinkBudget:
+    """budget: [S, K] bound on |p|^2 times the mean symbol power, linear. gain: [S, K] fixed
+    large-scale power gain, linear. unit_power_w: [S] watts of unit power, that of the noise.
+    bandwidth_hz: [S]. physical: [S] bool, False where the budget is an SNR at gain 1."""
+
+    budget: Tensor
+    gain: Tensor
+    unit_power_w: Tensor
+    bandwidth_hz: Tensor
+    physical: Tensor
+
+    @functools.cached_property
+    def tx_power_w(self) -> Tensor:
+        """[S, K]: what the budgets are in watts."""
+        return self.budget * self.unit_power_w[:, None]
+
+    @functools.cached_property
+    def unit_energy_j(self) -> Tensor:
+        """[S]: joules of one symbol of unit power; it lasts 1 / bandwidth."""
+        return self.unit_power_w / self.bandwidth_hz
+
+
+@dataclass(frozen=True)
+class ChannelState:
+    """The channel of one round.
+
+    h: [S, K, A, B, F] complex, E|h|^2 = 1; B is 1 for a channel that can say more (`later`).
+    gain: [S, K] linear large-scale power gain. block_symbols: channel uses of one coherence block,
+    its F sub-carrier groups together; None: h lasts for the whole payload. later: blocks -> [S, K,
+    A, blocks, F], for a payload that is longer than a block; the first is h.
+    """
+
+    h: Tensor
+    gain: Tensor
+    block_symbols: int | None = None
+    later: Callable[[int], Tensor] | None = None
+
+    def over(self, symbols: int) -> Tensor:
+        """[S, K, A, B, F]: of as many blocks as so many channel uses last."""
+        if self.block_symbols is None or self.later is None:
+            return self.h
+        return self.later(max(1, -(-symbols // self.block_symbols)))
+
+    def stops(self, h: Tensor, symbols: int) -> list[int]:
+        """The channel use after which each cell (b, f) of h = `over(symbols)` ends, cells in the
+        order of h flattened over (B, F). A block's groups are filled one after the other,
+        evenly."""
+        blocks, groups = h.shape[3:]
+        length = self.block_symbols or -(-symbols // blocks)
+        stops = []
+        for block in range(blocks):
+            here = min(length, symbols - block * length)  # channel uses of this block
+            for group in range(1, groups + 1):
+                stops.append(block * length + here * group // groups)
+        return stops
+
+
+@dataclass(frozen=True)
+class Link:
+    """What a power policy may see, for Q segments of a payload sent with one coefficient each.
+
+    h: [S, Q, K] complex, the estimate of the scalar channel after the receiver's combining, whose
+    noise is that of one antenna; large-scale gain included. gain: [S, K]. budget: [S, K] bound on
+    |p|^2 times the mean symbol power. power: [S, Q, K] mean symbol power m_k of what is sent (side
+    information). noise: [S] variance N of one received real, known interference included. sends:
+    [S, K] bool. linear: False for the factors of a product (weighting "none"). hyper: the policy's
+    fields. antennas: A. variation: [S, Q] squared multivariate coefficient of variation of the
+    symbols over the devices, for a policy that `wants_variation` (side information). energy: [S, K]
+    most that a device can radiate in this slot, in units of the receiver's noise variance times
+    symbols, inf where there is no bound; None for no bounds at all. lengths: [Q] symbols of each
+    segment; payload: symbols of the whole slot.
+    """
+
+    h: Tensor
+    gain: Tensor
+    budget: Tensor
+    power: Tensor
+    noise: Tensor
+    sends: Tensor
+    linear: bool
+    hyper: Hyper
+    antennas: int = 1
+    variation: Tensor | None = None
+    energy: Tensor | None = None
+    lengths: Tensor | None = None
+    payload: int = 0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What bounds a slot's transmissions beside the power budget, [S, K] each; None for no bound.
+
+    power: share of the budget that a device keeps to, above 0. energy: most that it can radiate in
+    the slot, of which each channel use costs `per_symbol` for its circuits first; both in units of
+    the receiver's noise variance times symbols. sent: share of its symbols that a device sends
+    before it crashes, 1 for one that does not. copies: times that it sends its update, by mistake
+    2.
+    """
+
+    power: Tensor | None = None
+    energy: Tensor | None = None
+    per_symbol: Tensor | None = None
+    sent: Tensor | None = None
+    copies: Tensor | None = None
+
+
+NO_LIMITS = Limits()
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """p: [S, Q, K] complex transmit scalars, 0 where silent. eta: [S, Q] receive scaling > 0.
+    active: [S, Q, K] bool."""
+
+    p: Tensor
+    eta: Tensor
+    active: Tensor
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What is known of the channel in the long run, after the receiver's combining.
+
+    gain, budget: [S, K]. noise: [S], N. mean_amplitude() -> [S, K]: E Re(h exp(-j angle h_hat)) of
+    devices that pre-compensate the phase they believe in, large-scale gain included. mean_power()
+    -> [S, K]: E|h|^2. mean_inverse(threshold [S]) -> [S, K]: E[1/|h_hat|^2; |h_hat|^2 >=
+    threshold] of the estimate that devices act on. draws(n) -> [n, S, K] independent h_hat.
+    """
+
+    gain: Tensor
+    budget: Tensor
+    noise: Tensor
+    mean_amplitude: Callable[[], Tensor]
+    mean_power: Callable[[], Tensor]
+    mean_inverse: Callable[[Tensor], Tensor]
+    draws: Callable[[int], Tensor]
+
+
+def combined(combiner: Tensor, h: Tensor) -> Tensor:
+    """The scalar channels f^H h_k [..., K] that a server of A antennas makes of h [..., K, A] with
+    f [..., A], |f| = 1; their noise is that of one antenna."""
+    if h.shape[-1] == 1:
+        return combiner.conj() * h[..., 0]
+    return torch.einsum("...a,...ka->...k", combiner.conj(), h)
+
+
+@dataclass(frozen=True)
+class LinkReport:
+    """What a delivery cost and how far it was off, per trial or per (trial, device).
+
+    symbols, bits, side_symbols, airtime_s, participants: [S]. power: [S, K] mean of |p|^2 |x|^2
+    over the payload, in units of the receiver's noise variance. energy_j: [S, K] radiated.
+    on_air_s: [S, K] seconds of the slot in which the device transmits. nmse: [S] squared
+    aggregation error over squared error-free aggregate, uplink groups together.
+    saved: name -> tensor, the coefficients themselves, where asked for.
+    """
+
+    symbols: Tensor
+    bits: Tensor
+    side_symbols: Tensor
+    airtime_s: Tensor
+    participants: Tensor
+    power: Tensor
+    energy_j: Tensor
+    on_air_s: Tensor
+    nmse: Tensor
+    saved: Blocks = field(default_factory=dict)

@@ -1,0 +1,136 @@
+"""What travels between the server and the devices."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from otafl.core.contracts.blocks import Blocks
+from otafl.core.contracts.cohort import Cohort
+
+
+@dataclass(frozen=True)
+class Broadcast:
+    """What the server sends down: named blocks [S, *shape] shared by the devices of a trial, or
+    [N, *shape] in the cohort's order where each device gets its own (`per_device`). reals_of: [N]
+    int64, the real numbers that a copy for each row of the cohort has, where it takes a part of the
+    blocks only."""
+
+    blocks: Blocks
+    per_device: bool = False
+    reals_of: Tensor | None = None
+
+    def rows(self, cohort: Cohort, start: int, stop: int) -> Broadcast:
+        """Blocks [n, *shape] for the rows start..stop of the cohort, always a fresh copy."""
+        if self.per_device:
+            blocks = {name: block[start:stop].clone() for name, block in self.blocks.items()}
+        else:
+            trial = cohort.trial[start:stop]
+            blocks = {name: block.index_select(0, trial) for name, block in self.blocks.items()}
+        return Broadcast(blocks, per_device=True)
+
+    @property
+    def reals(self) -> int:
+        """Real numbers in one copy."""
+        return sum(math.prod(block.shape[1:]) for block in self.blocks.values())
+
+
+Weighting = Literal["mean", "none"]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows of a payload that have the same shapes.
+
+    blocks: name -> [n, *shape]. rows: [n] int64 into the cohort, ordered by trial; a row may occur
+    more than once and in several groups; None means every cohort row once, in order.
+    mask: name -> [n, *shape] or broadcastable, 0 where a row does not know a coordinate.
+    share: [n] the part of its reals that a row has by a mask that the server knows beforehand;
+    nobody pays for the others on a digital uplink. None for all.
+    weighting: "mean" asks the receiver for the mean under the cohort's weights; "none" asks for
+    the plain sum, for an algorithm that applies the cohort's weights to its blocks itself (a
+    product of two weighted sums would square the weight). route: "uplink", or "ideal" for blocks
+    that are carried free of error, with the reason in `reason`.
+    """
+
+    blocks: Blocks
+    rows: Tensor | None = None
+    mask: Blocks | None = None
+    share: Tensor | None = None
+    weighting: Weighting = "mean"
+    route: Literal["uplink", "ideal"] = "uplink"
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        if self.route == "ideal" and not self.reason:
+            raise ValueError("a payload group on the ideal route must state its reason")
+
+    @property
+    def reals(self) -> int:
+        """Real numbers in one row."""
+        return sum(math.prod(block.shape[1:]) for block in self.blocks.values())
+
+    @property
+    def full_mask(self) -> Blocks | None:
+        """A mask for every block and in its shape, ones where none is given; None without any."""
+        if self.mask is None:
+            return None
+        return {
+            name: self.mask[name].expand_as(block) if name in self.mask else torch.ones_like(block)
+            for name, block in self.blocks.items()
+        }
+
+    @property
+    def known(self) -> Blocks:
+        """The blocks, 0 where a row does not know a coordinate."""
+        mask = self.full_mask
+        if mask is None:
+            return self.blocks
+        return {name: block * mask[name] for name, block in self.blocks.items()}
+
+    def with_share(self) -> Group:
+        """The group with the share that its mask leaves of each row."""
+        mask = self.full_mask
+        if mask is None:
+            return self
+        known = torch.stack([block.flatten(1).sum(1) for block in mask.values()]).sum(0)
+        return replace(self, share=known / self.reals)
+
+    def select(self, keep: Tensor, renumber: Tensor) -> Group:
+        """The part of the group whose cohort rows are kept: keep [N] bool, renumber [N] int64."""
+        rows = self.rows if self.rows is not None else torch.arange(len(keep), device=keep.device)
+        inside = keep[rows].nonzero().squeeze(1)
+        mask = self.full_mask
+        return replace(
+            self,
+            rows=renumber[rows[inside]],
+            blocks={name: block[inside] for name, block in self.blocks.items()},
+            mask=None if mask is None else {name: m[inside] for name, m in mask.items()},
+            share=None if self.share is None else self.share[inside],
+        )
+
+
+Payload = tuple[Group, ...]
+
+
+@dataclass(frozen=True)
+class Received:
+    """What the receiver hands to the algorithm, one entry for each payload group.
+
+    mean: blocks [S, *shape]: the (masked) weighted mean, or the sum for weighting "none".
+    count: weight that arrived: [S], or name -> [S, *shape] for a masked group (0: keep the old).
+        Out of 1 for a mean; for weighting "none" the sum of the cohort's weights, as they are.
+    each: blocks [n, *shape] where the transport tells devices apart, else None.
+    came: [n] bool, which of the rows of `each` arrived (the others are 0); None where all did.
+    alive: [S] bool, False where nothing came and the round is a no-op; None means all alive.
+    """
+
+    mean: tuple[Blocks, ...]
+    count: tuple[Tensor | Blocks, ...]
+    each: tuple[Blocks, ...] | None
+    alive: Tensor | None
+    came: tuple[Tensor | None, ...] | None = None

@@ -1,0 +1,76 @@
+"""The user's own components, named `module:callable` in a scenario."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from otafl.core.errors import UserError
+
+
+def load(path: str, key: str) -> Any:
+    """The callable that the user's `module:callable` names, looked for in the working folder too.
+
+    key: where the scenario says so, for the message of the UserError.
+    """
+    module_name, _, attribute = path.partition(":")
+    if os.getcwd() not in sys.path and "" not in sys.path:
+        # a console script, unlike `python -m`, does not look in the working folder
+        sys.path.append(os.getcwd())
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"{key}: {path!r}: {error}; is it in the working folder or installed?"
+        ) from error
+    found = getattr(module, attribute, None)
+    if not callable(found):
+        fault = "is not callable" if hasattr(module, attribute) else "does not exist"
+        raise UserError(f"{key}: {path!r}: {attribute!r} {fault} in module {module_name!r}")
+    return found
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The keyword arguments that a callable takes. names: all; required: those without a default.
+    any: it takes whatever it is given."""
+
+    names: tuple[str, ...]
+    required: tuple[str, ...]
+    any: bool
+
+
+def keys_of(function: Any, positional: int = 0) -> Keys:
+    """The keys of a section that the user's callable takes, after so many arguments by position."""
+    parameters = list(inspect.signature(function).parameters.values())
+    named = [one for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
+    own = [one for one in named if one.name not in [p.name for p in parameters[:positional]]]
+    return Keys(
+        names=tuple(one.name for one in own),
+        required=tuple(one.name for one in own if one.default is one.empty),
+        any=any(one.kind is one.VAR_KEYWORD for one in parameters),
+    )
+
+
+def call(path: str, key: str, options: dict[str, Any]) -> Any:
+    """What the user's callable returns for the keys of its section. UserError if they do not fit
+    it; its own errors pass through."""
+    function = load(path, key)
+    check_keys(function, path, key, options)
+    return function(**options)
+
+
+def check_keys(
+    function: Any, path: str, key: str, options: dict[str, Any], *positional: str
+) -> None:
+    """UserError if the keys of a section do not fit the user's callable, which is also given
+    arguments by position."""
+    try:
+        inspect.signature(function).bind(*positional, **options)
+    except TypeError as error:
+        section = key.partition(".")[0]
+        raise UserError(f"{section}: {path!r} does not fit the section's keys: {error}") from error

@@ -1,0 +1,45 @@
+"""Files that are whole or not there at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from otafl.core.errors import WriteError
+
+
+@contextlib.contextmanager
+def written(path: Path) -> Iterator[Path]:
+    """Yields a temporary name beside `path` to write to; then it is flushed to disk and renamed.
+
+    Raises WriteError where the folder or the disk does not allow it; `path` is then as it was.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield temporary
+        _flush(temporary)
+        os.replace(temporary, path)
+        _flush(path.parent)
+    except OSError as error:
+        raise WriteError(f"{path}: cannot be written: {error.strerror or error}") from error
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+
+
+def write_text(path: Path, text: str) -> None:
+    """As `written`."""
+    with written(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def _flush(path: Path) -> None:
+    """Force a file's contents, or a folder's names, to disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,31 @@
+"""The numbers that the trials of a stack differ in, as tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from otafl.core.contracts import Blocks
+from otafl.core.rng import Streams
+from otafl.core.settings import Settings, stackable_fields
+
+
+def hyper_of(rows: Sequence[Settings], streams: Streams) -> Blocks:
+    """Return each stackable field that all rows give, as a tensor over the trials.
+
+    Parameters
+    ----------
+    rows : S settings of one class, a trial each.
+    streams : for precision and torch device.
+
+    Returns
+    -------
+    field -> [S]
+    """
+    hyper = {}
+    for name in stackable_fields(type(rows[0])):
+        values = [getattr(row, name) for row in rows]
+        if None not in values:
+            hyper[name] = torch.tensor(values, dtype=streams.dtype, device=streams.device)
+    return hyper

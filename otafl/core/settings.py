@@ -1,0 +1,61 @@
+"""The base of every settings class, and the mark of fields that the trials of a stack may differ in.
+
+Settings are at once the YAML schema of a component or section, its documentation and the only place
+that its numbers are read from. Nothing here imports torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from otafl.core.problems import Problem
+
+
+class Settings(BaseModel):
+    """Settings are frozen; unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    example: ClassVar[Mapping[str, Any]] = {}
+    """What a scenario that tries the component out needs beside its name: dotted key -> value."""
+
+    @property
+    def stackable(self) -> tuple[str, ...]:
+        """The fields over which trials of one stack may differ."""
+        return stackable_fields(type(self))
+
+    def check(self, scenario: Any) -> Iterable[Problem]:
+        """What is wrong between these settings and the rest of the scenario."""
+        return ()
+
+
+class CustomSettings(Settings):
+    """Settings of a component of the user's, named `module:callable`; every other key of its section
+    is passed to the callable as a keyword argument."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    name: str = Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The keys of the section that are the callable's."""
+        return dict(self.model_extra or {})
+
+
+def stackable(default: Any = ..., **constraints: Any) -> Any:
+    """Declare a numeric field that changes neither a tensor's shape nor the flow of control: points
+    of a sweep that differ in it alone run in one batched program."""
+    return Field(default, json_schema_extra={"stackable": True}, **constraints)
+
+
+def stackable_fields(settings: type[BaseModel]) -> tuple[str, ...]:
+    """List the stackable fields of a settings class."""
+    return tuple(
+        name
+        for name, info in settings.model_fields.items()
+        if isinstance(info.json_schema_extra, dict) and info.json_schema_extra.get("stackable")
+    )

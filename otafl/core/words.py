@@ -1,0 +1,18 @@
+"""Suggest the word that was meant."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def closest(word: str, known: Iterable[str]) -> str | None:
+    """Return the known word most like this one, if any is like it."""
+    found = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return found[0] if found else None
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return "; did you mean 'x'?", or nothing where no known word is like this one."""
+    guess = closest(word, known)
+    return f"; did you mean '{guess}'?" if guess else ""

@@ -1,0 +1,100 @@
+"""A digital downlink whose packets may be lost and are sent again.
+
+A packet of b bits takes b / R seconds, R given, or B log2(1 + gamma g) of a bandwidth B at a
+signal-to-noise ratio gamma over Rayleigh fading g ~ Exp(1), drawn anew in each attempt. A server
+that does not know the channels sends at the rate that fails with probability epsilon, g = -ln(1 -
+epsilon) (outage capacity: Tse and Viswanath 2005, "Fundamentals of Wireless Communication", section
+5.4.1); one that knows them takes what each channel carries, and in a broadcast the weakest of those
+who still miss it. A unicast packet is lost with probability q = 1 - (1 - loss)(1 - epsilon), so it
+takes (1 - q^A) / (1 - q) transmissions in the mean, A being the most; a broadcast to n devices
+takes sum_{a < A} (1 - (1 - q^a)^n).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from otafl.core.contracts import Broadcast, Cohort
+from otafl.downlink.config import DigitalDownlinkConfig
+from otafl.downlink.downlink import WORD, Arrival, DownlinkSetup
+
+
+class DigitalDownlink:
+    """On the host, as the clock is: a few numbers a row, and none of the model's."""
+
+    def __init__(self, config: DigitalDownlinkConfig, setup: DownlinkSetup) -> None:
+        self._config, self._setup = config, setup
+        self._bandwidth_hz = setup.budget.bandwidth_hz.cpu().double().numpy()
+        hyper = {name: values.cpu().double().numpy() for name, values in setup.hyper.items()}
+        self._snr = 10.0 ** (hyper["snr_db"] / 10.0)
+        self._loss = hyper["loss"]
+        self._gain_needed = -np.log1p(-hyper["outage"])  # P(g < this) = outage
+        self._lossy = bool(self._loss.any()) or config.rate == "outage"
+
+    def send(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Arrival:
+        own = broadcast.per_device or broadcast.reals_of is not None
+        if broadcast.reals_of is not None:
+            bits = WORD * broadcast.reals_of.cpu().double().numpy()
+        else:
+            bits = np.full(cohort.size, WORD * broadcast.reals)
+        lost, rate = self._attempts(cohort, round)
+        first = np.where(lost.all(1), lost.shape[1], lost.argmin(1))  # attempt that arrives
+        if own or self._config.mode == "unicast":
+            seconds, row_seconds, sent = self._in_turn(cohort, bits, first, rate)
+        else:
+            seconds, row_seconds, sent = self._to_all(cohort, WORD * broadcast.reals, first, rate)
+        heard = None
+        if self._lossy:
+            heard = torch.from_numpy(first < lost.shape[1]).to(cohort.trial.device)
+        return Arrival(broadcast, seconds, sent, heard=heard, row_seconds=row_seconds)
+
+    def _attempts(self, cohort: Cohort, round: int) -> tuple[np.ndarray, np.ndarray]:
+        """[N, A]: which copies a row would lose, and at what bit rate a copy would be sent to
+        it."""
+        config, trial = self._config, cohort.trial.cpu().numpy()
+        lost = np.zeros((cohort.size, config.attempts), dtype=bool)
+        if self._loss.any():
+            draw = self._draw("downlink/loss", cohort, round)
+            lost |= draw < self._loss[trial, None]
+        if config.rate == "given":
+            return lost, np.broadcast_to(self._setup.rate_bps[trial, None], lost.shape)
+        gain = -np.log(self._draw("downlink/gain", cohort, round))
+        if config.rate == "outage":
+            lost |= gain < self._gain_needed[trial, None]
+            gain = np.broadcast_to(self._gain_needed[trial, None], lost.shape)
+        rate = np.log1p(self._snr[trial, None] * gain) / np.log(2.0)
+        return lost, self._bandwidth_hz[trial, None] * rate
+
+    def _draw(self, purpose: str, cohort: Cohort, round: int) -> np.ndarray:
+        """[N, A] uniform."""
+        pair, shape = (cohort.trial, cohort.device), (self._config.attempts,)
+        return (
+            self._setup.streams.device_uniform(purpose, round, *pair, shape).cpu().double().numpy()
+        )
+
+    def _in_turn(
+        self, cohort: Cohort, bits: np.ndarray, first: np.ndarray, rate: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Seconds [S] and [N], and bits [S], of packets of bits [N] to one row after the other."""
+        trial, counts = cohort.trial.cpu().numpy(), np.array(cohort.counts)
+        used = np.arange(rate.shape[1]) <= first[:, None]
+        turn = np.arange(cohort.size) - (np.cumsum(counts) - counts)[trial]
+        until = np.zeros((cohort.trials, max(1, *counts)))
+        until[trial, turn] = bits * (used / rate).sum(1)
+        until = np.cumsum(until, 1)
+        sent = np.bincount(trial, bits * used.sum(1), cohort.trials)
+        return until[:, -1], until[trial, turn], sent
+
+    def _to_all(
+        self, cohort: Cohort, bits: float, first: np.ndarray, rate: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The same of one packet of so many bits to all rows of a trial."""
+        trial = cohort.trial.cpu().numpy()
+        attempts = rate.shape[1]
+        misses = first[:, None] >= np.arange(attempts)  # before an attempt, still to be served
+        slowest = np.full((cohort.trials, attempts), np.inf)
+        np.minimum.at(slowest, trial, np.where(misses, rate, np.inf))
+        until = np.cumsum(bits / slowest, 1)  # an attempt for nobody takes no time
+        last = np.minimum(first, attempts - 1)
+        return until[:, -1], until[trial, last], bits * np.isfinite(slowest).sum(1)

@@ -1,0 +1,82 @@
+"""Static batch normalisation: a model is tested on statistics of its training data, estimated
+afresh for each test (Diao, Ding, Tarokh 2021, "HeteroFL", section 3; nothing is averaged over
+devices). As torch's BatchNorm with `momentum=None` after one pass in training mode: the mean over
+batches of their means and unbiased variances.
+
+A trial's model passes over the samples that its devices train on, together; a device's own model
+over that device's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from otafl.core.contracts import Blocks, Moments, View, taken
+from otafl.data.work import LocalData
+
+BATCH = 250
+"""Samples of a batch, at most."""
+
+
+class BatchStatistics:
+    """Of devices' training data. samples: how many to pass over, spread evenly; None for all."""
+
+    def __init__(self, data: LocalData, samples: int | None) -> None:
+        self._data, self._samples = data, samples
+        self._pooled: Tensor | None = None
+
+    def added(self, view: View) -> View:
+        """The view with the statistics among its parameters; one without normalisation as it is."""
+        if view.moments is None:
+            return view
+        if view.owner == "trial":
+            return replace(view, params=view.params | self._of_trials(view.params, view.moments))
+        cells = len(self._data.count)
+        every = [self._of_device(view.params, view.moments, cell) for cell in range(cells)]
+        own = {name: torch.cat([one[name] for one in every]) for name in every[0]}
+        return replace(view, params=view.params | own)
+
+    def _of_trials(self, params: Blocks, moments: Moments) -> Blocks:
+        if self._pooled is None:
+            self._pooled = self._pool()
+        return self._mean(params, moments, self._pooled)
+
+    def _of_device(self, params: Blocks, moments: Moments, cell: int) -> Blocks:
+        own = self._data.index[cell, : int(self._data.count[cell])].cpu().numpy()
+        place = torch.from_numpy(_spread(own, self._samples))[None].to(self._data.index.device)
+        row = torch.tensor([cell], device=self._data.index.device)
+        return self._mean({n: taken(b, row) for n, b in params.items()}, moments, place)
+
+    def _mean(self, params: Blocks, moments: Moments, place: Tensor) -> Blocks:
+        """Over nearly equal batches of the samples place [S or 1, T]."""
+        parts = place.tensor_split(-(-place.shape[1] // BATCH), 1)
+        total: Blocks = {}
+        for part in parts:
+            found = moments(params, self._data.x[part])
+            total = {name: block + total.get(name, 0.0) for name, block in found.items()}
+        return {name: block / len(parts) for name, block in total.items()}
+
+    def _pool(self) -> Tensor:
+        """[S, T]: the samples of each trial's devices in the data set's order, equally many; [1, T]
+        where all trials have the same."""
+        data = self._data
+        index = data.index.view(data.trials, data.population, -1).cpu().numpy()
+        count = data.count.view(data.trials, -1).cpu().numpy()
+        held = np.arange(data.longest) < count[..., None]
+        pooled = [np.unique(own[own_held]) for own, own_held in zip(index, held, strict=True)]
+        size = min(len(one) for one in pooled)
+        rows = np.stack([_spread(one, min(size, self._samples or size)) for one in pooled])
+        if (rows == rows[0]).all():
+            rows = rows[:1]
+        return torch.from_numpy(rows).to(data.index.device)
+
+
+def _spread(place: np.ndarray, samples: int | None) -> np.ndarray:
+    """So many of the places, evenly spread; all if None or fewer."""
+    if samples is None or samples >= len(place):
+        return place
+    return place[np.arange(samples) * len(place) // samples]

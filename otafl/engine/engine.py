@@ -1,0 +1,439 @@
+"""The round, and the run of one stack of trials: channel -> plan -> select -> local work ->
+encode -> admit -> transport -> combine -> measure. A round is an uplink slot; who works for it and
+who is in it, the clock says."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from otafl.core.contracts import (
+    Blocks,
+    Broadcast,
+    ChannelState,
+    Cohort,
+    Limits,
+    LinkReport,
+    Payload,
+    Received,
+)
+from otafl.downlink.downlink import Arrival
+from otafl.engine import trained
+from otafl.engine.assembly import Parts, assemble
+from otafl.engine.checkpoints import Checkpoint, Kept
+from otafl.engine.metrics import RoundMeans
+from otafl.engine.pending import Update
+from otafl.engine.recorder import Recorder
+from otafl.engine.sizes import Sizes
+from otafl.engine.stacking import Collector, DeviceStore, rows_at_once, sending
+from otafl.engine.workload import Workload
+from otafl.results.dataset import Record
+from otafl.scenario import Point
+from otafl.selection.choosing import SelectionByUpdate, some_of
+from otafl.transport.report import Tally
+
+UPDATE_COUNTS = ("updates_used", "crashed_updates", "rejected_updates", "duplicated_updates")
+
+Progress = Callable[[int, int], None]
+"""Called after each round with (rounds done, rounds in all)."""
+
+
+class Engine:
+    """A stack of S trials over K devices: the server and devices of all of them, and their round.
+
+    server: blocks [S, *shape]. devices: blocks [S, K, *shape]. running: [S] bool on the host,
+    False for a trial that has stopped. ended: [S] bool, True for one that has no time or no device
+    left. counts: name -> [S] updates so far.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+        self.trials, self.population = parts.share.shape
+        self.running = np.ones(self.trials, dtype=bool)
+        self.ended = np.zeros(self.trials, dtype=bool)
+        self.server, devices = parts.algorithm.init(parts.streams, parts.hyper)
+        place = parts.scenario.engine.device_state
+        self.devices = DeviceStore(devices, self.trials, self.population, place)
+        self.server_memory = parts.server.init(self.server)
+        self.memory: Blocks = {}
+        self.pending: Update | None = None
+        self.means = RoundMeans(self.trials, self.population, parts.share.device)
+        self.downlink_bits = np.zeros(self.trials)
+        self.counts = {name: np.zeros(self.trials) for name in UPDATE_COUNTS}
+        self.link: list[Blocks] = []
+        self._everyone: Cohort | None = None
+        self._rows_at_once: int | None = None
+        self._buffers: dict[tuple[int, str], Tensor] = {}
+        self._wanted = parts.scenario.devices.participants or self.population
+        self._began = 0  # devices that began to train in this round
+        self.sizes = Sizes(parts)
+        self.workload = Workload(parts)
+
+    @torch.inference_mode()
+    def round(self, t: int) -> None:
+        """One round of every running trial."""
+        parts = self.parts
+        channel = parts.faults.fade(parts.link.channel.state(t), t)
+        available = self.plan()
+        cohort = self.select(available, t, channel)
+        broadcast = parts.downlink.send(parts.algorithm.broadcast(self.server, cohort), cohort, t)
+        cohort, broadcast = self.start_clock(cohort, broadcast, channel, t)
+        fresh, loss = self.work(broadcast, cohort, t)
+        update = self.admit(fresh, t)
+        limits = self.limits(update, t)
+        if update is None:
+            report = Tally(parts.link.budget, self.population).report()
+        else:
+            received, report = parts.link.transport.deliver(
+                update.payload, update.cohort, channel, t, limits
+            )
+            self.combine(received, update.cohort, t)
+        told = parts.selection.side_symbols(available, cohort)
+        if told is not None:
+            report = replace(report, side_symbols=report.side_symbols + told)
+        self.measure(parts.signalling.charge(report), limits, cohort, broadcast, loss)
+
+    def plan(self) -> np.ndarray | None:
+        """[S, K] bool: who could take part; None for everyone. Waits for somebody to come where
+        nobody is there; a trial to which nobody ever will has ended."""
+        clock = self.parts.clock
+        for trial in clock.wait_for_devices():
+            clock.stop(trial)
+            self.ended[trial] = True
+        if self.pending is None and self.running.all() and clock.all_available():
+            return None
+        if self.pending is not None:  # less what was lost since the last slot
+            cell = self.pending.cohort.cell
+            self.pending = self.pending.take(self._of_cells(clock.at_work())[cell])
+        return clock.available() & self.running[:, None]
+
+    def _of_cells(self, chosen: np.ndarray) -> Tensor:
+        """[S, K] bool as a tensor [S * K] on the torch device."""
+        return torch.from_numpy(chosen.ravel()).to(self.parts.share.device)
+
+    def _vacancies(self) -> np.ndarray | int:
+        """How many devices are wanted; [S] where those of earlier rounds are still at work."""
+        if self.parts.scenario.devices.protocol.name == "rounds":
+            return self._wanted
+        busy = self.parts.clock.at_work().sum(1)
+        vacant: np.ndarray = np.maximum(0, self._wanted - busy)
+        return vacant
+
+    def select(
+        self, available: np.ndarray | None, t: int, channel: ChannelState | None = None
+    ) -> Cohort:
+        """`devices.participants` of the available devices of each trial, as `devices.selection`
+        chooses. channel: of the round, looked up if it is not given."""
+        selection = self.parts.selection
+        whole = self._wanted == self.population and not selection.narrows
+        everyone = available is None and whole
+        if everyone and self._everyone is not None:
+            self._everyone.version.fill_(t)
+            return self._described(self._everyone, t, channel)
+        free = np.ones((self.trials, self.population), bool) if available is None else available
+        if not whole:
+            state = self.parts.link.channel.state(t) if channel is None else channel
+            free = selection.choose(free, self._vacancies(), t, state)
+        cohort = self._cohort(free, t)
+        if everyone:
+            self._everyone = cohort
+        return self._described(cohort, t, channel)
+
+    def _described(self, cohort: Cohort, t: int, channel: ChannelState | None) -> Cohort:
+        """The cohort with levels, the algorithm's own weights and versions, and who sends."""
+        cohort = self.sizes.assign(cohort, t, channel)
+        version = self._version()
+        if version is not None:
+            cohort = replace(cohort, version=version[cohort.trial])
+        return self._who_sends(self._weighted(cohort), t)
+
+    def _version(self) -> Tensor | None:
+        """[S] steps of the servers of a method that does not step at every slot; None else."""
+        ask = getattr(self.parts.algorithm, "version", None)
+        return None if ask is None else ask(self.server)
+
+    def _weighted(self, cohort: Cohort) -> Cohort:
+        """The cohort with the algorithm's own weights, where it has some."""
+        ask = getattr(self.parts.algorithm, "row_weights", None)
+        return cohort if ask is None else replace(cohort, weight=ask(cohort))
+
+    def _who_sends(self, cohort: Cohort, t: int) -> Cohort:
+        """The cohort with `sends` as `devices.senders` and the algorithm say, where they do."""
+        wanted = self.parts.scenario.devices.senders
+        if wanted is not None and wanted < max(cohort.counts):
+            sends = some_of(cohort, wanted, t, self.parts.streams)
+            cohort = replace(cohort, sends=sends, all_send=False)
+        ask = getattr(self.parts.algorithm, "sends", None)
+        if ask is None:
+            return cohort
+        sends = ask(cohort, t, self.parts.streams) & cohort.sends
+        return replace(cohort, sends=sends, all_send=False)
+
+    def _cohort(self, chosen: np.ndarray, t: int) -> Cohort:
+        trial, device = np.nonzero(chosen)
+        to = self.parts.share.device
+        rows = torch.from_numpy(trial).to(to), torch.from_numpy(device).to(to)
+        counts = tuple(chosen.sum(1).tolist())
+        return Cohort.fresh(*rows, self._share(*rows), counts, self.population, version=t)
+
+    def _share(self, trial: Tensor, device: Tensor) -> Tensor:
+        """[N]: the devices' shares of their trials' samples."""
+        share = self.parts.share
+        return share[trial, device] / share.sum(1)[trial]
+
+    def start_clock(
+        self, cohort: Cohort, broadcast: Arrival, channel: ChannelState, t: int
+    ) -> tuple[Cohort, Arrival]:
+        """Downlink and local work begin in simulated time. The cohort and broadcast of those who
+        heard it and can afford the work."""
+        if broadcast.heard is not None:
+            cohort, broadcast = _taken(cohort, broadcast, broadcast.heard)
+        load = self.workload.of(cohort, self.sizes.flops(cohort), broadcast, channel, t)
+        can = self.workload.affordable(cohort, load)
+        if can is not None and not can.all():
+            keep = torch.from_numpy(can).to(cohort.trial.device)
+            cohort, broadcast = _taken(cohort, broadcast, keep)
+            load = load.take(can)
+        self._began = cohort.size
+        self.sizes.count(cohort)
+        self.workload.begin(cohort, load)
+        self.parts.clock.begin(
+            t,
+            cohort.participants,
+            load.downlink_s,
+            load.compute_s,
+            load.compute_w,
+            broadcast.seconds,
+        )
+        return cohort, broadcast
+
+    def work(self, broadcast: Arrival, cohort: Cohort, t: int) -> tuple[Update | None, Tensor]:
+        """What the cohort has to send after local work, encoded, and its loss [N]; None where
+        nobody takes part."""
+        if not cohort.size:
+            return None, cohort.weight
+        payload, loss = self.local_work(broadcast, cohort, t)
+        senders = cohort.senders
+        payload = self.parts.faults.tamper(payload, senders, t)
+        update = self.chosen(self.sound(Update(senders, payload)))
+        return Update(update.cohort, self.encode(update.payload, update.cohort, t)), loss
+
+    def sound(self, update: Update) -> Update:
+        """Of what the cohort could send, what its modems do not refuse."""
+        keep = self.parts.faults.refuse(update.payload, update.cohort)
+        if keep is None:
+            return update
+        kept = update.take(keep)
+        self.counts["rejected_updates"] += np.subtract(update.cohort.counts, kept.cohort.counts)
+        return kept
+
+    def chosen(self, update: Update) -> Update:
+        """Of what the cohort could send, what a selection by the updates lets through."""
+        selection = self.parts.selection
+        if not isinstance(selection, SelectionByUpdate):
+            return update
+        return update.take(selection.senders(update.payload, update.cohort, self._wanted))
+
+    def local_work(
+        self, broadcast: Broadcast | Arrival, cohort: Cohort, t: int
+    ) -> tuple[Payload, Tensor]:
+        """Every row of the cohort trains, a cache-sized chunk of rows at a time: the payload of
+        the rows that send, in their order, and the loss [N] of all."""
+        parts = self.parts
+        if self._rows_at_once is None:
+            self._rows_at_once = rows_at_once(parts, broadcast, self.devices)
+        chunks = max(1, round(cohort.size / self._rows_at_once))  # of nearly equal size
+        size = max(1, -(-cohort.size // chunks))
+        sends = None if cohort.all_send else cohort.sends.cpu().numpy()
+        out = Collector(cohort.size if sends is None else int(sends.sum()), self._buffers)
+        losses = []
+        for start in range(0, cohort.size, size):
+            stop = min(start + size, cohort.size)
+            chunk = cohort if stop - start == cohort.size else cohort.rows(start, stop)
+            state, payload, loss = parts.algorithm.local(
+                broadcast.rows(cohort, start, stop),
+                self.devices.rows(chunk),
+                chunk,
+                parts.local_data.work(t, chunk),
+                parts.hyper,
+                parts.streams,
+            )
+            self.devices.put(chunk, state)
+            losses.append(loss)
+            if sends is None:
+                out.add(chunk.size, payload)
+            else:
+                out.add(int(sends[start:stop].sum()), sending(payload, chunk))
+        return out.payload, torch.cat(losses)
+
+    def encode(self, payload: Payload, cohort: Cohort, t: int) -> Payload:
+        """The codec, with each device's memory at its place in a [S * K, ...] table. What the
+        algorithm's own masks leave out costs no bits."""
+        payload = tuple(group.with_share() for group in payload)
+        codec = self.parts.link.codec
+        cells = self.trials * self.population
+        for name, start in codec.init(payload).items():
+            if name not in self.memory:
+                self.memory[name] = start.new_zeros(cells, *start.shape[1:])
+        own = {name: table[cohort.cell] for name, table in self.memory.items()}
+        payload, own = codec.encode(payload, own, cohort, t, self.parts.streams)
+        for name, rows in own.items():
+            self.memory[name][cohort.cell] = rows
+        return payload
+
+    def admit(self, update: Update | None, t: int) -> Update | None:
+        """Who made the slot: on time, or from an earlier round and ready now. None if nobody."""
+        clock = self.parts.clock
+        admitted = np.zeros((self.trials, self.population), bool)
+        for trial, slot in enumerate(clock.open_slot()):
+            admitted[trial, slot.on_time] = True
+        if self.pending is None and admitted.sum() == self._began:
+            return update if update is not None and update.cohort.size else None
+        if update is None:
+            if self.pending is None:
+                return None
+            update = self.pending.nobody()
+        ready, at_work = self._of_cells(admitted), self._of_cells(clock.at_work())
+        now, late = update.split(ready[update.cohort.cell])
+        if self.pending is not None:
+            delivered, waiting = self.pending.split(ready[self.pending.cohort.cell])
+            now, late = now.join(delivered), waiting.join(late)
+        late = late.take(at_work[late.cohort.cell])
+        self.pending = late if late.cohort.size else None
+        if not now.cohort.size:
+            return None
+        version = self._version()
+        current = t if version is None else version[now.cohort.trial]
+        cohort = replace(now.cohort, staleness=current - now.cohort.version)
+        share = self._share(cohort.trial, cohort.device)
+        return Update(self._weighted(replace(cohort, weight=share)), now.payload)
+
+    def limits(self, update: Update | None, t: int) -> Limits:
+        """What bounds the slot's transmissions, and who crashes in it or is heard twice."""
+        limits, faults = self.workload.limits(), self.parts.faults
+        if update is None:
+            return limits
+        sent, copies = faults.crashes(update.cohort, t), faults.copies(update.cohort, t)
+        if sent is not None:
+            self.counts["crashed_updates"] += (sent < 1.0).sum(1).cpu().numpy()
+        if copies is not None:
+            self.counts["duplicated_updates"] += (copies > 1.0).sum(1).cpu().numpy()
+        return replace(limits, sent=sent, copies=copies)
+
+    def combine(self, received: Received, cohort: Cohort, t: int) -> None:
+        """The algorithm's server step, undone for trials to which nothing came."""
+        parts = self.parts
+        received = parts.link.codec.decode(received)
+        state = parts.algorithm.combine(
+            self.server, received, cohort, t, parts.hyper, parts.streams
+        )
+        state, memory = parts.server.step(self.server, state, self.server_memory)
+        if received.alive is not None:
+            state = _of_alive(received.alive, state, self.server)
+            memory = _of_alive(received.alive, memory, self.server_memory)
+        self.server, self.server_memory = state, memory
+
+    def measure(
+        self, report: LinkReport, limits: Limits, cohort: Cohort, broadcast: Arrival, loss: Tensor
+    ) -> None:
+        """Adds up what the round cost, and lets the clock pass over its slot."""
+        parts = self.parts
+        self.downlink_bits += self.running * broadcast.bits
+        self.means.add(report, cohort, loss)
+        self.counts["updates_used"] += report.participants.double().cpu().numpy()
+        parts.clock.close_slot(
+            report.airtime_s.double().cpu().numpy(),
+            report.energy_j.double().cpu().numpy() / parts.hardware.efficiency,
+            report.on_air_s.double().cpu().numpy(),
+            None if limits.sent is None else (limits.sent < 1.0).cpu().numpy(),
+            parts.faults.downtime_s,
+        )
+        self.ended |= parts.clock.now() >= parts.duration_s
+        if parts.scenario.output.save_link:  # empty where nobody transmitted
+            self.link.append({name: value.cpu() for name, value in report.saved.items()})
+
+    def stop(self, trial: int) -> None:
+        """Ends a trial; the others go on."""
+        self.running[trial] = False
+        self.parts.clock.stop(trial)
+        self._everyone = None
+
+
+def _taken(cohort: Cohort, broadcast: Arrival, keep: Tensor) -> tuple[Cohort, Arrival]:
+    """The rows [N] bool that are kept, of a cohort and of what reaches it."""
+    return cohort.take(keep.nonzero().squeeze(1)), broadcast.taken(keep)
+
+
+def _of_alive(alive: Tensor, new: Blocks, old: Blocks) -> Blocks:
+    """New blocks [S, *shape] of the trials alive [S] bool, old ones of the others."""
+    return {
+        name: torch.where(alive.view(-1, *[1] * (block.dim() - 1)), block, old[name])
+        for name, block in new.items()
+    }
+
+
+@functools.cache
+def spare_libraries() -> None:
+    """Leaves what exists before the first run out of garbage collection from then on: the clocks
+    make many small objects, and each collection would else walk through all of torch's."""
+    gc.collect()
+    gc.freeze()
+
+
+def run_stack(
+    points: Sequence[Point],
+    progress: Progress | None = None,
+    trials: Sequence[int] | None = None,
+    checkpoint: Checkpoint | None = None,
+) -> Record:
+    """Runs points of one stack key, all trials stacked, and returns what was measured.
+
+    checkpoint: goes on from what it kept, and keeps what it says. On Ctrl-C the record ends early
+    and is marked incomplete. Raises UserError for what the scenario alone could not tell: missing
+    data, a model the algorithm cannot train.
+    """
+    scenario = points[0].scenario
+    if scenario.engine.threads:
+        torch.set_num_threads(scenario.engine.threads)
+    numbers = list(range(scenario.trials)) if trials is None else list(trials)
+    spare_libraries()
+    gc.collect()  # what the last stack left
+    kept = None if checkpoint is None else checkpoint.load(points, numbers)
+    if kept is None:
+        engine = Engine(assemble(points, numbers))
+        if checkpoint is not None:
+            engine.parts.clock.journal = []
+        kept = Kept(Recorder(engine, len(points), len(numbers)), 0, 0.0)
+        kept.recorder.take(0, 0.0)
+    recorder, done, seconds = kept
+    engine = recorder.engine
+    total = scenario.training.rounds
+    began = time.perf_counter() - seconds
+    complete = True
+    try:
+        for t in range(done, total):
+            if not engine.running.any():
+                break
+            engine.round(t)
+            due = (t + 1) % scenario.training.eval_every == 0 or t + 1 == total
+            if due or (engine.ended & engine.running).any():
+                recorder.take(t + 1, time.perf_counter() - began)
+            if checkpoint is not None and checkpoint.due(t + 1) and t + 1 < total:
+                now = Kept(recorder, t + 1, time.perf_counter() - began)
+                checkpoint.save(now, points, numbers)
+            if progress is not None:
+                progress(t + 1, total)
+    except KeyboardInterrupt:
+        complete = False
+    record = recorder.record(complete)
+    if complete and scenario.output.save_models:
+        models = trained.collect(engine, points, numbers, recorder.rounds[-1])
+        record = replace(record, models=models)
+    return record

@@ -1,0 +1,213 @@
+"""Evaluates a method's views: the global model, devices' local and personal models, on the common
+test samples and on each device's own.
+
+Names of results: the model first (none for the global one, local_, personal_, mean_, or tuned_ for
+personal models, else the global one, that each device has fine-tuned by `training.fine_tune_steps`
+before it tests them), then own_ for the devices' own samples, all devices' samples counting alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from otafl.core.contracts import FineTune, View
+from otafl.data.own import OwnSamples
+from otafl.engine.assembly import Parts
+from otafl.engine.batch_statistics import BatchStatistics
+from otafl.engine.fine_tuning import FineTuning
+from otafl.engine.metrics import Tune, evaluate, evaluate_own
+
+Samples = tuple[Tensor, Tensor]
+"""x [T, *input], y [T]."""
+
+_LEVEL = "level"
+_PREFIX = {"global": "", "local": "local_", "personal": "personal_", "mean": "mean_"}
+
+
+@dataclass(frozen=True)
+class _Scores:
+    """Of trials that run; NaN for others. accuracy, loss: [S]. by_device: [S, K] accuracy, or None.
+    by_class: [S, K, classes] loss, NaN where a device has no sample of a class, or None."""
+
+    accuracy: np.ndarray
+    loss: np.ndarray
+    by_device: np.ndarray | None = None
+    by_class: np.ndarray | None = None
+
+
+class Evaluation:
+    """What is evaluated on, of one stack."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        count = parts.scenario.training.eval_samples
+        data, like = parts.data, parts.share
+        self._test = _samples(data.x_test, data.y_test, count, like)
+        self._validation = _samples(data.x_validation, data.y_validation, count, like)
+        self._statistics = BatchStatistics(parts.local_data, parts.scenario.training.norm_samples)
+        self._together = None
+        if self._test is None and parts.own_test is not None and self._crosses:
+            self._together = parts.own_test.together()
+
+    @property
+    def _crosses(self) -> bool:
+        return self._parts.scenario.training.cross_test
+
+    def once(self) -> dict[str, np.ndarray]:
+        """What is known of the devices' own test samples before any round, [S, ...]."""
+        own = self._parts.own_test
+        if own is None:
+            return {}
+        out = {"majority_accuracy": own.majority()}
+        if self._parts.scenario.training.class_losses:
+            counts = own.class_counts().double().cpu().numpy()
+            out["device_own_class_samples"] = counts.reshape(*self._parts.share.shape, -1)
+        return out
+
+    def take(
+        self, views: Mapping[str, View], round: int, running: np.ndarray
+    ) -> dict[str, np.ndarray]:
+        """Results of all views, name of `variables.VARIABLES` -> [S], [S, K] or [S, K, classes]."""
+        out: dict[str, np.ndarray] = {}
+        if round >= self._parts.scenario.training.norm_from_round:
+            once = {id(view): self._statistics.added(view) for view in views.values()}
+            views = {name: once[id(view)] for name, view in views.items()}
+        levels = [views[name] for name in views if name.startswith(_LEVEL)]
+        views = {name: view for name, view in views.items() if not name.startswith(_LEVEL)}
+        if levels:
+            out |= self._by_level(levels, running)
+        for prefix, view, tunings in self._models(views):
+            tune = None
+            if tunings:
+                tune = FineTuning(view.predict, tunings, self._parts.local_data, round)
+            out |= self._evaluate(prefix, _Evaluator(self._parts, view, tune, running))
+        return out
+
+    def _by_level(self, views: Sequence[View], running: np.ndarray) -> dict[str, np.ndarray]:
+        """The model of each size, [S, L], on the common test samples or all devices' own."""
+        own = self._parts.own_test
+        scores = []
+        for view in views:
+            at = _Evaluator(self._parts, view, None, running)
+            if self._test is not None:
+                scores.append(at.common(*self._test))
+            elif own is not None:
+                scores.append(at.own(own))
+        if not scores:
+            return {}
+        return {
+            "level_test_accuracy": np.stack([one.accuracy for one in scores], 1),
+            "level_test_loss": np.stack([one.loss for one in scores], 1),
+        }
+
+    def _models(self, views: Mapping[str, View]) -> list[tuple[str, View, tuple[FineTune, ...]]]:
+        """Prefix of the results, model, and how each device fine-tunes it before testing it."""
+        tunings = {n: () if v.fine_tune is None else (v.fine_tune,) for n, v in views.items()}
+        out: list[tuple[str, View, tuple[FineTune, ...]]] = []
+        for name, view in views.items():
+            out.append((_PREFIX[name], view, tunings[name]))
+        training = self._parts.scenario.training
+        if training.fine_tune_steps:
+            name = "personal" if "personal" in views else "global"
+            share = self._parts.share
+            rate = share.new_full((len(share),), training.fine_tune_learning_rate)
+            last = FineTune(training.fine_tune_steps, rate)
+            out.append(("tuned_", views[name], (*tunings[name], last)))
+        return out
+
+    def _evaluate(self, prefix: str, at: _Evaluator) -> dict[str, np.ndarray]:
+        own, validation = self._parts.own_test, self._parts.own_validation
+        classes = self._parts.scenario.training.class_losses and prefix == "personal_"
+        out: dict[str, np.ndarray] = {}
+        on_own = None if own is None else at.own(own, classes)
+        if self._test is not None and (own is None or not at.of_devices or self._crosses):
+            out |= _named(prefix, "test", at.common(*self._test, classes))
+        elif on_own is not None and not at.of_devices:  # the union of all own samples
+            out |= _named(prefix, "test", replace(on_own, by_device=None))
+        elif self._together is not None:
+            out |= _named(prefix, "test", at.own(self._together, classes))
+        if on_own is not None:
+            out |= _named(f"{prefix}own_", "test", on_own)
+        if self._validation is not None and not (prefix or at.of_devices):
+            out |= _named(prefix, "validation", at.common(*self._validation))
+        if validation is not None:
+            scores = at.own(validation)
+            out |= _named(f"{prefix}own_", "validation", scores)
+            if self._validation is None and not (prefix or at.of_devices):
+                out |= _named(prefix, "validation", scores)
+        return out
+
+
+class _Evaluator:
+    """One view of the trials that run; `tune` makes each device's copy. of_devices: whether devices
+    have models of their own."""
+
+    def __init__(self, parts: Parts, view: View, tune: Tune | None, running: np.ndarray) -> None:
+        self._view, self._tune = view, tune
+        self._trials, self._devices = parts.share.shape
+        self._running = running
+        self._classes, self._place = parts.data.classes, parts.share.device
+        self.of_devices = view.owner == "device" or tune is not None
+
+    def common(self, x: Tensor, y: Tensor, classes: bool = False) -> _Scores:
+        """On the same samples for all; of devices' models the mean over devices."""
+        if self._tune is not None or (classes and self.of_devices):
+            cells = torch.arange(self._trials * self._devices, device=y.device)
+            index = torch.arange(len(y), device=y.device).expand(len(cells), -1)
+            count = torch.full_like(cells, len(y))
+            trial = cells // self._devices
+            return self.own(OwnSamples(x, y, index, count, trial, self._classes), classes)
+        each = self._devices if self.of_devices else 1
+        rows = self._rows(np.repeat(self._running, each))
+        whole = len(rows) == self._trials * each
+        right, loss = evaluate(self._view, x, y, None if whole else rows)
+        right, loss = right.view(-1, each), loss.view(-1, each)
+        by_device = self._full(right) if self.of_devices else None
+        return _Scores(self._full(right.mean(1)), self._full(loss.mean(1)), by_device)
+
+    def own(self, samples: OwnSamples, classes: bool = False) -> _Scores:
+        """On samples of each device, all samples of a trial counting alike."""
+        cells = self._rows(np.repeat(self._running, self._devices))
+        sums = evaluate_own(self._view, samples, cells, self._tune)
+        right, loss, count = (
+            value.view(-1, self._devices) for value in (sums.right, sums.loss, sums.count)
+        )
+        by_class = sums.class_loss / sums.class_count
+        return _Scores(
+            self._full(right.sum(1) / count.sum(1)),
+            self._full(loss.sum(1) / count.sum(1)),
+            self._full(right / count),
+            self._full(by_class.view(*count.shape, -1)) if classes else None,
+        )
+
+    def _rows(self, which: np.ndarray) -> Tensor:
+        return torch.from_numpy(which.nonzero()[0]).to(self._place)
+
+    def _full(self, values: Tensor) -> np.ndarray:
+        """[running trials, ...] as [S, ...], NaN for trials that do not run."""
+        full = np.full((self._trials, *values.shape[1:]), np.nan)
+        full[self._running] = values.cpu().numpy()
+        return full
+
+
+def _named(prefix: str, on: str, scores: _Scores) -> dict[str, np.ndarray]:
+    out = {f"{prefix}{on}_accuracy": scores.accuracy, f"{prefix}{on}_loss": scores.loss}
+    if scores.by_device is not None and on == "test":
+        out[f"device_{prefix}{on}_accuracy"] = scores.by_device
+    if scores.by_class is not None:
+        out[f"device_{prefix}class_loss"] = scores.by_class
+    return out
+
+
+def _samples(
+    x: np.ndarray, y: np.ndarray, count: int | None, like: Tensor
+) -> tuple[Tensor, Tensor] | None:
+    """The first so many samples (all, if None) on the torch device; None if there are none."""
+    if not len(y):
+        return None
+    return torch.from_numpy(x[:count]).to(like), torch.from_numpy(y[:count]).to(like.device)

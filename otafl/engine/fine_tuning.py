@@ -1,0 +1,46 @@
+"""Fine-tuning before a test: each device takes a few SGD steps with a copy of its model, on
+minibatches of its own training samples, and forgets them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from otafl.core.contracts import Batch, Blocks, FineTune, Predict
+from otafl.data.work import LocalData
+from otafl.models.base import cross_entropy
+
+
+class FineTuning:
+    """The steps of one evaluation. tunings: taken in turn, as Per-FedAvg's own and then the trick
+    FT of pFedBreD (appendix C.4)."""
+
+    def __init__(
+        self, predict: Predict, tunings: tuple[FineTune, ...], data: LocalData, round: int
+    ) -> None:
+        self._predict, self._tunings = predict, tunings
+        self._data, self._round = data, round
+
+    def __call__(self, params: Blocks, cells: Tensor) -> Blocks:
+        """Parameters [n, *shape] of the devices cells [n], after the steps."""
+        step = 0
+        for tuning in self._tunings:
+            rate = tuning.rate[cells // self._data.population]
+            for _ in range(tuning.steps):
+                batch = self._data.test_batch(self._round, step, cells)
+                params = _stepped(self._predict, params, batch, rate)
+                step += 1
+        return params
+
+
+def _stepped(predict: Predict, params: Blocks, batch: Batch, rate: Tensor) -> Blocks:
+    with torch.inference_mode(False), torch.enable_grad():  # which saves no inference tensors
+        leaves = {name: value.clone().requires_grad_() for name, value in params.items()}
+        weight = None if batch.weight is None else batch.weight.clone()
+        batch = Batch(batch.x.clone(), batch.y.clone(), weight)
+        loss = cross_entropy(predict(leaves, batch.x), batch)
+        grads = torch.autograd.grad(loss.sum(), list(leaves.values()), allow_unused=True)
+    return {
+        name: value if grad is None else value - rate.view(-1, *[1] * (value.dim() - 1)) * grad
+        for (name, value), grad in zip(params.items(), grads, strict=True)
+    }

@@ -1,0 +1,162 @@
+"""What a round measures: link and training means between records, running totals, and models
+evaluated on test samples."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from otafl.core.contracts import Blocks, Cohort, LinkReport, View, taken
+from otafl.data.own import OwnSamples
+
+MODELS_CHUNK = 1 << 26
+"""Real numbers of devices' models that are evaluated together."""
+EVALUATION_CHUNK = 1 << 21
+"""Real numbers of test inputs worked on at a time, all rows together."""
+
+
+class RoundMeans:
+    """Means over the rounds since the last record, and totals since the first. Nothing leaves the
+    torch device before `take`."""
+
+    _PER_TRIAL = (
+        "aggregation_nmse",
+        "participants",
+        "uplink_symbols",
+        "uplink_bits",
+        "side_symbols",
+        "airtime_s",
+    )
+    _PER_DEVICE = ("tx_power", "radio_j")
+    _TOTALS = ("uplink_symbols", "uplink_bits", "side_symbols", "airtime_s", "radio_j")
+
+    def __init__(self, trials: int, devices: int, device: torch.device) -> None:
+        new = functools.partial(torch.zeros, dtype=torch.float64, device=device)
+        self._trial = new(len(self._PER_TRIAL), trials)
+        self._device = new(len(self._PER_DEVICE), trials, devices)
+        self._loss, self._trained = new(trials), new(trials)
+        self._rounds = 0
+
+    def add(self, report: LinkReport, cohort: Cohort, loss: Tensor) -> None:
+        """A round: its delivery, and the loss [N] of the cohort that trained."""
+        self._rounds += 1
+        self._loss.index_add_(0, cohort.trial, loss.double())
+        self._trained += cohort.rows_of
+        self._trial += torch.stack(
+            [
+                report.nmse,
+                report.participants,
+                report.symbols,
+                report.bits,
+                report.side_symbols,
+                report.airtime_s,
+            ]
+        )
+        self._device += torch.stack([report.power, report.energy_j])
+
+    def take(self) -> dict[str, Tensor]:
+        """Means since the last call (NaN if there was no round) and totals, float64, [S] or
+        [S, K]."""
+        rounds = float(self._rounds) if self._rounds else torch.nan
+        out = {"train_loss": self._loss / self._trained, "trained": self._trained.clone()}
+        for names, sums in ((self._PER_TRIAL, self._trial), (self._PER_DEVICE, self._device)):
+            for row, name in enumerate(names):
+                out[name] = sums[row].clone()
+                if name not in self._TOTALS:
+                    out[name] /= rounds
+                    sums[row] = 0.0
+        self._loss.zero_()
+        self._trained.zero_()
+        self._rounds = 0
+        return out
+
+
+def evaluate(view: View, x: Tensor, y: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Accuracy [n] and mean cross-entropy [n] of each of a view's models (or of the given rows) on
+    samples x [T, *input], y [T], in chunks of samples."""
+    n = next(iter(view.params.values())).shape[0]
+    reals = sum(block[0].numel() for block in view.params.values())
+    if view.owner == "device" and n * reals > MODELS_CHUNK:
+        every = torch.arange(n, device=y.device) if rows is None else rows
+        parts = [
+            evaluate(replace(view, params={k: taken(b, one) for k, b in view.params.items()}), x, y)
+            for one in every.split(max(1, MODELS_CHUNK // reals))
+        ]
+        return torch.cat([right for right, _ in parts]), torch.cat([loss for _, loss in parts])
+    params = view.params
+    if rows is not None:
+        params = {name: taken(block, rows) for name, block in params.items()}
+        n = len(rows)
+    right = torch.zeros(n, dtype=torch.float64, device=y.device)
+    loss = torch.zeros_like(right)
+    size = max(1, EVALUATION_CHUNK // (n * x[0].numel()))
+    for part, labels in zip(x.split(size), y.split(size), strict=True):
+        scores = view.predict(params, part[None])
+        target = labels.expand(n, -1)
+        right += (scores.argmax(-1) == target).sum(1)
+        picked = scores.gather(-1, target[..., None]).squeeze(-1)
+        loss += (torch.logsumexp(scores, -1) - picked).sum(1)
+    return right / len(y), loss / len(y)
+
+
+Tune = Callable[[Blocks, Tensor], Blocks]
+"""(parameters [n, *shape], devices [n] as rows of [S * K]) -> fine-tuned ones, not the same
+tensors."""
+
+
+@dataclass(frozen=True)
+class OwnScores:
+    """How models of devices do on samples of their own, sums over a device's samples. right, loss,
+    count: [n]. class_loss, class_count: [n, classes]."""
+
+    right: Tensor
+    loss: Tensor
+    count: Tensor
+    class_loss: Tensor
+    class_count: Tensor
+
+
+def evaluate_own(
+    view: View, samples: OwnSamples, cells: Tensor, tune: Tune | None = None
+) -> OwnScores:
+    """Of the devices cells [n], rows of [S * K]: each with its own model of the view, or its
+    trial's, which is fine-tuned first where `tune` is given."""
+    n, classes = len(cells), samples.classes
+    new = functools.partial(torch.zeros, dtype=torch.float64, device=samples.y.device)
+    right, loss, class_loss = new(n), new(n), new(n * classes)
+    owner = cells if view.owner == "device" else samples.trial[cells]
+    reals = sum(block[0].numel() for block in view.params.values())
+    count = samples.count[cells]
+    order = count.argsort(descending=True)  # rows of like length together, little padding
+    size = samples.x[0].numel()
+    start = 0
+    while start < n:
+        longest = int(count[order[start]])
+        rows = order[start : start + max(1, EVALUATION_CHUNK // (reals + min(longest, 256) * size))]
+        start += len(rows)
+        params = {name: taken(block, owner[rows]) for name, block in view.params.items()}
+        if tune is not None:
+            params = tune(params, cells[rows])
+        width = max(1, EVALUATION_CHUNK // (len(rows) * size))
+        for first in range(0, longest, width):
+            place = torch.arange(first, min(first + width, longest), device=rows.device)
+            held = place < count[rows, None]
+            sample = samples.index[cells[rows]][:, place]
+            target = samples.y[sample]
+            scores = view.predict(params, samples.x[sample])
+            lost = torch.logsumexp(scores, -1) - scores.gather(-1, target[..., None]).squeeze(-1)
+            lost = lost.double() * held
+            right[rows] += ((scores.argmax(-1) == target) & held).sum(1)
+            loss[rows] += lost.sum(1)
+            class_loss.index_add_(0, (rows[:, None] * classes + target).flatten(), lost.flatten())
+    return OwnScores(
+        right,
+        loss,
+        count.double(),
+        class_loss.view(n, classes),
+        samples.class_counts()[cells].double(),
+    )

@@ -1,0 +1,147 @@
+"""Takes the record of a run at its evaluation rounds: evaluates the views, reads totals and clock,
+stops trials that reached their target or diverged."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from otafl.core.contracts import Algorithm, Blocks
+from otafl.devices.activities import CAUSES
+from otafl.engine.evaluation import Evaluation
+from otafl.results.dataset import Record
+
+if TYPE_CHECKING:
+    from otafl.engine.engine import Engine
+
+_ENDS = (
+    "end_round",
+    "stop_round",
+    "stop_time_s",
+    "stop_energy_j",
+    "stop_symbols",
+    "diverged_round",
+)
+
+
+class Recorder:
+    """Records of S = points x trials."""
+
+    def __init__(self, engine: Engine, points: int, trials: int) -> None:
+        self.engine = engine
+        self.shape = (points, trials)
+        self.rounds: list[int] = []
+        self.taken: list[dict[str, np.ndarray]] = []
+        size = points * trials
+        self.once = {name: np.full(size, np.nan) for name in _ENDS}
+        parts = engine.parts
+        for name, value in _optional(parts.algorithm, "constants").items():
+            self.once[name] = np.full(size, value)
+        self._evaluation = Evaluation(parts)
+        self.once |= self._evaluation.once() | engine.sizes.once()
+
+    @torch.inference_mode()
+    def take(self, round: int, wall_time_s: float) -> None:
+        """The record after so many rounds; NaN for trials that had stopped before."""
+        engine = self.engine
+        values = {name: value.cpu().numpy() for name, value in engine.means.take().items()}
+        trained = values.pop("trained") > 0
+        watts = engine.parts.link.budget.unit_power_w
+        values["tx_power_w"] = values.pop("tx_power") * watts.cpu().numpy()[:, None]
+        values["tx_energy_j"] = values.pop("radio_j")
+        values |= self._of_clock()
+        values["downlink_bits"] = engine.downlink_bits.copy()
+        values |= engine.sizes.take()
+        values["wall_time_s"] = np.full(engine.trials, wall_time_s)
+        running = engine.running.copy()
+        algorithm, blocks = engine.parts.algorithm, engine.devices.blocks()
+        views = algorithm.views(engine.server, blocks)
+        if running.any():
+            values |= self._evaluation.take(views, round, running)
+        for name, value in _optional(algorithm, "measures", engine.server, blocks).items():
+            values[name] = value.cpu().double().numpy() if round else np.full(len(running), np.nan)
+        for value in values.values():
+            value[~running] = np.nan
+        self.rounds.append(round)
+        self.taken.append(values)
+        self._stop(round, values, running, trained)
+
+    def _of_clock(self) -> dict[str, np.ndarray]:
+        """What the clock says of devices, joules and updates."""
+        engine, clock = self.engine, self.engine.parts.clock
+        spent = clock.spent_j()
+        started, lost = clock.updates()
+        values = {
+            "sim_time_s": clock.now(),
+            "compute_energy_j": spent[..., CAUSES.index("compute")],
+            "device_energy_j": spent,
+            "present": clock.present(),
+            "updates_started": started,
+            "updates_lost": lost,
+        }
+        if not engine.parts.hardware.mains:
+            values["charge_j"] = clock.charge_j()
+        return values | {name: count.copy() for name, count in engine.counts.items()}
+
+    def _stop(
+        self, round: int, values: dict[str, np.ndarray], running: np.ndarray, trained: np.ndarray
+    ) -> None:
+        engine = self.engine
+        losses = [np.where(trained, values["train_loss"], 0.0), values.get("test_loss", 0.0)]
+        finite = np.logical_and(*(np.isfinite(loss) for loss in losses))
+        diverged = running & (round > 0) & ~finite
+        reached = np.zeros_like(running)
+        targets = engine.parts.scenario.training.stop_at
+        if targets:
+            met = [np.nan_to_num(values[name], nan=-1.0) >= t for name, t in targets.items()]
+            reached = running & np.all(met, axis=0) & ~diverged
+        ended = running & engine.ended
+        self.once["end_round"][ended] = round
+        self.once["diverged_round"][diverged] = round
+        self.once["stop_round"][reached] = round
+        self.once["stop_time_s"][reached] = values["sim_time_s"][reached]
+        self.once["stop_energy_j"][reached] = values["device_energy_j"].sum((1, 2))[reached]
+        self.once["stop_symbols"][reached] = values["uplink_symbols"][reached]
+        for trial in np.nonzero(diverged | reached | ended)[0]:
+            engine.stop(int(trial))
+
+    def record(self, complete: bool) -> Record:
+        """Everything taken so far, variables as `variables.VARIABLES` has them."""
+        names = self.taken[0].keys()
+
+        def split(values: np.ndarray) -> np.ndarray:
+            return values.reshape(*self.shape, *values.shape[1:])
+
+        variables = {
+            name: np.moveaxis(np.stack([split(taken[name]) for taken in self.taken]), 0, 2)
+            for name in names
+        }
+        variables |= {name: split(values) for name, values in self.once.items()}
+        timeline = self.engine.parts.clock.timeline() or {}
+        variables |= {f"timeline_{name}": split(column) for name, column in timeline.items()}
+        link = {
+            name: np.moveaxis(np.stack([split(values) for values in rounds]), 0, 2)
+            for name, rounds in _by_name(self.engine.link).items()
+        }
+        return Record(self.rounds, variables, complete, link or None)
+
+
+def _optional(algorithm: Algorithm, method: str, *given: Any) -> dict[str, Any]:
+    """What a method that an algorithm need not have returns; nothing where it has none."""
+    ask = getattr(algorithm, method, None)
+    return {} if ask is None else ask(*given)
+
+
+def _by_name(rounds: list[Blocks]) -> dict[str, list[np.ndarray]]:
+    """Name -> its arrays round by round; NaN (or 0, for flags) in rounds that have none."""
+    seen = {name: value.numpy() for saved in rounds for name, value in saved.items()}
+    missing = {
+        name: np.full_like(value, np.nan if value.dtype.kind in "fc" else 0)
+        for name, value in seen.items()
+    }
+    return {
+        name: [saved[name].numpy() if name in saved else missing[name] for saved in rounds]
+        for name in seen
+    }

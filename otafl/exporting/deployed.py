@@ -1,0 +1,246 @@
+"""Trained models out of a result: as a PyTorch module, or exported with the accuracy checked."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import xarray as xr
+import yaml
+from torch import nn
+
+from otafl.analysis.figures import listed, pick, shown, unknown
+from otafl.core.errors import UserError
+from otafl.engine import trained
+from otafl.engine.assembly import assemble, load_data
+from otafl.exporting import measure
+from otafl.exporting.measure import Latency, Run, Scored
+from otafl.models.modules import macs, module_of, size
+from otafl.results.dataset import final, open_results
+from otafl.scenario import Point, expand, load_scenario
+
+TARGETS = ("onnx", "litert", "pytorch")
+_PREFIX = {"global": "", "local": "local_", "personal": "personal_", "mean": "mean_"}
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """One model of a result. index: its point of the sweep. result: the result at that point and
+    trial. view: as it was kept, and the row and device in it."""
+
+    result: xr.Dataset
+    index: int
+    trial: int
+    name: str
+    view: trained.TrainedView
+    row: int
+    device: int | None
+
+    def module(self) -> nn.Module:
+        """In eval mode. UserError where the method or the model has none."""
+        return module_of(self.view.recipe, self.view.one(self.row, self.device or 0))
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        return tuple(self.view.recipe["input_shape"])
+
+    def point(self) -> Point:
+        scenario = load_scenario(yaml.safe_load(self.result.attrs["scenario"]))
+        return expand(scenario)[self.index]
+
+
+def load_model(
+    result: Path | str,
+    view: str = "global",
+    device: int | None = None,
+    trial: int = 0,
+    **sel: Any,
+) -> nn.Module:
+    """A trained model as a plain `torch.nn.Module` in eval mode: samples [batch, *input_shape] ->
+    scores [batch, classes], log-probabilities of a mixture. Low-rank weights are thin layers.
+
+    result: a result file or the folder of a sweep, of a scenario with `output.save_models: true`.
+    view: "global", "local", "personal", "mean" or "level0", ..., as the method has them. device:
+    whose model, where each device has its own. sel: coordinate=value, for a sweep. Raises
+    UserError.
+    """
+    return open_models(Path(result), sel, trial, view, device).module()
+
+
+def open_models(
+    result: Path, sel: Mapping[str, Any], trial: int, view: str, device: int | None
+) -> Chosen:
+    """The model that is meant; read from disk where it is used. UserError, which names what there
+    is, where it cannot be found."""
+    at, index = _point(open_results(result), sel)
+    found = None
+    for path in trained.files_of(result):
+        kept, digest = trained.read(path)
+        if digest != at.attrs["scenario_hash"]:
+            raise UserError(
+                f"{path}: belongs to another scenario than {result}; delete {path.parent} and run "
+                "the scenario again"
+            )
+        if (index, trial) in kept.rows:
+            found = kept
+            break
+        if any(point == index for point, _ in kept.rows):
+            numbers = sorted(number for point, number in kept.rows if point == index)
+            raise UserError(f"trial {trial}: no models of it; there are trials {numbers}")
+    if found is None:
+        raise UserError(
+            f"{result}: no trained models beside it; run its scenario again with "
+            "output.save_models: true (--set output.save_models=true)"
+        )
+    if view not in found.views:
+        raise unknown(f"view {view}", "a model of this method", view, found.views)
+    one = found.views[view]
+    if one.devices is None and device is not None:
+        raise UserError(f"device {device}: the {view} model belongs to no device; leave it out")
+    if one.devices is not None and (device is None or not 0 <= device < one.devices):
+        got = "each device has one" if device is None else f"no device {device}"
+        raise UserError(f"view {view}: {got}; choose a device from 0 to {one.devices - 1}")
+    row = found.rows.index((index, trial))
+    return Chosen(at.sel(trial=trial), index, trial, view, one, row, device)
+
+
+def _point(result: xr.Dataset, sel: Mapping[str, Any]) -> tuple[xr.Dataset, int]:
+    """The result at a point of the sweep, and the point's number."""
+    axes = json.loads(result.attrs["sweep"])
+    dims, shape = [axis["dim"] for axis in axes], [axis["size"] for axis in axes]
+    number = xr.DataArray(np.arange(math.prod(shape)).reshape(shape), dims=dims)
+    at = result.assign(point_number=number)
+    for name, value in sel.items():
+        at = pick(at, name, value)
+    for dim in dims:
+        if at.sizes.get(dim, 1) > 1:
+            raise UserError(
+                f"the models also depend on {dim} ({listed(at[dim])}); pick one with "
+                f"--sel {dim}={shown(at[dim].values[0])}"
+            )
+        if dim in at.dims:
+            at = at.isel({dim: 0})
+    return at.drop_vars("point_number"), int(at["point_number"])
+
+
+def samples(chosen: Chosen) -> tuple[np.ndarray, np.ndarray]:
+    """x [n, *input_shape] float32, y [n]: what the model was tested on in the run, a device's model
+    on its own test samples where devices have such."""
+    point = chosen.point()
+    training, data = point.scenario.training, load_data(point.scenario)
+    own = None
+    if chosen.device is not None or not len(data.y_test):
+        own = assemble([point], [chosen.trial]).own_test
+    if own is None:
+        x, y = data.x_test[: training.eval_samples], data.y_test[: training.eval_samples]
+        return x.astype(np.float32), y
+    cells = slice(None) if chosen.device is None else slice(chosen.device, chosen.device + 1)
+    pairs = zip(own.index[cells], own.count[cells].tolist(), strict=True)
+    place = torch.cat([index[:count] for index, count in pairs])
+    return own.x[place].cpu().float().numpy(), own.y[place].cpu().numpy()
+
+
+def recorded(chosen: Chosen) -> float | None:
+    """The accuracy on `samples` at the trial's end, as the result has it; None where it has none,
+    and of a trial that diverged."""
+    result, name, device = chosen.result, chosen.name, chosen.device
+    if np.isfinite(result["diverged_round"]):
+        return None
+    training = chosen.point().scenario.training
+    statistics = any(".mean" in block for block in chosen.view.blocks)
+    if statistics and training.norm_from_round > int(result["round"].max()):
+        return None  # tested on the statistics of the test samples, which no module has
+    if name not in _PREFIX:
+        names, where = ["level_test_accuracy"], {"level": int(name.removeprefix("level"))}
+    elif device is None:
+        names, where = [f"{_PREFIX[name]}test_accuracy"], {}
+    else:
+        prefix, where = f"device_{_PREFIX[name]}", {"device": device}
+        names = [f"{prefix}own_test_accuracy", f"{prefix}test_accuracy"]
+    for one in names:
+        if one in result:
+            value = float(final(result, one).isel(where))
+            return value if math.isfinite(value) else None
+    return None
+
+
+@dataclass(frozen=True)
+class Line:
+    """A runtime's row of the table. file_bytes: None of a module in memory."""
+
+    runtime: str
+    file_bytes: int | None
+    latency: Latency
+    accuracy: float | None
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What `export` made. parameters, macs: of the module. recorded: accuracy in the result.
+    faults: what the check found wrong."""
+
+    path: Path
+    parameters: int
+    macs: int
+    lines: list[Line]
+    recorded: float | None
+    faults: list[str]
+
+
+def export(
+    chosen: Chosen, target: str, path: Path, quantise: str | None = None, check: bool = True
+) -> Exported:
+    """Writes the model as a file of another runtime, `target` of TARGETS, in float32; with `check`
+    compares scores and accuracy with the module's and the recorded one. Raises UserError."""
+    if target not in TARGETS:
+        raise unknown(f"--to {target}", "a format", target, TARGETS)
+    tool = importlib.import_module(f"otafl.exporting.{target}")
+    if path.suffix != tool.SUFFIX:
+        raise UserError(f"--out {path}: must be the name of a file that ends in {tool.SUFFIX}")
+    module = chosen.module().float()
+    tool.write(module, chosen.input_shape, path, quantise)
+    runs: dict[str, Run] = {"PyTorch": measure.run_of(module), tool.NAME: tool.runner(path)}
+    one = np.zeros((1, *chosen.input_shape), dtype=np.float32)
+    found: dict[str, Scored] = {}
+    faults, was = [], None
+    if check:
+        x, y = samples(chosen)
+        one = x[:1]
+        found = {name: measure.scored(run, x, y) for name, run in runs.items()}
+        was = recorded(chosen)
+        faults = _faults(found["PyTorch"], found[tool.NAME], was, tool.NAME, quantise)
+    times = measure.latencies(runs, one)
+    lines = [
+        Line(
+            name,
+            path.stat().st_size if name == tool.NAME else None,
+            times[name],
+            found[name].accuracy if found else None,
+        )
+        for name in runs
+    ]
+    work = macs(module, torch.from_numpy(one))
+    return Exported(path, size(module), work, lines, was, faults)
+
+
+def _faults(
+    before: Scored, after: Scored, was: float | None, name: str, quantise: str | None
+) -> list[str]:
+    out = []
+    wrong = measure.fault(before, after, quantise is not None)
+    if wrong is not None:
+        out.append(f"{name}: {wrong}")
+    room = measure.ties(before.scores) + 1e-9
+    if was is not None and not abs(before.accuracy - was) <= room:
+        out.append(
+            f"PyTorch: the accuracy is {before.accuracy:.6f}, but the result says {was:.6f}; "
+            "are these the same data?"
+        )
+    return out

@@ -1,0 +1,320 @@
+"""A trained model as an ordinary `torch.nn.Module` in eval mode: [batch, *input_shape] -> scores
+[batch, classes]. A low-rank weight is two thin layers in a row, one in CP form two (dense) or four
+(convolution), so the module is as small and as fast as the method made the model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from otafl.algorithms.fedem import PI
+from otafl.algorithms.personal_models import MODEL
+from otafl.core import custom
+from otafl.core.errors import UserError
+from otafl.models.base import Layer
+from otafl.models.geometry import Window
+from otafl.models.network import EPSILON, Network, kernels
+from otafl.models.recipes import Recipe, layers_of, steps_of
+from otafl.models.steps import Conv, Linear, MaxPool, MeanPool, Norm, Relu, Step
+
+Params = Mapping[str, Tensor]
+Named = Iterator[tuple[str, nn.Module]]
+Layered = TypeVar("Layered", nn.Linear, nn.Conv2d)
+
+
+class Sum(nn.Module):
+    """body(x) + shortcut(x)."""
+
+    def __init__(self, body: nn.Module, shortcut: nn.Module) -> None:
+        super().__init__()
+        self.body, self.shortcut = body, shortcut
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.body(x) + self.shortcut(x)
+        return out
+
+
+class Mixture(nn.Module):
+    """Log-probabilities of sum_m pi_m h_m(x) of models h_m; the buffer log_pi is [M]."""
+
+    log_pi: Tensor
+
+    def __init__(self, parts: Sequence[nn.Module], log_pi: Tensor) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(parts)
+        self.register_buffer("log_pi", log_pi)
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores = [torch.log_softmax(part(x), -1) for part in self.parts]
+        return torch.logsumexp(torch.stack(scores, -1) + self.log_pi, -1)
+
+
+class Mean(nn.Module):
+    """The mean of several models' scores."""
+
+    def __init__(self, parts: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(parts)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.stack([part(x) for part in self.parts], -1).mean(-1)
+
+
+def module_of(recipe: Recipe, params: Params) -> nn.Module:
+    """The module of one model's parameters, name -> [*shape], in memory of its own. UserError
+    where the recipe says why there is none."""
+    if "refused" in recipe:
+        raise UserError(recipe["refused"])
+    with torch.inference_mode(False), torch.no_grad():
+        parts = [_single(recipe, one) for one in _parts(recipe, params)]
+        if recipe["together"] == "mixture":
+            module: nn.Module = Mixture(parts, torch.log_softmax(params[PI], -1))
+        else:
+            module = parts[0] if len(parts) == 1 else Mean(parts)
+    return module.eval()
+
+
+def macs(module: nn.Module, x: Tensor) -> int:
+    """Multiplications of convolutions and linear layers for one sample x [1, *input]."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        module(x)
+    return int(counter.get_total_flops()) // 2
+
+
+def size(module: nn.Module) -> int:
+    """Real numbers that a model has to store: parameters, and statistics of normalisations."""
+    every = [*module.parameters(), *module.buffers()]
+    return sum(one.numel() for one in every if one.is_floating_point())
+
+
+def _parts(recipe: Recipe, params: Params) -> Iterator[Params]:
+    """The parameters of each of the models that are combined."""
+    if recipe["flat"] is None:
+        yield params
+        return
+    shapes, several = recipe["flat"], recipe["together"] == "mean"
+    for index, flat in enumerate(params[MODEL].chunk(recipe["parts"])):
+        pieces = flat.split([math.prod(shape) for shape in shapes.values()])
+        own = {n: p.view(*shapes[n]) for n, p in zip(shapes, pieces, strict=True)}
+        other = {n: b for n, b in params.items() if n not in (MODEL, PI)}
+        yield own | {n: b[index] if several else b for n, b in other.items()}
+
+
+def _single(recipe: Recipe, params: Params) -> nn.Module:
+    model, shape = recipe["model"], tuple(recipe["input_shape"])
+    if model["kind"] == "module":
+        return _own(model, params)
+    if model["kind"] == "network":
+        network = Network(tuple(model["image"]), steps_of(model["steps"]), model["unroll"])
+        named = [*_as_images(shape, network.image), *_network(network, network.steps, params)]
+    else:
+        named = list(_chain(layers_of(model), recipe["form"], model["slope"], params, shape))
+    return nn.Sequential(OrderedDict(named))
+
+
+def _own(model: Mapping[str, Any], params: Params) -> nn.Module:
+    """The user's own module, with the trained parameters."""
+    options = {n: tuple(v) if n == "input_shape" else v for n, v in model["options"].items()}
+    module: nn.Module = custom.call(model["name"], "model.name", options)
+    try:
+        module.load_state_dict(dict(params))
+    except RuntimeError as error:
+        raise UserError(
+            f"model.name: '{model['name']}' gives a module with other parameters than those that "
+            f"were trained ({' '.join(str(error).split())}); it must be what it was in the run"
+        ) from error
+    return module
+
+
+def _as_images(shape: tuple[int, ...], image: tuple[int, int, int]) -> Named:
+    """Samples of any shape as images [channels, height, width]."""
+    if shape == image:
+        return
+    if len(shape) > 1:
+        yield "flatten", nn.Flatten()
+    yield "image", nn.Unflatten(1, image)
+
+
+def _network(network: Network, steps: Sequence[Step], params: Params) -> Named:
+    flat = False
+    for place, step in enumerate(steps):
+        if isinstance(step, Conv | Linear | Norm):
+            name = step.name.replace(".", "_")
+        else:
+            name = f"{type(step).__name__.lower()}{place}"
+        if isinstance(step, Linear) and not flat:
+            yield "features", nn.Flatten()
+            flat = True
+        yield name, _step(network, step, params, flat)
+
+
+def _step(network: Network, step: Step, params: Params, flat: bool) -> nn.Module:
+    if isinstance(step, Conv):
+        return _conv(network, step, params)
+    if isinstance(step, Linear):
+        bias = params[f"{step.name}.bias"]
+        if step.rank is None:
+            return linear(params[f"{step.name}.weight"].mT, bias)
+        right, left = params[f"{step.name}.right"], params[f"{step.name}.left"]
+        return nn.Sequential(linear(right), linear(left, bias))
+    if isinstance(step, Norm):
+        return _norm(step, params, flat)
+    if isinstance(step, Relu):
+        return activation(step.slope)
+    if isinstance(step, MaxPool):
+        return nn.MaxPool2d(step.size)
+    if isinstance(step, MeanPool):
+        return nn.AdaptiveAvgPool2d(1)
+    sides = (_network(network, side, params) for side in (step.body, step.shortcut))
+    body, shortcut = (nn.Sequential(OrderedDict(side)) for side in sides)
+    return Sum(body, shortcut)
+
+
+def _conv(network: Network, step: Conv, params: Params) -> nn.Module:
+    bias = params[f"{step.name}.bias"] if step.bias else None
+    s, p = step.stride, step.padding
+    if step.rank is None:
+        return conv(params[f"{step.name}.weight"], bias, (s, s), (p, p))
+    left, right = params[f"{step.name}.left"], params[f"{step.name}.right"]
+    first, second = kernels(left[None], right[None], step.kernel, network.unroll)
+    one, two = ((s, 1), (p, 0)), ((1, s), (0, p))
+    if network.unroll == "horizontal_first":
+        one, two = two, one
+    return nn.Sequential(conv(first[0], None, *one), conv(second[0], bias, *two))
+
+
+def _norm(step: Norm, params: Params, flat: bool) -> nn.Module:
+    weight, bias = params[f"{step.name}.weight"], params[f"{step.name}.bias"]
+    module: nn.Module
+    if step.groups is not None:
+        groups = math.gcd(step.groups, step.channels)
+        module = nn.GroupNorm(groups, step.channels, eps=EPSILON, dtype=weight.dtype)
+        module.load_state_dict({"weight": weight, "bias": bias})
+        return module
+    kind = nn.BatchNorm1d if flat else nn.BatchNorm2d
+    module = kind(step.channels, eps=EPSILON, dtype=weight.dtype)
+    state = {"weight": weight, "bias": bias, "running_mean": params[f"{step.name}.mean"]}
+    state["running_var"] = params[f"{step.name}.variance"]
+    module.load_state_dict(state | {"num_batches_tracked": torch.tensor(0)})
+    return module
+
+
+def _chain(
+    layers: Sequence[Layer], form: str, slope: float, params: Params, shape: tuple[int, ...]
+) -> Named:
+    """A chain of layers; images are channels first, as PyTorch has them."""
+    front = [layer.window for layer in layers if layer.window is not None]
+    if front:
+        first = front[0]
+        yield from _as_images(shape, (first.channels, first.height, first.width))
+    elif len(shape) != 1:
+        yield "flatten", nn.Flatten()
+    for i, layer in enumerate(layers):
+        thin, bias = weights(form, i, layer, params)
+        if layer.window is not None:
+            yield f"conv{i}", _windowed(thin, bias, layer.window, form)
+            if layer.window.pool > 1:
+                yield f"pool{i}", nn.MaxPool2d(layer.window.pool)
+        else:
+            if i and i == len(front):
+                yield "features", nn.Flatten()
+                thin[0] = _channels_first(thin[0], front[-1])
+            yield f"linear{i}", _stacked([linear(one) for one in thin[:-1]], linear(thin[-1], bias))
+        if i < len(layers) - 1:
+            yield f"activation{i}", activation(slope)
+
+
+def weights(form: str, i: int, layer: Layer, params: Params) -> tuple[list[Tensor], Tensor]:
+    """A layer's weight as the matrices [outputs, inputs] that act one after the other, and its
+    bias. A convolution in CP form: its factors [R, I_n] as they are."""
+    if form == "dense":
+        return [params[layer.weight].mT], params[layer.bias]
+    if form == "cp":
+        modes = 2 if layer.window is None else 4
+        factors = [params[f"{layer.weight}.A{n}"] for n in range(1, modes + 1)]
+        return factors if modes == 4 else [factors[0], factors[1].mT], params[layer.bias]
+    u, s, v = (params[f"{name}{i}"] for name in "usv")
+    if form == "low_rank_with_bias":
+        u, bias = u[:-1], (u[-1] * s) @ v.mT
+    else:
+        bias = params[f"b{i}"]
+    root = s.sqrt()  # to each side, which keeps both at one scale
+    return [(u * root).mT, v * root], bias
+
+
+def _windowed(thin: Sequence[Tensor], bias: Tensor, window: Window, form: str) -> nn.Module:
+    """A convolution whose first matrix sees the numbers of its window in the order height, width,
+    channel; further ones act on channels."""
+    k, s, p = window.kernel, window.stride, window.padding
+    if form == "cp":
+        high, wide, channels, outputs = thin
+        rank = len(high)
+        return nn.Sequential(
+            conv(channels[:, :, None, None], None, (1, 1), (0, 0)),
+            conv(wide[:, None, None, :], None, (1, s), (0, p), rank),
+            conv(high[:, None, :, None], None, (s, 1), (p, 0), rank),
+            conv(outputs.mT[:, :, None, None], bias, (1, 1), (0, 0)),
+        )
+    first = thin[0].unflatten(1, (k, k, window.channels)).permute(0, 3, 1, 2)
+    if len(thin) == 1:
+        return conv(first, bias, (s, s), (p, p))
+    second = conv(thin[1][:, :, None, None], bias, (1, 1), (0, 0))
+    return nn.Sequential(conv(first, None, (s, s), (p, p)), second)
+
+
+def _channels_first(weight: Tensor, window: Window) -> Tensor:
+    """A weight [N, H W C] over the last images as [N, C H W]."""
+    high, wide = window.pooled
+    return weight.unflatten(1, (high, wide, -1)).permute(0, 3, 1, 2).flatten(1)
+
+
+def _stacked(before: list[nn.Linear], last: nn.Linear) -> nn.Module:
+    return nn.Sequential(*before, last) if before else last
+
+
+def activation(slope: float) -> nn.Module:
+    return nn.LeakyReLU(slope) if slope else nn.ReLU()
+
+
+def linear(weight: Tensor, bias: Tensor | None = None) -> nn.Linear:
+    """weight [outputs, inputs]."""
+    outputs, inputs = weight.shape
+    return _filled(nn.Linear(inputs, outputs, bias is not None, device="meta"), weight, bias)
+
+
+def conv(
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: tuple[int, int],
+    padding: tuple[int, int],
+    groups: int = 1,
+) -> nn.Conv2d:
+    """weight [outputs, inputs / groups, height, width]."""
+    outputs, inputs, *kernel = weight.shape
+    module = nn.Conv2d(
+        inputs * groups,
+        outputs,
+        (kernel[0], kernel[1]),
+        stride,
+        padding,
+        groups=groups,
+        bias=bias is not None,
+        device="meta",  # draws no start, which would move torch's global random state
+    )
+    return _filled(module, weight, bias)
+
+
+def _filled(module: Layered, weight: Tensor, bias: Tensor | None) -> Layered:
+    """In memory of its own, that is as large as the parameters."""
+    module.weight = nn.Parameter(weight.clone(memory_format=torch.contiguous_format))
+    if bias is not None:
+        module.bias = nn.Parameter(bias.clone())
+    return module

@@ -1,0 +1,114 @@
+"""What `otafl diff` prints of a comparison, in any width."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from otafl.analysis.comparison import Comparison, PairedDifference, VariableDifference
+from otafl.analysis.figures import shown
+from otafl.analysis.summary import number
+
+MOST_POINTS = 8
+"""Of a variable's paired differences, so many are printed: the largest."""
+
+
+def print_comparison(found: Comparison, console: Console | None = None) -> None:
+    """Prints a comparison in the console's width: as tables where they fit, else as records."""
+    console = console or Console(highlight=False, markup=False)
+    for side, name in zip("AB", found.names, strict=True):
+        console.print(f"{side}: {name}")
+    _pairs(console, "settings", "no setting differs", found.settings)
+    if found.common_points is None:
+        console.print("\na scenario has no numbers; settings alone were compared")
+        return
+    if found.about:
+        _pairs(console, "made with", "", found.about)
+    console.print(f"\n{_plural(found.common_points, 'point')} in common")
+    for line in found.lacking:
+        console.print(f"  {line}")
+    if found.common_points:
+        _numbers(console, found.variables, found.tolerance)
+    for one in found.ignored:
+        console.print(f"\nnot counted: {one.name} differs by up to {number(one.largest)}")
+    if found.paired:
+        _paired(console, found.paired, found.common_numbers)
+    console.print(f"\n{'A and B differ' if found.differs else 'nothing differs'}")
+
+
+def _pairs(console: Console, title: str, none: str, pairs: dict[str, Any]) -> None:
+    if not pairs:
+        console.print(f"\n{none}")
+        return
+    rows = [(key, *map(_value, pair)) for key, pair in pairs.items()]
+    console.print(f"\n{title} that differ" if title == "settings" else f"\n{title}")
+    _table(console, ("", "A", "B"), rows)
+
+
+def _numbers(console: Console, variables: Sequence[VariableDifference], tolerance: float) -> None:
+    changed = [one for one in variables if one.differing]
+    equal = [one.name for one in variables if not one.differing]
+    if equal:
+        how = f"equal within {tolerance:g}" if tolerance else "exactly equal"
+        console.print(f"\n{how} in {_plural(len(equal), 'variable')}: {', '.join(equal)}")
+    if not changed:
+        return
+    console.print("\nnumbers that differ: the largest absolute and relative difference")
+    titles = ("variable", "differ", "largest", "relative", "A", "B", "at")
+    rows = []
+    for one in changed:
+        at = ", ".join(f"{v}" if k == "point" else f"{k} {v}" for k, v in one.at.items())
+        differ = f"{one.differing} of {one.compared}"
+        if one.only_one_finite:
+            differ += f", {one.only_one_finite} in one only"
+        values = map(number, one.values)
+        largest = number(one.largest, 3), number(one.largest_relative, 2)
+        rows.append((one.name, differ, *largest, *values, at))
+    _table(console, titles, rows)
+
+
+def _paired(console: Console, paired: Sequence[PairedDifference], common: bool) -> None:
+    numbers = "with common random numbers" if common else "whose random numbers are not common"
+    console.print(f"\nB - A at the end, mean ± standard deviation over the trials, {numbers}")
+    rows, hidden = [], 0
+    for name in dict.fromkeys(one.variable for one in paired):
+        own = [o for o in paired if o.variable == name and (o.difference or o.std)]
+        kept = sorted(own, key=lambda one: -abs(one.difference))[:MOST_POINTS]
+        hidden += len(own) - len(kept)
+        for one in own:
+            if one in kept:
+                std = f" ± {number(one.std, 2)}" if one.std == one.std else ""
+                said = f"{number(one.difference, 3)}{std}"
+                rows.append((name, one.point, said, str(one.trials)))
+    _table(console, ("variable", "point", "B - A", "trials"), rows)
+    if hidden:
+        console.print(f"{hidden} smaller ones, not 0, are not shown; --json has all")
+
+
+def _table(console: Console, titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
+    if sum(widths) + 3 * len(widths) <= console.width:
+        table = Table(*titles, box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+        for row in rows:
+            table.add_row(*row)
+        console.print(table)
+        return
+    for row in rows:
+        console.print(f"  {row[0]}")
+        for title, cell in zip(titles[1:], row[1:], strict=True):
+            console.print(f"    {title}: {cell}")
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return "-"
+    return json.dumps(value, default=str) if isinstance(value, list | dict) else shown(value)
+
+
+def _plural(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"

@@ -1,0 +1,155 @@
+"""Results as other files: Zarr, one combined NetCDF file, or tidy CSV.
+
+Zarr is written in its version 2, which zarr-python 2 and 3 and other readers know; version 3 has no
+settled form of text coordinates yet.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+
+from otafl.analysis.figures import unknown
+from otafl.core.errors import UserError
+from otafl.core.files import written
+from otafl.results.dataset import open_results, write_part
+
+SUFFIXES = (".zarr", ".nc", ".csv")
+CHUNK_BYTES = 2**24
+"""Of a variable in Zarr, at most; and about what is read at once of a large result."""
+CSV_ROWS = 500_000
+"""Rows that are made at once."""
+
+
+def convert(
+    source: Path, out: Path, variables: Sequence[str] | None = None, force: bool = False
+) -> list[str]:
+    """Writes a result file or a sweep's folder as `out`, whose suffix says how.
+
+    .zarr: a folder for `xarray.open_zarr`. .nc: one file, as `otafl run` writes. Both keep values,
+    coordinates and attributes as they are. .csv: a line a point, trial and round, and a column for
+    each variable that has no other dims; of `variables` with other dims (device) there is a line
+    for each of these too. Lines without any value (rounds that a point has not) are left out.
+    variables: only these. force: replace what is at `out`. Results too large for memory are read in
+    parts. `out` is whole or not there. Returns what is worth telling. Raises UserError.
+    """
+    if out.suffix not in SUFFIXES:
+        raise UserError(f"{out}: must end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
+    if out.exists() and out.resolve() == source.resolve():
+        raise UserError(f"{out}: is the result itself; give another name")
+    if out.exists() and not force:
+        raise UserError(f"{out}: is there already; --force replaces it")
+    if out.exists() and out.is_dir() != (out.suffix == ".zarr"):
+        kind = "a folder" if out.is_dir() else "a file"
+        raise UserError(f"{out}: is {kind}, which {out.suffix} is not; give another name")
+    if out.suffix == ".zarr" and out.is_dir() and not _is_zarr(out):
+        raise UserError(f"{out}: is a folder that holds no Zarr; give another name")
+    ds = open_results(source)
+    for name in variables or ():
+        if name not in ds.data_vars:
+            raise unknown(f"--variables {name}", "a variable of this result", name, ds.data_vars)
+    if variables is not None:
+        ds = ds[list(variables)]
+    told: list[str] = []
+    if out.suffix == ".csv":
+        told = _write_csv(ds, out, all_dims=variables is not None)
+    elif out.suffix == ".nc":
+        write_part(ds, out)
+    else:
+        _write_zarr(ds, out)
+    return told
+
+
+def _write_zarr(ds: xr.Dataset, out: Path) -> None:
+    try:
+        import zarr  # noqa: F401
+    except ImportError as error:
+        raise UserError(f"{out}: Zarr needs a package; pip install 'otafl[zarr]'") from error
+    temporary, old = (out.with_name(f".{out.name}.{os.getpid()}.{kind}") for kind in ("tmp", "old"))
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        _chunked(ds).to_zarr(temporary, mode="w", zarr_format=2, consolidated=True)
+        if out.exists():
+            out.rename(old)
+        temporary.rename(out)
+    except OSError as error:
+        raise UserError(f"{out}: cannot be written: {error.strerror or error}") from error
+    finally:
+        if old.exists() and not out.exists():
+            os.replace(old, out)
+        for folder in (temporary, old):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_zarr(folder: Path) -> bool:
+    return any((folder / name).exists() for name in (".zgroup", "zarr.json"))
+
+
+def _chunked(ds: xr.Dataset) -> xr.Dataset:
+    """Variables in chunks of one size each, which Zarr needs, at most `CHUNK_BYTES`: the first dims
+    are cut first. One that is smaller and in memory stays whole."""
+    out = ds.copy()
+    for name, values in ds.variables.items():
+        if not values.ndim or (values.chunks is None and values.nbytes <= CHUNK_BYTES):
+            continue
+        sizes = dict(values.sizes)
+        for dim in sizes:
+            rest = values.dtype.itemsize * math.prod(sizes.values()) // max(1, sizes[dim])
+            sizes[dim] = min(sizes[dim], max(1, CHUNK_BYTES // max(1, rest)))
+        out[name] = ds[name].chunk(sizes)
+        out[name].encoding.pop("chunks", None)
+    return out
+
+
+def _write_csv(ds: xr.Dataset, out: Path, all_dims: bool) -> list[str]:
+    axes = [str(dim) for dim in ds["final_round"].dims]
+    plain = {*axes, "trial", "round"}
+    names = [str(n) for n, v in ds.data_vars.items() if all_dims or set(v.dims) <= plain]
+    left_out = [str(n) for n in ds.data_vars if n not in names]
+    if not names:
+        raise UserError(f"{out}: no variable is left to write; name some with --variables")
+    used = {str(dim) for name in names for dim in ds[name].dims}
+    order = [*axes, *(str(dim) for dim in ds.dims if dim in used and dim not in axes)]
+    order.sort(key=lambda dim: (dim not in axes, dim != "trial", dim != "round"))
+    whole = [n for n in names if "round" in ds[n].dims] or names
+    table = ds[names].drop_vars("final_round", errors="ignore")
+    # what lies along one axis becomes a column of its own; a joint axis' place says less
+    table = table.drop_vars([n for n, c in table.coords.items() if not set(c.dims) & set(order)])
+    with written(out) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+        first = True
+        for block in _blocks(table, order):
+            frame = block.load().to_dataframe(dim_order=order).reset_index()
+            frame = frame.dropna(subset=whole, how="all")
+            columns = [c for c in frame.columns if c not in names]
+            frame[[*columns, *names]].to_csv(file, index=False, header=first)
+            first = False
+    if left_out:
+        more = "with other dims, not written; --variables takes them"
+        return [f"{', '.join(left_out)}: {more}"]
+    return []
+
+
+def _blocks(ds: xr.Dataset, order: Sequence[str]) -> list[xr.Dataset]:
+    """The dataset in parts of at most `CSV_ROWS` rows, in order; one place along all but the last
+    dims that have more."""
+    sizes = [ds.sizes[dim] for dim in order]
+    cut = 0
+    while cut < len(order) and np.prod(sizes[cut + 1 :], dtype=float) > CSV_ROWS:
+        cut += 1
+    if cut == len(order):
+        return [ds]
+    step = max(1, int(CSV_ROWS // np.prod(sizes[cut + 1 :], dtype=float)))
+    return [
+        ds.isel(dict(zip(order, ([i] for i in places), strict=False))).isel(
+            {order[cut]: slice(begin, begin + step)}
+        )
+        for places in itertools.product(*(range(size) for size in sizes[:cut]))
+        for begin in range(0, sizes[cut], step)
+    ]

@@ -1,0 +1,82 @@
+"""Finished parts of a sweep in fewer files: a result of ten thousand parts would take minutes to
+open.
+
+Parts are packed so many at a time, packs of one level again into one of the next, as soon as there
+are as many. A pack is a part of more points. Dying in the middle leaves points in two files, with
+equal numbers, which readers take once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from otafl.core.errors import UserError, WriteError
+from otafl.results.dataset import finished_files, joined, read_part, write_part
+
+AT_ONCE = 16
+"""Files of a level that make one of the next."""
+
+LARGE_BYTES = 2**24
+"""Files of this size are left alone: opening them is not what takes the time."""
+
+
+def stacks_of(path: Path, attributes: Mapping[str, Any]) -> set[int]:
+    """Numbers of the stacks that a file holds; older files say it by their names."""
+    if "stacks" in attributes:
+        return {int(number) for number in np.atleast_1d(attributes["stacks"])}
+    return {int(path.stem)} if path.stem.isdecimal() else set()
+
+
+def finished_stacks(folder: Path) -> int:
+    """How many stacks the files of a folder hold."""
+    found: set[int] = set()
+    for path in finished_files(folder):
+        with contextlib.suppress(UserError), read_part(path, lazy=True) as part:
+            found |= stacks_of(path, part.attrs)
+    return len(found)
+
+
+def pack(folder: Path, finished: bool = False) -> None:
+    """Packs what can be. finished: there will be no more, so that more files than `AT_ONCE` become
+    one. To be called by one program at a time. A damaged part stays where it is; nothing is lost
+    where the disk is full."""
+    level = 0
+    while files := _small(folder, level):
+        while len(files) >= AT_ONCE:
+            _merge(folder, level + 1, files[:AT_ONCE])
+            files = files[AT_ONCE:]
+        level += 1
+    rest = [path for path in finished_files(folder) if path.stat().st_size < LARGE_BYTES]
+    if finished and len(rest) > AT_ONCE:
+        _merge(folder, level, rest)
+
+
+def _small(folder: Path, level: int) -> list[Path]:
+    where = folder / ("packs" if level else "parts")
+    files = sorted(where.glob(f"{level}-*.nc" if level else "*.nc"))
+    return [path for path in files if path.stat().st_size < LARGE_BYTES]
+
+
+def _merge(folder: Path, level: int, files: list[Path]) -> None:
+    parts, sources = [], []
+    for path in files:
+        with contextlib.suppress(UserError):
+            parts.append(read_part(path))
+            sources.append(path)
+    if not parts:
+        return
+    stacks = sorted(set().union(*map(lambda p, d: stacks_of(p, d.attrs), sources, parts)))
+    whole = joined(parts).assign_attrs(stacks=stacks)
+    taken = [int(re.sub(r".*-", "", path.stem)) for path in (folder / "packs").glob("*-*.nc")]
+    try:
+        write_part(whole, folder / "packs" / f"{level}-{max(taken, default=-1) + 1:05d}.nc")
+    except WriteError:
+        return
+    for path in sources:
+        path.unlink()

@@ -1,0 +1,29 @@
+"""The scenario: everything a run depends on, from YAML to validated points."""
+
+from otafl.scenario.errors import ScenarioError
+from otafl.scenario.identity import (
+    about,
+    same,
+    scenario_hash,
+    stack_key,
+    stackable_values,
+)
+from otafl.scenario.loading import axes_of, expand, load_scenario
+from otafl.scenario.schema import Point, Scenario
+from otafl.scenario.writing import json_schema, to_yaml
+
+__all__ = [
+    "Point",
+    "Scenario",
+    "ScenarioError",
+    "about",
+    "axes_of",
+    "expand",
+    "json_schema",
+    "load_scenario",
+    "same",
+    "scenario_hash",
+    "stack_key",
+    "stackable_values",
+    "to_yaml",
+]

@@ -1,0 +1,281 @@
+"""The sweep of a scenario: its axes, their coordinates, and the settings of each point."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from otafl.core.problems import Path, Problem
+from otafl.core.registry import TABLES
+from otafl.core.words import closest
+from otafl.scenario.errors import shown
+from otafl.scenario.keys import CHOICES, child, field_at, fields, is_section, put, split
+
+NOT_SWEPT = ("name", "trials", "sweep", "engine", "output")
+"""Keys that no axis may have: they do not change what a trial is."""
+
+RESERVED = frozenset(
+    {"trial", "round", "device", "level", "class", "cause", "event", "present", "point", "zip"}
+    | {"participants"}
+)
+"""Names that a result uses itself: an axis of that name is named after its whole key."""
+
+_UNITS = {"db": "dB", "dbm": "dBm", "hz": "Hz", "s": "s", "j": "J", "w": "W", "bps": "bit/s"}
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A dim of the results. keys: the scenario's keys that it sets. values: its coordinate; of
+    joint axes (`zip`) the positions 0, 1, ..., and `zipped` has a coordinate for each key. units:
+    "1" for a plain number, empty for a choice."""
+
+    dim: str
+    keys: tuple[str, ...]
+    values: tuple[Any, ...]
+    units: str
+    long_name: str
+    zipped: dict[str, Axis] = field(default_factory=dict)
+
+    @property
+    def coords(self) -> dict[str, Axis]:
+        """Every coordinate along the dim, by name."""
+        return self.zipped or {self.dim: self}
+
+
+@dataclass(frozen=True)
+class Track:
+    """A key and the values it takes. place: where the scenario says so. joint: belongs to `zip`.
+    info: the field of the key, where the user's own component does not keep it to itself."""
+
+    key: str
+    path: Path
+    values: tuple[Any, ...]
+    place: Path
+    joint: bool = False
+    info: FieldInfo | None = None
+
+    @property
+    def chooses(self) -> bool:
+        """Whether the values replace a section of the scenario."""
+        return self.path in CHOICES
+
+    def place_of(self, position: int) -> Path:
+        """Where the scenario gives a value."""
+        if self.joint:
+            return ("sweep", "zip", position, self.key)
+        return (*self.place, position)
+
+
+Sweep = list[list[Track]]
+"""A list of axes, each of one track, or of several that advance together."""
+
+
+def read(sweep: Any, root: type[BaseModel], tree: Any) -> tuple[Sweep, list[Problem]]:
+    """The axes of the section `sweep`, and what is wrong with it. tree: the whole scenario."""
+    if not isinstance(sweep, Mapping):
+        return [], []  # the schema says what is wrong
+    axes: Sweep = []
+    problems: list[Problem] = []
+    for key, values in sweep.items():
+        tracks, faults = _joint(values) if key == "zip" else _single(key, values)
+        problems += faults
+        if tracks:
+            axes.append(tracks)
+    chosen = _chosen(axes, tree)
+    axes = [
+        [replace(track, info=field_at(root, track.path, chosen)) for track in tracks]
+        for tracks in axes
+    ]
+    sound = []
+    for tracks in axes:
+        texts = [(_fault(track, root, chosen), track.place) for track in tracks]
+        faults = [Problem(text, place) for text, place in texts if text]
+        problems += faults
+        if not faults:
+            sound.append(tracks)
+    return sound, problems + _doubled(sound)
+
+
+def coordinates(sweep: Sweep) -> dict[str, Axis]:
+    """Dim -> axis, in the scenario's order."""
+    names = [_name(track) for axis in sweep for track in axis]
+    taken = Counter(names)
+    axes = {}
+    for tracks in sweep:
+        own = {}
+        for track in tracks:
+            name = _name(track)
+            if taken[name] > 1 or name in RESERVED:
+                name = "_".join(str(part) for part in track.path)
+            own[name] = _axis(name, track)
+        if tracks[0].joint:
+            keys = tuple(track.key for track in tracks)
+            positions = tuple(range(len(tracks[0].values)))
+            axes["zip"] = Axis("zip", keys, positions, "1", "position in zip", own)
+        else:
+            axes |= own
+    return axes
+
+
+def points(sweep: Sweep) -> Iterator[list[tuple[Track, int]]]:
+    """Each point of the sweep, the last axis fastest: every track and the position it is at."""
+    for places in itertools.product(*(range(len(tracks[0].values)) for tracks in sweep)):
+        yield [
+            (track, place) for tracks, place in zip(sweep, places, strict=True) for track in tracks
+        ]
+
+
+def applied(tree: Mapping[str, Any], point: Sequence[tuple[Track, int]]) -> dict[str, Any]:
+    """The scenario with a point's values. Choices go first, so that another axis can set a key of
+    what was chosen."""
+    out = dict(tree)
+    for track, place in sorted(point, key=lambda one: (not one[0].chooses, len(one[0].path))):
+        out = put(out, track.path, track.values[place])
+    return out
+
+
+def said(point: Sequence[tuple[Track, int]]) -> str:
+    """`power=tci, channel.snr_db=10`."""
+    return ", ".join(f"{track.key}={_said(track.values[place])}" for track, place in point)
+
+
+def label(value: Any) -> Any:
+    """A choice as a coordinate: its name, with its settings in parentheses."""
+    if not isinstance(value, Mapping):
+        return value
+    if "name" not in value:
+        return json.dumps(value)
+    settings = ", ".join(f"{key}={label(v)}" for key, v in value.items() if key != "name")
+    return f"{value['name']}({settings})" if settings else value["name"]
+
+
+def _said(value: Any) -> str:
+    return str(label(value)) if isinstance(value, str | Mapping) else shown(value)
+
+
+def _track(key: str, values: Sequence[Any], place: Path, joint: bool = False) -> Track:
+    path = split(key)
+    if path[-1] == "name" and path[:-1] in CHOICES:
+        path = path[:-1]
+    return Track(key, path, tuple(values), place, joint)
+
+
+def _single(key: str, values: Any) -> tuple[list[Track], list[Problem]]:
+    place = ("sweep", key)
+    if not isinstance(values, list | tuple) or not values:
+        text = f"sweep: {key}: got {shown(values)}; must be a list of at least one value"
+        return [], [Problem(text, place)]
+    return [_track(key, values, place)], []
+
+
+def _joint(rows: Any) -> tuple[list[Track], list[Problem]]:
+    place = ("sweep", "zip")
+    if (
+        not isinstance(rows, list | tuple)
+        or not rows
+        or not all(isinstance(row, Mapping) and row for row in rows)
+    ):
+        text = "sweep: zip: must be a list of mappings, each with a value for the same keys"
+        return [], [Problem(text, place)]
+    keys = list(rows[0])
+    for index, row in enumerate(rows):
+        if set(row) != set(keys):
+            text = (
+                f"sweep: zip[{index}]: has the keys {', '.join(row)}, but zip[0] has "
+                f"{', '.join(keys)}; every entry must set the same keys"
+            )
+            return [], [Problem(text, (*place, index))]
+    return [_track(key, [row[key] for row in rows], (*place, 0, key), True) for key in keys], []
+
+
+def _chosen(sweep: Sweep, tree: Any) -> dict[Path, list[Any]]:
+    """Section -> what it may be at some point of the sweep."""
+    chosen = {}
+    for path in CHOICES:
+        section = tree
+        for part in path:
+            section = child(section, part)
+        swept = [
+            value for axis in sweep for one in axis if one.path == path for value in one.values
+        ]
+        chosen[path] = [section, *swept]
+    return chosen
+
+
+def _fault(track: Track, root: type[BaseModel], chosen: Mapping[Path, Sequence[Any]]) -> str:
+    """What is wrong with a track, or nothing."""
+    key = track.key
+    if track.path[0] in NOT_SWEPT:
+        return f"sweep: '{key}' cannot be swept: it does not change what a trial computes"
+    if track.info is None and not _takes_any(track, chosen):
+        known = list(dict.fromkeys(name for name, _ in fields(root)))
+        if key not in known:
+            guess = closest(key, known) or next((k for k in known if k.endswith(f".{key}")), None)
+            hint = f"; did you mean '{guess}'?" if guess else ""
+            return f"sweep: '{key}' is no key of a scenario{hint}"
+    if track.info is not None and not track.chooses and is_section(track.info):
+        first = next(name for name, _ in fields(root) if name.startswith(f"{key}."))
+        return f"sweep: '{key}' is a section; sweep one of its keys, like {first}"
+    if track.chooses:
+        bad = [v for v in track.values if not isinstance(v, str) and not _has_name(v)]
+        if bad:
+            return (
+                f"sweep: {key}: got {shown(bad[0])}; must be names, or mappings with a name and "
+                "settings"
+            )
+    labels = [label(value) for value in track.values]
+    twice = [one for one in labels if labels.count(one) > 1]
+    if twice and not track.joint:
+        return f"sweep: {key}: {shown(twice[0])} is listed twice; keep one"
+    return ""
+
+
+def _has_name(value: Any) -> bool:
+    return isinstance(value, Mapping) and isinstance(value.get("name"), str)
+
+
+def _takes_any(track: Track, chosen: Mapping[Path, Sequence[Any]]) -> bool:
+    """Whether the key is one of the user's own component, whose keys are not known."""
+    sections = chosen.get(track.path[:-1], ())
+    names = [one if isinstance(one, str) else child(one, "name") for one in sections]
+    return any(isinstance(name, str) and ":" in name for name in names)
+
+
+def _doubled(sweep: Sweep) -> list[Problem]:
+    seen: dict[Path, str] = {}
+    problems = []
+    for track in itertools.chain.from_iterable(sweep):
+        if track.path in seen:
+            text = f"sweep: '{seen[track.path]}' and '{track.key}' set the same key; keep one"
+            problems.append(Problem(text, track.place))
+        seen[track.path] = track.key
+    return problems
+
+
+def _name(track: Track) -> str:
+    if track.path == ("devices", "count"):
+        return "device_count"
+    return str(track.path[-1])
+
+
+def _axis(name: str, track: Track) -> Axis:
+    last = str(track.path[-1])
+    if track.chooses:
+        noun = TABLES[CHOICES[track.path].table].noun
+        return Axis(name, (track.key,), tuple(label(v) for v in track.values), "", noun)
+    numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in track.values)
+    units = _UNITS.get(last.rsplit("_", 1)[-1] if "_" in last else "", "1") if numbers else ""
+    long_name = last.replace("_", " ")
+    if track.info is not None and track.info.description:
+        # the first clause: what follows it are remarks
+        long_name = re.split(r"[;,:(]|\. ", track.info.description)[0].strip()
+        long_name = long_name.removesuffix(f" in {units}")
+    return Axis(name, (track.key,), track.values, units, long_name)

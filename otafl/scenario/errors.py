@@ -1,0 +1,233 @@
+"""What is wrong with a scenario, in the user's words: key, value, remedy and place."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from otafl.core import registry
+from otafl.core.choices import NO_SECTION, UNKNOWN
+from otafl.core.errors import UserError
+from otafl.core.problems import Path, Problem
+from otafl.core.words import closest, did_you_mean
+from otafl.scenario.keys import CHOICES, child, dotted, fields, model_at
+
+
+class ScenarioError(UserError):
+    """Everything that is wrong with a scenario, a line each."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        super().__init__("\n".join(lines))
+        self.lines = tuple(lines)
+
+
+@dataclass(frozen=True)
+class Where:
+    """Where a scenario's keys were given. label: the file, or empty. places: path -> (line,
+    column). overrides: path -> the text of `--set`."""
+
+    label: str = ""
+    places: Mapping[Path, tuple[int, int]] = field(default_factory=dict)
+    overrides: Mapping[Path, str] = field(default_factory=dict)
+
+    def error(self, problems: Iterable[Problem]) -> ScenarioError:
+        """All problems in the order of the file."""
+        found = {self._line(problem): self._order(problem.path) for problem in problems}
+        return ScenarioError(sorted(found, key=found.__getitem__))
+
+    def _line(self, problem: Problem) -> str:
+        override = self._override(problem.path)
+        if override is not None:
+            return f"--set {override}: {problem.message}"
+        line, column = self._place(problem.path)
+        at = f":{line}:{column}" if line else ""
+        return f"{self.label}{at}: {problem.message}" if self.label else problem.message
+
+    def _override(self, path: Path) -> str | None:
+        """The override that set the key or its section; or, of a key that the file does not have,
+        something below it."""
+        for depth in range(len(path), 0, -1):
+            if path[:depth] in self.overrides:
+                return self.overrides[path[:depth]]
+        if path in self.places:
+            return None
+        below = (text for key, text in self.overrides.items() if path and key[: len(path)] == path)
+        return next(below, None)
+
+    def _place(self, path: Path) -> tuple[int, int]:
+        """Of the key, or of the section that lacks it; (0, 0) if neither is in the file."""
+        for depth in range(len(path), 0, -1):
+            if path[:depth] in self.places:
+                return self.places[path[:depth]]
+        return (0, 0)
+
+    def _order(self, path: Path) -> tuple[bool, tuple[int, int]]:
+        return self._override(path) is not None, self._place(path)
+
+
+_NO_MAPPING = ("model_type", "model_attributes_type", "dict_type")
+
+
+def problems_of(error: ValidationError, tree: Any, root: type[BaseModel]) -> list[Problem]:
+    """Pydantic's errors over what the scenario gave (`tree`), one for each key."""
+    at: dict[Path, list[Any]] = {}
+    branches: set[Path] = set()
+    for one in error.errors(include_url=False):
+        path, branch = _key_path(one["loc"], tree, str(one["type"]))
+        at.setdefault(path, []).append(one)
+        if branch is not None:
+            branches.add(branch)
+    for path, errors in list(at.items()):
+        # a fault inside a value says what to mend: that the value then fits no alternative, or
+        # is too short without the faulty item, says nothing more
+        implied = path in branches or errors[0]["type"] == "too_short"
+        if implied and any(len(one) > len(path) and one[: len(path)] == path for one in at):
+            del at[path]
+    return [_problem(path, errors, tree, root) for path, errors in at.items()]
+
+
+def truths_for_numbers(tree: Any, root: type[BaseModel]) -> list[Problem]:
+    """`trials: true` and the like: slips that pydantic would read as one or zero."""
+    problems = []
+    for path, value in _truths(tree):
+        keys = [part for part in path if isinstance(part, str)]
+        section = path[: len(path) - 1 - path[::-1].index(keys[-1])]
+        model = model_at(root, section, tree)
+        known = model.model_fields.get(keys[-1]) if model else None
+        kinds = _kinds(known.annotation) if known else set()
+        if kinds & {int, float} and bool not in kinds:
+            problems.append(Problem(f"{dotted(path)}: got {shown(value)}; must be a number", path))
+    return problems
+
+
+def _truths(tree: Any, above: Path = ()) -> Iterator[tuple[Path, bool]]:
+    """Every true and false with its path, those of the sweep left out."""
+    if isinstance(tree, bool):
+        yield above, tree
+    elif isinstance(tree, Mapping):
+        for key, value in tree.items():
+            if above or key != "sweep":
+                yield from _truths(value, (*above, key))
+    elif isinstance(tree, list | tuple):
+        for index, value in enumerate(tree):
+            yield from _truths(value, (*above, index))
+
+
+def _kinds(annotation: Any) -> set[Any]:
+    """The types that an annotation is made of."""
+    return {annotation}.union(*(_kinds(arg) for arg in get_args(annotation) if arg is not ...))
+
+
+def unknown_key(path: Path, tree: Any, root: type[BaseModel]) -> str:
+    """The sentence for a key that does not exist, with the closest that does."""
+    word, section = str(path[-1]), path[:-1]
+    model = model_at(root, section, tree)
+    known = list(model.model_fields) if model else []
+    hint = did_you_mean(word, known) or _elsewhere(word, section, tree, root)
+    return f"{dotted(path)}: unknown key{hint} (known keys: {', '.join(known)})"
+
+
+def _elsewhere(word: str, section: Path, tree: Any, root: type[BaseModel]) -> str:
+    """Where else there is a key of that name, after a semicolon."""
+    choice = CHOICES.get(section)
+    if choice:
+        keys = {name: list(kind.model_fields) for name, kind in choice.every().items()}
+        guess = closest(word, itertools.chain.from_iterable(keys.values()))
+        owners = [name for name, own in keys.items() if guess in own]
+        for part in section:
+            tree = child(tree, part)
+        chosen = choice.named({} if tree is None else tree)["name"]
+        if guess:
+            subject = "it" if guess == word else f"did you mean '{guess}'? it"
+            return f"; {subject} is a key of {' and '.join(owners)}, not of {chosen}"
+    every = dict.fromkeys(key for key, _ in fields(root))
+    found = [key for key in every if key.endswith(f".{word}")]
+    return f"; did you mean '{found[0]}'?" if found and word != "name" else ""
+
+
+def shown(value: Any) -> str:
+    """A value as the user would write it, shortened."""
+    plain = {"None": "null", "True": "true", "False": "false"}
+    text = plain.get(repr(value), repr(value))
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _key_path(loc: Sequence[str | int], tree: Any, kind: str) -> tuple[Path, Path | None]:
+    """The keys of an error's location, without the kinds of a value's alternatives that pydantic
+    puts in between; and the path at which the value had such alternatives, if so."""
+    path: Path = ()
+    branch: Path | None = None
+    for index, part in enumerate(loc):
+        last = index == len(loc) - 1
+        inside = (isinstance(tree, Mapping) and part in tree) or (
+            isinstance(tree, list | tuple) and isinstance(part, int)
+        )
+        if inside or (kind == "missing" and last):
+            path, tree = (*path, part), child(tree, part)
+        else:
+            branch = path
+    return path, branch
+
+
+def _problem(path: Path, errors: list[Any], tree: Any, root: type[BaseModel]) -> Problem:
+    kind = errors[0]["type"]
+    choice = CHOICES.get(path)
+    value = tree
+    for part in path:
+        value = child(value, part)
+    if kind == "extra_forbidden":
+        return Problem(unknown_key(path, tree, root), path)
+    if errors[0]["loc"][-1] == "[key]":
+        known = _literals(errors[0])
+        hint = did_you_mean(str(path[-1]), known)
+        return Problem(f"{dotted(path)}: unknown key{hint} (known keys: {', '.join(known)})", path)
+    if kind == "missing":
+        return Problem(f"{dotted(path)}: must be given", path)
+    if choice and kind in (UNKNOWN, NO_SECTION):
+        if isinstance(value, Mapping):
+            path, value = (*path, "name"), value["name"]
+        if isinstance(value, str):
+            return Problem(f"{dotted(path)}: {registry.unknown_name(choice.table, value)}", path)
+        wanted = "a name" if path[-1] == "name" else "a name or a mapping of keys"
+        known = ", ".join(registry.names(choice.table))
+        return Problem(f"{dotted(path)}: got {shown(value)}; must be {wanted}: {known}", path)
+    if kind == "value_error":
+        prefix = f"{dotted(path)}: " if path else ""
+        return Problem(f"{prefix}{errors[0]['ctx']['error']}", path)
+    precise = [one for one in errors if not one["type"].endswith("_type")]
+    texts = dict.fromkeys(_requirement(one) for one in precise or errors)
+    text = f"{dotted(path)}: got {shown(value)}; must be {' or '.join(texts)}"
+    return Problem(text + _closest_literal(errors, value), path)
+
+
+def _requirement(error: Any) -> str:
+    """What a value must be, after "must be"."""
+    kind = error["type"]
+    if kind in _NO_MAPPING:
+        return "a mapping of keys"
+    if kind in ("tuple_type", "list_type"):
+        return "a list"
+    if kind == "string_pattern_mismatch":
+        return "of the form module:callable"
+    if kind == "too_short":
+        return f"a list of at least {error['ctx']['min_length']}"
+    text = str(error["msg"]).removeprefix("Input should be ").removeprefix("a valid ")
+    text = text.split(", unable to")[0].split(", got a number")[0]
+    text = {"integer": "a whole number", "number": "a number", "string": "text"}.get(text, text)
+    return {"boolean": "true or false", "finite number": "a finite number"}.get(text, text)
+
+
+def _closest_literal(errors: list[Any], value: Any) -> str:
+    if errors[0]["type"] != "literal_error" or not isinstance(value, str):
+        return ""
+    return did_you_mean(value, _literals(errors[0]))
+
+
+def _literals(error: Any) -> list[str]:
+    """The texts that a literal_error would have taken."""
+    return re.findall(r"'([^']*)'", error["ctx"]["expected"])

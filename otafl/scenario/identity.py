@@ -1,0 +1,127 @@
+"""What makes two scenarios the same: the hash of all that results depend on, and the key of points
+that share a stack."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from otafl.core.choices import Choice, of_field
+from otafl.core.errors import UserError
+from otafl.core.registry import TABLES
+from otafl.core.settings import Settings
+from otafl.scenario.loading import load_scenario
+from otafl.scenario.schema import Scenario
+from otafl.scenario.writing import to_yaml
+from otafl.scenario.yaml_source import parse
+
+
+def scenario_hash(scenario: Scenario) -> str:
+    """Return the SHA-256 of all that the results depend on: not the name, the folder nor, but for
+    the precision, the engine.
+
+    A key that stands at the default that it was introduced with is left out, so a scenario keeps
+    its hash when a key is added. A default that changes says the first one:
+    `Field(2.0, json_schema_extra={"introduced": 1.0})`.
+    """
+    tree = _set(scenario)
+    tree.pop("name")
+    output = tree.pop("output", {})
+    output.pop("folder", None)
+    tree |= {"output": output} if output else {}
+    tree["engine"] = {"dtype": scenario.engine.dtype}
+    tree["sweep"] = list(scenario.sweep.items())  # the order of the axes is the order of the dims
+    return _digest(tree)
+
+
+def about(scenario: Scenario) -> dict[str, str]:
+    """Return what a file says of the scenario that it is of, see `same`."""
+    return {"scenario": to_yaml(scenario), "scenario_hash": scenario_hash(scenario)}
+
+
+def same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Return whether two files are of one scenario: by the `scenario_hash` that they have, or, where
+    one was written by another version of otafl that reckoned it differently, by the `scenario` that
+    they hold as YAML."""
+    if one["scenario_hash"] == other["scenario_hash"]:
+        return True
+    return _hash_of(one["scenario"]) == _hash_of(other["scenario"]) != ""
+
+
+def stack_key(scenario: Scenario) -> str:
+    """Return what points that can run in one stack have in common: they differ in stackable fields
+    alone."""
+    outside = {"name", "trials", "seed", "sweep", "engine", "output"}
+    return _digest(_structure(scenario, outside))
+
+
+def stackable_values(scenario: Scenario) -> dict[str, float]:
+    """Return `section.field` -> value of every stackable field that has one."""
+    return dict(_stackable(scenario, ""))
+
+
+@functools.cache
+def _hash_of(text: str) -> str:
+    """The hash of a scenario as YAML; empty where it is none."""
+    try:
+        return scenario_hash(load_scenario(parse(text).data))
+    except (UserError, TypeError):
+        return ""
+
+
+def _set(settings: Settings, default: str = "") -> dict[str, Any]:
+    """The keys that are not at the default they were introduced with, as plain data. default: the
+    name that a section has if it gives none."""
+    plain = settings.model_dump(mode="json")
+    tree = {}
+    for key, value in settings:
+        info = type(settings).model_fields.get(key)
+        if info is None:  # of the user's own component
+            tree[key] = plain[key]
+        elif key == "name" and value == default:
+            continue
+        elif value != _introduced(info):
+            choice = of_field(info)
+            name = TABLES[choice.table].default if isinstance(choice, Choice) else ""
+            tree[key] = _set(value, name) if isinstance(value, Settings) else plain[key]
+    return tree
+
+
+def _introduced(info: FieldInfo) -> Any:
+    extra = info.json_schema_extra
+    if isinstance(extra, dict) and "introduced" in extra:
+        return extra["introduced"]
+    return info.get_default(call_default_factory=True)
+
+
+def _structure(settings: Any, outside: set[str]) -> Any:
+    """What of settings forces a stack of its own, as plain data."""
+    if isinstance(settings, Settings):
+        skip = {*settings.stackable, *outside}
+        own = {name: value for name, value in settings if name not in skip}
+        return {name: _structure(value, set()) for name, value in own.items()}
+    if isinstance(settings, list | tuple):
+        return [_structure(item, set()) for item in settings]
+    return settings
+
+
+def _stackable(settings: BaseModel, prefix: str) -> list[tuple[str, float]]:
+    found = []
+    marked = settings.stackable if isinstance(settings, Settings) else ()
+    for name, value in settings:
+        if name in marked and value is not None:
+            found.append((f"{prefix}{name}", float(value)))
+        elif isinstance(value, Settings):
+            found += _stackable(value, f"{prefix}{name}.")
+    return found
+
+
+def _digest(tree: Any) -> str:
+    text = json.dumps(tree, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()

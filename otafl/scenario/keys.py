@@ -1,0 +1,137 @@
+"""The keys of a scenario: which there are, which settings class holds them, and setting one by its
+dotted name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, get_args
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from otafl.core.choices import Choice, Section, of_field
+from otafl.core.problems import Path
+from otafl.core.registry import TABLES
+
+CHOICES: dict[Path, Choice] = {table.path: Choice(name) for name, table in TABLES.items()}
+"""Sections that choose a component -> their choice."""
+
+
+def dotted(path: Path) -> str:
+    """`model.hidden[1]`."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}"
+    return text.removeprefix(".")
+
+
+def split(key: str) -> Path:
+    """The path of a dotted key; an axis of the sweep has its own dots."""
+    if key.startswith("sweep."):
+        return ("sweep", key.removeprefix("sweep."))
+    return tuple(key.split("."))
+
+
+def child(tree: Any, part: str | int) -> Any:
+    """What stands below a key or index, or None."""
+    if isinstance(tree, Mapping):
+        return tree.get(part)
+    if isinstance(tree, list | tuple) and isinstance(part, int) and part < len(tree):
+        return tree[part]
+    return None
+
+
+def put(tree: Mapping[str, Any], path: Path, value: Any, above: Path = ()) -> dict[str, Any]:
+    """A copy of the tree with the value at the path. Raises KeyError(path) where a key on the way
+    holds something that has no keys."""
+    first, rest = path[0], path[1:]
+    if not rest:
+        return {**tree, str(first): value}
+    here = (*above, first)
+    inner = tree.get(str(first))
+    if isinstance(inner, str) and here in CHOICES:
+        inner = {"name": inner}
+    if inner is None:
+        inner = {}
+    if not isinstance(inner, Mapping):
+        raise KeyError(here)
+    return {**tree, str(first): put(inner, rest, value, here)}
+
+
+def fields(root: type[BaseModel], above: Path = ()) -> Iterator[tuple[str, FieldInfo]]:
+    """Every dotted key below a settings class with its field, those of all components of a table
+    included; a key that several components have comes several times. Imports all of them."""
+    for name, info in root.model_fields.items():
+        path = (*above, name)
+        yield dotted(path), info
+        for kind in _kinds(info):
+            yield from fields(kind, path)
+
+
+def field_at(
+    root: type[BaseModel], path: Path, chosen: Mapping[Path, Iterable[Any]]
+) -> FieldInfo | None:
+    """The field of a key, as far as some of the components that a scenario may choose have it.
+
+    chosen: section -> what it may be. Imports those alone; None where none of them has the key.
+    """
+    kinds = [root]
+    for depth, part in enumerate(path, 1):
+        infos = [kind.model_fields[part] for kind in kinds if part in kind.model_fields]
+        if not infos or depth == len(path):
+            return infos[0] if infos else None
+        choice = CHOICES.get(path[:depth])
+        if choice is None:
+            kinds = [kind for info in infos for kind in _kinds(info)]
+        else:
+            found = [choice.settings(section) for section in chosen.get(path[:depth], ())]
+            kinds = [kind for kind in found if kind is not None]
+    return None
+
+
+def is_section(info: FieldInfo) -> bool:
+    """Whether a field has keys of its own in every scenario, which can be swept."""
+    return of_field(info) is not None or _is_settings(info.annotation)
+
+
+def model_at(root: type[BaseModel], path: Path, tree: Any) -> type[BaseModel] | None:
+    """The settings class that holds the keys below a path, as the tree chooses it."""
+    model: type[BaseModel] | None = root
+    for part in path:
+        tree = child(tree, part)
+        if isinstance(part, int):
+            continue
+        if model is None or part not in model.model_fields:
+            return None
+        info = model.model_fields[part]
+        found = of_field(info)
+        if isinstance(found, Choice):
+            model = found.settings(tree)
+        elif isinstance(found, Section):
+            model = found.kind
+        else:
+            model = _inside(info.annotation)
+    return model
+
+
+def _kinds(info: FieldInfo) -> Iterator[type[BaseModel]]:
+    """The settings classes that a field may hold, those inside of lists and alternatives left
+    out."""
+    found = of_field(info)
+    if isinstance(found, Choice):
+        yield from dict.fromkeys(found.every().values())
+    elif isinstance(found, Section):
+        yield found.kind
+    elif _is_settings(info.annotation):
+        yield info.annotation  # type: ignore[misc]
+
+
+def _is_settings(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+def _inside(annotation: Any) -> type[BaseModel] | None:
+    """The settings class in an annotation, as in a tuple of them."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for arg in get_args(annotation) if (found := _inside(arg))), None)

@@ -1,0 +1,188 @@
+"""Read a scenario, check it, and expand its sweep into points."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path as FilePath
+from typing import Any
+
+from pydantic import ValidationError
+
+from otafl.core.problems import Path, Problem
+from otafl.scenario import axes
+from otafl.scenario.axes import Axis
+from otafl.scenario.checks import check
+from otafl.scenario.errors import ScenarioError, Where, problems_of, truths_for_numbers
+from otafl.scenario.keys import put, split
+from otafl.scenario.schema import Point, Scenario
+from otafl.scenario.yaml_source import YamlError, parse
+
+
+def load_scenario(
+    source: str | FilePath | Mapping[str, Any], overrides: Sequence[str] = ()
+) -> Scenario:
+    """A scenario from the path of a YAML file or from a mapping, every point of its sweep checked.
+
+    overrides: texts `a.b=c`, c as in YAML, applied before anything is checked. Raises
+    ScenarioError, which lists everything that is wrong.
+    """
+    if isinstance(source, Mapping):
+        tree, where = _plain(source), Where()
+    else:
+        tree, where = _read(FilePath(source))
+    tree, where = _overridden(tree, where, overrides)
+    problems: list[Problem] = []
+    try:
+        scenario = Scenario.model_validate(tree)
+    except ValidationError as error:
+        problems = problems_of(error, tree, Scenario)
+    problems += truths_for_numbers(tree, Scenario)
+    sweep, faults = axes.read(tree.get("sweep"), Scenario, tree)
+    at_sweep = {fault.path for fault in faults}
+    problems = [one for one in problems if one.path not in at_sweep] + faults
+    problems += _swept_and_set(sweep, where)
+    if problems:
+        raise where.error(problems)
+    _points(scenario, sweep, where)
+    return scenario
+
+
+def expand(scenario: Scenario) -> list[Point]:
+    """Every point of the sweep, the last axis fastest; one point without a sweep. Raises
+    ScenarioError for points that cannot be."""
+    return _points(scenario, _sweep(scenario), Where())
+
+
+def axes_of(scenario: Scenario) -> dict[str, Axis]:
+    """Dim -> axis of the sweep, in the scenario's order."""
+    return axes.coordinates(_sweep(scenario))
+
+
+def _read(file: FilePath) -> tuple[dict[str, Any], Where]:
+    """What a file says and where; ScenarioError with the place where it is no YAML mapping."""
+    try:
+        source = parse(file.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise ScenarioError([f"{file}: cannot be read ({error.strerror})"]) from error
+    except UnicodeDecodeError as error:
+        raise ScenarioError([f"{file}: is no UTF-8 text (byte {error.start})"]) from error
+    except YamlError as error:
+        at = "".join(f":{number}" for number in error.place or ())
+        raise ScenarioError([f"{file}{at}: {error}"]) from error
+    if source.data is None:
+        raise ScenarioError([f"{file}: is empty; a scenario begins like 'name: my_run'"])
+    if not isinstance(source.data, dict):
+        kind = "a list" if isinstance(source.data, list) else "a single value"
+        raise ScenarioError(
+            [f"{file}:1:1: is {kind}; a scenario is a mapping of keys, like 'name: my_run'"]
+        )
+    return source.data, Where(str(file), source.places)
+
+
+def _plain(value: Any) -> Any:
+    """Mappings, sequences, paths and NumPy's numbers as YAML would give them."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, FilePath):
+        return str(value)
+    return _plain(value.tolist()) if hasattr(value, "tolist") else value
+
+
+def _overridden(
+    tree: dict[str, Any], where: Where, overrides: Sequence[str]
+) -> tuple[dict[str, Any], Where]:
+    texts: dict[Path, str] = {}
+    problems = []
+    for text in overrides:
+        key, equals, value = text.partition("=")
+        path = split(key.strip())
+        texts[path] = text
+        if not equals or not all(path):
+            problems.append(Problem("must be of the form key=value, like channel.snr_db=10", path))
+            continue
+        try:
+            tree = put(tree, path, parse(value).data)
+        except YamlError as error:
+            problems.append(Problem(str(error), path))
+        except KeyError as error:
+            holder = ".".join(error.args[0])
+            problems.append(Problem(f"'{holder}' has no keys of its own", path))
+    where = Where(where.label, where.places, texts)
+    if problems:
+        raise where.error(problems)
+    return tree, where
+
+
+def _swept_and_set(sweep: axes.Sweep, where: Where) -> list[Problem]:
+    """Overrides that an axis would override in turn."""
+    problems = []
+    for tracks in sweep:
+        for track in tracks:
+            if track.path in where.overrides or (*track.path, "name") in where.overrides:
+                path = track.path if track.path in where.overrides else (*track.path, "name")
+                text = f"this key is swept; say sweep.{track.key}=[...], or sweep={{}} for no sweep"
+                problems.append(Problem(text, path))
+    return problems
+
+
+def _sweep(scenario: Scenario) -> axes.Sweep:
+    tree = scenario.model_dump()
+    sweep, problems = axes.read(scenario.sweep, Scenario, tree)
+    if problems:
+        raise Where().error(problems)
+    return sweep
+
+
+def _points(scenario: Scenario, sweep: axes.Sweep, where: Where) -> list[Point]:
+    base = scenario.model_dump(exclude_unset=True, exclude={"sweep"})
+    dims = axes.coordinates(sweep)
+    coords = [coord for axis in dims.values() for coord in axis.coords.items()]
+    points, problems = [], _Collected(where)
+    for index, settings in enumerate(axes.points(sweep)):
+        tree = axes.applied(base, settings)
+        try:
+            one = Scenario.model_validate(tree)
+        except ValidationError as error:
+            problems.add(problems_of(error, tree, Scenario), settings)
+            continue
+        problems.add([*check(one), *truths_for_numbers(tree, Scenario)], settings)
+        places = [place for _, place in settings]
+        values = {name: c.values[i] for (name, c), i in zip(coords, places, strict=True)}
+        points.append(Point(index, values, one))
+    problems.raise_any()
+    return points
+
+
+class _Collected:
+    """Problems of points, each said once, with the values of the axes that it comes from."""
+
+    def __init__(self, where: Where) -> None:
+        self._where = where
+        self._found: dict[tuple[str, Path], tuple[Path, list[str]]] = {}
+
+    def add(self, problems: Sequence[Problem], point: list[tuple[axes.Track, int]]) -> None:
+        for one in problems:
+            touched = [at for at in point if _touches(at[0].path, (one.path, *one.others))]
+            axis, place = one.path, one.path
+            if touched:
+                track, position = touched[0]
+                axis, place = track.place, track.place_of(position)
+            _, said = self._found.setdefault((one.message, axis), (place, []))
+            if touched and axes.said(touched) not in said:
+                said.append(axes.said(touched))
+
+    def raise_any(self) -> None:
+        problems = []
+        for (message, _), (place, said) in self._found.items():
+            more = f" (and {len(said) - 1} more)" if len(said) > 1 else ""
+            prefix = f"sweep: {said[0]}{more}: " if said else ""
+            problems.append(Problem(f"{prefix}{message}", place))
+        if problems:
+            raise self._where.error(problems)
+
+
+def _touches(path: Path, paths: Sequence[Path]) -> bool:
+    """Whether a key is above or below one of the others."""
+    return any(path[: len(one)] == one or one[: len(path)] == path for one in paths if one)

@@ -1,0 +1,88 @@
+"""The schema of a scenario: its sections, and what each of them holds.
+
+A section that chooses from a table of `otafl.core.registry` is a mapping with a `name`, or the name
+alone; without a name it keeps its default choice.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field
+
+from otafl.core.choices import Choice, Section, chosen, section
+from otafl.core.settings import Settings
+from otafl.scenario.sections import (
+    DevicesSettings,
+    EngineSettings,
+    OutputSettings,
+    TrainingSettings,
+)
+
+IMPAIRMENTS = Section("otafl.transport.config:ImpairmentsConfig")
+FAULTS = Section("otafl.devices.config_faults:FaultsConfig")
+SIGNALLING = Section("otafl.transport.config_signalling:SignallingConfig")
+
+
+def _file_name(name: str) -> str:
+    if not re.fullmatch(r"\w[\w.\-]*", name):
+        raise ValueError(
+            f"got {name!r}; must be letters, digits, '_', '-' and '.', as files are named after it"
+        )
+    return name
+
+
+class Scenario(Settings):
+    """A wireless federated-learning experiment."""
+
+    name: Annotated[str, AfterValidator(_file_name)] = Field(
+        description="name of the run and of its files"
+    )
+    data: Annotated[Any, Choice("data")] = chosen("data", "data set and its partition over devices")
+    model: Annotated[Any, Choice("model")] = chosen("model", "what is trained")
+    algorithm: Annotated[Any, Choice("algorithm")] = chosen("algorithm", "federated method")
+    channel: Annotated[Any, Choice("channel")] = chosen("channel", "radio channel of the uplink")
+    csi: Annotated[Any, Choice("csi")] = chosen("csi", "what is known of the channel")
+    receiver: Annotated[Any, Choice("receiver")] = chosen(
+        "receiver", "combining and receive scaling"
+    )
+    power: Annotated[Any, Choice("power")] = chosen("power", "power control of the uplink")
+    impairments: Annotated[Any, IMPAIRMENTS] = section(
+        IMPAIRMENTS, "what else goes wrong on the uplink"
+    )
+    faults: Annotated[Any, FAULTS] = section(FAULTS, "what is done on purpose against the training")
+    codec: Annotated[Any, Choice("codec")] = chosen("codec", "compression of what is sent")
+    transport: Annotated[Any, Choice("transport")] = chosen(
+        "transport", "how updates reach the server"
+    )
+    signalling: Annotated[Any, SIGNALLING] = section(
+        SIGNALLING, "what a slot takes beside its payload"
+    )
+    server: Annotated[Any, Choice("server")] = chosen(
+        "server", "what the server makes of the averaged increment"
+    )
+    downlink: Annotated[Any, Choice("downlink")] = chosen(
+        "downlink", "how the model reaches the devices"
+    )
+    devices: DevicesSettings = Field(default_factory=DevicesSettings, description="the devices")
+    training: TrainingSettings = Field(TrainingSettings(), description="the training")
+    trials: int = Field(1, ge=1, description="Monte-Carlo trials of every point")
+    seed: int = Field(0, ge=0, lt=2**63, description="root seed of all random numbers")
+    sweep: dict[str, list[Any]] = Field(
+        {},
+        description="axes: dotted key -> values; a choice (power, power.name) replaces its whole "
+        "section. zip: a list of mappings of keys that advance together",
+    )
+    engine: EngineSettings = Field(EngineSettings(), description="how it is computed")
+    output: OutputSettings = Field(OutputSettings(), description="what is written")
+
+
+@dataclass(frozen=True)
+class Point:
+    """A point of the sweep. coords: coordinate name -> value. scenario: without a sweep."""
+
+    index: int
+    coords: dict[str, Any]
+    scenario: Scenario

@@ -1,0 +1,30 @@
+"""A scenario as text: YAML that reads back, and the JSON schema."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from otafl.scenario.schema import Scenario
+from otafl.scenario.yaml_source import dump
+
+
+def to_yaml(scenario: Scenario) -> str:
+    """Return the scenario with all defaults filled in, as YAML that `load_scenario` reads back."""
+    tree = _name_first(scenario.model_dump(mode="json"))
+    if not scenario.sweep:
+        tree.pop("sweep")
+    return dump(tree)
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON schema of a scenario, for editors. `stackable: true` marks the numbers whose
+    sweep costs least."""
+    schema = Scenario.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def _name_first(tree: Any) -> Any:
+    if isinstance(tree, dict):
+        first = {"name": tree["name"]} if "name" in tree else {}
+        return {key: _name_first(value) for key, value in (first | tree).items()}
+    return tree

@@ -1,0 +1,152 @@
+"""YAML with positions: where in the file each key stands, and what a plain value means.
+
+Plain values are read as YAML 1.2 reads them, so that 5e-4 is a number, 010 is ten, and `on`, `no`
+or 12:30 are text. A key that is given twice is an error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from otafl.core.errors import UserError
+
+Path = tuple[str | int, ...]
+"""Keys and list indices from the top to a value."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """data: what a text says. places: path -> (line, column) of its key or item, from 1."""
+
+    data: Any
+    places: dict[Path, tuple[int, int]] = field(default_factory=dict)
+
+
+class YamlError(UserError):
+    """A text that is no YAML. place: (line, column) from 1, where known."""
+
+    def __init__(self, message: str, place: tuple[int, int] | None = None) -> None:
+        super().__init__(message)
+        self.place = place
+
+
+def parse(text: str) -> Source:
+    """What a YAML text says and where. Raises YamlError with the place of the first fault."""
+    try:
+        loader = _Loader(text)
+        node = loader.get_single_node()
+        if node is None:
+            return Source(None)
+        places = dict(_walk(node, (), ()))
+        return Source(loader.construct_document(node), places)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        context = f"{error.context}: " if error.context else ""
+        place = _place(mark) if mark else None
+        raise YamlError(f"bad YAML: {context}{error.problem}", place) from error
+    except yaml.reader.ReaderError as error:
+        before = text[: error.position]
+        place = (before.count("\n") + 1, error.position - before.rfind("\n"))
+        raise YamlError(
+            f"bad YAML: the character U+{error.character:04X} is not allowed", place
+        ) from error
+    except ValueError as error:
+        raise YamlError(f"bad YAML: {error}") from error
+    except RecursionError as error:
+        raise YamlError("bad YAML: nested too deeply") from error
+
+
+def dump(data: Any) -> str:
+    """YAML text that `parse` reads back as it was; lists of plain values on one line."""
+    text: str = yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+    return text
+
+
+def _place(mark: yaml.Mark) -> tuple[int, int]:
+    return mark.line + 1, mark.column + 1
+
+
+def _walk(
+    node: yaml.Node, path: Path, above: tuple[yaml.Node, ...]
+) -> Iterator[tuple[Path, tuple[int, int]]]:
+    """Paths and places below a node; YamlError for a doubled key or one that is not text."""
+    if node in above:
+        raise YamlError("bad YAML: an alias that contains itself", _place(node.start_mark))
+    above = (*above, node)
+    if isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            yield (*path, index), _place(item.start_mark)
+            yield from _walk(item, (*path, index), above)
+    elif isinstance(node, yaml.MappingNode):
+        seen: dict[str, tuple[int, int]] = {}
+        for key, value in node.value:
+            place = _place(key.start_mark)
+            if key.tag == "tag:yaml.org,2002:merge":
+                continue
+            if key.tag != "tag:yaml.org,2002:str":
+                shown = f" '{key.value}'" if isinstance(key, yaml.ScalarNode) else ""
+                raise YamlError(f"bad YAML: the key{shown} is not text; quote it", place)
+            if key.value in seen:
+                first = seen[key.value][0]
+                raise YamlError(
+                    f"the key '{key.value}' is given twice, first in line {first}; keep one", place
+                )
+            seen[key.value] = place
+            yield (*path, key.value), place
+            yield from _walk(value, (*path, key.value), above)
+
+
+class _Loader(yaml.SafeLoader):
+    yaml_implicit_resolvers: dict[str, list[Any]] = {}  # noqa: RUF012 (PyYAML's own attribute)
+
+
+class _Dumper(yaml.SafeDumper):
+    yaml_implicit_resolvers: dict[str, list[Any]] = {}  # noqa: RUF012
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+_PLAIN = {
+    "bool": (r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    "null": (r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    "int": (r"[-+]?[0-9]+(?:_[0-9]+)*|0x[0-9a-fA-F]+", "-+0123456789"),
+    "float": (
+        r"[-+]?(?:\.[0-9]+|[0-9]+(?:_[0-9]+)*(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
+        r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
+        "-+.0123456789",
+    ),
+    "merge": (r"<<", "<"),
+}
+"""Tag -> what a plain value of it looks like and what it may begin with; int goes before float."""
+
+for _name, (_pattern, _first) in _PLAIN.items():
+    for _class in (_Loader, _Dumper):
+        _class.add_implicit_resolver(
+            f"tag:yaml.org,2002:{_name}", re.compile(rf"^(?:{_pattern})$"), list(_first)
+        )
+
+
+def _int(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
+    text = node.value.replace("_", "")
+    return int(text, 16) if text.startswith("0x") else int(text)
+
+
+def _float(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> float:
+    text = node.value.replace("_", "").lower()
+    return float(text.replace(".inf", "inf").replace(".nan", "nan"))
+
+
+def _list(dumper: yaml.SafeDumper, data: list[Any]) -> yaml.Node:
+    flat = not any(isinstance(item, (dict, list)) for item in data)
+    return dumper.represent_sequence("tag:yaml.org,2002:seq", data, flow_style=flat)
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _int)
+_Loader.add_constructor("tag:yaml.org,2002:float", _float)
+_Dumper.add_representer(list, _list)

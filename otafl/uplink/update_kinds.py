@@ -1,0 +1,143 @@
+"""What `otafl.uplink.wireless` takes for updates: an array, a mapping of arrays, or state_dicts, read as the
+blocks of a payload and given back as they came in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from otafl.core.contracts import Blocks
+from otafl.core.errors import UserError
+
+
+@dataclass(frozen=True)
+class Updates:
+    """Updates of n devices. named: name -> array or tensor [n, *shape] as it came in. blocks: those
+    of real numbers as tensors [n, *shape] of one dtype and device, which pass the uplink."""
+
+    kind: Literal["array", "mapping", "state_dicts"]
+    named: dict[str, Any]
+    blocks: Blocks
+    count: int
+
+    @staticmethod
+    def read(updates: Any, caller: str) -> Updates:
+        """UserError, which begins with the caller's name, for what is none of the three kinds."""
+        kind: Literal["array", "mapping", "state_dicts"] = "array"
+        named: Mapping[str, Any] = {"updates": updates}
+        if isinstance(updates, Mapping):
+            kind, named = "mapping", updates
+        elif isinstance(updates, Sequence) and updates and _all_mappings(updates):
+            kind, named = "state_dicts", _stacked(updates, caller)
+        tensors = {name: _tensor(name, value, caller) for name, value in named.items()}
+        real = {name: t for name, t in tensors.items() if t.is_floating_point()}
+        for name, tensor in tensors.items():
+            whole = kind != "array" and not tensor.is_complex()
+            if tensor.dim() < 1 or 0 in tensor.shape[1:] or not (whole or name in real):
+                raise UserError(
+                    f"{caller}: '{name}' has dtype {tensor.dtype} and shape {list(tensor.shape)}; "
+                    "a floating-point array [K, ...], a row a device, would do"
+                )
+        counts = {name: len(tensor) for name, tensor in tensors.items()}
+        if len(set(counts.values())) != 1 or 0 in counts.values():
+            raise UserError(
+                f"{caller}: every array needs the same number of rows, one a device; got {counts}"
+            )
+        if not real:
+            raise UserError(
+                f"{caller}: none of {', '.join(map(repr, tensors))} has real numbers; there is "
+                "nothing to send"
+            )
+        places = {str(tensor.device) for tensor in real.values()}
+        if len(places) > 1:
+            raise UserError(
+                f"{caller}: updates lie on {' and '.join(sorted(places))}; one device would do"
+            )
+        wide = any(tensor.dtype == torch.float64 for tensor in real.values())
+        dtype = torch.float64 if wide else torch.float32
+        blocks = {
+            name: (t.reshape(len(t), 1) if t.dim() == 1 else t).to(dtype)
+            for name, t in real.items()
+        }
+        return Updates(kind, dict(named), blocks, next(iter(counts.values())))
+
+    def take(self, rows: np.ndarray) -> Updates:
+        """The rows [m] int64 alone, in their order."""
+        place = torch.from_numpy(rows).to(next(iter(self.blocks.values())).device)
+        named = {
+            name: value[place.to(value.device)] if isinstance(value, Tensor) else value[rows]
+            for name, value in self.named.items()
+        }
+        blocks = {name: block[place] for name, block in self.blocks.items()}
+        return replace(self, named=named, blocks=blocks, count=len(rows))
+
+    def back(self, real: Blocks, share: np.ndarray) -> Any:
+        """Blocks [*shape] of one row in the place of all, as the kind, dtypes and devices that came
+        in; entries that did not pass the uplink are the mean under the shares [n], rounded."""
+        out = {
+            name: _as(real[name], value) if name in real else _mean(value, share)
+            for name, value in self.named.items()
+        }
+        return out["updates"] if self.kind == "array" else out
+
+
+def _all_mappings(updates: Sequence[Any]) -> bool:
+    return all(isinstance(one, Mapping) for one in updates)
+
+
+def _stacked(states: Sequence[Mapping[str, Any]], caller: str) -> dict[str, Any]:
+    """The entries of state_dicts, name -> [n, *shape]."""
+    first = states[0]
+    for index, state in enumerate(states):
+        other = set(state) ^ set(first)
+        if other:
+            raise UserError(
+                f"{caller}: update {index} and update 0 do not both have "
+                f"{', '.join(map(repr, sorted(other)))}; state_dicts of one model would do"
+            )
+    out: dict[str, Any] = {}
+    for name in first:
+        values = [state[name] for state in states]
+        shapes = [tuple(np.shape(value)) for value in values]
+        if len(set(shapes)) > 1:
+            index = next(i for i, shape in enumerate(shapes) if shape != shapes[0])
+            raise UserError(
+                f"{caller}: '{name}' has shape {list(shapes[index])} in update {index} and "
+                f"{list(shapes[0])} in update 0; state_dicts of one model would do"
+            )
+        tensors = all(isinstance(value, Tensor) for value in values)
+        out[name] = torch.stack(values) if tensors else np.stack([np.asarray(v) for v in values])
+    return out
+
+
+def _tensor(name: str, value: Any, caller: str) -> Tensor:
+    if isinstance(value, Tensor):
+        return value
+    if not isinstance(value, np.ndarray) or value.dtype.hasobject:
+        raise UserError(
+            f"{caller}: '{name}' is a {type(value).__name__}; a NumPy array or a torch tensor [K, "
+            "...], a row a device, would do"
+        )
+    return torch.as_tensor(np.asarray(value, order="C"))
+
+
+def _as(row: Tensor, like: Any) -> Any:
+    """A row as the shape, kind and dtype of one of those [n, *shape] that came in."""
+    row = row.view(tuple(like.shape[1:]))
+    if isinstance(like, Tensor):
+        return row.to(like.dtype)
+    return row.detach().cpu().numpy().astype(like.dtype, copy=False)
+
+
+def _mean(values: Any, share: np.ndarray) -> Any:
+    """The mean of whole numbers or truth values [n, *shape], rounded to such."""
+    plain = values.detach().cpu().numpy() if isinstance(values, Tensor) else values
+    mean = np.rint(np.tensordot(share, plain.astype(np.float64), 1)).astype(plain.dtype)
+    if isinstance(values, Tensor):
+        return torch.as_tensor(mean, device=values.device, dtype=values.dtype)
+    return mean

@@ -1,0 +1,389 @@
+"""The uplink alone, for people with a training loop of their own: `over_the_air` for one
+aggregation, `WirelessUplink` for those of a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from otafl.core.contracts import Blocks, Cohort, Group, Link, LinkReport, Payload, Received
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
+from otafl.engine.assembly import build_link
+from otafl.power.config import CustomPowerConfig
+from otafl.power.custom import CustomPolicy
+from otafl.scenario import load_scenario
+from otafl.transport.signalling import Signalling
+from otafl.uplink.update_kinds import Updates
+
+Array = TypeVar("Array", np.ndarray, Tensor)
+PolicyFunction = Callable[[Link], tuple[Tensor, Tensor]]
+
+
+@dataclass(frozen=True)
+class UplinkReport:
+    """What an aggregation cost and how far it was off. nmse: squared error over the squared exact
+    mean, of what the codec made of the updates. symbols: channel uses. participants: devices that
+    were heard. airtime_s, energy_j [K], tx_power_w [K] (mean over the payload). active: [K] bool,
+    who was on air. h, p: [K] complex, the scalar channel after the receiver's combining, and the
+    transmit scalar; c: [K] effective gains Re(h p) / sqrt(eta); eta: receive scaling. Where the
+    payload was sent in several segments (a channel that changes within it), all five have a leading
+    [Q]. h, p, c and eta are absent (None) on transports that do not superpose."""
+
+    nmse: float
+    symbols: float
+    bits: float
+    side_symbols: float
+    participants: int
+    airtime_s: float
+    energy_j: np.ndarray
+    tx_power_w: np.ndarray
+    active: np.ndarray
+    h: np.ndarray | None = None
+    p: np.ndarray | None = None
+    c: np.ndarray | None = None
+    eta: float | np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class UplinkTotals:
+    """What all calls of an uplink cost together, as in `UplinkReport`; energy_j: [K]."""
+
+    rounds: int
+    symbols: float
+    bits: float
+    side_symbols: float
+    airtime_s: float
+    energy_j: np.ndarray
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """What a round brought. mean: as of `WirelessUplink`. each: where the transport tells devices
+    apart, the updates as they arrived, of the senders in the order in which they were given, None
+    for a lost one; else None."""
+
+    mean: Any
+    report: UplinkReport
+    each: list[Any] | None
+
+
+class WirelessUplink:
+    """The simulated uplink of K devices, for the rounds of a training loop:
+
+        uplink = otafl.WirelessUplink(10, channel="rayleigh", power="gbma", snr_db=10)
+        mean, report = uplink(round, updates)
+
+    devices: K. channel, csi, receiver, power, codec, transport: a name, or a mapping with its
+    settings, like the sections of a scenario; impairments and signalling: mappings. power may also
+    be a function or module of yours, policy(link) -> (p, eta), as in `otafl.power.custom`. snr_db:
+    budget on the mean symbol power over the receiver's noise variance. seed and trial choose all
+    draws, which are those of that trial of a scenario of this seed.
+
+    From call to call it keeps each device's codec memory (error feedback) and the policy's state
+    (long-term budgets); fading and noise depend on the round alone. torch device, precision and
+    shapes are those of the first call. `totals`: what all calls cost. Raises UserError for settings
+    that cannot be.
+    """
+
+    def __init__(
+        self,
+        devices: int,
+        *,
+        channel: str | Mapping[str, Any] = "rayleigh",
+        power: str | Mapping[str, Any] | PolicyFunction = "gbma",
+        snr_db: float | None = None,
+        csi: str | Mapping[str, Any] = "perfect",
+        receiver: str | Mapping[str, Any] = "auto",
+        impairments: Mapping[str, Any] | None = None,
+        codec: str | Mapping[str, Any] = "identity",
+        transport: str | Mapping[str, Any] = "over_the_air",
+        signalling: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        trial: int = 0,
+        caller: str = "WirelessUplink",
+    ) -> None:
+        """caller: the name that messages begin with."""
+        self._caller, self._trial = caller, _whole(trial, "trial", caller)
+        self._policy = None
+        if callable(power):
+            called = getattr(power, "__name__", type(power).__name__)
+            self._policy = CustomPolicy(CustomPowerConfig.model_construct(name=called), power)
+        self._scenario = load_scenario(
+            {
+                "name": "uplink",
+                "channel": _with_snr(channel, snr_db),
+                "power": power if self._policy is None else "full",
+                "csi": csi,
+                "receiver": receiver,
+                "impairments": impairments or {},
+                "codec": codec,
+                "transport": transport,
+                "signalling": signalling or {},
+                "devices": {"count": devices},
+                "seed": seed,
+                "output": {"save_link": True},
+            }
+        )
+        self.devices: int = self._scenario.devices.count
+        self.totals = UplinkTotals(0, 0.0, 0.0, 0.0, 0.0, np.zeros(self.devices))
+        self._memory: Blocks = {}
+        self._first: Blocks | None = None
+
+    @property
+    def tells_apart(self) -> bool:
+        """Whether the server gets each device's update, not only their mean."""
+        return "each" in self._scenario.transport.gives
+
+    def __call__(
+        self, round: int, updates: Any, weights: Any = None, senders: Any = None
+    ) -> tuple[Any, UplinkReport]:
+        """The estimate of the weighted mean of the updates of a round, and what it cost.
+
+        updates: [n, *shape] floating-point NumPy array or torch tensor, a row a device; a mapping
+        name -> [n, *shape], which is one payload; or a list of n state_dicts. Entries of whole
+        numbers and truth values (`num_batches_tracked`) do not pass the uplink: their weighted mean
+        over the senders, rounded, comes free of error and of charge. weights: [n] of the mean,
+        equal if not given. senders: [n] the device of each row, from 0 to K - 1; or [K] bool, with
+        updates and weights of all devices, of whom those send. Without it row k is device k.
+
+        Returns an array without its first dimension, a mapping of such, or a state_dict, in the
+        kinds, dtypes and on the torch devices that came in. Where nobody was heard the mean is 0,
+        as is `participants`. Gradients pass to updates that are tensors and to a policy of yours,
+        not through codec memory. Raises UserError.
+        """
+        delivery = self.deliver(round, updates, weights, senders)
+        return delivery.mean, delivery.report
+
+    def deliver(
+        self, round: int, updates: Any, weights: Any = None, senders: Any = None
+    ) -> Delivery:
+        """As a call, with the updates one by one where the transport tells devices apart."""
+        round = _whole(round, "round", self._caller)
+        sent = Updates.read(updates, self._caller)
+        weight = _weights(weights, sent.count, self._caller)
+        device, rows = self._senders(senders, sent.count)
+        if rows is not None:
+            sent, weight = sent.take(rows), weight[rows]
+        if not weight.sum() > 0:
+            raise UserError(f"{self._caller}: the weights of those who send are all zero")
+        share = weight / weight.sum()
+        order = np.argsort(device, kind="stable")  # a cohort's rows are ordered by device
+        ordered = sent if (order == np.arange(len(order))).all() else sent.take(order)
+        self._start(ordered.blocks)
+        received, link_report = self._send(ordered.blocks, device[order], share[order], round)
+        report = self._report(link_report)
+        self._add(report)
+        each = None
+        if received.each is not None:
+            each = self._each(received, ordered, np.argsort(order, kind="stable"))
+        mean = {name: block[0] for name, block in received.mean[0].items()}
+        if received.alive is not None and not bool(received.alive[0]):
+            mean = {name: torch.zeros_like(block) for name, block in mean.items()}
+        return Delivery(sent.back(mean, share), report, each)
+
+    def _senders(self, senders: Any, count: int) -> tuple[np.ndarray, np.ndarray | None]:
+        """The device [n] of each row that is sent, and which rows these are, if not all."""
+        everyone = np.arange(self.devices)
+        if senders is None:
+            if count != self.devices:
+                raise UserError(
+                    f"{self._caller}: got {count} updates of {self.devices} devices; say which by "
+                    "senders"
+                )
+            return everyone, None
+        try:
+            given = np.asarray(senders.cpu() if isinstance(senders, Tensor) else senders)
+        except (TypeError, ValueError):
+            given = np.array(None)
+        if given.dtype == bool and given.shape == (self.devices,) and count == self.devices:
+            if given.any():
+                return everyone[given], everyone[given]
+        elif given.dtype.kind in "iu" and given.shape == (count,):
+            inside = ((given >= 0) & (given < self.devices)).all()
+            if inside and len(np.unique(given)) == count:
+                return given.astype(np.int64), None
+        raise UserError(
+            f"{self._caller}: senders must be the device of each of the {count} updates, different "
+            f"whole numbers from 0 to {self.devices - 1}, or {self.devices} truth values, not all "
+            f"false, with updates of all devices; got {senders!r}"
+        )
+
+    def _start(self, blocks: Blocks) -> None:
+        """Builds the link for the first updates; later ones must be like them."""
+        one = {name: block[:1] for name, block in blocks.items()}
+        first = next(iter(one.values()))
+        if self._first is None:
+            self._first = {name: block.detach() for name, block in one.items()}
+            self._streams = Streams([self._scenario.seed], [self._trial], first.device, first.dtype)
+            self._link = build_link(
+                [self._scenario], self.devices, self._streams, save_gram=False, policy=self._policy
+            )
+            self._signalling = Signalling([self._scenario.signalling], self._link.budget)
+            return
+        now, before = _said(one), _said(self._first)
+        for name in sorted({*now, *before}):
+            if now.get(name) != before.get(name):
+                raise UserError(
+                    f"{self._caller}: '{name}' is {now.get(name, 'missing')}, and in the first "
+                    f"call was {before.get(name, 'missing')}; an uplink is for updates of one "
+                    "model on one torch device"
+                )
+
+    def _send(
+        self, blocks: Blocks, device: np.ndarray, share: np.ndarray, round: int
+    ) -> tuple[Received, LinkReport]:
+        """What a round of the engine does with a payload: encoded, delivered, decoded."""
+        first = next(iter(blocks.values()))
+        rows = torch.from_numpy(device).to(first.device)
+        weight = torch.from_numpy(share).to(first)
+        trial, counts = torch.zeros_like(rows), (len(device),)
+        cohort = Cohort.fresh(trial, rows, weight, counts, self.devices, round)
+        codec = self._link.codec
+        payload: Payload = (Group(blocks),)
+        for name, start in codec.init(payload).items():
+            if name not in self._memory:
+                self._memory[name] = start.new_zeros(self.devices, *start.shape[1:])
+        own = {name: table[rows] for name, table in self._memory.items()}
+        payload, own = codec.encode(payload, own, cohort, round, self._streams)
+        for name, memory in own.items():
+            self._memory[name][rows] = memory.detach()
+        state = self._link.channel.state(round)
+        received, report = self._link.transport.deliver(payload, cohort, state, round)
+        return codec.decode(received), self._signalling.charge(report)
+
+    def _report(self, report: LinkReport) -> UplinkReport:
+        saved = {name: _plain(value) for name, value in report.saved.items()}
+        scalars: dict[str, Any] = {"active": _plain(report.power[0]) > 0}
+        if saved:
+            scalars = {name: saved[f"{name}/0"][0] for name in ("active", "h", "p", "c", "eta")}
+            if len(scalars["eta"]) == 1:
+                scalars = {name: value[0] for name, value in scalars.items()}
+                scalars["eta"] = float(scalars["eta"])
+        return UplinkReport(
+            nmse=float(_plain(report.nmse[0])),
+            symbols=float(report.symbols[0]),
+            bits=float(report.bits[0]),
+            side_symbols=float(report.side_symbols[0]),
+            participants=int(report.participants[0]),
+            airtime_s=float(report.airtime_s[0]),
+            energy_j=_plain(report.energy_j[0]),
+            tx_power_w=_plain(report.power[0]) * float(self._link.budget.unit_power_w[0]),
+            **scalars,
+        )
+
+    def _add(self, report: UplinkReport) -> None:
+        old = self.totals
+        self.totals = UplinkTotals(
+            old.rounds + 1,
+            old.symbols + report.symbols,
+            old.bits + report.bits,
+            old.side_symbols + report.side_symbols,
+            old.airtime_s + report.airtime_s,
+            old.energy_j + report.energy_j,
+        )
+
+    def _each(self, received: Received, sent: Updates, places: np.ndarray) -> list[Any]:
+        """The rows of the cohort as they arrived, in the order of `places` [n]."""
+        assert received.each is not None
+        came = np.ones(len(places), dtype=bool)
+        if received.came is not None and received.came[0] is not None:
+            came = _plain(received.came[0])
+        own = np.eye(len(places))
+        return [
+            sent.back({name: block[k] for name, block in received.each[0].items()}, own[k])
+            if came[k]
+            else None
+            for k in places.tolist()
+        ]
+
+
+def over_the_air(
+    updates: Array | Mapping[str, Array],
+    *,
+    channel: str | Mapping[str, Any] = "rayleigh",
+    power: str | Mapping[str, Any] | PolicyFunction = "gbma",
+    snr_db: float | None = None,
+    csi: str | Mapping[str, Any] = "perfect",
+    receiver: str | Mapping[str, Any] = "auto",
+    impairments: Mapping[str, Any] | None = None,
+    transport: str | Mapping[str, Any] = "over_the_air",
+    weights: Array | None = None,
+    seed: int = 0,
+    round: int = 0,
+) -> tuple[Any, UplinkReport]:
+    """Aggregates the updates of K devices over a simulated uplink, once; `WirelessUplink` keeps
+    what lasts from round to round.
+
+    updates: [K, *shape] floating-point NumPy array or torch tensor, or a dict of them, which is
+    one payload, or a list of state_dicts. channel, power, csi, receiver, transport: a name, or a
+    mapping with its settings, as in a scenario, whose section `impairments` is a mapping; power may
+    also be a function or module of yours, policy(link) -> (p, eta), as in `otafl.power.custom`.
+    snr_db: budget on the mean symbol power over the receiver's noise variance. weights: [K], of the
+    mean (equal, if not given). seed and round choose the draws: round t of a loop should say
+    round=t.
+
+    Returns the estimate of the weighted mean, [*shape] of the kind, dtype and device that came in
+    (or a dict), and an `UplinkReport`. The estimate passes gradients to updates that are tensors
+    and to the parameters of a policy of yours; the report's numbers are plain. Raises UserError for
+    settings or shapes that cannot be.
+    """
+    uplink = WirelessUplink(
+        Updates.read(updates, "over_the_air").count,
+        channel=channel,
+        power=power,
+        snr_db=snr_db,
+        csi=csi,
+        receiver=receiver,
+        impairments=impairments,
+        transport=transport,
+        seed=seed,
+        caller="over_the_air",
+    )
+    return uplink(round, updates, weights)
+
+
+def _whole(value: Any, name: str, caller: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
+        raise UserError(f"{caller}: {name} must be a whole number from 0 on; got {value!r}")
+    return int(value)
+
+
+def _with_snr(channel: str | Mapping[str, Any], snr_db: float | None) -> dict[str, Any]:
+    section = {"name": channel} if isinstance(channel, str) else dict(channel)
+    return section if snr_db is None else {**section, "snr_db": snr_db}
+
+
+def _weights(weights: Any, count: int, caller: str) -> np.ndarray:
+    """[n] float64."""
+    if weights is None:
+        return np.ones(count)
+    try:
+        plain = weights.detach().cpu() if isinstance(weights, Tensor) else weights
+        weight = np.asarray(plain, dtype=np.float64)
+    except (TypeError, ValueError):
+        weight = np.empty(0)
+    good = weight.shape == (count,) and bool((np.isfinite(weight) & (weight >= 0)).all())
+    if not good or not weight.sum() > 0:
+        raise UserError(
+            f"{caller}: weights must be {count} finite non-negative numbers, not all zero; got "
+            f"{weights!r}"
+        )
+    return weight
+
+
+def _said(blocks: Blocks) -> dict[str, str]:
+    """What each block is: precision, shape of a row and torch device."""
+    return {
+        name: f"{str(block.dtype).removeprefix('torch.')} {list(block.shape[1:])} on {block.device}"
+        for name, block in blocks.items()
+    }
+
+
+def _plain(value: Tensor) -> np.ndarray:
+    return value.detach().cpu().numpy()
