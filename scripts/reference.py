@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import glob
 import itertools
 import json
 import os
@@ -339,7 +340,7 @@ def main() -> None:
     if given.command == "save":
         save(given.folders[0].resolve(), given.cases, given.only)
         return
-    found = list(differences(*given.folders))
+    found = list(differences(*given.folders, given.only))
     print(*sorted(found), sep="\n")
     print(f"{len(found)} differences")
     with contextlib.suppress(BrokenPipeError):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from otafl.algorithms.personal_models import column
+from otafl.algorithms.parameters import column
 from otafl.core.contracts import Blocks
 
 BETAS = (0.9, 0.999)

@@ -1,61 +1,121 @@
-"""Makes a method of the user's own (see `config_own`), and checks the shapes of what it gives."""
+"""Take a method of the user's own, a class that the scenario names `module:Class`.
+
+It derives from `otafl.algorithms.base.Algorithm` or from a method of this package. The keys of the
+section are the fields of its class `Settings`. What it gives to the engine has the right shapes, or
+there is a UserError that says what has not; only shapes are looked at, which waits for no device.
+"""
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+import inspect
+from collections.abc import Iterable
+from typing import Any, NoReturn, get_args
 
 from torch import Tensor
 
-from otafl.algorithms.config_own import CustomAlgorithmConfig, refuse_unfinished
-from otafl.core.contracts import (
-    Algorithm,
-    Blocks,
-    Broadcast,
-    Cohort,
-    Group,
-    Hyper,
-    Payload,
-    Received,
-    Work,
-)
+from otafl.algorithms.base import Algorithm, Needs
+from otafl.core import custom, registry, settings
+from otafl.core.contracts import Blocks, Broadcast, Context, Group, LocalContext, Payload, Received
 from otafl.core.errors import UserError
-from otafl.core.rng import Streams
+from otafl.core.problems import Problem
 from otafl.models.base import Model
 
 
-def make(config: CustomAlgorithmConfig, model: Model, devices: int) -> CustomAlgorithm:
-    """The method, checked in every round. UserError if it is none; its own errors pass through."""
-    method = config.method.make(config.settings, model, devices, **config.of_method)
-    refuse_unfinished(method, config.name)
-    return CustomAlgorithm(method, config.name)
-
-
 class CustomAlgorithm:
-    """The user's method; what it gives to the engine has the right shapes, or there is a UserError
-    that says what has not. Only shapes are looked at, which waits for no device."""
+    """Makes the user's method, which is checked in every round."""
 
-    def __init__(self, method: Algorithm, name: str) -> None:
-        self._method, self._name = method, name
+    class Settings(settings.CustomSettings):
+        @property
+        def kind(self) -> type[Algorithm]:
+            """The user's class. Raises UserError if there is none, or it is no method."""
+            return custom_method(self.name)
 
-    def __getattr__(self, attribute: str) -> Any:
-        if attribute.startswith("_"):
-            raise AttributeError(attribute)
-        return getattr(self._method, attribute)
+        @property
+        def values(self) -> settings.Settings:
+            """The section as the method's settings. Raises pydantic's ValidationError."""
+            return self.kind.Settings.model_validate(self.options)
+
+        @property
+        def stackable(self) -> tuple[str, ...]:
+            return settings.stackable_fields(self.kind.Settings)
+
+        def check(self, scenario: Any) -> Iterable[Problem]:
+            try:
+                self.kind.Settings.model_validate(self.options)
+            except UserError as error:
+                return [Problem(str(error), ("algorithm", "name"))]
+            return ()
+
+    def __new__(cls, section: Any, model: Model, devices: int) -> Any:
+        kind = section.kind
+        checked = type(kind.__name__, (_Checked, kind), {"named": section.name})
+        return checked(section.values, model, devices)
+
+
+def settings_of(section: settings.Settings) -> settings.Settings:
+    """The section as the settings of its method, which may be the user's."""
+    return section.values if isinstance(section, CustomAlgorithm.Settings) else section
+
+
+def class_of(section: Any) -> type[Algorithm]:
+    """The class of the method that a section names. Raises UserError if it cannot be had."""
+    if isinstance(section, CustomAlgorithm.Settings):
+        return section.kind
+    kind = registry.component("algorithm", section.name)
+    if not hasattr(kind, "Settings"):  # TEMPORARY: a method that is not converted yet
+        old = registry.settings("algorithm", section.name)
+        return type(kind.__name__, (Algorithm,), {"needs": old.needs, "averages": getattr(old, "averages", False)})
+    return kind
+
+
+def custom_method(path: str) -> type[Algorithm]:
+    """The user's class. Raises UserError if it is no method."""
+    kind = custom.load(path, "algorithm.name")
+    if not (inspect.isclass(kind) and issubclass(kind, Algorithm)):
+        raise UserError(
+            f"algorithm.name: {path!r} is no method; a class that derives from one, like "
+            "otafl.algorithms.fedavg.FedAvg, or from otafl.algorithms.base.Algorithm would do"
+        )
+    lacking = sorted(getattr(kind, "__abstractmethods__", ()))
+    if lacking:
+        raise UserError(
+            f"algorithm.name: {path!r} has no {', '.join(lacking)}; derive it from a method, like "
+            "otafl.algorithms.fedavg.FedAvg, or write it"
+        )
+    if kind.needs not in get_args(Needs):
+        raise UserError(
+            f"algorithm.name: {path!r} has needs = {kind.needs!r}; the attribute needs = 'mean' "
+            "would do, or 'each' for a server that must tell devices apart"
+        )
+    return kind
+
+
+def averages(kind: type[Algorithm]) -> bool:
+    """Whether a method's server block "model" moves by averaged increments: as the class says; a
+    class of the user's that says nothing must have kept the server step of one that does."""
+    for one in kind.__mro__:
+        built_in = one.__module__.startswith("otafl.algorithms.")
+        if not built_in and "averages" in vars(one):
+            break
+        if not built_in and "combine" in vars(one):
+            return False
+    return kind.averages
+
+
+class _Checked(Algorithm):
+    """Checks what the user's method, the next class in line, gives."""
+
+    named: str
 
     def local(
-        self,
-        broadcast: Broadcast,
-        devices: Blocks,
-        cohort: Cohort,
-        work: Work,
-        hyper: Hyper,
-        streams: Streams,
+        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
     ) -> tuple[Blocks, Payload, Tensor]:
-        given = self._method.local(broadcast, devices, cohort, work, hyper, streams)
+        before = {name: block.shape for name, block in devices.items()}
+        given = super().local(broadcast, devices, context)  # type: ignore[safe-super]
         if not isinstance(given, tuple) or len(given) != 3:
             self._refuse("local", f"returned a {type(given).__name__}", "(devices, payload, loss)")
         state, payload, loss = given
-        rows = cohort.size
+        rows = context.cohort.size
         if not isinstance(payload, tuple) or not all(isinstance(one, Group) for one in payload):
             wanted = "a tuple of otafl.core.contracts.Group"
             self._refuse("local", f"returned the payload as a {type(payload).__name__}", wanted)
@@ -66,34 +126,27 @@ class CustomAlgorithm:
                 self._refuse("local", got, f"[{rows}, ...], a row a device,")
         if tuple(loss.shape) != (rows,):
             self._refuse("local", f"returned a loss of shape {list(loss.shape)}", f"[{rows}]")
-        if set(state) != set(devices):
+        if set(state) != set(before):
             got = f"returned the devices' blocks {sorted(state)}"
-            self._refuse("local", got, f"{sorted(devices)}, as init made them,")
-        self._same("local", state, devices)
+            self._refuse("local", got, f"{sorted(before)}, as init made them,")
+        self._same("local", state, before)
         return state, payload, loss
 
-    def combine(
-        self,
-        server: Blocks,
-        received: Received,
-        cohort: Cohort,
-        round: int,
-        hyper: Hyper,
-        streams: Streams,
-    ) -> Blocks:
-        state = self._method.combine(server, received, cohort, round, hyper, streams)
-        if not isinstance(state, dict) or set(state) != set(server):
+    def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
+        before = {name: block.shape for name, block in server.items()}
+        state = super().combine(server, received, context)
+        if not isinstance(state, dict) or set(state) != set(before):
             got = sorted(state) if isinstance(state, dict) else f"a {type(state).__name__}"
-            self._refuse("combine", f"returned {got}", f"the server's blocks {sorted(server)}")
-        self._same("combine", state, server)
+            self._refuse("combine", f"returned {got}", f"the server's blocks {sorted(before)}")
+        self._same("combine", state, before)
         return state
 
-    def _same(self, part: str, new: Blocks, old: Blocks) -> None:
+    def _same(self, part: str, new: Blocks, shapes: dict[str, Any]) -> None:
         """New blocks must have the shapes of the old ones."""
         for name, block in new.items():
-            if block.shape != old[name].shape:
+            if block.shape != shapes[name]:
                 got = f"returned the block '{name}' of shape {list(block.shape)}"
-                self._refuse(part, got, str(list(old[name].shape)))
+                self._refuse(part, got, str(list(shapes[name])))
 
     def _refuse(self, part: str, fault: str, wanted: str) -> NoReturn:
-        raise UserError(f"algorithm.name: {part} of '{self._name}' {fault}; {wanted} would do")
+        raise UserError(f"algorithm.name: {part} of '{self.named}' {fault}; {wanted} would do")

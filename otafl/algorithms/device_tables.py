@@ -6,7 +6,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from otafl.algorithms.personal_models import column, flat_view
+from otafl.algorithms.parameters import column, flat_view
 from otafl.core.contracts import Blocks, Cohort, Received, View
 from otafl.models.base import Model
 

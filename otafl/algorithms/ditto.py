@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from otafl.algorithms.config_rivals import DittoConfig
-from otafl.algorithms.personal_models import (
+from otafl.algorithms.parameters import (
     MODEL,
     averaged,
     copied,

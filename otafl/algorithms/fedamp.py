@@ -23,7 +23,7 @@ from torch import Tensor
 
 from otafl.algorithms.config_exchange import FedAMPConfig
 from otafl.algorithms.device_tables import arrived, rewritten
-from otafl.algorithms.personal_models import (
+from otafl.algorithms.parameters import (
     MODEL,
     device_view,
     named,

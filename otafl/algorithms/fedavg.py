@@ -1,95 +1,90 @@
-"""Federated averaging.
+"""Average the models that devices train by local SGD (federated averaging).
 
+Sent is the increment to the broadcast model, which shrinks as training converges, where the model
+itself does not; or, with `sends: model`, the model, a block for each parameter (FedRLR's baseline 4
+with codec uniform, which then quantises layer by layer).
+
+References
+----------
 McMahan, Moore, Ramage, Hampson, Arcas 2017, "Communication-Efficient Learning of Deep Networks from
-Decentralized Data", Algorithm 1. Sent is the increment to the broadcast model, which shrinks as
-training converges, where the model itself does not; or, with `sends: model`, the model, a block for
-each parameter (FedRLR's baseline 4 with codec uniform, which then quantises layer by layer).
+    Decentralized Data", Algorithm 1.
 """
 
 from __future__ import annotations
 
+from typing import ClassVar, Literal, Self
+
 import torch
+from pydantic import Field, model_validator
 from torch import Tensor
 
-from otafl.algorithms.config import FedAvgConfig
-from otafl.algorithms.personal_models import flat_view
-from otafl.algorithms.whole_models import (
-    payload_of,
-    received_model,
-    start,
-    step_size,
-    weights_of,
-)
+from otafl.algorithms.base import Algorithm
+from otafl.algorithms.parameters import MODEL, copied, received_params, sgd_
+from otafl.algorithms.whole_models import payload_of, received_model, step_size, weights_of
+from otafl.core import settings
 from otafl.core.contracts import (
     Blocks,
     Broadcast,
-    Cohort,
+    Context,
     Group,
-    Hyper,
+    LocalContext,
     Payload,
     Received,
-    View,
-    Work,
 )
-from otafl.core.rng import Streams
-from otafl.models.base import Model, flatten, unflatten
+from otafl.core.settings import stackable
+from otafl.models.base import flatten
 
 
-class FedAvg:
+class FedAvg(Algorithm):
     """Server block "model" [S, P], all parameters of a trial side by side; no device state."""
 
-    def __init__(self, config: FedAvgConfig, model: Model, devices: int) -> None:
-        self.config = config
-        self.model = model
-        self.weights = weights_of(model)
+    averages: ClassVar[bool] = True
 
-    def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
-        return {"model": flatten(start(self.model, streams))}, {}
+    class Settings(settings.Settings):
+        name: Literal["fedavg"] = "fedavg"
+        learning_rate: float = stackable(0.1, gt=0, description="SGD step of the first round")
+        decay: float = stackable(
+            0.0, ge=0, description="the step of round t is learning_rate / (1 + decay t)"
+        )
+        server_learning_rate: float = stackable(
+            1.0, gt=0, description="factor on the averaged increment"
+        )
+        sends: Literal["increment", "model"] = Field(
+            "increment",
+            description="what devices send: the increment to the broadcast model, all parameters "
+            "in one block, or the model, a block for each parameter",
+        )
+        bias_mode: Literal["ideal", "ota"] = Field(
+            "ota",
+            description="with sends: model, biases carried free of error and uncounted, or over "
+            "the uplink",
+        )
 
-    def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
-        return Broadcast(server)
+        @model_validator(mode="after")
+        def _biases_apart(self) -> Self:
+            if self.bias_mode == "ideal" and self.sends == "increment":
+                raise ValueError(
+                    "bias_mode: ideal needs the biases apart from the weights, and the increment "
+                    "is one block; sends: model would do"
+                )
+            return self
 
     def local(
-        self,
-        broadcast: Broadcast,
-        devices: Blocks,
-        cohort: Cohort,
-        work: Work,
-        hyper: Hyper,
-        streams: Streams,
+        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
     ) -> tuple[Blocks, Payload, Tensor]:
-        update = broadcast.blocks["model"]
-        old = unflatten(update, self.model.shapes)
-        contiguous = torch.contiguous_format  # batched products in place need it
-        params = {name: value.clone(memory_format=contiguous) for name, value in old.items()}
-        step = step_size(hyper, work.round)[cohort.trial]
-        loss = torch.zeros_like(step)
-        for index in range(work.steps):
-            loss += self.model.sgd_(params, work.batch(index), step)
-        if self.config.sends == "model":
-            payload = payload_of(params, self.weights, self.config.bias_mode)
-            return {}, payload, loss / work.steps
+        old = received_params(broadcast, self.model)
+        params = copied(old)
+        rate = step_size(context.hyper, context.round)[context.cohort.trial]
+        loss = sgd_(self.model, params, rate, context)
+        if self.settings.sends == "model":
+            return {}, payload_of(params, weights_of(self.model), self.settings.bias_mode), loss
         for name, value in old.items():  # the increment, in its place
             torch.sub(params[name], value, out=value)
-        return {}, (Group({"model": update}),), loss / work.steps
+        return {}, (Group({MODEL: broadcast.blocks[MODEL]}),), loss
 
-    def combine(
-        self,
-        server: Blocks,
-        received: Received,
-        cohort: Cohort,
-        round: int,
-        hyper: Hyper,
-        streams: Streams,
-    ) -> Blocks:
-        step = hyper["server_learning_rate"][:, None]
-        if self.config.sends == "model":
-            mean = flatten(received_model(received, self.model))
-            return {"model": torch.lerp(server["model"], mean, step)}
-        return {"model": torch.addcmul(server["model"], step, received.mean[0]["model"])}
-
-    def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
-        return {"global": flat_view(self.model, server["model"])}
-
-    def flops(self, samples: int) -> float:
-        return self.model.training_flops(samples)
+    def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
+        if self.settings.sends == "increment":
+            return super().combine(server, received, context)
+        step = context.hyper["server_learning_rate"][:, None]
+        mean = flatten(received_model(received, self.model))
+        return {MODEL: torch.lerp(server[MODEL], mean, step)}

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from otafl.algorithms.config_rivals import FedBnConfig
+from otafl.algorithms.parameters import MODEL, averaged, increment, named
 from otafl.algorithms.partly_shared import KEPT, joined, personal_view, shared_shapes, split_start
-from otafl.algorithms.personal_models import MODEL, averaged, increment, named
 from otafl.core.contracts import Blocks, Broadcast, Cohort, Hyper, Payload, Received, View, Work
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams

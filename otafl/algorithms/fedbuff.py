@@ -22,7 +22,7 @@ from torch import Tensor
 
 from otafl.algorithms.config_asynchronous import FedBuffConfig
 from otafl.algorithms.fedasync import arrived, per_trial
-from otafl.algorithms.personal_models import MODEL, copied, flat_view, increment, received_params
+from otafl.algorithms.parameters import MODEL, copied, flat_view, increment, received_params
 from otafl.algorithms.whole_models import start
 from otafl.core.contracts import Blocks, Broadcast, Cohort, Hyper, Payload, Received, View, Work
 from otafl.core.rng import Streams

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from otafl.algorithms.config_rivals import FedEMConfig
-from otafl.algorithms.personal_models import MODEL, averaged, copied
+from otafl.algorithms.parameters import MODEL, averaged, copied
 from otafl.algorithms.whole_models import start
 from otafl.core.contracts import (
     Batch,

@@ -29,7 +29,7 @@ from torch import Tensor
 from otafl.algorithms.config_exchange import FedFomoConfig
 from otafl.algorithms.device_tables import arrived, rewritten
 from otafl.algorithms.local_samples import add_, held, pieces
-from otafl.algorithms.personal_models import (
+from otafl.algorithms.parameters import (
     MODEL,
     copied,
     device_view,

@@ -42,7 +42,7 @@ from otafl.algorithms.fedhm_layers import (
     rows_of_blocks,
 )
 from otafl.algorithms.level_training import buckets, classifier_of, train_
-from otafl.algorithms.personal_models import MODEL, column, copied, flat_view
+from otafl.algorithms.parameters import MODEL, column, copied, flat_view
 from otafl.algorithms.whole_models import start
 from otafl.core.contracts import (
     Blocks,

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from otafl.algorithms.config_fedhm import FedHmConfig
 from otafl.algorithms.level_training import Penalty
-from otafl.algorithms.personal_models import MODEL, column
+from otafl.algorithms.parameters import MODEL, column
 from otafl.core.contracts import Blocks, Group, Received
 from otafl.core.errors import UserError
 from otafl.factorised.truncation import Factors, rank_of

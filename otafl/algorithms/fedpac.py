@@ -33,7 +33,7 @@ from torch import Tensor
 from otafl.algorithms.config_exchange import FedPACConfig
 from otafl.algorithms.device_tables import arrived, heard, rewritten, spread
 from otafl.algorithms.local_samples import add_, held, pieces, some
-from otafl.algorithms.personal_models import (
+from otafl.algorithms.parameters import (
     MODEL,
     averaged,
     copied,

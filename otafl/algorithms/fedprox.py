@@ -1,84 +1,49 @@
-"""FedProx.
+"""Average models that devices train under a penalty on their distance to the broadcast one (FedProx).
 
+A device lowers h_k(w; w^t) = F_k(w) + mu/2 |w - w^t|^2 (2) by SGD from the broadcast model w^t, so
+unlike devices cannot drift far apart. With mu = 0 it is federated averaging.
+
+References
+----------
 Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith 2020, "Federated Optimization in Heterogeneous
-Networks", Algorithm 2: a device lowers h_k(w; w^t) = F_k(w) + mu/2 |w - w^t|^2 (2) by SGD from the
-broadcast model w^t, so unlike devices cannot drift far apart. With mu = 0 it is federated
-averaging.
+    Networks", Algorithm 2.
 """
 
 from __future__ import annotations
 
+from typing import ClassVar, Literal, Self
+
 import torch
+from pydantic import model_validator
 from torch import Tensor
 
-from otafl.algorithms.config_rivals import FedProxConfig
-from otafl.algorithms.personal_models import (
-    MODEL,
-    averaged,
-    copied,
-    flat_view,
-    increment,
-    penalised_sgd_,
-    received_params,
-)
-from otafl.algorithms.whole_models import start
-from otafl.core.contracts import (
-    Blocks,
-    Broadcast,
-    Cohort,
-    Hyper,
-    Payload,
-    Received,
-    View,
-    Work,
-)
-from otafl.core.rng import Streams
-from otafl.models.base import Model, flatten
+from otafl.algorithms.base import Algorithm, AveragedSettings, must_contract, penalty
+from otafl.algorithms.parameters import copied, increment, penalised_sgd_, received_params
+from otafl.core.contracts import Blocks, Broadcast, LocalContext, Payload
 
 
-class FedProx:
+class FedProx(Algorithm):
     """Server block "model" [S, P]; no device state."""
 
-    def __init__(self, config: FedProxConfig, model: Model, devices: int) -> None:
-        self.model = model
+    averages: ClassVar[bool] = True
 
-    def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
-        return {MODEL: flatten(start(self.model, streams))}, {}
+    class Settings(AveragedSettings):
+        name: Literal["fedprox"] = "fedprox"
+        penalty: float = penalty(0.1, "mu: the local loss has mu/2 |w - w^t|^2 added")
 
-    def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
-        return Broadcast(server)
+        @model_validator(mode="after")
+        def _contracts(self) -> Self:
+            must_contract("learning_rate", self.learning_rate, self.penalty)
+            return self
 
     def local(
-        self,
-        broadcast: Broadcast,
-        devices: Blocks,
-        cohort: Cohort,
-        work: Work,
-        hyper: Hyper,
-        streams: Streams,
+        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
     ) -> tuple[Blocks, Payload, Tensor]:
-        centre = received_params(broadcast, self.model)
+        centre, work = received_params(broadcast, self.model), context.work
         params = copied(centre)
-        rate, penalty = (hyper[n][cohort.trial] for n in ("learning_rate", "penalty"))
+        rate, mu = context.of_rows("learning_rate"), context.of_rows("penalty")
         loss = torch.zeros_like(rate)
         for step in range(work.steps):
             batch = work.batch(step)
-            loss += penalised_sgd_(self.model, params, centre, batch, rate, penalty)  # eq. (2)
+            loss += penalised_sgd_(self.model, params, centre, batch, rate, mu)  # eq. (2)
         return {}, increment(params, centre), loss / work.steps
-
-    def combine(
-        self,
-        server: Blocks,
-        received: Received,
-        cohort: Cohort,
-        round: int,
-        hyper: Hyper,
-        streams: Streams,
-    ) -> Blocks:
-        return {MODEL: averaged(server, received, hyper)}
-
-    def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
-        return {"global": flat_view(self.model, server[MODEL])}
-
-    def flops(self, samples: int) -> float:
-        return self.model.training_flops(samples)

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from otafl.algorithms.config_rivals import FedRepConfig
+from otafl.algorithms.parameters import MODEL, averaged, increment, named, step_
 from otafl.algorithms.partly_shared import KEPT, joined, personal_view, shared_shapes, split_start
-from otafl.algorithms.personal_models import MODEL, averaged, increment, named, step_
 from otafl.core.contracts import (
     Batch,
     Blocks,

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from otafl.algorithms.config_widths import FedRolexConfig
-from otafl.algorithms.personal_models import MODEL
+from otafl.algorithms.parameters import MODEL
 from otafl.algorithms.whole_models import start
 from otafl.algorithms.width_slices import (
     level_of,

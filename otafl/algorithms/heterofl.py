@@ -20,7 +20,7 @@ from torch import Tensor
 
 from otafl.algorithms.config_widths import HeteroFLConfig
 from otafl.algorithms.level_training import buckets
-from otafl.algorithms.personal_models import MODEL
+from otafl.algorithms.parameters import MODEL
 from otafl.algorithms.whole_models import draws
 from otafl.algorithms.width_slices import (
     known,

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from otafl.algorithms.config_levels import LevelsConfig
-from otafl.algorithms.personal_models import column
+from otafl.algorithms.parameters import column
 from otafl.core.contracts import Batch, Blocks, Cohort, Hyper, Work
 from otafl.models.base import cross_entropy
 from otafl.models.network import Linear, Network, each_step

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from otafl.algorithms.config_rivals import LocalOnlyConfig
-from otafl.algorithms.personal_models import device_view, named, own, shared_start
+from otafl.algorithms.parameters import device_view, named, own, shared_start
 from otafl.algorithms.whole_models import start
 from otafl.core.contracts import Blocks, Broadcast, Cohort, Hyper, Payload, Received, View, Work
 from otafl.core.rng import Streams

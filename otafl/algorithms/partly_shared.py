@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from otafl.algorithms.personal_models import MODEL, copied, named, own, view_of
+from otafl.algorithms.parameters import MODEL, copied, named, own, view_of
 from otafl.algorithms.whole_models import start
 from otafl.core.contracts import Blocks, Broadcast, View
 from otafl.core.rng import Streams

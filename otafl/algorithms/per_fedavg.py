@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from otafl.algorithms.config_prior import PerFedAvgConfig
-from otafl.algorithms.personal_models import MODEL, averaged, flat_view
+from otafl.algorithms.parameters import MODEL, averaged, flat_view
 from otafl.algorithms.prox import sent, stepped
 from otafl.algorithms.whole_models import start
 from otafl.core.contracts import (

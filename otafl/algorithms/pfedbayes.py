@@ -23,7 +23,7 @@ from torch.nn import functional
 
 from otafl.algorithms.config_exchange import PFedBayesConfig
 from otafl.algorithms.device_tables import flat_personal_view
-from otafl.algorithms.personal_models import MODEL, averaged, flat_view
+from otafl.algorithms.parameters import MODEL, averaged, flat_view
 from otafl.algorithms.whole_models import start
 from otafl.core.contracts import (
     Batch,

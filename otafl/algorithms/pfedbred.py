@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from otafl.algorithms.config_prior import PFedBreDConfig
-from otafl.algorithms.personal_models import (
+from otafl.algorithms.parameters import (
     MODEL,
     averaged,
     device_view,

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from otafl.algorithms.config_exchange import PFedHNConfig
 from otafl.algorithms.device_tables import arrived, flat_personal_view, heard, spread
-from otafl.algorithms.personal_models import MODEL, copied, increment, received_params
+from otafl.algorithms.parameters import MODEL, copied, increment, received_params
 from otafl.algorithms.whole_models import start
 from otafl.core.contracts import Blocks, Broadcast, Cohort, Hyper, Payload, Received, View, Work
 from otafl.core.rng import Streams

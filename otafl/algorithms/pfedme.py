@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from otafl.algorithms.config_prior import PFedMeConfig
-from otafl.algorithms.personal_models import (
+from otafl.algorithms.parameters import (
     MODEL,
     averaged,
     device_view,

@@ -22,7 +22,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from otafl.algorithms.personal_models import MODEL
+from otafl.algorithms.parameters import MODEL
 from otafl.core.contracts import Blocks, Group, Payload
 from otafl.models.base import Model, unflatten
 from otafl.models.span import Slope, Span

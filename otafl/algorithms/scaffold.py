@@ -1,74 +1,71 @@
-"""SCAFFOLD: stochastic controlled averaging.
+"""Average models whose steps are corrected for each device's own drift (SCAFFOLD).
 
-Karimireddy, Kale, Mohri, Reddi, Stich, Suresh 2020, "SCAFFOLD: Stochastic Controlled Averaging for
-Federated Learning", Algorithm 1 with option II for the control variates. From the broadcast x and c
-a device takes K steps
+From the broadcast x and c a device takes K steps
 
     y <- y - eta_l (g(y) + c - c_i)
 
 and sets c_i+ = c_i - c + (x - y) / (K eta_l). It sends y - x and c_i+ - c_i, each in a payload
 group of its own, so that a transport normalises them one by one: the second is 1 / (K eta_l) times
-as large. The server steps by
+as large. Payload and broadcast are twice as long as those of federated averaging. The server steps
+by
 
     x <- x + eta_g sum_i p_i (y_i - x) / sum_i p_i,    c <- c + sum_i p_i (c_i+ - c_i)
 
 over those that were received, p_i being the share of all samples: for equal devices the paper's
 means, and its |S| / N on the second. A device that is absent, or does not send, keeps its c_i;
 so c = sum_i p_i c_i over all devices as long as what is sent arrives without error.
+
+References
+----------
+Karimireddy, Kale, Mohri, Reddi, Stich, Suresh 2020, "SCAFFOLD: Stochastic Controlled Averaging for
+    Federated Learning", Algorithm 1, option II.
 """
 
 from __future__ import annotations
 
+from typing import ClassVar, Literal
+
 import torch
 from torch import Tensor
 
-from otafl.algorithms.config_rivals import ScaffoldConfig
-from otafl.algorithms.personal_models import MODEL, averaged, copied, flat_view, received_params
-from otafl.algorithms.whole_models import start
+from otafl.algorithms.base import Algorithm, AveragedSettings
+from otafl.algorithms.parameters import MODEL, averaged, copied, received_params
 from otafl.core.contracts import (
     Blocks,
     Broadcast,
-    Cohort,
+    Context,
     Group,
     Hyper,
+    LocalContext,
     Payload,
     Received,
-    View,
-    Work,
 )
 from otafl.core.rng import Streams
-from otafl.models.base import Model, flatten, unflatten
+from otafl.models.base import flatten, unflatten
 
 CONTROL = "control"
 
 
-class Scaffold:
+class Scaffold(Algorithm):
     """Server blocks "model" x and "control" c, [S, P]. Device block "control" c_i [S, K, P], zero
     at first like c."""
 
-    def __init__(self, config: ScaffoldConfig, model: Model, devices: int) -> None:
-        self.model = model
+    averages: ClassVar[bool] = True
+
+    class Settings(AveragedSettings):
+        name: Literal["scaffold"] = "scaffold"
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
-        flat = flatten(start(self.model, streams))
-        zero = torch.zeros_like(flat)
-        return {MODEL: flat, CONTROL: zero}, {CONTROL: zero[:, None]}
-
-    def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
-        return Broadcast(server)
+        server, _ = super().init(streams, hyper)
+        zero = torch.zeros_like(server[MODEL])
+        return server | {CONTROL: zero}, {CONTROL: zero[:, None]}
 
     def local(
-        self,
-        broadcast: Broadcast,
-        devices: Blocks,
-        cohort: Cohort,
-        work: Work,
-        hyper: Hyper,
-        streams: Streams,
+        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
     ) -> tuple[Blocks, Payload, Tensor]:
         x, c, own = broadcast.blocks[MODEL], broadcast.blocks[CONTROL], devices[CONTROL]
-        params = copied(received_params(broadcast, self.model))
-        rate = hyper["learning_rate"][cohort.trial]
+        params, work, cohort = copied(received_params(broadcast, self.model)), context.work, context.cohort
+        rate = context.of_rows("learning_rate")
         shift = unflatten((own - c).mul_(rate[:, None]), self.model.shapes)
         loss = torch.zeros_like(rate)
         for step in range(work.steps):
@@ -82,24 +79,11 @@ class Scaffold:
             change = change * cohort.sends[:, None]
         return {CONTROL: own + change}, payload, loss / work.steps
 
-    def combine(
-        self,
-        server: Blocks,
-        received: Received,
-        cohort: Cohort,
-        round: int,
-        hyper: Hyper,
-        streams: Streams,
-    ) -> Blocks:
+    def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
+        cohort = context.cohort
         share = cohort.weight.new_zeros(cohort.trials)
         share.index_add_(0, cohort.trial, cohort.weight)
         came = received.count[1]
         assert isinstance(came, Tensor)  # a weight a trial, as the groups have no mask
         control = torch.addcmul(server[CONTROL], (share * came)[:, None], received.mean[1][CONTROL])
-        return {MODEL: averaged(server, received, hyper), CONTROL: control}
-
-    def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
-        return {"global": flat_view(self.model, server[MODEL])}
-
-    def flops(self, samples: int) -> float:
-        return self.model.training_flops(samples)
+        return {MODEL: averaged(server, received, context.hyper), CONTROL: control}

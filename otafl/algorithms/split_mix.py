@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from otafl.algorithms.config_widths import SplitMixConfig
-from otafl.algorithms.personal_models import MODEL
+from otafl.algorithms.parameters import MODEL
 from otafl.algorithms.whole_models import draws
 from otafl.algorithms.width_slices import (
     known,

@@ -22,7 +22,7 @@ from torch import Tensor
 from otafl.algorithms.adam import PenaltyAdam
 from otafl.algorithms.config_tensor import TDPFedConfig
 from otafl.algorithms.low_rank_layers import layered
-from otafl.algorithms.personal_models import column, copied, device_view, named, own
+from otafl.algorithms.parameters import column, copied, device_view, named, own
 from otafl.algorithms.prox import nesterov_steps
 from otafl.core.contracts import (
     Blocks,

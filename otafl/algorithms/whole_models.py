@@ -11,10 +11,9 @@ from typing import Literal
 
 from torch import Tensor
 
-from otafl.algorithms.personal_models import view_of
+from otafl.algorithms.parameters import draws, start, view_of  # noqa: F401
 from otafl.core.contracts import Blocks, Group, Hyper, Payload, Received, View
-from otafl.core.rng import Streams
-from otafl.models.base import Draw, LayeredModel, Model
+from otafl.models.base import LayeredModel, Model
 
 BiasMode = Literal["ideal", "ota"]
 
@@ -29,17 +28,6 @@ def weights_of(model: Model) -> tuple[str, ...]:
 def as_matrix(weight: Tensor) -> Tensor:
     """A weight [n, M, ...] as matrices [n, M, N]: a convolution's filters are its rows."""
     return weight.flatten(2)
-
-
-def start(model: Model, streams: Streams) -> Blocks:
-    """The model's random start, [S, *shape]."""
-    return model.init(draws(streams))
-
-
-def draws(streams: Streams, model: str = "") -> Draw:
-    """Where a start comes from: a stream for each parameter, of each model (`model`) where a method
-    has several."""
-    return lambda name, shape: streams.uniform(f"init/{model}{name}", 0, shape).clone()
 
 
 def step_size(hyper: Hyper, round: int) -> Tensor:

@@ -17,7 +17,7 @@ from torch import Tensor
 from otafl.algorithms.config_levels import LevelsConfig
 from otafl.algorithms.config_widths import WidthRule, WidthsConfig
 from otafl.algorithms.level_training import buckets, classifier_of, train_
-from otafl.algorithms.personal_models import MODEL, copied, flat_view
+from otafl.algorithms.parameters import MODEL, copied, flat_view
 from otafl.core.contracts import Blocks, Cohort, Group, Hyper, Level, Payload, Received, View, Work
 from otafl.core.errors import UserError
 from otafl.models.base import Model, flatten, unflatten

@@ -7,26 +7,9 @@ from typing import Any
 
 from otafl.core.registry_tables import CUSTOM, TABLES
 
-TODO = {
-    "data",
-    "partition",
-    "model",
-    "algorithm",
-    "channel",
-    "csi",
-    "receiver",
-    "power",
-    "transport",
-    "server",
-    "downlink",
-    "codec",
-    "selection",
-    "levels",
-    "compute",
-    "protocol",
-    "availability",
-    "frequency",
-}
+
+def is_old(kind: Any) -> bool:
+    return not (hasattr(kind, "Settings") or hasattr(kind, "model_fields"))
 
 
 def _load(path: str) -> Any:

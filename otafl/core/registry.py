@@ -227,16 +227,18 @@ def component(table: str, name: str) -> type[Any]:
     is_custom = found.custom and ":" in name
     if not is_custom and name not in found.modules:
         raise UserError(f"{table}: {unknown_name(table, name)}")
-    if table in _legacy.TODO:
+    try:
+        return _adapter(found.package) if is_custom else _component(found.modules[name], name)
+    except (LookupError, ModuleNotFoundError, StopIteration):
         return _legacy.component(table, name)
-    return _adapter(found.package) if is_custom else _component(found.modules[name], name)
 
 
 def settings(table: str, name: str) -> type[Settings]:
     """Import the settings class of a component. Raises UserError as `component`."""
-    if table in _legacy.TODO and (name in TABLES[table].modules or ":" in name):
+    kind = component(table, name)
+    if _legacy.is_old(kind):
         return _legacy.settings(table, name)
-    return _settings_of(component(table, name))
+    return _settings_of(kind)
 
 
 def make(table: str, chosen: Any, *given: Any) -> Any:
@@ -245,7 +247,7 @@ def make(table: str, chosen: Any, *given: Any) -> Any:
     given: what its class takes besides them.
     """
     kind = component(table, chosen.name)
-    if table in _legacy.TODO:
+    if _legacy.is_old(kind):
         return kind(chosen, *given)
     return chosen if isinstance(chosen, kind) else kind(chosen, *given)
 
@@ -253,7 +255,7 @@ def make(table: str, chosen: Any, *given: Any) -> Any:
 @functools.cache
 def about(table: str, name: str) -> About:
     """Read what the source of a component says of it, without importing it."""
-    if table in _legacy.TODO:
+    if _legacy.is_old(component(table, name)):
         summary, citation = _legacy.about(table, name)
         return About(summary, "", (citation,) if citation else ())
     package, *inner = TABLES[table].modules[name].split(".")

@@ -11,8 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from otafl.algorithms.config_own import CustomAlgorithmConfig, settings_of
-from otafl.algorithms.custom import make as own_algorithm
+from otafl.algorithms._legacy import adapted
+from otafl.algorithms.base import Algorithm
+from otafl.algorithms.custom import settings_of
 from otafl.channels.config_own import CustomChannelConfig
 from otafl.channels.custom import CustomChannel
 from otafl.channels.fading import link_budget
@@ -20,7 +21,6 @@ from otafl.channels.long_term import statistics
 from otafl.clock.stack_clock import Clock
 from otafl.core import custom, registry
 from otafl.core.contracts import (
-    Algorithm,
     Blocks,
     Codec,
     Cohort,
@@ -49,7 +49,7 @@ from otafl.devices.hardware import Hardware, devices_of
 from otafl.devices.jitter import Jitter
 from otafl.devices.protocol import rules_of
 from otafl.downlink.downlink import Downlink, DownlinkSetup
-from otafl.levels.levels import Levels, LevelSetup, sizes_of
+from otafl.levels.levels import Levels, LevelSetup
 from otafl.models.base import Model
 from otafl.models.module import ModuleModel
 from otafl.power.config import CustomPowerConfig
@@ -134,12 +134,8 @@ def build_model(scenario: Scenario, input_shape: tuple[int, ...], classes: int) 
 
 def build_algorithm(scenario: Scenario, model: Model) -> Algorithm:
     """The scenario's algorithm over a model; refuses what the model cannot give it."""
-    config = scenario.algorithm
-    if isinstance(config, CustomAlgorithmConfig):
-        return own_algorithm(config, model, scenario.devices.count)
-    make = registry.component("algorithm", config.name)
-    algorithm: Algorithm = make(config, model, scenario.devices.count)
-    return algorithm
+    made = registry.make("algorithm", scenario.algorithm, model, scenario.devices.count)
+    return adapted(made)
 
 
 def assemble(points: Sequence[Point], trials: Sequence[int]) -> Parts:
@@ -251,7 +247,7 @@ def _levels(
     scenario: Scenario, algorithm: Algorithm, hardware: Hardware, link: SelectionSetup
 ) -> Levels | None:
     """Who trains which model size; None for a method of one size."""
-    sizes = sizes_of(algorithm)
+    sizes = algorithm.levels()
     if not sizes:
         return None
     batch = scenario.training.batch_size
@@ -299,7 +295,7 @@ def build_link(
     if policy is None and isinstance(scenario.power, CustomPowerConfig):
         policy = CustomPolicy(scenario.power)
     elif policy is None:
-        policy = registry.component("power", scenario.power.name)(scenario.power)
+        policy = registry.make("power", scenario.power)
     codec = registry.component("codec", scenario.codec.name)(
         scenario.codec, _hyper(rows, "codec", streams), streams
     )

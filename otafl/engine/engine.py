@@ -19,8 +19,10 @@ from otafl.core.contracts import (
     Broadcast,
     ChannelState,
     Cohort,
+    Context,
     Limits,
     LinkReport,
+    LocalContext,
     Payload,
     Received,
 )
@@ -149,20 +151,18 @@ class Engine:
     def _described(self, cohort: Cohort, t: int, channel: ChannelState | None) -> Cohort:
         """The cohort with levels, the algorithm's own weights and versions, and who sends."""
         cohort = self.sizes.assign(cohort, t, channel)
-        version = self._version()
+        version = self.parts.algorithm.version(self.server)
         if version is not None:
             cohort = replace(cohort, version=version[cohort.trial])
-        return self._who_sends(self._weighted(cohort), t)
+        return self._who_sends(self._weighted(cohort, t), t)
 
-    def _version(self) -> Tensor | None:
-        """[S] steps of the servers of a method that does not step at every slot; None else."""
-        ask = getattr(self.parts.algorithm, "version", None)
-        return None if ask is None else ask(self.server)
+    def _context(self, cohort: Cohort, t: int) -> Context:
+        return Context(cohort, self.parts.hyper, self.parts.streams, t)
 
-    def _weighted(self, cohort: Cohort) -> Cohort:
-        """The cohort with the algorithm's own weights, where it has some."""
-        ask = getattr(self.parts.algorithm, "row_weights", None)
-        return cohort if ask is None else replace(cohort, weight=ask(cohort))
+    def _weighted(self, cohort: Cohort, t: int) -> Cohort:
+        """The cohort with the weights that the algorithm gives it."""
+        weight = self.parts.algorithm.row_weights(self._context(cohort, t))
+        return cohort if weight is cohort.weight else replace(cohort, weight=weight)
 
     def _who_sends(self, cohort: Cohort, t: int) -> Cohort:
         """The cohort with `sends` as `devices.senders` and the algorithm say, where they do."""
@@ -170,11 +170,10 @@ class Engine:
         if wanted is not None and wanted < max(cohort.counts):
             sends = some_of(cohort, wanted, t, self.parts.streams)
             cohort = replace(cohort, sends=sends, all_send=False)
-        ask = getattr(self.parts.algorithm, "sends", None)
-        if ask is None:
+        sends = self.parts.algorithm.sends(self._context(cohort, t))
+        if sends is None:
             return cohort
-        sends = ask(cohort, t, self.parts.streams) & cohort.sends
-        return replace(cohort, sends=sends, all_send=False)
+        return replace(cohort, sends=sends & cohort.sends, all_send=False)
 
     def _cohort(self, chosen: np.ndarray, t: int) -> Cohort:
         trial, device = np.nonzero(chosen)
@@ -260,10 +259,9 @@ class Engine:
             state, payload, loss = parts.algorithm.local(
                 broadcast.rows(cohort, start, stop),
                 self.devices.rows(chunk),
-                chunk,
-                parts.local_data.work(t, chunk),
-                parts.hyper,
-                parts.streams,
+                LocalContext(
+                    chunk, parts.hyper, parts.streams, t, parts.local_data.work(t, chunk)
+                ),
             )
             self.devices.put(chunk, state)
             losses.append(loss)
@@ -309,11 +307,11 @@ class Engine:
         self.pending = late if late.cohort.size else None
         if not now.cohort.size:
             return None
-        version = self._version()
+        version = self.parts.algorithm.version(self.server)
         current = t if version is None else version[now.cohort.trial]
         cohort = replace(now.cohort, staleness=current - now.cohort.version)
         share = self._share(cohort.trial, cohort.device)
-        return Update(self._weighted(replace(cohort, weight=share)), now.payload)
+        return Update(self._weighted(replace(cohort, weight=share), t), now.payload)
 
     def limits(self, update: Update | None, t: int) -> Limits:
         """What bounds the slot's transmissions, and who crashes in it or is heard twice."""
@@ -331,9 +329,7 @@ class Engine:
         """The algorithm's server step, undone for trials to which nothing came."""
         parts = self.parts
         received = parts.link.codec.decode(received)
-        state = parts.algorithm.combine(
-            self.server, received, cohort, t, parts.hyper, parts.streams
-        )
+        state = parts.algorithm.combine(self.server, received, self._context(cohort, t))
         state, memory = parts.server.step(self.server, state, self.server_memory)
         if received.alive is not None:
             state = _of_alive(received.alive, state, self.server)

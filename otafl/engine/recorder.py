@@ -3,12 +3,12 @@ stops trials that reached their target or diverged."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
-from otafl.core.contracts import Algorithm, Blocks
+from otafl.core.contracts import Blocks
 from otafl.devices.activities import CAUSES
 from otafl.engine.evaluation import Evaluation
 from otafl.results.dataset import Record
@@ -37,7 +37,7 @@ class Recorder:
         size = points * trials
         self.once = {name: np.full(size, np.nan) for name in _ENDS}
         parts = engine.parts
-        for name, value in _optional(parts.algorithm, "constants").items():
+        for name, value in parts.algorithm.constants().items():
             self.once[name] = np.full(size, value)
         self._evaluation = Evaluation(parts)
         self.once |= self._evaluation.once() | engine.sizes.once()
@@ -60,7 +60,7 @@ class Recorder:
         views = algorithm.views(engine.server, blocks)
         if running.any():
             values |= self._evaluation.take(views, round, running)
-        for name, value in _optional(algorithm, "measures", engine.server, blocks).items():
+        for name, value in algorithm.measures(engine.server, blocks).items():
             values[name] = value.cpu().double().numpy() if round else np.full(len(running), np.nan)
         for value in values.values():
             value[~running] = np.nan
@@ -126,12 +126,6 @@ class Recorder:
             for name, rounds in _by_name(self.engine.link).items()
         }
         return Record(self.rounds, variables, complete, link or None)
-
-
-def _optional(algorithm: Algorithm, method: str, *given: Any) -> dict[str, Any]:
-    """What a method that an algorithm need not have returns; nothing where it has none."""
-    ask = getattr(algorithm, method, None)
-    return {} if ask is None else ask(*given)
 
 
 def _by_name(rounds: list[Blocks]) -> dict[str, list[np.ndarray]]:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from otafl.core.contracts import ChannelState, Cohort, Level
-from otafl.levels.levels import sizes_of
 
 if TYPE_CHECKING:
     from otafl.engine.assembly import Parts
@@ -21,7 +20,7 @@ class Sizes:
         training = parts.scenario.training
         self._parts = parts
         self._samples = training.batch_size * training.local_steps
-        self.levels: tuple[Level, ...] = sizes_of(parts.algorithm)
+        self.levels: tuple[Level, ...] = parts.algorithm.levels()
         self._flops = np.array([level.flops(self._samples) for level in self.levels])
         self._whole = parts.algorithm.flops(self._samples)
         shape = (len(parts.share), len(self.levels))

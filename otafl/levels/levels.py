@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import Algorithm, ChannelState, Cohort, Level
+from otafl.core.contracts import ChannelState, Cohort, Level
 from otafl.core.errors import UserError
 from otafl.devices.hardware import Hardware
 from otafl.levels.config import (
@@ -174,8 +174,3 @@ def _by_place(place: np.ndarray, devices: int, bounds: np.ndarray) -> np.ndarray
     """The level of the device at each place of so many."""
     return np.searchsorted(bounds[:-1], (place + 0.5) / devices, side="right")
 
-
-def sizes_of(algorithm: Algorithm) -> tuple[Level, ...]:
-    """The levels of a method that has several, none else."""
-    ask = getattr(algorithm, "levels", None)
-    return () if ask is None else tuple(ask())

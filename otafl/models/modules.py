@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from otafl.algorithms.fedem import PI
-from otafl.algorithms.personal_models import MODEL
+from otafl.algorithms.parameters import MODEL
 from otafl.core import custom
 from otafl.core.errors import UserError
 from otafl.models.base import Layer

@@ -22,7 +22,7 @@ from typing import Any
 from torch import Tensor
 
 from otafl.algorithms.fedem import PI
-from otafl.algorithms.personal_models import MODEL
+from otafl.algorithms.parameters import MODEL
 from otafl.core.contracts import Algorithm, Blocks
 from otafl.core.errors import UserError
 from otafl.core.settings import CustomSettings

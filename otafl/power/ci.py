@@ -1,5 +1,8 @@
-"""Channel inversion by the weakest device: p_k = sqrt(eta) / h_k with eta = min_k P_k g_k / m_k, so
-every device arrives with c_k = 1 and the error is noise alone."""
+"""Invert the channel, at the gain of the weakest device.
+
+p_k = sqrt(eta) / h_k with eta = min_k P_k g_k / m_k: every device arrives with c_k = 1, and the error
+is noise alone.
+"""
 
 from __future__ import annotations
 
@@ -8,24 +11,18 @@ from typing import ClassVar, Literal
 
 import torch
 
-from otafl.core.contracts import Coefficients, Hyper, Link, Statistics
-from otafl.power.config import CiConfig
+from otafl.core.contracts import Coefficients, Link
+from otafl.power.base import PowerPolicy
 from otafl.power.scalars import amplitude_bound, cophase, inversion, senders
 
 WEAKEST = 1e-15
 """Least sqrt(eta): a device whose channel is zero cannot be inverted, and must not make 0 / 0."""
 
 
-class ChannelInversion:
-    constraint: ClassVar[Literal["peak", "average", "none"]] = "peak"
-    may_be_silent: ClassVar[bool] = False
-    wants_variation: ClassVar[bool] = False
+class ChannelInversion(PowerPolicy):
+    receiver: ClassVar[str] = "uniform_forcing"
 
-    def __init__(self, config: CiConfig) -> None:
-        pass
-
-    def prepare(self, statistics: Statistics, hyper: Hyper) -> None:
-        return None
+    name: Literal["ci"] = "ci"
 
     def coefficients(self, state: None, link: Link) -> tuple[None, Coefficients]:
         return None, invert_by_weakest(link)

@@ -6,20 +6,21 @@ import itertools
 import math
 from typing import Any
 
-from pydantic import BaseModel, ValidationError, create_model
+from pydantic import BaseModel, ValidationError
 
 from otafl.algorithms.config import FedRLRConfig, FedRLRPlusConfig
-from otafl.algorithms.config_own import CustomAlgorithmConfig, settings_of
+from otafl.algorithms.custom import averages, class_of, settings_of
 from otafl.channels.config_own import CustomChannelConfig
 from otafl.core import custom, registry
 from otafl.core.choices import Choice
 from otafl.core.errors import UserError
-from otafl.core.problems import Problem
+from otafl.core.problems import Path, Problem
 from otafl.core.settings import CustomSettings
 from otafl.core.words import did_you_mean
 from otafl.models import geometry
 from otafl.models.config import CnnConfig, MlpConfig, SoftmaxRegressionConfig
 from otafl.scenario.errors import problems_of, shown
+from otafl.scenario.keys import CHOICES
 from otafl.scenario.schema import Scenario
 from otafl.transport.config import DigitalConfig, OverTheAirConfig
 
@@ -28,29 +29,24 @@ def check(scenario: Scenario) -> list[Problem]:
     """Everything that is wrong between the sections of a point."""
     checks = [_devices, _frequency, _faults, _stop, _own_channel, _link, _images]
     of_method = [_levels, _server, _transport, _rank]
-    problems = _own_method(scenario)
-    if not problems:
+    problems = [problem for path in CHOICES for problem in _of_section(scenario, path)]
+    if not any(problem.path[0] == "algorithm" for problem in problems):
         checks += of_method
     return problems + [problem for one in checks for problem in one(scenario)]
 
 
-def _own_method(scenario: Scenario) -> list[Problem]:
-    """Whether the user's own method can be had, and the section's keys fit it."""
-    config, key = scenario.algorithm, "algorithm"
-    if not isinstance(config, CustomAlgorithmConfig):
-        return []
+def _of_section(scenario: Scenario, path: Path) -> list[Problem]:
+    """What a component finds wrong with the rest of the scenario."""
+    section: Any = scenario
+    for part in path:
+        section = getattr(section, str(part))
     try:
-        method = config.method
-    except UserError as error:
-        return [Problem(str(error), (key, "name"))]
-    problems: list[Problem] = []
-    tree = {key: config.of_settings}
-    root = create_model("Root", algorithm=(method.settings, ...))
-    try:
-        root.model_validate(tree)
-    except ValidationError as error:
-        problems = problems_of(error, tree, root)
-    return problems + _keys(key, config.of_method, method.keys, method.settings)
+        return list(section.check(scenario))
+    except ValidationError as error:  # of the settings of a component of the user's
+        tree: Any = section.options
+        for part in reversed(path):
+            tree = {part: tree}
+        return problems_of(error, tree, Scenario)
 
 
 def _own_channel(scenario: Scenario) -> list[Problem]:
@@ -240,12 +236,12 @@ def _levels(scenario: Scenario) -> list[Problem]:
 def _server(scenario: Scenario) -> list[Problem]:
     """Whether there is an averaged increment for the server to optimise over."""
     algorithm, server = scenario.algorithm, scenario.server.name
-    if server == "average" or getattr(algorithm, "averages", False):
+    if server == "average" or averages(class_of(algorithm)):
         return []
     would_do = [
         name
         for name in registry.names("algorithm")
-        if getattr(registry.settings("algorithm", name), "averages", False)
+        if averages(class_of(registry.settings("algorithm", name)()))
     ]
     text = (
         f"server: '{server}' steps along averaged increments, which algorithm "
@@ -287,7 +283,7 @@ def _stop(scenario: Scenario) -> list[Problem]:
 
 
 def _transport(scenario: Scenario) -> list[Problem]:
-    needs, transport = scenario.algorithm.needs, scenario.transport
+    needs, transport = class_of(scenario.algorithm).needs, scenario.transport
     if needs in transport.gives:
         return []
     would_do = [

@@ -7,6 +7,7 @@ in a round, n rows of one payload group.
 from __future__ import annotations
 
 from otafl.core.contracts.blocks import (
+    MODEL,
     Blocks,
     Hyper,
     taken,
@@ -15,6 +16,7 @@ from otafl.core.contracts.cohort import (
     Cohort,
     rows_per_trial,
 )
+from otafl.core.contracts.context import Context, LocalContext
 from otafl.core.contracts.learning import (
     Batch,
     FineTune,
@@ -56,6 +58,7 @@ from otafl.core.contracts.payload import (
 )
 
 __all__ = [
+    "MODEL",
     "NOISE_VARIANCE",
     "NO_LIMITS",
     "Algorithm",
@@ -67,6 +70,7 @@ __all__ = [
     "Codec",
     "Coefficients",
     "Cohort",
+    "Context",
     "Csi",
     "FineTune",
     "Group",
@@ -76,6 +80,7 @@ __all__ = [
     "Link",
     "LinkBudget",
     "LinkReport",
+    "LocalContext",
     "Moments",
     "Payload",
     "PowerPolicy",

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
+MODEL = "model"
+"""The block that holds all parameters of a model side by side, [S, P] or [n, P]."""
+
 Blocks = dict[str, Tensor]
 
 Hyper = Mapping[str, Tensor]

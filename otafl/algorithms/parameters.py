@@ -11,11 +11,31 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import Batch, Blocks, Broadcast, Group, Hyper, Payload, Received, View
-from otafl.models.base import Model, flatten, unflatten
+from otafl.core.contracts import (
+    MODEL,
+    Batch,
+    Blocks,
+    Broadcast,
+    Group,
+    Hyper,
+    LocalContext,
+    Payload,
+    Received,
+    View,
+)
+from otafl.core.rng import Streams
+from otafl.models.base import Draw, Model, flatten, unflatten
 
-MODEL = "model"
-"""The server's block, and the payload's: all parameters side by side, [S, P] or [n, P]."""
+
+def start(model: Model, streams: Streams) -> Blocks:
+    """The model's random start, [S, *shape]."""
+    return model.init(draws(streams))
+
+
+def draws(streams: Streams, model: str = "") -> Draw:
+    """Where a start comes from: a stream for each parameter, of each model (`model`) where a method
+    has several."""
+    return lambda name, shape: streams.uniform(f"init/{model}{name}", 0, shape).clone()
 
 
 def named(prefix: str, params: Blocks) -> Blocks:
@@ -75,6 +95,14 @@ def penalised_sgd_(
     loss = model.sgd_(params, batch, rate / (1.0 - share))
     pull_(params, centre, share)
     return loss
+
+
+def sgd_(model: Model, params: Blocks, rate: Tensor, context: LocalContext) -> Tensor:
+    """SGD over the local steps in place, rate [n]; returns the mean loss [n]."""
+    loss = torch.zeros_like(rate)
+    for step in range(context.work.steps):
+        loss += model.sgd_(params, context.work.batch(step), rate)
+    return loss / context.work.steps
 
 
 def increment(new: Blocks, old: Blocks) -> Payload:

@@ -1,0 +1,182 @@
+"""The contract of a federated method.
+
+What most methods do alike is done here: the server's block "model" [S, P] holds all parameters of a
+trial side by side, every device receives it, and it moves by the mean of the increments that come
+back. A method says what is different.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Literal
+
+from torch import Tensor
+
+from otafl.algorithms.parameters import averaged, flat_view, start
+from otafl.core import settings
+from otafl.core.contracts import (
+    MODEL,
+    Blocks,
+    Broadcast,
+    Cohort,
+    Context,
+    Hyper,
+    Level,
+    LocalContext,
+    Payload,
+    Received,
+    View,
+)
+from otafl.core.rng import Streams
+from otafl.core.settings import stackable
+from otafl.models.base import Model, flatten
+
+Needs = Literal["mean", "each"]
+
+
+class Algorithm(ABC):
+    """A federated method over a model.
+
+    Tensors that a method is given belong to it; what it returns must not alias what the engine keeps
+    (state of the server, of the devices, other rows).
+
+    Parameters
+    ----------
+    settings : the method's, of its class `Settings`.
+    model : what is trained.
+    devices : K, in the population.
+    """
+
+    needs: ClassVar[Needs] = "mean"
+    """What the server must get of the updates: their mean, or each of them."""
+
+    averages: ClassVar[bool] = False
+    """The server's block "model" moves by averaged increments, so that a server optimiser may take
+    the step instead."""
+
+    class Settings(settings.Settings):
+        """The section `algorithm` of a scenario."""
+
+    def __init__(self, settings: Any, model: Model, devices: int) -> None:
+        self.settings, self.model, self.devices = settings, model, devices
+
+    def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
+        """Return the server's blocks [S, *shape] and the devices' [S, K, *shape] at the start;
+        [S, 1, *shape] for a start that all devices of a trial share."""
+        return {MODEL: flatten(start(self.model, streams))}, {}
+
+    def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
+        """Return what the devices receive."""
+        return Broadcast(server)
+
+    @abstractmethod
+    def local(
+        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
+    ) -> tuple[Blocks, Payload, Tensor]:
+        """Do the local work of a chunk of n rows, (trial, device) pairs of any trials.
+
+        Parameters
+        ----------
+        broadcast : what each row received, [n, *shape].
+        devices : the rows' own blocks [n, *shape], as `init` names them.
+        context : the rows, their data, and the round.
+
+        Returns
+        -------
+        The rows' blocks [n, *shape], the payload, and the training loss [n].
+        """
+
+    def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
+        """Return the server's blocks [S, *shape] after what was received: by default a step of
+        `server_learning_rate` along the mean increment."""
+        return {MODEL: averaged(server, received, context.hyper)}
+
+    def settle(self, devices: Blocks, heard: Tensor, context: Context) -> Blocks:
+        """Return the senders' blocks [n, *shape] once the slot is over.
+
+        What a device does only if its update arrived is settled here.
+
+        Parameters
+        ----------
+        devices : the senders' own blocks [n, *shape], as `local` left them.
+        heard : [n] bool, which of them the server has heard.
+        context : the senders of the slot; of an earlier round where they were late.
+        """
+        return devices
+
+    def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
+        """Return the models to test, by the names "global", "local", "personal" and "mean", and
+        "level0", "level1", ... of a method that has models of several sizes."""
+        return {"global": flat_view(self.model, server[MODEL])}
+
+    def flops(self, samples: int) -> float:
+        """Return the floating-point operations of a device's local work on so many samples."""
+        return self.model.training_flops(samples)
+
+    def sends(self, context: Context) -> Tensor | None:
+        """Return which rows are aggregated, [N] bool; the others train all the same. None: all."""
+        return None
+
+    def row_weights(self, context: Context) -> Tensor:
+        """Return how much each row counts, [N]: by default its share of the trial's samples."""
+        return context.cohort.weight
+
+    def version(self, server: Blocks) -> Tensor | None:
+        """Return the server's steps so far, [S] int64, which versions and staleness of a cohort then
+        count. None: it steps in every slot, and slots are counted."""
+        return None
+
+    def levels(self) -> tuple[Level, ...]:
+        """Return the sizes that the method has models of, the largest first; none if all devices
+        train the same model."""
+        return ()
+
+    def measures(self, server: Blocks, devices: Blocks) -> dict[str, Tensor]:
+        """Return what more there is to say of a trained state, [S] each, by names of
+        `otafl.results.variables.VARIABLES`; asked at every evaluation."""
+        return {}
+
+    def constants(self) -> dict[str, float]:
+        """Return what holds for all trials and rounds, by names of
+        `otafl.results.variables.VARIABLES`."""
+        return {}
+
+    def model_of(self, view: str) -> Model:
+        """Return the model whose parameters a view has."""
+        return self.model
+
+
+class AveragedSettings(settings.Settings):
+    """What every method with one global model has: the server adds the mean increment to it."""
+
+    learning_rate: float = stackable(
+        0.01, gt=0, description="SGD step of the model that is aggregated; pFedBreD's alpha_m"
+    )
+    server_learning_rate: float = stackable(
+        1.0,
+        gt=0,
+        description="factor on the averaged increment; 2 is the trick AM of pFedBreD, appendix C.4",
+    )
+
+
+def personal_rate() -> float:
+    """Declare the step of a device's own model."""
+    rate: float = stackable(
+        0.01, gt=0, description="SGD step of a device's own model; pFedBreD's alpha"
+    )
+    return rate
+
+
+def penalty(default: float, description: str) -> float:
+    """Declare a penalty's weight."""
+    weight: float = stackable(default, ge=0, description=description)
+    return weight
+
+
+def must_contract(rate_key: str, rate: float, weight: float) -> None:
+    """Raise ValueError where a step on a penalty would reach its centre or jump over it."""
+    if rate * weight >= 1:
+        raise ValueError(
+            f"{rate_key} times penalty must be below 1, or a step on the penalty alone jumps over "
+            f"the global model; got {rate:g} times {weight:g}"
+        )

@@ -1,0 +1,37 @@
+"""What a method is told of the round that it works in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from otafl.core.contracts.blocks import Hyper
+from otafl.core.contracts.cohort import Cohort
+from otafl.core.contracts.learning import Work
+from otafl.core.rng import Streams
+
+
+@dataclass(frozen=True)
+class Context:
+    """Who takes part, under which numbers, when.
+
+    cohort: the N rows at hand. hyper: the method's stackable fields, [S] each. streams: where random
+    numbers come from. round: from 0.
+    """
+
+    cohort: Cohort
+    hyper: Hyper
+    streams: Streams
+    round: int
+
+    def of_rows(self, name: str) -> Tensor:
+        """A stackable field [N] of each row's trial."""
+        return self.hyper[name][self.cohort.trial]
+
+
+@dataclass(frozen=True)
+class LocalContext(Context):
+    """And with which data. work: the local data of the rows at hand."""
+
+    work: Work

@@ -1,0 +1,71 @@
+"""The contract of a power policy.
+
+Symbols: budget P_k on |p_k|^2 m_k, m_k mean symbol power of device k's payload, h_k its channel with
+large-scale gain, g_k = |h_k|^2, N noise variance of one received real, q_k = P_k g_k / m_k, eta the
+receive scaling, c_k the gain with which k arrives.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, ClassVar, Literal
+
+from otafl.core.contracts import Coefficients, Hyper, Link, Statistics
+from otafl.core.settings import Settings
+
+Constraint = Literal["peak", "average", "none"]
+Reference = Literal["max", "mean"]
+
+REFERENCE = (
+    "the symbol power that the common scale answers to: the strongest device's "
+    "(each within its budget), or the mean over devices (FedRLR's oracle scaling)"
+)
+RELATIVE = (
+    "the threshold is over the mean large-scale gain of the trial's devices, so that it means the "
+    "same with a path loss as without; false: as it is"
+)
+GAMMA = (
+    "gamma itself, |p|^2 = gamma (tci: gamma / |h|^2) of what devices of equal weight send, "
+    "whatever the budget, as in FedRLR's figures with gamma = 1; what power results is recorded"
+)
+
+
+class PowerPolicy(Settings):
+    """Set transmit and receive scalars, batched over trials and segments. A policy is its settings."""
+
+    receiver: ClassVar[str] = "eigen"
+    """The receiver that it is made for, where the server has several antennas."""
+
+    may_be_silent: ClassVar[bool] = False
+    """All devices of a trial can be silent in a round."""
+
+    @property
+    def keeps(self) -> Constraint:
+        """Whether |p|^2 m <= budget holds in every round ("peak"), over fading and devices
+        ("average"), or not at all ("none": ideal gains)."""
+        return "peak"
+
+    @property
+    def wants_variation(self) -> bool:
+        """Whether the link says how much symbols vary over the devices."""
+        return False
+
+    def prepare(self, statistics: Statistics, hyper: Hyper) -> Any:
+        """Return long-term state: budgets, multipliers.
+
+        Parameters
+        ----------
+        statistics : of the channel, after the receiver's combining.
+        hyper : the policy's stackable fields, [S].
+        """
+        return None
+
+    @abstractmethod
+    def coefficients(self, state: Any, link: Link) -> tuple[Any, Coefficients]:
+        """Return the new state, and the scalars of a group of segments.
+
+        Parameters
+        ----------
+        state : as `prepare` or the last call returned it.
+        link : what a policy may see.
+        """
