@@ -251,11 +251,10 @@ def save(folder: Path, listed: Path | None, only: str) -> None:
             print(f"{number}/{len(runs)} {name} {message[:100]}", flush=True)
 
 
-def differences(one: Path, other: Path) -> Iterator[str]:
+def differences(one: Path, other: Path, only: str = "") -> Iterator[str]:
     """A line for everything that differs between two collections."""
-    names = [
-        {path.stem: path for path in sorted((f / "about").glob("*.json"))} for f in (one, other)
-    ]
+    found = [(folder / "about").glob(f"*{glob.escape(only)}*.json") for folder in (one, other)]
+    names = [{path.stem: path for path in paths} for paths in found]
     for name in names[0].keys() ^ names[1].keys():
         yield f"{name}: in one collection alone"
     for name in names[0].keys() & names[1].keys():

@@ -29,6 +29,62 @@ _NUMBERS_AHEAD = 2**18  # a block's temporaries then fit the processor's cache
 
 _BLOCK = 2**17  # fits the cache, and is worth a second thread
 
+_declared: dict[str, Purpose] = {}
+
+
+class Purpose(str):
+    """The name of a stream, declared once by the module that draws from it.
+
+        NOISE = purpose("noise", __name__)
+        START = family("init", __name__)
+        streams.normal(NOISE, round, shape)
+        streams.uniform(START / "weight0", 0, shape)
+    """
+
+    module: str
+    parts: bool
+
+    def __truediv__(self, part: object) -> Purpose:
+        """The stream of this name in the family."""
+        if not self.parts:
+            raise RuntimeError(f"the stream {str(self)!r} of {self.module} is no family")
+        return _purpose(f"{self}/{part}", self.module, True)
+
+
+def purpose(name: str, module: str) -> Purpose:
+    """Declare the stream of a module. Raises RuntimeError where another module draws from it."""
+    return _declare(_purpose(name, module, False))
+
+
+def family(name: str, module: str) -> Purpose:
+    """Declare the streams `name/...` of a module, and `name` itself. Raises RuntimeError as
+    `purpose`."""
+    return _declare(_purpose(name, module, True))
+
+
+def _purpose(name: str, module: str, parts: bool) -> Purpose:
+    made = Purpose(name)
+    made.module, made.parts = module, parts
+    return made
+
+
+def _declare(new: Purpose) -> Purpose:
+    for old in _declared.values():
+        clash = old == new or _within(old, new) or _within(new, old)
+        if clash and old.module != new.module:
+            raise RuntimeError(
+                f"{new.module} and {old.module} both draw from the stream {str(new)!r}: equal "
+                "numbers for two purposes; rename one"
+            )
+    _declared[new] = new
+    return new
+
+
+def _within(name: Purpose, other: Purpose) -> bool:
+    """Whether a name is one of another's family."""
+    return other.parts and name.startswith(f"{other}/")
+
+
 _Law = Callable[[Tensor, int, torch.dtype], Tensor]
 """(keys [m], count, dtype) -> [m, count]."""
 
