@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 import torch
 from contract.small import engine, run
-from exact.rival_rounds import CLASSES, INPUTS, SIZES, STEPS, arrays, exact
+from support.rival_rounds import CLASSES, INPUTS, SIZES, STEPS, arrays, exact
 from torch import Tensor
 from twins import asynchronous as twin
 from twins.rivals import Params, plus

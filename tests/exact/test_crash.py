@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from exact.limited_bench import digital, estimate, radiated, send, table
-from exact.link_bench import POLICIES, WEIGHTS, bench, cohort, given, updates, with_setup
+from support.limited_bench import digital, estimate, radiated, send, table
+from support.link_bench import POLICIES, WEIGHTS, bench, cohort, given, updates, with_setup
 
 from otafl.core.contracts import Group, Limits
 from otafl.transport.config import ImpairmentsConfig

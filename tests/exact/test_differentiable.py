@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from exact.link_bench import MAKE, WEIGHTS, Bench, bench, cohort, given, updates, with_setup
+from support.link_bench import MAKE, WEIGHTS, Bench, bench, cohort, given, updates, with_setup
 from torch import Tensor, nn
 
 import otafl

@@ -19,7 +19,7 @@ import scipy.optimize
 import torch
 from torch import Tensor
 from twins import exchange as twin
-from twins.exchange_bench import SIZES, WHO, WIDTHS, Bench, K, close, cohort_of, prefixed, vector
+from support.exchange_bench import SIZES, WHO, WIDTHS, Bench, K, close, cohort_of, prefixed, vector
 from twins.setting import minibatch, mlp
 
 from otafl.algorithms import local_samples

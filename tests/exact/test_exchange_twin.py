@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 import torch
 from twins import exchange as twin
-from twins.exchange_bench import (
+from support.exchange_bench import (
     LOST,
     SIZES,
     WHO,

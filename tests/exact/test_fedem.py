@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from exact.rival_rounds import (
+from support.rival_rounds import (
     CLASSES,
     INPUTS,
     SIZES,

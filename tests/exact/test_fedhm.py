@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from exact.fedhm_bench import cohort_of, method, perceptron
+from support.fedhm_bench import cohort_of, method, perceptron
 from torch import Tensor
 
 from otafl.algorithms.fedhm_layers import frobenius

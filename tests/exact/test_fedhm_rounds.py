@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from exact.fedhm_bench import a_round, cohort_of, delivered, hyper, method, perceptron, sent
+from support.fedhm_bench import a_round, cohort_of, delivered, hyper, method, perceptron, sent
 from pydantic import ValidationError
 from torch import Tensor
 from twins.setting import local_data

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from exact.fedhm_bench import HYPER, hyper, perceptron
+from support.fedhm_bench import HYPER, hyper, perceptron
 from torch import Tensor
 from twins.setting import everyone, local_data
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from exact.fedhm_bench import HYPER, a_round, cohort_of, hyper, method, perceptron
+from support.fedhm_bench import HYPER, a_round, cohort_of, hyper, method, perceptron
 from twins import fedhm as twin
 from twins.setting import local_data, minibatch
 

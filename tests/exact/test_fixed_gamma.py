@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from exact.link_bench import bench
+from support.link_bench import bench
 from pydantic import ValidationError
 
 from otafl.core.contracts import Cohort, Group

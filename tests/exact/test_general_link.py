@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from exact.link_bench import WEIGHTS, Bench, bench, cohort, given, updates, with_setup
+from support.link_bench import WEIGHTS, Bench, bench, cohort, given, updates, with_setup
 from scipy import stats
 
 from otafl.core.contracts import Group, LinkReport

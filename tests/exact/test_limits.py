@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from exact.limited_bench import digital, estimate, radiated, send, table, with_budget
-from exact.link_bench import POLICIES, WEIGHTS, Bench, bench, cohort, given, updates
+from support.limited_bench import digital, estimate, radiated, send, table, with_budget
+from support.link_bench import POLICIES, WEIGHTS, Bench, bench, cohort, given, updates
 
 from otafl.core.contracts import Coefficients, Group, Limits, Link
 

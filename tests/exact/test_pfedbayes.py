@@ -17,7 +17,7 @@ import pytest
 import torch
 from torch.distributions import Normal, kl_divergence
 from twins import exchange, pfedbayes
-from twins.exchange_bench import SIZES, WHO, WIDTHS, Bench, S, close, cohort_of
+from support.exchange_bench import SIZES, WHO, WIDTHS, Bench, S, close, cohort_of
 from twins.setting import mlp
 
 from otafl.algorithms.config_exchange import PFedBayesConfig

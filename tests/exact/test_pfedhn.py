@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 from twins import exchange, pfedhn
-from twins.exchange_bench import (
+from support.exchange_bench import (
     LOST,
     WHO,
     WIDTHS,

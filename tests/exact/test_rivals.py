@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 from contract.small import engine, run
-from exact.rival_rounds import CLASSES, INPUTS, Rounds, exact
+from support.rival_rounds import CLASSES, INPUTS, Rounds, exact
 from twins.setting import mlp
 
 from otafl.algorithms.config_rivals import ApflConfig, DittoConfig, FedProxConfig

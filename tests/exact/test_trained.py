@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from exact.trained_bench import BASE, kept
+from support.trained_bench import BASE, kept
 from torch import nn
 
 import otafl

@@ -15,7 +15,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from exact.link_bench import POLICIES, WEIGHTS, bench, cohort, updates
+from support.link_bench import POLICIES, WEIGHTS, bench, cohort, updates
 from scipy import special, stats
 
 from otafl.core.contracts import Group, LinkReport

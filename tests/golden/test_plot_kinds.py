@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from golden.plot_bench import AXES, ramp, result
+from support.plot_bench import AXES, ramp, result
 from matplotlib.colors import to_hex
 
 from otafl.core.errors import UserError

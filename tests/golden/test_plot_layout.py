@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from golden.plot_bench import ROUNDS, ramp, result
+from support.plot_bench import ROUNDS, ramp, result
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 

@@ -19,7 +19,7 @@ from urllib.parse import unquote
 import numpy as np
 import pytest
 import xarray as xr
-from golden.plot_bench import ramp, result
+from support.plot_bench import ramp, result
 
 import otafl
 from otafl import cli

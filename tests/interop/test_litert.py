@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from exact.trained_bench import kept
+from support.trained_bench import kept
 from torch import nn
 
 from otafl.core.errors import UserError

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 import typer
-from exact.trained_bench import kept
+from support.trained_bench import kept
 from torch import nn
 
 from otafl.cli import exporting

@@ -16,7 +16,7 @@ from math import pi, sqrt
 
 import pytest
 import torch
-from exact.link_bench import Given, bench
+from support.link_bench import Given, bench
 from torch import Tensor
 
 from otafl.core.contracts import Cohort, Group

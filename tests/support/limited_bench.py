@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from exact.link_bench import Bench, Given, bench
+from support.link_bench import Bench, Given, bench
 
 from otafl.channels.config import PerfectCsiConfig
 from otafl.core.contracts import NO_LIMITS, Cohort, Limits, LinkReport, Payload, Received
