@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import simpy
 import torch
+from otafl.devices.protocol import Rules
 
 import otafl
 from otafl.clock.trial_clock import TrialClock
-from otafl.devices.config_hardware import FixedComputeConfig
-from otafl.devices.hardware import Hardware, devices_of
-from otafl.devices.protocol import Rules
+from otafl.devices.compute.fixed import Fixed
+from otafl.devices.hardware import Hardware
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
 from otafl.scenario import expand, load_scenario
@@ -50,7 +50,7 @@ IN_A_ROUND = ("wait_for_devices", "all_available", "begin", "open_slot", "at_wor
 
 def hardware(devices: int, batteries: bool = False) -> Hardware:
     """[K], on mains, or on a battery that lasts for some cycles and charges meanwhile."""
-    own = devices_of(FixedComputeConfig(), devices, np.random.default_rng(0))
+    own = Fixed().hardware(devices, np.random.default_rng(0))
     if not batteries:
         return own
     one = np.ones(devices)

@@ -14,8 +14,8 @@ from timing import seconds, side_by_side
 import otafl
 from otafl.core.contracts import Cohort, Group
 from otafl.core.rng import Streams
-from otafl.engine.assembly import build_link
 from otafl.scenario import load_scenario
+from otafl.transport import build
 
 
 class Uplink:
@@ -24,7 +24,7 @@ class Uplink:
     def __init__(self, devices: int, reals: int, trials: int = 1, **sections: Any) -> None:
         scenario = load_scenario({"name": "link", "devices": {"count": devices}, **sections})
         streams = Streams([0] * trials, list(range(trials)))
-        self.link = build_link([scenario] * trials, devices, streams)
+        self.link = build([scenario] * trials, devices, streams)
         rows = trials * devices
         trial = torch.arange(trials).repeat_interleave(devices)
         device = torch.arange(devices).repeat(trials)

@@ -166,7 +166,7 @@ class PlainPersonal:
 
 def plain(name: str, ours: Ours, lean: bool) -> Callable[[], None]:
     """The plain form of a method, on the same samples."""
-    data = ours.engine.parts.data
+    data = ours.engine.parts.samples.data
     x, y = torch.from_numpy(data.x_train), torch.from_numpy(data.y_train)
     index = torch.arange(len(y)).view(DEVICES, -1)
     if name == "fedavg":

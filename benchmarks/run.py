@@ -89,7 +89,7 @@ def stacking(title: str, scenario: dict, rounds: int) -> None:
 def fedavg() -> None:
     """A round of 100 devices beside the plain loop."""
     ours = Rounds(FEDAVG, 1, 1)
-    data = ours.engine.parts.data
+    data = ours.engine.parts.samples.data
     index = torch.arange(len(data.y_train)).view(100, -1)
     x, y = torch.from_numpy(data.x_train), torch.from_numpy(data.y_train)
     plain = PlainFedAvg(x, y, index, 100, 20, 20, 0.1)
@@ -135,7 +135,7 @@ def batched_or_vmap() -> None:
 def next_batch(parts: Parts):  # type: ignore[no-untyped-def]
     """Any batch of the scenario's."""
     engine = Engine(parts)
-    return parts.local_data.work(0, engine.select(None, 0)).batch(0)
+    return parts.samples.local_data.work(0, engine.select(None, 0)).batch(0)
 
 
 def evaluation() -> None:

@@ -1,4 +1,4 @@
-"""otafl: a simulator of federated learning over wireless channels.
+"""Simulate federated learning over wireless channels.
 
 The public API: `load_scenario`, `run`, `sweep`, `open_results`, `over_the_air`, `WirelessUplink`,
 `tuned`, `to_reach`, `symbols_per_round`, `timeline_of`, `deviation`, `load_model`, `UserError`.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from otafl.analysis.timeline import timeline_of
     from otafl.analysis.tuning import tuned
     from otafl.exporting.deployed import load_model
-    from otafl.results.dataset import open_results
+    from otafl.results.files import open_results
     from otafl.scenario import Scenario, load_scenario
     from otafl.uplink.wireless import WirelessUplink, over_the_air
 
@@ -49,8 +49,8 @@ _LAZY = {
     "WirelessUplink": "otafl.uplink.wireless",
     "deviation": "otafl.analysis.deviation",
     "load_model": "otafl.exporting.deployed",
-    "load_scenario": "otafl.scenario.schema",
-    "open_results": "otafl.results.dataset",
+    "load_scenario": "otafl.scenario",
+    "open_results": "otafl.results.files",
     "over_the_air": "otafl.uplink.wireless",
     "symbols_per_round": "otafl.analysis.overhead",
     "timeline_of": "otafl.analysis.timeline",

@@ -9,10 +9,10 @@ is set beside the square of the step from the broadcast model to that mean.
 from __future__ import annotations
 
 import torch
+from otafl.algorithms.config import FedRLRConfig
 from torch import Tensor
 
 import otafl
-from otafl.algorithms.config import FedRLRConfig
 from otafl.algorithms.fedrlr import FedRLR
 from otafl.algorithms.low_rank_layers import point, point_blocks
 from otafl.engine.assembly import assemble
@@ -53,7 +53,7 @@ def updates() -> list[tuple[LowRank, LowRank]]:
     devices = {n: b.expand(K, *b.shape[1:]).clone() for n, b in server.items()}
     devices["weight"] = torch.full((K, 1), 1 / K, dtype=torch.float64)
     broadcast = fedrlr.broadcast(server, cohort).rows(cohort, 0, K)
-    work = parts.local_data.work(50, cohort)
+    work = parts.samples.local_data.work(50, cohort)
     state, _, _ = fedrlr.local(broadcast, devices, cohort, work, hyper, parts.streams)
     return [(point(server, i), point(state, i)) for i in range(len(parts.model.layers))]
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from tables import command, head, opened_at, options, panels, row
 
 import otafl
-from otafl.analysis.figures import long_name
 from otafl.analysis.overhead import soonest
 from otafl.analysis.summary import number, spread
 from otafl.analysis.tabulating import by_point
+from otafl.results.coordinates import long_name
 
 EFFORT = {
     "round": "rounds",

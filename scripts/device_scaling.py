@@ -13,10 +13,10 @@ import numpy as np
 import xarray as xr
 from tables import command, head, opened_at, options, panels, row
 
-from otafl.analysis.paired import ended
 from otafl.analysis.summary import spread
 from otafl.analysis.tabulating import along, by_point
 from otafl.plots import main_variable
+from otafl.results.ending import ended
 
 COUNT = "device_count"
 COSTS = ("aggregation_nmse", "airtime_s", "tx_energy_j", "device_energy_j")

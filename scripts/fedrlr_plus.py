@@ -20,7 +20,7 @@ from tables import head, opened, row
 import otafl
 from otafl.analysis.summary import spread
 from otafl.plots import COLOURS, MARKERS
-from otafl.results.dataset import final
+from otafl.results.ending import final
 
 SYMBOLS, WHOLE = 7_284, 268_800
 """Real numbers that a device sends a round: FedRLR+ of rank 4, FedAvg without biases."""

@@ -41,7 +41,7 @@ def shares(pixels: str, rescale: bool) -> list[str]:
     params |= {
         layer.bias: engine.server[f"b{i}"][cohort.trial] for i, layer in enumerate(model.layers)
     }
-    batch = engine.parts.local_data.work(0, cohort).batch(0)
+    batch = engine.parts.samples.local_data.work(0, cohort).batch(0)
     _, gradients = model.gradients(params, batch)
     out = []
     for layer, start in zip(model.layers, starts, strict=True):

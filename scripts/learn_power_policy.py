@@ -23,7 +23,6 @@ from torch import Tensor, nn
 from otafl.core.contracts import Link
 from otafl.power.cao_static import CaoStatic
 from otafl.power.ci import ChannelInversion
-from otafl.power.config import CaoStaticConfig, CiConfig, FullConfig
 from otafl.power.full import Full
 from otafl.power.scalars import cophase
 from otafl.uplink.differentiable import aggregation_mse, within_budget
@@ -99,7 +98,7 @@ def train(steps: int, devices: int, seed: int, batch: int = 128) -> LearnedPolic
 @torch.no_grad()
 def errors(policy: LearnedPolicy, link: Link) -> dict[str, Tensor]:
     """Policy -> closed-form error [S] in each state."""
-    rules = [CaoStatic(CaoStaticConfig()), Full(FullConfig()), ChannelInversion(CiConfig())]
+    rules = [CaoStatic(), Full(), ChannelInversion()]
     fixed = [rule.coefficients(None, link)[1] for rule in rules]
     scalars = [policy(link), *((one.p, one.eta) for one in fixed)]
     names = ("learned", "cao_static", "full", "ci")

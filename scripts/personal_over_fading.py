@@ -20,7 +20,7 @@ from tables import head, opened, row
 import otafl
 from otafl.analysis.summary import spread
 from otafl.plots import COLOURS, LINES, MARKERS
-from otafl.results.dataset import final
+from otafl.results.ending import final
 
 GLOBAL = "test_accuracy"
 

@@ -15,7 +15,7 @@ from matplotlib import pyplot as plt
 
 import otafl
 from otafl.analysis.summary import spread
-from otafl.results.dataset import final
+from otafl.results.ending import final
 
 MARKERS = "osD^v<>PX*"
 COLLAPSE = 0.3

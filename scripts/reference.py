@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import glob
 import itertools
 import json
 import os
@@ -153,25 +152,29 @@ def _of_schema() -> Iterator[tuple[str, dict[str, Any]]]:
 def _choices(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, dict[str, Any]]]]:
     """Section -> name of a component -> its fields in the schema."""
     definitions = schema["$defs"]
-    holders = {"": schema, "devices.": definitions["DevicesConfig"]}
-    data = next(one for one in definitions.values() if "partition" in one.get("properties", {}))
-    holders["data."] = data
+    holders = {"": schema["properties"]}
+    holders["devices."] = _fields(schema["properties"]["devices"], definitions)
+    kinds = schema["properties"]["data"]["anyOf"][-1]["oneOf"]
+    holders["data."] = next(
+        fields for one in kinds if "partition" in (fields := _fields(one, definitions))
+    )
     for prefix, holder in holders.items():
-        for name, field in holder["properties"].items():
+        for name, field in holder.items():
             named = next((one["oneOf"] for one in field.get("anyOf", ()) if "oneOf" in one), None)
             if named is None:
                 continue
-            kinds = [definitions[one["$ref"].rpartition("/")[2]]["properties"] for one in named]
             table = {}
-            for kind in kinds:
+            for kind in (_fields(one, definitions) for one in named):
                 known = kind["name"].get("const") or kind["name"].get("enum")
                 for one in [known] if isinstance(known, str) else known or ():
                     table[one] = kind
             yield f"{prefix}{name}", table
 
 
-def _fields(field: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
-    return definitions[field["$ref"].rpartition("/")[2]]["properties"]
+def _fields(section: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    if "$ref" in section:
+        section = definitions[section["$ref"].rpartition("/")[2]]
+    return section["properties"]
 
 
 def _alternatives(
@@ -253,12 +256,14 @@ def save(folder: Path, listed: Path | None, only: str) -> None:
 
 def differences(one: Path, other: Path, only: str = "") -> Iterator[str]:
     """A line for everything that differs between two collections."""
-    found = [(folder / "about").glob(f"*{glob.escape(only)}*.json") for folder in (one, other)]
-    names = [{path.stem: path for path in paths} for paths in found]
+    found = [(folder / "about").glob("*.json") for folder in (one, other)]
+    names = [{path.stem: path for path in paths if only in path.stem} for paths in found]
     for name in names[0].keys() ^ names[1].keys():
         yield f"{name}: in one collection alone"
+    hashes: dict[str, tuple[str | None, str | None]] = {}
     for name in names[0].keys() & names[1].keys():
         first, second = (json.loads(by_name[name].read_text()) for by_name in names)
+        hashes[name] = (first.get("hash"), second.get("hash"))
         if first.get("hash") != second.get("hash") and _hash_of(first) == second.get("hash"):
             first["hash"] = second["hash"]  # reckoned differently, and recognised
         for key in first.keys() | second.keys():
@@ -266,6 +271,18 @@ def differences(one: Path, other: Path, only: str = "") -> Iterator[str]:
                 yield f"{name}: {key}: {first.get(key)!r} | {second.get(key)!r}"
         if "error" not in first and "error" not in second:
             yield from (f"{name}: {line}" for line in _of_results(one, other, name))
+    yield from _told_apart(hashes)
+
+
+def _told_apart(hashes: dict[str, tuple[str | None, str | None]]) -> Iterator[str]:
+    """Say where scenarios with two hashes in one collection have one in the other."""
+    for this in (0, 1):
+        partners: dict[str | None, dict[str | None, str]] = {}
+        for name, pair in hashes.items():
+            partners.setdefault(pair[this], {}).setdefault(pair[1 - this], name)
+        for others in partners.values():
+            if len(others) > 1:
+                yield f"{', '.join(others.values())}: one hash in collection {this + 1} alone"
 
 
 def _hash_of(about: dict[str, Any]) -> str:

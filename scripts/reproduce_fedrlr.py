@@ -21,7 +21,7 @@ from tables import head, opened, row
 import otafl
 from otafl.analysis.summary import spread
 from otafl.plots import COLOURS, LINES, MARKERS
-from otafl.results.dataset import final
+from otafl.results.ending import final
 
 READINGS = ("as printed (1/K on loss and penalty)", "1/K on the penalty alone")
 METHODS = (

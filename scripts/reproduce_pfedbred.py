@@ -22,7 +22,7 @@ from tables import head, opened, row
 import otafl
 from otafl.analysis.summary import spread
 from otafl.plots import COLOURS, LINES
-from otafl.results.dataset import final
+from otafl.results.ending import final
 
 GLOBAL, PERSONAL, TUNED = "test_accuracy", "personal_own_test_accuracy", "tuned_own_test_accuracy"
 

@@ -16,7 +16,7 @@ from tables import head, opened, row
 
 from otafl.analysis.summary import spread
 from otafl.plots import COLOURS, LINES
-from otafl.results.dataset import final
+from otafl.results.ending import final
 
 GLOBAL, PERSONAL = "own_test_accuracy", "personal_own_test_accuracy"
 TABLE_2 = {("afm", 2.0): 98.97, ("act", 2.0): 99.07, ("afm", 1.5): 99.08, ("act", 1.5): 98.07}

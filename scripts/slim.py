@@ -10,7 +10,7 @@ import argparse
 from pathlib import Path
 
 import otafl
-from otafl.results.dataset import write_part
+from otafl.results.files import write_part
 
 
 def main() -> None:

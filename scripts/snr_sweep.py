@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tables import command, curves, opened_at, options
 
-from otafl.analysis.tabulating import best, grid, markdown, text, write_csv
+from otafl.analysis.tabulating import best, grid, markdown, text, write_grid
 from otafl.plots import main_variable
 
 
@@ -31,7 +31,7 @@ def main() -> None:
     if not ds.attrs["complete"]:
         print("the sweep is unfinished: - marks what has not been run")
     if args.csv:
-        write_csv(table, args.csv)
+        write_grid(table, args.csv)
         print(f"table: {args.csv}")
     if args.out:
         curves(ds, variable, args.x, args.out)

@@ -56,8 +56,8 @@ def command(main: Callable[[], None]) -> None:
 
 def opened_at(path: Path, sel: Sequence[str] | None) -> xr.Dataset:
     """A result, at the values of `--sel dim=value`."""
-    from otafl.analysis.figures import pick
     from otafl.cli.app import picked
+    from otafl.results.coordinates import pick
 
     ds = otafl.open_results(path)
     for name, value in picked(list(sel or [])).items():
@@ -69,8 +69,8 @@ def curves(ds: xr.Dataset, variable: str, x: str, path: Path) -> None:
     """The end of each trial against an axis: a curve for each value of another, panels for a
     third; else a curve for each point of the others."""
     from otafl import plots
-    from otafl.analysis.paired import ended
     from otafl.analysis.tabulating import along, by_point
+    from otafl.results.ending import ended
 
     ds = along(ds, x)
     ds = ds.assign({variable: ended(ds, variable)})
@@ -92,8 +92,9 @@ def panels(
     every panel marks."""
     from matplotlib import pyplot as plt
 
-    from otafl.analysis.figures import long_name, save
     from otafl.plots import COLOURS, LINES, curve_data
+    from otafl.plots.files import save
+    from otafl.results.coordinates import long_name
 
     across = min(3, len(pairs))
     down = -(-len(pairs) // across)

@@ -17,7 +17,7 @@ from matplotlib import pyplot as plt
 
 import otafl
 from otafl.analysis.summary import spread
-from otafl.results.dataset import final
+from otafl.results.ending import final
 
 PLAIN = {"fedavg", "rounds", "drop", "null", "nan"}
 OTHER = {"final_round", "learning_rate"}

@@ -1,122 +1,109 @@
-"""Adaptive personalised federated learning.
+"""Mix a model of each device's own with the averaged one, by a share that it may learn (APFL).
 
-Deng, Kamani, Mahdavi 2020, "Adaptive Personalized Federated Learning", Algorithm 1. Each device
-trains w, which is averaged, and a model v of its own through the mixture m = alpha v + (1 - alpha)
-w, all with the same minibatches:
+Each device trains w, which is averaged, and a model v of its own through the mixture m = alpha v +
+(1 - alpha) w, all with the same minibatches:
 
     w <- w - eta grad f(w),    v <- v - eta grad_v f(m) = v - eta alpha grad f(m)
 
-`adaptive` has the device step along the gradient of f(m) by alpha once a round, at the round's
-first minibatch and from the models before it, then keep alpha in 0 to 1:
+The paper has one step size for both. `adaptive` has the device step along the gradient of f(m) by
+alpha once a round, at the round's first minibatch and from the models before it, then keep alpha in
+0 to 1:
 
     alpha <- alpha - eta <v - w, grad f(m)>
 
 The personal model is alpha v + (1 - alpha) w with the averaged w (the algorithm's output), so it is
 what a device has once it received w, after aggregation. Those of absent devices move with w.
+
+References
+----------
+Deng, Kamani, Mahdavi 2020, "Adaptive Personalized Federated Learning", Algorithm 1.
 """
 
 from __future__ import annotations
 
+from typing import ClassVar, Literal
+
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.config_rivals import ApflConfig
+from otafl.algorithms.base import Algorithm, AveragedSettings, personal_rate
 from otafl.algorithms.parameters import (
     MODEL,
-    averaged,
     column,
     copied,
-    flat_view,
-    increment,
+    increment_,
     named,
     own,
     received_params,
     shared_start,
-    step_,
     view_of,
 )
-from otafl.algorithms.whole_models import start
-from otafl.core.contracts import Blocks, Broadcast, Cohort, Hyper, Payload, Received, View, Work
+from otafl.core.contracts import Blocks, Broadcast, Hyper, LocalContext, Payload, View
 from otafl.core.rng import Streams
-from otafl.models.base import Model, flatten, unflatten
+from otafl.core.settings import stackable
+from otafl.models.base import descend_, unflatten
 
 ALPHA = "mixing"
 
 
-class Apfl:
-    """Server block "model" [S, P], which is w. Device blocks "personal.<name>": v, the server's
-    start at first; "mixing" [S, K]: alpha."""
+class Apfl(Algorithm):
+    """Keeps server block "model" [S, P], which is w, and device blocks "personal.<name>": v, the
+    server's start at first; "mixing" [S, K]: alpha."""
 
-    def __init__(self, config: ApflConfig, model: Model, devices: int) -> None:
-        self.config = config
-        self.model = model
+    averages: ClassVar[bool] = True
+
+    class Settings(AveragedSettings):
+        name: Literal["apfl"] = "apfl"
+        personal_learning_rate: float = personal_rate()
+        mixing: float = stackable(
+            0.5, ge=0, le=1, description="alpha, the share of the device's own model, at the start"
+        )
+        adaptive: bool = Field(
+            True,
+            description="each device learns its alpha, by a gradient step a round with "
+            "personal_learning_rate, kept in 0 to 1",
+        )
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
-        flat = flatten(start(self.model, streams))
-        devices = shared_start("personal", flat, self.model)
-        return {MODEL: flat}, {**devices, ALPHA: hyper["mixing"][:, None]}
-
-    def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
-        return Broadcast(server)
+        server, _ = super().init(streams, hyper)
+        devices = shared_start("personal", server[MODEL], self.model)
+        return server, devices | {ALPHA: hyper["mixing"][:, None]}
 
     def local(
-        self,
-        broadcast: Broadcast,
-        devices: Blocks,
-        cohort: Cohort,
-        work: Work,
-        hyper: Hyper,
-        streams: Streams,
+        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
     ) -> tuple[Blocks, Payload, Tensor]:
-        received = received_params(broadcast, self.model)
-        w, v, alpha = copied(received), own(devices, "personal"), devices[ALPHA]
+        w, work = copied(received_params(broadcast, self.model)), context.work
+        v, alpha = own(devices, "personal"), devices[ALPHA]
         mixed = {name: torch.empty_like(block) for name, block in v.items()}
-        rate = hyper["learning_rate"][cohort.trial]
-        personal_rate = hyper["personal_learning_rate"][cohort.trial]
+        rate, own_rate = context.of_rows("learning_rate"), context.of_rows("personal_learning_rate")
         loss = torch.zeros_like(rate)
         for step in range(work.steps):
             batch = work.batch(step)
             for name, block in mixed.items():
                 torch.lerp(w[name], v[name], column(alpha, block), out=block)
             _, grads = self.model.gradients(mixed, batch)
-            size = personal_rate * alpha
-            if self.config.adaptive and step == 0:
-                slope = _inner(v, w, grads)
-                alpha = (alpha - personal_rate * slope).clamp(0.0, 1.0)
-            step_(v, grads, size)
+            size = own_rate * alpha
+            if self.settings.adaptive and step == 0:
+                alpha = (alpha - own_rate * _inner(v, w, grads)).clamp(0.0, 1.0)
+            descend_(v, grads, size)
             loss += self.model.sgd_(w, batch, rate)
-        state = {**named("personal", v), ALPHA: alpha}
-        return state, increment(w, received), loss / work.steps
-
-    def combine(
-        self,
-        server: Blocks,
-        received: Received,
-        cohort: Cohort,
-        round: int,
-        hyper: Hyper,
-        streams: Streams,
-    ) -> Blocks:
-        return {MODEL: averaged(server, received, hyper)}
+        sent = increment_(w, broadcast, self.model.shapes)
+        return named("personal", v) | {ALPHA: alpha}, sent, loss / work.steps
 
     def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
         w, alpha = unflatten(server[MODEL], self.model.shapes), devices[ALPHA]
-        mixed = {
-            name: torch.lerp(w[name][:, None], v, alpha.view(*alpha.shape, *[1] * (v.dim() - 2)))
-            for name, v in own(devices, "personal").items()
-        }
-        return {
-            "global": flat_view(self.model, server[MODEL]),
-            "personal": view_of(
-                self.model, {name: block.flatten(0, 1) for name, block in mixed.items()}, "device"
-            ),
-        }
+        mixed = {}
+        for name, v in own(devices, "personal").items():
+            share = alpha.view(*alpha.shape, *[1] * (v.dim() - 2))
+            mixed[name] = torch.lerp(w[name][:, None], v, share).flatten(0, 1)
+        return super().views(server, devices) | {"personal": view_of(self.model, mixed, "device")}
 
     def flops(self, samples: int) -> float:
-        return 2.0 * self.model.training_flops(samples)
+        return 2.0 * super().flops(samples)
 
 
 def _inner(v: Blocks, w: Blocks, grads: Blocks) -> Tensor:
-    """[n]: <v - w, grads>."""
+    """Return <v - w, grads>, [n]."""
     parts = [((v[n] - w[n]) * grad).flatten(1).sum(1) for n, grad in grads.items()]
     return torch.stack(parts).sum(0)

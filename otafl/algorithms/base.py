@@ -37,8 +37,8 @@ Needs = Literal["mean", "each"]
 class Algorithm(ABC):
     """A federated method over a model.
 
-    Tensors that a method is given belong to it; what it returns must not alias what the engine keeps
-    (state of the server, of the devices, other rows).
+    Tensors that a method is given belong to it; what it returns must not alias what the engine
+    keeps (state of the server, of the devices, other rows).
 
     Parameters
     ----------
@@ -59,6 +59,11 @@ class Algorithm(ABC):
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         self.settings, self.model, self.devices = settings, model, devices
+
+    @classmethod
+    def needs_of(cls, settings: Any) -> Needs:
+        """Return what the server must get under these settings."""
+        return cls.needs
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
         """Return the server's blocks [S, *shape] and the devices' [S, K, *shape] at the start;
@@ -122,8 +127,10 @@ class Algorithm(ABC):
         return context.cohort.weight
 
     def version(self, server: Blocks) -> Tensor | None:
-        """Return the server's steps so far, [S] int64, which versions and staleness of a cohort then
-        count. None: it steps in every slot, and slots are counted."""
+        """Return the server's steps so far, [S] int64, which versions and staleness then count.
+
+        None: it steps in every slot, and slots are counted.
+        """
         return None
 
     def levels(self) -> tuple[Level, ...]:

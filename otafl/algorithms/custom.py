@@ -8,16 +8,18 @@ there is a UserError that says what has not; only shapes are looked at, which wa
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn, get_args
 
+from pydantic import create_model
 from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, Needs
 from otafl.core import custom, registry, settings
 from otafl.core.contracts import Blocks, Broadcast, Context, Group, LocalContext, Payload, Received
 from otafl.core.errors import UserError
-from otafl.core.problems import Problem
+from otafl.core.problems import Problem, problem
+from otafl.core.words import did_you_mean
 from otafl.models.base import Model
 
 
@@ -27,12 +29,12 @@ class CustomAlgorithm:
     class Settings(settings.CustomSettings):
         @property
         def kind(self) -> type[Algorithm]:
-            """The user's class. Raises UserError if there is none, or it is no method."""
+            """Return the user's class. Raises UserError if there is none, or it is no method."""
             return custom_method(self.name)
 
         @property
         def values(self) -> settings.Settings:
-            """The section as the method's settings. Raises pydantic's ValidationError."""
+            """Return the section as the method's settings. Raises pydantic's ValidationError."""
             return self.kind.Settings.model_validate(self.options)
 
         @property
@@ -40,59 +42,83 @@ class CustomAlgorithm:
             return settings.stackable_fields(self.kind.Settings)
 
         def check(self, scenario: Any) -> Iterable[Problem]:
+            """Return also which keys are not the method's. Raises pydantic's ValidationError, as if
+            the whole scenario had been read, where their values cannot be."""
             try:
-                self.kind.Settings.model_validate(self.options)
+                kind = self.kind.Settings
             except UserError as error:
                 return [Problem(str(error), ("algorithm", "name"))]
-            return ()
+            known = [name for name in kind.model_fields if name != "name"]
+            unknown = [word for word in self.options if word not in known]
+            if unknown:
+                return [_unknown(word, known) for word in unknown]
+            whole = create_model("Scenario", algorithm=(kind, ...))
+            whole.model_validate({"algorithm": self.options})
+            return self.values.check(scenario)
 
     def __new__(cls, section: Any, model: Model, devices: int) -> Any:
         kind = section.kind
-        checked = type(kind.__name__, (_Checked, kind), {"named": section.name})
+        checked = type(kind.__name__, (_Checked, kind), {"said": section.name})
         return checked(section.values, model, devices)
 
 
+def _unknown(word: str, known: Sequence[str]) -> Problem:
+    text = f"unknown key{did_you_mean(word, known)} (known keys: {', '.join(known)})"
+    return problem(text, f"algorithm.{word}")
+
+
 def settings_of(section: settings.Settings) -> settings.Settings:
-    """The section as the settings of its method, which may be the user's."""
+    """Return a section as the settings of its method, which may be the user's."""
     return section.values if isinstance(section, CustomAlgorithm.Settings) else section
 
 
 def class_of(section: Any) -> type[Algorithm]:
-    """The class of the method that a section names. Raises UserError if it cannot be had."""
+    """Return the class of the method that a section names. Raises UserError if it cannot be had."""
     if isinstance(section, CustomAlgorithm.Settings):
         return section.kind
-    kind = registry.component("algorithm", section.name)
-    if not hasattr(kind, "Settings"):  # TEMPORARY: a method that is not converted yet
-        old = registry.settings("algorithm", section.name)
-        return type(kind.__name__, (Algorithm,), {"needs": old.needs, "averages": getattr(old, "averages", False)})
+    kind: type[Algorithm] = registry.component("algorithm", section.name)
     return kind
 
 
 def custom_method(path: str) -> type[Algorithm]:
-    """The user's class. Raises UserError if it is no method."""
+    """Return the user's class. Raises UserError if it is no method."""
     kind = custom.load(path, "algorithm.name")
     if not (inspect.isclass(kind) and issubclass(kind, Algorithm)):
-        raise UserError(
-            f"algorithm.name: {path!r} is no method; a class that derives from one, like "
-            "otafl.algorithms.fedavg.FedAvg, or from otafl.algorithms.base.Algorithm would do"
+        raise _unfit(
+            path,
+            "is no method; a class that derives from one, like otafl.algorithms.fedavg.FedAvg, or "
+            "from otafl.algorithms.base.Algorithm would do",
         )
     lacking = sorted(getattr(kind, "__abstractmethods__", ()))
     if lacking:
-        raise UserError(
-            f"algorithm.name: {path!r} has no {', '.join(lacking)}; derive it from a method, like "
-            "otafl.algorithms.fedavg.FedAvg, or write it"
+        raise _unfit(
+            path,
+            f"has no {', '.join(lacking)}; derive it from a method, like "
+            "otafl.algorithms.fedavg.FedAvg, or write it",
+        )
+    parent = next(one for one in kind.__mro__[1:] if "Settings" in vars(one))
+    if not (inspect.isclass(kind.Settings) and issubclass(kind.Settings, settings.Settings)):
+        raise _unfit(
+            path,
+            f"has a Settings that is no class of settings; class Settings({parent.__name__}."
+            "Settings) would do",
         )
     if kind.needs not in get_args(Needs):
-        raise UserError(
-            f"algorithm.name: {path!r} has needs = {kind.needs!r}; the attribute needs = 'mean' "
-            "would do, or 'each' for a server that must tell devices apart"
+        raise _unfit(
+            path,
+            f"has needs = {kind.needs!r}; the attribute needs = 'mean' would do, or 'each' for a "
+            "server that must tell devices apart",
         )
     return kind
 
 
+def _unfit(path: str, fault: str) -> UserError:
+    return UserError(f"algorithm.name: {path!r} {fault}")
+
+
 def averages(kind: type[Algorithm]) -> bool:
-    """Whether a method's server block "model" moves by averaged increments: as the class says; a
-    class of the user's that says nothing must have kept the server step of one that does."""
+    """Say whether a method's server block "model" moves by averaged increments: as the class says;
+    a class of the user's that says nothing must have kept the server step of one that does."""
     for one in kind.__mro__:
         built_in = one.__module__.startswith("otafl.algorithms.")
         if not built_in and "averages" in vars(one):
@@ -105,12 +131,13 @@ def averages(kind: type[Algorithm]) -> bool:
 class _Checked(Algorithm):
     """Checks what the user's method, the next class in line, gives."""
 
-    named: str
+    said: str
+    """The method, as the scenario names it."""
 
     def local(
         self, broadcast: Broadcast, devices: Blocks, context: LocalContext
     ) -> tuple[Blocks, Payload, Tensor]:
-        before = {name: block.shape for name, block in devices.items()}
+        before = _shapes(devices)
         given = super().local(broadcast, devices, context)  # type: ignore[safe-super]
         if not isinstance(given, tuple) or len(given) != 3:
             self._refuse("local", f"returned a {type(given).__name__}", "(devices, payload, loss)")
@@ -133,7 +160,7 @@ class _Checked(Algorithm):
         return state, payload, loss
 
     def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
-        before = {name: block.shape for name, block in server.items()}
+        before = _shapes(server)
         state = super().combine(server, received, context)
         if not isinstance(state, dict) or set(state) != set(before):
             got = sorted(state) if isinstance(state, dict) else f"a {type(state).__name__}"
@@ -141,12 +168,16 @@ class _Checked(Algorithm):
         self._same("combine", state, before)
         return state
 
-    def _same(self, part: str, new: Blocks, shapes: dict[str, Any]) -> None:
-        """New blocks must have the shapes of the old ones."""
-        for name, block in new.items():
-            if block.shape != shapes[name]:
-                got = f"returned the block '{name}' of shape {list(block.shape)}"
-                self._refuse(part, got, str(list(shapes[name])))
+    def _same(self, part: str, new: Blocks, before: dict[str, list[int]]) -> None:
+        """Refuse new blocks of other shapes than before."""
+        for name, shape in _shapes(new).items():
+            if shape != before[name]:
+                got = f"returned the block '{name}' of shape {shape}"
+                self._refuse(part, got, str(before[name]))
 
     def _refuse(self, part: str, fault: str, wanted: str) -> NoReturn:
-        raise UserError(f"algorithm.name: {part} of '{self.named}' {fault}; {wanted} would do")
+        raise UserError(f"algorithm.name: {part} of '{self.said}' {fault}; {wanted} would do")
+
+
+def _shapes(blocks: Blocks) -> dict[str, list[int]]:
+    return {name: list(block.shape) for name, block in blocks.items()}

@@ -1,5 +1,7 @@
-"""What a server knows of each device: tables [S, K, *shape], and how what arrived in a round gets
-into them. Rows that were lost on the way are as if they had not been sent."""
+"""Keep what a server knows of each device in tables [S, K, *shape], and renew it by what arrived.
+
+Rows that were lost on the way are as if they had not been sent.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +9,12 @@ import torch
 from torch import Tensor
 
 from otafl.algorithms.parameters import column, flat_view
-from otafl.core.contracts import Blocks, Cohort, Received, View
+from otafl.core.contracts import Cohort, View
 from otafl.models.base import Model
 
 
-def arrived(received: Received, group: int) -> tuple[Blocks, Tensor | None]:
-    """Each row's blocks [n, *shape] of a payload group, and which of them came [n], None if all."""
-    assert received.each is not None
-    return received.each[group], None if received.came is None else received.came[group]
-
-
 def rewritten(table: Tensor, rows: Tensor, came: Tensor | None, cohort: Cohort) -> Tensor:
-    """The table with what came of rows [n, *shape] in the place of the old entries; a new one."""
+    """Return a new table with what came of rows [n, *shape] in the place of the old entries."""
     flat = table.flatten(0, 1)
     if came is not None:
         rows = torch.where(column(came, rows), rows, flat[cohort.cell])
@@ -26,7 +22,7 @@ def rewritten(table: Tensor, rows: Tensor, came: Tensor | None, cohort: Cohort) 
 
 
 def spread(rows: Tensor, came: Tensor | None, cohort: Cohort) -> Tensor:
-    """A table [S, K, *shape] of what came of rows [n, *shape], 0 for all other devices."""
+    """Return a table [S, K, *shape] of what came of rows [n, *shape], 0 for all other devices."""
     cells = cohort.trials * cohort.population
     table = rows.new_zeros(cells, *rows.shape[1:])
     if came is not None:
@@ -35,10 +31,10 @@ def spread(rows: Tensor, came: Tensor | None, cohort: Cohort) -> Tensor:
 
 
 def heard(came: Tensor | None, cohort: Cohort) -> Tensor:
-    """[S, K]: 1 for the devices of which something came, else 0."""
+    """Return 1 for the devices of which something came and 0 for the others, [S, K]."""
     return spread(torch.ones_like(cohort.weight), came, cohort)
 
 
 def flat_personal_view(model: Model, table: Tensor) -> View:
-    """The model of each device [S, K, P], to be evaluated."""
+    """Show the model of each device [S, K, P], to be evaluated."""
     return flat_view(model, table.flatten(0, 1), "device")

@@ -1,92 +1,89 @@
-"""Ditto.
+"""Train a model of each device's own beside the averaged one, and draw it to that one (Ditto).
 
-Li, Hu, Beirami, Smith 2021, "Ditto: Fair and Robust Federated Learning Through Personalization",
-Algorithm 1. Beside federated averaging of w, each device keeps a model v of its own and lowers
+Beside federated averaging of w, each device keeps a model v and lowers
 h_k(v; w^t) = F_k(v) + lambda/2 |v - w^t|^2 by SGD, w^t being what it received in this round:
 
     v <- v - eta (grad F_k(v) + lambda (v - w^t))
 
 Both models take as many steps, on the same minibatches. With lambda = 0 v is trained by the device
 alone. The personal model is v after local training; that of an absent device stays as it is.
+
+References
+----------
+Li, Hu, Beirami, Smith 2021, "Ditto: Fair and Robust Federated Learning Through Personalization",
+    Algorithm 1.
 """
 
 from __future__ import annotations
 
+from typing import ClassVar, Literal, Self
+
 import torch
+from pydantic import model_validator
 from torch import Tensor
 
-from otafl.algorithms.config_rivals import DittoConfig
+from otafl.algorithms.base import (
+    Algorithm,
+    AveragedSettings,
+    must_contract,
+    penalty,
+    personal_rate,
+)
 from otafl.algorithms.parameters import (
     MODEL,
-    averaged,
     copied,
     device_view,
-    flat_view,
-    increment,
+    increment_,
     named,
     own,
     penalised_sgd_,
     received_params,
     shared_start,
 )
-from otafl.algorithms.whole_models import start
-from otafl.core.contracts import Blocks, Broadcast, Cohort, Hyper, Payload, Received, View, Work
+from otafl.core.contracts import Blocks, Broadcast, Hyper, LocalContext, Payload, View
 from otafl.core.rng import Streams
-from otafl.models.base import Model, flatten
 
 
-class Ditto:
-    """Server block "model" [S, P], which is w. Device blocks "personal.<name>": v, the server's
-    start at first."""
+class Ditto(Algorithm):
+    """Keeps server block "model" [S, P], which is w, and device blocks "personal.<name>": v, the
+    server's start at first."""
 
-    def __init__(self, config: DittoConfig, model: Model, devices: int) -> None:
-        self.model = model
+    averages: ClassVar[bool] = True
+
+    class Settings(AveragedSettings):
+        name: Literal["ditto"] = "ditto"
+        personal_learning_rate: float = personal_rate()
+        penalty: float = penalty(
+            1.0, "lambda: the loss of the device's own model v has lambda/2 |v - w|^2 added"
+        )
+
+        @model_validator(mode="after")
+        def _contracts(self) -> Self:
+            must_contract("personal_learning_rate", self.personal_learning_rate, self.penalty)
+            return self
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
-        flat = flatten(start(self.model, streams))
-        return {MODEL: flat}, shared_start("personal", flat, self.model)
-
-    def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
-        return Broadcast(server)
+        server, _ = super().init(streams, hyper)
+        return server, shared_start("personal", server[MODEL], self.model)
 
     def local(
-        self,
-        broadcast: Broadcast,
-        devices: Blocks,
-        cohort: Cohort,
-        work: Work,
-        hyper: Hyper,
-        streams: Streams,
+        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
     ) -> tuple[Blocks, Payload, Tensor]:
-        received = received_params(broadcast, self.model)
+        received, work = received_params(broadcast, self.model), context.work
         w, v = copied(received), own(devices, "personal")
-        rate, personal_rate, penalty = (
-            hyper[name][cohort.trial]
-            for name in ("learning_rate", "personal_learning_rate", "penalty")
-        )
+        rate, own_rate = context.of_rows("learning_rate"), context.of_rows("personal_learning_rate")
+        weight = context.of_rows("penalty")
         loss = torch.zeros_like(rate)
         for step in range(work.steps):
             batch = work.batch(step)
             loss += self.model.sgd_(w, batch, rate)
-            penalised_sgd_(self.model, v, received, batch, personal_rate, penalty)
-        return named("personal", v), increment(w, received), loss / work.steps
-
-    def combine(
-        self,
-        server: Blocks,
-        received: Received,
-        cohort: Cohort,
-        round: int,
-        hyper: Hyper,
-        streams: Streams,
-    ) -> Blocks:
-        return {MODEL: averaged(server, received, hyper)}
+            penalised_sgd_(self.model, v, received, batch, own_rate, weight)
+        sent = increment_(w, broadcast, self.model.shapes)
+        return named("personal", v), sent, loss / work.steps
 
     def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
-        return {
-            "global": flat_view(self.model, server[MODEL]),
-            "personal": device_view(self.model, devices, "personal"),
-        }
+        personal = device_view(self.model, devices, "personal")
+        return super().views(server, devices) | {"personal": personal}
 
     def flops(self, samples: int) -> float:
-        return 2.0 * self.model.training_flops(samples)
+        return 2.0 * super().flops(samples)

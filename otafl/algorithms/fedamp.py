@@ -1,28 +1,38 @@
-"""FedAMP and HeurFedAMP: federated attentive message passing.
+"""Draw each device to a mixture of all models, in which those like its own weigh most (FedAMP).
 
-Huang, Chu, Zhou, Wang, Liu, Pei, Zhang 2021, "Personalized Cross-Silo Federated Learning on Non-IID
-Data", Algorithm 1. The server keeps the model w_i of each device and mixes a cloud model for each,
+Federated attentive message passing. The server keeps the model w_i of each device and mixes a cloud
+model for each,
 
     u_i = sum_j xi_ij w_j,   xi_ij = alpha_k A'(|w_i - w_j|^2) for j != i,   sum_j xi_ij = 1,
     w_i = argmin_w F_i(w) + lambda / (2 alpha_k) |w - u_i|^2,
 
 A(x) = 1 - exp(-x / sigma), the second solved by a few gradient steps on each minibatch, from the
 device's model. A' is at most 1 / sigma, so alpha_k = attention sigma / K keeps all weights positive
-whatever the models are. HeurFedAMP takes xi_ij in proportion to exp(cosine_scale cos(w_i, w_j)),
-and xi_ii as it is set.
+whatever the models are. HeurFedAMP, `weights: cosine`, the authors' heuristic for deep networks,
+takes xi_ij in proportion to exp(cosine_scale cos(w_i, w_j)), and xi_ii as it is set.
 
 Sent is the model itself, which the server keeps: an increment to a mixture of the round would be
 added to the wrong one where it arrives late. Of a device that was never heard the server knows the
 start, which is its model.
+
+References
+----------
+Huang, Chu, Zhou, Wang, Liu, Pei, Zhang 2021, "Personalized Cross-Silo Federated Learning on Non-IID
+    Data", Algorithm 1.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.config_exchange import FedAMPConfig
-from otafl.algorithms.device_tables import arrived, rewritten
+from otafl.algorithms.arrivals import arrived
+from otafl.algorithms.base import Algorithm, Needs, penalty
+from otafl.algorithms.device_tables import rewritten
 from otafl.algorithms.parameters import (
     MODEL,
     device_view,
@@ -30,55 +40,80 @@ from otafl.algorithms.parameters import (
     own,
     received_params,
     shared_start,
+    whole_model,
 )
 from otafl.algorithms.prox import gradient_steps
-from otafl.algorithms.whole_models import start
+from otafl.core import settings
 from otafl.core.contracts import (
     Blocks,
     Broadcast,
     Cohort,
-    Group,
+    Context,
     Hyper,
+    LocalContext,
     Payload,
     Received,
     View,
-    Work,
 )
 from otafl.core.rng import Streams
-from otafl.models.base import Model, flatten
+from otafl.core.settings import stackable
 from otafl.models.span import difference, form_of
 
 
-class FedAMP:
-    """Server blocks: "models" [S, K, P], of each device the last that came; "cloud" [S, K, P], the
-    mixtures u_i. Device blocks "personal.<name>": w_i."""
+class FedAMP(Algorithm):
+    """Keeps server blocks "models" [S, K, P], of each device the last that came, and "cloud"
+    [S, K, P], the mixtures u_i; device blocks "personal.<name>": w_i."""
 
-    def __init__(self, config: FedAMPConfig, model: Model, devices: int) -> None:
-        self.config = config
-        self.model = model
-        self.devices = devices
+    needs: ClassVar[Needs] = "each"
+
+    class Settings(settings.Settings):
+        example: ClassVar[Mapping[str, Any]] = {"transport.name": "digital"}
+
+        name: Literal["fedamp"] = "fedamp"
+        learning_rate: float = stackable(0.01, gt=0, description="SGD step of a device's model")
+        penalty: float = penalty(
+            15.0,
+            "lambda / alpha_k: the local loss has half of it times |w - u|^2 added, u the mixture",
+        )
+        prox_steps: int = Field(5, ge=1, description="gradient steps on each minibatch")
+        weights: Literal["kernel", "cosine"] = Field(
+            "kernel",
+            description="weights of the others' models: exp(-|w_i - w_j|^2 / sigma) (FedAMP), or "
+            "exp(cosine_scale cos(w_i, w_j)), normalised (HeurFedAMP)",
+        )
+        sigma: float = stackable(
+            0.1, gt=0, description="scale of the squared distance between models; weights: kernel"
+        )
+        attention: float = stackable(
+            1.0,
+            ge=0,
+            le=1,
+            description="alpha_k K / sigma: 1 is the largest that keeps all weights positive, by "
+            "which equal models get equal weights; 0 is a device alone; weights: kernel",
+        )
+        cosine_scale: float = stackable(
+            1.0, ge=0, description="HeurFedAMP's sigma, factor on the cosine; weights: cosine"
+        )
+        self_weight: float = stackable(
+            0.5, ge=0, le=1, description="xi_ii, weight of a device's own model; weights: cosine"
+        )
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
-        flat = flatten(start(self.model, streams))
+        server, _ = super().init(streams, hyper)
+        flat = server[MODEL]
         table = flat[:, None].repeat(1, self.devices, 1)
-        server = {"models": table, "cloud": table.clone()}
-        return server, shared_start("personal", flat, self.model)
+        devices = shared_start("personal", flat, self.model)
+        return {"models": table, "cloud": table.clone()}, devices
 
     def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
         cloud = server["cloud"].flatten(0, 1)
         return Broadcast({MODEL: cloud[cohort.cell]}, per_device=True)
 
     def local(
-        self,
-        broadcast: Broadcast,
-        devices: Blocks,
-        cohort: Cohort,
-        work: Work,
-        hyper: Hyper,
-        streams: Streams,
+        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
     ) -> tuple[Blocks, Payload, Tensor]:
-        rate, penalty = (hyper[n][cohort.trial] for n in ("learning_rate", "penalty"))
-        form = form_of(self.model)
+        form, work = form_of(self.model), context.work
+        rate, weight = context.of_rows("learning_rate"), context.of_rows("penalty")
         w = form.hold(own(devices, "personal"))
         u = form.hold(received_params(broadcast, self.model))
         pull, loss = None, torch.zeros_like(rate)
@@ -87,30 +122,21 @@ class FedAMP:
             span = form.span(work.batch(step), w, pull)
             centre = span.origin + span.directions[0]
             theta, first = gradient_steps(
-                span, span.origin, centre, rate, penalty, self.config.prox_steps
+                span, span.origin, centre, rate, weight, self.settings.prox_steps
             )
             span.write_(theta, w)
             loss += first
         params = form.blocks(w)
-        sent = torch.cat([block.flatten(1) for block in params.values()], 1)
-        return named("personal", params), (Group({MODEL: sent}),), loss / work.steps
+        return named("personal", params), whole_model(params), loss / work.steps
 
-    def combine(
-        self,
-        server: Blocks,
-        received: Received,
-        cohort: Cohort,
-        round: int,
-        hyper: Hyper,
-        streams: Streams,
-    ) -> Blocks:
+    def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
         each, came = arrived(received, 0)
-        models = rewritten(server["models"], each[MODEL], came, cohort)
-        return {"models": models, "cloud": torch.bmm(self.weights(models, hyper), models)}
+        models = rewritten(server["models"], each[MODEL], came, context.cohort)
+        return {"models": models, "cloud": torch.bmm(self.weights(models, context.hyper), models)}
 
     def weights(self, models: Tensor, hyper: Hyper) -> Tensor:
-        """xi [S, K, K] for models [S, K, P]."""
-        if self.config.weights == "kernel":
+        """Return xi [S, K, K] for models [S, K, P]."""
+        if self.settings.weights == "kernel":
             others = kernel_weights(models, hyper["sigma"], hyper["attention"])
         else:
             others = cosine_weights(models, hyper["cosine_scale"], hyper["self_weight"])
@@ -120,11 +146,11 @@ class FedAMP:
         return {"personal": device_view(self.model, devices, "personal")}
 
     def flops(self, samples: int) -> float:
-        return self.config.prox_steps * self.model.training_flops(samples)
+        return self.settings.prox_steps * super().flops(samples)
 
 
 def kernel_weights(models: Tensor, sigma: Tensor, attention: Tensor) -> Tensor:
-    """xi_ij [S, K, K] for j != i, 0 on the diagonal."""
+    """Return FedAMP's xi_ij [S, K, K] for j != i, 0 on the diagonal."""
     centred = models - models.mean(1, keepdim=True)  # or small distances drown in large norms
     gram = torch.bmm(centred, centred.mT)
     square = gram.diagonal(dim1=1, dim2=2)
@@ -136,7 +162,7 @@ def kernel_weights(models: Tensor, sigma: Tensor, attention: Tensor) -> Tensor:
 
 
 def cosine_weights(models: Tensor, scale: Tensor, self_weight: Tensor) -> Tensor:
-    """HeurFedAMP's xi_ij [S, K, K] for j != i, 0 on the diagonal."""
+    """Return HeurFedAMP's xi_ij [S, K, K] for j != i, 0 on the diagonal."""
     tiny = torch.finfo(models.dtype).tiny
     unit = models / torch.linalg.vector_norm(models, dim=2, keepdim=True).clamp_min(tiny)
     scores = torch.bmm(unit, unit.mT).mul_(scale[:, None, None])

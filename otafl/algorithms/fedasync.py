@@ -1,8 +1,8 @@
-"""FedAsync.
+"""Mix in every model that arrives, the less the staler it is (FedAsync).
 
-Xie, Koyejo, Gupta 2020, "Asynchronous Federated Optimization", Algorithm 1: a device that received
-x_tau lowers f(x) + rho/2 |x - x_tau|^2 by SGD to x_new, and the server mixes what arrives at its
-step t into its model at once,
+For asynchronous uplinks: staleness is how many steps the server's model took since the device
+received it. A device that received x_tau lowers f(x) + rho/2 |x - x_tau|^2 by SGD to x_new, and the
+server mixes what arrives at its step t into its model at once,
 
     x <- (1 - a) x + a x_new,    a = alpha s(t - tau).
 
@@ -13,119 +13,123 @@ s_k under w_k. Devices whose silence the receiver does not report count in that 
 
 With `sends: increment` it is x <- x + a (x_new - x_tau) instead: what the server has learned since
 tau is not pulled back to x_tau, and an analogue uplink's noise is in proportion to an increment.
+
+References
+----------
+Xie, Koyejo, Gupta 2020, "Asynchronous Federated Optimization", Algorithm 1.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, Self
+
 import torch
+from pydantic import Field, model_validator
 from torch import Tensor
 
-from otafl.algorithms.config_asynchronous import FedAsyncConfig
+from otafl.algorithms.arrivals import not_lost, per_trial
+from otafl.algorithms.base import Algorithm
 from otafl.algorithms.parameters import (
     MODEL,
     copied,
-    flat_view,
-    increment,
+    increment_,
     penalised_sgd_,
     received_params,
+    whole_model,
 )
-from otafl.algorithms.whole_models import start
-from otafl.core.contracts import (
-    Blocks,
-    Broadcast,
-    Cohort,
-    Group,
-    Hyper,
-    Payload,
-    Received,
-    View,
-    Work,
-)
-from otafl.core.rng import Streams
-from otafl.models.base import Model, flatten
+from otafl.core import settings
+from otafl.core.contracts import Blocks, Broadcast, Context, LocalContext, Payload, Received
+from otafl.core.settings import stackable
 
 
-class FedAsync:
-    """Server block "model" [S, P]; no device state."""
+class FedAsync(Algorithm):
+    """Keeps server block "model" [S, P]; no device state."""
 
-    def __init__(self, config: FedAsyncConfig, model: Model, devices: int) -> None:
-        self.config = config
-        self.model = model
-        self._hyper: Hyper = {}
+    averages: ClassVar[bool] = True
 
-    def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
-        self._hyper = hyper
-        return {MODEL: flatten(start(self.model, streams))}, {}
+    class Settings(settings.Settings):
+        example: ClassVar[Mapping[str, Any]] = {"devices.protocol.name": "asynchronous"}
 
-    def row_weights(self, cohort: Cohort) -> Tensor:
-        """w_k s_k, of a cohort that has the data shares w_k."""
-        return cohort.weight * self._discount(cohort)
+        name: Literal["fedasync"] = "fedasync"
+        learning_rate: float = stackable(0.1, gt=0, description="SGD step of the devices, gamma")
+        mixing: float = stackable(
+            0.6,
+            gt=0,
+            le=1,
+            description="alpha: share of an update without staleness in the server's new model",
+        )
+        staleness: Literal["constant", "polynomial", "hinge"] = Field(
+            "polynomial",
+            description="s(d), the factor on alpha at a staleness of d: 1; (1 + d)^-exponent; or 1 "
+            "up to hinge_after and 1 / (hinge_slope (d - hinge_after) + 1) beyond",
+        )
+        exponent: float = stackable(
+            0.5, ge=0, description="a of the polynomial; the default is the paper's experiments'"
+        )
+        hinge_slope: float = stackable(
+            10.0, ge=0, description="a of the hinge; the default is the paper's experiments'"
+        )
+        hinge_after: float = stackable(
+            4.0,
+            ge=0,
+            description="b of the hinge, server steps; the default is the paper's experiments'",
+        )
+        rho: float = stackable(
+            0.005,
+            ge=0,
+            description="the local loss has rho/2 |x - x_tau|^2 added, x_tau as received",
+        )
+        sends: Literal["model", "increment"] = Field(
+            "model",
+            description="what devices send: the model, as in the paper, so that x becomes (1 - a) "
+            "x + a x_new; or its increment, x + a (x_new - x_tau), which is much smaller, and so "
+            "is the noise that an analogue uplink adds to it",
+        )
 
-    def _discount(self, cohort: Cohort) -> Tensor:
-        """s_k [N]."""
-        hyper = {name: value[cohort.trial] for name, value in self._hyper.items()}
-        late = cohort.staleness.to(cohort.weight.dtype)
-        if self.config.staleness == "polynomial":
-            return (1.0 + late).pow(-hyper["exponent"])
-        if self.config.staleness == "hinge":
-            beyond = (late - hyper["hinge_after"]).clamp_min(0.0)
-            return 1.0 / (hyper["hinge_slope"] * beyond + 1.0)
+        @model_validator(mode="after")
+        def _contracts(self) -> Self:
+            if self.learning_rate * self.rho >= 1:
+                raise ValueError(
+                    "learning_rate times rho must be below 1, or a step on the penalty alone jumps "
+                    f"over the received model; got {self.learning_rate:g} times {self.rho:g}"
+                )
+            return self
+
+    def row_weights(self, context: Context) -> Tensor:
+        """Return w_k s_k, of a cohort that has the data shares w_k."""
+        return context.cohort.weight * self._discount(context)
+
+    def _discount(self, context: Context) -> Tensor:
+        """Return s_k [N]."""
+        late = context.cohort.staleness.to(context.cohort.weight.dtype)
+        if self.settings.staleness == "polynomial":
+            return (1.0 + late).pow(-context.of_rows("exponent"))
+        if self.settings.staleness == "hinge":
+            beyond = (late - context.of_rows("hinge_after")).clamp_min(0.0)
+            return 1.0 / (context.of_rows("hinge_slope") * beyond + 1.0)
         return torch.ones_like(late)
 
-    def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
-        return Broadcast(server)
-
     def local(
-        self,
-        broadcast: Broadcast,
-        devices: Blocks,
-        cohort: Cohort,
-        work: Work,
-        hyper: Hyper,
-        streams: Streams,
+        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
     ) -> tuple[Blocks, Payload, Tensor]:
-        centre = received_params(broadcast, self.model)
+        centre, work = received_params(broadcast, self.model), context.work
         params = copied(centre)
-        rate, rho = (hyper[name][cohort.trial] for name in ("learning_rate", "rho"))
+        rate, rho = context.of_rows("learning_rate"), context.of_rows("rho")
         loss = torch.zeros_like(rate)
         for step in range(work.steps):
             loss += penalised_sgd_(self.model, params, centre, work.batch(step), rate, rho)
-        if self.config.sends == "increment":
-            return {}, increment(params, centre), loss / work.steps
-        return {}, (Group({MODEL: flatten(params)}),), loss / work.steps
+        if self.settings.sends == "model":
+            return {}, whole_model(params), loss / work.steps
+        return {}, increment_(params, broadcast, self.model.shapes), loss / work.steps
 
-    def combine(
-        self,
-        server: Blocks,
-        received: Received,
-        cohort: Cohort,
-        round: int,
-        hyper: Hyper,
-        streams: Streams,
-    ) -> Blocks:
-        came = arrived(received, cohort)
+    def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
+        cohort = context.cohort
+        came = not_lost(received, cohort)
         weight = per_trial(came * cohort.weight, cohort)
-        share = per_trial(came * cohort.weight / self._discount(cohort), cohort)
-        a = hyper["mixing"] * weight / share.clamp_min(torch.finfo(share.dtype).tiny)
+        share = per_trial(came * cohort.weight / self._discount(context), cohort)
+        a = context.hyper["mixing"] * weight / share.clamp_min(torch.finfo(share.dtype).tiny)
         mean = received.mean[0][MODEL]
-        if self.config.sends == "increment":
+        if self.settings.sends == "increment":
             return {MODEL: torch.addcmul(server[MODEL], a[:, None], mean)}
         return {MODEL: torch.lerp(server[MODEL], mean, a[:, None])}
-
-    def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
-        return {"global": flat_view(self.model, server[MODEL])}
-
-    def flops(self, samples: int) -> float:
-        return self.model.training_flops(samples)
-
-
-def arrived(received: Received, cohort: Cohort) -> Tensor:
-    """[N]: 1 for a row that arrived, 0 for one that the receiver knows to be lost."""
-    if received.came is None or received.came[0] is None:
-        return torch.ones_like(cohort.weight)
-    return received.came[0].to(cohort.weight.dtype)
-
-
-def per_trial(rows: Tensor, cohort: Cohort) -> Tensor:
-    """rows [N] summed over each trial, [S]."""
-    return rows.new_zeros(cohort.trials).index_add_(0, cohort.trial, rows)

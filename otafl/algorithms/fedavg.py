@@ -19,14 +19,13 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from otafl.algorithms.base import Algorithm
-from otafl.algorithms.parameters import MODEL, copied, received_params, sgd_
+from otafl.algorithms.parameters import MODEL, copied, increment_, received_params, sgd_
 from otafl.algorithms.whole_models import payload_of, received_model, step_size, weights_of
 from otafl.core import settings
 from otafl.core.contracts import (
     Blocks,
     Broadcast,
     Context,
-    Group,
     LocalContext,
     Payload,
     Received,
@@ -72,15 +71,12 @@ class FedAvg(Algorithm):
     def local(
         self, broadcast: Broadcast, devices: Blocks, context: LocalContext
     ) -> tuple[Blocks, Payload, Tensor]:
-        old = received_params(broadcast, self.model)
-        params = copied(old)
+        params = copied(received_params(broadcast, self.model))
         rate = step_size(context.hyper, context.round)[context.cohort.trial]
         loss = sgd_(self.model, params, rate, context)
         if self.settings.sends == "model":
             return {}, payload_of(params, weights_of(self.model), self.settings.bias_mode), loss
-        for name, value in old.items():  # the increment, in its place
-            torch.sub(params[name], value, out=value)
-        return {}, (Group({MODEL: broadcast.blocks[MODEL]}),), loss
+        return {}, increment_(params, broadcast, self.model.shapes), loss
 
     def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
         if self.settings.sends == "increment":

@@ -1,10 +1,8 @@
-"""FedBuff.
+"""Gather increments in a buffer, weighed by their staleness, and step once it is full (FedBuff).
 
-Nguyen, Malik, Zhan, Yousefpour, Rabbat, Malek, Huba 2022, "Federated Learning with Buffered
-Asynchronous Aggregation", Algorithm 1: a device takes Q steps of SGD and sends the increment Delta
-to the model that it received; the server adds it to a buffer, times s(d) = 1 / sqrt(1 + d) for d
-steps of the server since then, and once M have come it steps along their mean and empties the
-buffer:
+For asynchronous uplinks. A device takes Q steps of SGD and sends the increment Delta to the model
+that it received; the server adds it to a buffer, times s(d) = 1 / sqrt(1 + d) for d steps of the
+server since then, and once M have come it steps along their mean and empties the buffer:
 
     v <- beta v + (1 / M) sum s Delta,    x <- x + eta_g v        (beta = 0: the paper's step)
 
@@ -13,76 +11,92 @@ back into the sum. A slot that brings more than are missing makes one step, of t
 that have come, so the step does not grow with them. How many came is known exactly from an uplink
 that tells devices apart; else it is the share of the weight that arrived times the number in the
 slot, rounded, which is exact if they are equally stale.
+
+References
+----------
+Nguyen, Malik, Zhan, Yousefpour, Rabbat, Malek, Huba 2022, "Federated Learning with Buffered
+    Asynchronous Aggregation", Algorithm 1.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
 import torch
 from torch import Tensor
 
-from otafl.algorithms.config_asynchronous import FedBuffConfig
-from otafl.algorithms.fedasync import arrived, per_trial
-from otafl.algorithms.parameters import MODEL, copied, flat_view, increment, received_params
-from otafl.algorithms.whole_models import start
-from otafl.core.contracts import Blocks, Broadcast, Cohort, Hyper, Payload, Received, View, Work
+from otafl.algorithms.arrivals import not_lost, per_trial
+from otafl.algorithms.base import Algorithm
+from otafl.algorithms.parameters import MODEL, copied, increment_, received_params, sgd_
+from otafl.core import settings
+from otafl.core.contracts import (
+    Blocks,
+    Broadcast,
+    Cohort,
+    Context,
+    Hyper,
+    LocalContext,
+    Payload,
+    Received,
+)
 from otafl.core.rng import Streams
-from otafl.models.base import Model, flatten
+from otafl.core.settings import stackable
 
 
-class FedBuff:
-    """Server blocks "model", "buffer" and "velocity" [S, P]; "came" and "steps" [S] int64, updates
-    in the buffer and steps taken. No device state."""
+class FedBuff(Algorithm):
+    """Keeps server blocks "model", "buffer" and "velocity" [S, P]; "came" and "steps" [S] int64,
+    updates in the buffer and steps taken; no device state."""
 
-    def __init__(self, config: FedBuffConfig, model: Model, devices: int) -> None:
-        self.model = model
-        self._hyper: Hyper = {}
+    class Settings(settings.Settings):
+        example: ClassVar[Mapping[str, Any]] = {"devices.protocol.name": "quorum"}
+
+        name: Literal["fedbuff"] = "fedbuff"
+        learning_rate: float = stackable(0.1, gt=0, description="SGD step of the devices, eta_l")
+        server_rate: float = stackable(
+            1.0, gt=0, description="eta_g, factor on the mean of the buffer"
+        )
+        buffer: int = stackable(
+            10, ge=1, description="M, updates after which the server steps (the paper's K)"
+        )
+        exponent: float = stackable(
+            0.5,
+            ge=0,
+            description="an update of staleness d counts (1 + d)^-exponent; 0.5 is the paper's, 0 "
+            "counts all alike",
+        )
+        momentum: float = stackable(
+            0.0, ge=0, lt=1, description="share of the server's last step that it takes again"
+        )
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
-        self._hyper = hyper
-        model = flatten(start(self.model, streams))
+        server, devices = super().init(streams, hyper)
+        model = server[MODEL]
         zeros = {name: torch.zeros_like(model) for name in ("buffer", "velocity")}
         none = torch.zeros(len(model), dtype=torch.int64, device=model.device)
-        return {MODEL: model, **zeros, "came": none, "steps": none.clone()}, {}
+        return server | zeros | {"came": none, "steps": none.clone()}, devices
 
     def version(self, server: Blocks) -> Tensor:
-        """[S]: staleness counts the server's steps, not slots."""
+        """Return the server's steps so far, [S]: staleness counts these, not slots."""
         return server["steps"]
 
-    def row_weights(self, cohort: Cohort) -> Tensor:
-        """s [N]: all devices count alike, whatever their samples."""
-        late = cohort.staleness.to(cohort.weight.dtype)
-        return (1.0 + late).pow(-self._hyper["exponent"][cohort.trial])
+    def row_weights(self, context: Context) -> Tensor:
+        """Return s [N]: all devices count alike, whatever their samples."""
+        late = context.cohort.staleness.to(context.cohort.weight.dtype)
+        return (1.0 + late).pow(-context.of_rows("exponent"))
 
     def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
         return Broadcast({MODEL: server[MODEL]})
 
     def local(
-        self,
-        broadcast: Broadcast,
-        devices: Blocks,
-        cohort: Cohort,
-        work: Work,
-        hyper: Hyper,
-        streams: Streams,
+        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
     ) -> tuple[Blocks, Payload, Tensor]:
-        old = received_params(broadcast, self.model)
-        params = copied(old)
-        rate = hyper["learning_rate"][cohort.trial]
-        loss = torch.zeros_like(rate)
-        for step in range(work.steps):
-            loss += self.model.sgd_(params, work.batch(step), rate)
-        return {}, increment(params, old), loss / work.steps
+        params = copied(received_params(broadcast, self.model))
+        loss = sgd_(self.model, params, context.of_rows("learning_rate"), context)
+        return {}, increment_(params, broadcast, self.model.shapes), loss
 
-    def combine(
-        self,
-        server: Blocks,
-        received: Received,
-        cohort: Cohort,
-        round: int,
-        hyper: Hyper,
-        streams: Streams,
-    ) -> Blocks:
-        weight = received.count[0]
+    def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
+        cohort, hyper, weight = context.cohort, context.hyper, received.count[0]
         assert isinstance(weight, Tensor)
         total = weight * per_trial(cohort.weight, cohort)  # sum of s over those that arrived
         buffer = torch.addcmul(server["buffer"], received.mean[0][MODEL], total[:, None])
@@ -101,15 +115,9 @@ class FedBuff:
             "steps": server["steps"] + full,
         }
 
-    def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
-        return {"global": flat_view(self.model, server[MODEL])}
-
-    def flops(self, samples: int) -> float:
-        return self.model.training_flops(samples)
-
 
 def _number(received: Received, cohort: Cohort, weight: Tensor) -> Tensor:
-    """[S] int64: devices whose updates arrived, of which weight [S] out of 1 is known."""
+    """Count the devices whose updates arrived, [S] int64, of which weight [S] out of 1 is known."""
     if received.came is not None:
-        return per_trial(arrived(received, cohort), cohort).round().long()
+        return per_trial(not_lost(received, cohort), cohort).round().long()
     return (weight * cohort.rows_of).round().long()

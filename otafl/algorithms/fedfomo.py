@@ -1,7 +1,8 @@
-"""FedFomo: personalised federated learning with first-order model optimisation.
+"""Forward models to each device, which mixes them by their gain on validation samples (FedFomo).
 
-Zhang, Sapra, Fidler, Yeung, Alvarez 2021. The server forwards M models to each device, which
-compares them with a baseline theta_i on validation samples of its own and moves to a mixture,
+Personalised federated learning with first-order model optimisation. The server forwards M models to
+each device, which compares them with a baseline theta_i on validation samples of its own and moves
+to a mixture,
 
     g_n = (L_i(theta_i) - L_i(theta_n)) / |theta_n - theta_i|,
     theta_i <- theta_i + sum_n w_n (theta_n - theta_i),   w_n = max(g_n, 0) / sum_m max(g_m, 0),
@@ -18,16 +19,26 @@ has come. Reports are part of the payload.
 
 Validation samples are evenly spaced over a device's samples, floor(share n_i) of them (a device of
 very few has none and trains alone), and are in no training minibatch.
+
+References
+----------
+Zhang, Sapra, Fidler, Yeung, Alvarez 2021, "Personalized Federated Learning with First Order Model
+    Optimization".
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.config_exchange import FedFomoConfig
-from otafl.algorithms.device_tables import arrived, rewritten
+from otafl.algorithms.arrivals import arrived
+from otafl.algorithms.base import Algorithm, Needs
+from otafl.algorithms.device_tables import rewritten
 from otafl.algorithms.local_samples import add_, held, pieces
 from otafl.algorithms.parameters import (
     MODEL,
@@ -36,42 +47,77 @@ from otafl.algorithms.parameters import (
     named,
     own,
     shared_start,
+    whole_model,
 )
-from otafl.algorithms.whole_models import start
+from otafl.core import settings
 from otafl.core.contracts import (
     Batch,
     Blocks,
     Broadcast,
     Cohort,
+    Context,
     Group,
     Hyper,
+    LocalContext,
     Payload,
     Received,
     View,
-    Work,
 )
-from otafl.core.rng import Streams
+from otafl.core.rng import Streams, purpose, tick
+from otafl.core.settings import stackable
 from otafl.data.work import choose
 from otafl.models.base import Model, cross_entropy, flatten, unflatten
 
+MINIBATCH = purpose("fedfomo/minibatch", __name__)
+EXPLORE = purpose("fedfomo/explore", __name__)
+
 GAIN = "gain"
-_STEP_BITS = 32  # a stream's round is (round << 32) + step
 
 
-class FedFomo:
-    """Server blocks: "models" [S, K, P], of each device the last that came (its start, if none);
-    "affinity" [S, K, K]; "offer" [S, K, M] int64, whose models each device is forwarded next.
-    Device blocks "personal.<name>", the trained model, and "base.<name>", the one before training
-    (none with `baseline: current`)."""
+class FedFomo(Algorithm):
+    """Keeps server blocks "models" [S, K, P], of each device the last that came (its start, if
+    none); "affinity" [S, K, K]; "offer" [S, K, M] int64, whose models each device is forwarded
+    next; and device blocks "personal.<name>", the trained model, and "base.<name>", the one before
+    training (none with `baseline: current`)."""
 
-    def __init__(self, config: FedFomoConfig, model: Model, devices: int) -> None:
-        self.config = config
-        self.model = model
-        self.devices = devices
-        self.offers = min(config.models, devices - 1)
+    needs: ClassVar[Needs] = "each"
+
+    class Settings(settings.Settings):
+        example: ClassVar[Mapping[str, Any]] = {
+            "transport.name": "digital",
+            "data.validation": 0.1,
+        }
+
+        name: Literal["fedfomo"] = "fedfomo"
+        learning_rate: float = stackable(0.01, gt=0, description="SGD step of a device's model")
+        models: int = Field(
+            5, ge=0, description="M, models forwarded to each device (fewer where there are fewer)"
+        )
+        baseline: Literal["last", "current"] = Field(
+            "last",
+            description="what models are compared with and added to: the device's model before its "
+            "last local training, its trained one being a candidate too; or the trained one",
+        )
+        validation: float = Field(
+            0.2, gt=0, lt=1, description="share of a device's samples that it validates on"
+        )
+        explore: float = stackable(
+            0.3,
+            ge=0,
+            le=1,
+            description="chance in the first round that a forwarded model is picked at random, in "
+            "the place of the best known one",
+        )
+        explore_decay: float = stackable(
+            0.05, ge=0, description="by so much that chance falls in each round, down to 0"
+        )
+
+    def __init__(self, settings: Any, model: Model, devices: int) -> None:
+        super().__init__(settings, model, devices)
+        self.offers = min(settings.models, devices - 1)
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
-        flat = flatten(start(self.model, streams))
+        flat = super().init(streams, hyper)[0][MODEL]
         affinity = flat.new_zeros(len(flat), self.devices, self.devices)
         server = {
             "models": flat[:, None].repeat(1, self.devices, 1),
@@ -79,7 +125,7 @@ class FedFomo:
             "offer": self.offer(affinity, 0, hyper, streams),
         }
         state = shared_start("personal", flat, self.model)
-        if self.config.baseline == "last":
+        if self.settings.baseline == "last":
             state |= shared_start("base", flat, self.model)
         return server, state
 
@@ -89,39 +135,29 @@ class FedFomo:
         return Broadcast({"models": server["models"].flatten(0, 1)[rows]}, per_device=True)
 
     def local(
-        self,
-        broadcast: Broadcast,
-        devices: Blocks,
-        cohort: Cohort,
-        work: Work,
-        hyper: Hyper,
-        streams: Streams,
+        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
     ) -> tuple[Blocks, Payload, Tensor]:
-        data = HeldOut(work.full(), self.config.validation, work.batch(0).y.shape[1])
+        work, cohort = context.work, context.cohort
+        data = HeldOut(work.full(), self.settings.validation, work.batch(0).y.shape[1])
         trained = own(devices, "personal")
         params, gain = self.mix(broadcast.blocks["models"], trained, devices, data.validation)
-        state = {}
-        if self.config.baseline == "last":
-            state = named("base", copied(params))
-        rate = hyper["learning_rate"][cohort.trial]
+        state = named("base", copied(params)) if self.settings.baseline == "last" else {}
+        rate, size = context.of_rows("learning_rate"), (data.batch_size,)
         loss = torch.zeros_like(rate)
         for step in range(work.steps):
-            tick = (work.round << _STEP_BITS) + step
-            uniform = streams.device_uniform(
-                "fedfomo/minibatch", tick, cohort.trial, cohort.device, (data.batch_size,)
+            uniform = context.streams.device_uniform(
+                MINIBATCH, tick(context.round, step), cohort.trial, cohort.device, size
             )
             loss += self.model.sgd_(params, data.minibatch(uniform), rate)
-        sent = torch.cat([block.flatten(1) for block in params.values()], 1)
-        payload = [Group({MODEL: sent})]
-        if self.offers:
-            payload.append(Group({GAIN: gain}))
-        return state | named("personal", params), tuple(payload), loss / work.steps
+        report = (Group({GAIN: gain}),) if self.offers else ()
+        payload = (*whole_model(params), *report)
+        return state | named("personal", params), payload, loss / work.steps
 
     def mix(
         self, offered: Tensor, trained: Blocks, devices: Blocks, validation: Batch
     ) -> tuple[Blocks, Tensor]:
-        """theta_i after the exchange, in memory of its own, and g [n, M] of the offered models [n,
-        M, P]."""
+        """Return theta_i after the exchange, in memory of its own, and g [n, M] of the offered
+        models [n, M, P]."""
         base = own(devices, "base") or trained
         flat = flatten(base)
         base_loss = self._losses(flat[:, None], validation)
@@ -144,14 +180,14 @@ class FedFomo:
         return copied(unflatten(mixed, self.model.shapes)), gain
 
     def _gain(self, models: Tensor, base: Tensor, base_loss: Tensor, validation: Batch) -> Tensor:
-        """g [n, M] of models [n, M, P] over the baseline [n, P] of loss [n, 1], 0 for the baseline
-        itself."""
+        """Return g [n, M] of models [n, M, P] over the baseline [n, P] of loss [n, 1], 0 for the
+        baseline itself."""
         lower = base_loss - self._losses(models, validation)
         apart = torch.linalg.vector_norm(models - base[:, None], dim=2)
         return torch.where(apart > 0, lower / apart, 0.0)
 
     def _losses(self, models: Tensor, validation: Batch) -> Tensor:
-        """[n, M] of models [n, M, P]."""
+        """Return the losses [n, M] of models [n, M, P]."""
         count = models.shape[1]
         out = torch.zeros_like(models[:, :, 0])
         for rows, piece in pieces(validation):
@@ -166,15 +202,8 @@ class FedFomo:
             add_(out, rows, loss.unflatten(0, (-1, count)))
         return out
 
-    def combine(
-        self,
-        server: Blocks,
-        received: Received,
-        cohort: Cohort,
-        round: int,
-        hyper: Hyper,
-        streams: Streams,
-    ) -> Blocks:
+    def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
+        cohort = context.cohort
         each, came = arrived(received, 0)
         new = dict(server) | {"models": rewritten(server["models"], each[MODEL], came, cohort)}
         if not self.offers:
@@ -185,17 +214,17 @@ class FedFomo:
         known = server["affinity"].flatten(0, 1)[cell]
         p = known.scatter_add(1, whose, each[GAIN])  # p_i <- p_i + g
         new["affinity"] = rewritten(server["affinity"], p, came, cohort)
-        offer = self.offer(new["affinity"], round + 1, hyper, streams)
+        offer = self.offer(new["affinity"], context.round + 1, context.hyper, context.streams)
         new["offer"] = rewritten(server["offer"], offer.flatten(0, 1)[cell], came, cohort)
         return new
 
     def offer(self, affinity: Tensor, round: int, hyper: Hyper, streams: Streams) -> Tensor:
-        """[S, K, M] int64: the devices whose models each is forwarded in a round, all different and
-        never its own; ties of the affinity [S, K, K] are broken at random."""
+        """Choose the devices whose models each is forwarded in a round, [S, K, M] int64, all
+        different and never its own; ties of the affinity [S, K, K] are broken at random."""
         devices, wanted = self.devices, self.offers
         if not wanted:
             return torch.zeros_like(affinity[:, :, :0], dtype=torch.int64)
-        draw = streams.uniform("fedfomo/explore", round, (devices, devices + wanted))
+        draw = streams.uniform(EXPLORE, round, (devices, devices + wanted))
         chance, explored = draw.split([devices, wanted], 2)
         epsilon = (hyper["explore"] - hyper["explore_decay"] * round)[:, None, None]
         liked = (explored >= epsilon).sum(2, keepdim=True)  # how many for their affinity
@@ -219,7 +248,7 @@ class FedFomo:
 
 
 class HeldOut:
-    """A device's samples cut into training and validation. full: all of them, [n, n_max], padded.
+    """Cuts a device's samples into training and validation. full: all of them, [n, n_max], padded.
 
     validation: Batch of the validation samples, weights summing to one (to zero where a device has
     none). A minibatch is a uniform draw without replacement of batch_size training samples, or all
@@ -244,7 +273,7 @@ class HeldOut:
         self._count = some[:, self._training].sum(1).long()
 
     def minibatch(self, uniform: Tensor) -> Batch:
-        """From numbers [n, B] uniform in (0, 1)."""
+        """Draw a minibatch by numbers [n, B] uniform in (0, 1)."""
         size, count = self.batch_size, self._count[:, None]
         in_turn = torch.arange(size, device=count.device)
         pick = torch.where(

@@ -1,10 +1,9 @@
-"""FedHM: devices train the server's model at the rank that they can afford.
+"""Train the server's model truncated to the rank that each device can afford (FedHM).
 
-D. Yao et al., "FedHM: Efficient Federated Learning for Heterogeneous Models via Low-rank
-Factorization", Algorithm 1. In each round the server truncates the later layers of its dense model
-to every level's rank (spectral initialisation, (18)); devices train the factors with Frobenius
-decay; the server multiplies them out (1) and averages weights (2). Columns of the classifier are
-averaged over the devices that have samples of the class.
+In each round the server truncates the later layers of its dense model to every level's rank
+(spectral initialisation, (18)); devices train the factors with Frobenius decay; the server
+multiplies them out (1) and averages weights (2). Columns of the classifier are averaged over the
+devices that have samples of the class. One ratio for all is the paper's Low Rank Model.
 
 All ways to send give, of each low-rank layer,
 
@@ -17,259 +16,285 @@ factors  Increments of the factors. D_p is not linear in them: the server needs 
 product  D_p itself, which superposes, at the price of a dense model.
 tangent  Not in the paper. The server's singular vectors are a frame that factors of all ranks
          share; devices send coordinates of D_p in it (`factorised.truncation`), as many reals as
-         their factors, which superpose with zeros beyond a device's rank. What is lost is the part
-         of D_p outside of the tangent space: of second order for a low-rank device; a dense one
-         projects its change on the frame of `frame_ratio`.
+         their factors, which superpose over the air with zeros beyond a device's rank. What is lost
+         is the part of D_p outside of the tangent space: of second order for a low-rank device; a
+         dense one projects its change on the frame of `frame_ratio`.
+
+References
+----------
+Yao et al. 2021, "FedHM: Efficient Federated Learning for Heterogeneous Models via Low-rank
+    Factorization", Algorithm 1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import torch
+from pydantic import Field, model_validator
 from torch import Tensor
-from torch.nn import functional
 
-from otafl.algorithms.config_fedhm import FedHmConfig
-from otafl.algorithms.fedhm_layers import (
-    Layer,
-    dense_network,
-    frobenius,
+from otafl.algorithms.base import Algorithm, Needs
+from otafl.algorithms.fedhm_layers import FRAME, Layer, Sends, cut_of, frobenius
+from otafl.algorithms.fedhm_updates import (
+    arrived,
     joined,
-    low_rank_layers,
-    mask_of,
-    means_of,
     rows_of_blocks,
+    summed,
+    superposed,
+    update,
 )
-from otafl.algorithms.level_training import buckets, classifier_of, train_
-from otafl.algorithms.parameters import MODEL, column, copied, flat_view
-from otafl.algorithms.whole_models import start
+from otafl.algorithms.level_training import (
+    LevelsSettings,
+    Ratio,
+    buckets,
+    levels_of,
+    model_of_level,
+    ratios,
+    sent_to_levels,
+    train_,
+)
+from otafl.algorithms.parameters import column, copied, flat_view, start
 from otafl.core.contracts import (
+    MODEL,
     Blocks,
     Broadcast,
     Cohort,
-    Group,
+    Context,
     Hyper,
     Level,
+    LocalContext,
     Payload,
     Received,
     View,
     Work,
 )
 from otafl.core.rng import Streams
+from otafl.core.settings import stackable
 from otafl.factorised import truncation
 from otafl.factorised.truncation import Factors
-from otafl.models.base import Model, Shapes, flatten, unflatten
+from otafl.models.base import Model, flatten
+from otafl.models.steps import Unroll
 
-FRAME = "frame"
+SMALLEST_WEIGHT = 1e-9
+"""Of a level in the mean, over that of the heaviest: with less it does not take part."""
+
 _TINY = 1e-30
 
 
-class FedHm:
+class FedHm(Algorithm):
     """Server blocks: "model" [S, P], dense; "frame" [S, F], spectral factors of the layers that are
     low-rank at some level, at the largest rank. With homogeneous_mode: factor, "model" alone, the
-    low-rank model."""
+    low-rank model. No device state."""
 
-    def __init__(self, config: FedHmConfig, model: Model, devices: int) -> None:
-        self.config = config
-        self._dense = dense_network(config, model)
-        self._could_be = low_rank_layers(config, model, self._dense)
-        ranks = [
-            {layer.name: layer.rank(ratio) for layer in self._could_be} if ratio < 1.0 else {}
-            for ratio in config.levels
-        ]
-        self.networks = [self._dense.with_ranks(of) for of in ranks]
-        self.network, self._sends = self._dense, config.sends
-        if config.homogeneous_mode == "factor":
-            self.network, self._sends = self.networks[0], "product"
-        self._layers: dict[str, Layer] = {}
-        if self.network is self._dense and config.rank_ratios:
-            self._layers = {layer.weight: layer for layer in self._could_be}
-        self._has_dense = config.levels[0] == 1.0
-        self._frame: Shapes = {}
-        widest = config.frame_ratio or max(config.rank_ratios, default=1.0)
-        for layer in self._layers.values():
-            (left, right), rank = layer.pair, layer.rank(widest)
-            self._frame |= {left: (layer.sides[0], rank), right: (rank, layer.sides[1])}
-        self._ranks = {
-            layer.weight: [of.get(layer.name, layer.rank(widest)) for of in ranks]
-            for layer in self._layers.values()
-        }
-        whole = {} if self._has_dense else self._layers
-        self._down = {n: s for n, s in self.network.shapes.items() if n not in whole}
-        self._up = self._sent_shapes()
-        self._classifier = classifier_of(self._dense)
+    needs: ClassVar[Needs] = "each"
 
-    def _sent_shapes(self) -> Shapes:
-        """Of what all devices send together; of coordinates the second is transposed."""
-        if self._sends != "tangent":
-            return self.network.shapes
-        shapes: Shapes = {}
-        for name, shape in self.network.shapes.items():
-            if name not in self._layers:
-                shapes[name] = shape
-                continue
-            left, right = self._layers[name].pair
-            rank, columns = self._frame[right]
-            shapes |= {left: self._frame[left], right: (columns, rank)}
-        return shapes
+    class Settings(LevelsSettings):
+        example: ClassVar[Mapping[str, Any]] = {"transport.name": "digital"}
 
-    def levels(self) -> tuple[Level, ...]:
-        return tuple(
-            Level(ratio, one.size, one.macs, one.training_flops, one.kept_reals)
-            for ratio, one in zip(self.config.levels, self.networks, strict=True)
+        name: Literal["fedhm"] = "fedhm"
+        levels: tuple[Ratio, ...] = ratios(
+            (1.0, 0.5, 0.25, 0.125),
+            "rank of a layer over its output channels at each level, the largest first; at 1 the "
+            "layer is not factorised",
+        )
+        dense_prefix: int | None = Field(
+            None,
+            ge=0,
+            description="so many of the first layers that could be factorised are not; the model's "
+            "own number if not given",
+        )
+        unroll: Unroll = Field(
+            "vertical_first",
+            description="a low-rank convolution is k x 1 windows, then 1 x k (as in the paper), or "
+            "the other way (as in its code)",
+        )
+        frobenius_decay: float = stackable(
+            1e-4,
+            ge=0,
+            description="lambda of the penalty lambda/2 |U V^T|^2 on factors, which have no weight "
+            "decay; the paper has no value",
+        )
+        temperature: Annotated[float, Field(gt=0)] | None = Field(
+            None,
+            description="tau of the weights in (2), 5 in the paper where levels change from round "
+            "to round; equal weights if not given",
+        )
+        weight_rule: Literal["paper", "inverse"] = Field(
+            "paper",
+            description="a level of ratio g counts as exp(g / tau), or exp(-1 / (g tau)) as in the "
+            "paper's code",
+        )
+        sends: Sends = Field(
+            "factors",
+            description="what devices send of low-rank layers. factors: their increments; the "
+            "server needs each. product: the increment of the whole weight. tangent: its "
+            "coordinates in the server's singular vectors, no more than the factors of frame_ratio",
+        )
+        base: Literal["truncated", "whole"] = Field(
+            "truncated",
+            description="what increments are added to: the mean of the models that devices started "
+            "from, which makes (2), or the server's model, which keeps what truncation cut off",
+        )
+        frame_ratio: Ratio | None = Field(
+            None,
+            description="with sends: tangent, the ratio of the singular vectors that devices of "
+            "the dense level project on; the largest of levels below 1 if not given",
+        )
+        homogeneous_mode: Literal["weight", "factor"] = Field(
+            "weight",
+            description="with one level: averages of weights, factored again in each round, or of "
+            "factors as they are, FedAvg on the low-rank model",
+        )
+        keep_server_history: bool = Field(
+            False,
+            description="in a round without a device of the dense level the server's model takes "
+            "part in its place",
         )
 
-    def flops(self, samples: int) -> float:
-        return self.networks[0].training_flops(samples)
+        @property
+        def rank_ratios(self) -> tuple[float, ...]:
+            """Return the levels that are factorised."""
+            return tuple(ratio for ratio in self.levels if ratio < 1.0)
 
-    def row_weights(self, cohort: Cohort) -> Tensor:
-        """[N]: alpha_p of eq. (2), up to a factor; 1 for a dense model."""
-        scores = cohort.weight.new_tensor([self.config.score(r) for r in self.config.levels])
-        return scores.exp()[cohort.level]
+        def score(self, ratio: float) -> float:
+            """Return the logarithm of a level's weight, up to a constant; 0 for the dense level.
+            Eq. (2)."""
+            if self.temperature is None:
+                return 0.0
+            of = ratio - 1.0 if self.weight_rule == "paper" else 1.0 - 1.0 / ratio
+            return of / self.temperature
+
+        @model_validator(mode="after")
+        def _falling(self) -> Self:
+            if any(a <= b for a, b in zip(self.levels, self.levels[1:], strict=False)):
+                raise ValueError(
+                    f"levels must fall, the largest first, and are {list(self.levels)}; "
+                    f"{sorted(set(self.levels), reverse=True)} would do"
+                )
+            return self
+
+        @model_validator(mode="after")
+        def _all_count(self) -> Self:
+            lightest = math.exp(min(self.score(ratio) for ratio in self.levels))
+            if lightest < SMALLEST_WEIGHT:
+                raise ValueError(
+                    f"temperature: {self.temperature} leaves level {self.levels[-1]} a weight of "
+                    f"{lightest:.0e} of a dense model's; a larger one would do"
+                )
+            return self
+
+        @model_validator(mode="after")
+        def _one_low_rank_level(self) -> Self:
+            if self.homogeneous_mode == "weight":
+                return self
+            if len(self.levels) > 1 or self.levels[0] == 1.0:
+                raise ValueError(
+                    "homogeneous_mode: factor averages factors of one rank, and levels are "
+                    f"{list(self.levels)}; one ratio below 1 would do"
+                )
+            if self.keep_server_history:
+                raise ValueError(
+                    "keep_server_history is for a mean of weights, and homogeneous_mode: factor "
+                    "has none; homogeneous_mode: weight would do"
+                )
+            return self
+
+        @model_validator(mode="after")
+        def _frame_holds_the_factors(self) -> Self:
+            if self.frame_ratio is None:
+                return self
+            if self.sends != "tangent":
+                raise ValueError(
+                    f"frame_ratio is for sends: tangent, and it is {self.sends}; leave it out"
+                )
+            largest = max(self.rank_ratios, default=0.0)
+            if self.frame_ratio < largest:
+                raise ValueError(
+                    f"frame_ratio ({self.frame_ratio}) must hold the factors of every level; "
+                    f"{largest} or more would do"
+                )
+            return self
+
+    def __init__(self, settings: Any, model: Model, devices: int) -> None:
+        self.cut = cut_of(settings, model)
+        super().__init__(settings, self.cut.network, devices)
+
+    @classmethod
+    def needs_of(cls, settings: Any) -> Needs:
+        products = settings.sends == "factors" and settings.homogeneous_mode == "weight"
+        return "each" if products else "mean"
+
+    def levels(self) -> tuple[Level, ...]:
+        return levels_of(self.settings.levels, self.cut.networks)
+
+    def model_of(self, view: str) -> Model:
+        return model_of_level(view, self.cut.networks, self.model)
+
+    def flops(self, samples: int) -> float:
+        return self.cut.networks[0].training_flops(samples)
+
+    def row_weights(self, context: Context) -> Tensor:
+        """Return alpha_p of eq. (2), up to a factor, [N]; 1 for a dense model."""
+        cohort = context.cohort
+        scores = [self.settings.score(ratio) for ratio in self.settings.levels]
+        return cohort.weight.new_tensor(scores).exp()[cohort.level]
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
-        """The dense model's start; of homogeneous_mode: factor truncated."""
-        params = start(self._dense, streams)
-        if self.network is not self._dense:
-            for layer in self._could_be:
-                rank = layer.rank(self.config.levels[0])
+        """Start at the dense model's start; with homogeneous_mode: factor, truncated."""
+        params = start(self.cut.dense, streams)
+        if self.settings.homogeneous_mode == "factor":
+            for layer in self.cut.could_be:
+                rank = layer.rank(self.settings.levels[0])
                 both = truncation.spectral(layer.matrix(params[layer.weight]), rank)
                 params |= dict(zip(layer.pair, both, strict=True))
-        return self._state({name: params[name] for name in self.network.shapes}), {}
-
-    def _state(self, params: Blocks) -> Blocks:
-        """The server's blocks with these parameters. One SVD a layer and round. Eq. (18)."""
-        if not self._layers:
-            return {MODEL: flatten(params)}
-        frame: Blocks = {}
-        for layer in self._layers.values():
-            matrix, rank = layer.matrix(params[layer.weight]), self._frame[layer.pair[0]][1]
-            frame |= dict(zip(layer.pair, truncation.spectral(matrix, rank), strict=True))
-        return {MODEL: flatten(params), FRAME: flatten(frame)}
-
-    def _of(self, server: Blocks) -> Blocks:
-        """The server's parameters and factors."""
-        out = unflatten(server[MODEL], self.network.shapes)
-        return out | (unflatten(server[FRAME], self._frame) if self._frame else {})
+        return self.cut.held({name: params[name] for name in self.model.shapes}), {}
 
     def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
-        """Dense layers and factors, of which a device gets its level's; with `sends: tangent` a
-        dense one both."""
-        of = self._of(server)
-        blocks = {MODEL: flatten({name: of[name] for name in self._down})}
-        if self._frame:
+        """Broadcast dense layers and factors, of which a device gets its level's; with `sends:
+        tangent` a dense one both."""
+        of = self.cut.named(server, self.model.shapes)
+        blocks = {MODEL: flatten({name: of[name] for name in self.cut.down})}
+        if self.cut.frame:
             blocks[FRAME] = server[FRAME]
-        reals = [network.size for network in self.networks]
-        if self._sends == "tangent" and self._has_dense:
-            reals[0] += sum(a * b for a, b in self._frame.values())
-        return Broadcast(blocks, reals_of=cohort.level.new_tensor(reals)[cohort.level])
+        reals = [network.size for network in self.cut.networks]
+        if self.cut.projects(0):
+            reals[0] += sum(a * b for a, b in self.cut.frame.values())
+        return sent_to_levels(blocks, cohort, reals)
 
     def local(
-        self,
-        broadcast: Broadcast,
-        devices: Blocks,
-        cohort: Cohort,
-        work: Work,
-        hyper: Hyper,
-        streams: Streams,
+        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
     ) -> tuple[Blocks, Payload, Tensor]:
-        received = unflatten(broadcast.blocks[MODEL], self._down)
-        if self._frame:
-            received |= unflatten(broadcast.blocks[FRAME], self._frame)
-        present = work.class_counts() > 0 if self.config.masked_loss else None
-        loss = torch.zeros_like(cohort.weight)
+        received = self.cut.named(broadcast.blocks, self.cut.down)
+        present = context.work.class_counts() > 0 if self.settings.masked_loss else None
+        loss = torch.zeros_like(context.cohort.weight)
         groups = []
-        for level, rows in enumerate(buckets(cohort, len(self.networks))):
-            first = rows_of_blocks(self._first(level, received), rows)
+        for level, rows in enumerate(buckets(context.cohort, len(self.cut.networks))):
+            first = rows_of_blocks(self.cut.first(level, received), rows)
             params = copied(first)
             if len(rows):
-                loss[rows] = self._train_(level, params, work.take(rows), hyper)
-            if self._sends == "factors":
-                sent = flatten({name: params[name] - block for name, block in first.items()})
-                shapes, ranks = self.networks[level].shapes, {}
-            else:
-                projects = self._sends == "tangent" and self._has_dense and level == 0
-                frame = {name: received[name] for name in self._frame if projects}
-                sent = flatten(self._sent(first, params, rows_of_blocks(frame, rows)))
-                shapes, ranks = self._up, self._below(level, rows)
+                loss[rows] = self._train_(level, params, context.work.take(rows), context.hyper)
+            on = self.cut.frame if self.cut.projects(level) else ()
+            frame = rows_of_blocks({name: received[name] for name in on}, rows)
             some = None if present is None else present[rows]
-            groups.append(Group({MODEL: sent}, rows, self._mask(shapes, some, ranks, rows)))
-        return {}, tuple(groups) if self._sends == "factors" else (joined(groups),), loss
-
-    def _first(self, level: int, blocks: Blocks) -> Blocks:
-        """A level's parameters before training: of factors the first of its rank."""
-        return {
-            name: blocks[name][:, : shape[0], : shape[1]] if name in self._frame else blocks[name]
-            for name, shape in self.networks[level].shapes.items()
-        }
+            groups.append(update(self.cut, level, rows, first, params, frame, some))
+        return {}, tuple(groups) if self.cut.sends == "factors" else (joined(groups),), loss
 
     def _train_(self, level: int, params: Blocks, work: Work, hyper: Hyper) -> Tensor:
-        pairs = [layer.pair for layer in self._could_be if layer.pair[0] in params]
+        """Train a level's rows, parameters [n, *shape] in place; returns the loss [n]."""
+        pairs = [layer.pair for layer in self.cut.could_be if layer.pair[0] in params]
         factors = [name for pair in pairs for name in pair]
         decay = hyper["frobenius_decay"][work.cohort.trial]
         penalty = frobenius(pairs, decay) if pairs else None
-        return train_(self.networks[level], params, work, self.config, hyper, penalty, factors)
+        network = self.cut.networks[level]
+        return train_(network, params, work, self.settings, hyper, penalty, factors)
 
-    def _sent(self, first: Blocks, params: Blocks, frame: Blocks) -> Blocks:
-        """Increments of dense parameters; of low-rank layers D_p, or its coordinates."""
-        out: Blocks = {}
-        for name in self.network.shapes:
-            layer = self._layers.get(name)
-            if layer is not None and self._sends == "tangent":
-                both = self._coordinates(layer, first, params, frame)
-                out |= dict(zip(layer.pair, both, strict=True))
-            elif layer is None or name in params:
-                out[name] = params[name] - first[name]
-            else:
-                old, new = layer.factors(first), layer.factors(params)
-                out[name] = layer.weights(new.product - old.product)
-        return out
-
-    def _coordinates(self, layer: Layer, first: Blocks, params: Blocks, frame: Blocks) -> Factors:
-        """C [n, a, f] and E^T [n, b, f] of D_p, zeros beyond a device's rank."""
-        if layer.weight in params:
-            vectors = truncation.vectors(layer.factors(frame))
-            change = layer.matrix(params[layer.weight] - first[layer.weight])
-            c, e = truncation.coordinates_of_matrix(vectors, change)
-        else:
-            old, new = layer.factors(first), layer.factors(params)
-            c, e = truncation.coordinates_of_factors(truncation.vectors(old), old, new)
-        pad = (0, self._frame[layer.pair[0]][1] - c.shape[2])
-        return Factors(functional.pad(c, pad), functional.pad(e.mT, pad))
-
-    def _below(self, level: int, rows: Tensor) -> Blocks:
-        """Of coordinates, those [n, f] that rows of a level have."""
-        if self._sends != "tangent":
-            return {}
-        out: Blocks = {}
-        for name, layer in self._layers.items():
-            all_of = torch.arange(self._frame[layer.pair[0]][1], device=rows.device)
-            some = (all_of < self._ranks[name][level]).expand(len(rows), -1)
-            out |= dict.fromkeys(layer.pair, some)
-        return out
-
-    def _mask(
-        self, shapes: Shapes, present: Tensor | None, ranks: Blocks, rows: Tensor
-    ) -> Blocks | None:
-        """[n, P]: of the classifier the classes that a device has."""
-        if present is None and not ranks:
-            return None
-        of_classes = {} if present is None else dict.fromkeys(self._classifier, present)
-        return {MODEL: mask_of(shapes, ranks | of_classes, rows)}
-
-    def combine(
-        self,
-        server: Blocks,
-        received: Received,
-        cohort: Cohort,
-        round: int,
-        hyper: Hyper,
-        streams: Streams,
-    ) -> Blocks:
-        cohort, old = cohort.senders, self._of(server)
-        rows_of = buckets(cohort, len(self.networks))
-        weight = self._arrived(received, cohort, rows_of)
+    def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
+        cut, cohort = self.cut, context.cohort.senders
+        old, rows_of = cut.named(server, self.model.shapes), buckets(cohort, len(cut.networks))
+        weight = arrived(cut, received, cohort, rows_of)
         levels = torch.stack(
             [
                 own.new_zeros(cohort.trials).index_add_(0, cohort.trial[rows], own)
@@ -278,97 +303,41 @@ class FedHm:
             1,
         )
         server_too = torch.zeros_like(levels[:, 0])
-        if self.config.keep_server_history:
-            nobody = levels[:, 0] == 0 if self._has_dense else server_too == 0
+        if self.settings.keep_server_history:
+            nobody = levels[:, 0] == 0 if cut.has_dense else server_too == 0
             server_too = nobody.to(server_too)  # its weight is that of a dense model, 1
-        if self._sends == "factors":
-            moved, known = self._summed(received, cohort, rows_of, weight, levels, old)
+        if cut.sends == "factors":
+            moved, known = summed(cut, received, cohort, rows_of, weight, levels, old)
         else:
-            moved, known = self._superposed(received, levels.sum(1))
+            moved, known = superposed(cut, received, levels.sum(1))
         for name, block in moved.items():
             whole = known[name] + column(server_too, block)
             moved[name] = torch.where(known[name] > 0, block / whole.clamp_min(_TINY), 0.0)
         shares = torch.cat([levels, server_too[:, None]], 1)
         shares = shares / shares.sum(1, keepdim=True).clamp_min(_TINY)
-        new = {
-            name: self._recomposed(self._layers[name], old, moved, shares)
-            if name in self._layers
-            else old[name] + moved[name]
-            for name in self.network.shapes
-        }
-        return self._state(new)
-
-    def _arrived(
-        self, received: Received, cohort: Cohort, rows_of: Sequence[Tensor]
-    ) -> list[Tensor]:
-        """Of each level the rows' weights [n], 0 of those that are known to be lost."""
-        out = []
-        for level, rows in enumerate(rows_of):
-            own = cohort.weight[rows]
-            if received.came is not None:
-                factors = self._sends == "factors"
-                came = received.came[level if factors else 0]
-                if came is not None:
-                    own = own * (came if factors else came[rows])
-            out.append(own)
-        return out
-
-    def _superposed(self, received: Received, total: Tensor) -> tuple[Blocks, Blocks]:
-        """sum_p w_p x_p of all that came, and the weight of the devices that count in it: of
-        coordinates also those of a smaller rank, as all have the first one."""
-        mean, count = means_of(received, 0, self._up)
-        moved = {n: block * count[n] * column(total, block) for n, block in mean.items()}
-        known = {n: c[..., :1] if n in self._frame else c for n, c in count.items()}
-        return moved, {n: c * column(total, c) for n, c in known.items()}
-
-    def _summed(
-        self,
-        received: Received,
-        cohort: Cohort,
-        rows_of: Sequence[Tensor],
-        weight: Sequence[Tensor],
-        levels: Tensor,
-        old: Blocks,
-    ) -> tuple[Blocks, Blocks]:
-        """As `_superposed`, with factors multiplied out, eq. (1)."""
-        assert received.each is not None
-        moved = {name: torch.zeros_like(old[name]) for name in self.network.shapes}
-        known = {name: torch.zeros_like(old[name]) for name in self.network.shapes}
-        for level, (rows, own) in enumerate(zip(rows_of, weight, strict=True)):
-            shapes, total = self.networks[level].shapes, levels[:, level]
-            mean, count = means_of(received, level, shapes)
-            for name in self.network.shapes:
-                if name in shapes:
-                    known[name] += count[name] * column(total, moved[name])
-                    moved[name] += mean[name] * count[name] * column(total, moved[name])
-            low_rank = [layer for name, layer in self._layers.items() if name not in shapes]
-            if not (low_rank and len(rows)):
-                continue
-            first = self._first(level, old)
-            trial, each = cohort.trial[rows], unflatten(received.each[level][MODEL], shapes)
-            for layer in low_rank:
-                at, by = layer.factors(first), layer.factors(each)
-                new = Factors(at.left[trial] + by.left, at.right[trial] + by.right)
-                change = truncation.sum_of_products(new, own, trial, cohort.trials)
-                change -= at.product * column(total, change)
-                moved[layer.weight] += layer.weights(change)
-                known[layer.weight] += column(total, moved[layer.weight])
-        return moved, known
+        return cut.held(
+            {
+                name: self._recomposed(cut.layers[name], old, moved, shares)
+                if name in cut.layers
+                else old[name] + moved[name]
+                for name in self.model.shapes
+            }
+        )
 
     def _recomposed(self, layer: Layer, old: Blocks, moved: Blocks, shares: Tensor) -> Tensor:
-        """A low-rank layer's weight: B and the mean of D_p. shares: [S, levels + 1] of the mean,
-        the server's own last."""
+        """Return a low-rank layer's weight: B and the mean of D_p. shares: [S, levels + 1] of the
+        mean, the server's own last."""
         frame, matrix = layer.factors(old), layer.matrix(old[layer.weight])
-        if self._sends == "tangent":
+        if self.cut.sends == "tangent":
             left, right = layer.pair
             both = Factors(moved[left], moved[right].mT)
             change = truncation.along(truncation.vectors(frame), both)
         else:
             change = layer.matrix(moved[layer.weight])
-        if self.config.base == "whole":
+        if self.settings.base == "whole":
             return layer.weights(matrix + change)
-        first = int(self._has_dense)  # of the low-rank levels
-        ranks = shares.new_tensor(self._ranks[layer.weight][first:])
+        first = int(self.cut.has_dense)  # of the low-rank levels
+        ranks = shares.new_tensor(self.cut.ranks[layer.weight][first:])
         below = torch.arange(frame.left.shape[2], device=shares.device) < ranks[:, None]
         kept = shares[:, first:-1] @ below.to(shares)  # [S, f]: who has a singular vector
         change = torch.baddbmm(change, frame.left * kept[:, None], frame.right)
@@ -376,24 +345,24 @@ class FedHm:
         return layer.weights(change + column(whole, matrix) * matrix)
 
     def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
-        of = self._of(server)
-        views = {"global": flat_view(self.network, server[MODEL])}
-        for level, network in enumerate(self.networks):
-            same = network.shapes == self.network.shapes
-            flat = server[MODEL] if same else flatten(self._first(level, of))
+        of = self.cut.named(server, self.model.shapes)
+        views = {"global": flat_view(self.model, server[MODEL])}
+        for level, network in enumerate(self.cut.networks):
+            same = network.shapes == self.model.shapes
+            flat = server[MODEL] if same else flatten(self.cut.first(level, of))
             views[f"level{level}"] = flat_view(network, flat)
         return views
 
     def measures(self, server: Blocks, devices: Blocks) -> dict[str, Tensor]:
-        """truncation_gap: |W - T(W)|^2 / |W|^2 of all low-rank layers together, mean over the
-        low-rank levels."""
-        if not self._layers:
+        """Measure truncation_gap: |W - T(W)|^2 / |W|^2 of all low-rank layers together, mean over
+        the low-rank levels."""
+        if not self.cut.layers:
             return {}
-        of = self._of(server)
+        of = self.cut.named(server, self.model.shapes)
         whole, kept = torch.zeros(()), torch.zeros(())
-        for name, layer in self._layers.items():
+        for name, layer in self.cut.layers.items():
             energy = truncation.singular_values(layer.factors(of)).square().cumsum(1)
-            ranks = self._ranks[name][int(self._has_dense) :]
+            ranks = self.cut.ranks[name][int(self.cut.has_dense) :]
             kept = kept + energy[:, [rank - 1 for rank in ranks]].mean(1)
             whole = whole + of[name].flatten(1).square().sum(1)
         return {"truncation_gap": (1.0 - kept / whole).clamp_min(0.0)}

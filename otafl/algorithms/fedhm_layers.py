@@ -1,36 +1,32 @@
-"""The low-rank layers of FedHM's models: which they are, their ranks and penalty; and rows, masks
-and means of what is sent."""
+"""Say which layers of a model FedHM makes low-rank, and at which ranks."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from otafl.algorithms.config_fedhm import FedHmConfig
 from otafl.algorithms.level_training import Penalty
-from otafl.algorithms.parameters import MODEL, column
-from otafl.core.contracts import Blocks, Group, Received
+from otafl.core.contracts import MODEL, Blocks
 from otafl.core.errors import UserError
+from otafl.factorised import truncation
 from otafl.factorised.truncation import Factors, rank_of
 from otafl.models.base import Model, Shapes, flatten, unflatten
-from otafl.models.network import (
-    Conv,
-    Linear,
-    Network,
-    Sized,
-    Unroll,
-    each_step,
-    rolled,
-    unrolled,
-)
+from otafl.models.network import Network, Sized, rolled, unrolled
+from otafl.models.steps import Conv, Linear, Unroll, each_step
+
+FRAME = "frame"
+
+Sends = Literal["factors", "product", "tangent"]
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer that can be low-rank. shape: of its weight, which as a matrix [a, b] has `sides`."""
+    """A layer that can be low-rank has a weight of this shape, which as a matrix [a, b] has
+    `sides`."""
 
     name: str
     shape: tuple[int, ...]
@@ -40,50 +36,157 @@ class Layer:
 
     @property
     def weight(self) -> str:
+        """Name the weight."""
         return f"{self.name}.weight"
 
     @property
     def pair(self) -> tuple[str, str]:
-        """Names of its factors."""
+        """Name the factors."""
         return f"{self.name}.left", f"{self.name}.right"
 
     def rank(self, ratio: float) -> int:
+        """Return the rank at a ratio of the output channels."""
         return rank_of(ratio, self.outputs, self.sides)
 
     def factors(self, blocks: Mapping[str, Tensor]) -> Factors:
+        """Return the factors among these blocks."""
         left, right = self.pair
         return Factors(blocks[left], blocks[right])
 
     def matrix(self, weight: Tensor) -> Tensor:
-        """[n, a, b] of [n, *shape]."""
+        """Return a weight [n, *shape] as a matrix [n, a, b]."""
         return unrolled(weight, self.unroll)
 
     def weights(self, matrix: Tensor) -> Tensor:
-        """The other way."""
+        """Return a matrix [n, a, b] as the weight [n, *shape]."""
         return rolled(matrix, self.shape, self.unroll)
 
 
-def dense_network(config: FedHmConfig, model: Model) -> Network:
-    """The model at full width and rank."""
+@dataclass(frozen=True)
+class Cut:
+    """A model is cut into a network for each level.
+
+    dense: at full rank. network: the server's, the dense one; with homogeneous_mode: factor the
+    low-rank one. networks: of each level, the largest first. has_dense: the first is of full rank.
+    could_be: the layers behind the dense prefix. layers: of these, by the names of their weights,
+    those that the server factors in each round. ranks: of these, at each level (the frame's at the
+    dense one). frame: shapes of their factors at the largest rank. sends: what devices send of
+    them.
+    """
+
+    dense: Network
+    network: Network
+    networks: tuple[Network, ...]
+    has_dense: bool
+    could_be: tuple[Layer, ...]
+    layers: dict[str, Layer]
+    ranks: dict[str, list[int]]
+    frame: Shapes
+    sends: Sends
+
+    @property
+    def down(self) -> Shapes:
+        """Return the shapes of what is broadcast beside the frame: without a dense level, no weight
+        that is factored."""
+        kept = {} if self.has_dense else self.layers
+        return {name: shape for name, shape in self.network.shapes.items() if name not in kept}
+
+    @property
+    def up(self) -> Shapes:
+        """Return the shapes of what all devices send together; of coordinates the second is
+        transposed."""
+        if self.sends != "tangent":
+            return self.network.shapes
+        shapes: Shapes = {}
+        for name, shape in self.network.shapes.items():
+            if name not in self.layers:
+                shapes[name] = shape
+                continue
+            left, right = self.layers[name].pair
+            rank, columns = self.frame[right]
+            shapes |= {left: self.frame[left], right: (columns, rank)}
+        return shapes
+
+    def projects(self, level: int) -> bool:
+        """Say whether devices of a level project changes of dense weights on the frame."""
+        return self.sends == "tangent" and self.has_dense and level == 0
+
+    def width(self, layer: Layer) -> int:
+        """Return the largest rank of a layer, that of its frame."""
+        return self.frame[layer.pair[0]][1]
+
+    def first(self, level: int, blocks: Blocks) -> Blocks:
+        """Return a level's parameters before training: of factors the first of its rank."""
+        return {
+            name: blocks[name][:, : shape[0], : shape[1]] if name in self.frame else blocks[name]
+            for name, shape in self.networks[level].shapes.items()
+        }
+
+    def held(self, params: Blocks) -> Blocks:
+        """Return the server's blocks with these parameters. One SVD a layer and round. Eq. (18)."""
+        if not self.layers:
+            return {MODEL: flatten(params)}
+        frame: Blocks = {}
+        for layer in self.layers.values():
+            both = truncation.spectral(layer.matrix(params[layer.weight]), self.width(layer))
+            frame |= dict(zip(layer.pair, both, strict=True))
+        return {MODEL: flatten(params), FRAME: flatten(frame)}
+
+    def named(self, blocks: Blocks, shapes: Shapes) -> Blocks:
+        """Return the parameters, of these shapes, and factors that lie side by side in blocks."""
+        out = unflatten(blocks[MODEL], shapes)
+        return out | (unflatten(blocks[FRAME], self.frame) if self.frame else {})
+
+
+def cut_of(of: Any, model: Model) -> Cut:
+    """Cut a model as FedHM's settings say. Raises UserError where it cannot be."""
+    dense = _dense_network(of.unroll, model)
+    could_be = _low_rank_layers(of, dense)
+    ranks = [
+        {layer.name: layer.rank(ratio) for layer in could_be} if ratio < 1.0 else {}
+        for ratio in of.levels
+    ]
+    networks = tuple(dense.with_ranks(of_level) for of_level in ranks)
+    averages_factors = of.homogeneous_mode == "factor"
+    factored = could_be if of.rank_ratios and not averages_factors else ()
+    widest = of.frame_ratio or max(of.rank_ratios, default=1.0)
+    frame: Shapes = {}
+    for layer in factored:
+        (left, right), rank = layer.pair, layer.rank(widest)
+        frame |= {left: (layer.sides[0], rank), right: (rank, layer.sides[1])}
+    return Cut(
+        dense=dense,
+        network=networks[0] if averages_factors else dense,
+        networks=networks,
+        has_dense=of.levels[0] == 1.0,
+        could_be=could_be,
+        layers={layer.weight: layer for layer in factored},
+        ranks={
+            layer.weight: [at.get(layer.name, layer.rank(widest)) for at in ranks]
+            for layer in factored
+        },
+        frame=frame,
+        sends="product" if averages_factors else of.sends,
+    )
+
+
+def _dense_network(unroll: Unroll, model: Model) -> Network:
+    """Return the model at full width and rank."""
     if not isinstance(model, Sized):
         raise UserError(
             "algorithm.name: 'fedhm' cuts the rank of a network's layers, and the model is not one "
             "that can be cut; mlp, cnn, conv_net, resnet or vgg would do"
         )
     whole = model.network(lambda channels: channels)
-    return Network(whole.image, whole.steps, config.unroll, whole.scale)
+    return Network(whole.image, whole.steps, unroll, whole.scale, whole.dense_prefix)
 
 
-def low_rank_layers(config: FedHmConfig, model: Model, dense: Network) -> tuple[Layer, ...]:
-    """Those behind the dense prefix: the settings', else the model's own `dense_prefix`, else one
-    layer of a network of convolutions, and none of another."""
-    of = {step.name: step for step in each_step(dense.steps) if isinstance(step, Conv | Linear)}
-    steps = [of[name] for name in dense.factorisable]
-    prefix = config.dense_prefix
-    if prefix is None:
-        default = int(any(isinstance(step, Conv) for step in steps))
-        prefix = int(getattr(model, "dense_prefix", default))
-    if prefix >= len(steps) and config.rank_ratios:
+def _low_rank_layers(of: Any, dense: Network) -> tuple[Layer, ...]:
+    """Return the layers behind the dense prefix, the settings' or else the network's own."""
+    named = {step.name: step for step in each_step(dense.steps) if isinstance(step, Conv | Linear)}
+    steps = [named[name] for name in dense.factorisable]
+    prefix = dense.dense_prefix if of.dense_prefix is None else of.dense_prefix
+    if prefix >= len(steps) and of.rank_ratios:
         raise UserError(
             f"algorithm.dense_prefix: {prefix} leaves nothing to be factorised of a model with "
             f"{len(steps)} layers that could be; "
@@ -100,7 +203,8 @@ def _layer(step: Conv | Linear, dense: Network) -> Layer:
 
 
 def frobenius(pairs: Collection[tuple[str, str]], decay: Tensor) -> Penalty:
-    """lambda/2 sum_l |U_l V_l^T|_F^2 of the rows, by their Gram matrices; decay: lambda [n]."""
+    """Return the penalty lambda/2 sum_l |U_l V_l^T|_F^2 of the rows, by their Gram matrices; decay:
+    lambda [n]."""
 
     def penalty(params: Blocks) -> Tensor:
         factor = 0.5 * decay  # a tensor that autograd may keep
@@ -111,36 +215,3 @@ def frobenius(pairs: Collection[tuple[str, str]], decay: Tensor) -> Penalty:
         return factor * total
 
     return penalty
-
-
-def mask_of(shapes: Shapes, last: Mapping[str, Tensor], rows: Tensor) -> Tensor:
-    """[n, P] bool over blocks side by side. last: of some blocks, what the n rows know of their
-    last side, [n, shape[-1]]; of the others they know all. rows: any [n] tensor."""
-    every = torch.ones_like(rows, dtype=torch.bool)[:, None]
-    blocks = {}
-    for name, shape in shapes.items():
-        known = last.get(name, every)
-        spread = known.view(len(rows), *[1] * (len(shape) - 1), known.shape[1])
-        blocks[name] = spread.expand(-1, *shape)
-    return flatten(blocks)
-
-
-def rows_of_blocks(blocks: Blocks, rows: Tensor) -> Blocks:
-    """The rows [n] int64, in memory of their own."""
-    return {name: block.index_select(0, rows) for name, block in blocks.items()}
-
-
-def joined(groups: Sequence[Group]) -> Group:
-    """The groups of all levels as one, rows in order."""
-    order = torch.argsort(torch.cat([group.rows for group in groups if group.rows is not None]))
-    sent = torch.cat([group.blocks[MODEL] for group in groups])[order]
-    masks = [group.mask[MODEL] for group in groups if group.mask is not None]
-    return Group({MODEL: sent}, mask={MODEL: torch.cat(masks)[order]} if masks else None)
-
-
-def means_of(received: Received, group: int, shapes: Shapes) -> tuple[Blocks, Blocks]:
-    """Means of a group's parameters, and the weights that arrived, ready to multiply them."""
-    mean, count = unflatten(received.mean[group][MODEL], shapes), received.count[group]
-    if isinstance(count, Tensor):
-        return mean, {name: column(count, block) for name, block in mean.items()}
-    return mean, unflatten(count[MODEL], shapes)

@@ -1,88 +1,100 @@
-"""FedMiD with a nuclear norm: low-rank weights by proximal SGD.
+"""Average models whose weights stay low-rank, by thresholds on their singular values (FedMiD).
 
-Yuan, Zaheer, Reddi 2021, "Federated Composite Optimization", Algorithm 2 with the Euclidean mirror
-map and server rate 1. A device's step is W = svt(W - eta G, eta lambda), the prox of eta lambda
-|W|_*, which soft-thresholds the singular values; the server takes svt(mean, J eta lambda) after J
-local steps. Xue and Lau, FedRLR, compare with it as baseline 1.
+Federated mirror descent with a nuclear norm, the Euclidean mirror map and server rate 1. A device's
+step is W = svt(W - eta G, eta lambda), the prox of eta lambda |W|_*, which soft-thresholds the
+singular values; the server takes svt(mean, J eta lambda) after J local steps. Xue and Lau compare
+FedRLR with it as baseline 1. Devices send the model itself.
+
+References
+----------
+Yuan, Zaheer, Reddi 2021, "Federated Composite Optimization", Algorithm 2.
+Xue, Lau 2023, "Riemannian Low-Rank Model Compression for Federated Learning with Over-the-Air
+    Aggregation", section VI.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.config_baselines import FedMiDConfig
+from otafl.algorithms.base import Algorithm
+from otafl.algorithms.parameters import start
 from otafl.algorithms.whole_models import (
+    BiasMode,
+    WholeModelSettings,
     as_matrix,
+    bias_mode,
     global_view,
     payload_of,
     received_model,
-    start,
     step_size,
     weights_of,
 )
-from otafl.core.contracts import Blocks, Broadcast, Cohort, Hyper, Payload, Received, View, Work
+from otafl.core.contracts import (
+    Blocks,
+    Broadcast,
+    Context,
+    Hyper,
+    LocalContext,
+    Payload,
+    Received,
+    View,
+)
 from otafl.core.rng import Streams
+from otafl.core.settings import stackable
 from otafl.factorised.shrinkage import numerical_rank, svt
-from otafl.models.base import Model
 
 
-class FedMiD:
+class FedMiD(Algorithm):
     """Server blocks: every parameter of the model, [S, *shape]; no device state."""
 
-    def __init__(self, config: FedMiDConfig, model: Model, devices: int) -> None:
-        self.config = config
-        self.model = model
-        self.weights = weights_of(model)
-        self._steps = 1
+    class Settings(WholeModelSettings):
+        name: Literal["fedmid"] = "fedmid"
+        nuclear_weight: float = stackable(
+            5e-4, ge=0, description="lambda, the weight of the nuclear norm in the loss"
+        )
+        server_prox: bool = Field(
+            True,
+            description="the server thresholds the received mean's singular values too, by lambda "
+            "times the sum of a device's steps in the round",
+        )
+        bias_mode: BiasMode = bias_mode()
+
+    _steps = 1
+    """Local steps of the last round."""
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
         return start(self.model, streams), {}
 
-    def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
-        return Broadcast(server)
-
     def local(
-        self,
-        broadcast: Broadcast,
-        devices: Blocks,
-        cohort: Cohort,
-        work: Work,
-        hyper: Hyper,
-        streams: Streams,
+        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
     ) -> tuple[Blocks, Payload, Tensor]:
+        trial, work = context.cohort.trial, context.work
         self._steps = work.steps
         params = dict(broadcast.blocks)
-        eta = step_size(hyper, work.round)
-        threshold = (eta * hyper["nuclear_weight"])[cohort.trial]
-        step = eta[cohort.trial]
+        eta = step_size(context.hyper, context.round)
+        step, threshold = eta[trial], (eta * context.hyper["nuclear_weight"])[trial]
         loss = torch.zeros_like(step)
         for index in range(work.steps):
             loss += self.model.sgd_(params, work.batch(index), step)
             self._shrink_(params, threshold)
-        payload = payload_of(params, self.weights, self.config.bias_mode)
+        payload = payload_of(params, weights_of(self.model), self.settings.bias_mode)
         return {}, payload, loss / work.steps
 
-    def combine(
-        self,
-        server: Blocks,
-        received: Received,
-        cohort: Cohort,
-        round: int,
-        hyper: Hyper,
-        streams: Streams,
-    ) -> Blocks:
+    def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
         model = received_model(received, self.model)
-        if self.config.server_prox:
-            eta = step_size(hyper, round)
-            self._shrink_(model, self._steps * eta * hyper["nuclear_weight"])
+        if self.settings.server_prox:
+            eta = step_size(context.hyper, context.round)
+            self._shrink_(model, self._steps * eta * context.hyper["nuclear_weight"])
         return model
 
     def _shrink_(self, params: Blocks, threshold: Tensor) -> None:
-        """Every weight [n, *shape] by its svt, threshold [n]."""
-        for name in self.weights:
+        """Replace every weight [n, *shape] by its svt, threshold [n]."""
+        for name in weights_of(self.model):
             weight = params[name]
             params[name] = svt(as_matrix(weight), threshold).view_as(weight)
 
@@ -90,16 +102,16 @@ class FedMiD:
         return global_view(self.model, server)
 
     def measures(self, server: Blocks, devices: Blocks) -> dict[str, Tensor]:
-        """ "weight_rank" [S]: mean over the weights of how many singular values are above 1e-3 of
-        the largest."""
-        ranks = [numerical_rank(as_matrix(server[name])) for name in self.weights]
+        """Measure "weight_rank" [S]: mean over the weights of how many singular values are above
+        1e-3 of the largest."""
+        ranks = [numerical_rank(as_matrix(server[name])) for name in weights_of(self.model)]
         return {"weight_rank": torch.stack(ranks).mean(0)}
 
     def flops(self, samples: int) -> float:
-        """Training, and one singular value decomposition of each weight: the local steps that
+        """Count training, and one singular value decomposition of each weight: the local steps that
         these samples are spread over are not known here."""
         total = self.model.training_flops(samples)
-        for name in self.weights:
+        for name in weights_of(self.model):
             rows, *rest = self.model.shapes[name]
             columns = math.prod(rest)
             short, long = min(rows, columns), max(rows, columns)

@@ -1,7 +1,8 @@
-"""FedPAC: personalised federated learning with feature alignment and classifier collaboration.
+"""Align features to the classes' centroids, and mix last layers for each device (FedPAC).
 
-Xu, Tong, Huang 2023. The extractor f, all layers but the last, is shared; device i has a last layer
-(head) phi_i of its own. In a round device i, from the received f and phi_i,
+Personalised federated learning with feature alignment and classifier collaboration. The extractor
+f, all layers but the last, is shared; device i has a last layer (head) phi_i of its own. In a round
+device i, from the received f and phi_i,
 
 1. takes statistics of its features f(x): h_i[c] = p_i(c) mean of class c, [C, d], and the variance
    V_i = (mean |f(x)|^2 - sum_c |h_i[c]|^2) / n_i of their estimate;
@@ -20,83 +21,102 @@ over the devices of which something came in the round: variance against bias. A 
 heard gets the head back that was last mixed for it, at first the start.
 
 The personal model is (f, phi_i) after local training. Heads differ, so that the broadcast goes to
-each device apart, extractor and all.
+each device apart, extractor and all. `learning_rate` is the extractor's.
+
+References
+----------
+Xu, Tong, Huang 2023, "Personalized Federated Learning with Feature Alignment and Classifier
+    Collaboration".
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.config_exchange import FedPACConfig
-from otafl.algorithms.device_tables import arrived, heard, rewritten, spread
+from otafl.algorithms.arrivals import arrived
+from otafl.algorithms.base import Algorithm, AveragedSettings, Needs, penalty, personal_rate
+from otafl.algorithms.device_tables import heard, rewritten, spread
 from otafl.algorithms.local_samples import add_, held, pieces, some
 from otafl.algorithms.parameters import (
     MODEL,
     averaged,
     copied,
     device_view,
-    increment,
+    increment_,
     named,
     shared_start,
-    step_,
+    start,
 )
 from otafl.algorithms.simplex_qp import minimisers
-from otafl.algorithms.whole_models import start
 from otafl.core.contracts import (
     Batch,
     Blocks,
     Broadcast,
     Cohort,
+    Context,
     Group,
     Hyper,
+    LocalContext,
     Payload,
     Received,
     View,
-    Work,
 )
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
-from otafl.models.base import LayeredModel, Model, cross_entropy, flatten, unflatten
-from otafl.models.config import SoftmaxRegressionConfig
-from otafl.models.softmax_regression import SoftmaxRegression
+from otafl.models.base import Model, cross_entropy, descend_, flatten, unflatten
+from otafl.models.layered import LayeredModel
 
 
 class _Through:
-    """In the place of a last layer: scores are the features."""
+    """Stands in the place of a last layer, so that scores are the features."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x.clone()  # a bias is added to it in place
 
-    def backward(self, g: Tensor) -> Tensor:
-        return g
 
+class FedPAC(Algorithm):
+    """Keeps server blocks "model" [S, P'], the extractor; "head" [S, K, Q], what each device gets
+    next; "centroid" [S, C, d], and "known" [S, C], 1 for the classes that have one; and device
+    blocks "personal.<name>"."""
 
-class FedPAC:
-    """Server blocks: "model" [S, P'], the extractor; "head" [S, K, Q], what each device gets next;
-    "centroid" [S, C, d], and "known" [S, C], 1 for the classes that have one. Device blocks
-    "personal.<name>"."""
+    needs: ClassVar[Needs] = "each"
+    averages: ClassVar[bool] = True
 
-    def __init__(self, config: FedPACConfig, model: Model, devices: int) -> None:
+    class Settings(AveragedSettings):
+        example: ClassVar[Mapping[str, Any]] = {"transport.name": "digital"}
+
+        name: Literal["fedpac"] = "fedpac"
+        personal_learning_rate: float = personal_rate()
+        head_steps: int | None = Field(
+            None,
+            ge=1,
+            description="SGD steps on the last layer before training.local_steps on the extractor; "
+            "a fifth of these, at least one, if not given (the paper: one epoch, then five)",
+        )
+        penalty: float = penalty(
+            1.0, "lambda: the extractor's loss has it times the mean square of f(x) - c_y added"
+        )
+
+    def __init__(self, settings: Any, model: Model, devices: int) -> None:
+        super().__init__(settings, model, devices)
         if not isinstance(model, LayeredModel) or len(model.layers) < 2:
             raise UserError(
                 "algorithm.name: 'fedpac' needs a model with layers before the last one, whose "
                 "outputs are the features; mlp with hidden layers or cnn would do"
             )
-        self.config = config
-        self.model = model
-        self.devices = devices
         last = model.layers[-1]
         self.last, self.width, self.classes = last, last.inputs, last.outputs
-        self.head_shapes = {name: model.shapes[name] for name in (last.weight, last.bias)}
-        self.body_shapes = {n: s for n, s in model.shapes.items() if n not in self.head_shapes}
-        self.head = SoftmaxRegression(SoftmaxRegressionConfig(), (self.width,), self.classes)
+        self.head = LayeredModel((last,))
+        self.body_shapes = {n: s for n, s in model.shapes.items() if n not in self.head.shapes}
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
         params = start(self.model, streams)
-        head = flatten({name: params[name] for name in self.head_shapes})
+        head = flatten({name: params[name] for name in self.head.shapes})
         centroid = head.new_zeros(len(head), self.classes, self.width)
         server = {
             MODEL: flatten({name: params[name] for name in self.body_shapes}),
@@ -112,38 +132,27 @@ class FedPAC:
         return Broadcast(blocks | {"head": head}, per_device=True)
 
     def local(
-        self,
-        broadcast: Broadcast,
-        devices: Blocks,
-        cohort: Cohort,
-        work: Work,
-        hyper: Hyper,
-        streams: Streams,
+        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
     ) -> tuple[Blocks, Payload, Tensor]:
-        blocks = broadcast.blocks
-        received = unflatten(blocks[MODEL], self.body_shapes)
-        body = copied(received)
-        head = copied(unflatten(blocks["head"], self.head_shapes))
+        blocks, work = broadcast.blocks, context.work
+        body = copied(unflatten(blocks[MODEL], self.body_shapes))
+        head = copied(unflatten(blocks["head"], self.head.shapes))
         full, counts = work.full(), work.class_counts()
         moment, variance = statistics(*self.sums(body, full), counts)
 
-        rate, own_rate, penalty = (
-            hyper[name][cohort.trial]
-            for name in ("learning_rate", "personal_learning_rate", "penalty")
-        )
-        regression = dict(zip(self.head.shapes, head.values(), strict=True))  # the same tensors
-        for index in range(self.config.head_steps or max(1, work.steps // 5)):
+        rate, own_rate = context.of_rows("learning_rate"), context.of_rows("personal_learning_rate")
+        for index in range(self.settings.head_steps or max(1, work.steps // 5)):
             draw, step = divmod(index, work.steps)
             batch = work.batch(step, draw=1 + draw)
             seen = Batch(self.features(body, batch.x), batch.y, batch.weight)
-            self.head.sgd_(regression, seen, own_rate)
+            self.head.sgd_(head, seen, own_rate)
         loss = torch.zeros_like(rate)
-        pull = penalty[:, None] * blocks["known"] / self.width
+        pull = context.of_rows("penalty")[:, None] * blocks["known"] / self.width
         for step in range(work.steps):
             one, grads = self._body_gradients(
                 body, head, work.batch(step), blocks["centroid"], pull
             )
-            step_(body, grads, rate)
+            descend_(body, grads, rate)
             loss += one
 
         told = {
@@ -155,10 +164,11 @@ class FedPAC:
         }
         both = body | head
         state = named("personal", {name: both[name] for name in self.model.shapes})
-        return state, (*increment(body, received), Group(told)), loss / work.steps
+        sent = increment_(body, broadcast, self.body_shapes)
+        return state, (*sent, Group(told)), loss / work.steps
 
     def features(self, body: Blocks, x: Tensor) -> Tensor:
-        """f(x) [n, B, d]."""
+        """Return f(x) [n, B, d]."""
         rows = next(iter(body.values())).shape[0]
         ends: dict[str, Any] = {
             self.last.weight: _Through(),
@@ -167,7 +177,7 @@ class FedPAC:
         return self.model.logits(body | ends, x)
 
     def sums(self, body: Blocks, full: Batch) -> tuple[Tensor, Tensor]:
-        """Of all samples' features: their sum in each class [n, C, d], and of |f(x)|^2 [n]."""
+        """Sum all samples' features in each class [n, C, d], and |f(x)|^2 [n]."""
         rows = len(full.y)
         total = full.x.new_zeros(rows, self.classes, self.width)
         square = full.x.new_zeros(rows)
@@ -182,8 +192,8 @@ class FedPAC:
     def _body_gradients(
         self, body: Blocks, head: Blocks, batch: Batch, centroid: Tensor, pull: Tensor
     ) -> tuple[Tensor, Blocks]:
-        """Cross-entropy [n], and the gradient by the extractor's parameters of it and of the mean
-        of pull[y] |f(x) - c_y|^2; pull [n, C]."""
+        """Return the cross-entropy [n], and the gradient by the extractor's parameters of it and of
+        the mean of pull[y] |f(x) - c_y|^2; pull [n, C]."""
         with torch.inference_mode(False), torch.enable_grad():  # which saves no inference tensors
             leaves = {name: value.clone().requires_grad_() for name, value in body.items()}
             weight = None if batch.weight is None else batch.weight.clone()
@@ -198,15 +208,8 @@ class FedPAC:
             grads = torch.autograd.grad((loss + aligned).sum(), list(leaves.values()))
         return loss.detach(), dict(zip(leaves, grads, strict=True))
 
-    def combine(
-        self,
-        server: Blocks,
-        received: Received,
-        cohort: Cohort,
-        round: int,
-        hyper: Hyper,
-        streams: Streams,
-    ) -> Blocks:
+    def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
+        cohort = context.cohort
         each, came = arrived(received, 1)
         told = {name: spread(block, came, cohort) for name, block in each.items()}
         total = told["count"].sum(1)
@@ -218,7 +221,7 @@ class FedPAC:
         )
         rows = mixed.flatten(0, 1)[cohort.cell]
         return {
-            MODEL: averaged(server, received, hyper),
+            MODEL: averaged(server, received, context.hyper),
             "head": rewritten(server["head"], rows, came, cohort),
             "centroid": torch.where(somebody[:, :, None], mean, server["centroid"]),
             "known": torch.where(somebody, 1.0, server["known"]),
@@ -228,14 +231,14 @@ class FedPAC:
         return {"personal": device_view(self.model, devices, "personal")}
 
     def flops(self, samples: int) -> float:
-        """Of training: the extractor's steps, and the head's on features of fewer minibatches. The
-        statistics take two forward passes over a device's samples, whose number is not known
-        here."""
-        return self.model.training_flops(samples)
+        """Return the operations of training: the extractor's steps, and the head's on features of
+        fewer minibatches. The statistics take two forward passes over a device's samples, whose
+        number is not known here."""
+        return super().flops(samples)
 
 
 def statistics(total: Tensor, square: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
-    """h [n, C, d] and V [n] of the features' sums, counts [n, C] samples of each class."""
+    """Return h [n, C, d] and V [n] of the features' sums, counts [n, C] samples of each class."""
     samples = counts.sum(1)
     moment = total / samples[:, None, None]
     variance = (square / samples - moment.square().sum((1, 2))) / samples
@@ -243,8 +246,8 @@ def statistics(total: Tensor, square: Tensor, counts: Tensor) -> tuple[Tensor, T
 
 
 def mixing(moment: Tensor, variance: Tensor, present: Tensor) -> Tensor:
-    """a [S, K, K]: row i the head weights of device i, from h [S, K, C, d] and V [S, K] of the
-    present devices [S, K]."""
+    """Return a [S, K, K], row i the head weights of device i, from h [S, K, C, d] and V [S, K] of
+    the present devices [S, K]."""
     trials, devices = present.shape
     h = moment.flatten(2).double()
     h = h - h.mean(1, keepdim=True)  # differences alone matter

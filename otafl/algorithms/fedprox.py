@@ -1,4 +1,4 @@
-"""Average models that devices train under a penalty on their distance to the broadcast one (FedProx).
+"""Average models trained under a penalty on the distance to the broadcast one (FedProx).
 
 A device lowers h_k(w; w^t) = F_k(w) + mu/2 |w - w^t|^2 (2) by SGD from the broadcast model w^t, so
 unlike devices cannot drift far apart. With mu = 0 it is federated averaging.
@@ -18,7 +18,7 @@ from pydantic import model_validator
 from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, AveragedSettings, must_contract, penalty
-from otafl.algorithms.parameters import copied, increment, penalised_sgd_, received_params
+from otafl.algorithms.parameters import copied, increment_, penalised_sgd_, received_params
 from otafl.core.contracts import Blocks, Broadcast, LocalContext, Payload
 
 
@@ -46,4 +46,4 @@ class FedProx(Algorithm):
         for step in range(work.steps):
             batch = work.batch(step)
             loss += penalised_sgd_(self.model, params, centre, batch, rate, mu)  # eq. (2)
-        return {}, increment(params, centre), loss / work.steps
+        return {}, increment_(params, broadcast, self.model.shapes), loss / work.steps

@@ -1,44 +1,40 @@
-"""FedRep: a shared representation with a head for each device.
+"""Average all layers but the last, of which each device keeps one of its own (FedRep).
 
-Collins, Hassani, Mokhtari, Shakkottai 2021, "Exploiting Shared Representations for Personalized
-Federated Learning", Algorithm 1. The head h_i, the last layer, stays at device i; the body phi,
-everything before it, is averaged. With the received body fixed a device takes SGD steps on its
-head, then with the new head fixed on its body, each on minibatches of its own, and sends the body's
-increment, which is all that is broadcast too.
+The head h_i, the last layer, stays at device i; the body phi, everything before it, is averaged.
+With the received body fixed a device takes SGD steps on its head, then with the new head fixed on
+its body, each on minibatches of its own, and sends the body's increment, which is all that is
+broadcast too.
 
 The personal model is (phi, h_i) with the averaged body, what a device has once it received it,
 after aggregation. There is no global model, as nobody has a head for it.
+
+References
+----------
+Collins, Hassani, Mokhtari, Shakkottai 2021, "Exploiting Shared Representations for Personalized
+    Federated Learning", Algorithm 1.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any, ClassVar, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.config_rivals import FedRepConfig
-from otafl.algorithms.parameters import MODEL, averaged, increment, named, step_
+from otafl.algorithms.base import Algorithm, AveragedSettings, personal_rate
+from otafl.algorithms.parameters import increment_, named
 from otafl.algorithms.partly_shared import KEPT, joined, personal_view, shared_shapes, split_start
-from otafl.core.contracts import (
-    Batch,
-    Blocks,
-    Broadcast,
-    Cohort,
-    Hyper,
-    Payload,
-    Received,
-    View,
-    Work,
-)
+from otafl.core.contracts import Batch, Blocks, Broadcast, Hyper, LocalContext, Payload, View
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
-from otafl.models.base import Model, cross_entropy
+from otafl.models.base import Model, cross_entropy, descend_
 
 
 def head_of(model: Model) -> tuple[str, ...]:
-    """Names of the last layer's parameters: the last one of two or more dimensions and what follows
-    it. UserError if that is the whole model."""
+    """Return the names of the last layer's parameters: the last one of two or more dimensions and
+    what follows it. Raises UserError if that is the whole model."""
     names = tuple(model.shapes)
     weights = [place for place, name in enumerate(names) if len(model.shapes[name]) >= 2]
     if not weights or weights[-1] == 0:
@@ -50,8 +46,8 @@ def head_of(model: Model) -> tuple[str, ...]:
 
 
 def head_gradients(model: Model, params: Blocks, head: tuple[str, ...], batch: Batch) -> Blocks:
-    """Gradients [n, *shape] of the cross-entropy by the head alone: nothing is kept of the body's
-    forward pass."""
+    """Return the gradients [n, *shape] of the cross-entropy by the head alone: nothing is kept of
+    the body's forward pass."""
     with torch.inference_mode(False), torch.enable_grad():  # which saves no inference tensors
         leaves = {name: params[name].clone().requires_grad_() for name in head}
         weight = None if batch.weight is None else batch.weight.clone()
@@ -61,62 +57,55 @@ def head_gradients(model: Model, params: Blocks, head: tuple[str, ...], batch: B
     return dict(zip(leaves, grads, strict=True))
 
 
-class FedRep:
-    """Server block "model" [S, P]: the body. Device blocks "personal.<name>": the head."""
+class FedRep(Algorithm):
+    """Keeps server block "model" [S, P]: the body, and device blocks "personal.<name>": the
+    head."""
 
-    def __init__(self, config: FedRepConfig, model: Model, devices: int) -> None:
-        self.config = config
-        self.model = model
+    averages: ClassVar[bool] = True
+
+    class Settings(AveragedSettings):
+        name: Literal["fedrep"] = "fedrep"
+        personal_learning_rate: float = personal_rate()
+        head_factor: int = Field(
+            1,
+            ge=1,
+            description="the head takes so many times training.local_steps steps, then the body "
+            "takes training.local_steps",
+        )
+
+    def __init__(self, settings: Any, model: Model, devices: int) -> None:
+        super().__init__(settings, model, devices)
         self.head = head_of(model)
         self.shapes = shared_shapes(model, self.head)
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
         return split_start(self.model, self.head, streams)
 
-    def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
-        return Broadcast(server)
-
     def local(
-        self,
-        broadcast: Broadcast,
-        devices: Blocks,
-        cohort: Cohort,
-        work: Work,
-        hyper: Hyper,
-        streams: Streams,
+        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
     ) -> tuple[Blocks, Payload, Tensor]:
-        received, params = joined(broadcast, devices, self.shapes)
-        rate = hyper["learning_rate"][cohort.trial]
-        head_rate = hyper["personal_learning_rate"][cohort.trial]
-        for draw in range(1, 1 + self.config.head_factor):
+        params, work = joined(broadcast, devices, self.shapes), context.work
+        rate, own_rate = context.of_rows("learning_rate"), context.of_rows("personal_learning_rate")
+        for draw in range(1, 1 + self.settings.head_factor):
             for step in range(work.steps):
                 batch = work.batch(step, draw)
-                step_(params, head_gradients(self.model, params, self.head, batch), head_rate)
+                descend_(params, head_gradients(self.model, params, self.head, batch), own_rate)
         head = {name: params[name].clone() for name in self.head}
         loss = torch.zeros_like(rate)
         for step in range(work.steps):
             loss += self.model.sgd_(params, work.batch(step), rate)
             for name, block in head.items():  # cheaper than a step that leaves it out
                 params[name].copy_(block)
-        return named(KEPT, head), increment(params, received), loss / work.steps
-
-    def combine(
-        self,
-        server: Blocks,
-        received: Received,
-        cohort: Cohort,
-        round: int,
-        hyper: Hyper,
-        streams: Streams,
-    ) -> Blocks:
-        return {MODEL: averaged(server, received, hyper)}
+        sent = increment_(params, broadcast, self.shapes)
+        return named(KEPT, head), sent, loss / work.steps
 
     def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
         return {"personal": personal_view(self.model, server, devices, self.shapes)}
 
     def flops(self, samples: int) -> float:
-        """A step on the head is a forward pass and the gradient of its weight."""
+        """Return the operations; a step on the head is a forward pass and the gradient of its
+        weight."""
         shapes = (self.model.shapes[name] for name in self.head)
         head_macs = sum(math.prod(shape) for shape in shapes if len(shape) >= 2)
-        on_head = 2.0 * (self.model.macs + head_macs) * samples * self.config.head_factor
-        return on_head + self.model.training_flops(samples)
+        on_head = 2.0 * (self.model.macs + head_macs) * samples * self.settings.head_factor
+        return on_head + super().flops(samples)

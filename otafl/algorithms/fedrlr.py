@@ -1,39 +1,52 @@
-"""FedRLR: Riemannian low-rank model compression with random linear coding.
+"""Train low-rank models on their manifold and superpose their randomly coded factors (FedRLR).
 
-Y. Xue and V. Lau, "Riemannian Low-Rank Model Compression for Federated Learning with Over-the-Air
-Aggregation", Algorithm 1. Each device keeps its own weights of rank R, trains them by Riemannian
-SGD with a pull towards the broadcast ones, and sends two thin factors a layer, coded by a random
-sign matrix; the receiver multiplies the two superposed sums. Factored throughout: a round makes no
-dense M x N weight, gradient or SVD.
+Riemannian low-rank model compression. Each device keeps its own weights Theta_k of rank R, trains
+them by Riemannian SGD with a pull towards the broadcast ones Theta_0, and sends two thin factors a
+layer, coded by a random sign matrix; the receiver multiplies the two superposed sums. Factored
+throughout: a round makes no dense M x N weight, gradient or SVD.
+
+References
+----------
+Xue, Lau 2023, "Riemannian Low-Rank Model Compression for Federated Learning with Over-the-Air
+    Aggregation", Algorithm 1.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any, Literal, Self
+
 import torch
+from pydantic import Field, model_validator
 from torch import Tensor
 
-from otafl.algorithms.config import FedRLRConfig
+from otafl.algorithms.base import Algorithm
 from otafl.algorithms.low_rank_layers import (
-    as_lies,
-    compression,
+    LowRankSettings,
     layered,
+    of_sides,
     point,
     point_blocks,
     ranks_of,
+    received_blocks,
+    sent_down,
     start_weights,
 )
+from otafl.algorithms.whole_models import BiasMode, bias_mode, biases_of
 from otafl.core.contracts import (
     Blocks,
     Broadcast,
     Cohort,
+    Context,
     Group,
     Hyper,
+    LocalContext,
     Payload,
     Received,
     View,
-    Work,
 )
-from otafl.core.rng import Streams
+from otafl.core.rng import Streams, purpose
+from otafl.core.settings import stackable
 from otafl.factorised import rlc
 from otafl.factorised.lowrank import (
     LowRank,
@@ -46,61 +59,90 @@ from otafl.factorised.lowrank import (
     thin_product,
     truncate,
 )
-from otafl.models.base import Model, Pair, Shapes, flatten, unflatten
+from otafl.models.base import Model, Shapes
+from otafl.models.layered import LayeredModel, Pair
 
 REORTHONORMALISE_EVERY = 64
 """Local steps between corrections of the rounding drift of U and V."""
 
+SIGNS = purpose("rlc", __name__)
 
-class FedRLR:
+
+class FedRLR(Algorithm):
     """Blocks "u<l>" [..., M, R], "s<l>" [..., R], "v<l>" [..., N, R], "b<l>" [..., N] of each
     layer l: at the server (Theta_0) with leading S, at the devices (Theta_k) with S, K, and there
     "weight" [..., 1]: the share w_k of all samples by which a device last counted."""
 
-    def __init__(self, config: FedRLRConfig, model: Model, devices: int) -> None:
-        self.config = config
-        self.model = layered(model, config.name)
-        self.ranks = ranks_of(config.rank, self.model)
+    model: LayeredModel
+
+    class Settings(LowRankSettings):
+        name: Literal["fedrlr"] = "fedrlr"
+        q: float = stackable(2.0, gt=0, description="step size eta = q / (nu + t)")
+        nu: float = stackable(1000.0, gt=0, description="step size eta = q / (nu + t)")
+        mu_schedule: Literal["inverse_eta", "constant"] = Field(
+            "inverse_eta", description="penalty weight mu = c1 / eta, or the constant mu"
+        )
+        c1: float = stackable(0.006, ge=0, description="penalty constant of inverse_eta")
+        mu: float = stackable(3.0, ge=0, description="penalty weight of the constant schedule")
+        inv_k_gradient: bool = Field(
+            True, description="the paper's factor 1/K on the loss gradient"
+        )
+        inv_k_penalty: bool | None = Field(
+            None, description="factor 1/K on the penalty; as inv_k_gradient if not given"
+        )
+        bias_mode: BiasMode = bias_mode()
+        init_rescale: bool = Field(
+            True, description="the rank-R start keeps the Frobenius norm it had before truncation"
+        )
+        evaluate_mean: bool = Field(
+            False,
+            description="also evaluate Theta_0*, the error-free projected mean of the local "
+            "models: a diagnostic",
+        )
+
+        @model_validator(mode="after")
+        def _penalty_contracts(self) -> Self:
+            if self.mu_schedule == "inverse_eta" and self.c1 >= 1:
+                raise ValueError(f"c1 must be below 1 (Lemma 2), got {self.c1:g}")
+            return self
+
+    def __init__(self, settings: Any, model: Model, devices: int) -> None:
+        super().__init__(settings, layered(model, settings.name), devices)
+        self.ranks = ranks_of(settings.rank, self.model)
+        self._layers = range(len(self.ranks))
         self._shapes: Shapes = {}
         for i, (layer, rank) in enumerate(zip(self.model.layers, self.ranks, strict=True)):
             self._shapes |= {f"u{i}": (rank, layer.inputs), f"s{i}": (rank,)}
             self._shapes |= {f"v{i}": (rank, layer.outputs), f"b{i}": (layer.outputs,)}
-        self._devices = devices
-        inv_k_penalty = config.inv_k_penalty
+        inv_k_penalty = settings.inv_k_penalty
         if inv_k_penalty is None:
-            inv_k_penalty = config.inv_k_gradient
-        self._kappa_gradient = 1.0 / devices if config.inv_k_gradient else 1.0
+            inv_k_penalty = settings.inv_k_gradient
+        self._kappa_gradient = 1.0 / devices if settings.inv_k_gradient else 1.0
         self._kappa_penalty = 1.0 / devices if inv_k_penalty else 1.0
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
-        """Theta_k = Theta_0: the model's start, truncated to rank R. The devices' copies are
-        spread by the engine's `expand`, in memory of their own."""
-        server: Blocks = {}
-        for i, (weight, bias) in enumerate(start_weights(self.model, streams)):
-            server |= point_blocks(i, truncate(weight, self.ranks[i], self.config.init_rescale))
-            server[f"b{i}"] = bias
+        """Start at Theta_k = Theta_0: the model's start, truncated to rank R. The devices' copies
+        are spread by the engine's `expand`, in memory of their own."""
+        weights, biases = zip(*start_weights(self.model, streams), strict=True)
+        points = [
+            truncate(weight, rank, self.settings.init_rescale)
+            for weight, rank in zip(weights, self.ranks, strict=True)
+        ]
+        server = _blocks(points, biases)
         devices = {name: block[:, None] for name, block in server.items()}
-        share = torch.full_like(devices["b0"][..., :1], 1.0 / self._devices)
+        share = torch.full_like(devices["b0"][..., :1], 1.0 / self.devices)
         return server, devices | {"weight": share}
 
     def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
-        """All blocks side by side, thin ones as they lie: one gather for the rows of a chunk."""
-        return Broadcast({"model": flatten({name: as_lies(b) for name, b in server.items()})})
+        return sent_down(server, self._shapes)
 
     def local(
-        self,
-        broadcast: Broadcast,
-        devices: Blocks,
-        cohort: Cohort,
-        work: Work,
-        hyper: Hyper,
-        streams: Streams,
+        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
     ) -> tuple[Blocks, Payload, Tensor]:
-        layers = range(len(self.model.layers))
-        eta, mu = (value[cohort.trial] for value in self._schedule(hyper, work.round))
+        layers, work, cohort = self._layers, context.work, context.cohort
+        eta, mu = (value[cohort.trial] for value in self._schedule(context))
         own = [point(devices, i) for i in layers]
-        flat = unflatten(broadcast.blocks["model"], self._shapes)
-        global_model = {name: as_lies(block) for name, block in flat.items()}
+        global_model = received_blocks(broadcast, self._shapes)
         anchor = [point(global_model, i) for i in layers]
         bias = [devices[f"b{i}"] for i in layers]
         bias0 = [global_model[f"b{i}"] for i in layers]
@@ -109,12 +151,7 @@ class FedRLR:
         loss = torch.zeros_like(eta)
         for step in range(work.steps):
             maps = [LowRankMap(one) for one in own]
-            params = {
-                name: value
-                for layer, weight, b in zip(self.model.layers, maps, bias, strict=True)
-                for name, value in ((layer.weight, weight), (layer.bias, b))
-            }
-            batch_loss, pairs = self.model.pairs(params, work.batch(step))
+            batch_loss, pairs = self.model.pairs(self._params(maps, bias), work.batch(step))
             loss += batch_loss
             # eq. (49): Delta = kappa (G + mu (Theta_k - Theta_0)), here times -eta
             tangents = [
@@ -124,82 +161,52 @@ class FedRLR:
                 pull = (bias[i] - bias0[i]).mul_(of_penalty[:, 0])
                 bias[i] = pull.addcmul_(pairs[i].g.sum(1), of_loss[:, 0]).add_(bias[i])
             own = retract(own, tangents)  # eqs. (17)-(19)
-            if (work.round * work.steps + step + 1) % REORTHONORMALISE_EVERY == 0:
+            if (context.round * work.steps + step + 1) % REORTHONORMALISE_EVERY == 0:
                 own = [reorthonormalise(one) for one in own]
-        state: Blocks = {"weight": cohort.weight[:, None].clone()}
-        for i in layers:
-            state |= point_blocks(i, own[i])
-            state[f"b{i}"] = bias[i]
-        return state, self._encode(own, bias, cohort, work.round, streams), loss / work.steps
+        state = {"weight": cohort.weight[:, None].clone()} | _blocks(own, bias)
+        return state, self._encode(own, bias, context), loss / work.steps
 
-    def _schedule(self, hyper: Hyper, round: int) -> tuple[Tensor, Tensor]:
-        """eta [S] and mu [S] of a round."""
-        eta = hyper["q"] / (hyper["nu"] + round)
-        mu = hyper["mu"] if self.config.mu_schedule == "constant" else hyper["c1"] / eta
+    def _schedule(self, context: Context) -> tuple[Tensor, Tensor]:
+        """Return eta [S] and mu [S] of a round."""
+        hyper = context.hyper
+        eta = hyper["q"] / (hyper["nu"] + context.round)
+        mu = hyper["mu"] if self.settings.mu_schedule == "constant" else hyper["c1"] / eta
         return eta, mu
 
-    def _encode(
-        self,
-        points: list[LowRank],
-        bias: list[Tensor],
-        cohort: Cohort,
-        round: int,
-        streams: Streams,
-    ) -> Payload:
-        """eqs. (21), (25), (26): U sqrt(Sigma) F and V sqrt(Sigma) F, F of random signs / sqrt(R),
-        times sqrt(w_k): the product of the two sums is then the mean of the products. Both are sent
-        transposed, "u<l>" [n, R, M] and "v<l>" [n, R, N]."""
-        signs = streams.device_uniform(
-            "rlc", round, cohort.trial, cohort.device, (sum(r * r for r in self.ranks),)
+    def _encode(self, points: list[LowRank], bias: list[Tensor], context: Context) -> Payload:
+        """Code by eqs. (21), (25), (26): U sqrt(Sigma) F and V sqrt(Sigma) F, F of random signs /
+        sqrt(R), times sqrt(w_k): the product of the two sums is then the mean of the products. Both
+        are sent transposed, "u<l>" [n, R, M] and "v<l>" [n, R, N]."""
+        cohort, sizes = context.cohort, [r * r for r in self.ranks]
+        signs = context.streams.device_uniform(
+            SIGNS, context.round, cohort.trial, cohort.device, (sum(sizes),)
         )
         signs = (signs < 0.5).to(bias[0].dtype).mul_(2.0).sub_(1.0)
         root = (torch.cat([p.s / p.s.shape[1] for p in points], 1) * cohort.weight[:, None]).sqrt_()
         coded: Blocks = {}
-        for i, (one, r, sigma, f) in enumerate(
-            zip(
-                points,
-                self.ranks,
-                root.split(self.ranks, 1),
-                signs.split([r * r for r in self.ranks], 1),
-                strict=True,
-            )
-        ):
+        each = zip(
+            points, self.ranks, root.split(self.ranks, 1), signs.split(sizes, 1), strict=True
+        )
+        for i, (one, r, sigma, f) in enumerate(each):
             coder = sigma[:, :, None] * f.view(-1, r, r)
             coded[f"u{i}"] = thin_product(one.u, coder).mT
             coded[f"v{i}"] = thin_product(one.v, coder).mT
-        factors = Group(coded, weighting="none")
         biases = {f"b{i}": b.clone() for i, b in enumerate(bias)}
-        if self.config.bias_mode == "ota":
-            return factors, Group(biases)
-        reason = "the paper describes no uplink of the biases"
-        return factors, Group(biases, route="ideal", reason=reason)
+        return Group(coded, weighting="none"), biases_of(biases, self.settings.bias_mode)
 
-    def combine(
-        self,
-        server: Blocks,
-        received: Received,
-        cohort: Cohort,
-        round: int,
-        hyper: Hyper,
-        streams: Streams,
-    ) -> Blocks:
-        """eq. (31): the product of the two received sums, refactored; with silent devices, over
-        the share of the weight that arrived."""
+    def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
+        """Refactor the product of the two received sums, eq. (31); with silent devices, over the
+        share of the weight that arrived."""
         factors, biases = received.mean
         count = received.count[0]
         assert isinstance(count, Tensor)
         scale = count.clamp_min(1e-12).rsqrt()[:, None, None]
-        layers = range(len(self.ranks))
         points = compress(
-            [(factors[f"u{i}"] * scale).mT for i in layers],
-            [(factors[f"v{i}"] * scale).mT for i in layers],
+            [(factors[f"u{i}"] * scale).mT for i in self._layers],
+            [(factors[f"v{i}"] * scale).mT for i in self._layers],
             self.ranks,
         )
-        state: Blocks = {}
-        for i, of in enumerate(points):
-            state |= point_blocks(i, of)
-            state[f"b{i}"] = biases[f"b{i}"]
-        return state
+        return _blocks(points, [biases[f"b{i}"] for i in self._layers])
 
     def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
         owned = {name: block.flatten(0, 1) for name, block in devices.items()}
@@ -207,29 +214,26 @@ class FedRLR:
             "global": View(server, self._predict),
             "local": View(owned, self._predict, owner="device"),
         }
-        if self.config.evaluate_mean:
+        if self.settings.evaluate_mean:
             views["mean"] = View(self._mean(devices), self._predict)
         return views
 
     def _mean(self, devices: Blocks) -> Blocks:
-        """Theta_0* of eq. (20), the best rank-R approximation of sum_k w_k Theta_k, from the
+        """Return Theta_0* of eq. (20), the best rank-R approximation of sum_k w_k Theta_k, from the
         devices' factors side by side; and the weighted mean of the biases."""
         weight = _shares(devices)
-        layers = range(len(self.ranks))
-        own = [point(devices, i) for i in layers]
+        own = [point(devices, i) for i in self._layers]
         points = compress(
             [_side_by_side(p.u * (p.s * weight)[:, :, None]) for p in own],
             [_side_by_side(p.v) for p in own],
             self.ranks,
         )
-        state: Blocks = {}
-        for i, of in enumerate(points):
-            state |= point_blocks(i, of)
-            state[f"b{i}"] = (devices[f"b{i}"] * weight).sum(1)
-        return state
+        return _blocks(points, [(devices[f"b{i}"] * weight).sum(1) for i in self._layers])
 
     def measures(self, server: Blocks, devices: Blocks) -> dict[str, Tensor]:
-        """With T = sum_k w_k Theta_k over all devices and squared norms summed over the layers:
+        """Measure how far the server is from the devices, and the devices from each other.
+
+        With T = sum_k w_k Theta_k over all devices and squared norms summed over the layers:
         product_error |Theta_0 - T|^2 / |T|^2, its law for unit gains and no noise (`rlc.distortion`
         over |T|^2), and consensus_gap, the mean over devices of |Theta_k - T|^2 / |T|^2.
 
@@ -263,17 +267,22 @@ class FedRLR:
         }
 
     def constants(self) -> dict[str, float]:
-        return compression(self.model, self.ranks)
+        return of_sides(self.model, self.ranks)
 
     def _predict(self, blocks: Blocks, x: Tensor) -> Tensor:
-        params: dict[str, object] = {}
-        for i, layer in enumerate(self.model.layers):
-            params[layer.weight] = LowRankMap(point(blocks, i))
-            params[layer.bias] = blocks[f"b{i}"]
-        return self.model.logits(params, x)
+        maps = [LowRankMap(point(blocks, i)) for i in self._layers]
+        return self.model.logits(self._params(maps, [blocks[f"b{i}"] for i in self._layers]), x)
+
+    def _params(self, weights: Sequence[LowRankMap], biases: Sequence[Tensor]) -> dict[str, Any]:
+        """Name the model's parameters."""
+        params: dict[str, Any] = {}
+        for layer, weight, bias in zip(self.model.layers, weights, biases, strict=True):
+            params |= {layer.weight: weight, layer.bias: bias}
+        return params
 
     def flops(self, samples: int) -> float:
-        """Forward and backward through the factors, and the factored step and coding, Table I."""
+        """Count forward and backward passes through the factors, and the factored step and coding,
+        Table I."""
         total = 0.0
         for layer, rank in zip(self.model.layers, self.ranks, strict=True):
             sides = layer.inputs + layer.outputs
@@ -282,13 +291,21 @@ class FedRLR:
         return total
 
 
+def _blocks(points: Sequence[LowRank], biases: Sequence[Tensor]) -> Blocks:
+    """Name the blocks of all layers."""
+    out: Blocks = {}
+    for i, (at, bias) in enumerate(zip(points, biases, strict=True)):
+        out |= point_blocks(i, at) | {f"b{i}": bias}
+    return out
+
+
 def _shares(devices: Blocks) -> Tensor:
-    """w_k [S, K, 1], summing to one over the devices."""
+    """Return w_k [S, K, 1], summing to one over the devices."""
     return devices["weight"] / devices["weight"].sum(1, keepdim=True)
 
 
 def _side_by_side(thin: Tensor) -> Tensor:
-    """The devices' thin factors [S, K, M, R] as one [S, M, K R]."""
+    """Lay the devices' thin factors [S, K, M, R] out as one [S, M, K R]."""
     return thin.transpose(1, 2).flatten(2)
 
 
@@ -300,7 +317,7 @@ def _tangent(
     of_loss: Tensor,
     of_penalty: Tensor,
 ) -> Tangent:
-    """P_T(a G + b (Theta_k - Theta_0)), with the gradient G = x^T g by way of the batch, a =
+    """Return P_T(a G + b (Theta_k - Theta_0)), with the gradient G = x^T g by way of the batch, a =
     of_loss, b = of_penalty [n, 1, 1]. Theta_k lies in its own tangent space, along H alone."""
     x, g = pair
     gv = torch.bmm(g, own.v) if weight.gv is None else weight.gv

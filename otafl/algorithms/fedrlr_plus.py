@@ -1,4 +1,4 @@
-"""FedRLR+: low-rank federated learning whose superposed updates add exactly.
+"""Train low-rank models in the broadcast one's tangent space, where updates add exactly (FedRLR+).
 
 FedRLR (Xue and Lau) superposes randomly coded factors and multiplies the two sums, which costs an
 error as large as the model itself, whatever the noise. Here the payload is linear in what the
@@ -18,19 +18,21 @@ projection: Absil, Mahony, Sepulchre 2008, section 8.1.3; server momentum: Hsu, 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from otafl.algorithms.config import FedRLRPlusConfig
+from otafl.algorithms.base import Algorithm
 from otafl.algorithms.low_rank_layers import (
-    as_lies,
-    compression,
+    LowRankSettings,
     layered,
+    of_sides,
     point,
     point_blocks,
     ranks_of,
+    received_blocks,
+    sent_down,
     start_weights,
 )
 from otafl.algorithms.whole_models import step_size
@@ -38,14 +40,16 @@ from otafl.core.contracts import (
     Blocks,
     Broadcast,
     Cohort,
+    Context,
     Group,
     Hyper,
+    LocalContext,
     Payload,
     Received,
     View,
-    Work,
 )
 from otafl.core.rng import Streams
+from otafl.core.settings import stackable
 from otafl.factorised.lowrank import (
     LowRank,
     LowRankMap,
@@ -55,12 +59,13 @@ from otafl.factorised.lowrank import (
     retract,
     truncate,
 )
-from otafl.models.base import Model, Pair, Shapes, flatten, unflatten
+from otafl.models.base import Model, Shapes
+from otafl.models.layered import LayeredModel, Pair
 
 
 class TangentWeight:
-    """W = Theta + A V^T + U B^T as a weight (`models.base.LinearMap`) on [x, 1], its last row being
-    the bias. at: A^T [n, R, M + 1], bt: B^T [n, R, N]; the point's u is [n, M + 1, R]."""
+    """W = Theta + A V^T + U B^T acts as a weight (`models.layered.LinearMap`) on [x, 1], its last
+    row being the bias. at: A^T [n, R, M + 1], bt: B^T [n, R, N]; the point's u is [n, M + 1, R]."""
 
     def __init__(self, at_point: LowRank, at: Tensor, bt: Tensor) -> None:
         self.point, self.at, self.bt = at_point, at, bt
@@ -82,8 +87,8 @@ class TangentWeight:
         return out.baddbmm_(torch.bmm(g, self.bt.mT), u.mT[:, :, :-1])
 
     def descend_(self, pair: Pair, step: Tensor) -> None:
-        """A and B one Riemannian step of size step [n, 1, 1] against the gradient [x, 1]^T g, of
-        whose last passes this is the weight."""
+        """Move A and B by one Riemannian step of size step [n, 1, 1] against the gradient [x, 1]^T
+        g, of whose last passes this is the weight."""
         x, g = pair
         v = self.point.v
         assert self._xu is not None
@@ -95,25 +100,40 @@ class TangentWeight:
 
 
 def _with_one(x: Tensor, thin_t: Tensor) -> Tensor:
-    """[x, 1] thin [n, B, R] for thin^T [n, R, M + 1]."""
+    """Return [x, 1] thin [n, B, R] for thin^T [n, R, M + 1]."""
     return torch.baddbmm(thin_t[:, None, :, -1], x, thin_t[:, :, :-1].mT)
 
 
-class FedRLRPlus:
+class FedRLRPlus(Algorithm):
     """Server blocks "u<l>" [S, M + 1, R], "s<l>" [S, R], "v<l>" [S, N, R] of Theta_0, and of the
     momentum D V^T + U E^T there "d<l>" [S, M + 1, R], "e<l>" [S, N, R]; no device state."""
 
-    def __init__(self, config: FedRLRPlusConfig, model: Model, devices: int) -> None:
-        self.model = layered(model, config.name)
-        self.ranks = ranks_of(config.rank, self.model)
-        self._layers = range(len(self.ranks))
+    model: LayeredModel
+
+    class Settings(LowRankSettings):
+        name: Literal["fedrlr_plus"] = "fedrlr_plus"
+        learning_rate: float = stackable(0.1, gt=0, description="SGD step of the first round")
+        decay: float = stackable(
+            0.0, ge=0, description="the step of round t is learning_rate / (1 + decay t)"
+        )
+        server_learning_rate: float = stackable(
+            1.0, gt=0, description="factor on the server's step along the averaged increments"
+        )
+        momentum: float = stackable(
+            0.8, ge=0, lt=1, description="share of the server's last step that it takes again"
+        )
+
+    def __init__(self, settings: Any, model: Model, devices: int) -> None:
+        super().__init__(settings, layered(model, settings.name), devices)
+        self.ranks = ranks_of(settings.rank, self.model)
         self._shapes: Shapes = {}
         for i, (layer, rank) in enumerate(zip(self.model.layers, self.ranks, strict=True)):
             self._shapes |= {f"u{i}": (rank, layer.inputs + 1), f"s{i}": (rank,)}
             self._shapes |= {f"v{i}": (rank, layer.outputs)}
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
-        """The model's start, truncated to rank R at the Frobenius norm it had; momentum zero."""
+        """Start at the model's start, truncated to rank R at the Frobenius norm it had; momentum
+        zero."""
         server: Blocks = {}
         starts = start_weights(self.model, streams)
         for i, (rank, (weight, bias)) in enumerate(zip(self.ranks, starts, strict=True)):
@@ -123,21 +143,13 @@ class FedRLRPlus:
         return server, {}
 
     def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
-        """Theta_0, its blocks side by side: one gather for the rows of a chunk."""
-        return Broadcast({"model": flatten({name: as_lies(server[name]) for name in self._shapes})})
+        return sent_down(server, self._shapes)
 
     def local(
-        self,
-        broadcast: Broadcast,
-        devices: Blocks,
-        cohort: Cohort,
-        work: Work,
-        hyper: Hyper,
-        streams: Streams,
+        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
     ) -> tuple[Blocks, Payload, Tensor]:
-        flat = unflatten(broadcast.blocks["model"], self._shapes)
-        blocks = {name: as_lies(block) for name, block in flat.items()}
-        step = step_size(hyper, work.round)[cohort.trial]
+        blocks, work = received_blocks(broadcast, self._shapes), context.work
+        step = step_size(context.hyper, context.round)[context.cohort.trial]
         coded: Blocks = {}
         params: dict[str, Any] = {}
         weights = []
@@ -155,20 +167,13 @@ class FedRLRPlus:
                 weight.descend_(pair, step[:, None, None])
         return {}, (Group(coded),), loss / work.steps
 
-    def combine(
-        self,
-        server: Blocks,
-        received: Received,
-        cohort: Cohort,
-        round: int,
-        hyper: Hyper,
-        streams: Streams,
-    ) -> Blocks:
-        """Theta_0 <- R(Theta_0 + lr xi), xi <- beta T(xi) + mean: momentum in the tangent space."""
+    def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
+        """Step by momentum in the tangent space: Theta_0 <- R(Theta_0 + lr xi), xi <- beta T(xi) +
+        mean."""
         mean = received.mean[0]
-        beta = hyper["momentum"][:, None, None]
-        step = hyper["server_learning_rate"][:, None, None]
-        points = [point(server, i) for i in self._layers]
+        beta = context.hyper["momentum"][:, None, None]
+        step = context.hyper["server_learning_rate"][:, None, None]
+        points = [point(server, i) for i in range(len(self.ranks))]
         steps, momenta = [], []
         for i, at in enumerate(points):
             a, b = mean[f"a{i}"].mT, mean[f"b{i}"].mT
@@ -191,8 +196,8 @@ class FedRLRPlus:
         return {"global": View(model, self._predict)}
 
     def constants(self) -> dict[str, float]:
-        """Of the weights; a bias costs R reals more."""
-        return compression(self.model, self.ranks)
+        """Return the compression of the weights; a bias costs R reals more."""
+        return of_sides(self.model, self.ranks)
 
     def _predict(self, blocks: Blocks, x: Tensor) -> Tensor:
         params: dict[str, Any] = {}
@@ -203,7 +208,7 @@ class FedRLRPlus:
         return self.model.logits(params, x)
 
     def flops(self, samples: int) -> float:
-        """Forward and backward through the two thin pairs of factors of each layer."""
+        """Count forward and backward passes through the two thin pairs of factors of each layer."""
         return sum(
             12.0 * samples * layer.positions * rank * (layer.inputs + 1 + layer.outputs)
             for layer, rank in zip(self.model.layers, self.ranks, strict=True)

@@ -1,24 +1,29 @@
-"""FedRolex.
+"""Train networks cut to each device's width: channels that roll on from round to round (FedRolex).
 
-Alam, Liu, Yan, Zhang 2022, "FedRolex: Model-Heterogeneous Federated Learning with Rolling Sub-Model
-Extraction", Algorithm 1: HeteroFL but for which channels a device trains. Of a layer of C channels
-a device that keeps c of them has in round t
+HeteroFL but for which channels a device trains. Of a layer of C channels a device that keeps c of
+them has in round t
 
     t, t + 1, .., t + c - 1   (mod C)
 
 so that within C rounds all are trained equally often. Aggregated is as in HeteroFL.
+
+References
+----------
+Alam, Liu, Yan, Zhang 2022, "FedRolex: Model-Heterogeneous Federated Learning with Rolling Sub-Model
+    Extraction", Algorithm 1.
 """
 
 from __future__ import annotations
 
+from typing import Any, ClassVar, Literal
+
 import torch
 from torch import Tensor
 
-from otafl.algorithms.config_widths import FedRolexConfig
-from otafl.algorithms.parameters import MODEL
-from otafl.algorithms.whole_models import start
+from otafl.algorithms.base import Algorithm
+from otafl.algorithms.level_training import levels_of, model_of_level, sent_to_levels
 from otafl.algorithms.width_slices import (
-    level_of,
+    WidthsSettings,
     level_views,
     moved,
     networks,
@@ -26,68 +31,63 @@ from otafl.algorithms.width_slices import (
     train_slices,
 )
 from otafl.core.contracts import (
+    MODEL,
     Blocks,
     Broadcast,
     Cohort,
+    Context,
     Hyper,
     Level,
+    LocalContext,
     Payload,
     Received,
     View,
-    Work,
 )
 from otafl.core.rng import Streams
-from otafl.models.base import Model, flatten
+from otafl.models.base import Model
 
 
-class FedRolex:
+class FedRolex(Algorithm):
     """Server blocks "model" [S, P]; "round" [S] int64, the next one, whose slices are tested. No
     device state."""
 
-    def __init__(self, config: FedRolexConfig, model: Model, devices: int) -> None:
-        self.config = config
-        self.sizes = networks(config, model, config.name)
+    averages: ClassVar[bool] = True
+
+    class Settings(WidthsSettings):
+        name: Literal["fedrolex"] = "fedrolex"
+
+    def __init__(self, settings: Any, model: Model, devices: int) -> None:
+        self.sizes = networks(settings, model, settings.name)
+        super().__init__(settings, self.sizes[0], devices)
 
     def levels(self) -> tuple[Level, ...]:
-        pairs = zip(self.config.levels, self.sizes, strict=True)
-        return tuple(level_of(ratio, size) for ratio, size in pairs)
+        return levels_of(self.settings.levels, self.sizes)
 
-    def row_weights(self, cohort: Cohort) -> Tensor:
-        return torch.ones_like(cohort.weight)
+    def model_of(self, view: str) -> Model:
+        return model_of_level(view, self.sizes, self.model)
+
+    def row_weights(self, context: Context) -> Tensor:
+        return torch.ones_like(context.cohort.weight)
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
-        model = flatten(start(self.sizes[0], streams))
-        return {MODEL: model, "round": model.new_zeros(len(model), dtype=torch.int64)}, {}
+        server, devices = super().init(streams, hyper)
+        trials = len(server[MODEL])
+        return server | {"round": server[MODEL].new_zeros(trials, dtype=torch.int64)}, devices
 
     def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
-        reals = cohort.level.new_tensor([size.size for size in self.sizes])
-        return Broadcast({MODEL: server[MODEL]}, reals_of=reals[cohort.level])
+        reals = [size.size for size in self.sizes]
+        return sent_to_levels({MODEL: server[MODEL]}, cohort, reals)
 
     def local(
-        self,
-        broadcast: Broadcast,
-        devices: Blocks,
-        cohort: Cohort,
-        work: Work,
-        hyper: Hyper,
-        streams: Streams,
+        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
     ) -> tuple[Blocks, Payload, Tensor]:
-        received = broadcast.blocks[MODEL]
         payload, loss = train_slices(
-            self.sizes, self.config, received, cohort, work, hyper, offset=work.round
+            self.sizes, self.settings, broadcast.blocks[MODEL], context, offset=context.round
         )
         return {}, payload, loss
 
-    def combine(
-        self,
-        server: Blocks,
-        received: Received,
-        cohort: Cohort,
-        round: int,
-        hyper: Hyper,
-        streams: Streams,
-    ) -> Blocks:
-        following = torch.full_like(server["round"], round + 1)
+    def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
+        following = torch.full_like(server["round"], context.round + 1)
         return {MODEL: moved(server[MODEL], received), "round": following}
 
     def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
@@ -98,6 +98,3 @@ class FedRolex:
             for whole, own in zip(models, slices(self.sizes, model[rows], offset), strict=True):
                 whole[rows] = own
         return level_views(self.sizes, models)
-
-    def flops(self, samples: int) -> float:
-        return self.sizes[0].training_flops(samples)

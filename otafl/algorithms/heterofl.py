@@ -1,8 +1,7 @@
-"""HeteroFL.
+"""Train networks cut to each device's width: the first channels of every layer (HeteroFL).
 
-Diao, Ding, Tarokh 2021, "HeteroFL: Computation and Communication Efficient Federated Learning for
-Heterogeneous Clients", Algorithm 1: a device of width a trains the first a C channels of every
-layer of C, and each parameter becomes its mean over the devices that trained it,
+A device of width a trains the first a C channels of every layer of C, and each parameter becomes
+its mean over the devices that trained it,
 
     W[i, j] <- (1 / |S(i, j)|) sum_{p in S(i, j)} W_p[i, j]
 
@@ -11,20 +10,28 @@ the class; others stay. All start from the broadcast slice, so the mean of what 
 the same step. Masked increments superpose, so no device is told apart.
 
 With `aggregation: own` each size is a model of its own, federated among the devices of its level.
+With one level it is federated averaging of a slim network.
+
+References
+----------
+Diao, Ding, Tarokh 2021, "HeteroFL: Computation and Communication Efficient Federated Learning for
+    Heterogeneous Clients", Algorithm 1.
 """
 
 from __future__ import annotations
 
+from typing import Any, ClassVar, Literal
+
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.config_widths import HeteroFLConfig
-from otafl.algorithms.level_training import buckets
-from otafl.algorithms.parameters import MODEL
-from otafl.algorithms.whole_models import draws
+from otafl.algorithms.base import Algorithm
+from otafl.algorithms.level_training import buckets, levels_of, model_of_level, sent_to_levels
+from otafl.algorithms.parameters import draws
 from otafl.algorithms.width_slices import (
+    WidthsSettings,
     known,
-    level_of,
     level_views,
     moved,
     networks,
@@ -33,93 +40,90 @@ from otafl.algorithms.width_slices import (
     trained,
 )
 from otafl.core.contracts import (
+    MODEL,
     Blocks,
     Broadcast,
     Cohort,
+    Context,
     Group,
     Hyper,
     Level,
+    LocalContext,
     Payload,
     Received,
     View,
-    Work,
 )
 from otafl.core.rng import Streams
 from otafl.models.base import Model, flatten, unflatten
-from otafl.models.network import Network
 
 
-class HeteroFL:
+class HeteroFL(Algorithm):
     """Server block "model" [S, P]: the parameters of the largest network; with `aggregation: own`
     of all of them, side by side. No device state."""
 
-    def __init__(self, config: HeteroFLConfig, model: Model, devices: int) -> None:
-        self.config = config
-        self.sizes = networks(config, model, config.name)
-        self.shared = config.aggregation == "shared"
+    averages: ClassVar[bool] = True
+
+    class Settings(WidthsSettings):
+        name: Literal["heterofl"] = "heterofl"
+        aggregation: Literal["shared", "own"] = Field(
+            "shared",
+            description="shared: one model, of which the levels are slices. own: a model for each "
+            "level, federated among the devices of that level alone",
+        )
+
+    def __init__(self, settings: Any, model: Model, devices: int) -> None:
+        self.sizes = networks(settings, model, settings.name)
+        self.shared = settings.aggregation == "shared"
+        super().__init__(settings, self.sizes[0], devices)
 
     def levels(self) -> tuple[Level, ...]:
-        pairs = zip(self.config.levels, self.sizes, strict=True)
-        return tuple(level_of(ratio, size) for ratio, size in pairs)
+        return levels_of(self.settings.levels, self.sizes)
 
-    def row_weights(self, cohort: Cohort) -> Tensor:
-        return torch.ones_like(cohort.weight)
+    def model_of(self, view: str) -> Model:
+        return model_of_level(view, self.sizes, self.model)
+
+    def row_weights(self, context: Context) -> Tensor:
+        return torch.ones_like(context.cohort.weight)
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
-        def start(level: int, size: Network) -> Tensor:
-            return flatten(size.init(draws(streams, f"level{level}/" if level else "")))
-
-        models = [start(*pair) for pair in enumerate(self.sizes[:1] if self.shared else self.sizes)]
+        models = [
+            flatten(size.init(draws(streams, f"level{level}/" if level else "")))
+            for level, size in enumerate(self.sizes[:1] if self.shared else self.sizes)
+        ]
         return {MODEL: torch.cat(models, 1)}, {}
 
     def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
-        reals = cohort.level.new_tensor([size.size for size in self.sizes])
-        return Broadcast(server, reals_of=reals[cohort.level])
+        return sent_to_levels(server, cohort, [size.size for size in self.sizes])
 
     def local(
-        self,
-        broadcast: Broadcast,
-        devices: Blocks,
-        cohort: Cohort,
-        work: Work,
-        hyper: Hyper,
-        streams: Streams,
+        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
     ) -> tuple[Blocks, Payload, Tensor]:
         received = broadcast.blocks[MODEL]
         if self.shared:
-            payload, loss = train_slices(self.sizes, self.config, received, cohort, work, hyper)
+            payload, loss = train_slices(self.sizes, self.settings, received, context)
         else:
-            payload, loss = self._own(received, cohort, work, hyper)
+            payload, loss = self._train_own(received, context)
         return {}, payload, loss
 
-    def _own(
-        self, received: Tensor, cohort: Cohort, work: Work, hyper: Hyper
-    ) -> tuple[Payload, Tensor]:
-        """A group for each level, with the rows of that level."""
+    def _train_own(self, received: Tensor, context: LocalContext) -> tuple[Payload, Tensor]:
+        """Train each row's model: a group for each level, with the rows of that level; loss [n]."""
         groups, loss = [], received.new_zeros(len(received))
-        each = zip(self._apart(received), self.sizes, buckets(cohort, len(self.sizes)), strict=True)
-        for model, size, rows in each:
+        rows_of = buckets(context.cohort, len(self.sizes))
+        for model, size, rows in zip(self._apart(received), self.sizes, rows_of, strict=True):
             update = model.new_zeros(len(rows), size.size)
             mask = torch.ones_like(update)
             if len(rows):
-                own = work.take(rows)
+                work = context.work.take(rows)
                 start = unflatten(model.index_select(0, rows), size.shapes)
-                increments, loss[rows] = trained(size, start, own, self.config, hyper)
-                update, mask = flatten(increments), flatten(known(size, own, self.config))
+                increments, loss[rows] = trained(size, start, work, self.settings, context.hyper)
+                update = flatten(increments)
+                mask = flatten(known(size, work, self.settings.masked_loss))
             groups.append(
-                Group({MODEL: update}, rows, {MODEL: mask} if self.config.masked_loss else None)
+                Group({MODEL: update}, rows, {MODEL: mask} if self.settings.masked_loss else None)
             )
         return tuple(groups), loss
 
-    def combine(
-        self,
-        server: Blocks,
-        received: Received,
-        cohort: Cohort,
-        round: int,
-        hyper: Hyper,
-        streams: Streams,
-    ) -> Blocks:
+    def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
         if self.shared:
             return {MODEL: moved(server[MODEL], received)}
         models = [
@@ -132,9 +136,6 @@ class HeteroFL:
             return level_views(self.sizes, slices(self.sizes, server[MODEL]))
         return level_views(self.sizes, self._apart(server[MODEL]))
 
-    def flops(self, samples: int) -> float:
-        return self.sizes[0].training_flops(samples)
-
     def _apart(self, flat: Tensor) -> tuple[Tensor, ...]:
-        """The levels' own models [.., P] side by side in one."""
+        """Split the levels' own models [.., P] that lie side by side in one."""
         return flat.split([size.size for size in self.sizes], 1)

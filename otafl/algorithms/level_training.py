@@ -1,50 +1,116 @@
-"""Local training of methods that have models of several sizes: the rows of one size are one stack,
-whatever mix of sizes takes part."""
+"""Hold what methods share that have models of several sizes, the levels.
+
+The rows of one size are trained as one stack, whatever mix of sizes takes part.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from typing import Annotated
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.config_levels import LevelsConfig
 from otafl.algorithms.parameters import column
-from otafl.core.contracts import Batch, Blocks, Cohort, Hyper, Work
-from otafl.models.base import cross_entropy
-from otafl.models.network import Linear, Network, each_step
+from otafl.core import settings
+from otafl.core.contracts import Batch, Blocks, Broadcast, Cohort, Hyper, Level, Work
+from otafl.core.settings import stackable
+from otafl.models.base import Model, cross_entropy
+from otafl.models.network import Network
+from otafl.models.steps import Linear, each_step
 
 Penalty = Callable[[Blocks], Tensor]
 """Parameters [n, *shape] -> [n], added to the loss of each row."""
 
+Ratio = Annotated[float, Field(gt=0, le=1)]
+
+
+class LevelsSettings(settings.Settings):
+    """Hold what every method has whose devices train models of different size; defaults as in
+    FedHM, Table 4 and section 5.1."""
+
+    learning_rate: float = stackable(0.1, gt=0, description="SGD step of the first round")
+    milestones: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        (), description="rounds from which on the step is decay_factor times what it was"
+    )
+    decay_factor: float = Field(0.1, gt=0, le=1, description="of the step at a milestone")
+    momentum: float = stackable(
+        0.9, ge=0, lt=1, description="of local SGD; its memory starts at zero in every round"
+    )
+    weight_decay: float = stackable(1e-4, ge=0, description="of local SGD, on all parameters")
+    masked_loss: bool = Field(
+        True,
+        description="masked cross-entropy: the scores of classes that a device has no samples of "
+        "are 0 in its loss (Diao et al. 2021, section 3)",
+    )
+    clip_norm: Annotated[float, Field(gt=0)] | None = Field(
+        None, description="largest norm of a minibatch's gradient; longer ones are shortened"
+    )
+
+
+def ratios(default: tuple[float, ...], description: str) -> tuple[float, ...]:
+    """Declare the sizes, the largest first."""
+    field: tuple[float, ...] = Field(default, min_length=1, description=description)
+    return field
+
+
+def levels_of(
+    ratios: Sequence[float], networks: Sequence[Network], copies: Sequence[int] | None = None
+) -> tuple[Level, ...]:
+    """Return what the networks are as sizes; copies: how many of each a size has (1)."""
+    counts = [1] * len(networks) if copies is None else copies
+    return tuple(_level(*one) for one in zip(ratios, networks, counts, strict=True))
+
+
+def _level(ratio: float, network: Network, copies: int) -> Level:
+    return Level(
+        ratio=ratio,
+        parameters=copies * network.size,
+        macs=copies * network.macs,
+        flops=lambda samples: copies * network.training_flops(samples),
+        kept_reals=copies * network.kept_reals,
+    )
+
+
+def model_of_level(view: str, networks: Sequence[Model], whole: Model) -> Model:
+    """Return the model whose parameters the view "level<i>" has, or "global"."""
+    level = view.removeprefix("level")
+    return networks[int(level)] if level.isdigit() else whole
+
+
+def sent_to_levels(blocks: Blocks, cohort: Cohort, reals: Sequence[int]) -> Broadcast:
+    """Broadcast blocks of which a row gets as many numbers as `reals` says of its level."""
+    return Broadcast(blocks, reals_of=cohort.level.new_tensor(reals)[cohort.level])
+
 
 def buckets(cohort: Cohort, levels: int) -> list[Tensor]:
-    """The rows [n] int64 of each level."""
+    """List the rows [n] int64 of each level."""
     return [(cohort.level == level).nonzero().squeeze(1) for level in range(levels)]
 
 
-def step_size(config: LevelsConfig, hyper: Hyper, round: int) -> Tensor:
-    """[S]: learning_rate decay_factor^(milestones that the round has reached)."""
-    reached = sum(milestone <= round for milestone in config.milestones)
-    return hyper["learning_rate"] * config.decay_factor**reached
+def step_size(of: LevelsSettings, hyper: Hyper, round: int) -> Tensor:
+    """Return learning_rate decay_factor^(milestones that the round has reached), [S]."""
+    reached = sum(milestone <= round for milestone in of.milestones)
+    return hyper["learning_rate"] * of.decay_factor**reached
 
 
 def train_(
     network: Network,
     params: Blocks,
     work: Work,
-    config: LevelsConfig,
+    of: LevelsSettings,
     hyper: Hyper,
     penalty: Penalty | None = None,
     undecayed: Collection[str] = (),
 ) -> Tensor:
-    """SGD over the local steps of all rows of `work`, parameters [n, *shape] in place: momentum
+    """Take the local steps of all rows of `work` by SGD, parameters [n, *shape] in place: momentum
     that starts at zero, weight decay but on the `undecayed`, masked cross-entropy and clipping as
     the settings say. Returns the mean loss [n], the penalty left out."""
     trial = work.cohort.trial
-    rate = step_size(config, hyper, work.round)[trial]
+    rate = step_size(of, hyper, work.round)[trial]
     decay, momentum = hyper["weight_decay"][trial], hyper["momentum"][trial]
-    present = work.class_counts() > 0 if config.masked_loss else None
+    present = work.class_counts() > 0 if of.masked_loss else None
     velocity: Blocks = {}
     total = torch.zeros_like(rate)
     for step in range(work.steps):
@@ -53,8 +119,8 @@ def train_(
         for name, grad in grads.items():
             if name not in undecayed:
                 grad.addcmul_(params[name], column(decay, grad))
-        if config.clip_norm is not None:
-            clip_(grads, config.clip_norm)
+        if of.clip_norm is not None:
+            clip_(grads, of.clip_norm)
         for name, grad in grads.items():
             if name in velocity:
                 grad.addcmul_(velocity[name], column(momentum, grad))
@@ -70,8 +136,8 @@ def gradients(
     present: Tensor | None,
     penalty: Penalty | None = None,
 ) -> tuple[Tensor, Blocks]:
-    """Loss [n] and the gradient [n, *shape] of loss and penalty. present: [n, classes] bool, whose
-    scores are not taken as 0; None for all."""
+    """Return the loss [n] and the gradient [n, *shape] of loss and penalty. present: [n, classes]
+    bool, whose scores are not taken as 0; None for all."""
     with torch.inference_mode(False), torch.enable_grad():  # which saves no inference tensors
         leaves = {name: value.clone().requires_grad_() for name, value in params.items()}
         weight = None if batch.weight is None else batch.weight.clone()
@@ -85,7 +151,7 @@ def gradients(
 
 
 def clip_(grads: Blocks, norm: float) -> None:
-    """Rows whose gradient is longer than `norm` are shortened to it."""
+    """Shorten rows whose gradient is longer than `norm` to it."""
     length = torch.stack([g.flatten(1).square().sum(1) for g in grads.values()]).sum(0).sqrt()
     factor = (norm / length.clamp_min(1e-30)).clamp_max(1.0)
     for grad in grads.values():
@@ -93,7 +159,7 @@ def clip_(grads: Blocks, norm: float) -> None:
 
 
 def classifier_of(network: Network) -> frozenset[str]:
-    """Names of the parameters whose last side is the classes."""
+    """Name the parameters whose last side is the classes."""
     return frozenset(
         f"{step.name}.{part}"
         for step in each_step(network.steps)

@@ -1,4 +1,4 @@
-"""All samples of devices that hold unequally many, without working on the padding."""
+"""Go through all samples of devices that hold unequally many, without working on the padding."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WIDTH = 128
 
 
 def pieces(full: Batch) -> Iterator[tuple[Tensor | None, Batch]]:
-    """Padded rows [n, n_max], padding last, cut into pieces of WIDTH samples: the rows [m] that
+    """Cut padded rows [n, n_max], padding last, into pieces of WIDTH samples: the rows [m] that
     have any in a piece (None for all), and these rows' samples with their weights."""
     equal = full.weight is None
     weights = full.x.new_full(full.y.shape, 1.0 / full.y.shape[1]) if equal else full.weight
@@ -29,12 +29,12 @@ def pieces(full: Batch) -> Iterator[tuple[Tensor | None, Batch]]:
 
 
 def some(params: Blocks, rows: Tensor | None) -> Blocks:
-    """The named rows [m] of parameters [n, *shape], all for None."""
+    """Return the named rows [m] of parameters [n, *shape], all for None."""
     return params if rows is None else {name: block[rows] for name, block in params.items()}
 
 
 def add_(total: Tensor, rows: Tensor | None, part: Tensor) -> None:
-    """total [n, ...] += part [m, ...] at the rows [m], all for None."""
+    """Add part [m, ...] to total [n, ...] at the rows [m], all for None, in place."""
     if rows is None:
         total += part
     else:
@@ -42,7 +42,7 @@ def add_(total: Tensor, rows: Tensor | None, part: Tensor) -> None:
 
 
 def held(batch: Batch) -> Tensor:
-    """[n, B]: 1 for samples, 0 for padding."""
+    """Return 1 for samples and 0 for padding, [n, B]."""
     if batch.weight is None:
         return torch.ones_like(batch.y, dtype=batch.x.dtype)
     return (batch.weight > 0).to(batch.x.dtype)

@@ -1,89 +1,89 @@
-"""Magnitude pruning: local SGD, then all but the largest weights of a device are set to zero.
+"""Average models of which each device keeps the largest weights after local SGD, 0 for the others.
 
-Frankle, Dziugaite, Roy, Carbin 2020, "Linear Mode Connectivity and the Lottery Ticket Hypothesis";
-Xue and Lau, FedRLR, compare with it as baseline 3. Every device prunes its own weights, so the mean
-of K devices has up to K times the entries that one keeps.
+Every device prunes its own weights, so the mean of K devices has up to K times the entries that one
+keeps. Xue and Lau compare FedRLR with it as baseline 3. Devices send the model itself.
+
+References
+----------
+Frankle, Dziugaite, Roy, Carbin 2020, "Linear Mode Connectivity and the Lottery Ticket Hypothesis".
+Xue, Lau 2023, "Riemannian Low-Rank Model Compression for Federated Learning with Over-the-Air
+    Aggregation", section VI.
 """
 
 from __future__ import annotations
 
-import torch
+from typing import Literal
+
+from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.config_baselines import MagnitudePruningConfig
+from otafl.algorithms.base import Algorithm
+from otafl.algorithms.parameters import sgd_, start
 from otafl.algorithms.whole_models import (
+    BiasMode,
+    WholeModelSettings,
+    bias_mode,
     density,
     global_view,
     payload_of,
     received_model,
-    start,
     step_size,
     weights_of,
 )
-from otafl.core.contracts import Blocks, Broadcast, Cohort, Hyper, Payload, Received, View, Work
+from otafl.core.contracts import (
+    Blocks,
+    Broadcast,
+    Context,
+    Hyper,
+    LocalContext,
+    Payload,
+    Received,
+    View,
+)
 from otafl.core.rng import Streams
 from otafl.factorised.shrinkage import top
-from otafl.models.base import Model, flatten, unflatten
+from otafl.models.base import flatten, unflatten
 
 
-class MagnitudePruning:
+class MagnitudePruning(Algorithm):
     """Server blocks: every parameter of the model, [S, *shape]; no device state."""
 
-    def __init__(self, config: MagnitudePruningConfig, model: Model, devices: int) -> None:
-        self.config = config
-        self.model = model
-        self.weights = weights_of(model)
+    class Settings(WholeModelSettings):
+        name: Literal["magnitude_pruning"] = "magnitude_pruning"
+        keep: float = Field(0.03125, gt=0, le=1, description="share of the weights that is kept")
+        scope: Literal["layer", "global"] = Field(
+            "layer", description="the largest of each layer are kept, or of all layers together"
+        )
+        bias_mode: BiasMode = bias_mode()
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
         return start(self.model, streams), {}
 
-    def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
-        return Broadcast(server)
-
     def local(
-        self,
-        broadcast: Broadcast,
-        devices: Blocks,
-        cohort: Cohort,
-        work: Work,
-        hyper: Hyper,
-        streams: Streams,
+        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
     ) -> tuple[Blocks, Payload, Tensor]:
+        weights = weights_of(self.model)
         params = dict(broadcast.blocks)
-        step = step_size(hyper, work.round)[cohort.trial]
-        loss = torch.zeros_like(step)
-        for index in range(work.steps):
-            loss += self.model.sgd_(params, work.batch(index), step)
-        params |= self._pruned({name: params[name] for name in self.weights})
-        payload = payload_of(params, self.weights, self.config.bias_mode)
-        return {}, payload, loss / work.steps
+        rate = step_size(context.hyper, context.round)[context.cohort.trial]
+        loss = sgd_(self.model, params, rate, context)
+        params |= self._pruned({name: params[name] for name in weights})
+        return {}, payload_of(params, weights, self.settings.bias_mode), loss
 
     def _pruned(self, weights: Blocks) -> Blocks:
-        """The largest magnitudes of each layer, or of all layers side by side."""
-        if self.config.scope == "global":
+        """Keep the largest magnitudes of each layer, or of all layers side by side."""
+        if self.settings.scope == "global":
             shapes = {name: self.model.shapes[name] for name in weights}
             return unflatten(self._largest(flatten(weights)), shapes)
         return {name: self._largest(w.flatten(1)).view_as(w) for name, w in weights.items()}
 
     def _largest(self, rows: Tensor) -> Tensor:
-        return top(rows, max(1, round(self.config.keep * rows.shape[1])))
+        return top(rows, max(1, round(self.settings.keep * rows.shape[1])))
 
-    def combine(
-        self,
-        server: Blocks,
-        received: Received,
-        cohort: Cohort,
-        round: int,
-        hyper: Hyper,
-        streams: Streams,
-    ) -> Blocks:
+    def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
         return received_model(received, self.model)
 
     def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
         return global_view(self.model, server)
 
     def measures(self, server: Blocks, devices: Blocks) -> dict[str, Tensor]:
-        return density(server, self.weights)
-
-    def flops(self, samples: int) -> float:
-        return self.model.training_flops(samples)
+        return density(server, self.model)

@@ -1,16 +1,14 @@
-"""What methods have in common that share a part of the model and keep the rest at each device:
-plain functions of parameters as blocks, name -> [n, *shape].
+"""Share a part of the model and keep the rest at each device: steps of the methods that do so.
 
 Server block "model" [S, P]: the shared parameters side by side. Device blocks "personal.<name>":
-the kept ones.
+the kept ones. All are plain functions of parameters as blocks, name -> [n, *shape].
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-from otafl.algorithms.parameters import MODEL, copied, named, own, view_of
-from otafl.algorithms.whole_models import start
+from otafl.algorithms.parameters import MODEL, copied, named, own, start, view_of
 from otafl.core.contracts import Blocks, Broadcast, View
 from otafl.core.rng import Streams
 from otafl.models.base import Model, Shapes, flatten, unflatten
@@ -19,26 +17,25 @@ KEPT = "personal"
 
 
 def shared_shapes(model: Model, kept: Collection[str]) -> Shapes:
-    """The parameters that are not kept."""
+    """Return the parameters that are not kept."""
     return {name: shape for name, shape in model.shapes.items() if name not in kept}
 
 
 def split_start(model: Model, kept: Collection[str], streams: Streams) -> tuple[Blocks, Blocks]:
-    """Server and device blocks; the kept parameters of a trial's devices start equal."""
+    """Return server and device blocks; the kept parameters of a trial's devices start equal."""
     params = start(model, streams)
     own_part = {name: params.pop(name)[:, None] for name in tuple(params) if name in kept}
     return {MODEL: flatten(params)}, named(KEPT, own_part)
 
 
-def joined(broadcast: Broadcast, devices: Blocks, shapes: Shapes) -> tuple[Blocks, Blocks]:
-    """The received shared parameters, and all of a device's: theirs copied, the kept as they are,
-    both to be trained in place."""
-    received = unflatten(broadcast.blocks[MODEL], shapes)
-    return received, copied(received) | own(devices, KEPT)
+def joined(broadcast: Broadcast, devices: Blocks, shapes: Shapes) -> Blocks:
+    """Return all parameters of a device to be trained in place: a copy of the received shared ones,
+    and the kept as they are."""
+    return copied(unflatten(broadcast.blocks[MODEL], shapes)) | own(devices, KEPT)
 
 
 def personal_view(model: Model, server: Blocks, devices: Blocks, shapes: Shapes) -> View:
-    """The server's shared parameters with each device's kept ones."""
+    """Show the server's shared parameters with each device's kept ones."""
     kept = own(devices, KEPT)
     population = next(iter(kept.values())).shape[1]
     shared = {

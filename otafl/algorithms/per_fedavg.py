@@ -1,8 +1,7 @@
-"""Per-FedAvg.
+"""Train a global model from which one gradient step makes a good personal one (Per-FedAvg).
 
-Fallah, Mokhtari, Ozdaglar 2020, "Personalized Federated Learning with Theoretical Guarantees: A
-Model-Agnostic Meta-Learning Approach", Algorithm 1. A local step, with minibatches D, D', D'', one
-for each of the three derivatives:
+Model-agnostic meta-learning. A local step, with minibatches D, D', D'', one for each of the three
+derivatives:
 
     u = w - alpha grad f(w; D)
     w <- w - beta (I - alpha H f(w; D'')) grad f(u; D')
@@ -11,73 +10,98 @@ FO leaves the Hessian H out. HF takes its product with g = grad f(u; D') from tw
 (grad f(w + delta g; D'') - grad f(w - delta g; D'')) / (2 delta). beta is `learning_rate`, alpha
 `personal_learning_rate`. The personal model is the global one after gradient steps of size alpha on
 the device's own samples, taken before it is tested.
+
+References
+----------
+Fallah, Mokhtari, Ozdaglar 2020, "Personalized Federated Learning with Theoretical Guarantees: A
+    Model-Agnostic Meta-Learning Approach", Algorithm 1.
 """
 
 from __future__ import annotations
 
+from typing import Any, ClassVar, Literal
+
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.config_prior import PerFedAvgConfig
-from otafl.algorithms.parameters import MODEL, averaged, flat_view
-from otafl.algorithms.prox import sent, stepped
-from otafl.algorithms.whole_models import start
+from otafl.algorithms.base import Algorithm, AveragedSettings
+from otafl.algorithms.parameters import MODEL, increment_, received_params
+from otafl.algorithms.prox import stepped
 from otafl.core.contracts import (
     Blocks,
     Broadcast,
     Cohort,
+    Context,
     FineTune,
     Hyper,
+    LocalContext,
     Payload,
     Received,
     View,
-    Work,
 )
 from otafl.core.rng import Streams
-from otafl.models.base import Model, flatten, unflatten
+from otafl.core.settings import stackable
+from otafl.models.base import Model
 from otafl.models.span import form_of
 
 ALPHA = "fine_tune_learning_rate"
 """The server's block of alpha, [S]: what the views need of the settings."""
 
 
-class PerFedAvg:
-    """Server blocks: "model" [S, P], and alpha [S]. No device state."""
+class PerFedAvg(Algorithm):
+    """Keeps server blocks "model" [S, P], and alpha [S]; no device state."""
 
-    def __init__(self, config: PerFedAvgConfig, model: Model, devices: int) -> None:
-        self.config = config
-        self.model = model
+    averages: ClassVar[bool] = True
+
+    class Settings(AveragedSettings):
+        name: Literal["per_fedavg"] = "per_fedavg"
+        personal_learning_rate: float = stackable(
+            0.01, gt=0, description="alpha, the step from the global model to a device's own"
+        )
+        hessian: Literal["none", "difference"] = Field(
+            "none",
+            description="the meta-gradient's second-order term: left out (FO), or by a difference "
+            "of gradients (HF)",
+        )
+        spread: float = stackable(
+            1e-3,
+            gt=0,
+            description="with hessian: difference, delta: gradients are taken at w +- delta g, g "
+            "the gradient that the Hessian meets",
+        )
+        fine_tune_steps: int = Field(
+            1,
+            ge=1,
+            description="steps from the global model to the personal one before it is tested; "
+            "pFedBreD's text has 2, its program 1",
+        )
+
+    def __init__(self, settings: Any, model: Model, devices: int) -> None:
+        super().__init__(settings, model, devices)
         self.form = form_of(model)
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
-        flat = flatten(start(self.model, streams))
-        return {MODEL: flat, ALPHA: hyper["personal_learning_rate"].clone()}, {}
+        server, devices = super().init(streams, hyper)
+        return server | {ALPHA: hyper["personal_learning_rate"].clone()}, devices
 
     def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
         return Broadcast({MODEL: server[MODEL]})
 
     def local(
-        self,
-        broadcast: Broadcast,
-        devices: Blocks,
-        cohort: Cohort,
-        work: Work,
-        hyper: Hyper,
-        streams: Streams,
+        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
     ) -> tuple[Blocks, Payload, Tensor]:
-        form = self.form
-        w = form.hold(unflatten(broadcast.blocks[MODEL], self.model.shapes))
-        alpha, beta, delta = (
-            hyper[name][cohort.trial]
-            for name in ("personal_learning_rate", "learning_rate", "spread")
-        )
+        form, work = self.form, context.work
+        w = form.hold(received_params(broadcast, self.model))
+        alpha, beta = context.of_rows("personal_learning_rate"), context.of_rows("learning_rate")
+        delta = context.of_rows("spread")
         loss = torch.zeros_like(alpha)
         for index in range(work.steps):
             span = form.span(work.batch(index), w, beside=work.batch(index, draw=1))
             inner = span.slope_beside()
             slope = span.slope(stepped(span, span.origin, inner, alpha))
             loss += inner.loss
-            if self.config.hessian == "none":
+            if self.settings.hessian == "none":
                 form.step_(w, slope, beta)
                 continue
             third = form.span(work.batch(index, draw=2), w)
@@ -88,35 +112,24 @@ class PerFedAvg:
             form.step_(w, slope, beta)
             form.step_(w, ahead, -share)
             form.step_(w, behind, share)
-        payload = sent(form.blocks(w), broadcast.blocks[MODEL], self.model)
-        return {}, payload, loss / work.steps
+        sent = increment_(form.blocks(w), broadcast, self.model.shapes)
+        return {}, sent, loss / work.steps
 
-    def combine(
-        self,
-        server: Blocks,
-        received: Received,
-        cohort: Cohort,
-        round: int,
-        hyper: Hyper,
-        streams: Streams,
-    ) -> Blocks:
-        return {MODEL: averaged(server, received, hyper), ALPHA: server[ALPHA]}
+    def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
+        return super().combine(server, received, context) | {ALPHA: server[ALPHA]}
 
     def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
-        model = flat_view(self.model, server[MODEL])
-        tuned = FineTune(self.config.fine_tune_steps, server[ALPHA])
-        return {
-            "global": model,
-            "personal": View(model.params, model.predict, fine_tune=tuned),
-        }
+        views = super().views(server, devices)
+        model, tuned = views["global"], FineTune(self.settings.fine_tune_steps, server[ALPHA])
+        return views | {"personal": View(model.params, model.predict, fine_tune=tuned)}
 
     def constants(self) -> dict[str, float]:
         return {"gradients_per_step": float(self._gradients)}
 
     @property
     def _gradients(self) -> int:
-        """Gradients of a local step."""
-        return 2 if self.config.hessian == "none" else 4
+        """Count the gradients of a local step."""
+        return 2 if self.settings.hessian == "none" else 4
 
     def flops(self, samples: int) -> float:
-        return self._gradients * self.model.training_flops(samples)
+        return self._gradients * super().flops(samples)

@@ -1,97 +1,116 @@
-"""pFedBayes: personalised federated learning via variational Bayesian inference.
+"""Learn a normal distribution over models at each device, drawn to a global one (pFedBayes).
 
-Zhang, Li, Li, Guo, Shi 2022, Algorithm 1. Distributions over models are normal and independent in
-all parameters: mean mu, standard deviation sigma = ln(1 + exp(rho)). Device i keeps its own, q_i,
-and lowers
+Personalised federated learning via variational Bayesian inference. Distributions over models are
+normal and independent in all parameters: mean mu, standard deviation sigma = ln(1 + exp(rho)).
+Device i keeps its own, q_i, and lowers
 
     E_q [-log P(D_i | theta)] + zeta KL(q || w),   w the device's copy of the global distribution,
 
 by SGD on q through theta = mu + sigma g, g standard normal, one draw a step; then the copy takes a
-step on zeta KL(q_i || w), and so on for each minibatch. Sent is what the copy's (mu, rho) have
-changed by, and the server averages it. Objectives are divided by the device's number of samples
-n_i, which leaves their minima where they are and lets step sizes mean what they mean elsewhere: the
-mean loss of the minibatch, and zeta / n_i times the divergence.
+step on zeta KL(q_i || w), and so on for each minibatch. `learning_rate` is that of the copy. Sent
+is what the copy's (mu, rho) have changed by, and the server averages it. Objectives are divided by
+the device's number of samples n_i, which leaves their minima where they are and lets step sizes
+mean what they mean elsewhere: the mean loss of the minibatch, and zeta / n_i times the divergence.
 
 The personal model is the mean of q_i after local training; the global one the mean of w.
+
+References
+----------
+Zhang, Li, Li, Guo, Shi 2022, "Personalized Federated Learning via Variational Bayesian Inference",
+    Algorithm 1.
 """
 
 from __future__ import annotations
 
+from typing import Any, Literal
+
 import torch
+from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
-from otafl.algorithms.config_exchange import PFedBayesConfig
+from otafl.algorithms.base import Algorithm, AveragedSettings, penalty, personal_rate
 from otafl.algorithms.device_tables import flat_personal_view
-from otafl.algorithms.parameters import MODEL, averaged, flat_view
-from otafl.algorithms.whole_models import start
+from otafl.algorithms.parameters import MODEL, averaged
 from otafl.core.contracts import (
     Batch,
     Blocks,
     Broadcast,
-    Cohort,
+    Context,
     Group,
     Hyper,
+    LocalContext,
     Payload,
     Received,
     View,
-    Work,
 )
 from otafl.core.errors import UserError
-from otafl.core.rng import Streams
-from otafl.models.base import LayeredModel, Model, flatten, unflatten
+from otafl.core.rng import Streams, purpose, tick
+from otafl.models.base import Model, flatten, unflatten
+from otafl.models.layered import LayeredModel
+
+NOISE = purpose("pfedbayes", __name__)
 
 RHO = "rho"
-_STEP_BITS = 32  # a stream's round is (round << 32) + step
 
 
-class PFedBayes:
-    """Server blocks: "model" [S, P] and "rho" [S, P], w's mean and rho. Device blocks: "personal"
-    and "personal_rho" [S, K, P], those of q_i."""
+class PFedBayes(Algorithm):
+    """Keeps server blocks "model" [S, P] and "rho" [S, P], w's mean and rho, and device blocks
+    "personal" and "personal_rho" [S, K, P], those of q_i."""
 
-    def __init__(self, config: PFedBayesConfig, model: Model, devices: int) -> None:
+    class Settings(AveragedSettings):
+        name: Literal["pfedbayes"] = "pfedbayes"
+        personal_learning_rate: float = personal_rate()
+        personal_steps: int = Field(
+            1,
+            ge=1,
+            description="SGD steps of a device's own distribution on each minibatch; the paper: 1, "
+            "its authors' code: 5",
+        )
+        penalty: float = penalty(
+            10.0,
+            "zeta, weight of the divergence from the global distribution beside the log-loss sum",
+        )
+        rho_start: float = Field(
+            -2.5, description="rho at first; the standard deviation is ln(1 + exp(rho))"
+        )
+
+    def __init__(self, settings: Any, model: Model, devices: int) -> None:
+        super().__init__(settings, model, devices)
         if not isinstance(model, LayeredModel) or any(layer.window for layer in model.layers):
             raise UserError(
                 "algorithm.name: 'pfedbayes' draws the weights of fully connected layers, as its "
                 "authors do, and the model has others; mlp or softmax_regression would do"
             )
-        self.config = config
-        self.model = model
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
-        mu = flatten(start(self.model, streams))
-        rho = torch.full_like(mu, self.config.rho_start)
-        server = {MODEL: mu, RHO: rho}
-        return server, {"personal": mu[:, None], "personal_rho": rho[:, None]}
-
-    def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
-        return Broadcast({MODEL: server[MODEL], RHO: server[RHO]})
+        server, _ = super().init(streams, hyper)
+        mu = server[MODEL]
+        rho = torch.full_like(mu, self.settings.rho_start)
+        return server | {RHO: rho}, {"personal": mu[:, None], "personal_rho": rho[:, None]}
 
     def local(
-        self,
-        broadcast: Broadcast,
-        devices: Blocks,
-        cohort: Cohort,
-        work: Work,
-        hyper: Hyper,
-        streams: Streams,
+        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
     ) -> tuple[Blocks, Payload, Tensor]:
+        work, cohort = context.work, context.cohort
         start_mu, start_rho = broadcast.blocks[MODEL], broadcast.blocks[RHO]
         w_mu, w_rho = start_mu.clone(), start_rho.clone()
         mu, rho = devices["personal"], devices["personal_rho"]
-        samples = work.class_counts().sum(1)
-        zeta = (hyper["penalty"][cohort.trial] / samples)[:, None]
-        rate = hyper["learning_rate"][cohort.trial][:, None]
-        own_rate = hyper["personal_learning_rate"][cohort.trial][:, None]
+        zeta = (context.of_rows("penalty") / work.class_counts().sum(1))[:, None]
+        rate = context.of_rows("learning_rate")[:, None]
+        own_rate = context.of_rows("personal_learning_rate")[:, None]
         loss = torch.zeros_like(rate[:, 0])
-        draws, sigma = self.config.personal_steps, functional.softplus(rho)
+        draws, sigma = self.settings.personal_steps, functional.softplus(rho)
         for step in range(work.steps):
             batch, w_sigma = work.batch(step), functional.softplus(w_rho)
             precision = zeta / w_sigma.square()
             for draw in range(draws):
-                tick = (work.round << _STEP_BITS) + step * draws + draw
-                noise = streams.device_normal(
-                    "pfedbayes", tick, cohort.trial, cohort.device, (self.model.size,)
+                noise = context.streams.device_normal(
+                    NOISE,
+                    tick(context.round, step * draws + draw),
+                    cohort.trial,
+                    cohort.device,
+                    (self.model.size,),
                 )
                 loss += self._own_step_(
                     mu, rho, sigma, w_mu, precision, batch, noise, zeta, own_rate
@@ -114,8 +133,8 @@ class PFedBayes:
         zeta: Tensor,
         rate: Tensor,
     ) -> Tensor:
-        """An SGD step of q = (mu, rho) in place, precision = zeta / w_sigma^2; returns the loss [n]
-        of the drawn model. sigma, that of rho, is used up."""
+        """Take an SGD step of q = (mu, rho) in place, precision = zeta / w_sigma^2; returns the
+        loss [n] of the drawn model. sigma, that of rho, is used up."""
         theta = torch.addcmul(mu, sigma, noise)
         loss, grads = self.model.gradients(unflatten(theta, self.model.shapes), batch)
         by_theta = flatten(grads)
@@ -126,27 +145,15 @@ class PFedBayes:
         mu.addcmul_(rate, by_mu, value=-1.0)
         return loss
 
-    def combine(
-        self,
-        server: Blocks,
-        received: Received,
-        cohort: Cohort,
-        round: int,
-        hyper: Hyper,
-        streams: Streams,
-    ) -> Blocks:
-        step = hyper["server_learning_rate"][:, None]
-        rho = torch.addcmul(server[RHO], step, received.mean[0][RHO])
-        return {MODEL: averaged(server, received, hyper), RHO: rho}
+    def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
+        return {name: averaged(server, received, context.hyper, name) for name in (MODEL, RHO)}
 
     def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
-        return {
-            "global": flat_view(self.model, server[MODEL]),
-            "personal": flat_personal_view(self.model, devices["personal"]),
-        }
+        personal = flat_personal_view(self.model, devices["personal"])
+        return super().views(server, devices) | {"personal": personal}
 
     def flops(self, samples: int) -> float:
-        return self.config.personal_steps * self.model.training_flops(samples)
+        return self.settings.personal_steps * super().flops(samples)
 
 
 def _copy_step_(
@@ -158,8 +165,8 @@ def _copy_step_(
     zeta: Tensor,
     rate: Tensor,
 ) -> None:
-    """An SGD step of w = (w_mu, w_rho), w_sigma being its deviation, on zeta KL(q || w) with KL =
-    ln(w_sigma / sigma) + (sigma^2 + (mu - w_mu)^2) / (2 w_sigma^2) - 1/2, in place."""
+    """Take an SGD step of w = (w_mu, w_rho), w_sigma being its deviation, on zeta KL(q || w) with
+    KL = ln(w_sigma / sigma) + (sigma^2 + (mu - w_mu)^2) / (2 w_sigma^2) - 1/2, in place."""
     apart = w_mu - mu
     square = torch.addcmul(sigma.square(), apart, apart)
     by_sigma = (1.0 - square / w_sigma.square()).div_(w_sigma).mul_(torch.sigmoid(w_rho))

@@ -1,8 +1,8 @@
-"""pFedBreD: personalised federated learning by Bregman divergence, with personalised priors.
+"""Turn the broadcast model into a prior of each device's own, by Bregman divergence (pFedBreD).
 
-Shi, Zhang, Feng, Ye, Lv, et al. 2023, "PRIOR: Personalized Prior for Reactivating the Information
-Overlooked in Federated Learning" (NeurIPS). All devices share w; each turns it into its own prior's
-mean mu. A local step on a minibatch X is, for the spherical Gaussian prior,
+All devices share w; each turns it into its own prior's mean mu, and its personal model theta is the
+solution of the Bregman-proximal problem there. A local step on a minibatch X is, for the spherical
+Gaussian prior,
 
     theta ~ argmin f(theta; X) + lambda/2 ||theta - mu||^2       by K gradient steps of size alpha
     w <- w - alpha_m lambda (mu - theta)                         # eq. (13), first order
@@ -18,31 +18,38 @@ In variant "paper" the solver starts at mu. In "c2" (eq. (24)) the gradient in m
 w - eta_alpha grad f(w). Variant "code" is what the authors' program does: the solver starts at w,
 but at mu in lg; and mh moves w itself by the gradient of "c2", with two minibatches, before the
 rest. What is sent is the increment of w (Algorithm 1, line 12); theta and last stay at the device.
+Local steps and the minibatch are `training.local_steps` and `training.batch_size`.
+
+References
+----------
+Shi, Zhang, Feng, Ye, Lv, et al. 2023, "PRIOR: Personalized Prior for Reactivating the Information
+    Overlooked in Federated Learning", NeurIPS.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import torch
+from pydantic import Field, model_validator
 from torch import Tensor
 
-from otafl.algorithms.config_prior import PFedBreDConfig
+from otafl.algorithms.base import Algorithm, AveragedSettings, penalty, personal_rate
 from otafl.algorithms.parameters import (
     MODEL,
-    averaged,
     device_view,
-    flat_view,
+    increment_,
     named,
     own,
+    received_params,
     shared_start,
 )
-from otafl.algorithms.prox import envelope_step, sent, stepped
-from otafl.algorithms.whole_models import start
-from otafl.core.contracts import Blocks, Broadcast, Cohort, Hyper, Payload, Received, View, Work
+from otafl.algorithms.prox import PENALTY, PROX_STEPS, envelope_step, must_converge, stepped
+from otafl.core.contracts import Blocks, Broadcast, Hyper, LocalContext, Payload, View
 from otafl.core.rng import Streams
+from otafl.core.settings import stackable
 from otafl.factorised.coherence import coherence
-from otafl.models.base import Model, flatten, unflatten
+from otafl.models.base import Model, flatten
 from otafl.models.span import Slope, Span, Towards, form_of
 
 UPDATE = "update"
@@ -50,7 +57,7 @@ UPDATE = "update"
 
 
 class Rates(NamedTuple):
-    """A chunk's step sizes and penalty, [n]."""
+    """Hold a chunk's step sizes and penalty, [n]."""
 
     penalty: Tensor
     personal_learning_rate: Tensor
@@ -60,8 +67,8 @@ class Rates(NamedTuple):
 
 
 class Prior(NamedTuple):
-    """Points of a local step: the local model that the envelope's gradient moves, mu, and where
-    the solver starts. loss: [n], where a gradient was taken before the solver's."""
+    """Hold the points of a local step: the local model that the envelope's gradient moves, mu, and
+    where the solver starts. loss: [n], where a gradient was taken before the solver's."""
 
     base: Tensor
     mean: Tensor
@@ -69,46 +76,99 @@ class Prior(NamedTuple):
     loss: Tensor | None
 
 
-class PFedBreD:
-    """Server block "model" [S, P], which is w. Device blocks: "personal.<name>", theta, and for meg
-    and mh "last.<name>", both the server's start at first; "update" [S, K, P] with `coherence`."""
+class PFedBreD(Algorithm):
+    """Keeps server block "model" [S, P], which is w, and device blocks "personal.<name>", theta,
+    and for meg and mh "last.<name>", both the server's start at first; "update" [S, K, P] with
+    `coherence`."""
 
-    def __init__(self, config: PFedBreDConfig, model: Model, devices: int) -> None:
-        self.config = config
-        self.model = model
+    averages: ClassVar[bool] = True
+
+    class Settings(AveragedSettings):
+        name: Literal["pfedbred"] = "pfedbred"
+        strategy: Literal["none", "lg", "meg", "mh"] = Field(
+            "mh",
+            description="the prior's mean: none (the local model, which is pFedMe), lg (a step "
+            "along the loss gradient), meg (along the memorised envelope gradient), mh (both)",
+        )
+        variant: Literal["code", "paper", "c2"] = Field(
+            "code",
+            description="code: as the authors' program; paper: as equation (14); c2: mh as "
+            "equation (24) of the appendix",
+        )
+        c2_two_batches: bool = Field(
+            False, description="with variant: c2, a minibatch of its own for the inner gradient"
+        )
+        family: Literal["gaussian", "bernoulli", "poisson", "exponential"] = Field(
+            "gaussian",
+            description="exponential family of the prior; the parameters of networks are real "
+            "numbers, so gaussian alone",
+        )
+        penalty: float = penalty(15.0, PENALTY)
+        personal_learning_rate: float = personal_rate()
+        eta: float = stackable(
+            0.05,
+            ge=0,
+            description="step along the memorised envelope gradient, of meg and mh; the penalty is "
+            "absorbed in it",
+        )
+        eta_alpha: float = stackable(
+            0.01,
+            ge=0,
+            description="step along the loss gradient in the prior's mean, of lg and mh",
+        )
+        prox_steps: int = Field(5, ge=1, description=PROX_STEPS)
+        coherence: bool = Field(
+            False,
+            description="also measure the generalised coherence of the devices' envelope gradients "
+            "(figure 2); each device then keeps its last one",
+        )
+
+        @model_validator(mode="after")
+        def _fits(self) -> Self:
+            must_converge(self.personal_learning_rate, self.penalty)
+            if self.family != "gaussian":
+                raise ValueError(
+                    f"family: {self.family} has parameters in a part of the real numbers alone, "
+                    "and a network's may take any value; gaussian would do"
+                )
+            if self.variant == "c2" and self.strategy != "mh":
+                raise ValueError(
+                    f"variant: c2 is a form of mh, and strategy is {self.strategy}; strategy: mh, "
+                    "or variant: code or paper, would do"
+                )
+            if self.c2_two_batches and self.variant != "c2":
+                raise ValueError(
+                    f"c2_two_batches is of variant: c2, and variant is {self.variant}; leave it out"
+                )
+            return self
+
+    def __init__(self, settings: Any, model: Model, devices: int) -> None:
+        super().__init__(settings, model, devices)
         self.form = form_of(model)
-        self.remembers = config.strategy in ("meg", "mh")
-        self._two_batches = config.strategy == "mh" and (
-            config.variant == "code" or config.c2_two_batches
+        self.remembers = settings.strategy in ("meg", "mh")
+        self._two_batches = settings.strategy == "mh" and (
+            settings.variant == "code" or settings.c2_two_batches
         )
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
-        flat = flatten(start(self.model, streams))
+        server, _ = super().init(streams, hyper)
+        flat = server[MODEL]
         devices = shared_start("personal", flat, self.model)
         if self.remembers:
             devices |= shared_start("last", flat, self.model)
-        if self.config.coherence:
+        if self.settings.coherence:
             devices[UPDATE] = torch.zeros_like(flat)[:, None]
-        return {MODEL: flat}, devices
-
-    def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
-        return Broadcast(server)
+        return server, devices
 
     def local(
-        self,
-        broadcast: Broadcast,
-        devices: Blocks,
-        cohort: Cohort,
-        work: Work,
-        hyper: Hyper,
-        streams: Streams,
+        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
     ) -> tuple[Blocks, Payload, Tensor]:
-        form, config = self.form, self.config
-        rates = Rates(*(hyper[name][cohort.trial] for name in Rates._fields))
-        received = unflatten(broadcast.blocks[MODEL], self.model.shapes)
-        w = form.hold(received)
+        form, settings, work = self.form, self.settings, context.work
+        rates = Rates(*map(context.of_rows, Rates._fields))
+        w = form.hold(received_params(broadcast, self.model))
         theta = form.take(own(devices, "personal"))
         last = form.take(own(devices, "last")) if self.remembers else None
+        update: Blocks = {}
         loss = torch.zeros_like(rates.penalty)
         for index in range(work.steps):
             pull = [] if last is None else [Towards(theta, last)]
@@ -122,25 +182,24 @@ class PFedBreD:
                 prior.mean,
                 rates.personal_learning_rate,
                 rates.penalty,
-                config.prox_steps,
+                settings.prox_steps,
                 rates.learning_rate,
             )
             loss += first if prior.loss is None else prior.loss
-            if config.coherence and index == work.steps - 1:
+            if settings.coherence and index == work.steps - 1:
                 step = flatten(form.blocks(span.between(solved, prior.mean)))
-                devices = {UPDATE: step * rates.penalty[:, None]}
+                update = {UPDATE: step * rates.penalty[:, None]}
             span.write_each_((moved, w), (solved, theta))
-        state = named("personal", form.blocks(theta))
         local = form.blocks(w)
+        state = named("personal", form.blocks(theta)) | update
         if self.remembers:
             state |= named("last", local)
-        if config.coherence:
-            state[UPDATE] = devices[UPDATE]
-        return state, sent(local, broadcast.blocks[MODEL], self.model), loss / work.steps
+        return state, increment_(local, broadcast, self.model.shapes), loss / work.steps
 
     def _prior(self, span: Span, inner: Slope | None, rates: Rates) -> Prior:
-        """inner: the slope at w on a minibatch of its own, where there is one."""
-        strategy, variant = self.config.strategy, self.config.variant
+        """Choose the points of a local step. inner: the slope at w on a minibatch of its own, where
+        there is one."""
+        strategy, variant = self.settings.strategy, self.settings.variant
         w = span.origin
         if strategy == "none":
             return Prior(w, w, w, None)
@@ -158,29 +217,17 @@ class PFedBreD:
             return Prior(ahead, mean, ahead, first.loss)
         return Prior(w, mean, mean, first.loss)
 
-    def combine(
-        self,
-        server: Blocks,
-        received: Received,
-        cohort: Cohort,
-        round: int,
-        hyper: Hyper,
-        streams: Streams,
-    ) -> Blocks:
-        return {MODEL: averaged(server, received, hyper)}
-
     def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
-        views = {
-            "global": flat_view(self.model, server[MODEL]),
-            "personal": device_view(self.model, devices, "personal"),
-        }
+        views = super().views(server, devices)
+        views["personal"] = device_view(self.model, devices, "personal")
         if self.remembers:
             views["local"] = device_view(self.model, devices, "last")
         return views
 
     def measures(self, server: Blocks, devices: Blocks) -> dict[str, Tensor]:
-        """The generalised coherence of the devices' last envelope gradients, if it is kept."""
-        if not self.config.coherence:
+        """Return the generalised coherence of the devices' last envelope gradients, if it is
+        kept."""
+        if not self.settings.coherence:
             return {}
         value, log_det = coherence(devices[UPDATE])
         return {"update_coherence": value, "update_coherence_log": log_det}
@@ -190,16 +237,16 @@ class PFedBreD:
 
     @property
     def _gradients(self) -> int:
-        """Gradients of a local step."""
-        config = self.config
-        meta = {"none": 0, "meg": 0, "lg": 1, "mh": 1 if config.variant == "paper" else 2}
-        return config.prox_steps + meta[config.strategy]
+        """Count the gradients of a local step."""
+        settings = self.settings
+        meta = {"none": 0, "meg": 0, "lg": 1, "mh": 1 if settings.variant == "paper" else 2}
+        return settings.prox_steps + meta[settings.strategy]
 
     def flops(self, samples: int) -> float:
-        return self._gradients * self.model.training_flops(samples)
+        return self._gradients * super().flops(samples)
 
 
 def _recalled(span: Span, point: Tensor, rates: Rates) -> Tensor:
-    """point - eta (last - theta): the memorised envelope gradient, span's only direction."""
+    """Return point - eta (last - theta): the memorised envelope gradient, span's only direction."""
     (pull,) = span.directions
     return torch.addcmul(point, rates.eta[:, None], pull, value=-1.0)

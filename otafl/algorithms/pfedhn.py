@@ -1,47 +1,92 @@
-"""pFedHN: personalised federated learning using hypernetworks.
+"""Generate each device's model by a hypernetwork at the server (pFedHN).
 
-Shamsian, Navon, Fetaya, Chechik 2021, Algorithm 1. A hypernetwork at the server generates the model
-of each device from an embedding of it, theta_i = h(v_i; phi). A device trains theta_i to theta~_i,
-and with the change Delta_i = theta~_i - theta_i the server takes a gradient step on
-|h(v_i; phi) - theta~_i|^2 / 2:
+A hypernetwork at the server generates the model of each device from an embedding of it,
+theta_i = h(v_i; phi). A device trains theta_i to theta~_i, and with the change
+Delta_i = theta~_i - theta_i the server takes a gradient step on |h(v_i; phi) - theta~_i|^2 / 2:
 
     phi <- phi + a (d theta_i / d phi)^T Delta_i,   v_i <- v_i + b (d theta_i / d v_i)^T Delta_i.
 
 The paper lets one device take part at a time; of more, phi follows the plain mean, each v_i its own
 device. The hypernetwork is a chain of linear layers with ReLU between them, whose last layer's
 width is the model's size. Its bias starts at the model's start, its weights in proportion to the
-size of the parameters that they generate (after Chang, Flokas, Lipson 2020, "Principled Weight
-Initialization for Hypernetworks"), so that generated models start as models do.
+size of the parameters that they generate (after Chang, Flokas, Lipson 2020), so that generated
+models start as models do.
 
 A personal model is h(v_i; phi), for absent devices too.
+
+References
+----------
+Shamsian, Navon, Fetaya, Chechik 2021, "Personalized Federated Learning using Hypernetworks",
+    Algorithm 1.
+Chang, Flokas, Lipson 2020, "Principled Weight Initialization for Hypernetworks".
 """
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.config_exchange import PFedHNConfig
-from otafl.algorithms.device_tables import arrived, flat_personal_view, heard, spread
-from otafl.algorithms.parameters import MODEL, copied, increment, received_params
-from otafl.algorithms.whole_models import start
-from otafl.core.contracts import Blocks, Broadcast, Cohort, Hyper, Payload, Received, View, Work
-from otafl.core.rng import Streams
+from otafl.algorithms.arrivals import arrived
+from otafl.algorithms.base import Algorithm, Needs
+from otafl.algorithms.device_tables import flat_personal_view, heard, spread
+from otafl.algorithms.parameters import MODEL, copied, increment_, received_params, sgd_, start
+from otafl.core import settings
+from otafl.core.contracts import (
+    Blocks,
+    Broadcast,
+    Cohort,
+    Context,
+    Hyper,
+    LocalContext,
+    Payload,
+    Received,
+    View,
+)
+from otafl.core.rng import Streams, family
+from otafl.core.settings import stackable
 from otafl.models.base import Model, flatten
+
+HYPERNETWORK = family("pfedhn", __name__)
 
 EMBEDDING = "embedding"
 
 
-class PFedHN:
-    """Server blocks: "embedding" [S, K, E]; "hyper_weight<l>" [S, M, N] and "hyper_bias<l>" [S, N]
-    of each layer l of the hypernetwork. No device state."""
+class PFedHN(Algorithm):
+    """Keeps server blocks "embedding" [S, K, E]; "hyper_weight<l>" [S, M, N] and "hyper_bias<l>"
+    [S, N] of each layer l of the hypernetwork; no device state."""
 
-    def __init__(self, config: PFedHNConfig, model: Model, devices: int) -> None:
-        self.model = model
-        self.devices = devices
-        self.widths = (config.embedding, *config.hidden, model.size)
+    needs: ClassVar[Needs] = "each"
+
+    class Settings(settings.Settings):
+        example: ClassVar[Mapping[str, Any]] = {"transport.name": "digital"}
+
+        name: Literal["pfedhn"] = "pfedhn"
+        learning_rate: float = stackable(0.01, gt=0, description="SGD step of a device's model")
+        server_learning_rate: float = stackable(
+            1.0,
+            gt=0,
+            description="step of the hypernetwork along the mean over devices; the paper's step "
+            "for one device at a time, 0.01 with momentum 0.9, adds up to as much over ten of them",
+        )
+        embedding_learning_rate: float = stackable(
+            0.1, gt=0, description="step of a device's embedding; the paper: 0.01 with momentum 0.9"
+        )
+        embedding: int = Field(32, ge=1, description="length of a device's embedding")
+        hidden: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+            (100, 100),
+            min_length=1,
+            description="widths of the hypernetwork's hidden layers; one more layer gives the "
+            "model",
+        )
+
+    def __init__(self, settings: Any, model: Model, devices: int) -> None:
+        super().__init__(settings, model, devices)
+        self.widths = (settings.embedding, *settings.hidden, model.size)
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
         params = start(self.model, streams)
@@ -50,12 +95,11 @@ class PFedHN:
             for name, block in params.items()
         }
         scale = flatten({name: size[name].expand_as(block) for name, block in params.items()})
-        server = {
-            EMBEDDING: streams.normal("pfedhn/embedding", 0, (self.devices, self.widths[0])).clone()
-        }
+        table = (self.devices, self.widths[0])
+        server = {EMBEDDING: streams.normal(HYPERNETWORK / EMBEDDING, 0, table).clone()}
         for layer, sides in enumerate(itertools.pairwise(self.widths)):
             weight, bias = (
-                2.0 * streams.uniform(f"pfedhn/{kind}{layer}", 0, shape) - 1.0
+                2.0 * streams.uniform(HYPERNETWORK / f"{kind}{layer}", 0, shape) - 1.0
                 for kind, shape in (("weight", sides), ("bias", sides[1:]))
             )
             server[f"hyper_weight{layer}"] = weight / sides[0] ** 0.5
@@ -65,7 +109,8 @@ class PFedHN:
         return server, {}
 
     def forward(self, server: Blocks) -> list[Tensor]:
-        """What each layer of the hypernetwork sees, [S, K, M], and last the models [S, K, P]."""
+        """Return what each layer of the hypernetwork sees, [S, K, M], and last the models
+        [S, K, P]."""
         seen = [server[EMBEDDING]]
         for layer in range(len(self.widths) - 1):
             z = torch.baddbmm(
@@ -79,31 +124,14 @@ class PFedHN:
         return Broadcast({MODEL: models[cohort.cell]}, per_device=True)
 
     def local(
-        self,
-        broadcast: Broadcast,
-        devices: Blocks,
-        cohort: Cohort,
-        work: Work,
-        hyper: Hyper,
-        streams: Streams,
+        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
     ) -> tuple[Blocks, Payload, Tensor]:
-        received = received_params(broadcast, self.model)
-        params = copied(received)
-        rate = hyper["learning_rate"][cohort.trial]
-        loss = torch.zeros_like(rate)
-        for step in range(work.steps):
-            loss += self.model.sgd_(params, work.batch(step), rate)
-        return {}, increment(params, received), loss / work.steps
+        params = copied(received_params(broadcast, self.model))
+        loss = sgd_(self.model, params, context.of_rows("learning_rate"), context)
+        return {}, increment_(params, broadcast, self.model.shapes), loss
 
-    def combine(
-        self,
-        server: Blocks,
-        received: Received,
-        cohort: Cohort,
-        round: int,
-        hyper: Hyper,
-        streams: Streams,
-    ) -> Blocks:
+    def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
+        cohort, hyper = context.cohort, context.hyper
         each, came = arrived(received, 0)
         by_model = spread(each[MODEL], came, cohort)  # Delta, 0 where nothing came
         count = heard(came, cohort).sum(1)
@@ -122,6 +150,3 @@ class PFedHN:
 
     def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
         return {"personal": flat_personal_view(self.model, self.forward(server)[-1])}
-
-    def flops(self, samples: int) -> float:
-        return self.model.training_flops(samples)

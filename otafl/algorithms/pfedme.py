@@ -1,93 +1,109 @@
-"""pFedMe.
+"""Personalise by Moreau envelopes: descend the envelope of each device's own loss (pFedMe).
 
-Dinh, Tran, Nguyen 2020, "Personalized Federated Learning with Moreau Envelopes", Algorithm 1. Each
-local step solves the proximal problem around the local model w on one minibatch, by K gradient
+Each local step solves the proximal problem around the local model w on one minibatch, by K gradient
 steps of size alpha from w, and descends its Moreau envelope:
 
     theta ~ argmin f(theta; X) + lambda/2 ||theta - w||^2
     w <- w - eta lambda (w - theta)
 
-The personal model is theta after local training. It is pFedBreD whose prior's mean is w.
+The personal model is theta after local training. It is pFedBreD whose prior's mean is w. The
+authors' beta is `server_learning_rate`.
 
 The published program does three things otherwise (`implementation: original`, for comparison): its
 proximal steps also decay theta, by 1e-3; they start at the theta of the last local step, at w in
 the first one of a round only; and the tensors that it keeps as the personal model are the model's
 own, which then becomes w, so that its personal model is the local one.
+
+References
+----------
+Dinh, Tran, Nguyen 2020, "Personalized Federated Learning with Moreau Envelopes", Algorithm 1.
 """
 
 from __future__ import annotations
 
+from typing import Any, ClassVar, Literal, Self
+
 import torch
+from pydantic import Field, model_validator
 from torch import Tensor
 
-from otafl.algorithms.config_prior import PFedMeConfig
+from otafl.algorithms.base import Algorithm, AveragedSettings, penalty, personal_rate
 from otafl.algorithms.parameters import (
     MODEL,
-    averaged,
     device_view,
-    flat_view,
+    increment_,
     named,
+    received_params,
     shared_start,
 )
-from otafl.algorithms.prox import envelope_step, gradient_steps, sent
-from otafl.algorithms.whole_models import start
-from otafl.core.contracts import (
-    Batch,
-    Blocks,
-    Broadcast,
-    Cohort,
-    Hyper,
-    Payload,
-    Received,
-    View,
-    Work,
+from otafl.algorithms.prox import (
+    PENALTY,
+    PROX_STEPS,
+    envelope_step,
+    gradient_steps,
+    must_converge,
 )
+from otafl.core.contracts import Batch, Blocks, Broadcast, Hyper, LocalContext, Payload, View
 from otafl.core.rng import Streams
-from otafl.models.base import Model, flatten, unflatten
+from otafl.core.settings import stackable
+from otafl.models.base import Model
 from otafl.models.span import Held, difference, form_of
 
 
-class PFedMe:
-    """Server block "model" [S, P], which is w. Device blocks "personal.<name>": the personal model,
-    the server's start at first."""
+class PFedMe(Algorithm):
+    """Keeps server block "model" [S, P], which is w, and device blocks "personal.<name>": the
+    personal model, the server's start at first."""
 
-    def __init__(self, config: PFedMeConfig, model: Model, devices: int) -> None:
-        self.config = config
-        self.model = model
+    averages: ClassVar[bool] = True
+
+    class Settings(AveragedSettings):
+        name: Literal["pfedme"] = "pfedme"
+        penalty: float = penalty(15.0, PENALTY)
+        personal_learning_rate: float = personal_rate()
+        prox_steps: int = Field(5, ge=1, description=PROX_STEPS)
+        implementation: Literal["paper", "original"] = Field(
+            "paper",
+            description="paper: as published; original: as its authors' program, whose proximal "
+            "steps have a hidden weight decay, start where the last local step ended, and whose "
+            "personal model is the local one in truth",
+        )
+        weight_decay: float = stackable(
+            1e-3, ge=0, description="with implementation: original, the decay in each proximal step"
+        )
+
+        @model_validator(mode="after")
+        def _converges(self) -> Self:
+            must_converge(self.personal_learning_rate, self.penalty)
+            return self
+
+    def __init__(self, settings: Any, model: Model, devices: int) -> None:
+        super().__init__(settings, model, devices)
         self.form = form_of(model)
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
-        flat = flatten(start(self.model, streams))
-        return {MODEL: flat}, shared_start("personal", flat, self.model)
-
-    def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
-        return Broadcast(server)
+        server, _ = super().init(streams, hyper)
+        return server, shared_start("personal", server[MODEL], self.model)
 
     def local(
-        self,
-        broadcast: Broadcast,
-        devices: Blocks,
-        cohort: Cohort,
-        work: Work,
-        hyper: Hyper,
-        streams: Streams,
+        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
     ) -> tuple[Blocks, Payload, Tensor]:
-        form = self.form
-        rates = {name: hyper[name][cohort.trial] for name in hyper}
-        received = unflatten(broadcast.blocks[MODEL], self.model.shapes)
+        form, work = self.form, context.work
+        as_published = self.settings.implementation == "paper"
+        rates = {name: context.of_rows(name) for name in context.hyper}
+        received = received_params(broadcast, self.model)
         w = form.hold(received)
         theta = form.hold(received)  # the model that the first step of "original" starts from
-        step = self._step_ if self.config.implementation == "paper" else self._original_step_
+        step = self._step_ if as_published else self._original_step_
         loss = torch.zeros_like(rates["penalty"])
         for index in range(work.steps):
             loss += step(work.batch(index), w, theta, rates)
         local = form.blocks(w)
-        payload = sent(local, broadcast.blocks[MODEL], self.model)
-        personal = form.blocks(theta) if self.config.implementation == "paper" else local
-        return named("personal", personal), payload, loss / work.steps
+        sent = increment_(local, broadcast, self.model.shapes)
+        personal = form.blocks(theta) if as_published else local
+        return named("personal", personal), sent, loss / work.steps
 
     def _step_(self, batch: Batch, w: Held, theta: Held, rates: Blocks) -> Tensor:
-        """A local step, in place; returns the loss [n] before it."""
+        """Take a local step, in place; returns the loss [n] before it."""
         span = self.form.span(batch, w)
         solved, moved, loss = envelope_step(
             span,
@@ -96,14 +112,14 @@ class PFedMe:
             span.origin,
             rates["personal_learning_rate"],
             rates["penalty"],
-            self.config.prox_steps,
+            self.settings.prox_steps,
             rates["learning_rate"],
         )
         span.write_each_((moved, w), (solved, theta))
         return loss
 
     def _original_step_(self, batch: Batch, w: Held, theta: Held, rates: Blocks) -> Tensor:
-        """The published program's step. The decay and the penalty pull together towards
+        """Take the published program's step. The decay and the penalty pull together towards
         lambda / (lambda + decay) w, with the weight lambda + decay."""
         whole = self.form.hold(self.form.blocks(w))
         span = self.form.span(batch, theta, difference(w, theta), whole)
@@ -111,38 +127,19 @@ class PFedMe:
         both = rates["penalty"] + rates["weight_decay"]
         share = (rates["weight_decay"] / both)[:, None]
         shrunk = torch.addcmul(local, share, span.directions[1], value=-1.0)
-        solved, loss = gradient_steps(
-            span,
-            span.origin,
-            shrunk,
-            rates["personal_learning_rate"],
-            both,
-            self.config.prox_steps,
-        )
+        rate, steps = rates["personal_learning_rate"], self.settings.prox_steps
+        solved, loss = gradient_steps(span, span.origin, shrunk, rate, both, steps)
         along = (rates["learning_rate"] * rates["penalty"])[:, None]
         moved = torch.addcmul(local, along, solved - local)
         span.write_each_((moved, w), (solved, theta))
         return loss
 
-    def combine(
-        self,
-        server: Blocks,
-        received: Received,
-        cohort: Cohort,
-        round: int,
-        hyper: Hyper,
-        streams: Streams,
-    ) -> Blocks:
-        return {MODEL: averaged(server, received, hyper)}
-
     def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
-        return {
-            "global": flat_view(self.model, server[MODEL]),
-            "personal": device_view(self.model, devices, "personal"),
-        }
+        personal = device_view(self.model, devices, "personal")
+        return super().views(server, devices) | {"personal": personal}
 
     def constants(self) -> dict[str, float]:
-        return {"gradients_per_step": float(self.config.prox_steps)}
+        return {"gradients_per_step": float(self.settings.prox_steps)}
 
     def flops(self, samples: int) -> float:
-        return self.config.prox_steps * self.model.training_flops(samples)
+        return self.settings.prox_steps * super().flops(samples)

@@ -1,4 +1,4 @@
-"""The proximal problem of personalised methods, solved by a few steps on one minibatch:
+"""Solve the proximal problem of personalised methods by a few steps on one minibatch:
 
     minimise over theta   f(theta; X) + penalty/2 ||theta - centre||^2.
 
@@ -22,16 +22,28 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from otafl.algorithms.parameters import MODEL
-from otafl.core.contracts import Blocks, Group, Payload
-from otafl.models.base import Model, unflatten
 from otafl.models.span import Slope, Span
+
+PENALTY = (
+    "lambda, the strength of the prior; of the authors: 30 for a DNN, 15 for every other model"
+)
+PROX_STEPS = "K, gradient steps of the proximal solver in each local step"
+
+
+def must_converge(rate: float, weight: float) -> None:
+    """Raise ValueError where the proximal solver diverges on the penalty alone."""
+    if rate * weight >= 2:
+        raise ValueError(
+            "personal_learning_rate times penalty must be below 2, or the steps of the proximal "
+            f"solver grow without bound (below 1 they do not overshoot); got {rate:g} times "
+            f"{weight:g}"
+        )
 
 
 def gradient_steps(
     span: Span, start: Tensor, centre: Tensor, step: Tensor, penalty: Tensor, steps: int
 ) -> tuple[Tensor, Tensor]:
-    """theta <- theta - step [grad f(theta; X) + penalty (theta - centre)], so many times."""
+    """Take theta <- theta - step [grad f(theta; X) + penalty (theta - centre)] so many times."""
     theta = start.clone()
     share = (step * penalty)[:, None]
     first = _penalised_step_(span, theta, centre, step, share)
@@ -43,8 +55,8 @@ def gradient_steps(
 def nesterov_steps(
     span: Span, start: Tensor, centre: Tensor, step: Tensor, penalty: Tensor, steps: int
 ) -> tuple[Tensor, Tensor]:
-    """For j = 1, 2, ...: v = theta + (j - 1)/(j + 2) (theta - theta before), then the step of
-    `gradient_steps` from v. Returns the iterate, not the point looked ahead to."""
+    """Take for j = 1, 2, ... the step of `gradient_steps` from v = theta + (j - 1)/(j + 2) (theta -
+    theta before). Returns the iterate, not the point looked ahead to."""
     share = (step * penalty)[:, None]
     before, theta = start, start.clone()
     first = _penalised_step_(span, theta, centre, step, share)
@@ -65,30 +77,24 @@ def envelope_step(
     steps: int,
     rate: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """theta of `gradient_steps`; base - rate penalty (centre - theta), rate [n]; the loss."""
+    """Return theta of `gradient_steps`, base - rate penalty (centre - theta), rate [n], and the
+    loss."""
     theta, loss = gradient_steps(span, start, centre, step, penalty, steps)
     moved = torch.addcmul(base, (rate * penalty)[:, None], theta - centre)
     return theta, moved, loss
 
 
 def stepped(span: Span, point: Tensor, slope: Slope, step: Tensor) -> Tensor:
-    """point - step [n] * gradient."""
+    """Return point - step [n] * gradient."""
     moved = point.clone()
     span.descend_(moved, slope, step)
     return moved
 
 
-def sent(local: Blocks, flat: Tensor, model: Model) -> Payload:
-    """One group with the increment to the broadcast model flat [n, P], in its place."""
-    for name, value in unflatten(flat, model.shapes).items():
-        torch.sub(local[name], value, out=value)
-    return (Group({MODEL: flat}),)
-
-
 def _penalised_step_(
     span: Span, theta: Tensor, centre: Tensor, step: Tensor, share: Tensor
 ) -> Tensor:
-    """One step in place, share [n, 1] = step * penalty; returns the loss [n] before it."""
+    """Take one step in place, share [n, 1] = step * penalty; returns the loss [n] before it."""
     slope = span.slope(theta)
     theta.lerp_(centre, share)
     span.descend_(theta, slope, step)

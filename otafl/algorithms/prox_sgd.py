@@ -1,24 +1,36 @@
-"""Proximal SGD with an l1 norm: sparse weights by soft thresholding.
+"""Average models whose weights stay sparse, by soft thresholds after each step (proximal SGD).
 
-A step is W = soft(W - eta G, eta lambda). With `momentum` it is ProxSGD (Yang, Yuan, Chatzinotas,
-Ottersten 2020, "ProxSGD: Training Structured Neural Networks under Regularization and Constraints",
-Algorithm 1, with quadratic gain 1/eta and a full step towards its minimiser): v = (1 - rho) v + rho
-G, W = soft(W - eta v, eta lambda), where each device keeps its v. Xue and Lau, FedRLR, compare with
-it as baseline 2.
+The loss has the l1 norm of the weights added, lambda |W|_1, and a step is W = soft(W - eta G, eta
+lambda). With `momentum` it is ProxSGD with quadratic gain 1/eta and a full step towards its
+minimiser: v = (1 - rho) v + rho G, W = soft(W - eta v, eta lambda), where each device keeps its v.
+Xue and Lau compare FedRLR with it as baseline 2. Devices send the model itself.
+
+References
+----------
+Yang, Yuan, Chatzinotas, Ottersten 2020, "ProxSGD: Training Structured Neural Networks under
+    Regularization and Constraints", Algorithm 1.
+Xue, Lau 2023, "Riemannian Low-Rank Model Compression for Federated Learning with Over-the-Air
+    Aggregation", section VI.
 """
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.config_baselines import ProxSgdConfig
+from otafl.algorithms.base import Algorithm
+from otafl.algorithms.parameters import column, start
 from otafl.algorithms.whole_models import (
+    BiasMode,
+    WholeModelSettings,
+    bias_mode,
     density,
     global_view,
     payload_of,
     received_model,
-    start,
     step_size,
     weights_of,
 )
@@ -26,92 +38,80 @@ from otafl.core.contracts import (
     Batch,
     Blocks,
     Broadcast,
-    Cohort,
+    Context,
     Hyper,
+    LocalContext,
     Payload,
     Received,
     View,
-    Work,
 )
 from otafl.core.rng import Streams
+from otafl.core.settings import stackable
 from otafl.factorised.shrinkage import soft
-from otafl.models.base import Model
+from otafl.models.base import descend_
 
 
-class ProxSgd:
+class ProxSgd(Algorithm):
     """Server blocks: every parameter of the model, [S, *shape]. Device blocks: with momentum, v of
     every parameter, [S, K, *shape], zero at first."""
 
-    def __init__(self, config: ProxSgdConfig, model: Model, devices: int) -> None:
-        self.config = config
-        self.model = model
-        self.weights = weights_of(model)
+    class Settings(WholeModelSettings):
+        name: Literal["prox_sgd"] = "prox_sgd"
+        l1_weight: float = stackable(
+            0.02, ge=0, description="lambda, the weight of the l1 norm in the loss"
+        )
+        momentum: bool = Field(
+            False,
+            description="steps along v = (1 - rho) v + rho g (ProxSGD's form), kept by each device "
+            "between rounds, in place of along the gradient g",
+        )
+        rho: float = stackable(
+            0.1, gt=0, le=1, description="share of the newest gradient in v; momentum: true alone"
+        )
+        bias_mode: BiasMode = bias_mode()
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
         server = start(self.model, streams)
-        if not self.config.momentum:
+        if not self.settings.momentum:
             return server, {}
         return server, {name: torch.zeros_like(block)[:, None] for name, block in server.items()}
 
-    def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
-        return Broadcast(server)
-
     def local(
-        self,
-        broadcast: Broadcast,
-        devices: Blocks,
-        cohort: Cohort,
-        work: Work,
-        hyper: Hyper,
-        streams: Streams,
+        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
     ) -> tuple[Blocks, Payload, Tensor]:
+        trial, work, weights = context.cohort.trial, context.work, weights_of(self.model)
         params = dict(broadcast.blocks)
-        eta = step_size(hyper, work.round)
-        threshold = (eta * hyper["l1_weight"])[cohort.trial]
-        step = eta[cohort.trial]
+        eta = step_size(context.hyper, context.round)
+        step, threshold = eta[trial], (eta * context.hyper["l1_weight"])[trial]
         loss = torch.zeros_like(step)
         for index in range(work.steps):
             batch = work.batch(index)
-            if self.config.momentum:
-                rho = hyper["rho"][cohort.trial]
-                step_loss, devices = self._momentum_step_(params, devices, batch, step, rho)
-                loss += step_loss
+            if self.settings.momentum:
+                of_step, devices = self._momentum_step_(
+                    params, devices, batch, step, context.of_rows("rho")
+                )
+                loss += of_step
             else:
                 loss += self.model.sgd_(params, batch, step)
-            for name in self.weights:
-                weight = params[name]
-                params[name] = soft(weight, threshold.view(-1, *[1] * (weight.dim() - 1)))
-        payload = payload_of(params, self.weights, self.config.bias_mode)
+            for name in weights:
+                params[name] = soft(params[name], column(threshold, params[name]))
+        payload = payload_of(params, weights, self.settings.bias_mode)
         return devices, payload, loss / work.steps
 
     def _momentum_step_(
         self, params: Blocks, along: Blocks, batch: Batch, step: Tensor, rho: Tensor
     ) -> tuple[Tensor, Blocks]:
-        """Params moved in place by -step v [n]; loss [n] before, and the new v."""
+        """Move params by -step v [n] in place; return the loss [n] before, and the new v."""
         loss, grads = self.model.gradients(params, batch)
-        moved = {}
-        for name, grad in grads.items():
-            column = (-1, *[1] * (grad.dim() - 1))
-            v = moved[name] = torch.lerp(along[name], grad, rho.view(column))
-            params[name].addcmul_(v, step.view(column), value=-1.0)
+        moved = {name: torch.lerp(along[name], g, column(rho, g)) for name, g in grads.items()}
+        descend_(params, moved, step)
         return loss, moved
 
-    def combine(
-        self,
-        server: Blocks,
-        received: Received,
-        cohort: Cohort,
-        round: int,
-        hyper: Hyper,
-        streams: Streams,
-    ) -> Blocks:
+    def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
         return received_model(received, self.model)
 
     def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
         return global_view(self.model, server)
 
     def measures(self, server: Blocks, devices: Blocks) -> dict[str, Tensor]:
-        return density(server, self.weights)
-
-    def flops(self, samples: int) -> float:
-        return self.model.training_flops(samples)
+        return density(server, self.model)

@@ -28,6 +28,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
+from otafl.algorithms.arrivals import per_trial
 from otafl.algorithms.base import Algorithm, AveragedSettings
 from otafl.algorithms.parameters import MODEL, averaged, copied, received_params
 from otafl.core.contracts import (
@@ -64,7 +65,7 @@ class Scaffold(Algorithm):
         self, broadcast: Broadcast, devices: Blocks, context: LocalContext
     ) -> tuple[Blocks, Payload, Tensor]:
         x, c, own = broadcast.blocks[MODEL], broadcast.blocks[CONTROL], devices[CONTROL]
-        params, work, cohort = copied(received_params(broadcast, self.model)), context.work, context.cohort
+        params, work = copied(received_params(broadcast, self.model)), context.work
         rate = context.of_rows("learning_rate")
         shift = unflatten((own - c).mul_(rate[:, None]), self.model.shapes)
         loss = torch.zeros_like(rate)
@@ -75,14 +76,12 @@ class Scaffold(Algorithm):
         moved = flatten(params).sub_(x)
         change = c.addcdiv_(moved, (rate * work.steps)[:, None]).neg_()  # c_i+ - c_i
         payload = Group({MODEL: moved}), Group({CONTROL: change})
-        if not cohort.all_send:  # the server will not know of the others' change
-            change = change * cohort.sends[:, None]
+        if not context.cohort.all_send:  # the server will not know of the others' change
+            change = change * context.cohort.sends[:, None]
         return {CONTROL: own + change}, payload, loss / work.steps
 
     def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
-        cohort = context.cohort
-        share = cohort.weight.new_zeros(cohort.trials)
-        share.index_add_(0, cohort.trial, cohort.weight)
+        share = per_trial(context.cohort.weight, context.cohort)
         came = received.count[1]
         assert isinstance(came, Tensor)  # a weight a trial, as the groups have no mask
         control = torch.addcmul(server[CONTROL], (share * came)[:, None], received.mean[1][CONTROL])

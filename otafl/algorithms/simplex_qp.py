@@ -1,10 +1,13 @@
-"""Many small quadratic programs over the probability simplex at once:
+"""Solve many small quadratic programs over the probability simplex at once:
 
     minimise x^T Q x   over   x >= 0, sum_j x_j = 1,   x_j = 0 where j is absent.
 
-Mehrotra's predictor-corrector interior-point method (Nocedal and Wright, "Numerical Optimization",
-2nd edition, algorithm 16.4), a fixed number of iterations for all of them: one Cholesky
-factorisation of Q + diag(z / x) serves both right-hand sides.
+By Mehrotra's predictor-corrector interior-point method, a fixed number of iterations for all of
+them: one Cholesky factorisation of Q + diag(z / x) serves both right-hand sides.
+
+References
+----------
+Nocedal, Wright 2006, "Numerical Optimization", 2nd edition, algorithm 16.4.
 """
 
 from __future__ import annotations
@@ -20,15 +23,15 @@ _NUMBERS_AT_ONCE = 1 << 24
 
 
 def minimisers(q: Tensor, present: Tensor) -> Tensor:
-    """x [n, K] of the programs q [n, K, K], symmetric and positive semidefinite, over the present
-    [n, K] bool coordinates, at least one in each. Worked out in double precision."""
+    """Return x [n, K] of the programs q [n, K, K], symmetric and positive semidefinite, over the
+    present [n, K] bool coordinates, at least one in each. Worked out in double precision."""
     size = max(1, _NUMBERS_AT_ONCE // q.shape[-1] ** 2)
     parts = [_solve(*part) for part in zip(q.split(size), present.split(size), strict=True)]
     return torch.cat(parts).to(q.dtype)
 
 
 def _solve(q: Tensor, present: Tensor) -> Tensor:
-    """An absent coordinate is freed from the sum and pays x_j^2, so that it goes to 0."""
+    """Iterate; an absent coordinate is freed from the sum and pays x_j^2, so that it goes to 0."""
     a = present.double()
     q = q.double() * a[:, :, None] * a[:, None, :]
     q = q / q.diagonal(dim1=1, dim2=2).amax(1).clamp_min(1e-300)[:, None, None]
@@ -48,15 +51,15 @@ def _solve(q: Tensor, present: Tensor) -> Tensor:
 def _iteration(
     q: Tensor, a: Tensor, x: Tensor, z: Tensor, y: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """From (x, z, y): Q x - a y - z = 0, a^T x = 1, x z = 0 are solved to first order, first
-    exactly, then with the centring and the second order that this foretells."""
+    """Move on from (x, z, y): Q x - a y - z = 0, a^T x = 1, x z = 0 are solved to first order,
+    first exactly, then with the centring and the second order that this foretells."""
     dual = (q @ x[:, :, None]).squeeze(2) - a * y - z
     primal = 1.0 - (a * x).sum(1, keepdim=True)
     factor, _ = torch.linalg.cholesky_ex(q + torch.diag_embed(z / x))
     by_sum = torch.cholesky_solve(a[:, :, None], factor).squeeze(2)
 
     def direction(product: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Towards x z = x z + product."""
+        """Return the step towards x z = x z + product."""
         along = torch.cholesky_solve((product / x - dual)[:, :, None], factor).squeeze(2)
         dy = (primal - (a * along).sum(1, keepdim=True)) / (a * by_sum).sum(1, keepdim=True)
         dx = along + by_sum * dy
@@ -73,7 +76,7 @@ def _iteration(
 
 
 def _longest(x: Tensor, dx: Tensor, z: Tensor, dz: Tensor) -> Tensor:
-    """[n, 1]: the longest step, at most 1, at which nothing becomes negative."""
+    """Return the longest step, at most 1, at which nothing becomes negative, [n, 1]."""
     both, along = torch.cat([x, z], 1), torch.cat([dx, dz], 1)
     limits = torch.where(along < 0, -both / along, torch.inf)
     return limits.amin(1, keepdim=True).clamp(max=1.0)

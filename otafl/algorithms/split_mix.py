@@ -1,65 +1,99 @@
-"""Split-Mix.
+"""Train as many narrow networks as each device can, and mix their predictions (Split-Mix).
 
-Hong, Wang, Wang, Zhou 2022, "Efficient Split-Mix Federated Learning for On-Demand and In-Situ
-Customization", Algorithms 1 and 2: the network is split into M narrow ones, the atoms, that share
-nothing. A device of budget b trains b of them on the same minibatches: the first is the next in a
-shuffled queue that all devices share, which is shuffled anew when it is used up; the others are
-uniform among the rest. Each atom becomes its mean over the devices that trained it; atoms that
-nobody trained stay. A model of budget b predicts by the mean of the scores of b atoms.
+The network is split into M narrow ones, the atoms, that share nothing. A device of budget b trains
+b of them on the same minibatches: the first is the next in a shuffled queue that all devices share,
+which is shuffled anew when it is used up; the others are uniform among the rest. Each atom becomes
+its mean over the devices that trained it; atoms that nobody trained stay. A model of budget b
+predicts by the mean of the scores of b atoms.
 
 The queue's place is known to the server, which tells each device where it stands: devices that
 take part in a round follow each other in the order of their numbers, and the next round goes on
 behind those that arrived.
+
+References
+----------
+Hong, Wang, Wang, Zhou 2022, "Efficient Split-Mix Federated Learning for On-Demand and In-Situ
+    Customization", Algorithms 1 and 2.
 """
 
 from __future__ import annotations
 
 from functools import partial
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
+from pydantic import Field, field_validator
 from torch import Tensor
 
-from otafl.algorithms.config_widths import SplitMixConfig
-from otafl.algorithms.parameters import MODEL
-from otafl.algorithms.whole_models import draws
+from otafl.algorithms.base import Algorithm
+from otafl.algorithms.level_training import LevelsSettings, Ratio, levels_of, sent_to_levels
+from otafl.algorithms.parameters import draws
 from otafl.algorithms.width_slices import (
+    WidthRule,
+    by_level,
     known,
-    level_of,
     moved,
+    must_descend,
     network,
     trained,
+    width_rule,
 )
 from otafl.core.contracts import (
+    MODEL,
     Blocks,
     Broadcast,
     Cohort,
+    Context,
     Group,
     Hyper,
     Level,
+    LocalContext,
     Payload,
     Received,
     View,
-    Work,
 )
-from otafl.core.rng import Streams
+from otafl.core.rng import Streams, purpose
 from otafl.models.base import Model, flatten, unflatten
 from otafl.models.network import Network
 
+QUEUE = purpose("split_mix/queue", __name__)
+OTHERS = purpose("split_mix/others", __name__)
 
-class SplitMix:
+
+class SplitMix(Algorithm):
     """Server blocks "model" [S, M P], the atoms side by side; "dealt" [S] int64, how many devices
     took from the queue. No device state. Tested are the first b atoms."""
 
-    def __init__(self, config: SplitMixConfig, model: Model, devices: int) -> None:
-        self.config = config
-        self.atom = network(model, config.atom, config.width_rule, config.name)
-        self.atoms = config.levels[0]
+    averages: ClassVar[bool] = True
+
+    class Settings(LevelsSettings):
+        name: Literal["split_mix"] = "split_mix"
+        atom: Ratio = Field(0.125, description="width of each of the narrow networks")
+        levels: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+            (8, 4, 2, 1),
+            min_length=1,
+            description="how many of the networks a device of each level trains, the largest "
+            "first; the first is how many there are",
+        )
+        width_rule: WidthRule = width_rule()
+
+        @field_validator("levels")
+        @classmethod
+        def _descending(cls, levels: tuple[int, ...]) -> tuple[int, ...]:
+            must_descend(levels)
+            return levels
+
+    def __init__(self, settings: Any, model: Model, devices: int) -> None:
+        self.atom = network(model, settings.atom, settings.width_rule, settings.name)
+        self.atoms = settings.levels[0]
+        super().__init__(settings, self.atom, devices)
 
     def levels(self) -> tuple[Level, ...]:
-        return tuple(level_of(b / self.atoms, self.atom, b) for b in self.config.levels)
+        budgets = self.settings.levels
+        return levels_of([b / self.atoms for b in budgets], [self.atom] * len(budgets), budgets)
 
-    def row_weights(self, cohort: Cohort) -> Tensor:
-        return torch.ones_like(cohort.weight)
+    def row_weights(self, context: Context) -> Tensor:
+        return torch.ones_like(context.cohort.weight)
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
         starts = [self.atom.init(draws(streams, f"atom{i}/")) for i in range(self.atoms)]
@@ -67,87 +101,68 @@ class SplitMix:
         return {MODEL: model, "dealt": model.new_zeros(len(model), dtype=torch.int64)}, {}
 
     def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
-        """The atoms, and the place of each device in the queue, [S, K] int64."""
+        """Broadcast the atoms, and the place of each device in the queue, [S, K] int64."""
         counts = cohort.rows_of.long()
         order = torch.arange(cohort.size, device=counts.device)
         ahead = order - (counts.cumsum(0) - counts)[cohort.trial]
         place = counts.new_zeros(cohort.trials * cohort.population)
         place[cohort.cell] = server["dealt"][cohort.trial] + ahead
         blocks = {MODEL: server[MODEL], "place": place.view(cohort.trials, -1)}
-        return Broadcast(blocks, reals_of=self._budget(cohort) * self.atom.size)
+        return sent_to_levels(blocks, cohort, [b * self.atom.size for b in self.settings.levels])
 
     def local(
-        self,
-        broadcast: Broadcast,
-        devices: Blocks,
-        cohort: Cohort,
-        work: Work,
-        hyper: Hyper,
-        streams: Streams,
+        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
     ) -> tuple[Blocks, Payload, Tensor]:
-        received = broadcast.blocks[MODEL]
+        cohort, received = context.cohort, broadcast.blocks[MODEL]
         place = broadcast.blocks["place"].gather(1, cohort.device[:, None]).squeeze(1)
-        first = first_atom(place, cohort.trial, self.atoms, streams)
-        has = chosen(first, self._budget(cohort), self.atoms, cohort, work.round, streams)
+        first = first_atom(place, cohort.trial, self.atoms, context.streams)
+        budget = cohort.level.new_tensor(self.settings.levels)[cohort.level]
+        has = chosen(first, budget, self.atoms, context)
         row, atom = has.nonzero(as_tuple=True)  # all that is trained is one stack
-        pairs = work.take(row)
+        pairs = context.work.take(row)
         start = unflatten(self._by_atom(received)[row, atom], self.atom.shapes)
-        increments, losses = trained(self.atom, start, pairs, self.config, hyper)
+        increments, losses = trained(self.atom, start, pairs, self.settings, context.hyper)
         update, mask = torch.zeros_like(received), torch.zeros_like(received)
         self._by_atom(update)[row, atom] = flatten(increments)
-        self._by_atom(mask)[row, atom] = flatten(known(self.atom, pairs, self.config))
+        knows = known(self.atom, pairs, self.settings.masked_loss)
+        self._by_atom(mask)[row, atom] = flatten(knows)
         loss = received.new_zeros(len(received)).index_add_(0, row, losses) / has.sum(1)
         return {}, (Group({MODEL: update}, mask={MODEL: mask}),), loss
 
-    def combine(
-        self,
-        server: Blocks,
-        received: Received,
-        cohort: Cohort,
-        round: int,
-        hyper: Hyper,
-        streams: Streams,
-    ) -> Blocks:
-        dealt = server["dealt"] + cohort.rows_of.long()
+    def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
+        dealt = server["dealt"] + context.cohort.rows_of.long()
         return {MODEL: moved(server[MODEL], received), "dealt": dealt}
 
     def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
-        each = [self._view(server[MODEL], budget) for budget in self.config.levels]
-        return {"global": each[0]} | {f"level{level}": one for level, one in enumerate(each)}
+        return by_level([self._view(server[MODEL], budget) for budget in self.settings.levels])
 
     def _view(self, model: Tensor, budget: int) -> View:
         mixed = partial(_mixed, self.atom, budget)
         moments = partial(_moments, self.atom, budget) if self.atom.batch_norms else None
-        return View({MODEL: model[:, : budget * self.atom.size]}, mixed, moments=moments)
+        blocks = {MODEL: model[:, : budget * self.atom.size]}
+        return View(blocks, mixed, moments=moments, together="mean")
 
     def flops(self, samples: int) -> float:
         return self.atoms * self.atom.training_flops(samples)
 
-    def _budget(self, cohort: Cohort) -> Tensor:
-        """[N] int64: how many atoms each row trains."""
-        return cohort.level.new_tensor(self.config.levels)[cohort.level]
-
     def _by_atom(self, flat: Tensor) -> Tensor:
-        """[n, M P] as [n, M, P], the same memory."""
+        """View [n, M P] as [n, M, P], the same memory."""
         return flat.view(len(flat), self.atoms, self.atom.size)
 
 
 def first_atom(place: Tensor, trial: Tensor, atoms: int, streams: Streams) -> Tensor:
-    """[n] int64: the atom at each place [n] of the queue, which is a new order of all atoms every
-    so many places."""
+    """Return the atom [n] int64 at each place [n] of the queue, which is a new order of all atoms
+    every so many places."""
     lap = place // atoms
-    order = streams.device_uniform("split_mix/queue", 0, trial, lap, (atoms,))
+    order = streams.device_uniform(QUEUE, 0, trial, lap, (atoms,))
     order = order.argsort(dim=1, stable=True)
     return order.gather(1, (place % atoms)[:, None]).squeeze(1)
 
 
-def chosen(
-    first: Tensor, budget: Tensor, atoms: int, cohort: Cohort, round: int, streams: Streams
-) -> Tensor:
-    """[n, M] bool: the first atom [n] of each row, and budget [n] - 1 others."""
-    draw = streams.device_uniform(
-        "split_mix/others", round, cohort.trial, cohort.device, (atoms,)
-    ).clone()
+def chosen(first: Tensor, budget: Tensor, atoms: int, context: Context) -> Tensor:
+    """Choose the first atom [n] of each row, and budget [n] - 1 others, [n, M] bool."""
+    trial, device = context.cohort.trial, context.cohort.device
+    draw = context.streams.device_uniform(OTHERS, context.round, trial, device, (atoms,)).clone()
     draw.scatter_(1, first[:, None], -1.0)
     rank = draw.argsort(dim=1, stable=True).argsort(1)
     return rank < budget[:, None]
@@ -156,7 +171,7 @@ def chosen(
 def _stacked(
     atom: Network, budget: int, blocks: Blocks, x: Tensor
 ) -> tuple[dict[str, Tensor], Tensor]:
-    """The atoms of n models as rows [n b, ..] of parameters, and the samples of each."""
+    """Return the atoms of n models as rows [n b, ..] of parameters, and the samples of each."""
     n = len(blocks[MODEL])
     params = unflatten(blocks[MODEL].reshape(n * budget, -1), atom.shapes)
     own = {name: block.flatten(0, 1) for name, block in blocks.items() if name != MODEL}
@@ -164,13 +179,13 @@ def _stacked(
 
 
 def _mixed(atom: Network, budget: int, blocks: Blocks, x: Tensor) -> Tensor:
-    """The mean of the atoms' scores, [n, B, classes]."""
+    """Return the mean of the atoms' scores, [n, B, classes]."""
     params, samples = _stacked(atom, budget, blocks, x)
     return atom.logits(params, samples).unflatten(0, (-1, budget)).mean(1)
 
 
 def _moments(atom: Network, budget: int, blocks: Blocks, x: Tensor) -> Blocks:
-    """Statistics of each atom, [n, b, C]."""
+    """Return the statistics of each atom, [n, b, C]."""
     params, samples = _stacked(atom, budget, blocks, x)
     found = atom.moments(params, samples)
     return {name: value.unflatten(0, (-1, budget)) for name, value in found.items()}

@@ -1,115 +1,220 @@
-"""TDPFed: personalised federated learning with CP-factorised local models.
+"""Train personal models drawn to CP-factorised ones, of which only the factors travel (TDPFed).
 
-Q. Wang, J. Jin, X. Liu, H. Zong, Y. Shao, Y. Li, "Tensor Decomposition based Personalized Federated
-Learning", Algorithm 1. Every device has a dense personal model theta and CP factors A of each
-layer's weight. A local round takes s Nesterov steps on f(theta) + lambda/2 |theta - [[A]]|^2 with
-one minibatch (15), then s' Adam steps that pull the factors to theta (19), (25). Only factors and
-biases travel. The server averages factors (AFM, 20), or tensors that it factors again (ACT, 21-22),
-or coordinates of the tensors' changes in the frame of the broadcast factors, which superpose
-without AFM's ambiguity (`factorised.cp_aggregation`, not in the paper).
+Every device has a dense personal model theta and CP factors A of each layer's weight. A local round
+takes s Nesterov steps on f(theta) + lambda/2 |theta - [[A]]|^2 with one minibatch (15), then s'
+Adam steps that pull the factors to theta (19), (25). Only factors and biases travel. The server
+averages factors (AFM, 20), or tensors that it factors again (ACT, 21-22), or coordinates of the
+tensors' changes in the frame of the broadcast factors, which superpose without AFM's ambiguity
+(`factorised.cp_aggregation`, not in the paper). The paper's tau is training.local_steps.
 
 Where (17) and the appendix differ, the appendix is right: the factors' gradient is (25). A bias is
 sent whole; its centre is the local bias, and Adam trains it on lambda (b - theta_b).
+
+References
+----------
+Wang, Jin, Liu, Zong, Shao, Li 2022, "Tensor Decomposition based Personalized Federated Learning",
+    Algorithm 1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
+from typing import Any, Literal, Self
 
 import torch
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from otafl.algorithms.adam import PenaltyAdam
-from otafl.algorithms.config_tensor import TDPFedConfig
-from otafl.algorithms.low_rank_layers import layered
-from otafl.algorithms.parameters import column, copied, device_view, named, own
+from otafl.algorithms.base import Algorithm, Needs
+from otafl.algorithms.cp_blocks import CpBlocks
+from otafl.algorithms.low_rank_layers import (
+    Ranks,
+    compression,
+    each_rank,
+    layered,
+    one_each,
+    sides_of,
+)
+from otafl.algorithms.parameters import START, column, copied, device_view, named, own
 from otafl.algorithms.prox import nesterov_steps
+from otafl.core import settings
 from otafl.core.contracts import (
+    MODEL,
     Blocks,
     Broadcast,
     Cohort,
+    Context,
     Group,
     Hyper,
+    LocalContext,
     Payload,
     Received,
     View,
-    Work,
 )
-from otafl.core.errors import UserError
+from otafl.core.problems import Problem
 from otafl.core.rng import Streams
+from otafl.core.settings import stackable
 from otafl.factorised import cp, cp_aggregation
 from otafl.models import cp_layers
-from otafl.models.base import LayeredModel, Model, Shapes, flatten, unflatten
+from otafl.models.base import Model, flatten, unflatten
+from otafl.models.layered import LayeredModel
 from otafl.models.span import difference, form_of
 
 BATCH = 20
 """Samples of a minibatch, by which the operations of local work are counted."""
 
+TENSOR, RESIDUAL = "tensor", "residual"
 
-class TDPFed:
+
+class TDPFed(Algorithm):
     """Server blocks, a trial's factors and biases: "<weight>.A<n>" [S, R, I_n] and "<bias>"
     [S, outputs]; with act "residual" [S], and where they are sent the tensors, "tensor" [S, P].
     Device blocks: "personal.<parameter>" [S, K, *shape] and, as at the server, "local.<block>"."""
 
-    def __init__(self, config: TDPFedConfig, model: Model, devices: int) -> None:
-        self.config = config
-        self.model = layered(model, config.name)
-        self._modes = [cp_layers.modes(layer) for layer in self.model.layers]
-        self.ranks = ranks_of(config, self.model)
-        self._shapes: Shapes = {}
-        for layer, modes, rank in zip(self.model.layers, self._modes, self.ranks, strict=True):
-            for n, size in enumerate(modes, 1):
-                self._shapes[f"{layer.weight}.A{n}"] = (rank, size)
-            self._shapes[layer.bias] = (layer.outputs,)
-        self._weights: Shapes = {
-            layer.weight: (layer.inputs, layer.outputs) for layer in self.model.layers
-        }
-        self._devices = devices
+    model: LayeredModel
+
+    class Settings(settings.Settings):
+        name: Literal["tdpfed"] = "tdpfed"
+        rank: Ranks | None = Field(
+            None,
+            description="CP rank R of every layer, or a list with one rank a layer (clipped to "
+            "what a layer can use); by compression_rate if not given",
+        )
+        compression_rate: float | None = Field(
+            None,
+            gt=0,
+            description="weights of a layer over those of its factors: R = round(prod I_n / (rate "
+            "sum I_n)); 2 where rank is not given either",
+        )
+        aggregation: Literal["afm", "act", "tangent"] = Field(
+            "afm",
+            description="afm: the mean of the factors (20). act: the mean of the tensors (21), "
+            "factored again (22); needs each device. tangent (not in the paper): the mean of the "
+            "tensors' changes, projected on the tangent space of the broadcast factors",
+        )
+        solver_steps: int = Field(5, ge=1, description="s, Nesterov steps on a minibatch")
+        factor_steps: int = Field(
+            17, ge=1, description="s', Adam steps on the factors after each solve"
+        )
+        factor_update: Literal["joint", "alternate"] = Field(
+            "joint",
+            description="all factors from one gradient, or mode by mode, each from a fresh one",
+        )
+        personal_learning_rate: float = stackable(
+            0.08, gt=0, description="eta_p, the Nesterov step of the personal model"
+        )
+        factor_learning_rate: float = stackable(
+            8e-4,
+            gt=0,
+            description="eta, the Adam step of the factors; 3e-4 in the paper's Table III",
+        )
+        penalty: float = stackable(12.0, gt=0, description="lambda, the weight of the penalty")
+        server_learning_rate: float = stackable(
+            1.0,
+            gt=0,
+            description="beta, the server's step towards the mean; above 1 it extrapolates",
+        )
+        weights: Literal["samples", "uniform"] = Field(
+            "samples",
+            description="devices count by their samples, as in (21), or equally, as (20) is "
+            "printed",
+        )
+        sends: Literal["increment", "factors"] = Field(
+            "increment",
+            description="with afm and act, what travels: the factors' increment, or the factors. "
+            "The same on a link without errors",
+        )
+        downlink: Literal["factors", "both"] = Field(
+            "factors", description="the server sends the factors, or the full tensors too"
+        )
+        act_theta_start: Literal["factors", "tensor"] = Field(
+            "factors",
+            description="with act, personal models start a round from the new factors' tensor, or "
+            "from the mean tensor itself, which needs downlink: both",
+        )
+
+        @model_validator(mode="after")
+        def _one_way_to_say_the_rank(self) -> Self:
+            if self.rank is not None and self.compression_rate is not None:
+                raise ValueError("rank and compression_rate both set the ranks; give one of them")
+            return self
+
+        @model_validator(mode="after")
+        def _tensor_start(self) -> Self:
+            if self.act_theta_start == "tensor" and self.aggregation != "act":
+                raise ValueError(
+                    f"act_theta_start: tensor is for aggregation: act, and it is "
+                    f"{self.aggregation}; act_theta_start: factors would do"
+                )
+            if self.act_theta_start == "tensor" and self.downlink != "both":
+                raise ValueError(
+                    "act_theta_start: tensor needs the tensor sent; downlink: both would do"
+                )
+            if self.aggregation == "tangent" and self.sends == "factors":
+                raise ValueError(
+                    "aggregation: tangent sends coordinates of the change, never factors; "
+                    "sends: increment would do"
+                )
+            return self
+
+        def check(self, scenario: Any) -> Iterable[Problem]:
+            sides = sides_of(scenario)
+            return [] if sides is None else one_each(self.rank, sides)
+
+    def __init__(self, settings: Any, model: Model, devices: int) -> None:
+        super().__init__(settings, layered(model, settings.name), devices)
+        modes = [cp_layers.modes(layer) for layer in self.model.layers]
+        rank, rate = settings.rank, settings.compression_rate or 2.0
+        if rank is None:
+            rank = [cp.rank_for(sizes, rate) for sizes in modes]
+        self.ranks = each_rank(rank, [cp.largest_rank(sizes) for sizes in modes])
+        self.cp = CpBlocks(self.model, self.ranks)
+
+    @classmethod
+    def needs_of(cls, settings: Any) -> Needs:
+        return "each" if settings.aggregation == "act" else "mean"
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
-        """Factors whose tensors have He's variance; biases zero."""
+        """Start at factors whose tensors have He's variance; biases zero."""
         server: Blocks = {}
-        for layer, modes, rank in zip(self.model.layers, self._modes, self.ranks, strict=True):
-            deviation = cp.start_deviation(layer.inputs, rank, len(modes))
-            for n, size in enumerate(modes, 1):
-                name = f"{layer.weight}.A{n}"
-                server[name] = deviation * streams.normal(f"init/{name}", 0, (rank, size))
-            first = server[f"{layer.weight}.A1"]
+        for layer, rank in zip(self.model.layers, self.ranks, strict=True):
+            names = self.cp.names(layer.weight)
+            deviation = cp.start_deviation(layer.inputs, rank, len(names))
+            for name in names:
+                server[name] = deviation * streams.normal(START / name, 0, self.cp.shapes[name])
+            first = server[names[0]]
             server[layer.bias] = first.new_zeros(len(first), layer.outputs)
-        devices = named("local", server) | named("personal", self._dense(server))
+        devices = named("local", server) | named("personal", self.cp.dense(server))
         devices = {name: block[:, None] for name, block in devices.items()}
-        if self.config.aggregation == "act":
-            server["residual"] = first.new_zeros(len(first))
-        if self.config.downlink == "both":
-            server["tensor"] = self._tensors(server)
+        if self.settings.aggregation == "act":
+            server[RESIDUAL] = first.new_zeros(len(first))
+        if self.settings.downlink == "both":
+            server[TENSOR] = self.cp.tensors(server)
         return server, devices
 
     def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
-        """Factors and biases side by side, and the tensors where they are sent."""
-        model = flatten({name: server[name] for name in self._shapes})
-        if self.config.downlink == "both":
-            return Broadcast({"model": model, "tensor": server["tensor"]})
-        return Broadcast({"model": model})
+        """Broadcast factors and biases side by side, and the tensors where they are sent."""
+        blocks = {MODEL: flatten(self.cp.of(server))}
+        if self.settings.downlink == "both":
+            blocks[TENSOR] = server[TENSOR]
+        return Broadcast(blocks)
 
     def local(
-        self,
-        broadcast: Broadcast,
-        devices: Blocks,
-        cohort: Cohort,
-        work: Work,
-        hyper: Hyper,
-        streams: Streams,
+        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
     ) -> tuple[Blocks, Payload, Tensor]:
-        """Algorithm 1, lines 6 to 11."""
-        step = hyper["personal_learning_rate"][cohort.trial]
-        penalty = hyper["penalty"][cohort.trial]
-        start = unflatten(broadcast.blocks["model"], self._shapes)
+        """Do Algorithm 1, lines 6 to 11."""
+        step, penalty = context.of_rows("personal_learning_rate"), context.of_rows("penalty")
+        work, form = context.work, form_of(self.model)
+        start = unflatten(broadcast.blocks[MODEL], self.cp.shapes)
         local = copied(start)
-        centre_params = self._dense(local)
-        form = form_of(self.model)
-        theta = form.hold(centre_params | self._received_tensors(broadcast))
-        adam = PenaltyAdam(local, hyper["factor_learning_rate"][cohort.trial], penalty)
-        residuals = {name: torch.empty_like(centre_params[name]) for name in self._weights}
+        centre_params = self.cp.dense(local)
+        begin = dict(centre_params)
+        if TENSOR in broadcast.blocks:
+            begin |= unflatten(broadcast.blocks[TENSOR], self.cp.weights)
+        theta = form.hold(begin)
+        adam = PenaltyAdam(local, context.of_rows("factor_learning_rate"), penalty)
+        residuals = {name: torch.empty_like(centre_params[name]) for name in self.cp.weights}
         loss = torch.zeros_like(step)
         for index in range(work.steps):
             batch = work.batch(index)
@@ -117,109 +222,98 @@ class TDPFed:
             span = form.span(batch, theta, difference(centre, theta, out=centre))
             there = span.origin + span.directions[0]
             point, batch_loss = nesterov_steps(  # eq. (15)
-                span, span.origin, there, step, penalty, self.config.solver_steps
+                span, span.origin, there, step, penalty, self.settings.solver_steps
             )
             loss += batch_loss
             span.write_(point, theta)
             target = form.blocks(theta)
-            for _ in range(self.config.factor_steps):  # eqs. (19), (25)
-                if self.config.factor_update == "joint":
+            for _ in range(self.settings.factor_steps):  # eqs. (19), (25)
+                if self.settings.factor_update == "joint":
                     adam.step_(self._gradients(local, target, residuals))
                 else:
                     self._alternate_(adam, local, target, residuals)
             if index + 1 < work.steps:
-                centre_params = self._dense(local)
+                centre_params = self.cp.dense(local)
         personal = {name: block.clone() for name, block in target.items()}
         state = named("personal", personal) | named("local", local)
         return state, self._payload(local, start), loss / work.steps
 
     def _gradients(self, local: Blocks, target: Blocks, memory: Blocks) -> Blocks:
-        """Gradients over lambda of every block: of factors (25), of a bias b - theta_b."""
+        """Return gradients over lambda of every block: of factors (25), of a bias b - theta_b."""
         out: Blocks = {}
         for layer in self.model.layers:
             name = layer.weight
-            by = cp.factor_gradients(target[name], self._factors(local, name), out=memory[name])
-            out |= dict(zip(self._names(name), by, strict=True))
+            by = cp.factor_gradients(target[name], self.cp.factors(local, name), out=memory[name])
+            out |= self.cp.named(name, by)
             out[layer.bias] = local[layer.bias] - target[layer.bias]
         return out
 
     def _alternate_(self, adam: PenaltyAdam, local: Blocks, target: Blocks, memory: Blocks) -> None:
-        """One Adam step of each factor in turn, from a gradient that knows the factors before: a
-        residual for each, N times the work of a joint step."""
+        """Take one Adam step of each factor in turn, from a gradient that knows the factors before:
+        a residual for each, N times the work of a joint step."""
         adam.tick()
         for layer in self.model.layers:
-            for mode, name in enumerate(self._names(layer.weight)):
-                by = cp.factor_gradients(
-                    target[layer.weight],
-                    self._factors(local, layer.weight),
-                    out=memory[layer.weight],
-                )
+            weight = layer.weight
+            for mode, name in enumerate(self.cp.names(weight)):
+                factors = self.cp.factors(local, weight)
+                by = cp.factor_gradients(target[weight], factors, out=memory[weight])
                 adam.move_(name, by[mode])
             adam.move_(layer.bias, local[layer.bias] - target[layer.bias])
 
     def _payload(self, local: Blocks, start: Blocks) -> Payload:
-        if self.config.sends == "factors":
+        if self.settings.sends == "factors":
             sent = {name: block.clone() for name, block in local.items()}
         else:
             sent = {name: block - start[name] for name, block in local.items()}
-        if self.config.aggregation == "tangent":
-            for name in self._weights:
+        if self.settings.aggregation == "tangent":
+            for name in self.cp.weights:
                 moved = cp_aggregation.coordinates(
-                    self._factors(start, name), self._factors(local, name)
+                    self.cp.factors(start, name), self.cp.factors(local, name)
                 )
-                sent |= dict(zip(self._names(name), moved, strict=True))
-        if self.config.weights == "samples":
+                sent |= self.cp.named(name, moved)
+        if self.settings.weights == "samples":
             return (Group(sent),)
-        share = {name: block.div_(self._devices) for name, block in sent.items()}
+        share = {name: block.div_(self.devices) for name, block in sent.items()}
         return (Group(share, weighting="none"),)
 
-    def combine(
-        self,
-        server: Blocks,
-        received: Received,
-        cohort: Cohort,
-        round: int,
-        hyper: Hyper,
-        streams: Streams,
-    ) -> Blocks:
-        beta = hyper["server_learning_rate"]
-        if self.config.aggregation == "act":
-            return self._composed(server, received, cohort, beta)
+    def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
+        if self.settings.aggregation == "act":
+            return self._composed(server, received, context)
+        beta, old = context.hyper["server_learning_rate"], self.cp.of(server)
         mean = dict(received.mean[0])
-        if self.config.weights == "uniform":
-            scale = self._uniform_scale(received, cohort)
+        if self.settings.weights == "uniform":
+            scale = self._uniform_scale(received, context.cohort)
             mean = {name: block * column(scale, block) for name, block in mean.items()}
-        old = {name: server[name] for name in self._shapes}
-        if self.config.sends == "factors":  # eq. (20)
+        if self.settings.sends == "factors":  # eq. (20)
             new = {n: torch.lerp(b, mean[n], column(beta, b)) for n, b in old.items()}
         else:
             steps = {n: column(beta, b) * b for n, b in mean.items()}
             new = {n: b + steps[n] for n, b in old.items()}
-            if self.config.aggregation == "tangent":
-                for name in self._weights:
-                    at, along = self._factors(old, name), self._factors(steps, name)
-                    moved = cp_aggregation.retract(at, along)
-                    new |= dict(zip(self._names(name), moved, strict=True))
-        if self.config.downlink == "both":
-            new["tensor"] = self._tensors(new)
+            if self.settings.aggregation == "tangent":
+                for name in self.cp.weights:
+                    at, along = self.cp.factors(old, name), self.cp.factors(steps, name)
+                    new |= self.cp.named(name, cp_aggregation.retract(at, along))
+        if self.settings.downlink == "both":
+            new[TENSOR] = self.cp.tensors(new)
         return new
 
     def _uniform_scale(self, received: Received, cohort: Cohort) -> Tensor:
-        """[S]: from the sum of all that came, each over K, to its mean. Where some is lost on the
-        way the devices' weights tell how much of it."""
+        """Return the factor [S] from the sum of all that came, each over K, to its mean. Where some
+        is lost on the way the devices' weights tell how much of it."""
         count = received.count[0]
         assert isinstance(count, Tensor)
         weight = count.new_zeros(cohort.trials).index_add_(0, cohort.trial, cohort.weight)
         lost = weight / count.clamp_min(torch.finfo(count.dtype).tiny)
-        return lost * self._devices / cohort.rows_of.clamp_min(1.0)
+        return lost * self.devices / cohort.rows_of.clamp_min(1.0)
 
-    def _composed(self, server: Blocks, received: Received, cohort: Cohort, beta: Tensor) -> Blocks:
-        """ACT: eqs. (21), (22), with the step beta in between."""
+    def _composed(self, server: Blocks, received: Received, context: Context) -> Blocks:
+        """Aggregate by ACT: eqs. (21), (22), with the step beta in between."""
         assert received.each is not None
+        cohort, beta = context.cohort, context.hyper["server_learning_rate"]
         each = received.each[0]
-        if self.config.weights == "uniform":
-            each = {name: block * self._devices for name, block in each.items()}
-        if self.config.sends == "increment":
+        if self.settings.weights == "uniform":
+            each = {name: block * self.devices for name, block in each.items()}
+        if self.settings.sends == "increment":
             each = {name: block + server[name][cohort.trial] for name, block in each.items()}
         weight = self._weight_of(received, cohort)
         new: Blocks = {}
@@ -227,27 +321,27 @@ class TDPFed:
         tensors: Blocks = {}
         for layer, rank in zip(self.model.layers, self.ranks, strict=True):
             name, bias = layer.weight, layer.bias
-            old, sent = self._factors(server, name), self._factors(each, name)
+            old, sent = self.cp.factors(server, name), self.cp.factors(each, name)
             mean = cp_aggregation.mean_tensor(sent, weight, cohort.trial, cohort.trials)
             tensors[name] = torch.lerp(cp.kruskal(old), mean, column(beta, mean))  # eq. (21)
             afm = [_moved(a, b, weight, cohort, beta) for a, b in zip(old, sent, strict=True)]
             factors, rest = cp_aggregation.factored(tensors[name], (afm, old), rank)  # eq. (22)
-            new |= dict(zip(self._names(name), factors, strict=True))
+            new |= self.cp.named(name, factors)
             new[bias] = _moved(server[bias], each[bias], weight, cohort, beta)
             size = tensors[name].square().sum((1, 2))
             residual, whole = residual + rest.square() * size, whole + size
-        new = {name: new[name] for name in self._shapes}
-        new["residual"] = (residual / whole).sqrt()
-        if self.config.act_theta_start == "tensor":
-            new["tensor"] = flatten(tensors)
-        elif self.config.downlink == "both":
-            new["tensor"] = self._tensors(new)
+        new[RESIDUAL] = (residual / whole).sqrt()
+        if self.settings.act_theta_start == "tensor":
+            new[TENSOR] = flatten(tensors)
+        elif self.settings.downlink == "both":
+            new[TENSOR] = self.cp.tensors(new)
         return new
 
     def _weight_of(self, received: Received, cohort: Cohort) -> Tensor:
-        """[n]: of each device in the mean, summing to one over those of a trial that came."""
+        """Return each device's weight in the mean, [n], summing to one over those of a trial that
+        came."""
         weight = cohort.weight
-        if self.config.weights == "uniform":
+        if self.settings.weights == "uniform":
             weight = torch.ones_like(weight)
         came = None if received.came is None else received.came[0]
         if came is not None:
@@ -257,97 +351,47 @@ class TDPFed:
 
     def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
         local = {name: block.flatten(0, 1) for name, block in own(devices, "local").items()}
-        model = {name: server[name] for name in self._shapes}
         return {
-            "global": View(model, self._predict),
+            "global": View(self.cp.of(server), self._predict),
             "local": View(local, self._predict, "device"),
             "personal": device_view(self.model, devices, "personal"),
         }
 
     def _predict(self, blocks: Blocks, x: Tensor) -> Tensor:
-        factors = {name: self._factors(blocks, name) for name in self._weights}
+        factors = {name: self.cp.factors(blocks, name) for name in self.cp.weights}
         return cp_layers.logits(self.model, factors, blocks, x)
 
     def measures(self, server: Blocks, devices: Blocks) -> dict[str, Tensor]:
-        """prox_gap: mean over devices of |theta_k - [[A_k]]| / |[[A_k]]|, weights and biases
-        together. refactoring_error: of act, the relative distance of the last tensors from their
-        factors (22)."""
+        """Measure prox_gap: mean over devices of |theta_k - [[A_k]]| / |[[A_k]]|, weights and
+        biases together; and, of act, refactoring_error: the relative distance of the last tensors
+        from their factors (22)."""
         personal, local = own(devices, "personal"), own(devices, "local")
         gap = whole = torch.zeros(())
         shape = next(iter(personal.values())).shape[:2]
-        centre = self._dense({name: block.flatten(0, 1) for name, block in local.items()})
+        centre = self.cp.dense({name: block.flatten(0, 1) for name, block in local.items()})
         for name, block in centre.items():
             apart = personal[name].flatten(0, 1) - block
             gap = gap + apart.flatten(1).square().sum(1)
             whole = whole + block.flatten(1).square().sum(1)
         out = {"prox_gap": (gap / whole).sqrt().view(shape).mean(1)}
-        if self.config.aggregation == "act":
-            out["refactoring_error"] = server["residual"]
+        if self.settings.aggregation == "act":
+            out["refactoring_error"] = server[RESIDUAL]
         return out
 
     def constants(self) -> dict[str, float]:
-        """Of the weights; biases travel whole."""
+        """Return the compression of the weights, of two middle layers the later; biases travel
+        whole."""
         dense = [layer.inputs * layer.outputs for layer in self.model.layers]
-        thin = [cp.reals(m, rank) for m, rank in zip(self._modes, self.ranks, strict=True)]
-        middle = len(dense) // 2
-        return {
-            "compression_actual": sum(thin) / sum(dense),
-            "compression_nominal": thin[middle] / dense[middle],
-        }
+        return compression(dense, self.cp.reals(), len(dense) // 2)
 
     def flops(self, samples: int) -> float:
-        """Of a gradient at every Nesterov step, and at every Adam step of the residual, its two
-        products with Khatri-Rao factors, and some twenty operations a real of the factors."""
+        """Count a gradient at every Nesterov step, and every Adam step."""
         solves = samples / BATCH
-        each = 0.0
-        for modes, rank in zip(self._modes, self.ranks, strict=True):
-            dense = modes[-1] * torch.Size(modes[:-1]).numel()
-            each += 6.0 * rank * dense + 20.0 * cp.reals(modes, rank)
-        gradients = self.config.solver_steps * self.model.training_flops(samples)
-        return gradients + solves * self.config.factor_steps * each
-
-    def _factors(self, blocks: Blocks, weight: str) -> list[Tensor]:
-        return [blocks[name] for name in self._names(weight)]
-
-    def _names(self, weight: str) -> list[str]:
-        modes = 4 if f"{weight}.A4" in self._shapes else 2
-        return [f"{weight}.A{n}" for n in range(1, modes + 1)]
-
-    def _dense(self, blocks: Blocks) -> Blocks:
-        """The parameters [[A]], b of the dense model; biases are the same tensors."""
-        out: Blocks = {}
-        for layer in self.model.layers:
-            out[layer.weight] = cp.kruskal(self._factors(blocks, layer.weight))
-            out[layer.bias] = blocks[layer.bias]
-        return out
-
-    def _tensors(self, blocks: Blocks) -> Tensor:
-        """[[A]] of all layers side by side."""
-        return flatten({name: cp.kruskal(self._factors(blocks, name)) for name in self._weights})
-
-    def _received_tensors(self, broadcast: Broadcast) -> Blocks:
-        if "tensor" not in broadcast.blocks:
-            return {}
-        return unflatten(broadcast.blocks["tensor"], self._weights)
-
-
-def ranks_of(config: TDPFedConfig, model: LayeredModel) -> tuple[int, ...]:
-    """A rank for each layer, clipped to what represents every weight."""
-    modes = [cp_layers.modes(layer) for layer in model.layers]
-    ranks: Sequence[int]
-    if config.rank is None:
-        ranks = [cp.rank_for(sizes, config.compression_rate or 2.0) for sizes in modes]
-    else:
-        ranks = config.rank if isinstance(config.rank, tuple) else [config.rank] * len(modes)
-    if len(ranks) != len(modes):
-        raise UserError(
-            f"algorithm.rank: {len(ranks)} ranks for a model of {len(modes)} layers; "
-            "one for each, or a single number"
-        )
-    return tuple(min(r, cp.largest_rank(m)) for r, m in zip(ranks, modes, strict=True))
+        gradients = self.settings.solver_steps * self.model.training_flops(samples)
+        return gradients + solves * self.settings.factor_steps * self.cp.step_flops()
 
 
 def _moved(old: Tensor, each: Tensor, weight: Tensor, cohort: Cohort, beta: Tensor) -> Tensor:
-    """(1 - beta) old + beta times the weighted mean over each trial's rows; eq. (20)."""
+    """Return (1 - beta) old + beta times the weighted mean over each trial's rows; eq. (20)."""
     mean = torch.zeros_like(old).index_add_(0, cohort.trial, each * column(weight, each))
     return torch.lerp(old, mean, column(beta, old))

@@ -1,58 +1,86 @@
-"""What methods have in common whose devices start from the broadcast model and send the model
-itself, a block for each parameter: plain functions of the parameters as blocks [.., *shape].
+"""Hold what methods share whose devices start from the broadcast model and send the model itself.
 
-Weights are the matrices of a model's layers, or a module's parameters of two and more dimensions;
-everything else is called a bias.
+Parameters are blocks [.., *shape]. Weights are the matrices of a model's layers, or a module's
+parameters of two and more dimensions; everything else is called a bias.
 """
 
 from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.parameters import draws, start, view_of  # noqa: F401
+from otafl.algorithms.parameters import view_of
+from otafl.core import settings
 from otafl.core.contracts import Blocks, Group, Hyper, Payload, Received, View
-from otafl.models.base import LayeredModel, Model
+from otafl.core.settings import stackable
+from otafl.models.base import Model
+from otafl.models.layered import LayeredModel
 
 BiasMode = Literal["ideal", "ota"]
 
 
+class WholeModelSettings(settings.Settings):
+    """Hold what the methods share that FedRLR is compared with (Xue and Lau 2023, section VI)."""
+
+    learning_rate: float = stackable(
+        0.002,
+        gt=0,
+        description="SGD step of the first round; the default is that of FedRLR's experiments, "
+        "2 / 1000",
+    )
+    decay: float = stackable(
+        0.001,
+        ge=0,
+        description="the step of round t is learning_rate / (1 + decay t); FedRLR: 2 / (1000 + t)",
+    )
+
+
+def bias_mode() -> BiasMode:
+    """Declare how biases travel."""
+    mode: BiasMode = Field(
+        "ideal", description="biases carried free of error and uncounted, or over the uplink"
+    )
+    return mode
+
+
 def weights_of(model: Model) -> tuple[str, ...]:
-    """Names of a model's weights."""
+    """List the names of a model's weights."""
     if isinstance(model, LayeredModel):
         return tuple(layer.weight for layer in model.layers)
     return tuple(name for name, shape in model.shapes.items() if len(shape) >= 2)
 
 
 def as_matrix(weight: Tensor) -> Tensor:
-    """A weight [n, M, ...] as matrices [n, M, N]: a convolution's filters are its rows."""
+    """View a weight [n, M, ...] as matrices [n, M, N]: a convolution's filters are its rows."""
     return weight.flatten(2)
 
 
 def step_size(hyper: Hyper, round: int) -> Tensor:
-    """[S]: learning_rate / (1 + decay t), the paper's q / (nu + t) at q = nu learning_rate and nu
-    = 1 / decay."""
+    """Return learning_rate / (1 + decay t), [S]: the paper's q / (nu + t) at q = nu learning_rate
+    and nu = 1 / decay."""
     return hyper["learning_rate"] / (1.0 + hyper["decay"] * round)
 
 
 def payload_of(params: Blocks, weights: tuple[str, ...], bias_mode: BiasMode) -> Payload:
-    """Weights over the uplink; biases in a second group, free of error or over the uplink."""
+    """Send weights over the uplink, and biases in a second group, free of error or over the
+    uplink."""
     matrices = {name: params[name] for name in weights}
     biases = {name: block for name, block in params.items() if name not in matrices}
-    groups = []
-    if matrices:
-        groups.append(Group(matrices))
-    if biases and bias_mode == "ota":
-        groups.append(Group(biases))
-    elif biases:
-        reason = "the paper describes no uplink of the biases"
-        groups.append(Group(biases, route="ideal", reason=reason))
-    return tuple(groups)
+    groups = [Group(matrices)] if matrices else []
+    return (*groups, biases_of(biases, bias_mode)) if biases else tuple(groups)
+
+
+def biases_of(biases: Blocks, bias_mode: BiasMode) -> Group:
+    """Send biases in a group of their own."""
+    if bias_mode == "ota":
+        return Group(biases)
+    return Group(biases, route="ideal", reason="the paper describes no uplink of the biases")
 
 
 def received_model(received: Received, model: Model) -> Blocks:
-    """The weighted mean of what was sent, [S, *shape], in the model's order."""
+    """Return the weighted mean of what was sent, [S, *shape], in the model's order."""
     mean: Blocks = {}
     for blocks in received.mean:
         mean |= blocks
@@ -60,12 +88,13 @@ def received_model(received: Received, model: Model) -> Blocks:
 
 
 def global_view(model: Model, server: Blocks) -> dict[str, View]:
+    """Test the server's model, a block for each parameter."""
     return {"global": view_of(model, server)}
 
 
-def density(server: Blocks, weights: tuple[str, ...]) -> dict[str, Tensor]:
-    """ "weight_density" [S]: share of the global weights that are not zero."""
-    blocks = [server[name].flatten(1) for name in weights]
+def density(server: Blocks, model: Model) -> dict[str, Tensor]:
+    """Measure "weight_density" [S], the share of the global weights that are not zero."""
+    blocks = [server[name].flatten(1) for name in weights_of(model)]
     some = sum((block != 0).sum(1) for block in blocks)
     assert isinstance(some, Tensor)
     return {"weight_density": some.to(blocks[0].dtype) / sum(block.shape[1] for block in blocks)}

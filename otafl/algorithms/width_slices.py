@@ -1,8 +1,8 @@
-"""Narrow networks cut out of a wide one: the same layers with fewer channels. Plain functions of
-parameters as blocks, name -> [n, *shape], and what methods that do so have in common.
+"""Cut narrow networks out of a wide one: the same layers with fewer channels.
 
-A layer of C channels gives a narrow network of c those numbered offset, offset + 1, .. (mod C).
-Layers that are added to each other have as many channels, and so the same ones are cut.
+Parameters are blocks, name -> [n, *shape]. A layer of C channels gives a narrow network of c those
+numbered offset, offset + 1, .. (mod C). Layers that are added to each other have as many channels,
+and so the same ones are cut.
 """
 
 from __future__ import annotations
@@ -10,18 +10,38 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from typing import Annotated, Literal
 
 import torch
+from pydantic import Field, field_validator
 from torch import Tensor
 
-from otafl.algorithms.config_levels import LevelsConfig
-from otafl.algorithms.config_widths import WidthRule, WidthsConfig
-from otafl.algorithms.level_training import buckets, classifier_of, train_
-from otafl.algorithms.parameters import MODEL, copied, flat_view
-from otafl.core.contracts import Blocks, Cohort, Group, Hyper, Level, Payload, Received, View, Work
+from otafl.algorithms.level_training import (
+    LevelsSettings,
+    Ratio,
+    buckets,
+    classifier_of,
+    ratios,
+    train_,
+)
+from otafl.algorithms.parameters import copied, flat_view
+from otafl.core.contracts import (
+    MODEL,
+    Blocks,
+    Group,
+    Hyper,
+    LocalContext,
+    Payload,
+    Received,
+    View,
+    Work,
+)
 from otafl.core.errors import UserError
 from otafl.models.base import Model, flatten, unflatten
-from otafl.models.network import Axis, Channels, Network
+from otafl.models.network import Network
+from otafl.models.steps import Axis, Channels
+
+WidthRule = Literal["ceil", "round", "floor"]
 
 _ROUNDED: dict[WidthRule, Callable[[float], int]] = {
     "ceil": math.ceil,
@@ -30,14 +50,60 @@ _ROUNDED: dict[WidthRule, Callable[[float], int]] = {
 }
 
 
+def width_rule() -> WidthRule:
+    """Declare how the width of a layer is rounded."""
+    rule: WidthRule = Field(
+        "ceil",
+        description="what becomes of a width times a layer's channels (at least one is kept); "
+        "round has the model sizes of FedHM's tables",
+    )
+    return rule
+
+
+def must_descend(values: Sequence[float]) -> None:
+    """Raise ValueError unless each level is smaller than the one before."""
+    if any(a <= b for a, b in itertools.pairwise(values)):
+        got = ", ".join(f"{value:g}" for value in values)
+        order = ", ".join(f"{value:g}" for value in sorted(set(values), reverse=True))
+        raise ValueError(
+            f"levels must go from the largest to the smallest, each once; got {got}, and {order} "
+            "would do"
+        )
+
+
+class WidthsSettings(LevelsSettings):
+    """Hold what methods have whose levels are slices of one network."""
+
+    levels: tuple[Ratio, ...] = ratios(
+        (1.0, 0.5, 0.25, 0.125), "width of each model size, the largest first"
+    )
+    width_rule: WidthRule = width_rule()
+    scaler: bool = Field(
+        True,
+        description="in training, what a convolution puts out is divided by the level's width over "
+        "the largest (Diao et al. 2021, section 3)",
+    )
+    clip_norm: Annotated[float, Field(gt=0)] | None = Field(
+        1.0,
+        description="largest norm of a minibatch's gradient; longer ones are shortened. 1 in the "
+        "authors' programs",
+    )
+
+    @field_validator("levels")
+    @classmethod
+    def _descending(cls, levels: tuple[float, ...]) -> tuple[float, ...]:
+        must_descend(levels)
+        return levels
+
+
 def channels(ratio: float, rule: WidthRule) -> Channels:
-    """How many of C channels a network of this width keeps."""
+    """Say how many of C channels a network of this width keeps."""
     rounded = _ROUNDED[rule]
     return lambda whole: max(1, rounded(round(ratio * whole, 9)))  # .07 * 100 is a little above 7
 
 
 def network(model: Model, ratio: float, rule: WidthRule, method: str) -> Network:
-    """The model as a network of this width. Raises UserError where it has none."""
+    """Return the model as a network of this width. Raises UserError where it has none."""
     make = getattr(model, "network", None)
     if make is None:
         raise UserError(
@@ -48,30 +114,14 @@ def network(model: Model, ratio: float, rule: WidthRule, method: str) -> Network
     return made
 
 
-def scaled(narrow: Network, scale: float) -> Network:
-    """The network with HeteroFL's scaler."""
-    return Network(narrow.image, narrow.steps, narrow.unroll, scale)
-
-
-def networks(config: WidthsConfig, model: Model, method: str) -> tuple[Network, ...]:
-    """The network of each level."""
-    made = (network(model, ratio, config.width_rule, method) for ratio in config.levels)
-    if not config.scaler:
-        return tuple(made)
+def networks(of: WidthsSettings, model: Model, method: str) -> tuple[Network, ...]:
+    """Return the network of each level, with HeteroFL's scaler where it is asked for."""
+    made = tuple(network(model, ratio, of.width_rule, method) for ratio in of.levels)
+    if not of.scaler:
+        return made
     return tuple(
-        scaled(one, ratio / config.levels[0])
-        for one, ratio in zip(made, config.levels, strict=True)
-    )
-
-
-def level_of(ratio: float, narrow: Network, copies: int = 1) -> Level:
-    """What so many networks of a kind are as a size."""
-    return Level(
-        ratio=ratio,
-        parameters=copies * narrow.size,
-        macs=copies * narrow.macs,
-        flops=lambda samples: copies * narrow.training_flops(samples),
-        kept_reals=copies * narrow.kept_reals,
+        Network(one.image, one.steps, one.unroll, ratio / of.levels[0], one.dense_prefix)
+        for one, ratio in zip(made, of.levels, strict=True)
     )
 
 
@@ -82,7 +132,7 @@ Part = tuple[tuple[slice, ...], tuple[slice, ...]]
 def parts(
     wide: Sequence[Axis | None], narrow: Sequence[Axis | None], offset: int
 ) -> tuple[Part, ...]:
-    """A narrow block cut where its window passes the last channel of the wide one."""
+    """Cut a narrow block where its window passes the last channel of the wide one."""
     sides = [_runs(*side, offset) for side in zip(wide, narrow, strict=True)]
     every = slice(None)
     return tuple(
@@ -103,7 +153,8 @@ def _runs(wide: Axis | None, narrow: Axis | None, offset: int) -> list[tuple[sli
 
 
 def cut(wide: Network, narrow: Network, blocks: Blocks, rows: Tensor, offset: int = 0) -> Blocks:
-    """The narrow network's parameters of the rows [m] out of the wide one's [n, *shape]: copies."""
+    """Cut the narrow network's parameters of the rows [m] out of the wide one's [n, *shape]:
+    copies."""
     out = {}
     for name, shape in narrow.shapes.items():
         block = blocks[name]
@@ -116,22 +167,22 @@ def cut(wide: Network, narrow: Network, blocks: Blocks, rows: Tensor, offset: in
 def place_(
     wide: Network, narrow: Network, blocks: Blocks, into: Blocks, rows: Tensor, offset: int = 0
 ) -> None:
-    """Writes blocks [m, *shape] of the narrow network where they belong in the rows [m] of the wide
+    """Write blocks [m, *shape] of the narrow network where they belong in the rows [m] of the wide
     one's [n, *shape]."""
     for name, block in blocks.items():
         for here, there in parts(wide.axes[name], narrow.axes[name], offset):
             into[name][there].index_copy_(0, rows, block[here])
 
 
-def known(narrow: Network, work: Work, config: LevelsConfig) -> Blocks:
-    """1 where a row trains a parameter [m, *shape], 0 on what the classifier has for classes that a
-    row has no samples of and that its loss is masked for."""
+def known(narrow: Network, work: Work, masked_loss: bool) -> Blocks:
+    """Return 1 where a row trains a parameter [m, *shape], 0 on what the classifier has for classes
+    that a row has no samples of and that its loss is masked for."""
     one = torch.ones_like(work.cohort.weight)
     out = {
         name: one.view(-1, *[1] * len(shape)).expand(-1, *shape)
         for name, shape in narrow.shapes.items()
     }
-    if config.masked_loss:
+    if masked_loss:
         present = (work.class_counts() > 0).to(one)
         for name in classifier_of(narrow):  # the classes are its last side
             shape = narrow.shapes[name]
@@ -141,57 +192,59 @@ def known(narrow: Network, work: Work, config: LevelsConfig) -> Blocks:
 
 
 def trained(
-    narrow: Network, start: Blocks, work: Work, config: LevelsConfig, hyper: Hyper
+    narrow: Network, start: Blocks, work: Work, of: LevelsSettings, hyper: Hyper
 ) -> tuple[Blocks, Tensor]:
-    """The increments [m, *shape] of local training from a start, and the loss [m]."""
+    """Return the increments [m, *shape] of local training from a start, and the loss [m]."""
     params = copied(start)
-    loss = train_(narrow, params, work, config, hyper)
+    loss = train_(narrow, params, work, of, hyper)
     return {name: params[name].sub_(block) for name, block in start.items()}, loss
 
 
 def train_slices(
     sizes: Sequence[Network],
-    config: LevelsConfig,
+    of: WidthsSettings,
     received: Tensor,
-    cohort: Cohort,
-    work: Work,
-    hyper: Hyper,
+    context: LocalContext,
     offset: int = 0,
 ) -> tuple[Payload, Tensor]:
-    """Each row trains its level's slice of the received model [n, P] of the first size: one group
-    with increments and a mask [n, P], which superpose coordinate by coordinate; loss [n]."""
+    """Train each row's slice of the received model [n, P] of the first size, as its level says: one
+    group with increments and a mask [n, P], which superpose coordinate by coordinate; loss [n]."""
     wide = sizes[0]
     update, mask = torch.zeros_like(received), torch.zeros_like(received)
     loss = received.new_zeros(len(received))
     blocks, into, knows = (unflatten(flat, wide.shapes) for flat in (received, update, mask))
-    for narrow, rows in zip(sizes, buckets(cohort, len(sizes)), strict=True):
+    for narrow, rows in zip(sizes, buckets(context.cohort, len(sizes)), strict=True):
         if not len(rows):
             continue
-        own = work.take(rows)
+        work = context.work.take(rows)
         start = cut(wide, narrow, blocks, rows, offset)
-        increments, loss[rows] = trained(narrow, start, own, config, hyper)
+        increments, loss[rows] = trained(narrow, start, work, of, context.hyper)
         place_(wide, narrow, increments, into, rows, offset)
-        place_(wide, narrow, known(narrow, own, config), knows, rows, offset)
+        place_(wide, narrow, known(narrow, work, of.masked_loss), knows, rows, offset)
     return (Group({MODEL: update}, mask={MODEL: mask}),), loss
 
 
 def moved(model: Tensor, received: Received, group: int = 0) -> Tensor:
-    """The model [S, P] after the mean increments of those that know each parameter; where nothing
-    came it stays."""
+    """Return the model [S, P] after the mean increments of those that know each parameter; where
+    nothing came it stays."""
     count = received.count[group]
     came = count[MODEL] > 0 if isinstance(count, dict) else (count > 0)[:, None]
     return model + received.mean[group][MODEL].where(came, 0.0)
 
 
 def slices(sizes: Sequence[Network], model: Tensor, offset: int = 0) -> list[Tensor]:
-    """Each level's slice [S, P'] of the model [S, P] of the first size."""
+    """Cut each level's slice [S, P'] out of the model [S, P] of the first size."""
     blocks = unflatten(model, sizes[0].shapes)
     rows = torch.arange(len(model), device=model.device)
     return [flatten(cut(sizes[0], narrow, blocks, rows, offset)) for narrow in sizes]
 
 
 def level_views(sizes: Sequence[Network], models: Sequence[Tensor]) -> dict[str, View]:
-    """Views "global", the largest model, and "level0", "level1", .. of the models [S, P] of each
+    """Show "global", the largest model, and "level0", "level1", .. of the models [S, P] of each
     size."""
-    each = [flat_view(size, model) for size, model in zip(sizes, models, strict=True)]
+    return by_level([flat_view(size, model) for size, model in zip(sizes, models, strict=True)])
+
+
+def by_level(each: Sequence[View]) -> dict[str, View]:
+    """Name the views of the levels, of which the first is "global" too."""
     return {"global": each[0]} | {f"level{level}": one for level, one in enumerate(each)}

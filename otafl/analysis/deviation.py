@@ -1,4 +1,4 @@
-"""How devices' personal models differ from each other, class by class."""
+"""Tell how devices' personal models differ from each other, class by class."""
 
 from __future__ import annotations
 
@@ -8,14 +8,28 @@ from otafl.core.errors import UserError
 
 
 def deviation(result: xr.Dataset) -> xr.Dataset:
-    """Loss deviations of the personal models (Shi et al. 2023, pFedBreD, appendix B.4), from a
-    result of `training.class_losses: true`, over its dims with device and class.
+    """Compute the loss deviations of the personal models.
 
-    own: Delta L = L - mean over devices of L, weighted by their samples of the class. L is the
-    mean loss of a device's personal model on its own test samples of a class, 0 where it has none.
-    common: Delta G = G - plain mean over devices of G, G being the same on all test samples of the
-    class; there only where the result has it (`training.cross_test: true`). In nat. Raises
-    UserError for a result without class losses.
+    Parameters
+    ----------
+    result : of a scenario with `training.class_losses: true`.
+
+    Returns
+    -------
+    In nat, over the result's dims with device and class. `own`: Delta L = L - mean over devices of
+    L, weighted by their samples of the class; L is the mean loss of a device's personal model on
+    its own test samples of a class, 0 where it has none. `common`: Delta G = G - plain mean over
+    devices of G, G being the same on all test samples of the class; there only where the result has
+    it (`training.cross_test: true`).
+
+    Raises
+    ------
+    UserError : for a result without class losses.
+
+    References
+    ----------
+    Shi et al. 2023, "PRIOR: Personalized Prior for Reactivating the Information Overlooked in
+        Federated Learning" (pFedBreD), appendix B.4.
     """
     name = "device_personal_own_class_loss"
     if name not in result:

@@ -1,45 +1,57 @@
-"""Communication overhead: what it cost until a target was reached (FedRLR's Table II).
+"""Count the overhead of communication: what it cost until a target was reached.
 
-Table II counts sub-carriers for one real number each. Over the air all devices share them. An
-orthogonal upload gives each device its own, and there the table counts ONE device's: 75 rounds of
-268,800 reals are its 2.02e7, where ten devices take ten times that. `symbols_per_round` has both
-counts, so rounds to the target times either of them are the overhead by that count.
+Table II of FedRLR counts sub-carriers for one real number each. Over the air all devices share
+them. An orthogonal upload gives each device its own, and there the table counts ONE device's: 75
+rounds of 268,800 reals are its 2.02e7, where ten devices take ten times that. `symbols_per_round`
+has both counts, so rounds to the target times either of them are the overhead by that count.
+
+References
+----------
+Xue, Lau 2023, "Riemannian Low-Rank Model Compression for Federated Learning with Over-the-Air
+    Aggregation", Table II.
 """
 
 from __future__ import annotations
 
 import contextlib
-from typing import Literal
+from typing import Any, Literal
 
-import numpy as np
 import xarray as xr
 import yaml
 
+from otafl.analysis.points import axes_of
+from otafl.core import registry
 from otafl.core.errors import UserError
 
-COSTS = ("uplink_symbols", "side_symbols", "airtime_s", "sim_time_s")
-ENERGIES = ("tx_energy_j", "compute_energy_j", "device_energy_j")
-
-COUNTS: dict[str, Literal["shared", "one", "all"]] = {
-    "over_the_air": "shared",
-    "ideal": "one",
-    "digital": "all",
-}
-"""Whose symbols a transport's `uplink_symbols` are: those that all devices share, the longest
-device's (an error-free slot), or those of all devices, one after the other."""
+COSTS = (
+    *("uplink_symbols", "side_symbols", "airtime_s", "sim_time_s"),
+    *("tx_energy_j", "compute_energy_j", "device_energy_j"),
+)
+"""What adds up from round 0, as far as a result has it."""
 
 
 def to_reach(result: xr.Dataset, variable: str, target: float) -> xr.Dataset:
-    """For each point and trial, the first record at which a variable is at or above the target.
+    """Find the first record at which a variable is at or above the target, and what that cost.
 
-    result: as `open_results` gives it. variable: one that has `round` and no `device`. Returns
-    `round` (the round of that record: rounds between records are not evaluated) and what had been
-    spent by then: `uplink_symbols` as the transport counts them (`COUNTS`), `side_symbols`,
-    `airtime_s`, `sim_time_s`, summed over devices `tx_energy_j` (radiated), `compute_energy_j` and
-    `device_energy_j` (drawn, with dim cause), and `energy_j`, which is the latter of all causes; as
-    far as the result has them. Beside these `device_symbols`, the symbols that the devices sent one
-    and all, and `bandwidth_time`, airtime times bandwidth. NaN where a trial never got there.
-    Raises UserError for a variable that cannot be asked.
+    Parameters
+    ----------
+    result : as `open_results` gives it.
+    variable : one that has `round` and no `device`.
+    target : in the variable's unit.
+
+    Returns
+    -------
+    With dims (sweep axes, trial), NaN where a trial never got there: `round`, that of the record
+    (rounds between records are not evaluated), and what had been spent by then, as far as the
+    result has it. `uplink_symbols` as the transport counts them, `side_symbols`, `airtime_s`,
+    `sim_time_s`; summed over devices `tx_energy_j` (radiated), `compute_energy_j` and
+    `device_energy_j` (drawn, with dim cause), and `energy_j`, which is the latter of all causes.
+    Beside these `device_symbols`, the symbols that the devices sent one and all, and
+    `bandwidth_time` [Hz s], airtime times bandwidth.
+
+    Raises
+    ------
+    UserError : for a variable that cannot be asked.
     """
     able = sorted(
         str(name) for name, v in result.items() if "round" in v.dims and "device" not in v.dims
@@ -64,15 +76,22 @@ def to_reach(result: xr.Dataset, variable: str, target: float) -> xr.Dataset:
 
 
 def soonest(result: xr.Dataset, over: str, target: float) -> xr.Dataset:
-    """The result at that value of an axis, chosen at every point of the others, which is first
-    within a hundredth of a target on validation data, in the mean over trials.
+    """Return the result at the value of an axis that is soonest at a target on validation data.
 
-    A trial may stop before it is at the target itself; one that never gets there counts as ten
-    times the longest. over: the axis, as `learning_rate`. Raises UserError for an axis that is not
-    there, and for a result without validation data.
+    The value is chosen at every point of the other axes, by the mean over trials of the first
+    record that is within a hundredth of the target: a trial may stop before it is at the target
+    itself. One that never gets there counts as ten times the longest.
+
+    Parameters
+    ----------
+    over : the axis, as `learning_rate`.
+
+    Raises
+    ------
+    UserError : for an axis that is not there, and for a result without validation data.
     """
     if over not in result.dims:
-        have = ", ".join(map(str, result["final_round"].dims)) or "none"
+        have = ", ".join(axes_of(result)) or "none"
         raise UserError(f"soonest: {over!r} is no axis of this result; it has {have}")
     rounds = to_reach(result, "validation_accuracy", target - 0.01)["round"]
     late = rounds.fillna(10.0 * float(result["round"].max()))
@@ -80,9 +99,9 @@ def soonest(result: xr.Dataset, over: str, target: float) -> xr.Dataset:
 
 
 def _spent(result: xr.Dataset) -> dict[str, xr.DataArray]:
-    """What has been spent by each record, as far as that is known."""
+    """Return what has been spent by each record, as far as that is known."""
     # a result kept without its per-device values lacks some
-    out = {name: result[name] for name in (*COSTS, *ENERGIES) if name in result}
+    out = {name: result[name] for name in COSTS if name in result}
     if "uplink_symbols" in result and "participants" in result:
         with contextlib.suppress(UserError):  # a transport whose count is not known
             out["device_symbols"] = _device_symbols(result)
@@ -94,8 +113,11 @@ def _spent(result: xr.Dataset) -> dict[str, xr.DataArray]:
 
 
 def _device_symbols(result: xr.Dataset) -> xr.DataArray:
-    """Symbols sent by all devices together so far: those of an upload that only one is counted of,
-    or that all share, times the participants (their mean since the record before)."""
+    """Return the symbols sent by all devices together so far.
+
+    Those of an upload that only one is counted of, or that all share, count times the participants
+    (their mean since the record before).
+    """
     symbols = result["uplink_symbols"].diff("round")
     each = result["participants"].sel(round=symbols["round"])
     sent = symbols * each.where(_counted(result) != "all", 1.0)
@@ -107,21 +129,33 @@ def _device_symbols(result: xr.Dataset) -> xr.DataArray:
 
 
 def _bandwidth_hz(result: xr.Dataset) -> xr.DataArray | float | None:
-    """Of each point; None where choices of channels that are swept may say it."""
+    """Return the bandwidth of each point, None where swept choices of channels may say it."""
     if "bandwidth_hz" in result.coords:
         return result["bandwidth_hz"]
     if "channel" in result.coords and any("bandwidth" in str(c) for c in result["channel"].values):
         return None
-    channel = yaml.safe_load(result.attrs["scenario"]).get("channel")
+    channel = _section(result, "channel")
     return channel.get("bandwidth_hz") if isinstance(channel, dict) else None
 
 
 def symbols_per_round(result: xr.Dataset, devices: Literal["one", "all"] = "one") -> xr.DataArray:
-    """Uplink channel uses a round, mean over the rounds that a trial ran, side information aside.
+    """Return uplink channel uses a round, the mean over the rounds that a trial ran.
 
-    devices: "one" counts what a single device sends, as Table II does, "all" what the uploads of
-    all participants take; over the air they share it, and both are the same. Returns dims (sweep
-    axes, trial). Raises UserError for a transport that this does not know.
+    Side information does not count.
+
+    Parameters
+    ----------
+    result : as `open_results` gives it.
+    devices : "one" counts what a single device sends, as Table II of FedRLR does, "all" what the
+        uploads of all participants take; over the air they share it, and both are the same.
+
+    Returns
+    -------
+    In symbols, with dims (sweep axes, trial).
+
+    Raises
+    ------
+    UserError : for a transport that this does not know.
     """
     spent = result["uplink_symbols"]
     rounds = result["round"].where(spent.notnull()).max("round")
@@ -141,18 +175,25 @@ def symbols_per_round(result: xr.Dataset, devices: Literal["one", "all"] = "one"
 
 
 def _counted(result: xr.Dataset) -> xr.DataArray:
-    """`COUNTS` of each point's transport: along the sweep's axis, or that of the scenario."""
+    """Return whose symbols `uplink_symbols` are: `counts` of each point's transport."""
     if "transport" in result.coords:
         names = result["transport"]
     else:
-        section = yaml.safe_load(result.attrs["scenario"])["transport"]
+        section = _section(result, "transport")
         names = xr.DataArray(section if isinstance(section, str) else section["name"])
-    plain = [str(name).partition("(")[0] for name in names.values.ravel()]
-    for name in plain:
-        if name not in COUNTS:
-            raise UserError(
-                f"symbols_per_round: whose symbols transport '{name}' counts is not known; it is "
-                f"of {', '.join(COUNTS)}"
-            )
-    kinds = [COUNTS[name] for name in plain]
-    return names.copy(data=np.array(kinds).reshape(names.shape))
+    return xr.apply_ufunc(_counts, names, vectorize=True)
+
+
+def _counts(label: str) -> str:
+    """Return `counts` of a transport, whose label may tell its settings in parentheses."""
+    name, known = label.partition("(")[0], registry.names("transport")
+    if name not in known:
+        raise UserError(
+            f"symbols_per_round: whose symbols transport '{name}' counts is not known; it is of "
+            f"{', '.join(known)}"
+        )
+    return str(registry.component("transport", name).counts)
+
+
+def _section(result: xr.Dataset, name: str) -> Any:
+    return yaml.safe_load(result.attrs["scenario"]).get(name)

@@ -1,15 +1,19 @@
-"""Paired comparison of points of a sweep under common random numbers.
+"""Compare points of a sweep in pairs, under common random numbers.
 
 Trial i of two points has the same data split, the same fading and the same noise, so a difference
 between them is taken trial by trial: what the trials share drops out, and fewer of them tell more.
 Student's t-test and interval are of the mean difference and take differences for normal; Wilcoxon's
-signed-rank test (Wilcoxon 1945) asks for symmetry alone, but cannot reach 5 % with fewer than six
-pairs. Many comparisons are corrected by Holm (1979).
+signed-rank test asks for symmetry alone, but cannot reach 5 % with fewer than six pairs. Many
+comparisons are corrected by Holm's step-down method.
+
+References
+----------
+Wilcoxon 1945, "Individual Comparisons by Ranking Methods".
+Holm 1979, "A Simple Sequentially Rejective Multiple Test Procedure".
 """
 
 from __future__ import annotations
 
-import contextlib
 import warnings
 from typing import Any
 
@@ -17,9 +21,10 @@ import numpy as np
 import xarray as xr
 from scipy import stats
 
-from otafl.analysis.figures import listed, shown, unknown
+from otafl.analysis.points import along
 from otafl.core.errors import UserError
-from otafl.results.dataset import final
+from otafl.results.coordinates import listed, pick, shown
+from otafl.results.ending import ended
 
 LEAST_PAIRS = 3
 """With fewer there is a mean difference, but no interval and no test."""
@@ -48,21 +53,32 @@ STATISTICS = {
 def paired(
     dataset: xr.Dataset, variable: str, dim: str, baseline: Any, level: float = 0.95
 ) -> xr.Dataset:
-    """Each value along an axis of a sweep compared with one of them, at every point of the others.
+    """Compare each value along an axis of a sweep with one of them, at every point of the others.
 
-    dataset: as `open_results` gives it. variable: taken at the end of each trial (`ended`). dim:
-    the axis, or a coordinate along one whose values differ. baseline: one of its values; as text
-    too. level: of the confidence intervals. Returns `STATISTICS` and `p_holm`, p corrected over all
-    comparisons that are returned, with dims (dim without the baseline, other axes). A trial that
-    diverged at either point is dropped from that comparison and counted in `dropped`: what is left
-    speaks of the trials that both survived. Raises UserError for names that are not there, and for
-    the axis `seed`, along which no random numbers are common.
+    A trial that diverged at either point is dropped from that comparison and counted in `dropped`:
+    what is left speaks of the trials that both survived.
+
+    Parameters
+    ----------
+    dataset : as `open_results` gives it.
+    variable : taken at the end of each trial (`results.ending.ended`).
+    dim : the axis, or a coordinate along one whose values differ.
+    baseline : one of its values; as text too.
+    level : of the confidence intervals.
+
+    Returns
+    -------
+    `STATISTICS` and `p_holm`, p corrected over all comparisons that are returned, with dims (dim
+    without the baseline, other axes).
+
+    Raises
+    ------
+    UserError : for names that are not there, and for the axis `seed`, along which no random numbers
+        are common.
     """
     if dim == "seed":
         raise UserError("paired: along 'seed' no random numbers are common; compare another axis")
-    values = ended(dataset, variable)
-    if dim not in values.dims:
-        values = _along(values, dim)
+    values = ended(along(dataset, dim, "paired: "), variable)
     place = _place(values[dim], baseline)
     others = np.delete(np.arange(values.sizes[dim]), place)
     if not len(others):
@@ -76,8 +92,10 @@ def paired(
 
 
 def compared(values: xr.DataArray, base: xr.DataArray, level: float = 0.95) -> xr.Dataset:
-    """`STATISTICS` of values - base, both with dim trial; other dims are broadcast. Trials that
-    only one of them has are not pairs."""
+    """Compute `STATISTICS` of values - base, both with dim trial; other dims are broadcast.
+
+    Trials that only one of them has are not pairs.
+    """
     values, base = xr.align(values, base, join="inner", exclude=set(values.dims) - {"trial"})
     found = xr.apply_ufunc(
         _statistics,
@@ -95,8 +113,11 @@ def compared(values: xr.DataArray, base: xr.DataArray, level: float = 0.95) -> x
 
 
 def holm(p: np.ndarray) -> np.ndarray:
-    """p-values, of any shape, corrected so that the chance of any false positive among them is at
-    most the level (Holm 1979, step-down Bonferroni). NaN stays NaN and does not count."""
+    """Raise p-values, of any shape, to account for their number (Holm 1979).
+
+    The chance of any false positive among them is then at most the level. NaN stays NaN and does
+    not count.
+    """
     flat = np.asarray(p, dtype=float).ravel()
     out = np.full(flat.shape, np.nan)
     known = np.flatnonzero(~np.isnan(flat))
@@ -106,30 +127,8 @@ def holm(p: np.ndarray) -> np.ndarray:
     return out.reshape(np.shape(p))
 
 
-def ended(dataset: xr.Dataset, name: str) -> xr.DataArray:
-    """A variable at the end of each trial, with dims (sweep axes, trial): joules are added up over
-    devices and causes, other values of devices averaged. Raises UserError for a variable that is
-    not there, or has other dims."""
-    if name not in dataset.data_vars:
-        raise unknown(str(name), "a variable of this result", name, dataset.data_vars)
-    values = final(dataset, name)
-    own = [dim for dim in ("device", "cause") if dim in values.dims]
-    if own and values.attrs.get("units") == "J":
-        values = values.sum(own, min_count=1, keep_attrs=True)
-        said = str(values.attrs.get("long_name", name))
-        values.attrs["long_name"] = said.replace("by a device so far, by cause", "by all devices")
-    elif own:
-        values = values.mean(own, keep_attrs=True)
-    axes = dataset["final_round"].dims
-    more = [str(dim) for dim in values.dims if dim not in (*axes, "trial")]
-    if more or "trial" not in values.dims:
-        lacks = f"also depends on {', '.join(more)}" if more else "has no trials"
-        raise UserError(f"{name}: {lacks}; give a variable of whole trials, like test_accuracy")
-    return values.transpose(*axes, "trial")
-
-
 def _statistics(values: np.ndarray, base: np.ndarray, level: float) -> np.ndarray:
-    """`STATISTICS`, in their order, of two rows of trials [n]."""
+    """Return `STATISTICS`, in their order, of two rows of trials [n]."""
     there = np.isfinite(values) & np.isfinite(base)
     own, other = values[there], base[there]
     apart, n = own - other, int(there.sum())
@@ -155,7 +154,7 @@ def _statistics(values: np.ndarray, base: np.ndarray, level: float) -> np.ndarra
 
 
 def _tests(apart: np.ndarray) -> tuple[float, float]:
-    """p of the t-test and of the signed-rank test that differences [n] are around 0."""
+    """Return p of the t-test and of the signed-rank test that differences [n] are around 0."""
     if not np.any(apart):
         return 1.0, 1.0
     with warnings.catch_warnings():
@@ -165,29 +164,13 @@ def _tests(apart: np.ndarray) -> tuple[float, float]:
     return float(student), float(stats.wilcoxon(apart).pvalue)
 
 
-def _along(values: xr.DataArray, name: str) -> xr.DataArray:
-    """With a coordinate (of a zip axis) in place of the dim it lies along."""
-    axes = [str(dim) for dim in values.dims if dim != "trial"]
-    if name not in values.coords or values[name].ndim != 1 or values[name].dims[0] not in axes:
-        raise unknown(f"paired: {name}", "an axis of this result", name, axes)
-    (dim,) = values[name].dims
-    if len(np.unique(values[name].values)) < values.sizes[dim]:
-        raise UserError(
-            f"paired: {name} ({listed(values[name])}) has the same value at several places of "
-            f"{dim}; compare along {dim}"
-        )
-    return values.swap_dims({dim: name})
-
-
 def _place(axis: xr.DataArray, value: Any) -> int:
-    """Where a value, or its text, is on an axis."""
-    texts = [shown(one) for one in axis.values]
-    wanted = shown(value)
-    if wanted not in texts and axis.dtype.kind in "fiu":
-        with contextlib.suppress(ValueError):
-            wanted = shown(float(wanted))
-    if wanted not in texts:
+    """Find where a value, or its text, is on an axis."""
+    places = xr.Dataset({"place": (axis.dims, np.arange(axis.size))}, {axis.name: axis})
+    try:
+        return int(pick(places, str(axis.name), value)["place"])
+    except UserError as error:
         raise UserError(
-            f"paired: the baseline {wanted!r} is no value of {axis.name}; it has {listed(axis)}"
-        )
-    return texts.index(wanted)
+            f"paired: the baseline {shown(value)!r} is no value of {axis.name}; it has "
+            f"{listed(axis)}"
+        ) from error

@@ -1,12 +1,11 @@
-"""What `otafl show` prints of a result: what ran, how far, and the values at the end."""
+"""Print a result for `otafl show`: what ran, how far, and the values at the end of trials."""
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import xarray as xr
@@ -14,8 +13,9 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from otafl.core.files import written
-from otafl.results.dataset import final
+from otafl.analysis.points import axes_of, labels
+from otafl.core.files import write_csv
+from otafl.results.ending import ended
 
 SHOWN = (
     "test_accuracy",
@@ -53,18 +53,18 @@ FIRST, LAST = 20, 5
 
 
 def print_summary(dataset: xr.Dataset, console: Console | None = None, every: bool = False) -> None:
-    """Prints a combined dataset in the console's width; of more than `MOST` points the first and
-    the last, unless `every`."""
-    console = console or Console(highlight=False, markup=False)
+    """Print a combined dataset in the console's width.
+
+    Of more than `MOST` points the first and the last are shown, unless `every`.
+    """
+    console = console or plain_console()
     for line in headlines(dataset):
         console.print(line)
     points = dataset["final_round"].size
     hidden = 0 if every or points <= MOST else points - FIRST - LAST
-    rows = np.arange(points)
-    if hidden:
-        rows = np.r_[:FIRST, points - LAST : points]
+    rows = np.r_[:FIRST, points - LAST : points] if hidden else np.arange(points)
     columns, left_out = _fitting(dataset, console.width, rows)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table = bare_table()
     for title, width in _widths(columns, console.width).items():
         side: Literal["left", "right"] = "left" if title == "point" else "right"
         table.add_column(title.replace("_", " "), justify=side, overflow="fold", width=width)
@@ -82,30 +82,22 @@ def print_summary(dataset: xr.Dataset, console: Console | None = None, every: bo
 
 
 def write_summary(dataset: xr.Dataset, path: Path) -> None:
-    """A CSV with a line a point: its coordinates, and of every variable that `SHOWN` names the mean
-    and standard deviation (with n - 1) over the trials that have one. Raises UserError."""
-    rows = np.arange(dataset["final_round"].size)
-    columns: dict[str, Sequence[object]] = {**_coordinates(dataset, rows)}
+    """Write a CSV with a line a point: its coordinates, and `moments` of every variable in `SHOWN`.
+
+    Raises
+    ------
+    WriteError : where the file cannot be written.
+    """
+    columns: dict[str, Sequence[object]] = dict(_coordinates(dataset))
     for name in _known(dataset):
-        trials = _ends(dataset, name)[rows]
-        seen = np.isfinite(trials)
-        count = seen.sum(1)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            mean = np.where(seen, trials, 0.0).sum(1) / count
-            square = np.where(seen, trials - mean[:, None], 0.0) ** 2
-            std = np.sqrt(square.sum(1) / np.where(count > 1, count - 1, np.nan))
-        columns |= {name: mean.tolist(), f"{name}_std": std.tolist()}
-    with written(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
-        lines = csv.writer(file)
-        lines.writerow(columns)
-        lines.writerows(
-            ["" if isinstance(cell, float) and math.isnan(cell) else cell for cell in row]
-            for row in zip(*columns.values(), strict=True)
-        )
+        found = [moments(trials) for trials in end_values(dataset, name)]
+        columns |= {name: [m for m, _, _ in found], f"{name}_std": [s for _, s, _ in found]}
+    rows = ([_text(cell) for cell in row] for row in zip(*columns.values(), strict=True))
+    write_csv(path, list(columns), rows)
 
 
 def headlines(dataset: xr.Dataset) -> list[str]:
-    """What ran, with what, how far."""
+    """Say what ran, with what, and how far."""
     about, points = dataset.attrs, dataset["final_round"]
     order = [*points.dims, "trial", "round", "device"]
     dims = ", ".join(f"{dim} {dataset.sizes[dim]}" for dim in order if dim in dataset.sizes)
@@ -122,16 +114,85 @@ def headlines(dataset: xr.Dataset) -> list[str]:
     return lines
 
 
+def end_values(dataset: xr.Dataset, name: str) -> np.ndarray:
+    """Return a variable at the end of each trial (`results.ending.ended`), [points, trials]."""
+    values = ended(dataset, name).compute()
+    return values.values.reshape(-1, values.sizes["trial"])
+
+
+def moments(values: np.ndarray) -> tuple[float, float, int]:
+    """Return mean, standard deviation (with n - 1) and number of the finite values [n].
+
+    The mean of none is NaN, and so is the deviation of one.
+    """
+    values = values[np.isfinite(values)]
+    count = len(values)
+    mean = float(values.mean()) if count else math.nan
+    return mean, float(values.std(ddof=1)) if count > 1 else math.nan, count
+
+
+def spread(values: np.ndarray) -> str:
+    """Write mean ± standard deviation of the finite values [n].
+
+    To two digits of the deviation, where that can be written without an exponent.
+    """
+    mean, std, count = moments(values)
+    if count < 2:
+        return number(mean)
+    std = beyond_rounding(mean, std)
+    places = 1 - math.floor(math.log10(std)) if std else -1
+    if 0 <= places <= 6:
+        return f"{mean:.{places}f} ± {std:.{places}f}"
+    return f"{number(mean)} ± {number(std, 2)}"
+
+
+def beyond_rounding(mean: float, std: float) -> float:
+    """Return a standard deviation, 0 where it is no more than the rounding of equal values."""
+    return 0.0 if std < 1e-6 * abs(mean) else std
+
+
+def number(value: float, digits: int = 4) -> str:
+    """Write a number to so many significant digits, - for NaN.
+
+    Without an exponent where that stays short.
+    """
+    if not math.isfinite(value):
+        return "-" if math.isnan(value) else str(value)
+    if value == 0:
+        return "0"
+    size = math.floor(math.log10(abs(value)))
+    return f"{value:.{max(0, digits - 1 - size)}f}" if -4 < size < 6 else f"{value:.{digits}g}"
+
+
+def counted(count: int, word: str) -> str:
+    """Write how many there are of something: "1 point", "2,000 points"."""
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
+
+
+def plain_console() -> Console:
+    """Return a console that prints texts as they are."""
+    return Console(highlight=False, markup=False)
+
+
+def bare_table(*titles: str) -> Table:
+    """Return a table with a line below its head alone."""
+    return Table(*titles, box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+
+
 def _fitting(
     dataset: xr.Dataset, width: int, rows: np.ndarray
 ) -> tuple[dict[str, list[str]], list[str]]:
-    """Columns title -> cells, a cell for each of these points: the coordinates, and as many
-    variables as `width` holds, one at least; and the names of those left out. Coordinates that
-    leave no room for one are joined into one column."""
-    columns, left_out, values = _coordinates(dataset, rows), [], 0
+    """Return columns (title -> cells, a cell for each of these points), and what has no room.
+
+    These are the coordinates, and as many variables as `width` holds, one at least. Coordinates
+    that leave no room for one are joined into one column.
+    """
+    columns = {name: [cells[i] for i in rows] for name, cells in _coordinates(dataset).items()}
+    left_out: list[str] = []
+    values = 0
     used = sum(_width(title, cells) for title, cells in columns.items())
     for name in _known(dataset):
-        cells = [spread(trials) for trials in _ends(dataset, name)[rows]]
+        cells = [spread(trials) for trials in end_values(dataset, name)[rows]]
         if not values and len(columns) > 1 and used + _width(name, cells) > width:
             columns = {"point": [", ".join(parts) for parts in zip(*columns.values(), strict=True)]}
             used = width
@@ -148,73 +209,32 @@ def _known(dataset: xr.Dataset) -> list[str]:
     return [n for n in SHOWN if n in dataset and bool(dataset[n].notnull().any())]
 
 
-def _coordinates(dataset: xr.Dataset, rows: np.ndarray) -> dict[str, list[str]]:
-    points = dataset["final_round"]
-    places = np.unravel_index(rows, points.shape) if points.ndim else ()
-    columns = {}
-    for axis, dim in enumerate(points.dims):
-        own = [str(name) for name in dataset.coords if dataset[name].dims == (dim,)]
-        names = [name for name in own if name != "final_round"]
-        # the label of a joint axis repeats what its coordinates say
-        for name in [n for n in names if n != "zip"] or names:
-            columns[name] = [_text(value) for value in dataset[name].values[places[axis]]]
-    return columns
+def _coordinates(dataset: xr.Dataset) -> dict[str, tuple[str, ...]]:
+    """Return the coordinates of the sweep: name -> their text at each point."""
+    names, texts = labels(dataset, axes_of(dataset), units=False)
+    return dict(zip(names, zip(*texts, strict=True), strict=True))
 
 
-def _ends(dataset: xr.Dataset, name: str) -> np.ndarray:
-    """A variable at the end of each trial: values [points, trials]."""
-    values = final(dataset, name)
-    if "device" in values.dims:
-        values = values.sum("device", min_count=1)
-    values = values.transpose(*dataset["final_round"].dims, "trial").compute()
-    return values.values.reshape(-1, values.sizes["trial"])
+def _text(cell: object) -> str:
+    return "" if cell != cell else str(cell)
 
 
-def spread(values: np.ndarray) -> str:
-    """Mean ± standard deviation (with n - 1) of the finite values [n], to two digits of the latter
-    where that can be written without an exponent."""
-    values = values[np.isfinite(values)]
-    if len(values) == 0:
-        return "-"
-    if len(values) == 1:
-        return number(values[0])
-    mean, std = values.mean(), values.std(ddof=1)
-    if std < 1e-6 * abs(mean):  # the rounding of equal values
-        std = 0.0
-    places = 1 - math.floor(math.log10(std)) if std else -1
-    if 0 <= places <= 6:
-        return f"{mean:.{places}f} ± {std:.{places}f}"
-    return f"{number(mean)} ± {number(std, 2)}"
-
-
-def number(value: float, digits: int = 4) -> str:
-    """To so many significant digits, without an exponent where that stays short; - for NaN."""
-    if not math.isfinite(value):
-        return "-" if math.isnan(value) else str(value)
-    if value == 0:
-        return "0"
-    size = math.floor(math.log10(abs(value)))
-    return f"{value:.{max(0, digits - 1 - size)}f}" if -4 < size < 6 else f"{value:.{digits}g}"
-
-
-def _text(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, np.floating) else str(value)
-
-
-def _width(title: str, cells: list[str]) -> int:
-    """Titles are folded at their words; three columns of padding."""
+def _width(title: str, cells: Sequence[str]) -> int:
+    """Return the least width of a column with its padding; titles are folded at their words."""
     return max(map(len, [*title.split("_"), *cells])) + 3
 
 
 def _widths(columns: dict[str, list[str]], width: int) -> dict[str, int | None]:
-    """What each column gets: its cells' width, or its whole title's where all fit in one line; a
-    joined column what is left; None where that is too little, and cells are folded."""
+    """Return what each column gets of the terminal's width.
+
+    That is its cells' width, or its whole title's where all fit in one line; a joined column gets
+    what is left; None where that is too little, and cells are folded.
+    """
     least = {title: _width(title, cells) for title, cells in columns.items()}
     whole = {title: max(len(title) + 3, least[title]) for title in columns}
-    if sum(whole.values()) <= width:
-        return {title: size - 3 for title, size in whole.items()}
-    if sum(least.values()) <= width:
-        return {title: size - 3 for title, size in least.items()}
+    for sizes in (whole, least):
+        if sum(sizes.values()) <= width:
+            return {title: size - 3 for title, size in sizes.items()}
     rest = width - sum(size for title, size in least.items() if title != "point") - 3
     if "point" in columns and rest >= 8:
         return {title: rest if title == "point" else size - 3 for title, size in least.items()}

@@ -1,8 +1,7 @@
-"""Tables of a variable over a sweep, by axes down and across: text, Markdown, LaTeX or CSV."""
+"""Lay out a variable of a sweep in a table, by axes down and across: text, Markdown, LaTeX, CSV."""
 
 from __future__ import annotations
 
-import csv
 import itertools
 import math
 import re
@@ -13,10 +12,14 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from otafl.analysis.figures import long_name, shown, unknown
-from otafl.analysis.paired import compared, ended, holm
-from otafl.analysis.summary import spread
+from otafl.analysis.paired import compared, holm
+from otafl.analysis.points import along, labels, unit
+from otafl.analysis.summary import beyond_rounding, moments, spread
 from otafl.core.errors import UserError
+from otafl.core.files import write_csv
+from otafl.core.words import unknown
+from otafl.results.coordinates import long_name
+from otafl.results.ending import ended
 
 Cell = tuple[str, str]
 """Mean and standard deviation as texts; the latter empty for one trial, both for none."""
@@ -24,11 +27,15 @@ Cell = tuple[str, str]
 
 @dataclass(frozen=True)
 class Grid:
-    """A variable at the end of each trial: values [rows, columns, trials], NaN where there is none.
+    """Hold a variable at the end of each trial, by axes down and across.
 
-    row_names, column_names: the coordinates that rows and columns are told apart by. rows,
-    columns: a text of each of these coordinates, for every row and every column. across: what the
-    columns are, in words.
+    Parameters
+    ----------
+    units : "" where there are none.
+    row_names, column_names : the coordinates that rows and columns are told apart by.
+    across : what the columns are, in words.
+    rows, columns : a text of each of these coordinates, for every row and every column.
+    values : [rows, columns, trials], NaN where there is none.
     """
 
     variable: str
@@ -43,10 +50,10 @@ class Grid:
 
     @property
     def caption(self) -> str:
-        """What the table shows, of how many trials."""
+        """Say what the table shows, of how many trials."""
         trials = self.values.shape[-1]
         said = f"{self.title[:1].upper()}{self.title[1:]} at the end"
-        if self.units != "1":
+        if self.units:
             said += f" [{self.units}]"
         if trials == 1:
             return f"{said}, of one trial"
@@ -55,58 +62,22 @@ class Grid:
         return f"{said}; {lost} of the values are missing or diverged" if lost else said
 
 
-def labels(
-    ds: xr.Dataset | xr.DataArray, dim: str, units: bool = True
-) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Names of the coordinates that tell the places along an axis apart, and their texts at each
-    place. Of a joint axis (`zip`) these are the coordinates of its keys."""
-    own = [str(name) for name, c in ds.coords.items() if c.dims == (dim,) and name != "final_round"]
-    names = [name for name in own if name != "zip"] or [dim]
-    said = [str(ds[name].attrs.get("units", "1")) if units else "" for name in names]
-    ends = ["" if unit in ("1", "") else f" {unit}" for unit in said]
-    rows = zip(*(ds[name].values for name in names), strict=True)
-    texts = [tuple(shown(v) + end for v, end in zip(row, ends, strict=True)) for row in rows]
-    return tuple(names), texts
-
-
-def by_point(ds: xr.Dataset, keep: str | None = None) -> xr.Dataset:
-    """The sweep's axes as one dim `point`, labelled by their coordinates; `keep` stays a dim of its
-    own. A result without other axes has one point, labelled by its title."""
-    axes = [str(dim) for dim in ds["final_round"].dims if dim != keep]
-    if not axes:
-        ends = ds["final_round"].expand_dims("point")
-        flat = ds.expand_dims(point=[str(ds.attrs.get("title", ""))])
-        return flat.assign_coords(final_round=ends.drop_vars("final_round"))
-    _, texts = _crossed(ds, axes, units=False)
-    flat = ds.stack(point=axes).reset_index("point")
-    return flat.assign_coords(point=[", ".join(parts) for parts in texts])
-
-
-def along(ds: xr.Dataset, name: str) -> xr.Dataset:
-    """With an axis of that name: of a joint axis, one of its coordinates, if its values differ.
-    Raises UserError for a result that has no such axis."""
-    axes = ds["final_round"].dims
-    if name in axes:
-        return ds
-    if name in ds.coords and ds[name].ndim == 1 and ds[name].dims[0] in axes:
-        (dim,) = ds[name].dims
-        if len(np.unique(ds[name].values)) == ds.sizes[dim]:
-            return ds.swap_dims({dim: name})
-        raise UserError(f"{name}: has equal values along {dim}; pick some with --sel, or use {dim}")
-    if not axes:
-        raise UserError(f"{name}: this result has no sweep, thus no such axis; sweep over it")
-    raise unknown(name, "an axis of this result", name, axes)
-
-
 def grid(
     ds: xr.Dataset,
     variable: str,
     columns: Sequence[str] = (),
     rows: Sequence[str] = (),
 ) -> Grid:
-    """A variable (`paired.ended`) with the axes `columns` across, `rows`, then all others, down.
+    """Lay out a variable at the end of each trial (`results.ending.ended`).
 
-    Raises UserError for what is not there.
+    Parameters
+    ----------
+    columns : the axes across.
+    rows : the first axes down; all others follow.
+
+    Raises
+    ------
+    UserError : for what is not there.
     """
     for name in (*columns, *rows):
         ds = along(ds, name)
@@ -115,12 +86,12 @@ def grid(
     values = ended(ds, variable)
     down = [*rows, *(str(d) for d in values.dims if d not in (*columns, *rows, "trial"))]
     table = values.transpose(*down, *columns, "trial")
-    row_names, row_texts = _crossed(ds, down)
-    column_names, column_texts = _crossed(ds, columns)
+    row_names, row_texts = labels(ds, down)
+    column_names, column_texts = labels(ds, columns)
     return Grid(
         variable,
-        re.sub(r",? so far", "", str(values.attrs.get("long_name", variable.replace("_", " ")))),
-        str(ds[variable].attrs.get("units", "1")),
+        re.sub(r",? so far", "", long_name(ds, variable)),
+        unit(ds[variable]),
         row_names,
         column_names,
         ", ".join(long_name(ds, name) for name in column_names),
@@ -133,11 +104,18 @@ def grid(
 def best(
     table: Grid, over: str, largest: bool | None = None, level: float | None = None
 ) -> np.ndarray:
-    """Which cells [rows, columns] have the best mean: of their column (over: "column"), of their
-    row, or over the values of one coordinate (its name), all others equal.
+    """Return which cells have the best mean of their group, [rows, columns] bool.
 
-    largest: whether the largest is best; None: that of an accuracy, else the smallest. level: only
-    those that a paired t-test tells from every other of their group at this level, after Holm.
+    Parameters
+    ----------
+    over : the group: "column", "row", or a coordinate over whose values, all others equal.
+    largest : whether the largest is best; None: that of an accuracy, else the smallest.
+    level : only those that a paired t-test tells from every other of their group at this level,
+        after Holm.
+
+    Raises
+    ------
+    UserError : where `over` is none of these.
     """
     names = (*table.row_names, *table.column_names)
     if over not in ("row", "column", *names):
@@ -153,19 +131,19 @@ def best(
     marked = np.zeros(table.values.shape[:2], dtype=bool)
     for places in groups.values():
         trials = np.array([table.values[place] for place in places])
-        seen = [i for i, row in enumerate(trials) if np.isfinite(row).any()]
-        if len(seen) < 2:
+        means = np.array([moments(row)[0] for row in trials])
+        seen = np.isfinite(means)
+        if seen.sum() < 2:
             continue
-        means = np.array([np.mean(trials[i][np.isfinite(trials[i])]) for i in seen])
-        won = int(means.argmax() if largest else means.argmin())
-        others = trials[[i for i in seen if i != seen[won]]]
-        if level is None or _told_apart(trials[seen[won]], others, level):
-            marked[places[seen[won]]] = True
+        won = int(np.nanargmax(means) if largest else np.nanargmin(means))
+        seen[won] = False
+        if level is None or _told_apart(trials[won], trials[seen], level):
+            marked[places[won]] = True
     return marked
 
 
 def text(table: Grid) -> str:
-    """Aligned with spaces, for a terminal."""
+    """Return the table aligned with spaces, for a terminal."""
     rows = [_head(table), *_body(table)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
@@ -176,7 +154,7 @@ def text(table: Grid) -> str:
 
 
 def markdown(table: Grid, bold: np.ndarray | None = None) -> str:
-    """A table of GitHub's Markdown; `bold` [rows, columns] marks cells."""
+    """Return the table as GitHub's Markdown; `bold` [rows, columns] marks cells."""
     rows = []
     for i, row in enumerate(_body(table)):
         first = len(table.row_names)
@@ -189,28 +167,24 @@ def markdown(table: Grid, bold: np.ndarray | None = None) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def write_csv(table: Grid, path: Path) -> None:
-    """A line a cell: its coordinates, mean, standard deviation, trials that are there."""
-    names = (*table.row_names, *table.column_names)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow([*names, "mean", "std", "trials"])
-            for (i, row), (j, column) in itertools.product(
-                enumerate(table.rows), enumerate(table.columns)
-            ):
-                seen = table.values[i, j][np.isfinite(table.values[i, j])]
-                mean = seen.mean() if len(seen) else math.nan
-                std = seen.std(ddof=1) if len(seen) > 1 else math.nan
-                writer.writerow([*row, *column, mean, std, len(seen)])
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written ({error.strerror})") from error
+def write_grid(table: Grid, path: Path) -> None:
+    """Write a line a cell: its coordinates, mean, standard deviation, trials that are there.
+
+    Raises
+    ------
+    WriteError : where the file cannot be written.
+    """
+    cells = itertools.product(zip(table.rows, table.values, strict=True), range(len(table.columns)))
+    rows = [(*row, *table.columns[j], *moments(values[j])) for (row, values), j in cells]
+    write_csv(path, [*table.row_names, *table.column_names, "mean", "std", "trials"], rows)
 
 
 def latex(table: Grid, bold: np.ndarray | None = None, label: str = "") -> str:
-    """A table with rules of the package booktabs. The cells of a column have equally many decimals,
-    so that they are aligned; more than one axis across makes a line of heads each."""
+    """Return the table with rules of the LaTeX package booktabs.
+
+    The cells of a column have equally many decimals, so that they are aligned; more than one axis
+    across makes a line of heads each.
+    """
     first, count = max(1, len(table.row_names)), len(table.columns)
     lines = [
         r"\begin{table}",
@@ -242,15 +216,15 @@ def latex(table: Grid, bold: np.ndarray | None = None, label: str = "") -> str:
 
 
 def aligned(column: np.ndarray) -> list[Cell]:
-    """Cells of values [rows, trials], all to the decimals that give the median standard deviation
-    two digits, or the mean four where there is none. Where that takes more than six decimals or the
-    means lie further apart than that shows, each has digits of its own."""
-    seen = [row[np.isfinite(row)] for row in column]
-    stds = [float(row.std(ddof=1)) if len(row) > 1 else 0.0 for row in seen]
-    sizes = [abs(float(row.mean())) for row in seen if len(row) and row.mean()]
-    stds = [
-        0.0 if len(r) and s < 1e-6 * abs(r.mean()) else s for s, r in zip(stds, seen, strict=True)
-    ]
+    """Return cells of values [rows, trials] with equally many decimals.
+
+    So many that the median standard deviation has two digits, or the mean four where there is none.
+    Where that takes more than six decimals, or the means lie further apart than that shows, each
+    has digits of its own.
+    """
+    found = [moments(row) for row in column]
+    sizes = [abs(mean) for mean, _, count in found if count and mean]
+    stds = [beyond_rounding(mean, std) if count > 1 else 0.0 for mean, std, count in found]
     spreads = [std for std in stds if std]
     if spreads:
         places = 1 - math.floor(math.log10(float(np.median(spreads))))
@@ -259,19 +233,17 @@ def aligned(column: np.ndarray) -> list[Cell]:
     fixed = places <= 6 and (not sizes or (max(sizes) < 1e6 and min(sizes) > 10.0**-places))
     places = max(places, 0)
     out = []
-    for row, std in zip(seen, stds, strict=True):
-        if not len(row):
-            out.append(("", ""))
-        elif fixed:
-            out.append((f"{row.mean():.{places}f}", f"{std:.{places}f}" if len(row) > 1 else ""))
+    for row, (mean, _, count), std in zip(column, found, stds, strict=True):
+        if fixed and count:
+            out.append((f"{mean:.{places}f}", f"{std:.{places}f}" if count > 1 else ""))
         else:
-            mean, _, rest = spread(row).partition(" ± ")
-            out.append((mean, rest))
+            said, _, rest = spread(row).partition(" ± ") if count else ("", "", "")
+            out.append((said, rest))
     return out
 
 
 def escaped(words: str) -> str:
-    """Text as LaTeX takes it; numbers get a true minus sign."""
+    """Write a text as LaTeX takes it; numbers get a true minus sign."""
     special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
     special |= {one: f"\\{one}" for one in "&%$#_{}"} | {"±": r"$\pm$", "µ": r"\textmu{}"}
     special |= {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"}
@@ -285,16 +257,6 @@ def _told_apart(winner: np.ndarray, others: np.ndarray, level: float) -> bool:
     return bool((holm(p.values) < level).all())
 
 
-def _crossed(
-    ds: xr.Dataset, dims: Sequence[str], units: bool = True
-) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """`labels` of every combination of places along the axes, the last fastest."""
-    each = [labels(ds, dim, units) for dim in dims]
-    names = tuple(name for own, _ in each for name in own)
-    texts = itertools.product(*(texts for _, texts in each))
-    return names, [tuple(itertools.chain.from_iterable(parts)) for parts in texts]
-
-
 def _head(table: Grid) -> list[str]:
     names = [name.replace("_", " ") for name in table.row_names]
     if not table.column_names:
@@ -304,7 +266,7 @@ def _head(table: Grid) -> list[str]:
 
 
 def _told(name: str, words: str) -> str:
-    """A number without a unit says nothing alone."""
+    """Name a number that has no unit, which says nothing alone."""
     return f"{name} {words}" if re.fullmatch(r"-?[\d.e+-]+", words) else words
 
 
@@ -316,7 +278,7 @@ def _body(table: Grid) -> list[list[str]]:
 
 
 def _latex_head(table: Grid, first: int) -> list[str]:
-    """A line for each coordinate across; equal neighbours of all but the last share a cell."""
+    """Return a line for each coordinate across; equal neighbours share a cell, but in the last."""
     names = [escaped(name.replace("_", " ")) for name in table.row_names] or [""]
     if not table.column_names:
         return [f"{' & '.join([*names, escaped(table.title)])} \\\\"]
@@ -325,7 +287,7 @@ def _latex_head(table: Grid, first: int) -> list[str]:
     lines = [rf"{' & ' * first}{above} \\", rf"\cmidrule(lr){{{first + 1}-{first + count}}}"]
     for level in range(len(table.column_names)):
         last = level == len(table.column_names) - 1
-        keys = [column[: level + 1] if not last else column for column in table.columns]
+        keys = [column[: level + 1] for column in table.columns]
         cells, rules, at = [], [], first + 1
         for key, same in itertools.groupby(range(len(keys)), key=lambda i: (keys[i], i * last)):
             size = len(list(same))
@@ -342,8 +304,8 @@ def _latex_cell(cell: Cell, width: int, bold: bool) -> str:
     mean, std = (_exponent(part) for part in cell)
     if not mean:
         return "--"
-    pad = r"\phantom{" + "0" * (width - len(cell[1].partition(".")[0])) + "}" if std else ""
-    pad = "" if pad == r"\phantom{}" else pad
+    zeros = "0" * (width - len(cell[1].partition(".")[0]))
+    pad = rf"\phantom{{{zeros}}}" if zeros else ""
     said = f"{mean} \\pm {pad}{std}" if std else mean
     return rf"$\mathbf{{{said}}}$" if bold else f"${said}$"
 

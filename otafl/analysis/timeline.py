@@ -1,108 +1,106 @@
-"""What every device did when: the events of one trial as a table, and the seconds of each activity.
-`otafl.plots.gantt` draws it."""
+"""Tell what every device did when: the events of one trial, and the seconds of each activity.
+
+`otafl.plots.gantt` draws it.
+"""
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
-from otafl.analysis.figures import listed, named, pick, shown, unknown
-from otafl.analysis.summary import number
+from otafl.analysis.points import one_point
+from otafl.analysis.summary import bare_table, number, plain_console
 from otafl.core.errors import UserError
+from otafl.core.files import write_csv
 from otafl.devices.activities import ACTIVITIES
+from otafl.results.coordinates import listed
 
 COLUMNS = ("device", "round", "activity", "start_s", "end_s")
-COUNTS = {
+TABLES = {name: f"timeline_{name}" for name in COLUMNS}
+"""Column -> variable of a result."""
+UPDATES = {
     "updates_started": "started",
     "updates_used": "aggregated",
     "updates_lost": "lost before their slot",
     "crashed_updates": "cut off in their slot",
 }
+"""Variable of a result -> what became of so many updates."""
 ASLEEP = "asleep"
 
 
 def timeline_of(ds: xr.Dataset, trial: int = 0, **sel: Any) -> xr.Dataset:
-    """The events of one trial with dim event, by start: device, round (in which the update was
-    started, -1 for a device that is away), activity (of `otafl.devices.activities.ACTIVITIES`),
-    start_s, end_s.
+    """Return the events of one trial, in the order in which they began.
 
-    ds: a result of a scenario with `output.save_timeline: true`. sel: coordinate=value, for a
-    sweep. attrs: title, devices, end_s (simulated seconds of the trial) and, as far as the result
-    has them, updates_started, updates_used, updates_lost and crashed_updates of the whole trial.
-    Raises UserError.
+    Parameters
+    ----------
+    ds : a result of a scenario with `output.save_timeline: true`.
+    sel : coordinate=value, for a sweep.
+
+    Returns
+    -------
+    With dim event: device, round (in which the update was started, -1 for a device that is away),
+    activity (of `otafl.devices.activities.ACTIVITIES`), start_s and end_s, in seconds. Its
+    attributes: title, devices, end_s (simulated seconds of the trial) and, as far as the result has
+    them, updates_started, updates_used, updates_lost and crashed_updates of the whole trial.
+
+    Raises
+    ------
+    UserError : for a result without a timeline, a trial or a point that is not there, and where
+        several points are left.
     """
-    tables = {name: f"timeline_{name}" for name in COLUMNS}
-    if not set(tables.values()) <= set(ds.data_vars):
+    if not set(TABLES.values()) <= set(ds.data_vars):
         raise UserError(
             "this result has no timeline; run its scenario again with output.save_timeline: true "
             "(--set output.save_timeline=true)"
         )
     if trial not in ds["trial"]:
         raise UserError(f"trial {trial}: no such trial; there are {listed(ds['trial'])}")
-    wanted = [*tables.values(), "sim_time_s", "tx_energy_j", *COUNTS]
-    about = ds.attrs
+    title = str(ds.attrs.get("title", ""))
+    wanted = [*TABLES.values(), "sim_time_s", "tx_energy_j", *UPDATES]
     ds = ds[[name for name in wanted if name in ds]].sel(trial=trial)
-    title = [str(about.get("title", "")), f"trial: {trial}"]
-    along = [(axis,) for axis in _axes(ds)]
-    axes = [str(n) for n in ds.coords if ds[n].dims in along and n != "final_round"]
-    for name, value in sel.items():
-        if name not in axes:
-            raise unknown(f"--sel {name}", "an axis of this sweep", name, axes)
-        title.append(named(ds, name, value))
-        ds = pick(ds, name, value)
-    for dim in _axes(ds):
-        if ds.sizes[dim] > 1:
-            raise UserError(
-                f"the timeline also depends on {dim} ({listed(ds[dim])}); pick one with "
-                f"--sel {dim}={shown(ds[dim].values[0])}"
-            )
-        ds = ds.isel({dim: 0})
+    ds, told = one_point(ds, sel, "the timeline")
+    columns = _columns(ds)
+    ends = (0.0, *columns["end_s"], *_finite(ds, "sim_time_s"))
+    counts = {name: int(values[-1]) for name in UPDATES if len(values := _finite(ds, name))}
+    about = {
+        "title": ", ".join(part for part in (title, f"trial: {trial}", *told) if part),
+        "devices": _devices(ds, columns["device"]),
+        "end_s": float(max(ends)),
+    }
+    said = {name: {} if name == "activity" else ds[TABLES[name]].attrs for name in COLUMNS}
+    events = {name: ("event", values, said[name]) for name, values in columns.items()}
+    return xr.Dataset(events, attrs=about | counts)
+
+
+def _columns(ds: xr.Dataset) -> dict[str, np.ndarray]:
+    """Return the columns [events] of a point, without the padding."""
     there = np.isfinite(ds["timeline_start_s"].values)
-    columns = {name: ds[table].values[there] for name, table in tables.items()}
+    columns = {name: ds[table].values[there] for name, table in TABLES.items()}
     order = np.lexsort((columns["device"], columns["start_s"]))
     columns = {name: values[order] for name, values in columns.items()}
     for name in ("device", "round", "activity"):
         columns[name] = columns[name].astype(np.int64)
     columns["activity"] = np.array(ACTIVITIES)[columns["activity"]]
-    end_s = max(0.0, *columns["end_s"], *_finite(ds, "sim_time_s"))
-    counts = {name: int(values[-1]) for name in COUNTS if len(values := _finite(ds, name))}
-    said = {name: ds[table].attrs for name, table in tables.items() if name != "activity"}
-    return xr.Dataset(
-        {name: ("event", values, said.get(name, {})) for name, values in columns.items()},
-        attrs={
-            "title": ", ".join(part for part in title if part),
-            "devices": _devices(ds, columns["device"]),
-            "end_s": float(end_s),
-        }
-        | counts,
-    )
-
-
-def _axes(ds: xr.Dataset) -> list[str]:
-    return [str(dim) for dim in ds["timeline_start_s"].dims if dim != "event"]
+    return columns
 
 
 def _finite(ds: xr.Dataset, name: str) -> np.ndarray:
-    """[n] the records of a variable that there are."""
+    """Return the records of a variable that there are, [n]."""
     values = ds[name].values if name in ds else np.empty(0)
     return values[np.isfinite(values)]
 
 
 def _devices(ds: xr.Dataset, device: np.ndarray) -> int:
-    """How many this point has: smaller ones of a sweep are padded with NaN."""
+    """Count the devices that this point has: smaller ones of a sweep are padded with NaN."""
     seen = int(device.max(initial=-1)) + 1
     if "tx_energy_j" not in ds:
         return seen
-    there = ds["tx_energy_j"].notnull().any("round").values
-    return max(seen, int(there.sum()))
+    return max(seen, int(ds["tx_energy_j"].notnull().any("round").sum()))
 
 
 def window(
@@ -111,8 +109,22 @@ def window(
     until_s: float | None = None,
     devices: Collection[int] | None = None,
 ) -> xr.Dataset:
-    """The events that lie in part or whole in a window of time, of some devices; attrs start_s and
-    until_s are its ends, rows the devices, ascending. Raises UserError for an empty window."""
+    """Keep the events of some devices that lie in part or whole in a window of time.
+
+    Parameters
+    ----------
+    events : as `timeline_of` gives them.
+    start_s, until_s : of the window; None: where the trial starts and ends.
+    devices : None: all.
+
+    Returns
+    -------
+    The attributes start_s and until_s are the window's ends, rows the devices, ascending.
+
+    Raises
+    ------
+    UserError : for an empty window, and for devices that are not there.
+    """
     last = events.attrs["devices"] - 1
     rows = list(range(last + 1)) if devices is None else sorted(devices)
     absent = [device for device in rows if not 0 <= device <= last]
@@ -134,10 +146,14 @@ def window(
 
 
 def totals(part: xr.Dataset) -> xr.Dataset:
-    """Of what `window` gives, with dim activity: events, seconds of all its devices together that
-    lie in the window, and their share of the devices' time. Of the activities that occur, and
-    "asleep" for what is left: there, and with nothing to do. A device that is away for two reasons
-    at once counts for both."""
+    """Add up what `window` gives, by activity.
+
+    Returns
+    -------
+    With dim activity: events, seconds of all devices together that lie in the window, and their
+    share of the devices' time. Activities are those that occur, and "asleep" for what is left:
+    there, and with nothing to do. A device that is away for two reasons at once counts for both.
+    """
     start_s, until_s = part.attrs["start_s"], part.attrs["until_s"]
     start = np.maximum(part["start_s"].values, start_s)
     end = np.minimum(part["end_s"].values, until_s)
@@ -152,18 +168,17 @@ def totals(part: xr.Dataset) -> xr.Dataset:
     asleep_s = device_s - float((ends - starts).sum())
     if asleep_s > 1e-9 * device_s:
         names, events, seconds = [*names, ASLEEP], [*events, np.nan], [*seconds, asleep_s]
-    return xr.Dataset(
-        {
-            "events": ("activity", np.array(events, float)),
-            "seconds": ("activity", np.array(seconds, float), {"units": "s"}),
-            "share": ("activity", np.array(seconds, float) / device_s, {"units": "1"}),
-        },
-        {"activity": names},
-    )
+    share = np.array(seconds) / device_s
+    columns = {
+        "events": ("activity", events),
+        "seconds": ("activity", seconds, {"units": "s"}),
+        "share": ("activity", share, {"units": "1"}),
+    }
+    return xr.Dataset(columns, {"activity": names})
 
 
 def merged(start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Starts and ends of the union of intervals [n], in order of time."""
+    """Return starts and ends of the union of intervals [n], in order of time."""
     if not len(start):
         return start, end
     order = np.argsort(start)
@@ -173,9 +188,9 @@ def merged(start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def print_totals(part: xr.Dataset, console: Console | None = None) -> None:
-    """Prints `totals`, and the updates of the whole trial."""
-    console = console or Console(highlight=False, markup=False)
-    about, table = part.attrs, Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    """Print `totals`, and the updates of the whole trial."""
+    console = console or plain_console()
+    about, table = part.attrs, bare_table()
     for title in ("activity", "events", "device seconds", "share of time"):
         table.add_column(title, justify="left" if title == "activity" else "right")
     for row in totals(part).to_dataframe().itertuples():
@@ -185,7 +200,7 @@ def print_totals(part: xr.Dataset, console: Console | None = None) -> None:
     whose = f"{len(rows)} devices" if len(rows) > 1 else f"device {rows[0]}"
     console.print(f"{about['title']}: {whose}, {_span(part)}\n", soft_wrap=True)
     console.print(table)
-    counts = [f"{about[name]} {said}" for name, said in COUNTS.items() if about.get(name)]
+    counts = [f"{about[name]} {said}" for name, said in UPDATES.items() if about.get(name)]
     if counts:
         console.print(f"\nupdates of the whole trial: {', '.join(counts)}", soft_wrap=True)
 
@@ -195,16 +210,12 @@ def _span(part: xr.Dataset) -> str:
     return f"{number(start_s)} to {number(until_s)} s of {number(end_s)} s"
 
 
-def write_csv(part: xr.Dataset, path: Path) -> None:
-    """The events as a table, a row each, not clipped to the window. Raises UserError."""
-    rows: Iterator[tuple[Any, ...]] = zip(
-        *(part[name].values.tolist() for name in COLUMNS), strict=True
-    )
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("w", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(COLUMNS)
-            writer.writerows(rows)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written: {error.strerror or error}") from error
+def write_events(part: xr.Dataset, path: Path) -> None:
+    """Write the events as a CSV, a row each, not clipped to the window.
+
+    Raises
+    ------
+    WriteError : where the file cannot be written.
+    """
+    rows = zip(*(part[name].values.tolist() for name in COLUMNS), strict=True)
+    write_csv(path, COLUMNS, rows)

@@ -1,20 +1,32 @@
-"""Choosing hyper-parameters after a sweep: equally for every method, on validation data."""
+"""Choose hyper-parameters after a sweep: equally for every method, on validation data."""
 
 from __future__ import annotations
 
 import xarray as xr
 
 from otafl.core.errors import UserError
-from otafl.results.dataset import final
+from otafl.results.ending import final
 
 
 def tuned(result: xr.Dataset, over: str, by: str = "validation_accuracy") -> xr.Dataset:
-    """The result at the best value of one sweep axis, chosen at every point of the others by the
-    mean over trials of a variable at the end of each trial.
+    """Return the result at the best value of one sweep axis.
 
-    over: the axis, as `learning_rate`. by: the variable; the largest is best, and a trial that
-    diverged counts as 0. Returns a dataset without the axis, with the chosen value as a coordinate
-    of its name. Raises UserError where the result lacks either.
+    The value is chosen at every point of the other axes, by the mean over trials of a variable at
+    the end of each trial; a trial that diverged counts as 0.
+
+    Parameters
+    ----------
+    result : as `open_results` gives it.
+    over : the axis, as `learning_rate`.
+    by : the variable, of which the largest is best.
+
+    Returns
+    -------
+    Without the axis; the chosen value is a coordinate of its name.
+
+    Raises
+    ------
+    UserError : where the result lacks either.
     """
     for name, there in ((over, result.dims), (by, result.data_vars)):
         if name not in there:

@@ -1,0 +1,34 @@
+"""Radio channels of the uplink: how devices' signals fade, and with what power they arrive."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from otafl.channels.base import Channel, ChannelSettings
+from otafl.channels.budget import link_budget
+from otafl.core import registry
+from otafl.core.contracts import LinkBudget
+from otafl.core.hyper import hyper_of
+from otafl.core.rng import Streams
+
+
+def build(
+    sections: Sequence[ChannelSettings],
+    devices: int,
+    streams: Streams,
+    power_db: np.ndarray | None = None,
+) -> tuple[LinkBudget, Channel]:
+    """Make the link budgets and the channel of a stack of S trials.
+
+    Parameters
+    ----------
+    sections : S, which differ in stackable fields alone.
+    devices : K.
+    streams : of the S trials.
+    power_db : [S, K] dB that devices' budgets are above the channel's.
+    """
+    budget = link_budget(sections, devices, streams.device, streams.dtype, power_db)
+    hyper = hyper_of(sections, streams)
+    return budget, registry.make("channel", sections[0], budget, devices, streams, hyper)

@@ -1,39 +1,40 @@
-"""Additive white Gaussian noise: no fading, h = 1."""
+"""Add white Gaussian noise alone: no fading, h = 1."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
+from pydantic import Field
 
 from otafl.channels import rice
-from otafl.channels.config import AwgnConfig
-from otafl.core.contracts import ChannelState, Hyper, LinkBudget
-from otafl.core.rng import Streams
+from otafl.channels.base import Channel, ChannelSettings
+from otafl.core.contracts import ChannelState
 
 
-class Awgn:
-    """h: [S, K, A, 1, 1] of ones. The closed forms are those of one antenna."""
+class Awgn(Channel):
+    """Give h [S, K, A, 1, 1] of ones."""
 
-    correlation_rounds: ClassVar[int] = 1
+    flat: ClassVar[bool] = True
     unit_mean_amplitude: ClassVar[float] = 1.0
 
-    def __init__(
-        self,
-        config: AwgnConfig,
-        budget: LinkBudget,
-        devices: int,
-        streams: Streams,
-        hyper: Hyper | None = None,
-    ) -> None:
-        self.closed_form = config.antennas == 1
-        size = (streams.size, devices, config.antennas, 1, 1)
+    class Settings(ChannelSettings):
+        name: Literal["awgn"] = "awgn"
+        antennas: int = Field(1, ge=1, description="antennas of the server, A; h = 1 at each")
+
+    settings: Settings
+
+    def prepare(self) -> None:
+        antennas, streams = self.settings.antennas, self.streams
+        self.closed_form = antennas == 1
+        size = (streams.size, self.devices, antennas, 1, 1)
         h = torch.ones(size, dtype=streams.dtype.to_complex(), device=streams.device)
-        self._state = ChannelState(h=h, gain=budget.gain)
+        self._state = ChannelState(h=h, gain=self.budget.gain)
 
     def state(self, round: int) -> ChannelState:
         return self._state
 
     def mean_inverse(self, threshold: float, gain: float, error_variance: float) -> float:
-        """E[1/g; g >= threshold] of the estimate's gain g = gain |1 + e|^2, e ~ CN(0, variance)."""
+        """Return E[1/g; g >= threshold] of the estimate's gain g = gain |1 + e|^2, e ~ CN(0,
+        error_variance)."""
         return rice.mean_inverse(gain, gain * error_variance, threshold)

@@ -1,42 +1,56 @@
-"""Clustered delay lines CDL-A to CDL-E of 3GPP TR 38.901 7.7.1 (Sionna's tables), uplink, on an
-OFDM grid: 20 rays a cluster at the tabulated angles (eq. 7.7-0a), so that the server's antennas are
-correlated and frequencies selective.
+"""Delay and scatter by a clustered delay line of 3GPP, CDL-A to CDL-E, on an OFDM grid.
+
+A cluster has 20 rays at the tabulated angles (eq. 7.7-0a, Sionna's tables), so that the server's
+antennas are correlated and frequencies selective. CDL-A and CDL-B have 23 clusters, CDL-C 24, none
+with a line of sight; CDL-D has 13 and CDL-E 14, and a line of sight besides, of a K-factor of
+13.3 dB and 22 dB over the first cluster. It is that of an uplink: the server's antennas are a
+horizontal line at half a wavelength, a device has one, and all are vertical and omnidirectional.
 
 A device has a bearing of its own, by which all its angles at the server are turned (TR 38.901
 7.7.5.1 moves the mean angle likewise), and a random coupling of its rays' angles (step 8); both
 last for the run. Phases are random, that of the line of sight too: its distance is not known.
+
+References
+----------
+3GPP TR 38.901, "Study on channel model for frequencies from 0.5 to 100 GHz", 7.7.1.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from otafl.channels.config_3gpp import CdlConfig
-from otafl.channels.ofdm import OfdmStates, Pairs, group_frequencies
+from otafl.channels.base import Channel
+from otafl.channels.jakes import correlation_rounds
+from otafl.channels.ofdm import OfdmStates, Pairs, delay_spread, group_frequencies
 from otafl.channels.plane_waves import (
     RAY_OFFSETS,
     RAYS,
+    GeometricSettings,
     PlaneWaves,
     Rays,
     unit_vector,
     velocities,
 )
-from otafl.channels.scattering import rounds_apart
 from otafl.channels.sionna_rng import keep_global_state
-from otafl.core.contracts import ChannelState, Hyper, LinkBudget
-from otafl.core.rng import Streams
+from otafl.core.contracts import ChannelState
+from otafl.core.rng import purpose
+from otafl.core.units import db_to_linear
+
+COUPLING = purpose("coupling", __name__)
+BEARING = purpose("bearing", __name__)
 
 
 @dataclass(frozen=True)
 class Profile:
-    """power, delay: [C] of the clusters, delays of unit RMS spread. angles: [4, C] degrees: azimuth
-    and zenith at the server, azimuth and zenith at the device. spread: their 4 cluster spreads.
-    los_power, los_angles [4]: of the line of sight. Powers sum to one."""
+    """Hold a table of clusters. power, delay: [C], delays of unit RMS spread. angles: [4, C]
+    degrees: azimuth and zenith at the server, azimuth and zenith at the device. spread: their 4
+    cluster spreads. los_power, los_angles [4]: of the line of sight. Powers sum to one."""
 
     power: Tensor
     delay: Tensor
@@ -47,11 +61,12 @@ class Profile:
 
 
 def cdl_profile(letter: str) -> Profile:
-    """Sionna's table of CDL-A .. CDL-E. It is that of a downlink: departure is at the server."""
+    """Return Sionna's table of CDL-A .. CDL-E. It is that of a downlink: departure is at the
+    server."""
     with keep_global_state():
         from sionna.phy.channel.tr38901 import models
     table: dict[str, Any] = models.load_json(models.parameter_file(f"CDL-{letter}.json"))
-    power = 10.0 ** (torch.tensor(table["powers"], dtype=torch.float64) / 10.0)
+    power = db_to_linear(torch.tensor(table["powers"], dtype=torch.float64))
     power = power / power.sum()
     delay = torch.tensor(table["delays"], dtype=torch.float64)
     angles, spread = (
@@ -70,9 +85,15 @@ def cdl_profile(letter: str) -> Profile:
 
 
 def cdl_rays(profile: Profile, coupling: Tensor, bearing: Tensor, delay_spread_s: Tensor) -> Rays:
-    """The rays of U x K devices. coupling: [U, K, 4, C, 20] int64, the order of each angle's rays
-    in a cluster. bearing: [U, K] radians. delay_spread_s: [U]. The line of sight is a path of its
-    own, the last."""
+    """Return the rays of U x K devices, the line of sight a path of its own, the last.
+
+    Parameters
+    ----------
+    profile : the table.
+    coupling : [U, K, 4, C, 20] int64, the order of each angle's rays in a cluster.
+    bearing : [U, K] radians.
+    delay_spread_s : [U].
+    """
     offset = torch.tensor(RAY_OFFSETS, dtype=torch.float64, device=coupling.device)
     offset = torch.stack([offset, -offset], -1).view(-1)  # 20, in the table's order
     mean, spread = profile.angles.to(coupling.device), profile.spread.to(coupling.device)
@@ -99,36 +120,41 @@ def cdl_rays(profile: Profile, coupling: Tensor, bearing: Tensor, delay_spread_s
     )
 
 
-class Cdl:
-    """h: [S, K, A, B, F] complex, E|h|^2 = 1."""
+class Cdl(Channel):
+    """Give h [S, K, A, B, F] complex, E|h|^2 = 1."""
 
-    closed_form: ClassVar[bool] = False
+    class Settings(GeometricSettings):
+        name: Literal["cdl-a", "cdl-b", "cdl-c", "cdl-d", "cdl-e"] = "cdl-a"
+        delay_spread_s: float = delay_spread()
+        sector_deg: float = Field(
+            120.0,
+            ge=0,
+            le=360,
+            description="sector in degrees over which the devices' bearings from the server are "
+            "spread evenly at random; 0: all see the angles of the profile",
+        )
 
-    def __init__(
-        self,
-        config: CdlConfig,
-        budget: LinkBudget,
-        devices: int,
-        streams: Streams,
-        hyper: Hyper,
-    ) -> None:
-        self._gain = budget.gain
-        pairs = Pairs(streams, devices, budget.bandwidth_hz, hyper["delay_spread_s"])
-        profile = cdl_profile(config.name[-1].upper())  # type: ignore[attr-defined]
-        order = pairs.once("coupling", (4, len(profile.power), RAYS)).argsort(-1)
-        bearing = (pairs.once("bearing", ()).double() - 0.5) * math.radians(config.sector_deg)
-        self.rays = cdl_rays(profile, order, bearing, hyper["delay_spread_s"][pairs.rows].double())
-        frequency = group_frequencies(budget.bandwidth_hz[pairs.rows], config.subcarrier_groups)
-        self.waves = PlaneWaves(self.rays, config.antennas, frequency, pairs, config.carrier_hz)
-        self._velocity = None if config.speed_kmh is None else velocities(config.speed_kmh, pairs)
-        self.correlation_rounds = rounds_apart(config)
-        self._states = OfdmStates(config, budget, pairs, self._draw, self.waves.numbers)
+    settings: Settings
+
+    def prepare(self) -> None:
+        settings, bandwidth_hz = self.settings, self.budget.bandwidth_hz
+        spread = self.hyper["delay_spread_s"]
+        pairs = Pairs(self.streams, self.devices, bandwidth_hz, spread)
+        profile = cdl_profile(settings.name[-1].upper())
+        order = pairs.once(COUPLING, (4, len(profile.power), RAYS)).argsort(-1)
+        bearing = (pairs.once(BEARING, ()).double() - 0.5) * math.radians(settings.sector_deg)
+        self.rays = cdl_rays(profile, order, bearing, spread[pairs.rows].double())
+        frequency = group_frequencies(bandwidth_hz[pairs.rows], settings.subcarrier_groups)
+        self.waves = PlaneWaves(self.rays, settings.antennas, frequency, pairs, settings.carrier_hz)
+        self._velocity = velocities(settings.speed_kmh, pairs)
+        self.correlation_rounds = correlation_rounds(settings)
+        self._states = OfdmStates(self, pairs, self._draw, self.waves.numbers)
 
     def state(self, round: int) -> ChannelState:
-        return self._states.state(round, self._gain)
+        return self._states.state(round)
 
     def _draw(self, index: Tensor, time_s: Tensor) -> Tensor:
-        """[R, U, K, A, F]."""
+        """Draw [R, U, K, A, F]."""
         if self._velocity is None:
             return self.waves.fresh(index)
         return self.waves.moved(time_s[:, :, None, None] * self._velocity)

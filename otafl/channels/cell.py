@@ -1,155 +1,241 @@
-"""Cells of 3GPP TR 38.901 with dropped devices: urban micro (UMi), urban macro (UMa), rural macro
-(RMa), through Sionna (`cell_drop`). Large-scale gain, which is path loss, penetration loss and
-shadowing, is apart from the fading, whose mean power is one.
+"""Drop devices in a cell of 3GPP: urban micro (umi), urban macro (uma) or rural macro (rma).
+
+Line of sight, path loss, shadowing, indoor loss and rays come from Sionna (`cell_drop`).
+Large-scale gain, which is path loss, penetration loss and shadowing, is apart from the fading,
+whose mean power is one. Without `snr_db`, budgets are `tx_power_dbm` over thermal noise; with it,
+they are the SNR at the trial's mean gain. Antennas are as in the CDL profiles.
 
 A drop lasts for the run: line of sight, being indoors, penetration loss, angles and delays of the
 clusters stay as they are. Standing devices' phases are drawn anew in each round. With `mobility:
 linear`, path loss follows the position, and shadowing is a normal field over the cell with the
 standard's correlation exp(-d / d_cor) (eq. 7.4-5), conditioned on its value in the drop.
+
+References
+----------
+3GPP TR 38.901, "Study on channel model for frequencies from 0.5 to 100 GHz", 7.2 to 7.5.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import fields, replace
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import torch
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 from torch import Tensor
 
-from otafl.channels.cell_drop import (
-    DEVICES_PER_DROP,
-    CellDrop,
-    cell_rays,
-    drop_cell,
-    scenario,
-    set_topology,
-)
-from otafl.channels.config_3gpp import CellConfig
+from otafl.channels.base import Channel
+from otafl.channels.cell_drop import DEVICES_PER_DROP, CellDrop, SionnaCell, cell_rays
 from otafl.channels.fading import ROUNDS_PER_BLOCK, RoundBlocks
+from otafl.channels.jakes import correlation_rounds
 from otafl.channels.ofdm import NUMBERS_AT_ONCE, OfdmStates, Pairs, group_frequencies
-from otafl.channels.plane_waves import PlaneWaves, velocities
-from otafl.channels.scattering import rounds_apart
-from otafl.channels.sionna_rng import sionna_stream
+from otafl.channels.plane_waves import GeometricSettings, PlaneWaves, velocities
 from otafl.channels.topology import drop, reflected
-from otafl.core.contracts import ChannelState, Hyper, LinkBudget
-from otafl.core.rng import Streams
+from otafl.core.contracts import ChannelState
+from otafl.core.rng import purpose
+from otafl.core.units import db_to_linear
+
+SHADOWING = purpose("shadowing", __name__)
 
 FIELD_WAVES = 128
 """Cosines of a field of shadowing."""
 
 
-class Cell:
-    """h: [S, K, A, B, F] complex, E|h|^2 = 1 over the phases of the rays.
+def _by_name(defaults: Mapping[str, Any], description: str, **bounds: Any) -> Any:
+    """Declare a field whose default depends on the cell's name."""
+    return Field(
+        default_factory=lambda given: defaults[given["name"]], description=description, **bounds
+    )
+
+
+class Cell(Channel):
+    """Give h [S, K, A, B, F] complex, E|h|^2 = 1 over the phases of the rays.
 
     positions: [S, K, 3] metres in the drop, the server at the origin; distance_m: [S, K] from its
     antennas, in three dimensions; line_of_sight, indoor: [S, K] bool. links: the whole drop, of
     the U trials that differ.
     """
 
-    closed_form: ClassVar[bool] = False
-
-    def __init__(
-        self,
-        config: CellConfig,
-        budget: LinkBudget,
-        devices: int,
-        streams: Streams,
-        hyper: Hyper | None = None,
-    ) -> None:
-        self._config, self._budget = config, budget
-        self._pairs = pairs = Pairs(streams, devices, budget.bandwidth_hz)
-        whole = -(-devices // DEVICES_PER_DROP) * DEVICES_PER_DROP
-        position, indoor = drop(config, Pairs(streams, whole, budget.bandwidth_hz))
-        whole_drop = drop_cell(config, pairs, position.cpu(), indoor.cpu())
-        self.links = links = _first_devices(whole_drop, devices, streams.device)
-        self._start, self._indoor = position[:, :devices], indoor[:, :devices]
-        self.positions = pairs.spread(self._start)
-        self.distance_m = (self.positions - self._server()).norm(dim=-1)
-        self.line_of_sight = pairs.spread(links.line_of_sight)
-        self.indoor = pairs.spread(self._indoor)
-
-        frequency = group_frequencies(budget.bandwidth_hz[pairs.rows], config.subcarrier_groups)
-        self._waves = PlaneWaves(
-            cell_rays(links), config.antennas, frequency, pairs, config.carrier_hz
+    class Settings(GeometricSettings):
+        name: Literal["umi", "uma", "rma"] = "umi"
+        cell_radius_m: float = _by_name(
+            {"umi": 100.0, "uma": 250.0, "rma": 2500.0},
+            "radius in metres of the disc around the server: half of an inter-site distance, 100 "
+            "in umi, 250 in uma, 2500 in rma",
+            gt=0,
         )
-        self._velocity = None
-        if config.speed_kmh is not None:
-            self._velocity = velocities(config.speed_kmh, pairs)
-        self.correlation_rounds = rounds_apart(config)
-        self._states = OfdmStates(config, budget, pairs, self._draw, self._waves.numbers)
+        min_distance_m: float = _by_name(
+            {"umi": 10.0, "uma": 35.0, "rma": 35.0},
+            "least horizontal distance of a device, metres; 10 in umi, else 35",
+            gt=0,
+        )
+        server_height_m: float = _by_name(
+            {"umi": 10.0, "uma": 25.0, "rma": 35.0},
+            "height of the server's antennas in metres; 10 in umi, 25 in uma, 35 in rma",
+            gt=0,
+        )
+        device_height_m: float = Field(
+            1.5,
+            ge=1.5,
+            le=10,
+            description="height of the devices in metres, all the same as in Sionna's topologies",
+        )
+        indoor_probability: float = _by_name(
+            {"umi": 0.8, "uma": 0.8, "rma": 0.5},
+            "share of devices that are indoors; 0.5 in rma, else 0.8",
+            ge=0,
+            le=1,
+        )
+        o2i_loss: Literal["low", "high"] = Field(
+            "low",
+            description="building penetration loss (TR 38.901 7.4.3); below 6 GHz the same in umi "
+            "and uma",
+        )
+        shadowing: bool = Field(True, description="whether shadow fading is part of the gain")
+        mobility: Literal["none", "linear"] = Field(
+            "none",
+            description="linear: devices walk straight on at speed_kmh and are reflected at the "
+            "edge of the cell, and distance, path loss and shadowing follow; none: speed_kmh is "
+            "seen by the fading alone",
+        )
+        in_car: bool | None = _by_name(
+            {"umi": None, "uma": None, "rma": True},
+            "of rma, whether devices that are not indoors are in cars, N(9 dB, 5 dB) down (TR "
+            "38.901 Table 7.2-3); true",
+        )
 
-        at_drop = -links.path_loss_db - links.penetration_db
-        if config.shadowing:
-            at_drop = at_drop + links.shadowing_db
-        at_drop = 10.0 ** (pairs.spread(at_drop) / 10.0)
+        @model_validator(mode="after")
+        def _a_cell(self) -> Cell.Settings:
+            if self.path_loss_db is not None:
+                raise ValueError(
+                    f"path_loss_db {self.path_loss_db:g}: the cell has a path loss of its own; "
+                    "leave it out, or give snr_db for a mean SNR"
+                )
+            if self.min_distance_m >= self.cell_radius_m:
+                raise ValueError(
+                    f"min_distance_m {self.min_distance_m:g} leaves no room in cell_radius_m "
+                    f"{self.cell_radius_m:g}; a smaller one would do"
+                )
+            if self.mobility == "linear" and self.speed_kmh is None:
+                raise ValueError("mobility 'linear' needs speed_kmh, say 3")
+            if self.name == "rma" and self.o2i_loss != "low":
+                raise ValueError(
+                    "o2i_loss 'high' is not defined for rma (TR 38.901 7.4.3); low would do"
+                )
+            if (self.in_car is None) == (self.name == "rma"):
+                raise ValueError(
+                    f"in_car: {str(self.in_car).lower()}: there are cars in rma, where it is true "
+                    "or false, and not in umi and uma, where it is left out"
+                )
+            return self
+
+        @model_serializer(mode="wrap")
+        def _cars_of_rma(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+            tree: dict[str, Any] = plain(self)
+            if self.in_car is None:
+                tree.pop("in_car", None)
+            return tree
+
+        @property
+        def physical(self) -> bool:
+            return self.snr_db is None
+
+    settings: Settings
+
+    def prepare(self) -> None:
+        settings, bandwidth_hz = self.settings, self.budget.bandwidth_hz
+        self._pairs = pairs = Pairs(self.streams, self.devices, bandwidth_hz)
+        self._moves = settings.mobility == "linear"
+        sionna = self._drop()
+        self._velocity = velocities(settings.speed_kmh, pairs)
+        self.correlation_rounds = correlation_rounds(settings)
+        frequency = group_frequencies(bandwidth_hz[pairs.rows], settings.subcarrier_groups)
+        rays = cell_rays(self.links)
+        self._waves = PlaneWaves(rays, settings.antennas, frequency, pairs, settings.carrier_hz)
+        self._states = OfdmStates(self, pairs, self._draw, self._waves.numbers)
+
+        at_drop = -self.links.path_loss_db - self.links.penetration_db
+        if settings.shadowing:
+            at_drop = at_drop + self.links.shadowing_db
+        at_drop = db_to_linear(pairs.spread(at_drop))
         mean = at_drop.mean(1, keepdim=True)
-        self._unit = torch.where(budget.physical[:, None], torch.ones_like(mean), mean)
+        self._unit = torch.where(self.budget.physical[:, None], torch.ones_like(mean), mean)
         self._fixed_gain = self._scaled(at_drop)
-        if config.mobility == "linear":
-            self._field = ShadowingField(links, self._start, self._indoor, pairs)
-            self._moving_loss = scenario(config)
+        if self._moves:
+            self._sionna = sionna
+            self._field = ShadowingField(self.links, self._start, self._indoor, pairs)
             ahead = NUMBERS_AT_ONCE // (self._start[..., 0].numel() * FIELD_WAVES)
             self._gains = RoundBlocks(self._gains_of, max(1, min(ROUNDS_PER_BLOCK, ahead)))
 
+    def _drop(self) -> SionnaCell:
+        """Drop the devices, and return whom to ask about them later."""
+        settings, streams, devices = self.settings, self.streams, self.devices
+        whole = -(-devices // DEVICES_PER_DROP) * DEVICES_PER_DROP
+        position, indoor = drop(
+            Pairs(streams, whole, self.budget.bandwidth_hz),
+            settings.min_distance_m,
+            settings.cell_radius_m,
+            settings.device_height_m,
+            settings.indoor_probability,
+        )
+        sionna = SionnaCell(
+            settings.name,
+            settings.carrier_hz,
+            settings.o2i_loss,
+            settings.server_height_m,
+            settings.in_car,
+        )
+        links = sionna.drop(self._pairs, position.cpu(), indoor.cpu())
+        self.links = links.each(lambda one: one[:, :devices].to(streams.device))
+        self._start, self._indoor = position[:, :devices], indoor[:, :devices]
+        self.positions = self._pairs.spread(self._start)
+        server = self._start.new_tensor([0.0, 0.0, settings.server_height_m])
+        self.distance_m = (self.positions - server).norm(dim=-1)
+        self.line_of_sight = self._pairs.spread(self.links.line_of_sight)
+        self.indoor = self._pairs.spread(self._indoor)
+        return sionna
+
     def state(self, round: int) -> ChannelState:
-        moves = self._config.mobility == "linear"
-        return self._states.state(round, self._gains[round] if moves else self._fixed_gain)
+        return self._states.state(round, self._gains[round] if self._moves else self._fixed_gain)
 
     def positions_in(self, round: int) -> Tensor:
-        """[S, K, 3] metres, at the beginning of a round."""
-        time = torch.tensor([[round * self._config.round_interval_s]], dtype=torch.float64)
+        """Return the positions [S, K, 3] in metres at the beginning of a round."""
+        time = torch.tensor([[round * self.settings.round_interval_s]], dtype=torch.float64)
         return self._pairs.spread(self._position(time.to(self._start.device))[0])
 
-    def _server(self) -> Tensor:
-        return self._start.new_tensor([0.0, 0.0, self._config.server_height_m])
-
     def _scaled(self, gain: Tensor) -> Tensor:
-        """[S, K] in the budget's unit and type."""
-        return (gain / self._unit).to(self._budget.gain) * self._budget.gain
+        """Return the gain [S, K] in the budget's unit and type."""
+        return (gain / self._unit).to(self.budget.gain) * self.budget.gain
 
     def _draw(self, index: Tensor, time_s: Tensor) -> Tensor:
-        """[R, U, K, A, F]."""
+        """Draw [R, U, K, A, F]."""
         if self._velocity is None:
             return self._waves.fresh(index)
-        if self._config.mobility == "linear":
+        if self._moves:
             return self._waves.moved(self._position(time_s) - self._start)
         return self._waves.moved(time_s[:, :, None, None] * self._velocity)
 
     def _position(self, time_s: Tensor) -> Tensor:
-        """[R, U, K, 3] at times [R, U]."""
-        if self._velocity is None or self._config.mobility == "none":
+        """Return the positions [R, U, K, 3] at times [R, U]."""
+        if self._velocity is None or not self._moves:
             return self._start.expand(len(time_s), *self._start.shape)
-        return reflected(self._start, self._velocity, self._config.cell_radius_m, time_s)
+        return reflected(self._start, self._velocity, self.settings.cell_radius_m, time_s)
 
     def _gains_of(self, first: int, rounds: int) -> Tensor:
-        """[rounds, S, K]: large-scale gains at the beginning of each of the rounds."""
+        """Return the large-scale gains [rounds, S, K] at the beginning of each of the rounds."""
         round = torch.arange(first, first + rounds, dtype=torch.float64, device=self._start.device)
-        position = self._position(round[:, None] * self._config.round_interval_s)
-        level = -self._path_loss_db(position) - self.links.penetration_db
-        if self._config.shadowing:
+        position = self._position(round[:, None] * self.settings.round_interval_s)
+        loss = self._sionna.path_loss_db(position, self._indoor, self.links.clear)
+        level = -loss - self.links.penetration_db
+        if self.settings.shadowing:
             level = level + self._field(position)
-        return self._scaled(10.0 ** (self._pairs.spread(level, 1) / 10.0))
-
-    def _path_loss_db(self, position: Tensor) -> Tensor:
-        """[R, U, K] path loss outdoors at positions [R, U, K, 3] (TR 38.901 Table 7.4.1-1, by
-        Sionna). One device a topology: no distances between devices are needed."""
-        shape = position.shape[:-1]
-
-        def column(values: Tensor) -> Tensor:
-            return values.expand(shape).reshape(-1, 1).cpu()
-
-        clear = column(self.links.clear)[..., None]
-        self._moving_loss.reset_topology()
-        with sionna_stream(0, torch.device("cpu")):  # UMa's effective height is fixed below 13 m
-            places = position.reshape(-1, 1, 3).cpu()
-            set_topology(self._moving_loss, self._config, places, column(self._indoor), clear)
-        return self._moving_loss.basic_pathloss.view(shape).to(position.device)
+        return self._scaled(db_to_linear(self._pairs.spread(level, 1)))
 
 
 class ShadowingField:
-    """Shadow fading in dB as a function of the position: normal, with the correlation exp(-d /
-    d_cor) over distances d, and with Sionna's value where the device was dropped.
+    """Shadow devices by their positions: normal in dB, with the correlation exp(-d / d_cor) over
+    distances d, and with Sionna's value where the device was dropped.
 
     One field G of unit variance for each trial and each of line of sight, none, and indoors, as a
     sum of cosines: exp(-d) is the characteristic function of the planar Cauchy law, so wave
@@ -158,7 +244,7 @@ class ShadowingField:
     """
 
     def __init__(self, links: CellDrop, start: Tensor, indoor: Tensor, pairs: Pairs) -> None:
-        uniform = pairs.streams.uniform("shadowing", 0, (3, FIELD_WAVES, 3))[pairs.rows].double()
+        uniform = pairs.streams.uniform(SHADOWING, 0, (3, FIELD_WAVES, 3))[pairs.rows].double()
         radius = (1.0 / (1.0 - uniform[..., 0]) ** 2 - 1.0).sqrt()
         heading = 2.0 * math.pi * uniform[..., 1]
         vector = torch.stack([radius * heading.cos(), radius * heading.sin()], -1)
@@ -171,18 +257,13 @@ class ShadowingField:
         self._missing = links.shadowing_db / self._std - self._field(start[None])
 
     def __call__(self, position: Tensor) -> Tensor:
-        """[R, U, K] dB at positions [R, U, K, 3]."""
+        """Return [R, U, K] dB at positions [R, U, K, 3]."""
         way = (position - self._start)[..., :2].norm(dim=-1)
         fixed = (-way / self._distance).exp() * self._missing
         return self._std * (self._field(position) + fixed)
 
     def _field(self, position: Tensor) -> Tensor:
-        """[R, U, K]: G."""
+        """Return G, [R, U, K]."""
         place = position[..., :2] / self._distance[..., None]
         angle = (self._vector * place[..., None, :]).sum(-1) + self._phase
         return angle.cos().sum(-1) * math.sqrt(2.0 / FIELD_WAVES)
-
-
-def _first_devices(links: CellDrop, devices: int, place: torch.device) -> CellDrop:
-    names = [field.name for field in fields(CellDrop)]
-    return replace(links, **{name: getattr(links, name)[:, :devices].to(place) for name in names})

@@ -1,4 +1,4 @@
-"""A channel of the user's own: a function of the random draws,
+"""Fade by a function of the user's, of the random draws:
 
     channel(draw, **options) -> h
 
@@ -11,25 +11,29 @@ payload and must be a function of each round alone, not of the other rounds in t
 Shapes and numbers are checked in every call, and at the start that rounds do not mix and that the
 mean of |h|^2 is 1; an attribute `unit_power = False` leaves the last out, for a channel that has
 gains of its own. `correlation_rounds = 100` says after how many rounds fading is as good as
-independent (default 1), so that long-term statistics look at rounds so far apart."""
+independent (default 1), so that long-term statistics look at rounds so far apart.
+"""
 
 from __future__ import annotations
 
 import functools
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from otafl.channels.config_own import CustomChannelConfig
-from otafl.channels.fading import ROUNDS_PER_BLOCK, RoundBlocks
+from otafl.channels.base import Channel, ChannelSettings
+from otafl.channels.fading import DRAWS, FADING, FAR, NUMBERS, ROUNDS_PER_BLOCK, RoundBlocks
 from otafl.core import custom
-from otafl.core.contracts import ChannelState, Hyper, LinkBudget
+from otafl.core.contracts import ChannelState
 from otafl.core.errors import UserError
+from otafl.core.problems import Problem, problem
 from otafl.core.rng import Streams
+from otafl.core.settings import CustomSettings
+from otafl.core.words import did_you_mean
 
 CHECKED_ROUNDS = 256
 LEAST_ROUNDS = 16
@@ -39,77 +43,74 @@ LEAST_DEVIATION = 0.02
 """The mean of |h|^2 over so many rounds, or of so many numbers, is refused if it is further from 1
 than so many standard errors and this."""
 
-FAR = 1 << 30
-"""First of the rounds that are checked and averaged over; no run gets there."""
-
-DRAWS = 4096
-NUMBERS = 1 << 21
-"""Most rounds, and most channel gains of a trial, of an average."""
-
 NUMBERS_AT_ONCE = 1 << 18
 
 
 class Draws:
-    """Random numbers of S trials and K devices in R rounds, from the streams of the run: they
-    depend on seed, trial, device, round and on which draw of a call it is. rounds: [R, 1, 1] int64.
+    """Draw random numbers of S trials and K devices in R rounds, from the streams of the run: they
+    depend on seed, trial, device, round and on which draw of a call it is.
+
+    trials: S. devices: K. rounds: [R, 1, 1] int64.
     """
 
     def __init__(self, streams: Streams, devices: int, rounds: Tensor) -> None:
         pair = torch.arange(streams.size * devices, device=streams.device)
         self._pairs = pair // devices, pair % devices
-        self._streams, self._devices = streams, devices
-        self._count = 0
+        self._streams, self._count = streams, 0
+        self.trials, self.devices = streams.size, devices
         self.rounds = rounds[:, None, None]
 
-    @property
-    def trials(self) -> int:
-        """S."""
-        return self._streams.size
-
-    @property
-    def devices(self) -> int:
-        """K."""
-        return self._devices
-
     def uniform(self, *shape: int, fixed: bool = False) -> Tensor:
-        """[R, S, K, *shape] uniform in (0, 1). fixed: [1, S, K, *shape], the same in all
+        """Draw [R, S, K, *shape] uniform in (0, 1); fixed: [1, S, K, *shape], the same in all
         rounds."""
         rounds = torch.zeros_like(self.rounds[:1]) if fixed else self.rounds
-        purpose = f"fading/own/{self._count}"
+        purpose = FADING / "own" / self._count
         self._count += 1
         values = self._streams.device_uniform_rounds(purpose, rounds.flatten(), *self._pairs, shape)
         return values.view(len(rounds), self.trials, self.devices, *shape)
 
     def normal(self, *shape: int, fixed: bool = False) -> Tensor:
-        """[R, S, K, *shape] standard normal; fixed as of `uniform`."""
+        """Draw [R, S, K, *shape] standard normal; fixed as of `uniform`."""
         uniform = self.uniform(*shape, fixed=fixed)
         return torch.special.ndtri(uniform.double()).to(uniform.dtype)
 
     def complex_normal(self, *shape: int, fixed: bool = False) -> Tensor:
-        """[R, S, K, *shape] complex, CN(0, 1); fixed as of `uniform`."""
+        """Draw [R, S, K, *shape] complex, CN(0, 1); fixed as of `uniform`."""
         return torch.view_as_complex(self.normal(*shape, 2, fixed=fixed) * math.sqrt(0.5))
 
 
-class CustomChannel:
-    """h: [S, K, A, 1, 1] complex. Long-term statistics are averages over many rounds; the mean
+class CustomChannel(Channel):
+    """Give h [S, K, A, 1, 1] complex. Long-term statistics are averages over many rounds; the mean
     power is taken to be 1, as it is checked to be."""
 
-    def __init__(
-        self,
-        config: CustomChannelConfig,
-        budget: LinkBudget,
-        devices: int,
-        streams: Streams,
-        hyper: Hyper | None = None,
-    ) -> None:
-        self._name, self._streams, self._devices = config.name, streams, devices
-        self._channel = _callable(config)
-        self._gain = budget.gain
+    class Settings(ChannelSettings, CustomSettings):
+        def check(self, scenario: Any) -> Iterable[Problem]:
+            """Return what is wrong with the function's name and with the keys that it is given."""
+            try:
+                keys = custom.keys_of(*_loaded(self.name))
+            except UserError as error:
+                return [Problem(str(error), ("channel", "name"))]
+            names = [key for key in (*keys.names, *type(self).model_fields) if key != "name"]
+            known = f"(known keys: {', '.join(names)})"
+            unknown = [] if keys.any else [key for key in self.options if key not in keys.names]
+            return [
+                problem(f"unknown key{did_you_mean(key, names)} {known}", f"channel.{key}")
+                for key in unknown
+            ] + [
+                problem("must be given", f"channel.{key}")
+                for key in keys.required
+                if key not in self.options
+            ]
+
+    settings: Settings
+
+    def prepare(self) -> None:
+        self._channel = _callable(self.settings)
         apart = getattr(self._channel, "correlation_rounds", 1)
         if isinstance(apart, bool) or not isinstance(apart, int) or apart < 1:
             raise UserError(
-                f"channel.name: the attribute correlation_rounds of '{self._name}' is {apart!r}; a "
-                "whole number from 1 on would do"
+                "channel.name: the attribute correlation_rounds of "
+                f"'{self.settings.name}' is {apart!r}; a whole number from 1 on would do"
             )
         self.correlation_rounds = apart
         self._antennas: int | None = None
@@ -118,28 +119,28 @@ class CustomChannel:
         if unit_power:
             self._check_power()
         self.closed_form = unit_power and self._antennas == 1
-        numbers = streams.size * devices * (self._antennas or 1)
+        numbers = self.streams.size * self.devices * (self._antennas or 1)
         self._fading = RoundBlocks(
             lambda first, rounds: self._drawn(first + torch.arange(rounds)),
             max(1, min(ROUNDS_PER_BLOCK, NUMBERS_AT_ONCE // numbers)),
         )
 
     def state(self, round: int) -> ChannelState:
-        return ChannelState(h=self._fading[round][..., None, None], gain=self._gain)
+        return ChannelState(h=self._fading[round][..., None, None], gain=self.budget.gain)
 
     @functools.cached_property
     def unit_mean_amplitude(self) -> Tensor:
-        """[S, K] E|h|, of one antenna."""
-        total = torch.zeros_like(self._gain)
-        count = min(DRAWS, NUMBERS // self._devices)
+        """E|h|, [S, K]."""
+        total = torch.zeros_like(self.budget.gain)
+        count = min(DRAWS, NUMBERS // self.devices)
         rounds = FAR + self.correlation_rounds * torch.arange(count)
         for some in rounds.split(max(1, NUMBERS_AT_ONCE // total.numel())):
             total += self._drawn(some).abs().sum((0, 3))
         return total / count
 
     def _drawn(self, rounds: Tensor) -> Tensor:
-        """[R, S, K, A] complex, for rounds [R] int64."""
-        draw = Draws(self._streams, self._devices, rounds.to(self._streams.device))
+        """Return h [R, S, K, A] complex, for rounds [R] int64."""
+        draw = Draws(self.streams, self.devices, rounds.to(self.streams.device))
         h = self._channel(draw)
         if not isinstance(h, Tensor):
             raise self._error(f"returned a {type(h).__name__}; a tensor {self._wanted(draw)}")
@@ -147,7 +148,7 @@ class CustomChannel:
         shape = tuple(h.shape)
         if h.dim() not in (3, 4) or shape[:3] not in (whole, (1, *whole[1:])) or 0 in shape:
             raise self._error(f"returned the shape {list(shape)}; {self._wanted(draw)}")
-        h = h.to(self._streams.device, self._streams.dtype.to_complex())
+        h = h.to(self.streams.device, self.streams.dtype.to_complex())
         h = (h[..., None] if h.dim() == 3 else h).expand(len(rounds), -1, -1, -1)
         if self._antennas not in (None, h.shape[3]):
             raise self._error(
@@ -168,7 +169,7 @@ class CustomChannel:
         return f"[{shape}], rounds by trials by devices, or [{shape}, antennas]"
 
     def _check_rounds(self) -> None:
-        """A round alone must be what it is among others."""
+        """Check that a round alone is what it is among others."""
         rounds = torch.tensor([5, 0, 6])
         among, alone = self._drawn(rounds)[:1], self._drawn(rounds[:1])
         if not torch.allclose(among, alone, rtol=1e-4, atol=1e-5):
@@ -178,9 +179,12 @@ class CustomChannel:
             )
 
     def _check_power(self) -> None:
-        """The mean of |h|^2 over rounds far apart, trials and devices, against what it varies by
-        over rounds and, for fading that lasts, over devices; one device alone tells nothing."""
-        numbers = self._streams.size * self._devices
+        """Check the mean of |h|^2 over rounds far apart, trials and devices.
+
+        It is compared with what it varies by over rounds and, for fading that lasts, over devices;
+        one device alone tells nothing.
+        """
+        numbers = self.streams.size * self.devices
         if numbers == 1:
             return
         count = max(LEAST_ROUNDS, min(CHECKED_ROUNDS, CHECKED_NUMBERS // numbers))
@@ -201,21 +205,28 @@ class CustomChannel:
             )
 
     def _error(self, fault: str) -> UserError:
-        return UserError(f"channel.name: '{self._name}' {fault} would do")
+        return UserError(f"channel.name: '{self.settings.name}' {fault} would do")
 
 
-def _callable(config: CustomChannelConfig) -> Callable[[Draws], Any]:
-    """The user's function with the section's keys; of a class, the instance made with them."""
-    made, _ = config.load()
+def _loaded(name: str) -> tuple[Any, int]:
+    """Load the user's function or class, and count what it is given by position."""
+    found = custom.load(name, "channel.name")
+    return found, 0 if inspect.isclass(found) else 1
+
+
+def _callable(settings: CustomChannel.Settings) -> Callable[[Draws], Any]:
+    """Return the user's function with the section's keys; of a class, the instance made with
+    them."""
+    made, _ = _loaded(settings.name)
     if inspect.isclass(made):
-        instance: Any = custom.call(config.name, "channel.name", config.options)
+        instance: Any = custom.call(settings.name, "channel.name", settings.options)
         if not callable(instance):
             raise UserError(
-                f"channel.name: '{config.name}' is a class whose instances cannot be called; a "
+                f"channel.name: '{settings.name}' is a class whose instances cannot be called; a "
                 "method __call__(self, draw) would do"
             )
         return instance
-    custom.check_keys(made, config.name, "channel.name", config.options, "draw")
-    bound = functools.partial(made, **config.options)
+    custom.check_keys(made, settings.name, "channel.name", settings.options, "draw")
+    bound = functools.partial(made, **settings.options)
     vars(bound).update(vars(made))  # its attributes
     return bound

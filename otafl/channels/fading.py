@@ -1,52 +1,43 @@
-"""What the channels share: link budgets, and drawing fading in blocks of rounds."""
+"""Make fading: its streams, draws of many rounds at once, and antennas that are correlated."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from otafl.channels.config import ChannelConfig
-from otafl.core.contracts import LinkBudget
-from otafl.core.units import db_to_linear, dbm_to_watt, noise_power_w
+from otafl.core.contracts import ChannelState
+from otafl.core.rng import family
 
-DEFAULT_SNR_DB = 20.0
+FADING = family("fading", __name__)
+"""The streams of all channels' fading."""
+
 ROUNDS_PER_BLOCK = 64
 
+FAR = 1 << 30
+"""First of the rounds that long-term averages are over; no run gets there."""
 
-def link_budget(
-    configs: Sequence[ChannelConfig], devices: int, device: torch.device, dtype: torch.dtype
-) -> LinkBudget:
-    """The budgets of S trials over K devices. Physical, with `path_loss_db` or on a channel that
-    has a path loss of its own and no `snr_db`: transmit power over thermal noise in the band, and
-    the path loss is the gain; else `snr_db` is the budget at gain 1."""
-    rows, budgets = [], []
-    for config in configs:
-        tx_power_w = dbm_to_watt(config.tx_power_dbm)
-        gain = 1.0 if config.path_loss_db is None else db_to_linear(-config.path_loss_db)
-        if config.physical:
-            unit_w = noise_power_w(config.bandwidth_hz, config.noise_figure_db)
-        else:
-            snr_db = DEFAULT_SNR_DB if config.snr_db is None else config.snr_db
-            unit_w = tx_power_w / db_to_linear(snr_db)
-        rows.append((gain, unit_w, config.bandwidth_hz))
-        own = [db_to_linear(offset) for offset in config.device_budget_db] or [1.0]
-        budgets.append([tx_power_w / unit_w * own[k % len(own)] for k in range(devices)])
-    gain, unit_power_w, bandwidth_hz = torch.tensor(rows, dtype=torch.float64).T.to(device, dtype)
-    return LinkBudget(
-        budget=torch.tensor(budgets, dtype=torch.float64).to(device, dtype),
-        gain=gain[:, None].expand(-1, devices),
-        unit_power_w=unit_power_w,
-        bandwidth_hz=bandwidth_hz,
-        physical=torch.tensor([config.physical for config in configs], device=device),
-    )
+DRAWS = 4096
+NUMBERS = 1 << 21
+"""Most rounds, and most channel gains of a trial, of an average."""
+
+
+class Fading(Protocol):
+    """Fading gives h of a round's first so many coherence blocks, by round and block alone."""
+
+    def draw(self, round: int, blocks: int) -> Tensor:
+        """Draw h [S, K, A, blocks], complex."""
 
 
 class RoundBlocks:
-    """Draws of many rounds at once, handed out round by round: draw(first round, rounds) ->
-    [rounds, ...]. A round's numbers must not depend on where a block starts, so blocks start at
-    multiples of their length."""
+    """Draw many rounds at once, and hand them out round by round.
+
+    draw(first round, rounds) -> [rounds, ...]. A round's numbers must not depend on where a block
+    of rounds starts, so blocks start at multiples of their length.
+    """
 
     def __init__(self, draw: Callable[[int, int], Tensor], length: int = ROUNDS_PER_BLOCK) -> None:
         self._draw = draw
@@ -59,3 +50,43 @@ class RoundBlocks:
         if self._block is None or first != self._first:
             self._first, self._block = first, self._draw(first, self._length)
         return self._block[round - first]
+
+
+def block_state(
+    h: Tensor, gain: Tensor, block_symbols: int | None, later: Callable[[int], Tensor]
+) -> ChannelState:
+    """Return a channel's state, whose later blocks are drawn once, when they are asked for.
+
+    Parameters
+    ----------
+    h : [S, K, A, 1, F], the first block.
+    gain : [S, K].
+    block_symbols : channel uses of a coherence block; None where it lasts for the payload.
+    later : blocks -> [S, K, A, blocks, F], the first of them h.
+    """
+    if block_symbols is None:
+        return ChannelState(h, gain)
+    return ChannelState(h, gain, block_symbols, functools.cache(later))
+
+
+def correlated(h: Tensor, neighbours: float, dim: int) -> Tensor:
+    """Correlate the server's antennas: entries of variance 1, independent along `dim`, get the
+    covariance R_ab = r^|a-b|, r = `neighbours` in [0, 1). h: complex, any shape.
+
+    R is the covariance of a first-order autoregression along the array, whose steps are the rows of
+    R's Cholesky factor in closed form: nothing is factorised, which fails silently near r = 1, and
+    an antenna's fading does not depend on how many there are.
+
+    References
+    ----------
+    Loyka 2001, "Channel Capacity of MIMO Architecture Using the Exponential Correlation Matrix",
+        IEEE Communications Letters.
+    """
+    if neighbours == 0.0:
+        return h
+    fresh = (1.0 - neighbours**2) ** 0.5
+    first, *others = torch.view_as_real(h.movedim(dim, 0)).unbind(0)
+    antennas = [first]
+    for other in others:
+        antennas.append(neighbours * antennas[-1] + fresh * other)
+    return torch.view_as_complex(torch.stack(antennas, dim if dim >= 0 else dim - 1))

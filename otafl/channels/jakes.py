@@ -1,11 +1,16 @@
-"""Fading that is correlated over time by the devices' motion: Clarke's isotropic scattering, of
-autocorrelation J0(2 pi f_D tau) (Jakes), as the random sum of sinusoids of Xiao, Zheng and
-Beaulieu, "Novel Sum-of-Sinusoids Simulation Models for Rayleigh and Rician Fading Channels" (IEEE
-Transactions on Wireless Communications 5(12), 2006): h(t) = sum_n exp(j (2 pi f_D t cos alpha_n +
-phi_n)) / sqrt(N), alpha_n uniform in the nth part of the circle, phi_n uniform.
+"""Correlate fading over time by the devices' motion.
+
+Clarke's isotropic scattering has the autocorrelation J0(2 pi f_D tau) (Jakes). Here it is a random
+sum of sinusoids: h(t) = sum_n exp(j (2 pi f_D t cos alpha_n + phi_n)) / sqrt(N), alpha_n uniform in
+the nth part of the circle, phi_n uniform.
 
 Its autocorrelation over an ensemble of trials and devices is J0 for any number N of sinusoids;
 E|h|^4 = 2 - 1/N, and the law of |h|^2 is within 0.115 / N of the exponential one.
+
+References
+----------
+Xiao, Zheng, Beaulieu 2006, "Novel Sum-of-Sinusoids Simulation Models for Rayleigh and Rician
+    Fading Channels", IEEE Transactions on Wireless Communications 5(12).
 """
 
 from __future__ import annotations
@@ -15,8 +20,9 @@ import math
 import torch
 from torch import Tensor
 
-from otafl.channels.correlation import correlated
-from otafl.core.rng import Streams
+from otafl.channels.base import Channel, FadingSettings
+from otafl.channels.fading import correlated
+from otafl.core.rng import Purpose
 
 LIGHT_M_PER_S = 299_792_458.0
 SINUSOIDS = 32
@@ -28,36 +34,47 @@ _NUMBERS = 1 << 22
 
 
 def doppler_hz(speed_kmh: float, carrier_hz: float) -> float:
-    """f_D = v f_c / c."""
+    """Return f_D = v f_c / c."""
     return speed_kmh / 3.6 * carrier_hz / LIGHT_M_PER_S
 
 
-def correlation_rounds(doppler_hz: float, round_s: float) -> int:
-    """Rounds after which |J0| stays below 0.1: J0(x)^2 <= 2 / (pi x). At most 2^25, which devices
+def correlation_rounds(settings: FadingSettings) -> int:
+    """Return the rounds after which fading is as good as independent.
+
+    |J0| stays below 0.1 from there on: J0(x)^2 <= 2 / (pi x). They are at most 2^25, which devices
     that hardly move would exceed: their averages over rounds that far apart are those of the places
-    they stand at, not of the ensemble."""
+    they stand at, not of the ensemble.
+    """
+    if settings.speed_kmh is None:
+        return 1
     x = 2.0 / (math.pi * CORRELATION**2)
-    phase = 2.0 * math.pi * doppler_hz * round_s
+    doppler = doppler_hz(settings.speed_kmh, settings.carrier_hz)
+    phase = 2.0 * math.pi * doppler * settings.round_interval_s
     return MOST_CORRELATED_ROUNDS if phase * MOST_CORRELATED_ROUNDS <= x else math.ceil(x / phase)
 
 
 class Oscillators:
-    """exp(j 2 pi f (t round_s + b block_s)) of round t and block b, at fixed frequencies.
+    """Turn exp(j 2 pi f t) at fixed frequencies, t being the time of block b of round r.
 
-    hz: [S, ...] f, double. block_s: [S] seconds of a coherence block; None: one lasts for the
-    payload. Phases are kept in units of 2^-64 of a turn, whose products with t and b wrap exactly,
-    so that a round as far away as 2^40 is as sharp as the first.
+    hz: [S, ...] f, double. Rounds are `round_interval_s` apart; a coherence block lasts a second
+    and hertz for each of its symbols, or for the payload where the section says no length. Phases
+    are kept in units of 2^-64 of a turn, whose products with r and b wrap exactly, so that a round
+    as far away as 2^40 is as sharp as the first.
     """
 
-    def __init__(self, hz: Tensor, round_s: float, block_s: Tensor | None) -> None:
-        self._per_round = _turns(hz * round_s)
+    def __init__(self, hz: Tensor, channel: Channel) -> None:
+        settings: FadingSettings = channel.settings
+        self._per_round = _turns(hz * settings.round_interval_s)
         self._per_block = torch.zeros_like(self._per_round)
-        if block_s is not None:
+        if settings.block_symbols is not None:
+            block_s = settings.block_symbols / channel.budget.bandwidth_hz  # [S]
             self._per_block = _turns(hz * block_s.double().view(-1, *[1] * (hz.dim() - 1)))
 
     def at(self, round: int, first: int, stop: int, dtype: torch.dtype) -> Tensor:
-        """[S, ..., B] of blocks first..stop of a round; dtype: real. B rotations are products of
-        two times sqrt(B), which spares most of the sines."""
+        """Return rotations [S, ..., B] of blocks first..stop of a round; dtype: real.
+
+        B rotations are products of two times sqrt(B), which spares most of the sines.
+        """
         fine = math.isqrt(stop - first - 1) + 1
         coarse = torch.arange(first, stop, fine, device=self._per_round.device)
         turns = (self._per_round * round)[..., None] + self._per_block[..., None] * coarse
@@ -74,45 +91,40 @@ def _rotation(turns: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _turns(value: Tensor) -> Tensor:
-    """The fraction of a number of turns [...], in units of 2^-64, as signed integers."""
+    """Return the fraction of a number of turns [...], in units of 2^-64, as signed integers."""
     return ((value - value.floor()) * 2.0**63).long() << 1
 
 
 class Jakes:
-    """h [S, K, A, B]: a sum of 32 sinusoids of random angles of arrival, a device's own, and random
-    phases, an antenna's own, both fixed over the trial; so a round's fading needs no round before
-    it.
+    """Draw h [S, K, A, B] as a sum of 32 sinusoids.
 
-    The same blocks asked for in a longer payload are the same to rounding.
+    Their angles of arrival are random and a device's own, their phases random and an antenna's own;
+    both are fixed over the trial, so a round's fading needs no round before it. The same blocks
+    asked for in a longer payload are the same to rounding. neighbours: correlation of neighbouring
+    antennas.
     """
 
     def __init__(
-        self,
-        doppler_hz: float,
-        round_s: float,
-        block_s: Tensor | None,
-        devices: int,
-        antennas: int,
-        neighbours: float,
-        streams: Streams,
-        purpose: str,
+        self, channel: Channel, antennas: int, neighbours: float, purpose: Purpose
     ) -> None:
+        settings, streams, devices = channel.settings, channel.streams, channel.devices
         trials = streams.size
         pair = torch.arange(trials * devices, device=streams.device)
         draw = streams.device_uniform(
-            f"{purpose}/scatterers", 0, pair // devices, pair % devices, (SINUSOIDS, 1 + antennas)
+            purpose / "scatterers", 0, pair // devices, pair % devices, (SINUSOIDS, 1 + antennas)
         )
         draw = draw.double().view(trials, devices, SINUSOIDS, 1 + antennas)
         index = torch.arange(SINUSOIDS, device=streams.device)
         arrival = 2.0 * math.pi * (index + draw[..., 0]) / SINUSOIDS
-        self._oscillators = Oscillators(doppler_hz * arrival.cos(), round_s, block_s)
+        hz = doppler_hz(settings.speed_kmh, settings.carrier_hz) * arrival.cos()
+        self._oscillators = Oscillators(hz, channel)
         angle = 2.0 * math.pi * draw[..., 1:].mT
         start = torch.polar(torch.full_like(angle, SINUSOIDS**-0.5), angle)
         self._dtype = streams.dtype
         self._start = correlated(start, neighbours, 2).to(self._dtype.to_complex())  # [S, K, A, N]
 
     def draw(self, round: int, blocks: int) -> Tensor:
-        """[S, K, A, B], in stretches of blocks whose sinusoids fit the memory."""
+        """Draw [S, K, A, B], in stretches of blocks whose sinusoids fit the memory."""
         most = max(1, _NUMBERS // self._start[:, :, 0].numel())
         parts = []
         for first in range(0, blocks, most):

@@ -1,5 +1,8 @@
-"""What the frequency-selective channels share: an OFDM grid of sub-carrier groups and coherence
-blocks, who draws for it, and impulse responses turned into frequency responses.
+"""Divide the band of the frequency-selective channels: an OFDM grid of sub-carrier groups and
+coherence blocks, who draws for it, and impulse responses turned into frequency responses.
+
+The band is split into groups of neighbouring sub-carriers; the response of a group is that at its
+centre.
 
 A channel is a function draw(index [R], time_s [R, U]) -> [R, U, K, A, F] of when it is looked at.
 Devices that do not move get a fresh draw for each index; those that move are a function of time.
@@ -13,12 +16,17 @@ import math
 from collections.abc import Callable
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from otafl.channels.config_3gpp import OfdmConfig
-from otafl.channels.fading import ROUNDS_PER_BLOCK, RoundBlocks
-from otafl.core.contracts import ChannelState, LinkBudget
-from otafl.core.rng import Streams
+from otafl.channels.base import Channel, FadingSettings
+from otafl.channels.fading import FADING, ROUNDS_PER_BLOCK, RoundBlocks, block_state
+from otafl.core.contracts import ChannelState
+from otafl.core.rng import Purpose, Streams, purpose
+from otafl.core.settings import stackable
+
+PHASE = purpose("fading_phase", __name__)
+"""The phases of paths that moving devices have for the whole run."""
 
 BLOCKS_PER_ROUND = 1 << 20
 """Index of block b of round t is t * BLOCKS_PER_ROUND + b."""
@@ -29,14 +37,36 @@ NUMBERS_AT_ONCE = 1 << 22
 Draw = Callable[[Tensor, Tensor], Tensor]
 
 
+class OfdmSettings(FadingSettings):
+    """The section of a frequency-selective channel may hold these keys."""
+
+    subcarrier_groups: int = Field(
+        8,
+        ge=1,
+        description="groups of neighbouring sub-carriers that the band is split into, F; each is "
+        "flat, with the response at its centre",
+    )
+
+
+def delay_spread() -> float:
+    """Declare the delay spread of a profile of TR 38.901 7.7, the same for all devices."""
+    spread: float = stackable(
+        100e-9,
+        ge=0,
+        description="RMS delay spread in seconds, which the profile's delays are multiplied by; TR "
+        "38.901 Table 7.7.3-1: 10 ns very short, 100 ns nominal, 1000 ns very long",
+    )
+    return spread
+
+
 class Pairs:
-    """The (trial, device) pairs that draw. Trials of a stack that share root seed, trial number and
+    """Draw for the (trial, device) pairs. Trials of a stack that share root seed, trial number and
     the settings [S] that matter are the same channel: of S trials, U are drawn, of K devices each.
     """
 
     def __init__(self, streams: Streams, devices: int, *settings: Tensor) -> None:
         matters = (setting.tolist() for setting in settings)
-        keys = list(zip(streams.seeds("fading", 0), *matters, strict=True))
+        keys = list(zip(streams.seeds(FADING, 0), *matters, strict=True))
         first: dict[tuple[float, ...], int] = {}
         rows: list[int] = []
         for row, key in enumerate(keys):
@@ -52,45 +82,49 @@ class Pairs:
         self._trial = self.rows.repeat_interleave(devices)
         self._device = torch.arange(devices, device=device).repeat(self.count)
 
-    def uniform(self, purpose: str, index: Tensor, shape: tuple[int, ...]) -> Tensor:
-        """[R, U, K, *shape] uniform in (0, 1) at the indices [R] int64."""
+    def uniform(self, purpose: Purpose, index: Tensor, shape: tuple[int, ...]) -> Tensor:
+        """Draw [R, U, K, *shape] uniform in (0, 1) at the indices [R] int64."""
         draws = self.streams.device_uniform_rounds(purpose, index, self._trial, self._device, shape)
         return draws.view(len(index), self.count, self.devices, *shape)
 
-    def once(self, purpose: str, shape: tuple[int, ...]) -> Tensor:
-        """[U, K, *shape] uniform in (0, 1), for the whole run."""
+    def once(self, purpose: Purpose, shape: tuple[int, ...]) -> Tensor:
+        """Draw [U, K, *shape] uniform in (0, 1), for the whole run."""
         zero = torch.zeros(1, dtype=torch.int64, device=self.streams.device)
         return self.uniform(purpose, zero, shape)[0]
 
     def spread(self, values: Tensor, dim: int = 0) -> Tensor:
-        """[.., U, ..] to [.., S, ..]."""
+        """Spread [.., U, ..] over the trials, [.., S, ..]."""
         if self.count == len(self._place):
             return values
         return values.index_select(dim, self._place)
 
 
 def group_frequencies(bandwidth_hz: Tensor, groups: int) -> Tensor:
-    """[U, F] float64: centres of F equal groups of sub-carriers about the carrier, in a band of
-    bandwidth_hz [U]."""
+    """Return [U, F] float64, the centres of F equal groups of sub-carriers about the carrier, in a
+    band of bandwidth_hz [U]."""
     step = torch.arange(groups, dtype=torch.float64, device=bandwidth_hz.device)
     return (step - (groups - 1) / 2.0) * (bandwidth_hz.double()[:, None] / groups)
 
 
 def rotations(cycles: Tensor, dtype: torch.dtype) -> Tensor:
-    """exp(j 2 pi cycles) in the complex type of the real dtype; whole cycles are taken off in the
-    type that cycles are in."""
+    """Return exp(j 2 pi cycles) in the complex type of the real dtype; whole cycles are taken off
+    in the type that cycles are in."""
     angle = ((cycles - cycles.floor()) * (2.0 * math.pi)).to(dtype)
     return torch.complex(angle.cos(), angle.sin())
 
 
 def delay_rotations(delay_s: Tensor, frequency_hz: Tensor, dtype: torch.dtype) -> Tensor:
-    """exp(-j 2 pi f tau) [..., L, F] of delays [..., L] and frequencies [..., F], float64."""
+    """Return exp(-j 2 pi f tau) [..., L, F] of delays [..., L] and frequencies [..., F],
+    float64."""
     return rotations(-delay_s[..., None] * frequency_hz[..., None, :], dtype)
 
 
 def frequency_response(taps: Tensor, rotation: Tensor) -> Tensor:
-    """h(f) = sum_l a_l exp(-j 2 pi f tau_l): taps [..., L], rotation [..., L, F] (broadcast against
-    taps) -> [..., F]. Path after path, so that a device's sum does not depend on the shape."""
+    """Return h(f) = sum_l a_l exp(-j 2 pi f tau_l) [..., F].
+
+    taps: a [..., L]. rotation: [..., L, F], broadcast against taps. Path after path is added, so
+    that a device's sum does not depend on the shape.
+    """
     h = taps[..., 0, None] * rotation[..., 0, :]
     for path in range(1, taps.shape[-1]):
         h = h + taps[..., path, None] * rotation[..., path, :]
@@ -98,39 +132,36 @@ def frequency_response(taps: Tensor, rotation: Tensor) -> Tensor:
 
 
 class OfdmStates:
-    """The states of a channel's rounds. numbers: real numbers of the largest temporary that `draw`
-    makes for one index."""
+    """Make the states of a channel's rounds. numbers: real numbers of the largest temporary that
+    `draw` makes for one index."""
 
-    def __init__(
-        self, config: OfdmConfig, budget: LinkBudget, pairs: Pairs, draw: Draw, numbers: int
-    ) -> None:
+    def __init__(self, channel: Channel, pairs: Pairs, draw: Draw, numbers: int) -> None:
+        settings: OfdmSettings = channel.settings
         self._pairs = pairs
         self._draw = draw
-        self._block_symbols = config.block_symbols
-        self._moves = config.speed_kmh is not None
-        self._round_s = config.round_interval_s
-        bandwidth = budget.bandwidth_hz[pairs.rows].double()
-        self._block_s = (config.block_symbols or 0) / bandwidth  # one symbol a second and hertz
+        self._block_symbols = settings.block_symbols
+        self._round_s = settings.round_interval_s
+        self._gain = channel.budget.gain
+        bandwidth = channel.budget.bandwidth_hz[pairs.rows].double()
+        self._block_s = (settings.block_symbols or 0) / bandwidth  # one symbol a second and hertz
         self._at_once = max(1, NUMBERS_AT_ONCE // max(1, numbers))
         # rounds that are asked for far apart, where fading is correlated, waste most of a block
-        most = self._at_once // 8 if self._moves else self._at_once
+        most = self._at_once if settings.speed_kmh is None else self._at_once // 8
         self._rounds = RoundBlocks(self._first_blocks, max(1, min(ROUNDS_PER_BLOCK, most)))
 
-    def state(self, round: int, gain: Tensor) -> ChannelState:
-        """Of a round, with the large-scale gain [S, K]."""
+    def state(self, round: int, gain: Tensor | None = None) -> ChannelState:
+        """Return the state of a round; gain: [S, K] large-scale, else that of the budget."""
+        gain = self._gain if gain is None else gain
         h = self._pairs.spread(self._rounds[round])[:, :, :, None]
-        if self._block_symbols is None:
-            return ChannelState(h=h, gain=gain)
-        later = functools.cache(functools.partial(self._later, round))
-        return ChannelState(h, gain, self._block_symbols, later)
+        return block_state(h, gain, self._block_symbols, functools.partial(self._later, round))
 
     def _first_blocks(self, first: int, rounds: int) -> Tensor:
-        """[rounds, U, K, A, F]."""
+        """Draw [rounds, U, K, A, F]."""
         round = torch.arange(first, first + rounds, device=self._pairs.rows.device)
         return self._blocks(round, torch.zeros_like(round))
 
     def _later(self, round: int, blocks: int) -> Tensor:
-        """[S, K, A, blocks, F]."""
+        """Draw [S, K, A, blocks, F]."""
         block = torch.arange(1, blocks, device=self._pairs.rows.device)
         parts = [self._rounds[round][None]]
         for part in block.split(self._at_once):
@@ -138,6 +169,6 @@ class OfdmStates:
         return self._pairs.spread(torch.cat(parts).movedim(0, 3))
 
     def _blocks(self, round: Tensor, block: Tensor) -> Tensor:
-        """[R, U, K, A, F]: blocks [R] of rounds [R]."""
+        """Draw [R, U, K, A, F], the blocks [R] of the rounds [R]."""
         time = round.double()[:, None] * self._round_s + block[:, None] * self._block_s
         return self._draw(round * BLOCKS_PER_ROUND + block, time)

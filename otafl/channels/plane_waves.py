@@ -1,5 +1,6 @@
-"""Channel coefficients as a sum of plane waves, TR 38.901 7.5 steps 10 and 11 (eq. 7.5-22, 7.5-28,
-7.5-29), for vertical omnidirectional antennas: a ray's field is its random phase alone, so
+"""Add up plane waves, TR 38.901 7.5 steps 10 and 11 (eq. 7.5-22, 7.5-28, 7.5-29).
+
+Antennas are vertical and omnidirectional: a ray's field is its random phase alone, so
 
     h_a(t) = sum_m sqrt(P_m) exp(j (phi_m + 2 pi r_m . d_a / lambda + 2 pi v_m . x(t) / lambda))
 
@@ -14,10 +15,22 @@ import math
 from dataclasses import dataclass
 
 import torch
+from pydantic import model_validator
 from torch import Tensor
 
+from otafl.channels.fading import FADING
 from otafl.channels.jakes import LIGHT_M_PER_S
-from otafl.channels.ofdm import Pairs, delay_rotations, frequency_response, rotations
+from otafl.channels.ofdm import (
+    PHASE,
+    OfdmSettings,
+    Pairs,
+    delay_rotations,
+    frequency_response,
+    rotations,
+)
+from otafl.core.rng import purpose
+
+HEADING = purpose("heading", __name__)
 
 RAY_OFFSETS = (0.0447, 0.1413, 0.2492, 0.3715, 0.5129, 0.6797, 0.8844, 1.1481, 1.5195, 2.1551)
 """TR 38.901 Table 7.5-3: offsets of a cluster's 20 rays, one of each sign, at unit angle spread."""
@@ -25,9 +38,23 @@ RAY_OFFSETS = (0.0447, 0.1413, 0.2492, 0.3715, 0.5129, 0.6797, 0.8844, 1.1481, 1
 RAYS = 2 * len(RAY_OFFSETS)
 
 
+class GeometricSettings(OfdmSettings):
+    """The section of a channel whose rays have angles, which correlate the antennas, may hold these
+    keys."""
+
+    @model_validator(mode="after")
+    def _no_correlation(self) -> GeometricSettings:
+        if self.antenna_correlation:
+            raise ValueError(
+                f"antenna_correlation {self.antenna_correlation:g} has no meaning here: the "
+                "correlation of antennas follows from the angles of arrival; leave it out"
+            )
+        return self
+
+
 @dataclass(frozen=True)
 class Rays:
-    """The rays of U x K links, P of them in L paths; float64, angles in radians.
+    """Hold the rays of U x K links, P of them in L paths; float64, angles in radians.
 
     power: [U, K, P], sums to one. path: rays of each path, in order. delay_s: [U, K, L]. azimuth,
     zenith: [U, K, P] of arrival at the server, in the frame of its array. travel: [U, K, P, 3]
@@ -43,21 +70,24 @@ class Rays:
 
 
 def unit_vector(azimuth: Tensor, zenith: Tensor) -> Tensor:
-    """[..., 3], eq. 7.1-6."""
+    """Return unit vectors [..., 3], eq. 7.1-6."""
     x, y = zenith.sin() * azimuth.cos(), zenith.sin() * azimuth.sin()
     return torch.stack([x, y, zenith.cos()], -1)
 
 
 def line_array(azimuth: Tensor, zenith: Tensor, antennas: int) -> Tensor:
-    """[..., A] phases in cycles at A antennas half a wavelength apart along the y axis, about their
-    middle."""
+    """Return phases [..., A] in cycles at A antennas half a wavelength apart along the y axis,
+    about their middle."""
     place = torch.arange(antennas, dtype=torch.float64, device=azimuth.device)
     place = (place - (antennas - 1) / 2.0) / 2.0
     return (zenith.sin() * azimuth.sin())[..., None] * place
 
 
 class PlaneWaves:
-    """Fading of U x K links with given rays, as the phases of these change."""
+    """Draw the fading of U x K links with given rays, as the phases of these change.
+
+    numbers: real numbers of the largest temporary of a draw.
+    """
 
     def __init__(
         self, rays: Rays, antennas: int, frequency_hz: Tensor, pairs: Pairs, carrier_hz: float
@@ -74,26 +104,30 @@ class PlaneWaves:
         self.numbers = 2 * max(self._rays.numel(), self._rotation[..., 0, :].numel() * antennas)
 
     def fresh(self, index: Tensor) -> Tensor:
-        """[R, U, K, A, F] with phases of their own at each of the indices [R]."""
-        turn = self._pairs.uniform("fading", index, (self._rays.shape[-1],))
+        """Draw [R, U, K, A, F] with phases of their own at each of the indices [R]."""
+        turn = self._pairs.uniform(FADING, index, (self._rays.shape[-1],))
         return self._response(rotations(turn, self._dtype))
 
     def moved(self, way_m: Tensor) -> Tensor:
-        """[R, U, K, A, F] after ways [R, U, K, 3] in metres, float64, with the run's phases."""
+        """Return [R, U, K, A, F] after ways [R, U, K, 3] in metres, float64, with the run's
+        phases."""
         if self._start is None:
-            self._start = self._pairs.once("fading_phase", (self._rays.shape[-1],)).double()
+            self._start = self._pairs.once(PHASE, (self._rays.shape[-1],)).double()
         cycles = (self._travel * (way_m / self._wavelength)[..., None, :]).sum(-1)
         return self._response(rotations(self._start + cycles, self._dtype))
 
     def _response(self, phase: Tensor) -> Tensor:
-        """[R, U, K, A, F] of the rays' phases [R, U, K, P]."""
+        """Return [R, U, K, A, F] of the rays' phases [R, U, K, P]."""
         waves = phase[..., None, :] * self._rays
         taps = torch.stack([path.sum(-1) for path in waves.split(self._path, -1)], -1)
         return frequency_response(taps, self._rotation)
 
 
-def velocities(speed_kmh: float, pairs: Pairs) -> Tensor:
-    """[U, K, 3] m/s, float64: horizontal velocities at this speed in random directions."""
-    heading = 2.0 * math.pi * pairs.once("heading", ()).double()
+def velocities(speed_kmh: float | None, pairs: Pairs) -> Tensor | None:
+    """Draw [U, K, 3] m/s, float64: horizontal velocities at this speed in random directions; None
+    without a speed."""
+    if speed_kmh is None:
+        return None
+    heading = 2.0 * math.pi * pairs.once(HEADING, ()).double()
     level = torch.full_like(heading, math.pi / 2.0)
     return unit_vector(heading, level) * (speed_kmh / 3.6)

@@ -1,51 +1,42 @@
-"""Flat Rayleigh fading, h ~ CN(0, 1): independent over devices; over rounds and coherence blocks
-independent, or correlated where devices move."""
+"""Fade flat by Rayleigh's law, h ~ CN(0, 1).
+
+Fading is independent over devices; over rounds and coherence blocks it is independent, or
+correlated where devices move.
+"""
 
 from __future__ import annotations
 
-import math
-from typing import ClassVar
+from typing import ClassVar, Literal
 
-from scipy import special
-
-from otafl.channels.config import RayleighConfig
-from otafl.channels.ris import with_surface
-from otafl.channels.scattering import flat_state, rounds_apart, scattering
-from otafl.core.contracts import ChannelState, Hyper, LinkBudget
-from otafl.core.rng import Streams
+from otafl.channels import rice
+from otafl.channels.base import Channel, FlatFadingSettings
+from otafl.channels.jakes import correlation_rounds
+from otafl.channels.scattering import FlatStates, scattering
+from otafl.core.contracts import ChannelState
 
 
-class Rayleigh:
-    """h: [S, K, A, 1, 1] complex, E|h|^2 = 1 (with a reflecting surface, more).
+class Rayleigh(Channel):
+    """Give h [S, K, A, 1, 1] complex, E|h|^2 = 1 (with a reflecting surface, more).
 
-    The closed forms are those of one antenna; for moving devices, a sum of sinusoids, they hold
-    within 0.2 %.
+    The closed forms are, for moving devices, whose h is a sum of sinusoids, right within 0.2 %.
     """
 
+    flat: ClassVar[bool] = True
     normal: ClassVar[bool] = True
-    unit_mean_amplitude: ClassVar[float] = math.sqrt(math.pi) / 2.0
+    unit_mean_amplitude: ClassVar[float] = rice.RAYLEIGH_AMPLITUDE
 
-    def __init__(
-        self,
-        config: RayleighConfig,
-        budget: LinkBudget,
-        devices: int,
-        streams: Streams,
-        hyper: Hyper | None = None,
-    ) -> None:
-        self.closed_form = config.antennas == 1 and config.ris is None
-        self.correlation_rounds = rounds_apart(config)
-        self._config, self._gain = config, budget.gain
-        direct = scattering(
-            config, budget, devices, config.antennas, config.antenna_correlation, streams
-        )
-        self._fading = with_surface(direct, config, budget, devices, streams)
+    class Settings(FlatFadingSettings):
+        name: Literal["rayleigh"] = "rayleigh"
+
+    settings: Settings
+
+    def prepare(self) -> None:
+        self.closed_form = self.settings.antennas == 1 and self.settings.ris is None
+        self.correlation_rounds = correlation_rounds(self.settings)
+        self._states = FlatStates(self, scattering(self))
 
     def state(self, round: int) -> ChannelState:
-        return flat_state(self._fading, self._config, self._gain, round)
+        return self._states.state(round)
 
     def mean_inverse(self, threshold: float, gain: float, error_variance: float) -> float:
-        """E[1/g; g >= threshold] = E1(threshold / beta) / beta of the estimate's exponential gain
-        g of mean beta = gain (1 + variance)."""
-        beta = gain * (1.0 + error_variance)
-        return float(special.exp1(threshold / beta)) / beta
+        return rice.rayleigh_mean_inverse(threshold, gain, error_variance)

@@ -1,97 +1,97 @@
-"""Flat Rician fading: h = sqrt(K/(K+1)) l + sqrt(1/(K+1)) s of a line-of-sight part |l| = 1 and a
-scattered part s, which is Rayleigh fading (for moving devices: Xiao, Zheng and Beaulieu 2006)."""
+"""Fade flat by Rice's law: a line of sight, and Rayleigh fading.
+
+h = sqrt(K/(K+1)) l + sqrt(1/(K+1)) s of a line-of-sight part |l| = 1 and a scattered part s, which
+is Rayleigh fading.
+
+References
+----------
+Xiao, Zheng, Beaulieu 2006, "Novel Sum-of-Sinusoids Simulation Models for Rayleigh and Rician
+    Fading Channels", IEEE Transactions on Wireless Communications 5(12), for moving devices.
+"""
 
 from __future__ import annotations
 
 import math
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from otafl.channels import rice
-from otafl.channels.config import RicianConfig
-from otafl.channels.jakes import Oscillators, doppler_hz
-from otafl.channels.ris import with_surface
-from otafl.channels.scattering import (
-    Fading,
-    block_seconds,
-    flat_state,
-    rounds_apart,
-    scattering,
-)
-from otafl.core.contracts import ChannelState, Hyper, LinkBudget
-from otafl.core.rng import Streams
+from otafl.channels.base import Channel, FlatFadingSettings
+from otafl.channels.fading import FADING, Fading
+from otafl.channels.jakes import Oscillators, correlation_rounds, doppler_hz
+from otafl.channels.scattering import FlatStates, scattering
+from otafl.core.contracts import ChannelState
+from otafl.core.settings import stackable
+from otafl.core.units import db_to_linear
 
 
-class Rician:
-    """h: [S, K, A, 1, 1] complex, E|h|^2 = 1 (with a reflecting surface, more). hyper: k_factor_db
-    [S].
+class Rician(Channel):
+    """Give h [S, K, A, 1, 1] complex, E|h|^2 = 1 (with a reflecting surface, more).
 
     A device's line of sight has a uniform phase and, over a uniform linear array of half a
     wavelength's spacing, a uniform angle of arrival, both fixed over the trial; where devices
-    move, its phase turns with its own Doppler shift. The closed forms are those of one antenna.
+    move, its phase turns with its own Doppler shift.
     """
 
-    def __init__(
-        self,
-        config: RicianConfig,
-        budget: LinkBudget,
-        devices: int,
-        streams: Streams,
-        hyper: Hyper,
-    ) -> None:
-        self.closed_form = config.antennas == 1 and config.ris is None
-        self.correlation_rounds = rounds_apart(config)
-        self._config, self._gain = config, budget.gain
-        self._k_factor = torch.pow(10.0, hyper["k_factor_db"] / 10.0)  # [S]
-        scattered = scattering(
-            config, budget, devices, config.antennas, config.antenna_correlation, streams
+    flat: ClassVar[bool] = True
+
+    class Settings(FlatFadingSettings):
+        name: Literal["rician"] = "rician"
+        k_factor_db: float = stackable(
+            6.0, description="K-factor in dB: power of the line of sight over the scattered one"
         )
-        line = LineOfSight(config, budget, devices, streams)
-        direct = _Sum(line, scattered, self._k_factor)
-        self._fading = with_surface(direct, config, budget, devices, streams)
+
+    settings: Settings
+
+    def prepare(self) -> None:
+        self.closed_form = self.settings.antennas == 1 and self.settings.ris is None
+        self.correlation_rounds = correlation_rounds(self.settings)
+        self._k_factor = db_to_linear(self.hyper["k_factor_db"])  # [S]
+        direct = _Sum(LineOfSight(self), scattering(self), self._k_factor)
+        self._states = FlatStates(self, direct)
 
     @property
     def unit_mean_amplitude(self) -> Tensor:
-        """[S, 1]."""
+        """E|h|, [S, 1]."""
         return rice.mean_amplitude(self._k_factor)[:, None]
 
     def state(self, round: int) -> ChannelState:
-        return flat_state(self._fading, self._config, self._gain, round)
+        return self._states.state(round)
 
 
 class LineOfSight:
-    """l: [S, K, A, B], |l| = 1."""
+    """Draw l [S, K, A, B], |l| = 1."""
 
-    def __init__(
-        self, config: RicianConfig, budget: LinkBudget, devices: int, streams: Streams
-    ) -> None:
+    def __init__(self, channel: Channel) -> None:
+        settings, streams, devices = channel.settings, channel.streams, channel.devices
         trials = streams.size
         pair = torch.arange(trials * devices, device=streams.device)
         draw = streams.device_uniform(
-            "fading/line_of_sight", 0, pair // devices, pair % devices, (3,)
+            FADING / "line_of_sight", 0, pair // devices, pair % devices, (3,)
         )
         angles = 2.0 * math.pi * draw.double().view(trials, devices, 1, 3)
         phase, arrival, heading = angles.unbind(-1)
-        antenna = torch.arange(config.antennas, device=streams.device)
+        antenna = torch.arange(settings.antennas, device=streams.device)
         phases = phase + math.pi * arrival.sin() * antenna
         start = torch.polar(torch.ones_like(phases), phases)[..., None]
         self._dtype = streams.dtype
         self._start = start.to(self._dtype.to_complex())
         self._oscillators = None
-        if config.speed_kmh is not None:
-            hz = doppler_hz(config.speed_kmh, config.carrier_hz) * heading.cos()
-            seconds = block_seconds(config, budget)
-            self._oscillators = Oscillators(hz, config.round_interval_s, seconds)
+        if settings.speed_kmh is not None:
+            hz = doppler_hz(settings.speed_kmh, settings.carrier_hz) * heading.cos()
+            self._oscillators = Oscillators(hz, channel)
 
     def draw(self, round: int, blocks: int) -> Tensor:
+        """Draw [S, K, A, blocks]."""
         if self._oscillators is None:
             return self._start.expand(-1, -1, -1, blocks)
         return self._start * self._oscillators.at(round, 0, blocks, self._dtype)
 
 
 class _Sum:
-    """Line of sight and scattered part by the K-factor [S]."""
+    """Add the line of sight and the scattered part by the K-factor [S]."""
 
     def __init__(self, line: Fading, scattered: Fading, k_factor: Tensor) -> None:
         self._line, self._scattered = line, scattered

@@ -1,35 +1,38 @@
-"""Scattered fading of flat channels: anew in each block, drawn by Sionna's RayleighBlockFading, or
-correlated over time where devices move (`jakes.py`)."""
+"""Scatter the signals of flat channels: Rayleigh fading, and the states that it makes.
+
+Fading is drawn anew in each block by Sionna's RayleighBlockFading, or is correlated over time where
+devices move (`jakes`).
+"""
 
 from __future__ import annotations
 
 import functools
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from otafl.channels.config import FadingConfig
-from otafl.channels.correlation import correlated
-from otafl.channels.fading import ROUNDS_PER_BLOCK, RoundBlocks
-from otafl.channels.jakes import Jakes, correlation_rounds, doppler_hz
+from otafl.channels.base import Channel, FadingSettings, FlatFadingSettings
+from otafl.channels.fading import (
+    FADING,
+    ROUNDS_PER_BLOCK,
+    Fading,
+    RoundBlocks,
+    block_state,
+    correlated,
+)
+from otafl.channels.jakes import Jakes
+from otafl.channels.ris import Reflected
 from otafl.channels.sionna_rng import keep_global_state, sionna_stream
-from otafl.core.contracts import ChannelState, LinkBudget
-from otafl.core.rng import Streams
+from otafl.core.contracts import ChannelState
+from otafl.core.rng import Purpose
 
 DEVICES_PER_DRAW = 32
 LEAST_ROUNDS = 8
 
 
-class Fading(Protocol):
-    """h of a round's first so many coherence blocks, a function of round and block alone."""
-
-    def draw(self, round: int, blocks: int) -> Tensor:
-        """[S, K, A, blocks] complex."""
-
-
 class BlockFading:
-    """h ~ CN(0, 1), independent over trials, devices, rounds and blocks, correlated over antennas.
+    """Draw h ~ CN(0, 1), independent over trials, devices, rounds and blocks, correlated over
+    antennas.
 
     Devices are drawn 32 at a time, each batch of them from a stream of its own, so the first
     devices' fading does not depend on how many there are; and 64 rounds at a time, or fewer of many
@@ -37,8 +40,9 @@ class BlockFading:
     """
 
     def __init__(
-        self, devices: int, antennas: int, neighbours: float, streams: Streams, purpose: str
+        self, channel: Channel, antennas: int, neighbours: float, purpose: Purpose
     ) -> None:
+        streams = channel.streams
         with keep_global_state():
             from sionna.phy.channel import RayleighBlockFading
 
@@ -50,7 +54,7 @@ class BlockFading:
             precision="double" if streams.dtype == torch.float64 else "single",
             device=str(streams.device),
         )
-        self._devices, self._antennas, self._neighbours = devices, antennas, neighbours
+        self._devices, self._antennas, self._neighbours = channel.devices, antennas, neighbours
         self._streams, self._purpose = streams, purpose
         self._rounds = max(LEAST_ROUNDS, ROUNDS_PER_BLOCK // antennas)
         self._first = RoundBlocks(
@@ -59,20 +63,20 @@ class BlockFading:
         self._later: list[RoundBlocks] = []
 
     def draw(self, round: int, blocks: int) -> Tensor:
-        """[S, K, A, blocks]."""
+        """Draw [S, K, A, blocks]."""
         doublings = (blocks - 1).bit_length()
         for c in range(len(self._later), doublings):
-            draw = functools.partial(self._drawn, purpose=f"{self._purpose}/2^{c}", blocks=1 << c)
+            draw = functools.partial(self._drawn, purpose=self._purpose / f"2^{c}", blocks=1 << c)
             self._later.append(RoundBlocks(draw, max(1, self._rounds >> c)))
         parts = [self._first[round], *(later[round] for later in self._later[:doublings])]
         return torch.cat(parts, 3)[..., :blocks] if doublings else parts[0]
 
-    def _drawn(self, first: int, rounds: int, purpose: str, blocks: int) -> Tensor:
-        """[rounds, S, K, A, blocks]."""
+    def _drawn(self, first: int, rounds: int, purpose: Purpose, blocks: int) -> Tensor:
+        """Draw [rounds, S, K, A, blocks]."""
         batches = []
         for batch in range(-(-self._devices // DEVICES_PER_DRAW)):
             by_seed: dict[int, Tensor] = {}
-            seeds = self._streams.seeds(f"{purpose}/{batch}", first // rounds)
+            seeds = self._streams.seeds(purpose / batch, first // rounds)
             for seed in seeds:
                 if seed not in by_seed:
                     with sionna_stream(seed, self._streams.device):
@@ -83,48 +87,36 @@ class BlockFading:
         return correlated(torch.cat(batches, 2)[:, :, : self._devices], self._neighbours, 3)
 
 
-def scattering(
-    config: FadingConfig,
-    budget: LinkBudget,
-    devices: int,
-    antennas: int,
-    neighbours: float,
-    streams: Streams,
-    purpose: str = "fading",
-) -> Fading:
-    """Unit-power Rayleigh fading to so many antennas, as the channel's section says."""
-    if config.speed_kmh is None:
-        return BlockFading(devices, antennas, neighbours, streams, purpose)
-    return Jakes(
-        doppler_hz(config.speed_kmh, config.carrier_hz),
-        config.round_interval_s,
-        block_seconds(config, budget),
-        devices,
-        antennas,
-        neighbours,
-        streams,
-        purpose,
-    )
+def scattering(channel: Channel, antennas: int | None = None, purpose: Purpose = FADING) -> Fading:
+    """Return Rayleigh fading of unit power to the server's antennas, correlated as the section
+    says, or to so many independent ones."""
+    settings: FadingSettings = channel.settings
+    neighbours = settings.antenna_correlation if antennas is None else 0.0
+    kind = BlockFading if settings.speed_kmh is None else Jakes
+    return kind(channel, antennas or settings.antennas, neighbours, purpose)
 
 
-def block_seconds(config: FadingConfig, budget: LinkBudget) -> Tensor | None:
-    """[S] seconds of a coherence block: a symbol a second and hertz."""
-    return None if config.block_symbols is None else config.block_symbols / budget.bandwidth_hz
+class FlatStates:
+    """Make the states of a flat channel out of its fading, and of the path over the reflecting
+    surface that its section may have.
 
+    direct: fading [S, K, A, B] without the surface.
+    """
 
-def rounds_apart(config: FadingConfig) -> int:
-    """The channel's `correlation_rounds`."""
-    if config.speed_kmh is None:
-        return 1
-    return correlation_rounds(
-        doppler_hz(config.speed_kmh, config.carrier_hz), config.round_interval_s
-    )
+    def __init__(self, channel: Channel, direct: Fading) -> None:
+        settings: FlatFadingSettings = channel.settings
+        self._fading, self._block_symbols = direct, settings.block_symbols
+        self._gain, ris = channel.budget.gain, settings.ris
+        if ris is not None:
+            to_surface = scattering(channel, ris.elements, FADING / "ris")
+            self._fading = Reflected(
+                direct, to_surface, ris, settings.antennas, self._gain, channel.streams
+            )
 
+    def state(self, round: int) -> ChannelState:
+        """Return the state of a round."""
 
-def flat_state(fading: Fading, config: FadingConfig, gain: Tensor, round: int) -> ChannelState:
-    """The state of a round of a flat channel; later blocks are drawn once, when asked for."""
-    later = None
-    if config.block_symbols is not None:
-        later = functools.cache(lambda blocks: fading.draw(round, blocks)[..., None])
-    h = fading.draw(round, 1)[..., None]
-    return ChannelState(h=h, gain=gain, block_symbols=config.block_symbols, later=later)
+        def draw(blocks: int) -> Tensor:
+            return self._fading.draw(round, blocks)[..., None]
+
+        return block_state(draw(1), self._gain, self._block_symbols, draw)

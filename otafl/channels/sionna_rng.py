@@ -1,4 +1,4 @@
-"""Sionna's global generator, driven by our named streams.
+"""Drive Sionna's global generator by our named streams.
 
 Sionna 2 draws from one generator a device, `sionna.phy.config.torch_rng(device)`, and its import
 reseeds torch's global generator and takes seconds; so it is imported on first use, with torch's
@@ -15,14 +15,14 @@ import torch
 
 @contextmanager
 def keep_global_state() -> Iterator[None]:
-    """Torch's global generators, of the CPU and of GPUs, are afterwards as they were."""
+    """Put torch's global generators, of the CPU and of GPUs, back to what they were."""
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         yield
 
 
 @contextmanager
 def sionna_stream(seed: int, device: torch.device) -> Iterator[None]:
-    """Sionna's draws inside come from this seed alone; its own generator is then put back."""
+    """Let Sionna's draws inside come from this seed alone; its own generator is then put back."""
     with keep_global_state():
         import sionna.phy
 

@@ -1,38 +1,54 @@
-"""Tapped delay lines TDL-A to TDL-E of 3GPP TR 38.901 7.7.2: taps at the profile's delays and
-powers (Sionna's tables), frequency-selective on an OFDM grid.
+"""Delay and scatter by a tapped delay line of 3GPP, TDL-A to TDL-E, on an OFDM grid.
+
+Taps lie at the profile's delays and powers (Sionna's tables), so that fading is
+frequency-selective: 23 taps in TDL-A and TDL-B, 24 in TDL-C, without line of sight; 13 in TDL-D and
+14 in TDL-E, the first with line of sight, of a K-factor of 13.3 dB and 22 dB.
 
 A tap is complex normal, independent over devices, blocks, rounds. Of moving devices it is the sum
-of sinusoids that Sionna's TDL draws (Xiao, Zheng, Beaulieu 2006, eq. 6 and 11), with Jakes'
-correlation in time. Sionna's own draws start at time 0 and colour the line of sight with the
-antennas' correlation; here time is anywhere, and the line of sight has its power at all antennas.
+of sinusoids that Sionna's TDL draws (Xiao, Zheng, Beaulieu, eq. 6 and 11), with Jakes' correlation
+in time. Sionna's own draws start at time 0 and colour the line of sight with the antennas'
+correlation; here time is anywhere, and the line of sight has its power at all antennas.
+
+References
+----------
+3GPP TR 38.901, "Study on channel model for frequencies from 0.5 to 100 GHz", 7.7.2.
+Xiao, Zheng, Beaulieu 2006, "Novel Sum-of-Sinusoids Simulation Models for Rayleigh and Rician
+    Fading Channels", IEEE Transactions on Wireless Communications 5(12).
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from otafl.channels.config_3gpp import TdlConfig
-from otafl.channels.correlation import correlated
-from otafl.channels.jakes import doppler_hz
+from otafl.channels import rice
+from otafl.channels.base import Channel
+from otafl.channels.fading import FADING, correlated
+from otafl.channels.jakes import correlation_rounds, doppler_hz
 from otafl.channels.ofdm import (
+    PHASE,
+    OfdmSettings,
     OfdmStates,
     Pairs,
     delay_rotations,
+    delay_spread,
     frequency_response,
     group_frequencies,
     rotations,
 )
 from otafl.channels.plane_waves import line_array
-from otafl.channels.rayleigh import Rayleigh
-from otafl.channels.scattering import rounds_apart
 from otafl.channels.sionna_rng import keep_global_state
-from otafl.core.contracts import ChannelState, Hyper, LinkBudget
-from otafl.core.rng import Streams
+from otafl.core.contracts import ChannelState
+from otafl.core.rng import purpose
+
+ANGLE = purpose("fading_angle", __name__)
+LINE_OF_SIGHT = purpose("fading_los", __name__)
+ARRIVAL = purpose("los_arrival", __name__)
 
 LOS_COSINE = 0.7
 """Doppler shift of the line of sight over the greatest one (TR 38.901 7.7.2)."""
@@ -40,8 +56,8 @@ LOS_COSINE = 0.7
 
 @dataclass(frozen=True)
 class Profile:
-    """delay: [L], of unit RMS spread where scaled. power: [L] of the taps that fade, and los_power
-    of the line of sight in the first; they sum to one. float64."""
+    """Hold a table of taps: delay [L], of unit RMS spread where scaled, power [L] of the taps that
+    fade, and los_power of the line of sight in the first; powers sum to one. float64."""
 
     delay: Tensor
     power: Tensor
@@ -49,7 +65,7 @@ class Profile:
 
 
 def tdl_profile(letter: str) -> Profile:
-    """Sionna's table of TDL-A .. TDL-E."""
+    """Return Sionna's table of TDL-A .. TDL-E."""
     with keep_global_state():
         from sionna.phy.channel.tr38901 import TDL
     model = TDL(letter, 1.0, 3.5e9, precision="double", device="cpu")
@@ -60,96 +76,111 @@ def tdl_profile(letter: str) -> Profile:
 
 
 def arrival_cosines(spread: Tensor) -> Tensor:
-    """cos alpha_n, alpha_n = 2 pi n / N + theta: spread [..., N], theta in (-pi/N, pi/N)."""
+    """Return cos alpha_n, alpha_n = 2 pi n / N + theta, of the spread [..., N], theta in (-pi/N,
+    pi/N)."""
     sinusoids = spread.shape[-1]
     order = torch.arange(1, sinusoids + 1, dtype=torch.float64, device=spread.device)
     return (2.0 * math.pi / sinusoids * order + spread).cos()
 
 
 def sum_of_sinusoids(cycles: Tensor, cosine: Tensor, start: Tensor) -> Tensor:
-    """Unit-power taps N^-1/2 sum_n exp(j (2 pi f_D t cos alpha_n + phi_n)) [R, U, K, A, L] complex.
+    """Return unit-power taps N^-1/2 sum_n exp(j (2 pi f_D t cos alpha_n + phi_n)).
 
-    cycles: [R, U] f_D t, float64. cosine: [U, K, L, N], of alpha. start: [U, K, A, L, N] complex,
-    exp(j phi).
+    Parameters
+    ----------
+    cycles : [R, U] f_D t, float64.
+    cosine : [U, K, L, N], of alpha.
+    start : [U, K, A, L, N] complex, exp(j phi).
+
+    Returns
+    -------
+    [R, U, K, A, L] complex.
     """
     turning = rotations(cycles[:, :, None, None, None] * cosine, start.real.dtype)
     return (turning[:, :, :, None] * start).sum(-1) / math.sqrt(cosine.shape[-1])
 
 
-class Tdl:
-    """h: [S, K, A, B, F] complex, E|h|^2 = 1.
+class Tdl(Channel):
+    """Give h [S, K, A, B, F] complex, E|h|^2 = 1.
 
     The line of sight reaches the server's antennas, half a wavelength apart, at an angle of the
-    device's own. The closed forms are those of one antenna without line of sight: each group is
-    CN(0, 1).
+    device's own. The closed forms are those without line of sight: each group is CN(0, 1).
     """
 
     normal: ClassVar[bool] = True
-    unit_mean_amplitude: ClassVar[float] = Rayleigh.unit_mean_amplitude
+    unit_mean_amplitude: ClassVar[float] = rice.RAYLEIGH_AMPLITUDE
 
-    def __init__(
-        self,
-        config: TdlConfig,
-        budget: LinkBudget,
-        devices: int,
-        streams: Streams,
-        hyper: Hyper,
-    ) -> None:
-        profile = tdl_profile(config.name[-1].upper())  # type: ignore[attr-defined]
-        self._config, self._dtype, self._gain = config, streams.dtype, budget.gain
-        spread = hyper["delay_spread_s"]
-        self._pairs = pairs = Pairs(streams, devices, budget.bandwidth_hz, spread)
+    class Settings(OfdmSettings):
+        name: Literal["tdl-a", "tdl-b", "tdl-c", "tdl-d", "tdl-e"] = "tdl-a"
+        delay_spread_s: float = delay_spread()
+        sinusoids: int = Field(
+            20,
+            ge=8,
+            description="sinusoids of a tap of moving devices (speed_kmh), as many as Sionna's "
+            "default",
+        )
+
+    settings: Settings
+
+    def prepare(self) -> None:
+        settings, streams, bandwidth_hz = self.settings, self.streams, self.budget.bandwidth_hz
+        profile = tdl_profile(settings.name[-1].upper())
+        self._dtype = streams.dtype
+        spread = self.hyper["delay_spread_s"]
+        self._pairs = pairs = Pairs(streams, self.devices, bandwidth_hz, spread)
         self._power = profile.power.to(streams.device, streams.dtype)
-        frequency = group_frequencies(budget.bandwidth_hz[pairs.rows], config.subcarrier_groups)
+        frequency = group_frequencies(bandwidth_hz[pairs.rows], settings.subcarrier_groups)
         delay = spread[pairs.rows].double()[:, None] * profile.delay.to(streams.device)
         self._rotation = delay_rotations(delay, frequency, streams.dtype)[:, None, None]
         self._los = None
         if profile.los_power:
-            arrival = 2.0 * math.pi * pairs.once("los_arrival", ()).double()
+            arrival = 2.0 * math.pi * pairs.once(ARRIVAL, ()).double()
             level = torch.full_like(arrival, math.pi / 2.0)
-            steering = rotations(line_array(arrival, level, config.antennas), streams.dtype)
+            steering = rotations(line_array(arrival, level, settings.antennas), streams.dtype)
             self._los = math.sqrt(profile.los_power) * steering  # [U, K, A]
-        self.closed_form = config.antennas == 1 and self._los is None
-        self.correlation_rounds = rounds_apart(config)
+        self.closed_form = settings.antennas == 1 and self._los is None
+        self.correlation_rounds = correlation_rounds(settings)
 
-        taps = (config.antennas, len(self._power))
-        numbers = 2 * pairs.count * devices * config.antennas
-        self._moves = config.speed_kmh is not None
+        taps = (settings.antennas, len(self._power))
+        numbers = 2 * pairs.count * self.devices * settings.antennas
+        self._moves = settings.speed_kmh is not None
         if self._moves:
-            numbers *= max(len(self._power) * config.sinusoids, config.subcarrier_groups)
-            spread = 2.0 * pairs.once("fading_angle", (taps[1], config.sinusoids)).double() - 1.0
-            self._cosine = arrival_cosines(spread * (math.pi / config.sinusoids))
-            phase = pairs.once("fading_phase", (*taps, config.sinusoids))
+            numbers *= max(len(self._power) * settings.sinusoids, settings.subcarrier_groups)
+            spread = 2.0 * pairs.once(ANGLE, (taps[1], settings.sinusoids)).double() - 1.0
+            self._cosine = arrival_cosines(spread * (math.pi / settings.sinusoids))
+            phase = pairs.once(PHASE, (*taps, settings.sinusoids))
             self._start = rotations(phase, streams.dtype)
-            self._los_start = pairs.once("fading_los", ()).double()
+            self._los_start = pairs.once(LINE_OF_SIGHT, ()).double()
         else:
-            numbers *= max(len(self._power), config.subcarrier_groups)
-        self._states = OfdmStates(config, budget, pairs, self._draw, numbers)
+            numbers *= max(len(self._power), settings.subcarrier_groups)
+        self._states = OfdmStates(self, pairs, self._draw, numbers)
 
     def state(self, round: int) -> ChannelState:
-        return self._states.state(round, self._gain)
+        return self._states.state(round)
 
-    mean_inverse = Rayleigh.mean_inverse
+    def mean_inverse(self, threshold: float, gain: float, error_variance: float) -> float:
+        return rice.rayleigh_mean_inverse(threshold, gain, error_variance)
 
     def _draw(self, index: Tensor, time_s: Tensor) -> Tensor:
-        """[R, U, K, A, F]."""
+        """Draw [R, U, K, A, F]."""
         taps, turn = self._moving(time_s) if self._moves else self._fresh(index)
-        taps = correlated(taps, self._config.antenna_correlation, 3)
+        taps = correlated(taps, self.settings.antenna_correlation, 3)
         if self._los is not None:
             los = self._los * rotations(turn, self._dtype)[..., None]
             taps = torch.cat([taps[..., :1] + los[..., None], taps[..., 1:]], -1)
         return frequency_response(taps, self._rotation)
 
     def _fresh(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Taps [R, U, K, A, L] ~ CN(0, power) and the line of sight's phase [R, U, K] in cycles."""
-        shape = (2, self._config.antennas, len(self._power))
-        radius, turn = self._pairs.uniform("fading", index, shape).unbind(3)
+        """Draw taps [R, U, K, A, L] ~ CN(0, power) and the line of sight's phase [R, U, K] in
+        cycles."""
+        shape = (2, self.settings.antennas, len(self._power))
+        radius, turn = self._pairs.uniform(FADING, index, shape).unbind(3)
         taps = (-radius.log() * self._power).sqrt() * rotations(turn, self._dtype)
-        return taps, self._pairs.uniform("fading_los", index, ())
+        return taps, self._pairs.uniform(LINE_OF_SIGHT, index, ())
 
     def _moving(self, time_s: Tensor) -> tuple[Tensor, Tensor]:
-        """The same at times [R, U], of sinusoids and a phase that last for the whole run."""
-        assert self._config.speed_kmh is not None
-        cycles = time_s * doppler_hz(self._config.speed_kmh, self._config.carrier_hz)
+        """Return the same at times [R, U], of sinusoids and a phase that last for the whole run."""
+        assert self.settings.speed_kmh is not None
+        cycles = time_s * doppler_hz(self.settings.speed_kmh, self.settings.carrier_hz)
         taps = sum_of_sinusoids(cycles, self._cosine, self._start) * self._power.sqrt()
         return taps, self._los_start + LOS_COSINE * cycles[..., None]

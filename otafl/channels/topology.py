@@ -1,6 +1,9 @@
-"""Where the devices of a cell are: uniformly dropped in a ring around the server, standing or
-walking straight on with reflection at the edge of the cell. Positions are functions of time. Who
-walks may come nearer to the server than devices are dropped."""
+"""Place the devices of a cell.
+
+They are dropped uniformly in a ring around the server, and stand, or walk straight on with
+reflection at the edge of the cell. Positions are functions of time. Who walks may come nearer to
+the server than devices are dropped.
+"""
 
 from __future__ import annotations
 
@@ -9,25 +12,39 @@ import math
 import torch
 from torch import Tensor
 
-from otafl.channels.config_3gpp import CellConfig
 from otafl.channels.ofdm import Pairs
+from otafl.core.rng import purpose
+
+POSITION = purpose("position", __name__)
 
 
-def drop(config: CellConfig, pairs: Pairs) -> tuple[Tensor, Tensor]:
-    """Positions [U, K, 3] in metres, float64, uniform over the ring, and who is indoors [U, K]."""
-    area, turn, door = pairs.once("position", (3,)).double().unbind(-1)
-    inner, outer = config.min_distance_m**2, config.cell_radius_m**2
+def drop(
+    pairs: Pairs, inner_m: float, outer_m: float, height_m: float, indoor_probability: float
+) -> tuple[Tensor, Tensor]:
+    """Draw positions [U, K, 3] in metres, float64, uniform over the ring between two radii, and who
+    is indoors, [U, K] bool."""
+    area, turn, door = pairs.once(POSITION, (3,)).double().unbind(-1)
+    inner, outer = inner_m**2, outer_m**2
     distance = (inner + area * (outer - inner)).sqrt()
     angle = 2.0 * math.pi * turn
-    height = torch.full_like(distance, config.device_height_m)
+    height = torch.full_like(distance, height_m)
     position = torch.stack([distance * angle.cos(), distance * angle.sin(), height], -1)
-    return position, door < config.indoor_probability
+    return position, door < indoor_probability
 
 
 def reflected(position: Tensor, velocity: Tensor, radius: float, time_s: Tensor) -> Tensor:
-    """Positions [R, U, K, 3] at times [R, U] of devices that started at `position` [U, K, 3] with a
-    horizontal velocity [U, K, 3] and are reflected at a circle: after the first chord, all chords
-    are equally long, and each is the one before, turned by the same angle."""
+    """Return the positions [R, U, K, 3] of devices that are reflected at a circle.
+
+    After the first chord, all chords are equally long, and each is the one before, turned by the
+    same angle.
+
+    Parameters
+    ----------
+    position : [U, K, 3] metres, at time 0.
+    velocity : [U, K, 3] m/s, horizontal.
+    radius : of the circle, metres.
+    time_s : [R, U].
+    """
     start, speed = position[..., :2], velocity[..., :2].norm(dim=-1, keepdim=True)
     heading = velocity[..., :2] / speed.clamp_min(1e-12)
     along = (start * heading).sum(-1, keepdim=True)

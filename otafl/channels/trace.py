@@ -1,4 +1,4 @@
-"""Replay of measured or simulated channels from a file, and the files' exporters.
+"""Replay measured or simulated channels from a file.
 
 A trace is a NetCDF-4 file (any HDF5 file with these data sets at its root will do):
 
@@ -16,99 +16,144 @@ A trace is a NetCDF-4 file (any HDF5 file with these data sets at its root will 
                                  them
 
 A run's devices are the file's first ones; a run that is longer than the file starts it again.
-Impulse responses are evaluated on the run's own bandwidth. The file is held in memory.
+Impulse responses are evaluated on the run's own bandwidth. The file is held in memory. `export`
+and `export_impulse_responses` write such files.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
+from pydantic import Field, model_validator
 from torch import Tensor
 
-from otafl.channels.config_3gpp import TraceConfig
+from otafl.channels.base import Channel, ChannelSettings
+from otafl.channels.fading import block_state
 from otafl.channels.ofdm import delay_rotations, frequency_response, group_frequencies
-from otafl.core.contracts import Channel, ChannelState, Hyper, LinkBudget
+from otafl.core.contracts import ChannelState, LinkBudget
 from otafl.core.errors import UserError
-from otafl.core.rng import Streams
+from otafl.core.rng import purpose
+
+START = purpose("trace_start", __name__)
 
 SCHEMA = "otafl-trace-1"
 
 
 @dataclass(frozen=True)
-class Trace:
-    """A file of R rounds and K devices. response: [R, K, A, F], or [R, K, A, L] with delay_s [R or
-    1, K, L]. gain: [R or 1, K], or None."""
+class Responses:
+    """Hold a file of R rounds and K devices. response: [R, K, A, F], or [R, K, A, L] with delay_s
+    [R or 1, K, L]. gain: [R or 1, K], or None."""
 
     response: np.ndarray
     delay_s: np.ndarray | None
     gain: np.ndarray | None
-    carrier_hz: float
     bandwidth_hz: float
 
 
-class TraceChannel:
-    """h: [S, K, A, B, F] complex; E|h|^2 = 1 over the file's rounds, antennas and groups."""
+class Trace(Channel):
+    """Give h [S, K, A, B, F] complex; E|h|^2 = 1 over the file's rounds, antennas and groups."""
 
-    closed_form: ClassVar[bool] = False
-    correlation_rounds: ClassVar[int] = 1
+    class Settings(ChannelSettings):
+        example: ClassVar[Mapping[str, Any]] = {"channel.path": "responses.nc"}
 
-    def __init__(
-        self,
-        config: TraceConfig,
-        budget: LinkBudget,
-        devices: int,
-        streams: Streams,
-        hyper: Hyper | None = None,
-    ) -> None:
-        trace = read(config.path)
-        rounds, known = trace.response.shape[:2]
+        name: Literal["trace"] = "trace"
+        path: str = Field(
+            min_length=1,
+            description="NetCDF-4 or HDF5 file; relative paths count from the working directory",
+        )
+        start: Literal["zero", "per_trial"] = Field(
+            "per_trial",
+            description="zero: round 0 is the file's first round; per_trial: each trial starts at "
+            "a random round of the file. Past its last round the file starts again",
+        )
+        gains: Literal["relative", "absolute"] = Field(
+            "relative",
+            description="relative: the file's gains over their mean, so that snr_db is the mean "
+            "SNR; absolute: they are path gains, and budgets are tx_power_dbm over thermal noise",
+        )
+        subcarrier_groups: int | None = Field(
+            None,
+            ge=1,
+            description="groups of sub-carriers over bandwidth_hz that impulse responses are "
+            "evaluated on (default 1); frequency responses have their own",
+        )
+        block_symbols: int | None = Field(
+            None,
+            ge=1,
+            description="channel uses of a coherence block; the blocks of a payload then take the "
+            "file's rounds from its own on. Without it, the channel lasts for the whole payload",
+        )
+
+        @model_validator(mode="after")
+        def _one_gain(self) -> Trace.Settings:
+            given = next(
+                (key for key in ("snr_db", "path_loss_db") if getattr(self, key) is not None), ""
+            )
+            if self.gains == "absolute" and given:
+                raise ValueError(
+                    f"gains 'absolute' takes the path loss from the file; leave {given} out, or "
+                    "set gains to relative"
+                )
+            return self
+
+        @property
+        def physical(self) -> bool:
+            return self.gains == "absolute" or super().physical
+
+    settings: Settings
+
+    def prepare(self) -> None:
+        settings, streams, devices = self.settings, self.streams, self.devices
+        file = read(settings.path)
+        rounds, known = file.response.shape[:2]
         if known < devices:
             raise UserError(
-                f"channel.path: '{config.path}' has {known} devices and the scenario {devices}; "
+                f"channel.path: '{settings.path}' has {known} devices and the scenario {devices}; "
                 f"devices.count of {known} or less would do"
             )
         place, ctype = streams.device, streams.dtype.to_complex()
-        self._response = torch.from_numpy(trace.response[:, :devices]).to(place, ctype)
-        self._frequency = _frequencies(config, trace, budget)
+        self._response = torch.from_numpy(file.response[:, :devices]).to(place, ctype)
+        self._frequency = _frequencies(settings, file, self.budget)
         self._delay = None
-        if trace.delay_s is not None:
-            delay = torch.from_numpy(trace.delay_s[:, :devices]).to(place, torch.float64)
+        if file.delay_s is not None:
+            delay = torch.from_numpy(file.delay_s[:, :devices]).to(place, torch.float64)
             self._delay = delay.expand(rounds, -1, -1)
-        gain = self._take_out_gain(config) if trace.gain is None else trace.gain[:, :devices]
+        gain = self._take_out_gain() if file.gain is None else file.gain[:, :devices]
         large_scale = torch.as_tensor(gain).to(place, torch.float64).expand(rounds, -1)
         if not bool(large_scale.gt(0).all()):
             device = int(large_scale.le(0).any(0).nonzero()[0])
-            raise UserError(f"channel.path: device {device} of '{config.path}' has a gain of zero")
-        if config.gains == "relative":
+            raise UserError(
+                f"channel.path: device {device} of '{settings.path}' has a gain of zero"
+            )
+        if settings.gains == "relative":
             large_scale = large_scale / large_scale.mean()
         self._gain = large_scale.to(streams.dtype)
-        self._budget, self._block_symbols, self._rounds = budget, config.block_symbols, rounds
+        self._rounds = rounds
         self._start = torch.zeros(streams.size, dtype=torch.int64, device=place)
-        if config.start == "per_trial":
-            self._start = (streams.uniform("trace_start", 0, ()) * rounds).long()
+        if settings.start == "per_trial":
+            self._start = (streams.uniform(START, 0, ()) * rounds).long()
 
     def state(self, round: int) -> ChannelState:
-        """Of round (start + round) mod R of the file."""
+        """Return the channel of round (start + round) mod R of the file."""
         h = self._at(self._start + round % self._rounds)[:, :, :, None]
-        gain = self._gain[(self._start + round % self._rounds) % self._rounds] * self._budget.gain
-        if self._block_symbols is None:
-            return ChannelState(h=h, gain=gain)
-        later = functools.cache(functools.partial(self._later, round))
-        return ChannelState(h, gain, self._block_symbols, later)
+        gain = self._gain[(self._start + round % self._rounds) % self._rounds] * self.budget.gain
+        return block_state(
+            h, gain, self.settings.block_symbols, functools.partial(self._later, round)
+        )
 
     def _later(self, round: int, blocks: int) -> Tensor:
-        """[S, K, A, blocks, F]: this round of the file and those after it."""
+        """Return [S, K, A, blocks, F], this round of the file and those after it."""
         first = self._start + round % self._rounds
         return torch.stack([self._at(first + block) for block in range(blocks)], 3)
 
     def _at(self, rounds: Tensor) -> Tensor:
-        """[S, K, A, F] of the file's rounds [S], counted past its end."""
+        """Return [S, K, A, F] of the file's rounds [S], counted past its end."""
         place = rounds % self._rounds
         if self._delay is None:
             return self._response[place]
@@ -116,9 +161,11 @@ class TraceChannel:
         rotation = delay_rotations(self._delay[place], self._frequency[:, None], real)
         return frequency_response(self._response[place], rotation[:, :, None])
 
-    def _take_out_gain(self, config: TraceConfig) -> Tensor:
-        """[1, K]: mean power of a device's responses, which they are divided by. Impulse responses
-        have that of their paths: groups are as if spread over a wide band."""
+    def _take_out_gain(self) -> Tensor:
+        """Return the mean power [1, K] of a device's responses, which they are divided by.
+
+        Impulse responses have that of their paths: groups are as if spread over a wide band.
+        """
         power = self._response.abs().double().square()
         gain = power.mean((0, 2, 3)) if self._delay is None else power.sum(3).mean((0, 2))
         root = gain.clamp_min(torch.finfo(torch.float64).tiny).sqrt()
@@ -126,8 +173,8 @@ class TraceChannel:
         return gain[None]
 
 
-def read(path: str) -> Trace:
-    """A trace file; UserError where there is none, or it is none."""
+def read(path: str) -> Responses:
+    """Read a trace file. Raises UserError where there is none, or it is none."""
     import h5netcdf
 
     if not Path(path).is_file():
@@ -165,9 +212,7 @@ def read(path: str) -> Trace:
     gain = arrays.get("gain")
     if gain is not None:
         gain = _fit(path, "gain", gain, (rounds, devices))
-    return Trace(
-        response, delay, gain, float(attributes["carrier_hz"]), float(attributes["bandwidth_hz"])
-    )
+    return Responses(response, delay, gain, float(attributes["bandwidth_hz"]))
 
 
 def export(
@@ -179,8 +224,17 @@ def export(
     bandwidth_hz: float,
     trial: int = 0,
 ) -> None:
-    """Writes the states of a channel in the given rounds as a trace: the first coherence block of
-    each, with the large-scale gains, of one trial of its stack."""
+    """Write the states of a channel as a trace: the first coherence block of each round, with the
+    large-scale gains.
+
+    Parameters
+    ----------
+    channel : made with all that it needs, as by `otafl.channels.build`.
+    rounds : of the channel, in the order that the file is to have them.
+    path : of the file, NetCDF-4.
+    carrier_hz, bandwidth_hz : what the file says of the responses.
+    trial : which of the channel's stack.
+    """
     states = [channel.state(round) for round in rounds]
     h = torch.stack([state.h[trial, :, :, 0] for state in states]).cpu().numpy()
     gain = torch.stack([state.gain[trial] for state in states]).cpu().numpy()
@@ -202,13 +256,23 @@ def export_impulse_responses(
     bandwidth_hz: float,
     direction: str = "uplink",
 ) -> None:
-    """Writes Sionna's impulse responses, of its channel models or its ray tracer, as a trace. Path
-    loss in them becomes the gain.
+    """Write Sionna's impulse responses, of its channel models or its ray tracer, as a trace.
 
-    a: [batch, num_rx, rx_ant, num_tx, tx_ant, paths, time] complex and tau_s: [batch, num_rx,
-    num_tx, paths], the batch dimension optional. Rounds are the batch, and time within it.
-    direction: "uplink" where the server is the one receiver and devices transmit; "downlink" for
-    the reverse, whose responses are the same by reciprocity. A device has one antenna.
+    Path loss in them becomes the gain. Rounds are the batch, and time within it. A device has one
+    antenna.
+
+    Parameters
+    ----------
+    a : [batch, num_rx, rx_ant, num_tx, tx_ant, paths, time] complex, the batch dimension optional.
+    tau_s : [batch, num_rx, num_tx, paths], seconds; the batch dimension optional.
+    path : of the file, NetCDF-4.
+    carrier_hz, bandwidth_hz : what the file says of the responses.
+    direction : "uplink" where the server is the one receiver and devices transmit; "downlink" for
+        the reverse, whose responses are the same by reciprocity.
+
+    Raises
+    ------
+    UserError : the shapes are others.
     """
     a, tau_s = np.asarray(a), np.asarray(tau_s)
     if a.ndim == 6:
@@ -242,7 +306,7 @@ def _write(
 
 
 def _fit(path: str, name: str, values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """The values with a round dimension, of length 1 where they have none."""
+    """Return the values with a round dimension, of length 1 where they have none."""
     if values.shape == shape[1:]:
         values = values[None]
     if values.shape not in (shape, (1, *shape[1:])):
@@ -253,21 +317,21 @@ def _fit(path: str, name: str, values: np.ndarray, shape: tuple[int, ...]) -> np
     return values
 
 
-def _frequencies(config: TraceConfig, trace: Trace, budget: LinkBudget) -> Tensor:
-    """[S, F]; for frequency responses they must be those of the file."""
-    groups = config.subcarrier_groups
-    if trace.delay_s is not None:
+def _frequencies(settings: Trace.Settings, file: Responses, budget: LinkBudget) -> Tensor:
+    """Return [S, F]; for frequency responses they must be those of the file."""
+    groups = settings.subcarrier_groups
+    if file.delay_s is not None:
         return group_frequencies(budget.bandwidth_hz, groups or 1)
-    known = trace.response.shape[3]
+    known = file.response.shape[3]
     if groups not in (None, known):
         raise UserError(
-            f"channel.subcarrier_groups: {groups}, but '{config.path}' has frequency responses of "
-            f"{known} groups; leave it out"
+            f"channel.subcarrier_groups: {groups}, but '{settings.path}' has frequency responses "
+            f"of {known} groups; leave it out"
         )
     wanted = budget.bandwidth_hz.double()
-    if known > 1 and bool(((wanted - trace.bandwidth_hz).abs() > 1e-3 * trace.bandwidth_hz).any()):
+    if known > 1 and bool(((wanted - file.bandwidth_hz).abs() > 1e-3 * file.bandwidth_hz).any()):
         raise UserError(
-            f"channel.bandwidth_hz: '{config.path}' has frequency responses over "
-            f"{trace.bandwidth_hz:g} Hz; that bandwidth would do"
+            f"channel.bandwidth_hz: '{settings.path}' has frequency responses over "
+            f"{file.bandwidth_hz:g} Hz; that bandwidth would do"
         )
     return group_frequencies(wanted, known)

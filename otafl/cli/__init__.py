@@ -1,9 +1,10 @@
-"""The command line: `otafl run | sweep | check | list | show | diff | convert | export | plot |
-report | timeline | validate | data`.
+"""Run the command line.
 
-Exit codes: 0; 2 for what the user can mend, told in one message on stderr; 1 for an interruption,
-stacks that failed, a law that fails validation, results that differ and, with a traceback, for
-anything else. What is heavy is imported inside the commands, so that `otafl --help` is quick.
+`otafl run | sweep | check | list | show | diff | convert | export | plot | report | timeline |
+validate | data`. Exit codes: 0; 2 for what the user can mend, told in one message on stderr; 1 for
+an interruption, stacks that failed, a law that fails validation, results that differ and, with a
+traceback, for anything else. What is heavy is imported inside the commands, so that `otafl --help`
+is quick.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ for module in (running, scenarios, results, exporting, drawing, validation, data
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    """Entry point. Always leaves by SystemExit or by an unexpected exception."""
+    """Run a command. It always leaves by SystemExit or by an unexpected exception."""
     try:
         app(args=args, prog_name="otafl")
     except UserError as error:

@@ -1,4 +1,4 @@
-"""`python -m otafl.cli`."""
+"""Let `python -m otafl.cli` run the command line."""
 
 from otafl.cli import main
 

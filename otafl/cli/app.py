@@ -60,7 +60,7 @@ def _options(
 
 
 def picked(sel: list[str] | None) -> dict[str, str]:
-    """The values of `--sel dim=value`."""
+    """Return the values of `--sel dim=value`."""
     picked = {}
     for text in sel or []:
         dim, equals, value = text.partition("=")

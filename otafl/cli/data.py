@@ -1,4 +1,4 @@
-"""`otafl data`."""
+"""Define the commands of `otafl data`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Root = Annotated[str | None, typer.Option(help="Folder of the data; else $OTAFL_
 
 
 def add(app: typer.Typer) -> None:
-    """Adds the commands of this module."""
+    """Add the commands of this module."""
     data = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Data sets.")
     data.command("list")(data_list)
     data.command("get")(data_get)

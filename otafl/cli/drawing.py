@@ -1,4 +1,4 @@
-"""`otafl plot`, `otafl report` and `otafl timeline`."""
+"""Define `otafl plot`, `otafl report` and `otafl timeline`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Kind(StrEnum):
 
 
 def add(app: typer.Typer) -> None:
-    """Adds the commands of this module."""
+    """Add the commands of this module."""
     app.command()(plot)
     app.command()(report)
     app.command()(timeline)
@@ -69,7 +69,7 @@ def plot(
     if y is not None and kind is Kind.cdf:
         raise UserError(f"--y {y}: upwards is the share of devices; give the variable with --x")
     from otafl import plots
-    from otafl.results.dataset import open_results
+    from otafl.results.files import open_results
 
     folder = result if result.is_dir() else result.parent
     dataset = open_results(result)
@@ -109,7 +109,7 @@ def report(
         raise UserError(f"--out {target}: must be the name of a file that ends in .html")
     check_writable(target.parent)
     from otafl import report as page
-    from otafl.results.dataset import open_results
+    from otafl.results.files import open_results
 
     page.write(open_results(result), target, result)
     typer.echo(str(target))
@@ -142,7 +142,7 @@ def timeline(
     chosen, rows = picked(sel), None if devices is None else _numbers(devices)
     from otafl.analysis import timeline as tables
     from otafl.plots import gantt
-    from otafl.results.dataset import open_results
+    from otafl.results.files import open_results
 
     events = tables.timeline_of(open_results(result), trial, **chosen)
     whole = tables.window(events, from_, until, rows)
@@ -152,7 +152,7 @@ def timeline(
     target = out or folder / f"{result.stem}_timeline.png"
     gantt.chart(events, target, from_, until, rows)
     if csv is not None:
-        tables.write_csv(whole, csv)
+        tables.write_events(whole, csv)
     tables.print_totals(whole)
     if until is not None and until < whole.attrs["until_s"]:
         typer.echo(f"drawn until {until:.4g} s; --from and --until choose")
@@ -160,7 +160,7 @@ def timeline(
 
 
 def _numbers(text: str) -> set[int]:
-    """The devices of a list like 0-9,12."""
+    """Read the devices of a list like 0-9,12."""
     numbers: set[int] = set()
     for part in text.split(","):
         first, dash, last = part.partition("-")

@@ -1,4 +1,4 @@
-"""`otafl export`."""
+"""Define `otafl export`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Target(StrEnum):
-    """Formats of exported models."""
+    """Name the formats of exported models."""
 
     onnx = "onnx"
     litert = "litert"
@@ -30,7 +30,7 @@ class Quantise(StrEnum):
 
 
 def add(app: typer.Typer) -> None:
-    """Adds the commands of this module."""
+    """Add the commands of this module."""
     app.command()(export)
 
 

@@ -1,4 +1,4 @@
-"""`otafl show`, `otafl diff` and `otafl convert`."""
+"""Define `otafl show`, `otafl diff` and `otafl convert`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from otafl.cli.app import ResultFile
 
 
 def add(app: typer.Typer) -> None:
-    """Adds the commands of this module."""
+    """Add the commands of this module."""
     app.command()(show)
     app.command()(diff)
     app.command()(convert)
@@ -26,7 +26,7 @@ def show(
 ) -> None:
     """Summarise a result."""
     from otafl.analysis.summary import print_summary, write_summary
-    from otafl.results.dataset import open_results
+    from otafl.results.files import open_results
 
     dataset = open_results(result)
     print_summary(dataset, every=all_)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def add(app: typer.Typer) -> None:
-    """Adds the commands of this module."""
+    """Add the commands of this module."""
     app.command()(run)
     app.command()(sweep)
 
@@ -58,7 +58,7 @@ def run(
     from otafl import sweeping
 
     with _interruptible(sweeping.unfinished(target)), Progress(quiet) as progress:
-        dataset = sweeping.run(loaded, target, progress, checkpoint_every)
+        dataset = sweeping.run(loaded, target, progress, checkpoint_every, _tell)
     _picture(dataset, target, target.with_suffix(".png"))
 
 
@@ -90,8 +90,14 @@ def sweep(
     from otafl import sweeping
 
     with _interruptible(folder), Progress(quiet) as progress:
-        dataset = sweeping.sweep(loaded, folder, progress, workers, scheduler, checkpoint_every)
+        dataset = sweeping.sweep(
+            loaded, folder, progress, workers, scheduler, checkpoint_every, _tell
+        )
     _picture(dataset, folder, folder / f"{loaded.name}.png")
+
+
+def _tell(text: str) -> None:
+    typer.echo(f"otafl: {text}", err=True)
 
 
 @contextmanager
@@ -110,7 +116,7 @@ def _interruptible(folder: Path) -> Iterator[None]:
         running = folder / "interrupted.nc"
         also = f", the records of the one that was running in {running.name}"
         kept = f"{parts} kept in {folder}{also if running.exists() else ''}"
-        if any(folder.glob("state/*.checkpoint")):
+        if any(folder.glob("running/*.checkpoint")):
             kept += ", and checkpoints of what was running"
         kept += "; the same command resumes from there"
         typer.echo(f"otafl: interrupted; {kept}", err=True)

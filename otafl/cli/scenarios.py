@@ -1,4 +1,4 @@
-"""`otafl check` and `otafl list`."""
+"""Define `otafl check` and `otafl list`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from otafl.core.errors import UserError
 
 
 def add(app: typer.Typer) -> None:
-    """Adds the commands of this module."""
+    """Add the commands of this module."""
     app.command()(check)
     app.command("list")(list_)
 
@@ -44,15 +44,13 @@ def list_(
     table: Annotated[str | None, typer.Argument(help="E.g. power; else all.")] = None,
 ) -> None:
     """List what a scenario can name."""
-    from otafl.core import registry
-
-    if table is not None and table not in registry.TABLES:
-        raise UserError(f"list: no table {table!r}; known: {', '.join(registry.TABLES)}")
     from rich.console import Console
     from rich.table import Table
 
+    from otafl.core import registry
+
     console = Console(highlight=False, markup=False)
-    for title in [table] if table else registry.TABLES:
+    for title in [_table(table)] if table else registry.TABLES:
         lines = Table(title=title, title_justify="left", box=None, show_header=False)
         lines.add_column(no_wrap=True)
         lines.add_column()
@@ -62,3 +60,16 @@ def list_(
             lines.add_row(name, f"{about.summary}{cited}")
         console.print(lines)
         console.print()
+
+
+def _table(word: str) -> str:
+    """The table that is meant: by its name, by what it holds, or by their plural."""
+    from otafl.core.registry import TABLES
+    from otafl.core.words import did_you_mean
+
+    said = word.lower().replace("-", " ").replace("_", " ")
+    for name, table in TABLES.items():
+        if said in (name, f"{name}s", table.noun, f"{table.noun}s", table.title.lower()):
+            return name
+    hint = did_you_mean(said, TABLES) or ";"
+    raise UserError(f"list: no table {word!r}{hint} known: {', '.join(TABLES)}")

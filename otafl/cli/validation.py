@@ -1,4 +1,4 @@
-"""`otafl validate`."""
+"""Define `otafl validate`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from otafl.cli.app import Device, Quiet, check_writable
 
 
 def add(app: typer.Typer) -> None:
-    """Adds the commands of this module."""
+    """Add the commands of this module."""
     app.command()(validate)
 
 
@@ -49,6 +49,6 @@ def validate(
     if json is not None:
         report.write_json(outcomes, json)
     if csv is not None:
-        report.write_csv(outcomes, csv)
+        report.write_checks(outcomes, csv)
     if not all(outcome.passed for outcome in outcomes):
         raise typer.Exit(1)

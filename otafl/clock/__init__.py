@@ -1,0 +1,37 @@
+"""Simulate time; SimPy lives here and nowhere else. `build` makes the clocks of a stack."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from otafl.clock.stack_clock import Clock
+from otafl.core import registry
+from otafl.core.rng import Streams
+from otafl.devices.availability import Availability, AvailabilitySetup
+from otafl.devices.hardware import Hardware
+
+
+def build(sections: Sequence[Any], hardware: Hardware, streams: Streams, log: bool) -> Clock:
+    """Make the clocks of S trials, with their protocols' rules and their devices' comings and
+    goings.
+
+    Parameters
+    ----------
+    sections : S sections `devices` of a scenario, a trial each.
+    hardware : [S, K].
+    log : keep what every device does when.
+    """
+    first = sections[0]
+    rules = [
+        one.protocol.rules(math.inf if one.deadline_s is None else one.deadline_s, one.late)
+        for one in sections
+    ]
+    setup = AvailabilitySetup(first.count, streams)
+    availability: Availability = registry.make("availability", first.availability, setup)
+    lives = [
+        [availability.changes(trial, device) for device in range(first.count)]
+        for trial in range(len(sections))
+    ]
+    return Clock(hardware, rules, lives, log)

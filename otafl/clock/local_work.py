@@ -1,4 +1,4 @@
-"""One device's work between a broadcast and its slot, and the record of what it did when."""
+"""Follow one device's work between a broadcast and its slot, and record what it did when."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ BEFORE = ("receive", "compute", "wait")
 
 
 class Interval(NamedTuple):
-    """What a device did, of `otafl.devices.activities.ACTIVITIES`. `round` is the one in which its
-    update was started; -1 for a device that was away."""
+    """Hold what a device did, of `otafl.devices.activities.ACTIVITIES`. `round` is the one in which
+    its update was started; -1 for a device that was away."""
 
     device: int
     round: int
@@ -24,12 +24,13 @@ class Interval(NamedTuple):
 
     @property
     def lasts(self) -> bool:
+        """Whether it took any time."""
         return self.end_s > self.start_s
 
 
 @dataclass(frozen=True)
 class Slot:
-    """An uplink slot of one trial. Devices in ascending order.
+    """Hold an uplink slot of one trial. Devices are in ascending order.
 
     opened_s: when. on_time: the devices that transmit. started_round: the round in which each
     started its update.
@@ -41,8 +42,11 @@ class Slot:
 
 
 class LocalWork(simpy.Event):
-    """One device's work between a broadcast and its slot; as an event, that it is ready: a Timeout
-    of our own, one object in the place of two. Then `computed` is called with it."""
+    """Follow one device's work between a broadcast and its slot.
+
+    As an event it says that the device is ready: a Timeout of our own, one object in the place of
+    two. Then `computed` is called with it.
+    """
 
     _ok, _value = True, None  # of an event that has succeeded
     ready = lost = False
@@ -68,7 +72,7 @@ class LocalWork(simpy.Event):
         env.schedule(self, delay=delay)
 
     def intervals(self, now_s: float) -> list[Interval]:
-        """What the device did for it until now, before its slot."""
+        """Return what the device did for it until now, before its slot."""
         times = (self.sent_s, self.began_s, self.ready_s, now_s)
         return [
             Interval(self.device, self.round, activity, start_s, min(end_s, now_s))

@@ -1,4 +1,4 @@
-"""The clocks of a stack: simulated time, joules and batteries of S independent trials, see
+"""Keep the clocks of a stack: simulated time, joules and batteries of S independent trials, see
 `otafl.clock.trial_clock`."""
 
 from __future__ import annotations
@@ -9,18 +9,19 @@ from typing import Any
 import numpy as np
 
 from otafl.clock.local_work import Interval, Slot
-from otafl.clock.trial_clock import Life, TrialClock
+from otafl.clock.trial_clock import TrialClock
 from otafl.devices.activities import ACTIVITIES
+from otafl.devices.availability import Life
 from otafl.devices.hardware import Hardware
-from otafl.devices.protocol import Rules
+from otafl.devices.protocols import Rules
 
 
 class Clock:
-    """The clocks of S independent trials. `begin`, `open_slot`, `close_slot` make a round; trials
-    that stopped are passed over.
+    """Keep the clocks of S independent trials. `begin`, `open_slot`, `close_slot` make a round;
+    trials that stopped are passed over.
 
-    hardware: [S, K]. rules: S of them, or one for all. lives: S times K. journal: what was called
-    with what, if a list is put there, see `replay`.
+    hardware: [S, K]. rules: S of them. lives: S times K. journal: what was called with what, if a
+    list is put there, see `replay`.
     """
 
     journal: list[tuple[Any, ...]] | None = None
@@ -28,20 +29,24 @@ class Clock:
     def __init__(
         self,
         hardware: Hardware,
-        rules: Sequence[Rules] | Rules | None = None,
+        rules: Sequence[Rules] | None = None,
         lives: Sequence[Sequence[Life | None]] | None = None,
         log: bool = False,
     ) -> None:
         trials, self.devices = hardware.flops_per_s.shape
-        each = [rules] * trials if rules is None or isinstance(rules, Rules) else rules
         self.trials = [
-            TrialClock(hardware.rows(np.array(trial)), rule, lives[trial] if lives else None, log)
-            for trial, rule in enumerate(each)
+            TrialClock(
+                hardware.rows(np.array(trial)),
+                rules[trial] if rules else None,
+                lives[trial] if lives else None,
+                log,
+            )
+            for trial in range(trials)
         ]
 
     def wait_for_devices(self) -> list[int]:
-        """Until in each trial a device is available or at work; the running trials in which that
-        will never be."""
+        """Advance until in each trial a device is available or at work. Return the running trials
+        in which that will never be."""
         self._note("wait_for_devices")
         return [
             number
@@ -50,19 +55,19 @@ class Clock:
         ]
 
     def available(self) -> np.ndarray:
-        """[S, K] bool: devices that are there and not at work."""
+        """Return the devices [S, K] bool that are there and not at work."""
         return np.stack([trial.available() for trial in self.trials])
 
     def all_available(self) -> bool:
-        """Whether every device of every trial is."""
+        """Return whether every device of every trial is."""
         return all(trial.all_available() for trial in self.trials)
 
     def present(self) -> np.ndarray:
-        """[S]: how many devices are there."""
+        """Return how many devices are there, [S]."""
         return np.array([float(trial.present()) for trial in self.trials])
 
     def at_work(self) -> np.ndarray:
-        """[S, K] bool: devices with an update that has not been sent."""
+        """Return the devices [S, K] bool with an update that has not been sent."""
         busy = np.zeros((len(self.trials), self.devices), bool)
         for row, trial in zip(busy, self.trials, strict=True):
             row[trial.at_work()] = True
@@ -77,9 +82,15 @@ class Clock:
         compute_w: np.ndarray,
         broadcast_s: np.ndarray | float | None = None,
     ) -> None:
-        """participants: S arrays of available devices. downlink_s (or one number for all),
-        compute_s, compute_w: [N] in their order, trial by trial. broadcast_s: [S], until all have
-        the model; the longest downlink_s if not given."""
+        """Begin a round.
+
+        Parameters
+        ----------
+        participants : S arrays of available devices.
+        downlink_s, compute_s, compute_w : [N] in their order, trial by trial; downlink_s may be one
+            number for all.
+        broadcast_s : [S] until all have the model; the longest downlink_s if not given.
+        """
         self._note("begin", round, participants, downlink_s, compute_s, compute_w, broadcast_s)
         rows = len(compute_s)
         columns = [np.broadcast_to(c, rows).tolist() for c in (downlink_s, compute_s, compute_w)]
@@ -94,10 +105,10 @@ class Clock:
             first = stop
 
     def open_slot(self) -> list[Slot]:
-        """S slots, a stopped trial's empty."""
+        """Advance to the slots. Return S of them, a stopped trial's empty."""
         self._note("open_slot")
         return [
-            _empty_slot(trial.now()) if trial.stopped else trial.admit() for trial in self.trials
+            Slot(trial.now(), [], []) if trial.stopped else trial.admit() for trial in self.trials
         ]
 
     def close_slot(
@@ -108,8 +119,13 @@ class Clock:
         crashed: np.ndarray | None = None,
         downtime_s: np.ndarray | float = 0.0,
     ) -> None:
-        """Ends the round. airtime_s, downtime_s: [S] or one number. joules, on_air_s, crashed:
-        [S, K]."""
+        """End the round, as `TrialClock.transmit` says.
+
+        Parameters
+        ----------
+        airtime_s, downtime_s : [S] or one number.
+        joules, on_air_s, crashed : [S, K].
+        """
         self._note("close_slot", airtime_s, joules, on_air_s, crashed, downtime_s)
         none = [None] * len(self.trials)
         columns = (
@@ -124,25 +140,25 @@ class Clock:
                 trial.transmit(*own)
 
     def now(self) -> np.ndarray:
-        """[S] simulated seconds."""
+        """Return the simulated seconds, [S]."""
         return np.array([trial.now() for trial in self.trials])
 
     def spent_j(self) -> np.ndarray:
-        """[S, K, causes] joules so far."""
+        """Return the joules [S, K, causes] so far."""
         return np.stack([trial.spent_j() for trial in self.trials])
 
     def charge_j(self) -> np.ndarray:
-        """[S, K] charge of the batteries, inf on mains."""
+        """Return the charge [S, K] of the batteries, inf on mains."""
         self._note("charge_j")  # batteries add up until now, which rounds
-        return np.stack([trial.charge_j() for trial in self.trials])
+        return np.stack([trial.power.charge_j() for trial in self.trials])
 
     def updates(self) -> tuple[np.ndarray, np.ndarray]:
-        """[S] updates started so far, and [S] lost before their slot."""
+        """Return the updates [S] started so far, and those [S] lost before their slot."""
         started = [float(trial.started) for trial in self.trials]
         return np.array(started), np.array([float(trial.lost) for trial in self.trials])
 
     def timeline(self) -> dict[str, np.ndarray] | None:
-        """What every device did, by start: device, round, activity (place in `ACTIVITIES`),
+        """Return what every device did, by start: device, round, activity (place in `ACTIVITIES`),
         start_s, end_s, float64 [S, events], NaN after a trial's last; None where it was not
         logged."""
         if self.trials[0].intervals is None:
@@ -156,13 +172,13 @@ class Clock:
         return dict(zip(("device", "round", "activity", "start_s", "end_s"), table, strict=True))
 
     def stop(self, trial: int) -> None:
-        """Ends a trial for good, the others go on."""
+        """End a trial for good; the others go on."""
         self._note("stop", trial)
         self.trials[trial].stop()
 
     def replay(self, journal: Sequence[tuple[Any, ...]]) -> None:
-        """Goes through what the journal of a clock that was made alike holds, and is then where
-        that one was. Keeps a journal from then on."""
+        """Go through what the journal of a clock that was made alike holds, to be where that one
+        was. Keep a journal from then on."""
         self.journal = []
         for method, *given in journal:
             getattr(self, method)(*given)
@@ -172,13 +188,9 @@ class Clock:
             self.journal.append((method, *given))
 
     def _each(self, value: np.ndarray | float) -> list[float]:
-        """[S] of one number or of [S]."""
+        """Return S numbers of one or of [S]."""
         return np.broadcast_to(np.asarray(value, dtype=float), (len(self.trials),)).tolist()
 
 
 def _start(interval: Interval) -> tuple[float, int]:
     return interval.start_s, interval.device
-
-
-def _empty_slot(now_s: float) -> Slot:
-    return Slot(now_s, [], [])

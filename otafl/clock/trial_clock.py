@@ -1,5 +1,5 @@
-"""Simulated time: when devices are ready, when the uplink slot opens, who makes it, who is there at
-all, and what each device's parts draw meanwhile.
+"""Simulate a trial's time: when devices are ready, when the uplink slot opens, who makes it, who is
+there at all, and what each device's parts draw meanwhile.
 
 One SimPy environment a trial. A device receives the broadcast, computes, waits for its slot,
 transmits and sleeps until it is asked again; that is one event, the instant at which its update is
@@ -11,29 +11,26 @@ doing. Times are in seconds since the trial's start. Nothing here knows what is 
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from typing import Any, cast
 
 import numpy as np
 import simpy
 
 from otafl.clock.local_work import Interval, LocalWork, Slot
-from otafl.devices.battery import Draw
+from otafl.clock.power import Power
+from otafl.devices.availability import Life
 from otafl.devices.hardware import Hardware
-from otafl.devices.protocol import Rules
-from otafl.devices.supply import CIRCUIT, COMPUTE, IDLE, RECEIVE, TRANSMIT, Supply
+from otafl.devices.protocols import Rules
 
 Process = Generator[simpy.Event, Any, None]
 
-Life = Iterator[tuple[float, bool]]
-"""A device's comings and goings, see `otafl.devices.availability`."""
-
 
 class TrialClock:
-    """The clock of one trial: `start`, `admit`, `transmit` for each round, in that order.
+    """Keep the time of one trial: `start`, `admit`, `transmit` for each round, in that order.
 
     hardware: [K]. lives: K comings and goings, None for a device that never leaves. log: keep
-    `intervals`. started, lost: updates so far.
+    `intervals`. started, lost: updates so far. power: what the devices draw.
     """
 
     def __init__(
@@ -50,11 +47,9 @@ class TrialClock:
         self.intervals: list[Interval] | None = [] if log else None
         devices = len(hardware.flops_per_s)
         self._devices = devices
-        self._supply = Supply(hardware)
         self._away: list[dict[str, float]] = [{} for _ in range(devices)]  # why -> since when
         self._absent = 0
         self._gone: set[int] = set()  # away for good
-        self._plans = [0] * devices  # how often a battery's draw was planned anew
         self._work: dict[int, LocalWork] = {}
         self._ready: list[LocalWork] = []  # in the order in which they became so
         self._sending: list[LocalWork] = []
@@ -62,19 +57,19 @@ class TrialClock:
         self._broadcast_s = math.nan
         self._round_s = math.nan
         self._slot = 0  # number of the last periodic slot
-        for device in range(devices):
-            self._draw(device, [(0.0, self._supply.sleep_w[device])])
+        self.power = Power(self.env, hardware, self._emptied)
         for device, life in enumerate(lives or ()):
             if life is not None:
                 self.env.process(self._come_and_go(device, life))
         self._settle_instant()
 
     def now(self) -> float:
-        """Simulated seconds since the start."""
+        """Return the simulated seconds since the start."""
         return float(self.env.now)
 
     def available(self) -> np.ndarray:
-        """[K] bool: devices that are there and not at work; none once the trial has stopped."""
+        """Return the devices [K] bool that are there and not at work; none once the trial has
+        stopped."""
         free = np.full(self._devices, not self.stopped)
         free[[*self._work, *self._on_air]] = False
         if self._absent:
@@ -82,35 +77,23 @@ class TrialClock:
         return free
 
     def all_available(self) -> bool:
-        """Whether every device is."""
+        """Return whether every device is."""
         return not (self._work or self._absent or self.stopped)
 
     def present(self) -> int:
-        """How many devices are there."""
+        """Return how many devices are there."""
         return self._devices - self._absent
 
     def at_work(self) -> list[int]:
-        """The devices with an update that has not been sent, ascending."""
+        """Return the devices with an update that has not been sent, ascending."""
         return sorted(self._work)
 
     def spent_j(self) -> np.ndarray:
-        """[K, causes] joules so far; of updates at work only what they have had by now."""
-        now_s = float(self.env.now)
-        spent = self._supply.spent_j(now_s)
-        for update in self._work.values():
-            spent[update.device, [RECEIVE, COMPUTE, IDLE]] += self._costs(update, now_s)
-        return spent
-
-    def charge_j(self) -> np.ndarray:
-        """[K] charge of the batteries now, inf on mains."""
-        return self._supply.charge_j(float(self.env.now))
-
-    def harvested_j(self) -> np.ndarray:
-        """[K] taken up by the batteries so far, 0 on mains."""
-        return self._supply.harvested_j(float(self.env.now))
+        """Return the joules [K, causes] so far; of updates at work what they have had by now."""
+        return self.power.spent_j(self._work.values())
 
     def wait_for_devices(self) -> bool:
-        """Advances until a device is available or at work. False if that will never be."""
+        """Advance until a device is available or at work. Return False if that will never be."""
         env = self.env
         while not self._work and self._absent == self._devices:
             if len(self._gone) == self._devices:
@@ -127,12 +110,14 @@ class TrialClock:
         compute_w: Sequence[float],
         broadcast_s: float | None = None,
     ) -> None:
-        """Broadcasts for `broadcast_s` (the longest of downlink_s if not given). Each of the
-        devices, which must be available, has the model after its downlink_s and then computes for
-        compute_s at compute_w."""
+        """Broadcast for `broadcast_s` (the longest of downlink_s if not given).
+
+        Each of the devices, which must be available, has the model after its downlink_s and then
+        computes for compute_s at compute_w.
+        """
         if not math.isnan(self._round_s):
             raise RuntimeError("start before the last round's slot was admitted")
-        env, work, supply = self.env, self._work, self._supply
+        env, work, plain = self.env, self._work, self.power.plain
         computed = self._computed
         now_s = self._round_s = env.now
         longest = max(downlink_s, default=0.0) if broadcast_s is None else broadcast_s
@@ -150,20 +135,12 @@ class TrialClock:
                 )
             update = LocalWork(env, device, round, down, seconds, watts, computed)
             work[device] = update
-            if not supply.plain:
-                supply.wake(device, now_s)
-                self._draw(
-                    device,
-                    [
-                        (now_s, supply.receive_w[device]),
-                        (update.began_s, watts),
-                        (update.ready_s, supply.idle_w[device]),
-                    ],
-                )
+            if not plain:
+                self.power.work(update)
         self.started += len(devices)
 
     def admit(self) -> Slot:
-        """Advances to the slot's opening, by the rules; what happens at that very instant happens
+        """Advance to the slot's opening, by the rules; what happens at that very instant happens
         before it, so being ready at the deadline is on time."""
         if math.isnan(self._round_s):
             raise RuntimeError("admit before start")
@@ -187,7 +164,7 @@ class TrialClock:
         crashed: Sequence[bool] | None = None,
         downtime_s: float = 0.0,
     ) -> None:
-        """The uplink slot: advances by `airtime_s`; those admitted are then available again.
+        """Advance by the `airtime_s` of the uplink slot; those admitted are then available again.
 
         joules: [K] that each draws for what it radiates. on_air_s: [K] that its transmission lasts,
         from the start of the slot (all of it if not given); it sleeps then. crashed: [K], devices
@@ -197,14 +174,14 @@ class TrialClock:
             raise RuntimeError("transmit before admit")
         if not 0 <= airtime_s < math.inf:
             raise ValueError(f"airtime_s must be finite and not negative, got {airtime_s}")
-        env, supply = self.env, self._supply
+        env, power = self.env, self.power
         opened_s = env.now
         stops = {
             update.device: opened_s
             + (airtime_s if on_air_s is None else min(airtime_s, on_air_s[update.device]))
             for update in self._sending
         }
-        empties = {} if supply.plain else self._power_on(stops, joules)
+        empties = power.send(stops, joules)
         if airtime_s:
             end = env.timeout(airtime_s)
             while not end.processed:
@@ -213,59 +190,16 @@ class TrialClock:
         for update in self._sending if self.intervals is not None else ():
             end_s = min(stops[update.device], empties.get(update.device, math.inf))
             self._record(update.device, update.round, "transmit", opened_s, end_s)
-        if not supply.plain:
-            self._power_off(opened_s, stops, empties, joules)
-        elif joules is not None:
-            spent = supply.spent[TRANSMIT]
-            for device in stops:
-                spent[device] += joules[device]
+        power.sent(opened_s, stops, empties, joules, self._away)
         if crashed is not None and downtime_s:
             for device in stops:
                 if crashed[device] and not self._away[device]:
                     self._go(device, "crashed")
-                    env.process(self._reboot(device, downtime_s))
+                    env.process(self._return(device, "crashed", downtime_s))
         self._sending = []
 
-    def _power_on(
-        self, stops: dict[int, float], joules: Sequence[float] | None
-    ) -> dict[int, float]:
-        """Plans what the transmissions that end at `stops` draw; when each battery is empty."""
-        now_s, supply = self.env.now, self._supply
-        empties = {}
-        for device, stop_s in stops.items():
-            watts = supply.circuit_w[device]
-            if joules is not None and stop_s > now_s:
-                watts += joules[device] / (stop_s - now_s)
-            draws = [(now_s, watts), (stop_s, supply.sleep_w[device])]
-            empties[device] = self._draw(device, draws)
-        return empties
-
-    def _power_off(
-        self,
-        opened_s: float,
-        stops: dict[int, float],
-        empties: dict[int, float],
-        joules: Sequence[float] | None,
-    ) -> None:
-        """Charges the transmissions of a slot that has ended; the devices sleep."""
-        now_s, supply = self.env.now, self._supply
-        for device, stop_s in stops.items():
-            # a battery that is empty before the end gives what it has
-            end_s = min(stop_s, empties[device])
-            supply.spend(device, CIRCUIT, supply.circuit_w[device] * (end_s - opened_s))
-            if joules is not None and stop_s > opened_s:
-                share = (end_s - opened_s) / (stop_s - opened_s)
-                supply.spend(device, TRANSMIT, share * joules[device])
-            if not self._away[device]:
-                supply.sleep(device, stop_s)
-                continue
-            asleep_s = min(now_s, empties[device]) - stop_s
-            supply.spend(device, IDLE, supply.sleep_w[device] * max(0.0, asleep_s))
-            if "empty" not in self._away[device]:
-                self._draw(device, [(now_s, 0.0)])
-
     def history(self) -> list[Interval]:
-        """The intervals so far, those of devices that are away or at work now until now."""
+        """Return the intervals so far, those of devices that are away or at work now until now."""
         now_s = self.env.now
         current = [
             Interval(device, -1, why, since_s, now_s)
@@ -277,11 +211,11 @@ class TrialClock:
         return [*(self.intervals or ()), *(one for one in current if one.lasts)]
 
     def stop(self) -> None:
-        """Ends the trial: its time stands still, none of its devices is available."""
+        """End the trial: its time stands still, none of its devices is available."""
         self.stopped = True
 
     def _timer(self) -> simpy.Event | None:
-        """Of the instant at which the slot opens in any case."""
+        """Return the event of the instant at which the slot opens in any case."""
         rules, env = self.rules, self.env
         if rules.period_s != math.inf:
             slot = max(self._slot + 1, int(env.now / rules.period_s))
@@ -294,32 +228,27 @@ class TrialClock:
         return None
 
     def _settle_instant(self) -> None:
-        """Everything else that happens now."""
+        """Let everything else happen that happens now."""
         env = self.env
         while env.peek() <= env.now:
             env.step()
 
     def _open(self) -> Slot:
-        """Parts those at work into those who transmit and the others."""
+        """Part those at work into those who transmit and the others."""
         now_s = self.env.now
         self._sending = self._ready[: self.rules.most]
         del self._ready[: self.rules.most]
         self._sending.sort(key=_device)
         self._on_air.update(map(_device, self._sending))
-        plain, computed = self._supply.plain, self._supply.spent[COMPUTE]
+        self.power.settle_ready(self._sending)
         for update in self._sending:
             del self._work[update.device]
-            if plain:
-                joules = update.compute_w * (update.ready_s - update.began_s)
-                computed[update.device] += joules
-            else:
-                self._settle(update, now_s)
             if self.intervals is not None:
                 self.intervals += [one for one in update.intervals(now_s) if one.lasts]
         if self.rules.late == "drop":
             for update in list(self._work.values()):
                 self._lose(update)
-                self._sleep(update.device)
+                self.power.sleep(update.device)
         return Slot(
             now_s,
             [update.device for update in self._sending],
@@ -327,99 +256,58 @@ class TrialClock:
         )
 
     def _computed(self, done: simpy.Event) -> None:
-        """A device's time has passed: its update is ready, unless it was lost."""
+        """Note that a device's time has passed: its update is ready, unless it was lost."""
         update = cast(LocalWork, done)
         if not update.lost:
             update.ready = True
             self._ready.append(update)
 
     def _lose(self, update: LocalWork) -> None:
-        """The device drops what it has."""
+        """Let a device drop what it has."""
         now_s = self.env.now
         update.lost = True
         self.lost += 1
         del self._work[update.device]
         if update.ready:
             self._ready.remove(update)
-        self._settle(update, now_s)
+        self.power.settle(update)
         if update.sent_s < now_s:
             self._record(update.device, update.round, "lost", update.sent_s, now_s)
 
-    def _costs(self, update: LocalWork, now_s: float) -> tuple[float, float, float]:
-        """Joules of an update by now: received, computed and waited for."""
-        device = update.device
-        if update.ready:
-            received, computed = update.began_s - update.sent_s, update.ready_s - update.began_s
-            waited = now_s - update.ready_s
-        else:
-            received = min(now_s, update.began_s) - update.sent_s
-            computed, waited = max(0.0, now_s - update.began_s), 0.0
-        return (
-            self._supply.receive_w[device] * received,
-            update.compute_w * computed,
-            self._supply.idle_w[device] * waited,
-        )
-
-    def _settle(self, update: LocalWork, now_s: float) -> None:
-        received, computed, waited = self._costs(update, now_s)
-        spend, device = self._supply.spend, update.device
-        spend(device, RECEIVE, received)
-        spend(device, COMPUTE, computed)
-        spend(device, IDLE, waited)
-
-    def _sleep(self, device: int) -> None:
-        """It has nothing to do from now on."""
-        now_s = self.env.now
-        self._supply.sleep(device, now_s)
-        self._draw(device, [(now_s, self._supply.sleep_w[device])])
-
-    def _draw(self, device: int, draws: Sequence[Draw]) -> float:
-        """What a battery gives from now on, in place of what was planned; the instant at which it
-        will be empty, of which there will be an event."""
-        now_s = self.env.now
-        empty_s = self._supply.plan(device, now_s, draws)
-        self._plans[device] += 1
-        if empty_s != math.inf:
-            event = self.env.timeout(max(0.0, empty_s - now_s), (device, self._plans[device]))
-            event.callbacks.append(self._emptied)
-        return empty_s
-
-    def _emptied(self, event: simpy.Event) -> None:
-        """A battery is empty, unless its draw was planned anew."""
-        device, plan = cast(tuple[int, int], event.value)
-        if plan != self._plans[device]:
-            return
+    def _emptied(self, device: int) -> None:
+        """Take a device away whose battery is empty, until it is charged."""
         self._go(device, "empty")
-        seconds = self._supply.seconds_to_restart(device, self.env.now)
+        seconds = self.power.seconds_to_restart(device)
         if seconds == math.inf:
             self._gone.add(device)
         else:
-            self.env.process(self._recharge(device, seconds))
+            self.env.process(self._return(device, "empty", seconds))
 
     def _go(self, device: int, why: str) -> None:
-        """The device is away from now on; an update that it is at work on is lost."""
+        """Take a device away from now on; an update that it is at work on is lost."""
         now_s = self.env.now
         update = self._work.get(device)
         if update is not None:
             self._lose(update)
         elif not self._away[device]:
-            self._supply.wake(device, now_s)
+            self.power.wake(device)
         if not self._away[device]:
             self._absent += 1
         self._away[device][why] = now_s
         if why == "empty" or device not in self._on_air:  # else it sends to the end first
-            self._draw(device, [(now_s, 0.0)])
+            self.power.cut(device)
 
     def _back(self, device: int, why: str) -> None:
-        """What kept the device away is over."""
+        """Note that what kept a device away is over."""
         since_s = self._away[device].pop(why)
         self._record(device, -1, why, since_s, self.env.now)
         if not self._away[device]:
             self._absent -= 1
             if device not in self._on_air:
-                self._sleep(device)
+                self.power.sleep(device)
 
     def _come_and_go(self, device: int, life: Life) -> Process:
+        """Let a device leave and come back all its life."""
         for at_s, there in life:
             if at_s > self.env.now:
                 yield self.env.timeout(at_s - self.env.now)
@@ -430,13 +318,10 @@ class TrialClock:
         if "left" in self._away[device]:
             self._gone.add(device)
 
-    def _recharge(self, device: int, seconds: float) -> Process:
+    def _return(self, device: int, why: str, seconds: float) -> Process:
+        """Bring a device back after so long."""
         yield self.env.timeout(seconds)
-        self._back(device, "empty")
-
-    def _reboot(self, device: int, seconds: float) -> Process:
-        yield self.env.timeout(seconds)
-        self._back(device, "crashed")
+        self._back(device, why)
 
     def _record(self, device: int, round: int, activity: str, start_s: float, end_s: float) -> None:
         one = Interval(device, round, activity, start_s, end_s)

@@ -1,4 +1,4 @@
-"""Approximate message passing with soft thresholding: a sparse x from y = A x + noise.
+"""Recover a sparse x from y = A x + noise by approximate message passing with soft thresholding.
 
 Donoho, Maleki, Montanari 2009, "Message-passing algorithms for compressed sensing", eqs. (1)-(2).
 A is m x n with columns of mean square norm 1. Each step sees r = x + A^T z, which for a Gaussian A
@@ -23,15 +23,15 @@ _REALS_AT_ONCE = 2**17  # on a CPU: what a step works on then fits the cache
 
 
 def amp_step(y: Tensor, x: Tensor, z: Tensor, matrix: Tensor, a: float) -> tuple[Tensor, Tensor]:
-    """One step from the estimate x [..., n] and the residual z [..., m] to the next ones."""
+    """Take one step from the estimate x [..., n] and the residual z [..., m] to the next ones."""
     x, misfit, onsager = _step(y, x, z, matrix, a)
     return x, torch.addcmul(misfit, z, onsager)
 
 
 def amp(y: Tensor, matrix: Tensor, iterations: int, a: float) -> Tensor:
-    """x [..., n] from measurements y [..., m] by the matrix [m, n]: of so many steps from x = 0,
-    the estimate with the smallest |y - A x|. Where the measurements are too few for what is sent,
-    the steps diverge, and it is one of the first: finite, as y is."""
+    """Return x [..., n] from measurements y [..., m] by the matrix [m, n]: the estimate with the
+    smallest |y - A x| of so many steps from x = 0. Where the measurements are too few for what is
+    sent, the steps diverge, and it is one of the first: finite, as y is."""
     n = matrix.shape[1]
     rows = y.reshape(-1, y.shape[-1])
     at_once = max(1, _REALS_AT_ONCE // n) if y.device.type == "cpu" else max(1, len(rows))
@@ -40,7 +40,7 @@ def amp(y: Tensor, matrix: Tensor, iterations: int, a: float) -> Tensor:
 
 
 def _recovered(y: Tensor, matrix: Tensor, iterations: int, a: float) -> Tensor:
-    """`amp` of rows y [b, m]; those that are lost leave the batch."""
+    """Do as `amp` for rows y [b, m]; those that are lost leave the batch."""
     out = y.new_zeros(len(y), matrix.shape[1])
     x, z, best, least = out, y, out, _norm(y)
     at, limit, now = torch.arange(len(y), device=y.device), LOST * least, least
@@ -63,8 +63,8 @@ def _recovered(y: Tensor, matrix: Tensor, iterations: int, a: float) -> Tensor:
 def _step(
     y: Tensor, x: Tensor, z: Tensor, matrix: Tensor, a: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The next estimate x [..., n], what of y it does not explain [..., m], and the share of z that
-    joins that in the next residual, Onsager's term [..., 1]."""
+    """Return the next estimate x [..., n], what of y it does not explain [..., m], and the share of
+    z that joins that in the next residual, Onsager's term [..., 1]."""
     m = y.shape[-1]
     tau = _norm(z) / m**0.5
     x = soft(x + z @ matrix, a * tau)
@@ -72,4 +72,5 @@ def _step(
 
 
 def _norm(rows: Tensor) -> Tensor:
+    """Return the Euclidean norms [..., 1]."""
     return torch.linalg.vector_norm(rows, dim=-1, keepdim=True)

@@ -1,24 +1,33 @@
-"""Sparse updates as random projections, summed over the air and recovered from the sum.
+"""Project sparse updates at random, sum them over the air, and recover the sum by AMP.
 
-Amiri and Gunduz 2020, "Machine Learning at the Wireless Edge: Distributed Stochastic Gradient
-Descent Over-the-Air", A-DSGD: a device adds its memory, keeps the k largest magnitudes, sends A x_k
-with a Gaussian A that all share, and the server recovers sum x_k from A sum x_k by AMP. A payload
-of P reals is cut into C chunks (real i goes to chunk i mod C) that share one A of m x n, entries
-N(0, 1/m): m/n is the compression.
+A device adds its memory, keeps the k largest magnitudes, sends A x_k with a Gaussian A that all
+share, and the server recovers sum x_k from A sum x_k by approximate message passing (A-DSGD). A
+payload of P reals is cut into C chunks (real i goes to chunk i mod C) that share one A of m x n,
+entries N(0, 1/m): m/n is the compression.
+
+References
+----------
+Amiri, Gunduz 2020, "Machine Learning at the Wireless Edge: Distributed Stochastic Gradient Descent
+    Over-the-Air".
+Donoho, Maleki, Montanari 2009, "Message-passing algorithms for compressed sensing".
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Literal, Self
 
 import torch
+from pydantic import Field, model_validator
 from torch import Tensor
 
-from otafl.codecs.amp import amp
-from otafl.codecs.config import CompressedSensingConfig
+from otafl.codecs.base import Codec, Coded
 from otafl.codecs.rows import Shapes, known_columns, require_once, shapes_of
-from otafl.codecs.sparse import Feedback, kept
-from otafl.core.contracts import Blocks, Cohort, Group, Hyper, Payload, Received
+from otafl.codecs.sensing import MATRIX, Sensing, decoded, threshold
+from otafl.codecs.sparse import Feedback, feedback
+from otafl.codecs.subsets import kept
+from otafl.core import settings
+from otafl.core.contracts import Blocks, Context, Group, Hyper, Payload, Received
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.factorised.shrinkage import top
@@ -30,8 +39,8 @@ MEASURED = "measured"
 
 @dataclass(frozen=True)
 class _Cut:
-    """A payload of `reals` as C `chunks` of `length` (the last ones filled up with zeros), each of
-    which becomes `measurements`."""
+    """A payload of `reals` is cut into C `chunks` of `length` (the last ones filled up with zeros),
+    each of which becomes `measurements`."""
 
     shapes: Shapes
     reals: int
@@ -40,79 +49,90 @@ class _Cut:
     measurements: int
 
     def dealt(self, rows: Tensor) -> Tensor:
-        """[n, P] -> [n, C, length]."""
+        """Deal rows [n, P] out to chunks [n, C, length]."""
         missing = self.chunks * self.length - self.reals
         return torch.nn.functional.pad(rows, (0, missing)).unflatten(1, (self.length, -1)).mT
 
     def gathered(self, chunks: Tensor) -> Tensor:
-        """[n, C, length] -> [n, P]."""
+        """Gather chunks [n, C, length] into rows [n, P]."""
         return chunks.mT.flatten(1)[:, : self.reals]
 
 
-class CompressedSensing:
-    """Devices that are told apart are decoded one by one, each a recovery of its own."""
+class CompressedSensing(Codec):
+    class Settings(settings.Settings):
+        name: Literal["compressed_sensing"] = "compressed_sensing"
+        keep: float = Field(
+            0.05, gt=0, le=1, description="share of the reals that a device keeps, the largest ones"
+        )
+        ratio: float = Field(0.5, gt=0, le=1, description="measurements a real")
+        chunk: int = Field(
+            1024,
+            ge=8,
+            description="reals that are projected together, at most; neighbours are dealt out to "
+            "different chunks, so that each is about as sparse as the payload",
+        )
+        iterations: int = Field(30, ge=1, le=1000, description="of approximate message passing")
+        threshold: float = threshold()
+        error_feedback: bool = feedback()
+        matrix_seed: int = Field(
+            0,
+            ge=0,
+            lt=2**63,
+            description="seed of the projection, the same in all trials and rounds",
+        )
 
-    def __init__(self, config: CompressedSensingConfig, hyper: Hyper, streams: Streams) -> None:
-        self.config = config
-        self._feedback = Feedback(config.error_feedback)
-        # one matrix for all trials: rows of a trial then need not be told from those of another
-        self._own = Streams([config.matrix_seed], [0], streams.device, streams.dtype)
-        self._cuts: list[_Cut | None] = []
+        @model_validator(mode="after")
+        def _measurements_for_what_is_kept(self) -> Self:
+            if self.keep > self.ratio:
+                raise ValueError(
+                    f"keep ({self.keep:g}) is above ratio ({self.ratio:g}): fewer measurements "
+                    "than reals that are kept cannot tell them apart; ratio of 3 times keep or "
+                    "more would do"
+                )
+            return self
+
+    def __init__(self, settings: Settings, hyper: Hyper, streams: Streams) -> None:
+        super().__init__(settings, hyper, streams)
+        self._feedback = Feedback(settings.error_feedback)
+        self._sensing = Sensing(settings, streams)
+        self._cuts: dict[int, _Cut] = {}
 
     def init(self, payload: Payload) -> Blocks:
         return self._feedback.init(payload)
 
-    def encode(
-        self, payload: Payload, memory: Blocks, cohort: Cohort, round: int, streams: Streams
-    ) -> tuple[Payload, Blocks]:
-        self._cuts = [self._cut(group) if group.route == "uplink" else None for group in payload]
-        out = []
-        for index, (group, cut) in enumerate(zip(payload, self._cuts, strict=True)):
-            if cut is not None:
-                require_once(group, "compressed_sensing")
-                x, _ = known_columns(group)
-                a = self._feedback.before(x, None, group, index, memory)
-                sparse = top(a, kept(self.config.keep, cut.reals))
-                memory = self._feedback.after(a, sparse, None, group, index, memory)
-                measured = (cut.dealt(sparse) @ self._matrix(cut).mT).flatten(1)
-                group = replace(group, blocks={MEASURED: measured})
-            out.append(group)
-        return tuple(out), memory
+    def encoded(self, group: Group, index: int, memory: Blocks, context: Context) -> Coded:
+        cut = self._cuts[index] = self._cut(group)
+        require_once(group, "compressed_sensing")
+        x, _ = known_columns(group)
+        a = self._feedback.before(x, None, group, index, memory)
+        sparse = top(a, kept(self.settings.keep, cut.reals))
+        memory = self._feedback.after(a, sparse, None, group, index, memory)
+        measured = (cut.dealt(sparse) @ self._matrix(cut).mT).flatten(1)
+        return replace(group, blocks={MEASURED: measured}), memory
 
     def _cut(self, group: Group) -> _Cut:
+        """Return how a group is cut. Raises UserError where rows know only some coordinates."""
         if group.mask is not None:
             raise UserError(
                 "codec.name: 'compressed_sensing' mixes all coordinates, and the algorithm's "
                 "devices know only some of them each; use topk, or a quantiser"
             )
         reals = group.reals
-        chunks = -(-reals // self.config.chunk)
+        chunks = -(-reals // self.settings.chunk)
         length = -(-reals // chunks)
-        measurements = max(1, round(self.config.ratio * length))
+        measurements = max(1, round(self.settings.ratio * length))
         return _Cut(shapes_of(group), reals, chunks, length, measurements)
 
     def _matrix(self, cut: _Cut) -> Tensor:
-        """[m, n], entries N(0, 1/m)."""
-        size = (cut.measurements, cut.length)
-        return self._own.normal("matrix", 0, size)[0] / cut.measurements**0.5
+        return self._sensing.matrix(MATRIX, cut.measurements, cut.length)
 
     def decode(self, received: Received) -> Received:
-        each = received.each
-        return replace(
-            received,
-            mean=self._recovered(received.mean),
-            each=None if each is None else self._recovered(each),
-        )
+        return decoded(received, self._recovered)
 
-    def _recovered(self, groups: tuple[Blocks, ...]) -> tuple[Blocks, ...]:
-        out = []
-        for blocks, cut in zip(groups, self._cuts, strict=True):
-            if cut is not None:
-                y = blocks[MEASURED].unflatten(1, (cut.chunks, cut.measurements))
-                x = amp(y, self._matrix(cut), self.config.iterations, self.config.threshold)
-                blocks = unflatten(cut.gathered(x), cut.shapes)
-            out.append(blocks)
-        return tuple(out)
-
-    def bits(self, group: Group) -> float:
-        return 32.0 * group.reals
+    def _recovered(self, index: int, blocks: Blocks) -> Blocks:
+        """Return the blocks of a group from its measurements; of the ideal route, as they are."""
+        cut = self._cuts.get(index)
+        if cut is None:
+            return blocks
+        y = blocks[MEASURED].unflatten(1, (cut.chunks, cut.measurements))
+        return unflatten(cut.gathered(self._sensing.recovered(y, self._matrix(cut))), cut.shapes)

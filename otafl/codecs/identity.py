@@ -1,26 +1,17 @@
-"""The payload as it is, in 32-bit floating point where bits count."""
+"""Send the payload as it is, at 32 bits a real on a digital uplink."""
 
 from __future__ import annotations
 
-from otafl.codecs.config import IdentityConfig
-from otafl.core.contracts import Blocks, Cohort, Group, Hyper, Payload, Received
-from otafl.core.rng import Streams
+from typing import Literal
+
+from otafl.codecs.base import Codec, Coded
+from otafl.core import settings
+from otafl.core.contracts import Blocks, Context, Group
 
 
-class Identity:
-    def __init__(self, config: IdentityConfig, hyper: Hyper, streams: Streams) -> None:
-        pass
+class Identity(Codec):
+    class Settings(settings.Settings):
+        name: Literal["identity"] = "identity"
 
-    def init(self, payload: Payload) -> Blocks:
-        return {}
-
-    def encode(
-        self, payload: Payload, memory: Blocks, cohort: Cohort, round: int, streams: Streams
-    ) -> tuple[Payload, Blocks]:
-        return payload, memory
-
-    def decode(self, received: Received) -> Received:
-        return received
-
-    def bits(self, group: Group) -> float:
-        return 32.0 * group.reals
+    def encoded(self, group: Group, index: int, memory: Blocks, context: Context) -> Coded:
+        return group, memory

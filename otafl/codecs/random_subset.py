@@ -1,61 +1,60 @@
-"""A random subset of the parameters, fresh for each device and round.
+"""Send a random subset of a device's payload, drawn anew for each device and round.
 
-"FedAvg (s.a.r.)" of Wang, Jin, Liu, Zong, Shao, Li, "Tensor Decomposition based Personalized
-Federated Learning", section VII-C, which does so in TDPFed's proportion in both directions: this is
-the way up, downlink random_subset the way down. On a digital uplink a real is 32 bits; where they
-are is told as in `codecs.topk`, or not at all, if both ends draw the same numbers. Over the air the
-zeros are sent too.
+FedAvg with it is TDPFed's rival "FedAvg (s.a.r.)", which does so in TDPFed's proportion in both
+directions: this is the way up, downlink random_subset the way down. On a digital uplink a real is
+32 bits; where they are is told as by codec topk, or not at all, if both ends draw the same numbers.
+Over the air the zeros are sent too.
+
+References
+----------
+Wang, Jin, Liu, Zong, Shao, Li 2022, "Tensor Decomposition based Personalized Federated Learning",
+    section VII-C.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
-from torch import Tensor
+from pydantic import Field
 
-from otafl.codecs.config import RandomSubsetConfig
+from otafl.codecs.base import Codec, Coded
 from otafl.codecs.rows import known_columns, pairs, require_once, shapes_of
-from otafl.codecs.sparse import kept
-from otafl.core.contracts import Blocks, Cohort, Group, Hyper, Payload, Received
-from otafl.core.rng import Streams
-from otafl.factorised.subsets import bits, chosen
+from otafl.codecs.subsets import kept, positions, random_subset, subset_bits
+from otafl.core import settings
+from otafl.core.contracts import Blocks, Context, Group
+from otafl.core.rng import family
 from otafl.models.base import unflatten
 
+CHOICE = family("random_subset", __name__)
 
-class RandomSubset:
-    def __init__(self, config: RandomSubsetConfig, hyper: Hyper, streams: Streams) -> None:
-        self.config = config
 
-    def init(self, payload: Payload) -> Blocks:
-        return {}
+class RandomSubset(Codec):
+    class Settings(settings.Settings):
+        name: Literal["random_subset"] = "random_subset"
+        keep: float = Field(0.5, gt=0, le=1, description="share of the reals that is sent")
+        fill: Literal["zero", "keep"] = Field(
+            "zero",
+            description="what is not sent counts as 0 in the mean, or each coordinate's mean is "
+            "over the devices that sent it, 0 if none did (so that with increments the server "
+            "keeps its own)",
+        )
+        positions: bool = positions()
 
-    def encode(
-        self, payload: Payload, memory: Blocks, cohort: Cohort, round: int, streams: Streams
-    ) -> tuple[Payload, Blocks]:
-        out = []
-        for index, group in enumerate(payload):
-            if group.route == "uplink":
-                require_once(group, "random_subset")
-                trial, device = pairs(group, cohort)
-                purpose, reals = f"random_subset/{index}", group.reals
-                draw = streams.device_uniform(purpose, round, trial, device, (reals,))
-                group = self._sent(group, chosen(draw, kept(self.config.keep, reals)))
-            out.append(group)
-        return tuple(out), memory
-
-    def _sent(self, group: Group, some: Tensor) -> Group:
-        """The group with what some [n, P] does not choose at 0, or unknown."""
+    def encoded(self, group: Group, index: int, memory: Blocks, context: Context) -> Coded:
+        require_once(group, "random_subset")
+        draw = context.streams.device_uniform(
+            CHOICE / index, context.round, *pairs(group, context.cohort), (group.reals,)
+        )
+        some = random_subset(draw, kept(self.settings.keep, group.reals))
         x, known = known_columns(group)
         shapes = shapes_of(group)
         blocks = unflatten(x * some, shapes)
-        if self.config.fill == "zero":
-            return replace(group, blocks=blocks)
+        if self.settings.fill == "zero":
+            return replace(group, blocks=blocks), memory
         mask = some if known is None else some * known
-        return replace(group, blocks=blocks, mask=unflatten(mask, shapes))
-
-    def decode(self, received: Received) -> Received:
-        return received
+        return replace(group, blocks=blocks, mask=unflatten(mask, shapes)), memory
 
     def bits(self, group: Group) -> float:
-        count = kept(self.config.keep, group.reals)
-        return bits(group.reals, count, self.config.positions)
+        count = kept(self.settings.keep, group.reals)
+        return float(subset_bits(group.reals, count, self.settings.positions))

@@ -1,5 +1,4 @@
-"""The largest magnitudes of a row, and error feedback: what is left out is remembered by the device
-and added to what it sends next.
+"""Keep what a device leaves out, and add it to what it sends next (error feedback).
 
 Stich, Cordonnier, Jaggi 2018, "Sparsified SGD with Memory", Algorithm 1: a = x + e, top_k(a) is
 sent and e = a - top_k(a) kept.
@@ -9,23 +8,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pydantic import Field
 from torch import Tensor
 
 from otafl.core.contracts import Blocks, Group, Payload
 
 
-def kept(share: float, reals: int) -> int:
-    """Reals that are kept of so many, at least one."""
-    return max(1, round(share * reals))
+def feedback() -> bool:
+    """Declare whether what is left out is remembered."""
+    wanted: bool = Field(
+        True, description="what is left out is added to what the device sends next"
+    )
+    return wanted
 
 
 @dataclass(frozen=True)
 class Feedback:
-    """The devices' memory, "rest/<group>" [N, P] for each uplink group, where it is wanted."""
+    """Hold the devices' memory, "rest/<group>" [N, P] for each uplink group, where it is wanted."""
 
     wanted: bool
 
     def init(self, payload: Payload) -> Blocks:
+        """Return a memory of zeros."""
         if not self.wanted:
             return {}
         memory = {}
@@ -38,7 +42,7 @@ class Feedback:
     def before(
         self, x: Tensor, mask: Tensor | None, group: Group, index: int, own: Blocks
     ) -> Tensor:
-        """a = x + e [n, P], of coordinates that the rows know."""
+        """Return a = x + e [n, P], of coordinates that the rows know."""
         if not self.wanted:
             return x
         rest = own[_name(index)]
@@ -48,7 +52,8 @@ class Feedback:
     def after(
         self, a: Tensor, sent: Tensor, mask: Tensor | None, group: Group, index: int, own: Blocks
     ) -> Blocks:
-        """The memory with e = a - sent; of coordinates that a row does not know, as it was."""
+        """Return the memory with e = a - sent; of coordinates that a row does not know, as it
+        was."""
         if not self.wanted:
             return own
         name, rest = _name(index), a - sent

@@ -1,5 +1,6 @@
-"""An uplink of many Monte-Carlo trials, as a scenario's would be, and what comes of sending known
-symbols over it round after round."""
+"""Set up an uplink of many Monte-Carlo trials, as a scenario's would be, and send known symbols
+over it round after round.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +14,13 @@ import torch
 from torch import Tensor
 
 from otafl.core.contracts import Cohort, Group, LinkReport
-from otafl.core.rng import Streams
-from otafl.engine.assembly import Uplink, build_link, torch_device
+from otafl.core.rng import Streams, family
+from otafl.engine.assembly import torch_device
 from otafl.scenario import load_scenario
+from otafl.transport import Uplink, build
+
+CONFORMANCE = family("conformance", __name__)
+"""The streams of the laws."""
 
 POWERS = (0.3, 2.0)
 """Smallest and largest mean symbol power of devices that differ, spread geometrically."""
@@ -23,17 +28,18 @@ POWERS = (0.3, 2.0)
 
 @dataclass(frozen=True)
 class Bench:
-    """How much is computed, and where. quick: a quarter of the sample, or less."""
+    """Say how much is computed, and where. quick: a quarter of the sample, or less."""
 
     device: str = "cpu"
     quick: bool = False
 
     def size(self, full: int) -> int:
-        """Of a sample that is so large in the whole suite."""
+        """Return the size of a sample that is so large in the whole suite."""
         return max(1, full // 4) if self.quick else full
 
     @property
     def where(self) -> torch.device:
+        """Return the torch device."""
         return torch_device(self.device)
 
     def uplink(
@@ -46,8 +52,8 @@ class Bench:
         dtype: torch.dtype = torch.float64,
         first: int = 0,
     ) -> Rig:
-        """Trials of each of the points (sections of a scenario), numbered on from `first`, in one
-        stack. weights: [K], else equal ones."""
+        """Make an uplink of one stack of trials of each of the points (sections of a scenario),
+        numbered on from `first`. weights: [K], else equal ones."""
         settings = [points] if isinstance(points, Mapping) else list(points)
         base = {"name": "conformance", "devices": {"count": devices}}
         base["output"] = {"save_link": True}
@@ -55,13 +61,13 @@ class Bench:
         rows = [scenario for scenario in scenarios for _ in range(trials)]
         numbers = range(first, first + len(rows))
         streams = Streams([0] * len(rows), numbers, self.where, dtype)
-        link = build_link(rows, devices, streams)
+        link = build(rows, devices, streams)
         return Rig(link, streams, devices, _cohort(len(rows), devices, weights, streams))
 
 
 @dataclass(frozen=True)
 class Rig:
-    """An uplink of S trials over K devices, all of which send."""
+    """Send over an uplink of S trials and K devices, all of which send."""
 
     link: Uplink
     streams: Streams
@@ -70,27 +76,27 @@ class Rig:
 
     @property
     def trials(self) -> int:
-        """S."""
+        """Return the number of trials, S."""
         return self.streams.size
 
     @functools.cached_property
     def powers(self) -> Tensor:
-        """[K] mean symbol powers that differ."""
+        """Return mean symbol powers [K] that differ."""
         low, high = (torch.tensor(power).log10().item() for power in POWERS)
         return torch.logspace(low, high, self.devices).to(self.cohort.weight)
 
     def symbols(self, reals: int, round: int, powers: Tensor | float | None = None) -> Tensor:
-        """[S * K, P] normal symbols, independent over devices, whose mean power over the payload is
-        `powers` ([K] or one; else those that differ) to the last bit or so."""
+        """Draw normal symbols [S * K, P], independent over devices, whose mean power over the
+        payload is `powers` ([K] or one; else those that differ) to the last bit or so."""
         draw = self.streams.device_normal(
-            "conformance", round, self.cohort.trial, self.cohort.device, (reals,)
+            CONFORMANCE, round, self.cohort.trial, self.cohort.device, (reals,)
         )
         level = self.powers if powers is None else torch.as_tensor(powers).to(draw)
         root = level.expand(self.devices).sqrt().repeat(self.trials)[:, None]
         return draw / draw.square().mean(1, keepdim=True).sqrt() * root
 
     def send(self, x: Tensor, round: int, weighting: str = "mean") -> tuple[Tensor, LinkReport]:
-        """The estimate [S, P] from symbols [S * K, P], and the report."""
+        """Return the estimate [S, P] from symbols [S * K, P], and the report."""
         group = Group({"x": x}, weighting="none" if weighting == "none" else "mean")
         payload, _ = self.link.codec.encode(
             (group,), self.link.codec.init((group,)), self.cohort, round, self.streams
@@ -100,7 +106,7 @@ class Rig:
         return self.link.codec.decode(received).mean[0]["x"], report
 
     def record(self, rounds: int, reals: int, powers: Tensor | float | None = None) -> Record:
-        """So many rounds, each with a new payload."""
+        """Record so many rounds, each with a new payload."""
         parts: dict[str, list[np.ndarray]] = {}
         for round in range(rounds):
             x = self.symbols(reals, round, powers)
@@ -110,6 +116,7 @@ class Rig:
         return Record(reals=reals, **{name: np.stack(value) for name, value in parts.items()})
 
     def _one(self, x: Tensor, estimate: Tensor, report: LinkReport) -> dict[str, Tensor]:
+        """Return what a record keeps of a round."""
         saved = {name.partition("/")[0]: value for name, value in report.saved.items()}
         one = {name: saved[name][:, 0] for name in ("h", "h_hat", "p", "c", "active", "m")}
         weight = saved["weight"] * one["active"]
@@ -132,18 +139,21 @@ class Rig:
         }
 
     def fading(self, rounds: int) -> np.ndarray:
-        """[R, S, K, A, B, F] of the rounds from 0 on."""
+        """Return the fading [R, S, K, A, B, F] of the rounds from 0 on."""
         states = [self.link.channel.state(round).h for round in range(rounds)]
         return torch.stack(states).cpu().numpy()
 
 
 @dataclass(frozen=True)
 class Record:
-    """What R rounds of S trials gave. h, h_hat, p, c, active, m, power, budget, weight: [R, S, K],
-    as in `LinkReport.saved` and the report; eta, noise: [R, S]. error: [R, S] mean squared error of
-    a real about the mean over who was on air. nmse: [R, S] as reported. exact: [R, S] squared norm
-    of the error-free mean, distortion: [R, S] that of what the estimate without noise is off,
-    from the saved Gram matrices. reals: of a payload."""
+    """Hold what R rounds of S trials gave.
+
+    h, h_hat, p, c, active, m, power, budget, weight: [R, S, K], as in `LinkReport.saved` and the
+    report; eta, noise: [R, S]. error: [R, S] mean squared error of a real about the mean over who
+    was on air. nmse: [R, S] as reported. exact: [R, S] squared norm of the error-free mean,
+    distortion: [R, S] that of what the estimate without noise is off, from the saved Gram matrices.
+    reals: of a payload.
+    """
 
     reals: int
     h: np.ndarray
@@ -163,7 +173,7 @@ class Record:
     distortion: np.ndarray
 
     def point(self, index: int, points: int) -> Record:
-        """The trials of one of so many points."""
+        """Return the record of the trials of one of so many points."""
         trials = self.eta.shape[1] // points
         part = slice(index * trials, (index + 1) * trials)
         arrays = {n: v[:, part] for n, v in vars(self).items() if n != "reals"}
@@ -171,6 +181,7 @@ class Record:
 
 
 def _cohort(trials: int, devices: int, weights: Sequence[float] | None, streams: Streams) -> Cohort:
+    """Make a cohort of all devices of all trials."""
     trial = torch.arange(trials, device=streams.device).repeat_interleave(devices)
     device = torch.arange(devices, device=streams.device).repeat(trials)
     row = torch.tensor(list(weights or [1.0] * devices), dtype=streams.dtype)

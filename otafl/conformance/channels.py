@@ -1,5 +1,5 @@
-"""Laws of the channels: mean power, distributions, correlation over time, frequency and antennas,
-path loss."""
+"""Check the channels' laws: mean power, distributions, correlation over time, frequency and
+antennas, path loss."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from scipy import special, stats
 
 from otafl.channels.sionna_rng import keep_global_state
 from otafl.conformance.bench import Bench
-from otafl.conformance.checks import Check, Law, exactly, law_of, mean, share
+from otafl.conformance.checks import Check, Law, exactly, law_of, mean, share, stated
 from otafl.core import registry
-
-NEEDS_A_FILE = ("trace",)
+from otafl.core.units import db_to_linear
 
 LIGHT_M_PER_S = 299_792_458.0
 CARRIER_HZ = 3.5e9
@@ -31,59 +30,48 @@ DELAY_SPREAD_S = 100e-9
 
 TR_38901 = "3GPP TR 38.901"
 
+DISTANCE_M = {"umi": 60.0, "uma": 100.0, "rma": 1000.0}
+HEIGHT_M = {"umi": 10.0, "uma": 25.0, "rma": 35.0}
 
-def laws() -> Iterator[Law]:
-    """Of the registered channels."""
+
+def each() -> Iterator[Law]:
+    """List the laws that several registered channels keep."""
     names = registry.names("channel")
     for name in names:
-        if name not in NEEDS_A_FILE:
+        if not registry.settings("channel", name).example:  # which would need more than a name
             yield _law(name, "mean power", "E|h|^2 = 1", _power)
-    yield Law("channel awgn: no fading", "h = 1", _awgn)
-    yield Law("channel rayleigh: gain", "|h|^2 is exponential", _rayleigh_gain)
-    yield Law("channel rayleigh: phase", "uniform", _rayleigh_phase)
-    yield Law("channel rayleigh: independence", "rounds, trials, devices, blocks", _independence)
-    yield Law("channel rayleigh: antennas", "E h_a h_b^* = r^|a - b|", _antennas)
     for name in ("rayleigh", "tdl-a"):
-        if name in names:
-            yield _law(name, "autocorrelation", "Jakes, J0(2 pi f_D tau)", _jakes)
-    if "rician" in names:
-        yield Law("channel rician: amplitude", "Rice's law of K", _rician)
+        yield _law(name, "autocorrelation", "Jakes, J0(2 pi f_D tau)", _jakes)
     for name in names:
         if name.startswith("tdl-"):
             yield _law(name, "frequency covariance", f"{TR_38901}, 7.7.2; Sionna", _frequency)
-    for name in ("umi", "uma", "rma"):
-        if name in names:
-            yield _law(name, "path loss", f"{TR_38901}, table 7.4.1-1", _path_loss)
-            yield _law(name, "line of sight", f"{TR_38901}, table 7.4.2-1", _line_of_sight)
+    for name in DISTANCE_M:
+        yield _law(name, "path loss", f"{TR_38901}, table 7.4.1-1", _path_loss)
+        yield _law(name, "line of sight", f"{TR_38901}, table 7.4.2-1", _line_of_sight)
 
 
-def _law(name: str, what: str, source: str, run: Callable[[Bench, str], Iterable[Check]]) -> Law:
-    return Law(f"channel {name}: {what}", source, functools.partial(_of, run, name))
-
-
-def _of(run: Callable[[Bench, str], Iterable[Check]], name: str, bench: Bench) -> Iterable[Check]:
-    return run(bench, name)
+def _law(name: str, what: str, source: str, run: Callable[..., Iterable[Check]]) -> Law:
+    return Law(f"channel {name}: {what}", source, functools.partial(run, name=name))
 
 
 def _fading(
     bench: Bench, devices: int, trials: int, rounds: int, name: str, **channel: Any
 ) -> np.ndarray:
-    """[R, S, K, A, B, F]."""
+    """Draw h [R, S, K, A, B, F]."""
     point = {"channel": {"name": name} | channel, "power": "full"}
     return bench.uplink(devices, trials, point).fading(rounds)
 
 
-def _is_cell(name: str) -> bool:
-    return bool(registry.settings("channel", name).own_path_loss)
-
-
 def _power(bench: Bench, name: str) -> Iterator[Check]:
-    """Mean over a device's antennas, cells and rounds; devices and trials are independent."""
-    trials = 8 if _is_cell(name) else 128
+    """Take the mean over a device's antennas, cells and rounds; devices and trials are
+    independent. Channels that drop devices take long for many trials."""
+    kind: Any = registry.settings("channel", name)
+    trials = 8 if kind(name=name).physical else 128
     h = _fading(bench, 16, bench.size(trials), 8, name)
     yield mean(1.0, (np.abs(h) ** 2).mean((0, 3, 4, 5)), bias=1e-9)
 
 
+@stated("channel awgn: no fading", "h = 1")
 def _awgn(bench: Bench) -> Iterator[Check]:
     yield exactly(0.0, float(np.abs(_fading(bench, 4, 4, 2, "awgn") - 1.0).max()), 1e-12)
 
@@ -93,16 +81,19 @@ def _rayleigh(bench: Bench) -> np.ndarray:
     return _fading(bench, 40, 32, bench.size(64), "rayleigh")[..., 0, 0, 0]
 
 
+@stated("channel rayleigh: gain", "|h|^2 is exponential")
 def _rayleigh_gain(bench: Bench) -> Iterator[Check]:
     yield law_of(np.abs(_rayleigh(bench)) ** 2, stats.expon.cdf)
 
 
+@stated("channel rayleigh: phase", "uniform")
 def _rayleigh_phase(bench: Bench) -> Iterator[Check]:
     yield law_of(np.angle(_rayleigh(bench)) / (2.0 * np.pi) + 0.5, stats.uniform.cdf)
 
 
+@stated("channel rayleigh: independence", "rounds, trials, devices, blocks")
 def _independence(bench: Bench) -> Iterator[Check]:
-    """Mean of Re(h h'^*) of neighbours."""
+    """Take the mean of Re(h h'^*) of neighbours."""
     h = _rayleigh(bench)
     point = {"channel": {"name": "rayleigh", "block_symbols": 4}, "power": "full"}
     rig = bench.uplink(40, 32, point)
@@ -118,6 +109,7 @@ def _independence(bench: Bench) -> Iterator[Check]:
         yield mean(0.0, (one * other.conj()).real, case)
 
 
+@stated("channel rayleigh: antennas", "E h_a h_b^* = r^|a - b|")
 def _antennas(bench: Bench) -> Iterator[Check]:
     r = 0.7
     h = _fading(bench, 16, 32, bench.size(32), "rayleigh", antennas=4, antenna_correlation=r)
@@ -128,7 +120,7 @@ def _antennas(bench: Bench) -> Iterator[Check]:
 
 
 def _jakes(bench: Bench, name: str) -> Iterator[Check]:
-    """1 - E|h(t + tau) - h(t)|^2 / 2 of rounds 1 ms apart at 30 km/h; devices and trials are
+    """Take 1 - E|h(t + tau) - h(t)|^2 / 2 of rounds 1 ms apart at 30 km/h; devices and trials are
     independent."""
     h = _fading(
         bench, 32, bench.size(128), LAGS[-1] + 1, name,
@@ -140,28 +132,27 @@ def _jakes(bench: Bench, name: str) -> Iterator[Check]:
 
 
 def doppler_rad_s() -> float:
-    """2 pi f_D."""
+    """Return 2 pi f_D."""
     return 2.0 * math.pi * SPEED_KMH / 3.6 * CARRIER_HZ / LIGHT_M_PER_S
 
 
+@stated("channel rician: amplitude", "Rice's law of K")
 def _rician(bench: Bench) -> Iterator[Check]:
-    """|h| of a round: K/(K+1) in line of sight, the rest scattered."""
+    """Compare |h| of a round, K/(K+1) in line of sight and the rest scattered."""
     for k_db in (-3.0, 6.0, 12.0):
         h = _fading(bench, 50, bench.size(400), 1, "rician", k_factor_db=k_db)
-        k = 10.0 ** (k_db / 10.0)
+        k = db_to_linear(k_db)
         law = stats.rice(math.sqrt(2.0 * k), scale=math.sqrt(0.5 / (k + 1.0)))
         yield law_of(np.abs(h), law.cdf, f"K={k_db:g} dB")
 
 
 def _frequency(bench: Bench, name: str) -> Iterator[Check]:
-    """E h(f) h(g)^* of groups 1, 3 and 6 apart; devices and trials are independent."""
+    """Take E h(f) h(g)^* of groups 1, 3 and 6 apart; devices and trials are independent."""
     with keep_global_state():
         from sionna.phy.ofdm import tdl_freq_cov_mat
 
     spacing = BANDWIDTH_HZ / GROUPS
-    law = tdl_freq_cov_mat(
-        name[-1].upper(), spacing, GROUPS, DELAY_SPREAD_S, precision="double"
-    )  # fmt: skip
+    law = tdl_freq_cov_mat(name[-1].upper(), spacing, GROUPS, DELAY_SPREAD_S, precision="double")
     law = np.asarray(law.cpu())
     h = _fading(
         bench, 32, bench.size(128), 4, name, bandwidth_hz=BANDWIDTH_HZ,
@@ -174,13 +165,9 @@ def _frequency(bench: Bench, name: str) -> Iterator[Check]:
         yield mean(float(wanted.imag), product.imag, f"{lag} apart, imaginary")
 
 
-DISTANCE_M = {"umi": 60.0, "uma": 100.0, "rma": 1000.0}
-HEIGHT_M = {"umi": 10.0, "uma": 25.0, "rma": 35.0}
-
-
 @functools.lru_cache(maxsize=8)
 def _ring(bench: Bench, name: str) -> np.ndarray:
-    """Path losses in dB of devices that are all so far away, outdoors, without shadowing."""
+    """Return path losses in dB of devices that are all so far away, outdoors, without shadowing."""
     channel: dict[str, Any] = {
         "name": name,
         "cell_radius_m": DISTANCE_M[name] + 1e-3,
@@ -198,7 +185,8 @@ def _ring(bench: Bench, name: str) -> np.ndarray:
 
 
 def _losses(name: str) -> tuple[float, float]:
-    """In dB, with and without line of sight, of a device 1.5 m high below the breakpoint."""
+    """Return path losses in dB with and without line of sight, of a device 1.5 m high below the
+    breakpoint."""
     height, ghz = HEIGHT_M[name], CARRIER_HZ / 1e9
     d = math.hypot(DISTANCE_M[name], height - 1.5)
     if name == "umi":
@@ -220,7 +208,7 @@ def _losses(name: str) -> tuple[float, float]:
 
 
 def _path_loss(bench: Bench, name: str) -> Iterator[Check]:
-    """Least and largest loss; 1 mm of the ring's width is left."""
+    """Compare the least and the largest loss; 1 mm of the ring's width is left."""
     seen, hidden = _losses(name)
     loss = _ring(bench, name)
     yield exactly(seen, float(loss.min()), 1e-4, "line of sight")
@@ -228,7 +216,7 @@ def _path_loss(bench: Bench, name: str) -> Iterator[Check]:
 
 
 def _line_of_sight(bench: Bench, name: str) -> Iterator[Check]:
-    """How many devices have it."""
+    """Count the devices that have it."""
     d = DISTANCE_M[name]
     if name == "umi":
         law = 18.0 / d + math.exp(-d / 36.0) * (1.0 - 18.0 / d)

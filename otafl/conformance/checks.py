@@ -1,4 +1,4 @@
-"""What a law says of the uplink, and the intervals that a measured number must fall in.
+"""Say what a law says of the uplink, and the intervals that a measured number must fall in.
 
 The false-alarm level of the whole suite is at most 1e-3, shared evenly (Bonferroni): a run may
 have up to MOST_CHECKS checks, each at LEVEL. Seeds are fixed, so an installation that passes
@@ -11,13 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import stats
 
-if TYPE_CHECKING:
-    from otafl.conformance.bench import Bench
+from otafl.conformance.bench import Bench
 
 SUITE_LEVEL = 1e-3
 MOST_CHECKS = 1000
@@ -32,8 +30,10 @@ ROUNDING = 1e-6
 
 @dataclass(frozen=True)
 class Check:
-    """A measured number, what the law says it is, and the interval that it must be in. case: which
-    of the cases of its law it is."""
+    """Hold a measured number, what the law says it is, and the interval that it must be in.
+
+    case: which of the cases of its law it is.
+    """
 
     expected: float
     measured: float
@@ -43,13 +43,15 @@ class Check:
 
     @property
     def passed(self) -> bool:
-        """Not for what is not a number."""
+        """Return whether the number is in its interval; what is not a number is not."""
         return bool(self.low <= self.measured <= self.high)
 
     @property
     def strain(self) -> float:
-        """How far it is to the end of its interval, 0 as expected and 1 at the end; infinite where
-        nothing was measured."""
+        """Return how far the number is on its way to the end of its interval.
+
+        It is 0 as expected, 1 at the end, and infinite where nothing was measured.
+        """
         if math.isnan(self.measured):
             return math.inf
         off = self.measured - self.expected
@@ -61,16 +63,27 @@ class Check:
 
 @dataclass(frozen=True)
 class Law:
-    """name: family and what it is about. source: paper or standard with its equation. run: the
-    checks, on a bench."""
+    """Hold a law.
+
+    name: family and what it is about. source: paper or standard with its equation. run: the checks,
+    on a bench.
+    """
 
     name: str
     source: str
     run: Callable[[Bench], Iterable[Check]]
 
 
+def stated(name: str, source: str) -> Callable[[Callable[[Bench], Iterable[Check]]], Law]:
+    """Make a law of the function that runs its checks."""
+    return lambda run: Law(name, source, run)
+
+
 def exactly(expected: float, measured: float, tolerance: float = ROUNDING, case: str = "") -> Check:
-    """No chance in it; the tolerance is relative to what is expected, absolute where that is 0."""
+    """Check a number without chance in it.
+
+    The tolerance is relative to what is expected, absolute where that is 0.
+    """
     room = tolerance * abs(expected) if expected else tolerance
     return Check(expected, measured, expected - room, expected + room, case)
 
@@ -78,23 +91,26 @@ def exactly(expected: float, measured: float, tolerance: float = ROUNDING, case:
 def ratios(
     found: np.ndarray, law: np.ndarray, tolerance: float = ROUNDING, case: str = ""
 ) -> Check:
-    """No chance in it: found over law, where it is farthest from one."""
+    """Check found over law, without chance in it, where it is farthest from one."""
     ratio = (np.asarray(found) / np.asarray(law)).ravel()
     return exactly(1.0, float(ratio[np.abs(ratio - 1.0).argmax()]), tolerance, case)
 
 
 def at_most(bound: float, measured: float, tolerance: float = ROUNDING, case: str = "") -> Check:
-    """No chance in it: a bound, and how much of it is used."""
+    """Check that a number without chance in it keeps a bound."""
     return Check(bound, measured, -math.inf, bound * (1.0 + tolerance), case)
 
 
 def at_least(bound: float, measured: float, case: str = "") -> Check:
-    """No chance in it."""
+    """Check that a number without chance in it reaches a bound."""
     return Check(bound, measured, bound, math.inf, case)
 
 
 def mean(expected: float, sample: np.ndarray, case: str = "", bias: float = 0.0) -> Check:
-    """The mean of independent numbers, by Student's law. bias: what the law itself may be off."""
+    """Check the mean of independent numbers by Student's law.
+
+    bias: what the law itself may be off.
+    """
     sample = np.asarray(sample, dtype=float).ravel()
     measured = float(sample.mean())
     spread = float(sample.std(ddof=1)) / math.sqrt(sample.size)
@@ -103,33 +119,35 @@ def mean(expected: float, sample: np.ndarray, case: str = "", bias: float = 0.0)
 
 
 def normal(expected: float, measured: float, deviation: float, case: str = "") -> Check:
-    """A number with a normal law of known standard deviation."""
+    """Check a number with a normal law of known standard deviation."""
     room = WIDTH * deviation
     return Check(expected, measured, expected - room, expected + room, case)
 
 
 def mean_at_most(bound: float, sample: np.ndarray, case: str = "") -> Check:
-    """The mean of independent numbers is not above a bound."""
+    """Check that the mean of independent numbers is not above a bound."""
     two_sided = mean(bound, sample, case)
     return Check(bound, two_sided.measured, -math.inf, two_sided.high, case)
 
 
 def no_more(worse: np.ndarray, sample: np.ndarray, case: str = "") -> Check:
-    """The mean of a sample is not above that of a paired one."""
+    """Check that the mean of a sample is not above that of a paired one."""
     room = mean(0.0, np.asarray(sample) - np.asarray(worse)).high
     bound = float(np.mean(worse))
     return Check(bound, float(np.mean(sample)), -math.inf, bound + room, case)
 
 
 def mean_square(expected: float, ratio: np.ndarray, freedom: int, case: str = "") -> Check:
-    """The mean of squared normal numbers, each over its variance, of so many degrees of freedom in
-    all; shown times `expected`."""
+    """Check the mean of squared normal numbers, each over its variance.
+
+    freedom: their degrees of freedom in all. Numbers are shown times `expected`.
+    """
     low, high = stats.chi2.ppf([LEVEL / 2, 1 - LEVEL / 2], freedom) / freedom
     return Check(expected, expected * float(np.mean(ratio)), expected * low, expected * high, case)
 
 
 def share(expected: float, count: int, of: int, case: str = "") -> Check:
-    """How often something happens in independent trials: the binomial law."""
+    """Check how often something happens in independent trials, by the binomial law."""
     low, high = stats.binom.ppf([LEVEL / 2, 1 - LEVEL / 2], of, expected) / of
     return Check(expected, count / of, float(low), float(high), case)
 
@@ -137,8 +155,10 @@ def share(expected: float, count: int, of: int, case: str = "") -> Check:
 def law_of(
     sample: np.ndarray, distribution: Callable[[np.ndarray], np.ndarray], case: str = ""
 ) -> Check:
-    """Kolmogorov and Smirnov's distance of many independent numbers from a distribution function,
-    and its mean under it (in the limit)."""
+    """Check that many independent numbers have a distribution function, by Kolmogorov and Smirnov.
+
+    The measured number is their distance, the expected one its mean (in the limit).
+    """
     values = np.sort(np.asarray(sample, dtype=float).ravel())
     count = values.size
     law, step = distribution(values), np.arange(count + 1) / count

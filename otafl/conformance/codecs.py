@@ -1,4 +1,4 @@
-"""Laws of the codecs, over the uplink where it plays a part."""
+"""Check the laws of the codecs, over the uplink where it plays a part."""
 
 from __future__ import annotations
 
@@ -12,11 +12,16 @@ from scipy import stats
 from torch import Tensor
 
 from otafl.codecs.amp import amp_step
-from otafl.conformance.bench import Bench, Rig
-from otafl.conformance.checks import Check, Law, at_most, exactly, mean, ratios, share
+from otafl.conformance.bench import CONFORMANCE, Bench, Rig
+from otafl.conformance.checks import Check, at_most, exactly, mean, ratios, share, stated
 from otafl.core.contracts import Blocks, Group
+from otafl.core.units import db_to_linear
 
 REALS = 128
+AMP = CONFORMANCE / "amp"
+
+
+ALISTARH = "Alistarh et al. 2017"
 
 
 def _rig(bench: Bench, codec: dict[str, Any], trials: int = 64, devices: int = 4) -> Rig:
@@ -24,7 +29,7 @@ def _rig(bench: Bench, codec: dict[str, Any], trials: int = 64, devices: int = 4
 
 
 def _coded(rig: Rig, x: Tensor, round: int, memory: Blocks | None = None) -> tuple[Tensor, Blocks]:
-    """What goes on air of rows [n, P], and the memory."""
+    """Return what goes on air of rows [n, P], and the memory."""
     codec, group = rig.link.codec, Group({"x": x})
     own = codec.init((group,)) if memory is None else memory
     (coded,), own = codec.encode((group,), own, rig.cohort, round, rig.streams)
@@ -41,14 +46,15 @@ def _case(codec: dict[str, Any]) -> str:
 
 
 def _qsgd_levels(codec: dict[str, Any], x: Tensor) -> tuple[Tensor, Tensor]:
-    """|x| in units of norm / s [n, P], and that unit [n, 1]."""
+    """Return |x| in units of norm / s [n, P], and that unit [n, 1]."""
     order = 2 if codec["norm"] == "l2" else torch.inf
     unit = torch.linalg.vector_norm(x, order, dim=1, keepdim=True) / (2 ** (codec["bits"] - 1) - 1)
     return x.abs() / unit, unit
 
 
+@stated("codec qsgd: unbiased", f"{ALISTARH}, Lemma 3.1")
 def _qsgd_mean(bench: Bench) -> Iterator[Check]:
-    """The part of Q(x) along x, over |x|^2."""
+    """Take the part of Q(x) along x, over |x|^2."""
     for codec in QSGD:
         rig = _rig(bench, codec)
         parts = []
@@ -59,8 +65,10 @@ def _qsgd_mean(bench: Bench) -> Iterator[Check]:
         yield mean(1.0, np.stack(parts), _case(codec))
 
 
+@stated("codec qsgd: variance", f"{ALISTARH}; f (1 - f) of a level")
 def _qsgd_variance(bench: Bench) -> Iterator[Check]:
-    """Each real is (norm / s)^2 f (1 - f) off, f the fractional part of its level."""
+    """Compare squared errors with (norm / s)^2 f (1 - f) a real, f the fractional part of its
+    level."""
     for codec in QSGD:
         rig = _rig(bench, codec)
         parts = []
@@ -73,8 +81,9 @@ def _qsgd_variance(bench: Bench) -> Iterator[Check]:
         yield mean(1.0, np.stack(parts), _case(codec))
 
 
+@stated("codec qsgd: variance bound", f"{ALISTARH}, Lemma 3.1")
 def _qsgd_bound(bench: Bench) -> Iterator[Check]:
-    """E|Q(x) - x|^2 over min(n / s^2, sqrt(n) / s) |x|^2."""
+    """Bound E|Q(x) - x|^2 by min(n / s^2, sqrt(n) / s) |x|^2."""
     for codec in QSGD[:3]:
         rig = _rig(bench, codec)
         x = rig.symbols(REALS, 0)
@@ -84,8 +93,10 @@ def _qsgd_bound(bench: Bench) -> Iterator[Check]:
         yield at_most(1.0, float(off.mean()) / bound, case=_case(codec))
 
 
+@stated("codec uniform: quantisation noise", "step^2 / 12")
 def _uniform(bench: Bench) -> Iterator[Check]:
-    """Of normal symbols, step (max - min) / (2^b - 1): the two ends are exact."""
+    """Compare the error of normal symbols with step^2 / 12, step (max - min) / (2^b - 1); the two
+    ends are exact."""
     for bits in (6, 10):
         rig = _rig(bench, {"name": "uniform", "bits": bits}, bench.size(64))
         x = rig.symbols(2048, 0)
@@ -94,8 +105,9 @@ def _uniform(bench: Bench) -> Iterator[Check]:
         yield mean(1.0, (off / (step.square() / 12.0)).cpu().numpy(), f"{bits} bits", bias=1e-3)
 
 
+@stated("codec topk: error feedback loses nothing", "Stich et al. 2018, Algorithm 1")
 def _feedback(bench: Bench) -> Iterator[Check]:
-    """What is sent and what is remembered add up to what came, over 5 rounds."""
+    """Add what is sent to what is remembered: it is what came, over 5 rounds."""
     rig = _rig(bench, {"name": "topk", "keep": 0.1}, 4)
     memory: Blocks | None = None
     total = sent = torch.zeros_like(rig.symbols(REALS, 0))
@@ -107,16 +119,18 @@ def _feedback(bench: Bench) -> Iterator[Check]:
     yield exactly(0.0, float((total - sent - memory["rest/0"]).abs().max()), 1e-9)
 
 
+@stated("codec topk: the largest magnitudes", "Stich, Cordonnier, Jaggi 2018")
 def _topk(bench: Bench) -> Iterator[Check]:
-    """The energy of the largest tenth."""
+    """Compare the energy with that of the largest tenth."""
     rig = _rig(bench, {"name": "topk", "keep": 0.1, "error_feedback": False}, 4)
     x = rig.symbols(REALS, 0)
     largest = x.abs().topk(13, dim=1).values.square().sum(1)
     yield ratios(_coded(rig, x, 0)[0].square().sum(1).cpu().numpy(), largest.cpu().numpy())
 
 
+@stated("codec: bits on a digital uplink", "bits a real and side information")
 def _bits(bench: Bench) -> Iterator[Check]:
-    """Of 128 reals in one block."""
+    """Count the bits of 128 reals in one block."""
     laws = {
         "identity": ({"name": "identity"}, 32.0 * REALS),
         "uniform": ({"name": "uniform", "bits": 6}, 6.0 * REALS + 64),
@@ -130,9 +144,10 @@ def _bits(bench: Bench) -> Iterator[Check]:
         yield exactly(2 * law, float(report.bits.mean()), case=name)
 
 
+@stated("codec obda: error of the majority vote", "Zhu et al. 2021; Q(|v| sqrt(eta / N))")
 def _votes(bench: Bench) -> Iterator[Check]:
-    """Five devices' signs over channel inversion, P at -8 dB: wrong with Q(|v| sqrt(P / N)),
-    by the size of the vote; on both quadratures each has half the power."""
+    """Count wrong votes of five devices' signs over channel inversion, P at -8 dB: Q(|v| sqrt(P /
+    N)) by the size of the vote; on both quadratures each has half the power."""
     for quadrature in (False, True):
         point = {
             "channel": {"name": "awgn", "snr_db": -8.0},
@@ -149,7 +164,7 @@ def _votes(bench: Bench) -> Iterator[Check]:
             votes.append(vote.abs().cpu().numpy())
             wrong.append((decided.sign() != vote.sign()).cpu().numpy())
         size, missed = np.stack(votes), np.stack(wrong)
-        power = 10.0**-0.8 / (2.0 if quadrature else 1.0)
+        power = db_to_linear(-8.0) / (2.0 if quadrature else 1.0)
         for v in (1, 3, 5):
             law = float(stats.norm.sf(v * math.sqrt(2.0 * power)))
             here = size == v
@@ -157,16 +172,17 @@ def _votes(bench: Bench) -> Iterator[Check]:
             yield share(law, int(missed[here].sum()), int(here.sum()), case)
 
 
+@stated("codec compressed_sensing: state evolution", "Donoho, Maleki, Montanari 2009")
 def _amp(bench: Bench) -> Iterator[Check]:
-    """tau^2 of five steps, over problems of 1,000 reals, a hundred of them normal, and 500
-    measurements with noise, each with its own matrix. It is exact for large problems, and 2 % is
-    left for their size."""
+    """Compare tau^2 of five steps with its law, over problems of 1,000 reals, a hundred of them
+    normal, and 500 measurements with noise, each with its own matrix. It is exact for large
+    problems, and 2 % is left for their size."""
     n, m, some, sigma, a = 1000, 500, 100, 0.05, 1.5
     rig = bench.uplink(1, bench.size(96), {})
-    matrix = rig.streams.normal("conformance/amp", 0, (m, n)) / math.sqrt(m)
+    matrix = rig.streams.normal(AMP, 0, (m, n)) / math.sqrt(m)
     values = rig.symbols(some, 0, 1.0)  # which columns they meet does not matter
     x = torch.nn.functional.pad(values, (0, n - some))[:, None]
-    noise = rig.streams.normal("conformance/amp/noise", 0, (m,))[:, None] * sigma
+    noise = rig.streams.normal(AMP / "noise", 0, (m,))[:, None] * sigma
     y = x @ matrix.mT + noise
     guess, residual = torch.zeros_like(x), y
     law = sigma**2 + some / m
@@ -178,8 +194,8 @@ def _amp(bench: Bench) -> Iterator[Check]:
 
 
 def _soft_error(tau2: float, sparsity: float, a: float) -> float:
-    """E[(soft(X + tau Z, a tau) - X)^2]: for X = 0 in closed form, for a normal X given r = X + tau
-    Z normal, with X given r normal about r / (1 + tau^2)."""
+    """Return E[(soft(X + tau Z, a tau) - X)^2]: for X = 0 in closed form, for a normal X given r =
+    X + tau Z normal, with X given r normal about r / (1 + tau^2)."""
     tau = math.sqrt(tau2)
     zero = 2.0 * tau2 * ((1.0 + a * a) * stats.norm.sf(a) - a * stats.norm.pdf(a))
     r = np.linspace(-12.0, 12.0, 20_001) * math.sqrt(1.0 + tau2)
@@ -188,17 +204,3 @@ def _soft_error(tau2: float, sparsity: float, a: float) -> float:
     about = r / (1.0 + tau2)
     some = float((weight * ((soft - about) ** 2 + tau2 / (1.0 + tau2))).sum())
     return (1.0 - sparsity) * zero + sparsity * some
-
-
-ALISTARH = "Alistarh et al. 2017"
-LAWS = (
-    Law("codec qsgd: unbiased", f"{ALISTARH}, Lemma 3.1", _qsgd_mean),
-    Law("codec qsgd: variance", f"{ALISTARH}; f (1 - f) of a level", _qsgd_variance),
-    Law("codec qsgd: variance bound", f"{ALISTARH}, Lemma 3.1", _qsgd_bound),
-    Law("codec uniform: quantisation noise", "step^2 / 12", _uniform),
-    Law("codec topk: the largest magnitudes", "Stich, Cordonnier, Jaggi 2018", _topk),
-    Law("codec topk: error feedback loses nothing", "Stich et al. 2018, Algorithm 1", _feedback),
-    Law("codec obda: error of the majority vote", "Zhu et al. 2021; Q(|v| sqrt(eta / N))", _votes),
-    Law("codec compressed_sensing: state evolution", "Donoho, Maleki, Montanari 2009", _amp),
-    Law("codec: bits on a digital uplink", "bits a real and side information", _bits),
-)  # fmt: skip

@@ -1,4 +1,4 @@
-"""Laws of what devices and server believe the channel to be."""
+"""Check the laws of what devices and server believe the channel to be."""
 
 from __future__ import annotations
 
@@ -12,38 +12,24 @@ from scipy import special
 
 from otafl.conformance.bench import Bench, Record
 from otafl.conformance.channels import CARRIER_HZ, INTERVAL_S, SPEED_KMH, doppler_rad_s
-from otafl.conformance.checks import Check, Law, exactly, mean
-from otafl.core import registry
+from otafl.conformance.checks import Check, exactly, mean, stated
+from otafl.core.units import db_to_linear
 
 VARIANCES = (0.01, 0.3)
-SNR = 10.0
+SNR_DB = 10.0
+SNR = db_to_linear(SNR_DB)
 ROUNDS = 5
 DELAYS = (1, 4)
 """In rounds; the last one is looked at."""
 
 
-def laws() -> Iterator[Law]:
-    """Of the registered ones."""
-    names = registry.names("csi")
-    yield Law("csi perfect: the estimate is the channel", "h_hat = h", _perfect)
-    yield Law("csi error: variance", "E|h_hat - h|^2", _error_variance)
-    yield Law("csi error: independent of the channel", "E (h_hat - h) h^* = 0", _error_apart)
-    yield Law("csi error: gain of inverted channels", "E Re(h / h_hat) = 1/(1 + v)", _error_gain)
-    if "pilots" in names:
-        yield Law("csi pilots: error of least squares", "Kay 1993; N0 / (L P)", _least_squares)
-        yield Law("csi pilots: error of MMSE", "Kay 1993; e / (1 + e), e = N0/(L P)", _mmse)
-    if "phase_feedback" in names:
-        yield Law("csi phase_feedback: mean gain", "sin(x) / x, x = pi / 2^bits", _feedback)
-    if "delay" in names:
-        yield Law("csi delay: correlation with the channel", "Jakes, J0(2 pi f_D tau)", _delay)
-
-
 def _record(bench: Bench, csi: Any, **channel: Any) -> Record:
-    section = {"name": "rayleigh", "snr_db": 10.0 * math.log10(SNR)} | channel
+    section = {"name": "rayleigh", "snr_db": SNR_DB} | channel
     point = {"channel": section, "csi": csi, "power": "ci"}
     return bench.uplink(20, bench.size(256), point).record(ROUNDS, 4, 1.0)
 
 
+@stated("csi perfect: the estimate is the channel", "h_hat = h")
 def _perfect(bench: Bench) -> Iterator[Check]:
     record = _record(bench, "perfect")
     yield exactly(0.0, float(np.abs(record.h_hat - record.h).max()), 0.0)
@@ -54,6 +40,7 @@ def _error(bench: Bench, variance: float) -> Record:
     return _record(bench, {"name": "error", "variance": variance})
 
 
+@stated("csi error: variance", "E|h_hat - h|^2")
 def _error_variance(bench: Bench) -> Iterator[Check]:
     for variance in VARIANCES:
         record = _error(bench, variance)
@@ -61,6 +48,7 @@ def _error_variance(bench: Bench) -> Iterator[Check]:
         yield mean(variance, off, f"v={variance:g}")
 
 
+@stated("csi error: independent of the channel", "E (h_hat - h) h^* = 0")
 def _error_apart(bench: Bench) -> Iterator[Check]:
     for variance in VARIANCES:
         record = _error(bench, variance)
@@ -68,23 +56,27 @@ def _error_apart(bench: Bench) -> Iterator[Check]:
         yield mean(0.0, product.real, f"v={variance:g}")
 
 
+@stated("csi error: gain of inverted channels", "E Re(h / h_hat) = 1/(1 + v)")
 def _error_gain(bench: Bench) -> Iterator[Check]:
-    """Given h_hat, h is normal about h_hat / (1 + v): the same for every h_hat, of which those
-    above 0.5 are taken, as the ratio's spread is then bounded."""
+    """Compare the mean gain with 1 / (1 + v): given h_hat, h is normal about h_hat / (1 + v). It is
+    the same for every h_hat, of which those above 0.5 are taken, as the ratio's spread is then
+    bounded."""
     for variance in VARIANCES:
         record = _error(bench, variance)
         strong = np.abs(record.h_hat) > 0.5
         yield mean(1.0 / (1.0 + variance), record.c[strong], f"v={variance:g}")
 
 
+@stated("csi pilots: error of least squares", "Kay 1993; N0 / (L P)")
 def _least_squares(bench: Bench) -> Iterator[Check]:
-    """Pilots of the budget P, noise of one."""
+    """Compare the error of pilots of the budget P with their noise of one."""
     for length in (1, 4):
         record = _record(bench, {"name": "pilots", "length": length})
         off = np.abs(record.h_hat - record.h) ** 2
         yield mean(1.0 / (length * SNR), off, f"L={length}")
 
 
+@stated("csi pilots: error of MMSE", "Kay 1993; e / (1 + e), e = N0/(L P)")
 def _mmse(bench: Bench) -> Iterator[Check]:
     for length in (1, 4):
         csi = {"name": "pilots", "length": length, "estimator": "mmse", "power_db": -10.0}
@@ -94,17 +86,20 @@ def _mmse(bench: Bench) -> Iterator[Check]:
         yield mean(error / (1.0 + error), off, f"L={length}")
 
 
+@stated("csi phase_feedback: mean gain", "sin(x) / x, x = pi / 2^bits")
 def _feedback(bench: Bench) -> Iterator[Check]:
-    """Of inverted channels; the phase's error is uniform in plus or minus x."""
+    """Compare the mean gain of inverted channels with sin(x) / x: the phase's error is uniform in
+    plus or minus x."""
     for bits in (1, 2, 4):
         x = math.pi / 2**bits
         record = _record(bench, {"name": "phase_feedback", "bits": bits})
         yield mean(math.sin(x) / x, record.c, f"{bits} bits")
 
 
+@stated("csi delay: correlation with the channel", "Jakes, J0(2 pi f_D tau)")
 def _delay(bench: Bench) -> Iterator[Check]:
-    """1 - E|h_hat - h|^2 / 2 of 30 km/h and rounds 1 ms apart; devices and trials are
-    independent."""
+    """Compare 1 - E|h_hat - h|^2 / 2 at 30 km/h and rounds 1 ms apart with J0; devices and trials
+    are independent."""
     for rounds in DELAYS:
         record = _record(
             bench,

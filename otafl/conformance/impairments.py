@@ -1,5 +1,7 @@
-"""Laws of what goes wrong on an over-the-air uplink beside noise and fading. Fading is off, so that
-channel inversion arrives with gain one and what is left is the impairment's."""
+"""Check the laws of what goes wrong on an over-the-air uplink beside noise and fading.
+
+Fading is off, so that channel inversion arrives with gain one and what is left is the impairment's.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,14 @@ import torch
 from scipy import stats
 
 from otafl.conformance.bench import Bench, Record, Rig
-from otafl.conformance.checks import Check, Law, exactly, mean, mean_square, no_more
+from otafl.conformance.checks import Check, exactly, mean, mean_square, no_more, stated
+from otafl.core.units import db_to_linear
 
 NOISELESS_DB = 200.0
 N = 0.5
+
+
+SHAO = "Shao, Gunduz, Liew 2021"
 
 
 def _rig(
@@ -40,17 +46,19 @@ def _phase_record(bench: Bench, most: float) -> Record:
 
 
 def _phase_moments(most: float) -> tuple[float, float]:
-    """Mean and variance of cos(phi), phi uniform in plus or minus `most`."""
+    """Return mean and variance of cos(phi), phi uniform in plus or minus `most`."""
     first = math.sin(most) / most
     return first, 0.5 + math.sin(2 * most) / (4 * most) - first**2
 
 
+@stated("impairment residual phase: mean gain", "sin(phi_m) / phi_m")
 def _phase_mean(bench: Bench) -> Iterator[Check]:
     for most in PHASES:
         record = _phase_record(bench, most)
         yield mean(_phase_moments(most)[0], record.c, f"phi_m={most:.3g}")
 
 
+@stated("impairment residual phase: variance", "1/2 + sin(2 phi_m)/(4 phi_m) - mean^2")
 def _phase_variance(bench: Bench) -> Iterator[Check]:
     for most in PHASES:
         first, variance = _phase_moments(most)
@@ -58,8 +66,9 @@ def _phase_variance(bench: Bench) -> Iterator[Check]:
         yield mean(variance, (record.c - first) ** 2, f"phi_m={most:.3g}")
 
 
+@stated("impairment residual phase: error", "(1/K) E(cos phi - 1)^2 + N / (K^2 eta)")
 def _phase_error(bench: Bench) -> Iterator[Check]:
-    """(1/K) [variance + (1 - mean)^2] + N / (K^2 P) for unit symbols."""
+    """Compare the error of unit symbols with (1/K) [variance + (1 - mean)^2] + N / (K^2 P)."""
     for most in PHASES:
         first, variance = _phase_moments(most)
         law = (variance + (1.0 - first) ** 2) / 10 + N / (100 * 10.0)
@@ -67,14 +76,15 @@ def _phase_error(bench: Bench) -> Iterator[Check]:
 
 
 def _constant(rig: Rig, rounds: int, reals: int) -> np.ndarray:
-    """Estimates [R, S, P] of symbols that are all one."""
+    """Return estimates [R, S, P] of symbols that are all one."""
     ones = torch.ones(rig.trials * rig.devices, reals).to(rig.cohort.weight)
     return np.stack([rig.send(ones, round)[0].cpu().numpy() for round in range(rounds)])
 
 
+@stated("impairment carrier offset: mean gain", "sin(2 pi E i) / (2 pi E i)")
 def _carrier(bench: Bench) -> Iterator[Check]:
-    """The gain of symbol i is the mean of cos(2 pi e i) over offsets e uniform in plus or minus the
-    largest."""
+    """Compare the gain of symbol i with the mean of cos(2 pi e i) over offsets e uniform in plus or
+    minus the largest."""
     most = 0.01
     rig = _rig(bench, 4, 64, NOISELESS_DB, carrier_offset=most)
     estimates = _constant(rig, bench.size(64), 61)
@@ -90,30 +100,34 @@ DELAYS = (0.3, 0.9)
 
 @functools.lru_cache(maxsize=16)
 def _late(bench: Bench, receiver: str, most: float, snr_db: float) -> Record:
-    """Two devices, whose distance in time is triangular."""
+    """Send from two devices, whose distance in time is triangular."""
     rig = _rig(bench, 2, 64, snr_db, timing_offset=most, timing_receiver=receiver)
     return rig.record(bench.size(32), 64, 1.0)
 
 
+@stated("impairment timing: matched filter's error", f"{SHAO}; E D^2 / 2")
 def _matched_filter(bench: Bench) -> Iterator[Check]:
-    """Two devices D apart: error D^2 / 2, E D^2 = T^2 / 6; the first symbol has no one before
-    it."""
+    """Compare the error of two devices D apart with D^2 / 2, E D^2 = T^2 / 6; the first symbol has
+    no one before it."""
     for most in DELAYS:
         law = most**2 / 12.0 * (1.0 - 1.0 / 128.0)
         record = _late(bench, "matched_filter", most, NOISELESS_DB)
         yield mean(law, record.error, f"T={most:g}")
 
 
+@stated("impairment timing: aligned sample's noise", f"{SHAO}; N / (1 - D)")
 def _aligned_sample(bench: Bench) -> Iterator[Check]:
-    """N / (K^2 P) times E[1/(1 - D)] = (2/T^2) [T + (1 - T) ln(1 - T)]."""
+    """Compare the error with N / (K^2 P) times E[1/(1 - D)] = (2/T^2) [T + (1 - T) ln(1 - T)]."""
     for most in DELAYS:
         factor = 2.0 / most**2 * (most + (1.0 - most) * math.log1p(-most))
         record = _late(bench, "aligned_sample", most, 0.0)
         yield mean(N / 4.0 * factor, record.error, f"T={most:g}")
 
 
+@stated("impairment timing: LMMSE is the best", f"{SHAO}, figures 6 and 7")
 def _lmmse(bench: Bench) -> Iterator[Check]:
-    """Among linear estimators from all samples, which the other two are."""
+    """Bound the error by those of the other two, which are linear estimators from all samples
+    too."""
     for snr_db in (0.0, 10.0, 30.0):
         lmmse = _late(bench, "lmmse", 0.9, snr_db).error
         for other in ("matched_filter", "aligned_sample"):
@@ -122,22 +136,24 @@ def _lmmse(bench: Bench) -> Iterator[Check]:
 
 @functools.lru_cache(maxsize=4)
 def _clipped(bench: Bench, clip_db: float) -> tuple[np.ndarray, np.ndarray]:
-    """Symbols and estimates of one device, normal symbols at full power."""
+    """Return symbols and estimates of one device, normal symbols at full power."""
     rig = _rig(bench, 1, 1, NOISELESS_DB, clip_db=clip_db)
     x = rig.symbols(bench.size(400_000), 0, 1.0)
     estimate, _ = rig.send(x, 0)
     return x.cpu().numpy().ravel(), estimate.cpu().numpy().ravel()
 
 
+@stated("impairment clipping: peak power", "budget x peak ratio")
 def _clip_peak(bench: Bench) -> Iterator[Check]:
     for clip_db in (0.0, 3.0, 6.0):
         _, estimate = _clipped(bench, clip_db)
-        law = 10.0 ** (clip_db / 10.0)
+        law = db_to_linear(clip_db)
         yield exactly(law, float((estimate**2).max()), case=f"{clip_db:g} dB")
 
 
+@stated("impairment clipping: error of normal symbols", "2 [(1 + a^2) Q(a) - a phi(a)]")
 def _clip_error(bench: Bench) -> Iterator[Check]:
-    """E (|x| - a)_+^2 = 2 [(1 + a^2) Q(a) - a phi(a)] of a normal symbol."""
+    """Compare E (|x| - a)_+^2 of a normal symbol with 2 [(1 + a^2) Q(a) - a phi(a)]."""
     for clip_db in (0.0, 3.0, 6.0):
         x, estimate = _clipped(bench, clip_db)
         a = 10.0 ** (clip_db / 20.0)
@@ -145,8 +161,10 @@ def _clip_error(bench: Bench) -> Iterator[Check]:
         yield mean(law, (estimate - x) ** 2, f"{clip_db:g} dB")
 
 
+@stated("impairment ADC: quantisation noise", "step^2 / 12")
 def _converter(bench: Bench) -> Iterator[Check]:
-    """Uniform over a step where nothing overloads; full scale five root mean squares."""
+    """Compare the error with that of one uniform over a step, as nothing overloads at a full scale
+    of five root mean squares."""
     for bits in (4, 6, 8):
         rig = _rig(bench, 1, 1, NOISELESS_DB, adc_bits=bits, adc_range=5.0)
         x = rig.symbols(bench.size(200_000), 0, 1.0)
@@ -157,29 +175,33 @@ def _converter(bench: Bench) -> Iterator[Check]:
 
 @functools.lru_cache(maxsize=4)
 def _interfered(bench: Bench, power: str) -> Record:
-    """Two interferers of 6 dB each, independent Rayleigh fading."""
+    """Record two interferers of 6 dB each, independent Rayleigh fading."""
     rig = _rig(bench, 5, 64, 10.0, power, interference_db=6.0, interferers=2)
     return rig.record(bench.size(64), 32, 1.0)
 
 
-KNOWN = N * (1.0 + 2.0 * 10.0**0.6)
+KNOWN = N * (1.0 + 2.0 * db_to_linear(6.0))
 
 
+@stated("impairment interference: mean noise", "N (1 + sum of interferers)")
 def _interference(bench: Bench) -> Iterator[Check]:
     yield mean(KNOWN, _interfered(bench, "ci").noise)
 
 
+@stated("impairment interference: error given its fading", "noise / (K^2 eta)")
 def _interference_error(bench: Bench) -> Iterator[Check]:
-    """Given the interferers' fading, squared errors over noise / (K^2 eta) are chi-square."""
+    """Compare squared errors with noise / (K^2 eta), over which they are chi-square given the
+    interferers' fading."""
     record = _interfered(bench, "ci")
     law = record.noise / (25.0 * record.eta)
     ratio = record.error / law
     yield mean_square(float(law.mean()), ratio, ratio.size * record.reals)
 
 
+@stated("impairment interference: known to the policy", "full power with N of the mean")
 def _interference_known(bench: Bench) -> Iterator[Check]:
-    """Full power's receive scaling, sqrt(eta) = (N' + K P) / (K sqrt(P)), with the interferers'
-    mean in N'."""
+    """Compare full power's receive scaling with sqrt(eta) = (N' + K P) / (K sqrt(P)), with the
+    interferers' mean in N'."""
     record = _interfered(bench, "full")
     law = ((KNOWN + 50.0) / (5.0 * math.sqrt(10.0))) ** 2
     yield exactly(law, float(record.eta.mean()))
@@ -187,7 +209,7 @@ def _interference_known(bench: Bench) -> Iterator[Check]:
 
 @functools.lru_cache(maxsize=4)
 def _jammed(bench: Bench) -> Record:
-    """A jammer of 10 dB, Rayleigh fading."""
+    """Record a jammer of 10 dB, Rayleigh fading."""
     point = {
         "channel": {"name": "awgn", "snr_db": 10.0},
         "power": "full",
@@ -196,36 +218,13 @@ def _jammed(bench: Bench) -> Record:
     return bench.uplink(5, 64, point).record(bench.size(64), 32, 1.0)
 
 
+@stated("impairment jammer: mean noise", "N (1 + J)")
 def _jammer(bench: Bench) -> Iterator[Check]:
     yield mean(N * 11.0, _jammed(bench).noise)
 
 
+@stated("impairment jammer: unknown to the policy", "full power with N")
 def _jammer_unknown(bench: Bench) -> Iterator[Check]:
-    """Full power's receive scaling is that for the noise alone."""
+    """Compare full power's receive scaling with that for the noise alone."""
     law = ((N + 50.0) / (5.0 * math.sqrt(10.0))) ** 2
     yield exactly(law, float(_jammed(bench).eta.mean()))
-
-
-SHAO = "Shao, Gunduz, Liew 2021"
-LAWS = (
-    Law("impairment residual phase: mean gain", "sin(phi_m) / phi_m", _phase_mean),
-    Law("impairment residual phase: variance", "1/2 + sin(2 phi_m)/(4 phi_m) - mean^2",
-        _phase_variance),
-    Law("impairment residual phase: error", "(1/K) E(cos phi - 1)^2 + N / (K^2 eta)",
-        _phase_error),
-    Law("impairment carrier offset: mean gain", "sin(2 pi E i) / (2 pi E i)", _carrier),
-    Law("impairment timing: matched filter's error", f"{SHAO}; E D^2 / 2", _matched_filter),
-    Law("impairment timing: aligned sample's noise", f"{SHAO}; N / (1 - D)", _aligned_sample),
-    Law("impairment timing: LMMSE is the best", f"{SHAO}, figures 6 and 7", _lmmse),
-    Law("impairment clipping: peak power", "budget x peak ratio", _clip_peak),
-    Law("impairment clipping: error of normal symbols", "2 [(1 + a^2) Q(a) - a phi(a)]",
-        _clip_error),
-    Law("impairment ADC: quantisation noise", "step^2 / 12", _converter),
-    Law("impairment interference: mean noise", "N (1 + sum of interferers)", _interference),
-    Law("impairment interference: error given its fading", "noise / (K^2 eta)",
-        _interference_error),
-    Law("impairment interference: known to the policy", "full power with N of the mean",
-        _interference_known),
-    Law("impairment jammer: mean noise", "N (1 + J)", _jammer),
-    Law("impairment jammer: unknown to the policy", "full power with N", _jammer_unknown),
-)  # fmt: skip

@@ -1,6 +1,9 @@
-"""Laws of the power policies: for every one that is registered, at three signal-to-noise ratios and
-three device counts under Rayleigh fading with unequal symbol powers and budgets, and what they
-promise over fading."""
+"""Check the laws of the power policies.
+
+Those of every registered one hold at three signal-to-noise ratios and three device counts under
+Rayleigh fading with unequal symbol powers and budgets; those of single ones are what they promise
+over fading.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +29,11 @@ from otafl.conformance.checks import (
     normal,
     ratios,
     share,
+    stated,
 )
 from otafl.core import registry
+from otafl.core.units import db_to_linear
+from otafl.power.base import PowerPolicy
 
 SNRS_DB = (0.0, 10.0, 20.0)
 COUNTS = (3, 10, 30)
@@ -40,8 +46,11 @@ SMCV_VARIATION = 2.0
 SHEET = "(1/K^2) [sum m (c - 1)^2 + N / eta]"
 
 
-def laws() -> Iterator[Law]:
-    """Of every policy, and those of single ones."""
+CAO = "Cao, Zhu, Xu, Huang 2020"
+
+
+def each() -> Iterator[Law]:
+    """List the laws that every registered policy keeps."""
     for name in registry.names("power"):
         cited = registry.about("power", name).citation
         if name in sheet.RULES:
@@ -49,7 +58,6 @@ def laws() -> Iterator[Law]:
         yield _law(f"{name}: error given the channel", SHEET, _error, name)
         yield _law(f"{name}: power within its budget", cited or "budget on |p|^2 m", _power, name)
         yield _law(f"{name}: NMSE follows from h, p, c, eta", "a^H Gram a + N / eta", _nmse, name)
-    yield from SINGLE
 
 
 def _law(name: str, source: str, run: Callable[[Bench, str], Iterable[Check]], policy: str) -> Law:
@@ -61,7 +69,7 @@ def _of(run: Callable[[Bench, str], Iterable[Check]], policy: str, bench: Bench)
 
 
 def settings(policy: str) -> dict[str, Any]:
-    """The section of a policy, at its defaults but for what a law needs fixed."""
+    """Return the section of a policy, at its defaults but for what a law needs fixed."""
     given: dict[str, dict[str, Any]] = {
         "smcv": {"variation": SMCV_VARIATION},
         "cao_average": {"draws": 64},  # a plan for each trial; few states are quickly planned on
@@ -69,10 +77,14 @@ def settings(policy: str) -> dict[str, Any]:
     return {"name": policy} | given.get(policy, {})
 
 
+def _made(policy: str) -> PowerPolicy:
+    kind: type[PowerPolicy] = registry.component("power", policy)
+    return kind(**settings(policy))
+
+
 def _antennas(policy: str) -> int:
-    """More than one for a policy that is made for them."""
-    receiver = registry.settings("power", policy).receiver
-    return 4 if receiver == "mrc" or policy == "multi_antenna_ci" else 1
+    """Return the server's antennas, more than one for a policy that is made for them."""
+    return 4 if "channel.antennas" in registry.settings("power", policy).example else 1
 
 
 def _point(policy: str, snr_db: float) -> dict[str, Any]:
@@ -81,14 +93,15 @@ def _point(policy: str, snr_db: float) -> dict[str, Any]:
     point: dict[str, Any] = {"channel": channel, "power": settings(policy)}
     if _antennas(policy) > 1:
         channel["antennas"] = _antennas(policy)
-    if policy == "multi_antenna_ci":  # its laws hold for any f, so a rough search will do
-        point["receiver"] = {"name": "uniform_forcing", "iterations": 5}
+        if registry.component("power", policy).receiver == "uniform_forcing":
+            # laws hold for any f, so a rough search will do
+            point["receiver"] = {"name": "uniform_forcing", "iterations": 5}
     return point
 
 
 @functools.lru_cache(maxsize=64)
 def _record(bench: Bench, policy: str, devices: int) -> Record:
-    """All signal-to-noise ratios in one stack, point by point."""
+    """Measure all signal-to-noise ratios in one stack, point by point."""
     points = [_point(policy, snr_db) for snr_db in SNRS_DB]
     rig = bench.uplink(devices, TRIALS, points)
     # combiners take time for each round, hardly more for more trials
@@ -97,8 +110,11 @@ def _record(bench: Bench, policy: str, devices: int) -> Record:
 
 @dataclass(frozen=True)
 class _Case:
-    """A device count at a signal-to-noise ratio: what was measured, the states over rounds and
-    trials, what was chosen in them, and what the sheet would choose, where it has the policy."""
+    """Hold what was measured for a device count at a signal-to-noise ratio.
+
+    states are over rounds and trials, chosen is what the policy chose in them, and wanted what the
+    sheet would choose, where it has the policy.
+    """
 
     name: str
     record: Record
@@ -122,8 +138,7 @@ def _cases(bench: Bench, policy: str) -> tuple[_Case, ...]:
 
 
 def _states(policy: str, record: Record) -> sheet.States:
-    """Rounds and trials together."""
-    config = registry.settings("power", policy).model_validate(settings(policy))
+    """Take rounds and trials together."""
     devices = record.m.shape[-1]
     return sheet.States(
         h=record.h.reshape(-1, devices),
@@ -132,7 +147,7 @@ def _states(policy: str, record: Record) -> sheet.States:
         gain=np.ones((record.eta.size, devices)),
         noise=record.noise.ravel(),
         antennas=_antennas(policy),
-        config=config,
+        config=_made(policy),
     )
 
 
@@ -143,8 +158,8 @@ def _chosen(record: Record) -> sheet.Scalars:
 
 
 def _scalars(bench: Bench, policy: str) -> Iterator[Check]:
-    """The objective at the saved c and eta over that at the sheet's, where they differ most, and
-    who is on air. For a rule that is an optimum this is its minimum."""
+    """Compare who is on air, and the objective at the saved c and eta with that at the sheet's,
+    where they differ most. For a rule that is an optimum this is its minimum."""
     for case in _cases(bench, policy):
         assert case.wanted is not None
         if (case.wanted.active != case.chosen.active).any():
@@ -165,8 +180,8 @@ def _objective(policy: str, scalars: sheet.Scalars, states: sheet.States) -> np.
 
 
 def _error(bench: Bench, policy: str) -> Iterator[Check]:
-    """Squared error of every real over its closed form, chi-square; of a policy that the sheet does
-    not have, with the c and eta that it chose."""
+    """Compare the squared error of every real with its closed form, chi-square, which for a policy
+    that the sheet does not have is that of the c and eta that it chose."""
     for case in _cases(bench, policy):
         law = sheet.error(case.wanted or case.chosen, case.states.m, case.states.noise)
         on = np.isfinite(law)
@@ -175,16 +190,15 @@ def _error(bench: Bench, policy: str) -> Iterator[Check]:
 
 
 def _power(bench: Bench, policy: str) -> Iterator[Check]:
-    """Of the budget, the largest share used in any round; for an average budget the mean over
+    """Bound the largest share of the budget used in any round; for an average budget the mean over
     rounds and devices, trial by trial."""
-    config = registry.settings("power", policy).model_validate(settings(policy))
-    constraint = registry.component("power", policy)(config).constraint
+    keeps = _made(policy).keeps
     for case in _cases(bench, policy):
         record = case.record
         used = record.power / record.budget
-        if constraint == "peak":
+        if keeps == "peak":
             yield at_most(1.0, float(used.max()), case=case.name)
-        elif constraint == "average":
+        elif keeps == "average":
             yield mean_at_most(1.0, used.mean((0, 2)), case.name)
         else:  # no budget is kept, and the report says what was used
             spent = np.abs(record.p) ** 2 * record.m / record.budget
@@ -192,7 +206,7 @@ def _power(bench: Bench, policy: str) -> Iterator[Check]:
 
 
 def _nmse(bench: Bench, policy: str) -> Iterator[Check]:
-    """With imperfect estimates, residual phases and unequal weights."""
+    """Compute the NMSE with imperfect estimates, residual phases and unequal weights."""
     devices = 6
     weights = [1.0 + k for k in range(devices)]
     point = _point(policy, 10.0) | {
@@ -213,26 +227,29 @@ def _nmse(bench: Bench, policy: str) -> Iterator[Check]:
 
 @functools.lru_cache(maxsize=16)
 def _rayleigh(bench: Bench, devices: int, policy: str, key: str = "", value: Any = None) -> Record:
-    """A policy with a key of its section changed, and equal symbol powers of one."""
+    """Measure a policy with a key of its section changed, and equal symbol powers of one."""
     section = {"name": policy} | ({key: value} if key else {})
     point = {"channel": {"name": "rayleigh", "snr_db": 10.0}, "power": section}
     return bench.uplink(devices, 32, point).record(bench.size(64), 16, 1.0)
 
 
+@stated("power ci: exact mean without noise", "c = 1, error N / (K^2 eta)")
 def _ci_exact(bench: Bench) -> Iterator[Check]:
-    """Without noise (at 200 dB)."""
+    """Send without noise (at 200 dB)."""
     for devices in COUNTS:
         point = {"channel": {"name": "rayleigh", "snr_db": 200.0}, "power": "ci"}
         record = bench.uplink(devices, 8, point).record(4, REALS)
         yield exactly(0.0, float(record.nmse.max()), 1e-12, f"K={devices}")
 
 
+@stated("power gbma: mean gain over fading", "Sery and Cohen 2020; E|h| = sqrt(pi)/2")
 def _gbma_mean(bench: Bench) -> Iterator[Check]:
     for target, law in (("amplitude", 1.0), ("energy", math.sqrt(math.pi) / 2.0)):
         record = _rayleigh(bench, 10, "gbma", "gain_target", target)
         yield mean(law, record.c, target)
 
 
+@stated("power gbma: variance of the gain", "Sery and Cohen 2020; 1 - pi/4")
 def _gbma_variance(bench: Bench) -> Iterator[Check]:
     for target, law in (("amplitude", 4.0 / math.pi - 1.0), ("energy", 1.0 - math.pi / 4.0)):
         record = _rayleigh(bench, 10, "gbma", "gain_target", target)
@@ -240,15 +257,17 @@ def _gbma_variance(bench: Bench) -> Iterator[Check]:
         yield mean(law, (record.c - centre) ** 2, target)
 
 
+@stated("power gbma: error over fading", "Sery and Cohen 2020; FedRLR eq. 29")
 def _gbma_error(bench: Bench) -> Iterator[Check]:
-    """About the mean, of symbols of unit power, over fading: (1/(K mu^2)) [1 - pi/4 + N / (K
-    E)]."""
+    """Compare the error about the mean with (1/(K mu^2)) [1 - pi/4 + N / (K E)], of symbols of unit
+    power, over fading."""
     for devices in COUNTS:
         record = _rayleigh(bench, devices, "gbma")
         law = (1.0 - math.pi / 4.0 + 0.5 / (devices * 10.0)) / devices / (math.pi / 4.0)
         yield mean(law, record.error, f"K={devices}")
 
 
+@stated("power tci: silent fraction", "1 - exp(-g_th / beta)")
 def _tci_silent(bench: Bench) -> Iterator[Check]:
     for threshold in (0.1, 0.5):
         record = _rayleigh(bench, 10, "tci", "threshold", threshold)
@@ -257,12 +276,14 @@ def _tci_silent(bench: Bench) -> Iterator[Check]:
         yield share(law, silent, record.active.size, f"g_th={threshold:g}")
 
 
+@stated("power tci: long-term power", "E|p|^2 m = P by E1(g_th / beta)")
 def _tci_power(bench: Bench) -> Iterator[Check]:
     for threshold in (0.1, 0.5):
         record = _rayleigh(bench, 10, "tci", "threshold", threshold)
         yield mean(1.0, record.power / record.budget, f"g_th={threshold:g}")
 
 
+@stated("power tci: scale", "rho = P beta / E1(g_th / beta)")
 def _tci_scale(bench: Bench) -> Iterator[Check]:
     for threshold in (0.1, 0.5):
         record = _rayleigh(bench, 10, "tci", "threshold", threshold)
@@ -270,8 +291,10 @@ def _tci_scale(bench: Bench) -> Iterator[Check]:
         yield exactly(law, float(record.eta[0, 0]), case=f"g_th={threshold:g}")
 
 
+@stated("power cotaf: noise falls with updates", "Sery et al. 2021, eq. 8-10")
 def _cotaf_noise(bench: Bench) -> Iterator[Check]:
-    """N / (K_a^2 alpha h_min^2) with alpha = P / m: a quarter for updates of half the size."""
+    """Compare the noise with N / (K_a^2 alpha h_min^2), alpha = P / m: it is a quarter for updates
+    of half the size."""
     rig = bench.uplink(10, 16, {"channel": {"name": "rayleigh", "snr_db": 10.0}, "power": "cotaf"})
     for size in (1.0, 0.5, 0.1):
         record = rig.record(bench.size(32), REALS, size**2)
@@ -282,14 +305,16 @@ def _cotaf_noise(bench: Bench) -> Iterator[Check]:
         yield mean_square(float(law.mean()), ratio, ratio.size * REALS, case)
 
 
+@stated("power blind: error falls as 1/A", "Amiri, Duman, Gunduz 2021, eq. 12")
 def _blind(bench: Bench) -> Iterator[Check]:
-    """[(K + 1)/2 + 1/(2 P)] / (K A): unit symbols, P over sigma^2; falls as 1/A."""
+    """Compare the error with [(K + 1)/2 + 1/(2 P)] / (K A), unit symbols, P over sigma^2; it falls
+    as 1/A."""
     devices = 8
     for antennas in (1, 4, 16, 64):
         channel = {"name": "rayleigh", "snr_db": 3.0, "antennas": antennas}
         rig = bench.uplink(devices, 32, {"channel": channel, "power": "blind"})
         record = rig.record(bench.size(32), 16, 1.0)
-        law = ((devices + 1) / 2.0 + 0.5 / 10.0**0.3) / (devices * antennas)
+        law = ((devices + 1) / 2.0 + 0.5 / db_to_linear(3.0)) / (devices * antennas)
         yield mean(law, record.error, f"A={antennas}")
 
 
@@ -308,7 +333,7 @@ def _average(bench: Bench) -> Record:
 
 
 def _multiplier(record: Record) -> np.ndarray:
-    """lambda_k [R, S, K] that sqrt(eta) |h| / (g + eta lambda) = |p| has; nan where silent."""
+    """Return lambda_k [R, S, K] of sqrt(eta) |h| / (g + eta lambda) = |p|; nan where silent."""
     size, eta = np.abs(record.h), record.eta[..., None]
     with np.errstate(divide="ignore", invalid="ignore"):
         found = (np.sqrt(eta) * size / np.abs(record.p) - size**2) / eta
@@ -316,20 +341,22 @@ def _multiplier(record: Record) -> np.ndarray:
 
 
 def _held(record: Record) -> np.ndarray:
-    """[R, S] bool: states so rare that the plan holds a device to its largest power, where the
-    closed form is left."""
+    """Return the states so rare that the plan holds a device to its largest power, where the closed
+    form is left, [R, S] bool."""
     held: np.ndarray = (record.power / record.budget > 0.999 * MOST_POWER).any(-1)
     return held
 
 
+@stated("power cao_average: regularised inversion", f"{CAO}, |p| = sqrt(eta)|h| / (g + eta lambda)")
 def _average_form(bench: Bench) -> Iterator[Check]:
-    """One multiplier a device explains its transmit scalars in all states."""
+    """Find one multiplier a device that explains its transmit scalars in all states."""
     record = _average(bench)
     found = np.where(_held(record)[..., None], np.nan, _multiplier(record))
     spread = (np.nanmax(found, 0) - np.nanmin(found, 0)) / np.nanmax(found, 0)
     yield exactly(0.0, float(spread.max()), 1e-5)
 
 
+@stated("power cao_average: receive scaling", f"{CAO}, sum lambda g eta^2/(g+eta lambda)^2 = N")
 def _average_root(bench: Bench) -> Iterator[Check]:
     record = _average(bench)
     gain, eta = np.abs(record.h) ** 2, record.eta[..., None]
@@ -339,29 +366,11 @@ def _average_root(bench: Bench) -> Iterator[Check]:
     yield exactly(0.5, float(total[np.abs(total - 0.5).argmax()]), 1e-5)
 
 
+@stated("power cao_average: average power", f"{CAO}, budget met with equality")
 def _average_budget(bench: Bench) -> Iterator[Check]:
-    """Of each kind of device; the states planned on are a sample too, and trials have plans of
-    their own."""
+    """Compare the mean power of each kind of device with its budget; the states planned on are a
+    sample too, and trials have plans of their own."""
     record = _average(bench)
     used = (record.power / record.budget).mean(0)
     for kind, name in enumerate(("full budget", "a quarter of it")):
         yield mean(1.0, used[:, kind::2].mean(1), name, bias=2.0 / PLANNED)
-
-
-CAO = "Cao, Zhu, Xu, Huang 2020"
-SINGLE = (
-    Law("power ci: exact mean without noise", "c = 1, error N / (K^2 eta)", _ci_exact),
-    Law("power gbma: mean gain over fading", "Sery and Cohen 2020; E|h| = sqrt(pi)/2", _gbma_mean),
-    Law("power gbma: variance of the gain", "Sery and Cohen 2020; 1 - pi/4", _gbma_variance),
-    Law("power gbma: error over fading", "Sery and Cohen 2020; FedRLR eq. 29", _gbma_error),
-    Law("power tci: silent fraction", "1 - exp(-g_th / beta)", _tci_silent),
-    Law("power tci: long-term power", "E|p|^2 m = P by E1(g_th / beta)", _tci_power),
-    Law("power tci: scale", "rho = P beta / E1(g_th / beta)", _tci_scale),
-    Law("power cotaf: noise falls with updates", "Sery et al. 2021, eq. 8-10", _cotaf_noise),
-    Law("power blind: error falls as 1/A", "Amiri, Duman, Gunduz 2021, eq. 12", _blind),
-    Law("power cao_average: regularised inversion", f"{CAO}, |p| = sqrt(eta)|h| / (g + eta lambda)",
-        _average_form),
-    Law("power cao_average: receive scaling", f"{CAO}, sum lambda g eta^2/(g+eta lambda)^2 = N",
-        _average_root),
-    Law("power cao_average: average power", f"{CAO}, budget met with equality", _average_budget),
-)  # fmt: skip

@@ -1,4 +1,4 @@
-"""Laws of receivers: how the server combines its antennas, and scales what it receives."""
+"""Check the laws of receivers, which combine the server's antennas and scale what it receives."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from otafl.conformance.bench import Bench, Record, Rig
-from otafl.conformance.checks import Check, Law, at_least, at_most, exactly, mean_square, ratios
+from otafl.conformance.checks import Check, at_least, at_most, exactly, mean_square, ratios, stated
 from otafl.conformance.policies import settings
 from otafl.core import registry
 
@@ -33,18 +33,19 @@ def _rig(
 
 
 def _reach(rig: Rig, round: int) -> np.ndarray:
-    """sqrt(P_k) h_k [S, K, A]."""
+    """Return sqrt(P_k) h_k [S, K, A]."""
     h = rig.link.channel.state(round).h[..., 0, 0].cpu().numpy()
     return h * np.sqrt(rig.link.budget.budget.cpu().numpy())[..., None]
 
 
 def _weakest(reach: np.ndarray, combiner: np.ndarray) -> np.ndarray:
-    """min_k P_k |f^H h_k|^2 [S, n] of unit f [n, A]."""
+    """Return min_k P_k |f^H h_k|^2 [S, n] of unit f [n, A]."""
     return (np.abs(reach @ combiner.conj().T) ** 2).min(1)
 
 
+@stated("receiver: noise is that of one antenna", "N / (K^2 eta) of inverted channels")
 def _noise(bench: Bench) -> Iterator[Check]:
-    """Of inverted channels the error is noise alone, N / (K^2 eta), as of one antenna."""
+    """Compare the error of inverted channels with noise alone, N / (K^2 eta), as of one antenna."""
     for name in registry.names("receiver"):
         record = _rig(bench, name, "ci", trials=bench.size(128)).record(4, 32)
         law = N / (DEVICES**2 * record.eta)
@@ -52,8 +53,9 @@ def _noise(bench: Bench) -> Iterator[Check]:
         yield mean_square(float(law.mean()), ratio, ratio.size * 32, name)
 
 
+@stated("receiver: no gain beyond the antennas", "|f| = 1, so |f^H h| <= |h|")
 def _unit(bench: Bench) -> Iterator[Check]:
-    """|f^H h_k| over |h_k|, the largest of all states and devices."""
+    """Bound the largest |f^H h_k| over |h_k| of all states and devices."""
     for name in registry.names("receiver"):
         rig = _rig(bench, name)
         norm = np.linalg.norm(rig.link.channel.state(0).h[..., 0, 0].cpu().numpy(), axis=-1)
@@ -64,16 +66,18 @@ def _record(rig: Rig) -> Record:
     return rig.record(1, 8)
 
 
+@stated("receiver mrc: sum of channels", "Amiri, Duman, Gunduz 2021")
 def _mrc(bench: Bench) -> Iterator[Check]:
-    """f = sum h / |sum h|: the scalar channels add up to |sum h|."""
+    """Add up the scalar channels to |sum h|, as f = sum h / |sum h|."""
     rig = _rig(bench, "mrc")
     total = rig.link.channel.state(0).h[..., 0, 0].cpu().numpy().sum(1)
     law = np.linalg.norm(total, axis=-1)
     yield ratios(_record(rig).h[0].sum(-1).real, law)
 
 
+@stated("receiver eigen: most received power", "largest eigenvalue")
 def _eigen(bench: Bench) -> Iterator[Check]:
-    """sum_k P_k |f^H h_k|^2 is the largest eigenvalue of sum_k P_k h_k h_k^H."""
+    """Compare sum_k P_k |f^H h_k|^2 with the largest eigenvalue of sum_k P_k h_k h_k^H."""
     rig = _rig(bench, "eigen")
     record = _record(rig)
     received = (record.budget * np.abs(record.h) ** 2)[0].sum(-1)
@@ -81,9 +85,10 @@ def _eigen(bench: Bench) -> Iterator[Check]:
     yield ratios(received, law)
 
 
+@stated("receiver uniform_forcing: the weakest device", "Chen, Qin, Li 2018")
 def _uniform_forcing(bench: Bench) -> Iterator[Check]:
-    """The weakest device's received power over that with the best of 1,000 random combiners and
-    with the first eigenvector, in the state where it is least."""
+    """Bound the weakest device's received power by that with the best of 1,000 random combiners and
+    with the first eigenvector, in the state where it is least above them."""
     rig = _rig(bench, "uniform_forcing")
     record, reach = _record(rig), _reach(rig, 0)
     ours = (record.budget * np.abs(record.h) ** 2)[0].min(-1)
@@ -97,8 +102,9 @@ def _uniform_forcing(bench: Bench) -> Iterator[Check]:
     yield at_least(1.0, float((ours / first).min()), "first eigenvector")
 
 
+@stated("receiver: one antenna is channel inversion", "Chen, Qin, Li 2018")
 def _one_antenna(bench: Bench) -> Iterator[Check]:
-    """The same estimates as channel inversion."""
+    """Compare the estimates with those of channel inversion."""
     estimates = []
     for power in ("ci", "multi_antenna_ci"):
         rig = _rig(bench, "auto", power, 1)
@@ -106,8 +112,10 @@ def _one_antenna(bench: Bench) -> Iterator[Check]:
     yield exactly(0.0, float((estimates[0] - estimates[1]).abs().max()), 1e-12)
 
 
+@stated("receiver: MMSE scaling", "sqrt(eta) = (N + sum m a^2) / sum m a")
 def _mmse(bench: Bench) -> Iterator[Check]:
-    """sqrt(eta) = (N + sum m a^2) / sum m a of arriving amplitudes a, for every policy's p."""
+    """Compare sqrt(eta) with (N + sum m a^2) / sum m a of arriving amplitudes a, for every policy's
+    p."""
     for power in registry.names("power"):
         rig = _rig(bench, {"name": "auto", "scale": "mmse"}, settings(power), 1)
         record = rig.record(4, 8)
@@ -115,14 +123,3 @@ def _mmse(bench: Bench) -> Iterator[Check]:
         root = (N + (record.m * a**2).sum(-1)) / (record.m * a).sum(-1)
         on = (record.m * a).sum(-1) > 0
         yield ratios(record.eta[on], root[on] ** 2, case=power)
-
-
-LAWS = (
-    Law("receiver: noise is that of one antenna", "N / (K^2 eta) of inverted channels", _noise),
-    Law("receiver: no gain beyond the antennas", "|f| = 1, so |f^H h| <= |h|", _unit),
-    Law("receiver mrc: sum of channels", "Amiri, Duman, Gunduz 2021", _mrc),
-    Law("receiver eigen: most received power", "largest eigenvalue", _eigen),
-    Law("receiver uniform_forcing: the weakest device", "Chen, Qin, Li 2018", _uniform_forcing),
-    Law("receiver: one antenna is channel inversion", "Chen, Qin, Li 2018", _one_antenna),
-    Law("receiver: MMSE scaling", "sqrt(eta) = (N + sum m a^2) / sum m a", _mmse),
-)

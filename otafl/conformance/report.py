@@ -1,8 +1,7 @@
-"""What came of the laws: a table for the terminal, and rows for files."""
+"""Show what came of the laws, as a table for the terminal and as rows for files."""
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,13 +12,17 @@ from rich.table import Table
 
 from otafl.conformance.checks import LEVEL, MOST_CHECKS, SUITE_LEVEL, Check
 from otafl.conformance.suite import Outcome
+from otafl.core.files import write_csv, write_text
 
 COLUMNS = ("law", "source", "case", "expected", "measured", "low", "high", "pass", "fault")
 
 
 def print_table(outcomes: Sequence[Outcome], console: Console) -> None:
-    """A line a law, with the case nearest to the end of its interval, or every case that failed;
-    then why laws could not be checked."""
+    """Print a line a law, with the case nearest to the end of its interval, or every case that
+    failed.
+
+    Why laws could not be checked follows.
+    """
     table = Table(box=None, pad_edge=False)
     table.add_column("law", overflow="fold")
     table.add_column("source", overflow="fold")
@@ -50,7 +53,7 @@ def print_table(outcomes: Sequence[Outcome], console: Console) -> None:
 
 
 def summary(outcomes: Sequence[Outcome]) -> str:
-    """One sentence on how many passed, and on false alarms."""
+    """Say in one sentence how many passed, and how likely false alarms are."""
     count = sum(len(outcome.checks) for outcome in outcomes)
     failed = sum(not outcome.passed for outcome in outcomes)
     result = f"{failed} of {len(outcomes)} laws failed" if failed else f"{len(outcomes)} laws hold"
@@ -61,21 +64,20 @@ def summary(outcomes: Sequence[Outcome]) -> str:
 
 
 def write_json(outcomes: Sequence[Outcome], path: Path) -> None:
-    """A list of objects, one a check; numbers that are not finite are null."""
-    path.write_text(json.dumps(rows(outcomes), indent=1) + "\n", encoding="utf-8")
+    """Write a list of objects, one a check; numbers that are not finite are null."""
+    write_text(path, json.dumps(rows(outcomes), indent=1) + "\n")
 
 
-def write_csv(outcomes: Sequence[Outcome], path: Path) -> None:
-    """A line a check."""
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS)
-        writer.writeheader()
-        writer.writerows(rows(outcomes))
+def write_checks(outcomes: Sequence[Outcome], path: Path) -> None:
+    """Write a line a check as CSV."""
+    write_csv(path, COLUMNS, ([row.get(name) for name in COLUMNS] for row in rows(outcomes)))
 
 
 def rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
-    """A mapping of COLUMNS for every check; one without numbers for a law that could not be
-    checked."""
+    """Return a mapping of COLUMNS for every check.
+
+    A law that could not be checked has one without numbers.
+    """
     out = []
     for outcome in outcomes:
         named = {"law": outcome.law.name, "source": outcome.law.source, "fault": outcome.fault}

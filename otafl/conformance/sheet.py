@@ -1,6 +1,8 @@
-"""The formula sheet of power control, written down a second time: for each policy the gains c and
-the receive scaling eta that it should choose, from the channels alone and independent of
-`otafl.power`. Optima are found numerically.
+"""Write the formulas of power control down a second time, in NumPy and independent of
+`otafl.power`.
+
+For each policy they give the gains c and the receive scaling eta that it should choose, from the
+channels alone. Optima are found numerically, where the policies solve for them.
 
 K devices send symbols of mean power m_k over gains g_k = |h_k|^2 with budgets P_k on |p_k|^2 m_k,
 q_k = P_k g_k / m_k, N is the noise variance of one received real, and
@@ -26,8 +28,11 @@ GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 
 @dataclass(frozen=True)
 class States:
-    """Fading states: h [T, K] complex scalar channels, m, budget, gain [T, K] (large-scale),
-    noise [T]. antennas: A. config: the policy's settings."""
+    """Hold fading states.
+
+    h: [T, K] complex scalar channels; m, budget, gain: [T, K], gain the large-scale one; noise:
+    [T]. antennas: A. config: the policy's settings.
+    """
 
     h: np.ndarray
     m: np.ndarray
@@ -39,13 +44,13 @@ class States:
 
     @property
     def root_q(self) -> np.ndarray:
-        """sqrt(q_k)."""
+        """Return sqrt(q_k)."""
         return np.abs(self.h) * np.sqrt(self.budget / self.m)
 
 
 @dataclass(frozen=True)
 class Scalars:
-    """c [T, K]: gains, of silent devices 0. eta [T]. active [T, K] bool."""
+    """Hold c [T, K], 0 of silent devices; eta [T]; active [T, K] bool."""
 
     c: np.ndarray
     eta: np.ndarray
@@ -56,8 +61,10 @@ Rule = Callable[[States], Scalars]
 
 
 def error(scalars: Scalars, m: np.ndarray, noise: np.ndarray) -> np.ndarray:
-    """[T]: mean squared error of a real about the mean over the K_a devices on air, independent
-    symbols; infinite where all are silent."""
+    """Return the mean squared error [T] of a real about the mean over the K_a devices on air.
+
+    Symbols are independent. It is infinite where all are silent.
+    """
     on_air = scalars.active.sum(1)
     total = (m * (scalars.c - 1.0) ** 2 * scalars.active).sum(1) + noise / scalars.eta
     return np.where(on_air > 0, total / np.maximum(on_air, 1) ** 2, np.inf)
@@ -75,7 +82,7 @@ def _least_error(root_q: np.ndarray, states: States) -> Scalars:
 
 
 def full(states: States) -> Scalars:
-    """|p_k| = sqrt(P_k / m_k), sqrt(eta) = (N + sum m q) / sum m sqrt(q)."""
+    """Send |p_k| = sqrt(P_k / m_k) and receive by sqrt(eta) = (N + sum m q) / sum m sqrt(q)."""
     return _least_error(states.root_q, states)
 
 
@@ -87,7 +94,7 @@ def open_loop(states: States) -> Scalars:
 
 
 def ci(states: States) -> Scalars:
-    """c_k = 1, eta = min_k q_k."""
+    """Invert to c_k = 1, eta = min_k q_k."""
     return _all(np.ones_like(states.m), (states.root_q**2).min(1))
 
 
@@ -98,7 +105,10 @@ def none(states: States) -> Scalars:
 
 
 def tci(states: States) -> Scalars:
-    """c_k = 1 where g_k >= g_th; rho from E1(g_th / beta), the largest m_k at its budget."""
+    """Invert to c_k = 1 where g_k >= g_th.
+
+    rho follows from E1(g_th / beta), with the largest m_k at its budget.
+    """
     config = states.config
     active = np.abs(states.h) ** 2 >= config.threshold
     cost = special.exp1(config.threshold / states.gain) / states.gain
@@ -107,29 +117,34 @@ def tci(states: States) -> Scalars:
 
 
 def cotaf(states: States) -> Scalars:
-    """c_k = 1 where |h_k| >= h_min; eta = alpha h_min^2, alpha = min_k P_k / m_k."""
+    """Invert to c_k = 1 where |h_k| >= h_min; eta = alpha h_min^2, alpha = min_k P_k / m_k."""
     active = np.abs(states.h) >= states.config.h_min
     eta = (states.budget / states.m).min(1) * states.config.h_min**2
     return Scalars(active.astype(float), eta, active)
 
 
 def gbma(states: States) -> Scalars:
-    """|p_k| = sqrt(E), E = min_k P_k / m_k; sqrt(eta) = sqrt(E) E|h|, sqrt(pi beta) / 2."""
+    """Send |p_k| = sqrt(E), E = min_k P_k / m_k.
+
+    sqrt(eta) = sqrt(E) E|h|, with E|h| = sqrt(pi beta) / 2.
+    """
     energy = (states.budget / states.m).min(1)
     mean = (np.sqrt(math.pi * states.gain) / 2.0).mean(1)
     return _all(np.abs(states.h) / mean[:, None], energy * mean**2)
 
 
 def blind(states: States) -> Scalars:
-    """One real amplitude sqrt(E) for all; sqrt(eta) = A beta sqrt(E) / |sum_k h_ka| over the
-    antennas, which is sum_k f^H h_k."""
+    """Send one real amplitude sqrt(E) from all.
+
+    sqrt(eta) = A beta sqrt(E) / |sum_k h_ka| over the antennas, which is sum_k f^H h_k.
+    """
     energy = (states.budget / states.m).min(1)
     root = states.antennas * states.gain.mean(1) * np.sqrt(energy) / np.abs(states.h.sum(1))
     return _all(states.h.real * (np.sqrt(energy) / root)[:, None], root**2)
 
 
 def cao_static(states: States) -> Scalars:
-    """Least sum m (c - 1)^2 + N / eta with c_k <= sqrt(q_k / eta): convex in 1 / sqrt(eta)."""
+    """Minimise sum m (c - 1)^2 + N / eta with c_k <= sqrt(q_k / eta), convex in 1 / sqrt(eta)."""
     reach = states.root_q
 
     def gains(s: np.ndarray) -> np.ndarray:
@@ -143,8 +158,10 @@ def cao_static(states: States) -> Scalars:
 
 
 def smcv(states: States) -> Scalars:
-    """Least beta sum d^2 + (sum d)^2 + (1 + beta) N / eta, d = sqrt(m) (c - 1), same bounds. Given
-    eta, uncapped devices share d = -sum d / beta, which bisection finds."""
+    """Minimise beta sum d^2 + (sum d)^2 + (1 + beta) N / eta, d = sqrt(m) (c - 1), same bounds.
+
+    Given eta, uncapped devices share d = -sum d / beta, which bisection finds.
+    """
     reach, root_m, beta = states.root_q, np.sqrt(states.m), states.config.variation
 
     def deviations(s: np.ndarray) -> np.ndarray:
@@ -164,7 +181,7 @@ def smcv(states: States) -> Scalars:
 
 
 def smcv_objective(d: np.ndarray, noise: np.ndarray, beta: float) -> np.ndarray:
-    """[T] of deviations d [T, K] and N / eta [T]."""
+    """Return the objective [T] of deviations d [T, K] and N / eta [T]."""
     return beta * (d**2).sum(1) + d.sum(1) ** 2 + (1.0 + beta) * noise
 
 

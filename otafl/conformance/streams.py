@@ -1,5 +1,7 @@
-"""Laws of random numbers and stacking: a result is a function of its seed and its trial, and of
-nothing that it is computed with."""
+"""Check the laws of random numbers and of stacking.
+
+A result is a function of its seed and its trial, and of nothing that it is computed with.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,8 @@ import numpy as np
 import torch
 from scipy import stats
 
-from otafl.conformance.bench import Bench, Rig
-from otafl.conformance.checks import Check, Law, exactly, law_of, normal
+from otafl.conformance.bench import CONFORMANCE, Bench, Rig
+from otafl.conformance.checks import Check, exactly, law_of, normal, stated
 from otafl.conformance.policies import settings
 from otafl.core import registry
 from otafl.core.rng import Streams
@@ -24,11 +26,12 @@ POINT = {
 
 
 def _estimates(rig: Rig, rounds: range) -> torch.Tensor:
-    """[R, S, P]."""
+    """Return the estimates [R, S, P] of so many rounds."""
     sent = [rig.send(rig.symbols(20, round), round)[0] for round in rounds]
     return torch.stack(sent)
 
 
+@stated("streams: the same seed gives the same numbers", "bit for bit")
 def _same_seed(bench: Bench) -> Iterator[Check]:
     for power in registry.names("power"):
         first, second = (
@@ -38,8 +41,9 @@ def _same_seed(bench: Bench) -> Iterator[Check]:
         yield exactly(0.0, float((first - second).abs().max()), 0.0, power)
 
 
+@stated("streams: stacked equals alone", "whatever a trial is stacked with")
 def _stacked(bench: Bench) -> Iterator[Check]:
-    """Trial 3 of five, at the second of two points, and alone."""
+    """Compare trial 3 of five, at the second of two points, with that trial alone."""
     for power in registry.names("power"):
         points = [POINT | {"power": settings(power)}, POINT | {"power": settings(power)}]
         many = _estimates(bench.uplink(5, 4, points), range(2))
@@ -47,19 +51,22 @@ def _stacked(bench: Bench) -> Iterator[Check]:
         yield exactly(0.0, float((many[:, 6] - alone[:, 0]).abs().max()), 1e-9, power)
 
 
+@stated("streams: rounds do not depend on those before", "counter-based streams")
 def _rounds(bench: Bench) -> Iterator[Check]:
-    """Round 70 after the 70 before it, and at once."""
+    """Compare round 70 after the 70 before it with round 70 at once."""
     one = _estimates(bench.uplink(5, 2, POINT), range(71))[-1]
     other = _estimates(bench.uplink(5, 2, POINT), range(70, 71))[-1]
     yield exactly(0.0, float((one - other).abs().max()), 0.0)
 
 
+@stated("streams: devices do not depend on how many", "counter-based streams")
 def _devices(bench: Bench) -> Iterator[Check]:
-    """The fading of the first 5 of 5, and of 50."""
+    """Compare the fading of the first 5 of 5 devices with that of the first 5 of 50."""
     few, many = (bench.uplink(count, 2, POINT).fading(3) for count in (5, 50))
     yield exactly(0.0, float(np.abs(few - many[:, :, :5]).max()), 0.0)
 
 
+@stated("streams: distributions", "Kolmogorov and Smirnov")
 def _distributions(bench: Bench) -> Iterator[Check]:
     streams = Streams([0], [0], bench.where, torch.float64)
     count = bench.size(400_000)
@@ -68,30 +75,21 @@ def _distributions(bench: Bench) -> Iterator[Check]:
 
 
 def _numbers(draw: Callable[..., torch.Tensor], count: int) -> np.ndarray:
-    return draw("conformance", 0, (count,)).cpu().numpy()
+    return draw(CONFORMANCE, 0, (count,)).cpu().numpy()
 
 
+@stated("streams: independence", "mean products")
 def _independence(bench: Bench) -> Iterator[Check]:
-    """Mean products of standard normal numbers."""
+    """Take mean products of standard normal numbers."""
     streams = Streams([0, 0, 1], [0, 1, 0], bench.where, torch.float64)
     count = bench.size(400_000)
-    one = streams.normal("conformance", 0, (count,))
+    one = streams.normal(CONFORMANCE, 0, (count,))
     pairs = {
         "trials": (one[0], one[1]),
         "seeds": (one[0], one[2]),
-        "rounds": (one[0], streams.normal("conformance", 1, (count,))[0]),
-        "purposes": (one[0], streams.normal("conformance/other", 0, (count,))[0]),
+        "rounds": (one[0], streams.normal(CONFORMANCE, 1, (count,))[0]),
+        "purposes": (one[0], streams.normal(CONFORMANCE / "other", 0, (count,))[0]),
         "places": (one[0, :-1], one[0, 1:]),
     }
     for case, (left, right) in pairs.items():
         yield normal(0.0, float((left * right).mean()), 1.0 / math.sqrt(len(left)), case)
-
-
-LAWS = (
-    Law("streams: the same seed gives the same numbers", "bit for bit", _same_seed),
-    Law("streams: stacked equals alone", "whatever a trial is stacked with", _stacked),
-    Law("streams: rounds do not depend on those before", "counter-based streams", _rounds),
-    Law("streams: devices do not depend on how many", "counter-based streams", _devices),
-    Law("streams: distributions", "Kolmogorov and Smirnov", _distributions),
-    Law("streams: independence", "mean products", _independence),
-)

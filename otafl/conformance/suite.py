@@ -1,4 +1,4 @@
-"""All laws, and running them."""
+"""Collect all laws, and run them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,25 @@ from otafl.conformance.bench import Bench
 from otafl.conformance.checks import Check, Law
 from otafl.core.errors import UserError
 
+MODULES = (
+    channels,
+    csi,
+    policies,
+    impairments,
+    receivers,
+    transports,
+    downlinks,
+    codecs,
+    streams,
+)
+"""The modules that state laws."""
+
 
 @dataclass(frozen=True)
 class Outcome:
-    """A law's checks, at least one; none where it could not be checked, and then why (`fault`)."""
+    """Hold a law's checks, at least one; none where it could not be checked, and then why
+    (`fault`).
+    """
 
     law: Law
     checks: tuple[Check, ...]
@@ -42,17 +57,9 @@ class Outcome:
 def laws(only: str | None = None) -> list[Law]:
     """Every law of the installed uplink, or those whose name contains a text. UserError if none
     does."""
-    every = [
-        *channels.laws(),
-        *csi.laws(),
-        *policies.laws(),
-        *impairments.LAWS,
-        *receivers.LAWS,
-        *transports.LAWS,
-        *downlinks.LAWS,
-        *codecs.LAWS,
-        *streams.LAWS,
-    ]
+    every = [*channels.each(), *policies.each()]
+    stated = (value for module in MODULES for value in vars(module).values())
+    every += [value for value in stated if isinstance(value, Law)]
     if only is None:
         return every
     chosen = [law for law in every if only.lower() in law.name.lower()]
@@ -65,7 +72,7 @@ def laws(only: str | None = None) -> list[Law]:
 def run(
     bench: Bench, chosen: Sequence[Law], progress: Callable[[int, int, str], None] | None = None
 ) -> list[Outcome]:
-    """Checks the laws one after the other. What goes wrong in one is its fault, and fails it."""
+    """Check the laws one after the other. What goes wrong in one is its fault, and fails it."""
     outcomes = []
     for index, law in enumerate(chosen):
         if progress is not None:

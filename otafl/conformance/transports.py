@@ -1,5 +1,8 @@
-"""Laws of the transports: one receiver has one noise, and what is counted (symbols, bits, seconds,
-joules) follows from rates and powers."""
+"""Check the laws of the transports.
+
+One receiver has one noise, and what is counted (symbols, bits, seconds, joules) follows from rates
+and powers.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ import numpy as np
 import torch
 
 from otafl.conformance.bench import Bench, Rig
-from otafl.conformance.checks import Check, Law, exactly, mean_square, normal, ratios, share
+from otafl.conformance.checks import Check, exactly, mean_square, normal, ratios, share, stated
+from otafl.core.units import db_to_linear
 
 N = 0.5
 BANDWIDTH_HZ = 2e6
@@ -27,13 +31,15 @@ def _rig(
 
 
 def _gains(rig: Rig, round: int) -> np.ndarray:
-    """|h|^2 [S, K]."""
+    """Return |h|^2 [S, K]."""
     h = rig.link.channel.state(round).h[:, :, 0, 0, 0]
     return (h.abs() ** 2).cpu().numpy()
 
 
+@stated("transport over_the_air: one receiver has one noise", "N / eta of a sum, for every K")
 def _one_noise(bench: Bench) -> Iterator[Check]:
-    """The plain sum of K devices, channel inversion at gain P = 10: its noise N / P, whatever K."""
+    """Compare the noise of the plain sum of K devices, channel inversion at gain P = 10, with N /
+    P, whatever K."""
     for devices in (1, 5, 50):
         point = {"channel": {"name": "awgn", "snr_db": 10.0}, "power": "ci"}
         rig = bench.uplink(devices, 16, point)
@@ -46,8 +52,9 @@ def _one_noise(bench: Bench) -> Iterator[Check]:
         yield mean_square(N / 10.0, np.stack(ratios), np.stack(ratios).size, f"K={devices}")
 
 
+@stated("transport over_the_air: noise is white", "independent over symbols, rounds, trials")
 def _noise_is_white(bench: Bench) -> Iterator[Check]:
-    """Mean products of neighbouring symbols, rounds and trials, over the variance."""
+    """Take mean products of neighbouring symbols, rounds and trials, over the variance."""
     rig = bench.uplink(2, 64, {"channel": {"name": "awgn", "snr_db": 10.0}, "power": "ci"})
     off = []
     for round in range(16):
@@ -64,7 +71,9 @@ def _noise_is_white(bench: Bench) -> Iterator[Check]:
         yield normal(0.0, float((one * other).mean()), 1.0 / math.sqrt(one.size), case)
 
 
+@stated("transport ideal: the exact weighted mean", "no error")
 def _ideal(bench: Bench) -> Iterator[Check]:
+    """Compare with the weighted mean."""
     weights = [3.0, 1.0, 2.0]
     rig = bench.uplink(3, 4, {"transport": "ideal"}, weights=weights)
     x = rig.symbols(REALS, 0)
@@ -73,8 +82,9 @@ def _ideal(bench: Bench) -> Iterator[Check]:
     yield exactly(0.0, float(np.abs(off).max()), 1e-12)
 
 
+@stated("transport over_the_air: airtime", "channel uses / bandwidth")
 def _airtime(bench: Bench) -> Iterator[Check]:
-    """One real a channel use, or two; one channel use a second and hertz."""
+    """Send one real a channel use, or two, at one channel use a second and hertz."""
     for quadrature, symbols in ((False, REALS), (True, REALS // 2)):
         transport = {"name": "over_the_air", "quadrature": quadrature}
         rig = _rig(bench, transport)
@@ -83,26 +93,29 @@ def _airtime(bench: Bench) -> Iterator[Check]:
         yield exactly(symbols / BANDWIDTH_HZ, float(report.airtime_s.mean()), case=case)
 
 
+@stated("transport over_the_air: radiated energy", "P x airtime at full power")
 def _energy(bench: Bench) -> Iterator[Check]:
-    """Every device at its 0.1 W for the whole slot."""
+    """Send from every device at its 0.1 W for the whole slot."""
     rig = _rig(bench, "over_the_air", {"tx_power_dbm": 20.0}, power="full")
     report = rig.send(rig.symbols(REALS, 0), 0)[1]
     yield exactly(0.1 * REALS / BANDWIDTH_HZ, float(report.energy_j.max()))
 
 
+@stated("transport over_the_air: physical SNR", "-174 dBm/Hz, noise figure, path loss")
 def _physical(bench: Bench) -> Iterator[Check]:
-    """20 dBm over 100 dB of path loss and thermal noise in the band with a noise figure of 7 dB:
-    what channel inversion receives, eta."""
+    """Send 20 dBm over 100 dB of path loss, with thermal noise in the band and a noise figure of
+    7 dB: channel inversion receives eta."""
     channel = {"name": "awgn", "path_loss_db": 100.0, "tx_power_dbm": 20.0, "noise_figure_db": 7.0}
     rig = _rig(bench, "over_the_air", channel | {"snr_db": None}, power="ci")
     record = rig.record(1, REALS, 1.0)
     noise_dbm = THERMAL_DBM_PER_HZ + 10.0 * math.log10(BANDWIDTH_HZ) + 7.0
-    yield exactly(10.0 ** ((20.0 - 100.0 - noise_dbm) / 10.0), float(record.eta.mean()))
+    yield exactly(db_to_linear(20.0 - 100.0 - noise_dbm), float(record.eta.mean()))
 
 
+@stated("transport digital: airtime", "bits / (B log2(1 + SNR))")
 def _digital_airtime(bench: Bench) -> Iterator[Check]:
-    """Seconds: in turns, sum of bits / (B log2(1 + SNR_k)); side by side, the slowest of bits /
-    (B/n log2(1 + n SNR_k))."""
+    """Compare the seconds with sum_k bits / (B log2(1 + SNR_k)) in turns, and side by side with the
+    slowest of bits / (B/n log2(1 + n SNR_k))."""
     for access in ("tdma", "ofdma"):
         rig = _rig(bench, {"name": "digital", "access": access})
         report = rig.send(rig.symbols(REALS, 0), 0)[1]
@@ -114,22 +127,26 @@ def _digital_airtime(bench: Bench) -> Iterator[Check]:
         yield ratios(report.airtime_s.cpu().numpy(), law, case=access)
 
 
+@stated("transport digital: radiated energy", "P x own airtime")
 def _digital_energy(bench: Bench) -> Iterator[Check]:
-    """0.1 W for the seconds of a device's own turn."""
+    """Compare the joules with 0.1 W for the seconds of a device's own turn."""
     rig = _rig(bench, "digital", {"tx_power_dbm": 20.0})
     report = rig.send(rig.symbols(REALS, 0), 0)[1]
     law = 0.1 * 32.0 * REALS / (BANDWIDTH_HZ * np.log2(1.0 + 10.0 * _gains(rig, 0)))
     yield ratios(report.energy_j.cpu().numpy(), law)
 
 
+@stated("transport digital: free of error with perfect CSI", "capacity")
 def _digital_exact(bench: Bench) -> Iterator[Check]:
+    """Find no error."""
     rig = _rig(bench, "digital")
     report = rig.send(rig.symbols(REALS, 0), 0)[1]
     yield exactly(0.0, float(report.nmse.max()), 1e-12)
 
 
+@stated("transport digital: 3GPP scheme", "TS 38.214, table 5.1.3.1-1")
 def _digital_mcs(bench: Bench) -> Iterator[Check]:
-    """Scheme 10 of table 5.1.3.1-1: 16-QAM at rate 340/1024."""
+    """Send by scheme 10 of table 5.1.3.1-1, 16-QAM at rate 340/1024."""
     rig = _rig(bench, {"name": "digital", "rate": "mcs", "mcs_index": 10, "outage": True},
                {"name": "awgn", "snr_db": 30.0})  # fmt: skip
     report = rig.send(rig.symbols(REALS, 0), 0)[1]
@@ -137,10 +154,10 @@ def _digital_mcs(bench: Bench) -> Iterator[Check]:
     yield exactly(law, float(report.airtime_s.mean()), 1e-4)
 
 
+@stated("transport digital: outage with imperfect CSI", "(1 + sqrt(v/(v + 4))) / 2")
 def _digital_outage(bench: Bench) -> Iterator[Check]:
-    """The share of updates whose rate, by an estimate with error variance v, is above what the
-    channel carries: P(|h_hat|^2 > |h|^2) = (1 + sqrt(v / (v + 4))) / 2 of correlated exponential
-    gains."""
+    """Count the updates whose rate, by an estimate with error variance v, is above what the channel
+    carries: P(|h_hat|^2 > |h|^2) = (1 + sqrt(v / (v + 4))) / 2 of correlated exponential gains."""
     for variance in (0.01, 0.3):
         rig = _rig(bench, "digital", csi={"name": "error", "variance": variance})
         rounds, lost = bench.size(128), 0.0
@@ -151,30 +168,12 @@ def _digital_outage(bench: Bench) -> Iterator[Check]:
         yield share(law, int(lost), 6 * rig.trials * rounds, f"variance={variance:g}")
 
 
+@stated("transport over_the_air: single precision", "equals double precision")
 def _precisions(bench: Bench) -> Iterator[Check]:
-    """The same draws in single precision."""
+    """Compare the estimates of the same draws in single and double precision."""
     point = {"channel": {"name": "awgn", "snr_db": 10.0}, "power": "full"}
     estimates = []
     for dtype in (torch.float32, torch.float64):
         rig = bench.uplink(6, 8, point, dtype=dtype)
         estimates.append(rig.send(rig.symbols(REALS, 0), 0)[0].double())
     yield exactly(0.0, float((estimates[0] - estimates[1]).abs().max()), 1e-4)
-
-
-LAWS = (
-    Law("transport over_the_air: one receiver has one noise", "N / eta of a sum, for every K",
-        _one_noise),
-    Law("transport over_the_air: noise is white", "independent over symbols, rounds, trials",
-        _noise_is_white),
-    Law("transport over_the_air: airtime", "channel uses / bandwidth", _airtime),
-    Law("transport over_the_air: radiated energy", "P x airtime at full power", _energy),
-    Law("transport over_the_air: physical SNR", "-174 dBm/Hz, noise figure, path loss", _physical),
-    Law("transport over_the_air: single precision", "equals double precision", _precisions),
-    Law("transport ideal: the exact weighted mean", "no error", _ideal),
-    Law("transport digital: airtime", "bits / (B log2(1 + SNR))", _digital_airtime),
-    Law("transport digital: radiated energy", "P x own airtime", _digital_energy),
-    Law("transport digital: free of error with perfect CSI", "capacity", _digital_exact),
-    Law("transport digital: 3GPP scheme", "TS 38.214, table 5.1.3.1-1", _digital_mcs),
-    Law("transport digital: outage with imperfect CSI", "(1 + sqrt(v/(v + 4))) / 2",
-        _digital_outage),
-)  # fmt: skip

@@ -1,7 +1,7 @@
 """Sections of a scenario whose settings class is known once a value is there.
 
-These are sections that choose from a table of `otafl.core.registry`, and those whose settings lie in
-the file of what uses them. Their classes are imported when a value is validated, so reading the
+These are sections that choose from a table of `otafl.core.registry`, and those whose settings lie
+in the file of what uses them. Their classes are imported when a value is validated, so reading the
 schema imports none.
 """
 
@@ -26,7 +26,7 @@ NO_SECTION = "no_section"
 
 
 class _Resolved:
-    """The type of a field that validates its value itself: `Annotated[Any, ...]`."""
+    """Validate the value of a field whose type is `Annotated[Any, this]`."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
         return core_schema.no_info_plain_validator_function(self.validate)
@@ -54,11 +54,11 @@ class Choice(_Resolved):
         return kind.model_validate(section)
 
     def default(self) -> Settings:
-        """The settings of a section that is not given."""
+        """Return the settings of a section that is not given."""
         return registry.settings(self.table, registry.TABLES[self.table].default)()
 
     def named(self, value: Any) -> Any:
-        """The value as a mapping with its `name`; what is neither text nor mapping as it is."""
+        """Return the value as a mapping with its `name`; what is no text or mapping as it is."""
         if isinstance(value, str):
             return {"name": value}
         if isinstance(value, Mapping) and "name" not in value:
@@ -66,7 +66,7 @@ class Choice(_Resolved):
         return value
 
     def settings(self, section: Any) -> type[Settings] | None:
-        """The settings class that a section chooses, or None if there is no such component."""
+        """Return the settings class that a section chooses; None if there is no such component."""
         section = self.named({} if section is None else section)
         name = section.get("name") if isinstance(section, Mapping) else None
         table = registry.TABLES[self.table]
@@ -76,7 +76,7 @@ class Choice(_Resolved):
         return registry.settings(self.table, str(name))
 
     def every(self) -> dict[str, type[Settings]]:
-        """The settings class of every component of the table."""
+        """Return the settings class of every component of the table."""
         return {name: registry.settings(self.table, name) for name in registry.names(self.table)}
 
     def __get_pydantic_json_schema__(
@@ -104,13 +104,13 @@ class Choice(_Resolved):
 
 @dataclass(frozen=True)
 class Section(_Resolved):
-    """A section of one kind. where: `module:class` of its settings, which may be nested."""
+    """Describe a section of one kind. where: `module:class` of its settings, maybe nested."""
 
     where: str
 
     @property
     def kind(self) -> type[Settings]:
-        """The settings class."""
+        """Return the settings class."""
         module, _, name = self.where.partition(":")
         found: type[Settings] = attrgetter(name)(importlib.import_module(module))
         return found
@@ -119,7 +119,7 @@ class Section(_Resolved):
         return self.kind.model_validate(value)
 
     def default(self) -> Settings:
-        """The settings of a section that is not given."""
+        """Return the settings of a section that is not given."""
         return self.kind()
 
     def __get_pydantic_json_schema__(

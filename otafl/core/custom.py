@@ -1,4 +1,4 @@
-"""The user's own components, named `module:callable` in a scenario."""
+"""Load the user's own components, which a scenario names `module:callable`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,17 @@ from otafl.core.errors import UserError
 
 
 def load(path: str, key: str) -> Any:
-    """The callable that the user's `module:callable` names, looked for in the working folder too.
+    """Return the callable that the user's `module:callable` names, looked for in the working folder
+    too.
 
-    key: where the scenario says so, for the message of the UserError.
+    Parameters
+    ----------
+    path : `module:callable`.
+    key : where the scenario says so, for messages.
+
+    Raises
+    ------
+    UserError : if there is none.
     """
     module_name, _, attribute = path.partition(":")
     if os.getcwd() not in sys.path and "" not in sys.path:
@@ -57,8 +65,10 @@ def keys_of(function: Any, positional: int = 0) -> Keys:
 
 
 def call(path: str, key: str, options: dict[str, Any]) -> Any:
-    """What the user's callable returns for the keys of its section. UserError if they do not fit
-    it; its own errors pass through."""
+    """Return what the user's callable returns for the keys of its section.
+
+    UserError if they do not fit it; its own errors pass through.
+    """
     function = load(path, key)
     check_keys(function, path, key, options)
     return function(**options)

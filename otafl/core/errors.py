@@ -1,12 +1,15 @@
-"""The error that speaks to the user."""
+"""Raise errors that speak to the user."""
 
 from __future__ import annotations
 
 
 class UserError(Exception):
-    """Something the user can mend: one clear sentence that names the key or file, the value it
-    got and what would do. The command line prints it and exits with 2, without a traceback."""
+    """Something is wrong that the user can mend.
+
+    The message is one clear sentence that names the key or file, the value it got and what would
+    do. The command line prints it and exits with 2, without a traceback.
+    """
 
 
 class WriteError(UserError):
-    """A file cannot be written: what is computed next could not be kept either."""
+    """Say that a file cannot be written: what is computed next could not be kept either."""

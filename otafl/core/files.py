@@ -1,18 +1,21 @@
-"""Files that are whole or not there at all."""
+"""Write files that are whole or not there at all."""
 
 from __future__ import annotations
 
 import contextlib
+import csv
+import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from otafl.core.errors import WriteError
 
 
 @contextlib.contextmanager
 def written(path: Path) -> Iterator[Path]:
-    """Yields a temporary name beside `path` to write to; then it is flushed to disk and renamed.
+    """Yield a temporary name beside `path` to write to; then it is flushed to disk and renamed.
 
     Raises WriteError where the folder or the disk does not allow it; `path` is then as it was.
     """
@@ -31,9 +34,18 @@ def written(path: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """As `written`."""
+    """Write a text file, as `written`."""
     with written(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Write a line for the names of the columns, and one for each row, as `written`."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+    write_text(path, text.getvalue())
 
 
 def _flush(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What is wrong with a scenario: said by whoever finds it, told by `otafl.scenario`."""
+"""Say what is wrong with a scenario; `otafl.scenario` tells it the user."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ Path = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Problem:
-    """message: what is wrong, its key included. path: where. others: more keys it depends on."""
+    """Hold one thing that is wrong.
+
+    Parameters
+    ----------
+    message : what is wrong, its key included.
+    path : where.
+    others : more keys that it depends on.
+    """
 
     message: str
     path: Path = ()

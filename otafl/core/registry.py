@@ -19,7 +19,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, get_args
 
-from otafl.core import _legacy
 from otafl.core.errors import UserError
 from otafl.core.settings import CustomSettings, Settings
 from otafl.core.words import did_you_mean
@@ -29,34 +28,47 @@ from otafl.core.words import did_you_mean
 class Table:
     """Name where the components of a table live.
 
-    section: of a scenario, that chooses from the table. package: of the files. noun: what one of
-    them is called. default: the component of a section that names none. modules: name -> module.
-    custom: whether a section may name `module:callable` of the user's, which the package's module
-    `custom` then adapts.
+    Parameters
+    ----------
+    section : of a scenario, that chooses from the table.
+    package : of the files.
+    noun : what one of them is called.
+    title : of all of them.
+    default : the component of a section that names none.
+    modules : name -> module.
+    custom : whether a section may name `module:callable` of the user's, which the package's module
+        `custom` then adapts.
     """
 
     section: str
     package: str
     noun: str
+    title: str
     default: str
     modules: dict[str, str]
     custom: bool = False
 
     @property
     def path(self) -> tuple[str, ...]:
-        """The keys of the section."""
+        """Return the keys of the section."""
         return tuple(self.section.split("."))
 
 
 def _table(
-    section: str, package: str, noun: str, default: str, words: str, custom: bool = False
+    section: str,
+    package: str,
+    noun: str,
+    title: str,
+    default: str,
+    words: str,
+    custom: bool = False,
 ) -> Table:
     """Make a table of words `name` or `name@module`."""
     modules = {}
     for word in words.split():
         name, _, module = word.partition("@")
         modules[name] = f"otafl.{package}.{module or name.replace('-', '_')}"
-    return Table(section, f"otafl.{package}", noun, default, modules, custom)
+    return Table(section, f"otafl.{package}", noun, title, default, modules, custom)
 
 
 TABLES = {
@@ -64,6 +76,7 @@ TABLES = {
         "data",
         "data",
         "data set",
+        "Data sets",
         "digits",
         "digits mnist fashion_mnist cifar10 cifar100 femnist sent140",
         custom=True,
@@ -72,6 +85,7 @@ TABLES = {
         "data.partition",
         "data.partitions",
         "partition",
+        "Partitions",
         "iid",
         "iid shards dirichlet label_skew lognormal dirichlet_mix class_window natural",
     ),
@@ -79,6 +93,7 @@ TABLES = {
         "model",
         "models",
         "model",
+        "Models",
         "mlp",
         "mlp cnn softmax_regression lstm vgg8 conv_net resnet resnet18@resnet resnet34@resnet "
         "vgg vgg11@vgg vgg16@vgg",
@@ -88,6 +103,7 @@ TABLES = {
         "algorithm",
         "algorithms",
         "algorithm",
+        "Algorithms",
         "fedavg",
         "fedavg fedrlr fedrlr_plus fedmid prox_sgd magnitude_pruning pfedbred pfedme "
         "per_fedavg tdpfed fedprox scaffold ditto apfl fedrep fedbn fedem local_only fedasync "
@@ -98,6 +114,7 @@ TABLES = {
         "channel",
         "channels",
         "channel",
+        "Channels",
         "rayleigh",
         "awgn rayleigh rician tdl-a@tdl tdl-b@tdl tdl-c@tdl tdl-d@tdl tdl-e@tdl cdl-a@cdl "
         "cdl-b@cdl cdl-c@cdl cdl-d@cdl cdl-e@cdl umi@cell uma@cell rma@cell trace",
@@ -107,6 +124,7 @@ TABLES = {
         "csi",
         "csi",
         "csi",
+        "Channel knowledge",
         "perfect",
         "perfect error pilots phase_feedback delay",
     ),
@@ -114,6 +132,7 @@ TABLES = {
         "receiver",
         "receivers",
         "receiver",
+        "Receivers",
         "auto",
         "auto scalar mrc eigen uniform_forcing",
     ),
@@ -121,6 +140,7 @@ TABLES = {
         "power",
         "power",
         "power policy",
+        "Power policies",
         "gbma",
         "none full ci multi_antenna_ci tci gbma cotaf cao_static cao_average smcv blind "
         "open_loop budget_paced lyapunov",
@@ -130,6 +150,7 @@ TABLES = {
         "transport",
         "transport",
         "transport",
+        "Transports",
         "over_the_air",
         "ideal over_the_air digital",
     ),
@@ -137,6 +158,7 @@ TABLES = {
         "server",
         "server",
         "server optimiser",
+        "Server optimisers",
         "average",
         "average momentum adagrad adam yogi",
     ),
@@ -144,6 +166,7 @@ TABLES = {
         "downlink",
         "downlink",
         "downlink",
+        "Downlinks",
         "ideal",
         "ideal analog random_subset digital",
     ),
@@ -151,6 +174,7 @@ TABLES = {
         "codec",
         "codecs",
         "codec",
+        "Codecs",
         "identity",
         "identity uniform qsgd topk random_subset obda compressed_sensing matrix_sensing",
     ),
@@ -158,6 +182,7 @@ TABLES = {
         "devices.selection",
         "selection",
         "selection",
+        "Selection of devices",
         "uniform",
         "uniform round_robin best_channel proportional_fair threshold update_norm",
     ),
@@ -165,6 +190,7 @@ TABLES = {
         "devices.levels",
         "levels",
         "levels",
+        "Model sizes of devices",
         "fixed",
         "fixed dynamic compute memory channel deadline",
     ),
@@ -172,6 +198,7 @@ TABLES = {
         "devices.compute",
         "devices.compute",
         "compute",
+        "Hardware of devices",
         "phone",
         "fixed lognormal classes drawn csv mcu phone edge_gpu",
     ),
@@ -179,6 +206,7 @@ TABLES = {
         "devices.protocol",
         "devices.protocols",
         "protocol",
+        "Slot protocols",
         "rounds",
         "rounds periodic quorum asynchronous",
     ),
@@ -186,6 +214,7 @@ TABLES = {
         "devices.availability",
         "devices.availability",
         "availability",
+        "Availability of devices",
         "always",
         "always markov diurnal trace",
     ),
@@ -193,6 +222,7 @@ TABLES = {
         "devices.frequency",
         "frequency",
         "frequency",
+        "Clock frequencies",
         "full",
         "full deadline joint",
     ),
@@ -200,8 +230,14 @@ TABLES = {
 
 
 class About(NamedTuple):
-    """What a component's file says of it. summary: its first line. text: all that follows, without
-    the references. references: papers and standards, a text each."""
+    """Hold what the file of a component says of it.
+
+    Parameters
+    ----------
+    summary : its first line.
+    text : all that follows, without the references.
+    references : papers and standards, a text each.
+    """
 
     summary: str
     text: str
@@ -209,7 +245,7 @@ class About(NamedTuple):
 
     @property
     def citation(self) -> str:
-        """The first reference, short: `Sery and Cohen 2020`."""
+        """Return the first reference, short: `Sery and Cohen 2020`."""
         return _cited(self.references[0]) if self.references else ""
 
 
@@ -227,18 +263,12 @@ def component(table: str, name: str) -> type[Any]:
     is_custom = found.custom and ":" in name
     if not is_custom and name not in found.modules:
         raise UserError(f"{table}: {unknown_name(table, name)}")
-    try:
-        return _adapter(found.package) if is_custom else _component(found.modules[name], name)
-    except (LookupError, ModuleNotFoundError, StopIteration):
-        return _legacy.component(table, name)
+    return _adapter(found.package) if is_custom else _component(found.modules[name], name)
 
 
 def settings(table: str, name: str) -> type[Settings]:
     """Import the settings class of a component. Raises UserError as `component`."""
-    kind = component(table, name)
-    if _legacy.is_old(kind):
-        return _legacy.settings(table, name)
-    return _settings_of(kind)
+    return _settings_of(component(table, name))
 
 
 def make(table: str, chosen: Any, *given: Any) -> Any:
@@ -247,17 +277,12 @@ def make(table: str, chosen: Any, *given: Any) -> Any:
     given: what its class takes besides them.
     """
     kind = component(table, chosen.name)
-    if _legacy.is_old(kind):
-        return kind(chosen, *given)
     return chosen if isinstance(chosen, kind) else kind(chosen, *given)
 
 
 @functools.cache
 def about(table: str, name: str) -> About:
     """Read what the source of a component says of it, without importing it."""
-    if _legacy.is_old(component(table, name)):
-        summary, citation = _legacy.about(table, name)
-        return About(summary, "", (citation,) if citation else ())
     package, *inner = TABLES[table].modules[name].split(".")
     *folders, file = inner
     source = importlib.resources.files(package).joinpath(*folders, f"{file}.py").read_text("utf-8")
@@ -288,7 +313,7 @@ def _settings_of(kind: type[Any]) -> type[Settings]:
 
 @functools.cache
 def _component(module: str, name: str) -> type[Any]:
-    """The class of a file whose settings have this name."""
+    """Find the class of a file whose settings have this name."""
     for kind in _classes(module):
         field = getattr(_settings_of(kind), "model_fields", {}).get("name")
         if field is not None and name in get_args(field.annotation):
@@ -298,7 +323,7 @@ def _component(module: str, name: str) -> type[Any]:
 
 @functools.cache
 def _adapter(package: str) -> type[Any]:
-    """The class of a package that adapts what the user's `module:callable` names."""
+    """Find the class of a package that adapts what the user's `module:callable` names."""
     return next(
         kind
         for kind in _classes(f"{package}.custom")
@@ -307,14 +332,14 @@ def _adapter(package: str) -> type[Any]:
 
 
 def _classes(module: str) -> Iterator[type[Any]]:
-    """The classes that a module defines, in order."""
+    """Yield the classes that a module defines, in order."""
     for value in vars(importlib.import_module(module)).values():
         if isinstance(value, type) and value.__module__ == module:
             yield value
 
 
 def _cited(reference: str) -> str:
-    """Authors and year of a reference; its beginning where it has no year."""
+    """Return authors and year of a reference; its beginning where it has no year."""
     found = re.match(r"(.+?),? (\d{4})\b", reference)
     if not found:
         return reference.partition(",")[0].rstrip(".")

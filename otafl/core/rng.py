@@ -1,11 +1,15 @@
-"""Named random streams, counter-based: a number depends on (root seed, trial, purpose, round,
-device, position in a draw of so many) and on nothing else.
+"""Draw random numbers from named streams, by counters.
 
-So a trial draws the same numbers alone or stacked, whichever devices take part, on CPU or GPU,
-and after a resume; there is no state to save, and no loop over trials or devices. The generator
-hashes a 64-bit key and a 64-bit counter with the finaliser of MurmurHash3 in Stafford's variant
-13 (the one of SplitMix64: Steele, Lea, Flood 2014, "Fast Splittable Pseudorandom Number
-Generators"); keys are chained through the same finaliser from a SHA-256 of the purpose's name.
+A number depends on (root seed, trial, purpose, round, device, position in a draw of so many) and on
+nothing else. So a trial draws the same numbers alone or stacked, whichever devices take part, on
+CPU or GPU, and after a resume; there is no state to save, and no loop over trials or devices. The
+generator hashes a 64-bit key and a 64-bit counter with the finaliser of MurmurHash3 in Stafford's
+variant 13 (the one of SplitMix64); keys are chained through the same finaliser from a SHA-256 of
+the purpose's name.
+
+References
+----------
+Steele, Lea, Flood 2014, "Fast Splittable Pseudorandom Number Generators".
 """
 
 from __future__ import annotations
@@ -29,26 +33,36 @@ _NUMBERS_AHEAD = 2**18  # a block's temporaries then fit the processor's cache
 
 _BLOCK = 2**17  # fits the cache, and is worth a second thread
 
+STEP_BITS = 32
+"""The round under which a step draws is (round << 32) + step."""
+
 _declared: dict[str, Purpose] = {}
 
 
 class Purpose(str):
-    """The name of a stream, declared once by the module that draws from it.
+    """Name a stream; it is declared once, by the module that draws from it.
 
-        NOISE = purpose("noise", __name__)
-        START = family("init", __name__)
-        streams.normal(NOISE, round, shape)
-        streams.uniform(START / "weight0", 0, shape)
+    Examples
+    --------
+    >>> NOISE = purpose("noise", __name__)
+    >>> START = family("init", __name__)
+    >>> streams.normal(NOISE, round, shape)
+    >>> streams.uniform(START / "weight0", 0, shape)
     """
 
     module: str
     parts: bool
 
     def __truediv__(self, part: object) -> Purpose:
-        """The stream of this name in the family."""
+        """Return the stream of this name in the family."""
         if not self.parts:
             raise RuntimeError(f"the stream {str(self)!r} of {self.module} is no family")
         return _purpose(f"{self}/{part}", self.module, True)
+
+
+def tick(round: int, step: int) -> int:
+    """Return the round under which a stream is drawn from in a step of a round's local work."""
+    return (round << STEP_BITS) + step
 
 
 def purpose(name: str, module: str) -> Purpose:
@@ -90,14 +104,14 @@ _Law = Callable[[Tensor, int, torch.dtype], Tensor]
 
 
 def _mix_(z: Tensor) -> Tensor:
-    """The 64-bit finaliser, in place: z [...] int64, read as unsigned."""
+    """Apply the 64-bit finaliser in place: z [...] int64, read as unsigned."""
     z.bitwise_xor_((z >> 30).bitwise_and_((1 << 34) - 1)).mul_(_M1)
     z.bitwise_xor_((z >> 27).bitwise_and_((1 << 37) - 1)).mul_(_M2)
     return z.bitwise_xor_((z >> 31).bitwise_and_((1 << 33) - 1))
 
 
 def _chain(key: Tensor, word: Tensor | int) -> Tensor:
-    """A new key from a key and one more word."""
+    """Return a new key from a key and one more word."""
     return _mix_(key * _GOLDEN + word)
 
 
@@ -108,10 +122,19 @@ def _purpose_key(purpose: str) -> int:
 
 
 class Streams:
-    """The random streams of a stack of S trials.
+    """Draw the random numbers of a stack of S trials.
 
-    seeds, trials: S root seeds and trial numbers. Points of a sweep that share both share all
-    their numbers (common random numbers).
+    Points of a sweep that share seed and trial number share all their numbers (common random
+    numbers). Draws are not to be written to.
+
+    Parameters
+    ----------
+    seeds, trials : S root seeds and trial numbers.
+    device, dtype : torch device and precision of the draws.
+
+    Raises
+    ------
+    ValueError : if seeds and trials are not equally many.
     """
 
     def __init__(
@@ -139,28 +162,31 @@ class Streams:
 
     @property
     def size(self) -> int:
-        """S."""
+        """Return S."""
         return len(self._place)
 
     def uniform(self, purpose: str, round: int, shape: tuple[int, ...]) -> Tensor:
-        """[S, *shape] uniform in (0, 1), for each trial. Not to be written to, like all draws."""
+        """Draw [S, *shape] uniform in (0, 1), for each trial."""
         return self._draw(_uniform, purpose, round, shape, None)
 
     def normal(self, purpose: str, round: int, shape: tuple[int, ...]) -> Tensor:
-        """[S, *shape] standard normal, for each trial."""
+        """Draw [S, *shape] standard normal, for each trial."""
         return self._draw(_normal, purpose, round, shape, None)
 
     def device_uniform(
         self, purpose: str, round: int, trial: Tensor, device: Tensor, shape: tuple[int, ...]
     ) -> Tensor:
-        """[n, *shape] uniform in (0, 1), for pairs trial [n], device [n]: each device's own
-        part."""
+        """Draw [n, *shape] uniform in (0, 1), for pairs trial [n], device [n]: each device's own
+        part.
+        """
         return self._draw(_uniform, purpose, round, shape, (trial, device))
 
     def device_normal(
         self, purpose: str, round: int, trial: Tensor, device: Tensor, shape: tuple[int, ...]
     ) -> Tensor:
-        """[n, *shape] standard normal, for pairs trial [n], device [n]: each device's own part."""
+        """Draw [n, *shape] standard normal, for pairs trial [n], device [n]: each device's own
+        part.
+        """
         return self._draw(_normal, purpose, round, shape, (trial, device))
 
     def device_uniform_rounds(
@@ -171,16 +197,16 @@ class Streams:
         device: Tensor,
         shape: tuple[int, ...],
     ) -> Tensor:
-        """[R, n, *shape]: `device_uniform` in each of the rounds [R] int64, bit for bit."""
+        """Draw [R, n, *shape]: `device_uniform` in each of the rounds [R] int64, bit for bit."""
         return self._rounds(_uniform, purpose, rounds, shape, (trial, device))
 
     def seeds(self, purpose: str, index: int) -> list[int]:
-        """S non-negative 63-bit seeds, for generators that are not ours; not for the hot path."""
+        """Draw S non-negative 63-bit seeds for generators that are not ours; no hot path."""
         key = _chain(_chain(self._by_trial, _purpose_key(purpose)), index)
         return (key & (2**63 - 1)).tolist()
 
     def generators(self, purpose: str, index: int = 0) -> list[np.random.Generator]:
-        """S NumPy generators, for one-off draws such as partitions."""
+        """Return S NumPy generators, for one-off draws such as partitions."""
         return [np.random.Generator(np.random.Philox(s)) for s in self.seeds(purpose, index)]
 
     def _draw(
@@ -191,8 +217,11 @@ class Streams:
         shape: tuple[int, ...],
         pairs: tuple[Tensor, Tensor] | None,
     ) -> Tensor:
-        """One round's draw. When a stream is read round after round for the same rows, several
-        rounds are drawn at once, which costs fewer dispatched operations and changes no bit."""
+        """Draw one round.
+
+        When a stream is read round after round for the same rows, several rounds are drawn at once,
+        which costs fewer dispatched operations and changes no bit.
+        """
         tag = (law, purpose, shape)
         ahead = self._ahead.get(tag)
         follows = ahead is not None and ahead.follows(round, pairs)
@@ -214,7 +243,7 @@ class Streams:
         shape: tuple[int, ...],
         pairs: tuple[Tensor, Tensor] | None,
     ) -> Tensor:
-        """[R, S or n, *shape]."""
+        """Draw the rounds, [R, S or n, *shape]."""
         root = self._distinct if pairs is None else self._by_trial
         key = _chain(_chain(root, _purpose_key(purpose)), rounds[:, None])
         if pairs is not None:
@@ -226,7 +255,7 @@ class Streams:
 
 
 class _Ahead:
-    """A stream's block of rounds, drawn ahead."""
+    """Keep a stream's block of rounds, drawn ahead."""
 
     def __init__(self, first: int, pairs: tuple[Tensor, Tensor] | None, block: Tensor) -> None:
         self.first = self.last = first
@@ -234,7 +263,7 @@ class _Ahead:
         self.block = block
 
     def follows(self, round: int, pairs: tuple[Tensor, Tensor] | None) -> bool:
-        """Whether this round, for these rows, comes next (or again) after the last one read."""
+        """Say whether this round, for these rows, comes next (or again) after the last one read."""
         if self.pairs is None or pairs is None:
             same = self.pairs is None and pairs is None
         else:
@@ -244,13 +273,16 @@ class _Ahead:
 
 @functools.lru_cache(maxsize=64)
 def _counter(count: int, device: torch.device) -> Tensor:
-    """The mixed counters 1..count; mixed, so that no two keys ever share a run of values."""
+    """Return the mixed counters 1..count; mixed, so that no two keys ever share a run of values."""
     return _mix_(torch.arange(1, count + 1, device=device) * _GOLDEN)
 
 
 def _halves(key: Tensor, counter: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Two [n, m] arrays uniform in (0, 1) out of the words of keys [n] at mixed counters [m], 23
-    bits each: exact in float32, never 0 or 1."""
+    """Return two [n, m] arrays uniform in (0, 1), out of the words of keys [n] at mixed counters
+    [m].
+
+    They have 23 bits each: exact in float32, never 0 or 1.
+    """
     words = _mix_(key[:, None] ^ counter)
     upper = (words >> 41).to(dtype).add_(0.5 + (1 << 22))  # the shift keeps the sign
     lower = words.bitwise_and_((1 << 23) - 1).to(dtype).add_(0.5)
@@ -266,7 +298,7 @@ def _normal(key: Tensor, count: int, dtype: torch.dtype) -> Tensor:
 
 
 def _box_muller_(upper: Tensor, lower: Tensor) -> None:
-    """Uniform numbers to normal ones, in place."""
+    """Turn uniform numbers into normal ones, in place."""
     radius = upper.log_().mul_(-2.0).sqrt_()
     angle = lower.mul_(2.0 * math.pi)
     cosine = angle.cos()
@@ -277,7 +309,9 @@ def _box_muller_(upper: Tensor, lower: Tensor) -> None:
 def _filled(
     key: Tensor, count: int, dtype: torch.dtype, shape_: Callable[[Tensor, Tensor], None]
 ) -> Tensor:
-    """[n, count] numbers of keys [n], made in blocks of columns that fit the processor's cache."""
+    """Return [n, count] numbers of keys [n], made in blocks of columns that fit the processor's
+    cache.
+    """
     half = (count + 1) // 2
     counter = _counter(half, key.device)
     values = torch.empty(len(key), 2 * half, dtype=dtype, device=key.device)

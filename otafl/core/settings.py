@@ -1,4 +1,4 @@
-"""The base of every settings class, and the mark of fields that the trials of a stack may differ in.
+"""Describe settings, and mark the fields in which trials of a stack may differ.
 
 Settings are at once the YAML schema of a component or section, its documentation and the only place
 that its numbers are read from. Nothing here imports torch.
@@ -24,17 +24,19 @@ class Settings(BaseModel):
 
     @property
     def stackable(self) -> tuple[str, ...]:
-        """The fields over which trials of one stack may differ."""
+        """Return the fields over which trials of one stack may differ."""
         return stackable_fields(type(self))
 
     def check(self, scenario: Any) -> Iterable[Problem]:
-        """What is wrong between these settings and the rest of the scenario."""
+        """Return what is wrong between these settings and the rest of the scenario."""
         return ()
 
 
 class CustomSettings(Settings):
-    """Settings of a component of the user's, named `module:callable`; every other key of its section
-    is passed to the callable as a keyword argument."""
+    """Settings of a component of the user's are named `module:callable`.
+
+    Every other key of the section is passed to the callable as a keyword argument.
+    """
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -42,7 +44,7 @@ class CustomSettings(Settings):
 
     @property
     def options(self) -> dict[str, Any]:
-        """The keys of the section that are the callable's."""
+        """Return the keys of the section that are the callable's."""
         return dict(self.model_extra or {})
 
 

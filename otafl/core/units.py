@@ -1,8 +1,7 @@
-"""Decibels to linear and back. Only scenario files and figures speak in decibels."""
+"""Turn decibels into linear numbers. Only scenario files and figures speak in decibels."""
 
 from __future__ import annotations
 
-import math
 from typing import Any, TypeVar
 
 Level = TypeVar("Level", bound=Any)
@@ -16,11 +15,6 @@ def db_to_linear(value_db: Level) -> Level:
     """Return the power ratio of a level in dB."""
     ratio: Level = 10.0 ** (value_db / 10.0)
     return ratio
-
-
-def linear_to_db(ratio: float) -> float:
-    """Return the level in dB of a power ratio; -inf for 0."""
-    return 10.0 * math.log10(ratio) if ratio > 0 else -math.inf
 
 
 def dbm_to_watt(value_dbm: float) -> float:

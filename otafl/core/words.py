@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
+
+from otafl.core.errors import UserError
 
 
 def closest(word: str, known: Iterable[str]) -> str | None:
@@ -16,3 +19,10 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return "; did you mean 'x'?", or nothing where no known word is like this one."""
     guess = closest(word, known)
     return f"; did you mean '{guess}'?" if guess else ""
+
+
+def unknown(got: str, what: str, name: str, known: Iterable[Any]) -> UserError:
+    """Return the error of a name that is not known, with those that are."""
+    names = [str(one) for one in known]
+    hint = did_you_mean(name, names)
+    return UserError(f"{got}: not {what}{hint} (known: {', '.join(names)})")

@@ -1,40 +1,29 @@
-"""Quantised phase feedback: devices learn the phase of their channel by so many bits, and its
-amplitude exactly.
+"""Let devices know the amplitude of their channel, and its phase to so many bits.
 
-The phase is rounded to the nearest of 2^b equally spaced levels, of which 0 is one. Of a uniform
-phase the error is uniform in [-x, x], x = pi / 2^b, so E cos(error) = sin(x) / x. The feedback goes
-down with the model; its bits are not counted.
+The estimate of each antenna's channel is |h| exp(j Q(angle h)): the phase is rounded to the nearest
+of 2^b equally spaced levels, of which 0 is one. The error of a uniform phase is uniform in [-x, x],
+x = pi / 2^b, so E cos(error) = sin(x) / x. The feedback goes down with the model; its bits are not
+counted.
 """
 
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from otafl.channels.config import PhaseFeedbackCsiConfig
-from otafl.core.contracts import Channel, Hyper, LinkBudget
-from otafl.core.rng import Streams
+from otafl.core import settings
+from otafl.core.settings import stackable
+from otafl.csi.base import Csi, over_trials
 
 
-class PhaseFeedback:
-    """The estimate is |h| exp(j Q(angle h)), of each antenna's channel."""
-
-    pilot_symbols: ClassVar[int] = 0
-    variance: ClassVar[Tensor | None] = None
-
-    def __init__(
-        self,
-        config: PhaseFeedbackCsiConfig,
-        channel: Channel,
-        budget: LinkBudget,
-        streams: Streams,
-        hyper: Hyper,
-    ) -> None:
-        self._step = 2.0 * math.pi / 2.0 ** hyper["bits"]
+class PhaseFeedback(Csi):
+    class Settings(settings.Settings):
+        name: Literal["phase_feedback"] = "phase_feedback"
+        bits: int = stackable(2, ge=1, le=16, description="bits of the phase, 2^bits levels")
 
     def estimate(self, h: Tensor, gain: Tensor, round: int) -> Tensor:
-        step = self._step.view(-1, *[1] * (h.dim() - 1))
+        step = over_trials(2.0 * math.pi / 2.0 ** self.hyper["bits"], h)
         return torch.polar(h.abs(), torch.round(h.angle() / step) * step)

@@ -1,73 +1,114 @@
-"""Channel estimates from pilots. A device sends L pilots of power P on a coherence cell, a
-coherence block of a sub-carrier group, and the receiver hears y = sqrt(beta P) h + n, n ~
-CN(0, 1), at each antenna.
+"""Estimate the channel from pilots, by least squares or with the least mean squared error.
+
+Each device sends pilots in each coherence block, and they are counted as side information: L pilots
+of power P on a coherence cell, a coherence block of a sub-carrier group, of which the receiver
+hears y = sqrt(beta P) h + n, n ~ CN(0, 1), at each antenna.
 
 Least squares: h_ls = mean(y) / sqrt(beta P) = h + e, e ~ CN(0, 1 / (L P beta)). The mean over the
 pilots is a sufficient statistic, so it is drawn in one piece. MMSE on a flat cell of E|h|^2 = 1,
-which is known: h_mmse = h_ls / (1 + 1 / (L P beta)). Kay 1993, "Fundamentals of Statistical Signal
-Processing: Estimation Theory". With a comb, only one group in so many carries pilots, and Sionna's
-LS estimator interpolates linearly between them.
+which is known: h_mmse = h_ls / (1 + 1 / (L P beta)). With a comb, only one group in so many carries
+pilots, and Sionna's LS estimator interpolates linearly between them.
+
+References
+----------
+Kay 1993, "Fundamentals of Statistical Signal Processing: Estimation Theory".
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import torch
+from pydantic import Field, model_validator
 from torch import Tensor
 
-from otafl.channels.config import PilotsCsiConfig
 from otafl.channels.sionna_rng import keep_global_state
-from otafl.core.contracts import Channel, Hyper, LinkBudget
-from otafl.core.rng import Streams
-from otafl.csi.csi import device_errors
+from otafl.core import settings
+from otafl.core.rng import Streams, purpose
+from otafl.core.settings import stackable
+from otafl.core.units import db_to_linear
+from otafl.csi.base import Csi, device_errors
 
 if TYPE_CHECKING:
     from sionna.phy.ofdm import LSChannelEstimator
 
+PILOTS = purpose("csi_pilots", __name__)
 
-class Pilots:
-    """variance: where it is the same for all devices of a trial, for least squares on every group.
-    pilot_symbols: channel uses of a device in each coherence block."""
 
-    def __init__(
-        self,
-        config: PilotsCsiConfig,
-        channel: Channel,
-        budget: LinkBudget,
-        streams: Streams,
-        hyper: Hyper,
-    ) -> None:
-        self._config, self._streams = config, streams
-        self._energy = config.length * budget.budget * 10.0 ** (hyper["power_db"][:, None] / 10.0)
-        start = channel.state(0)
+class Pilots(Csi):
+    """The error's variance is known where it is the same for all devices of a trial, for least
+    squares on every group."""
+
+    class Settings(settings.Settings):
+        name: Literal["pilots"] = "pilots"
+        estimator: Literal["ls", "mmse"] = Field(
+            "ls",
+            description="least squares, or least mean squared error with the mean power known, for "
+            "each coherence block and sub-carrier group alone",
+        )
+        length: int = Field(
+            1, ge=1, description="pilots on a sub-carrier group that carries them, in a block"
+        )
+        power_db: float = stackable(
+            0.0, description="power of a pilot over the device's budget, in dB"
+        )
+        comb: int = Field(
+            1,
+            ge=1,
+            description="one sub-carrier group in so many carries pilots; the others' estimates "
+            "are interpolated linearly",
+        )
+
+        @model_validator(mode="after")
+        def _one_cell(self) -> Self:
+            if self.estimator == "mmse" and self.comb > 1:
+                raise ValueError(
+                    "estimator: 'mmse' estimates each sub-carrier group by its own pilots, but "
+                    f"comb is {self.comb}; comb: 1 or estimator: ls would do"
+                )
+            return self
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        length, budget = self.settings.length, self.budget
+        self._energy = length * budget.budget * db_to_linear(self.hyper["power_db"][:, None])
+        start = self.channel.state(0)
         groups = start.h.shape[4]
-        self._comb = min(config.comb, groups)
-        self.pilot_symbols = config.length * -(-groups // self._comb)
+        self._comb = min(self.settings.comb, groups)
+        self._symbols = length * -(-groups // self._comb)
         self._interpolate = None
         if self._comb > 1:
-            self._interpolate = ls_estimator(groups, self._comb, streams)
+            self._interpolate = ls_estimator(groups, self._comb, self.streams)
         error = self.error_variance(start.gain)
-        known = config.estimator == "ls" and self._comb == 1
+        known = self.settings.estimator == "ls" and self._comb == 1
         alike = torch.equal(start.gain, budget.gain) and bool((error == error[:, :1]).all())
-        self.variance = error[:, 0] if known and alike else None
+        self._variance = error[:, 0] if known and alike else None
+
+    @property
+    def variance(self) -> Tensor | None:
+        return self._variance
+
+    @property
+    def pilot_symbols(self) -> int:
+        return self._symbols
 
     def error_variance(self, gain: Tensor) -> Tensor:
-        """[S, K]: 1 / (L P beta), of the least-squares estimate where there are pilots."""
+        """Return 1 / (L P beta), of the least-squares estimate where there are pilots, [S, K]."""
         return 1.0 / (self._energy * gain)
 
     def estimate(self, h: Tensor, gain: Tensor, round: int) -> Tensor:
         error = self.error_variance(gain)[:, :, None, None, None]
         pilots = h[..., :: self._comb]
-        h_ls = pilots + device_errors(self._streams, "csi_pilots", round, pilots, error)
+        h_ls = pilots + device_errors(self.streams, PILOTS, round, pilots, error)
         if self._interpolate is not None:
             return _interpolated(self._interpolate, h_ls, h.shape[4], self._comb)
-        return h_ls if self._config.estimator == "ls" else h_ls / (1.0 + error)
+        return h_ls if self.settings.estimator == "ls" else h_ls / (1.0 + error)
 
 
 def ls_estimator(groups: int, comb: int, streams: Streams) -> LSChannelEstimator:
-    """Sionna's least-squares estimator on one OFDM symbol of so many sub-carriers, one in `comb` of
-    them with a pilot of value 1, linear interpolation and, past the last pilot, extrapolation."""
+    """Return Sionna's least-squares estimator on one OFDM symbol of so many sub-carriers, one in
+    `comb` of them with a pilot of value 1; it interpolates linearly and, past the last pilot,
+    extrapolates."""
     with keep_global_state():
         from sionna.phy.ofdm import LSChannelEstimator, PilotPattern, ResourceGrid
 
@@ -84,7 +125,7 @@ def ls_estimator(groups: int, comb: int, streams: Streams) -> LSChannelEstimator
 
 
 def _interpolated(estimator: LSChannelEstimator, pilots: Tensor, groups: int, comb: int) -> Tensor:
-    """[S, K, A, B, F] from the received pilots over their amplitude [S, K, A, B, pilots]."""
+    """Return [S, K, A, B, F] from the received pilots over their amplitude [S, K, A, B, pilots]."""
     trials, devices, antennas, blocks, carried = pilots.shape
     y = pilots.new_zeros(trials * devices * blocks, 1, antennas, 1, groups)
     y[..., ::comb] = pilots.permute(0, 1, 3, 2, 4).reshape(-1, 1, antennas, 1, carried)

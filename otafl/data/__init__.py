@@ -1,19 +1,11 @@
-"""Data sets, their partition over devices, and the minibatches of local work. `DataSet` is what a
-data set of one's own returns. Loaded on first use: settings are read without NumPy or torch."""
+"""Load data sets, deal them out over devices and draw the minibatches of local work.
+
+`DataSet` is what a data set of the user's own returns."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from otafl.data.build import Samples, build
+from otafl.data.dataset import DataSet
+from otafl.data.loading import load, loaded
 
-if TYPE_CHECKING:
-    from otafl.data.dataset import DataSet, load
-
-__all__ = ["DataSet", "load"]
-
-
-def __getattr__(name: str) -> Any:
-    if name in __all__:
-        from otafl.data import dataset
-
-        return getattr(dataset, name)
-    raise AttributeError(f"module 'otafl.data' has no attribute {name!r}")
+__all__ = ["DataSet", "Samples", "build", "load", "loaded"]

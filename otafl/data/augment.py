@@ -1,4 +1,4 @@
-"""Random crops and flips of the images of training minibatches, all rows at once.
+"""Crop and flip the images of training minibatches at random, all rows at once.
 
 An image is padded on all sides with black pixels and cut to its size again at a random place, then
 flipped left to right with probability one half (the usual treatment of CIFAR: He et al. 2016, "Deep
@@ -13,25 +13,37 @@ import math
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import Field
 from torch import Tensor
 
 from otafl.core.errors import UserError
-from otafl.core.rng import Streams
-from otafl.data.config import AugmentConfig
+from otafl.core.rng import Streams, family
+from otafl.core.settings import Settings
+
+AUGMENT = family("augment", __name__)
+
+
+class AugmentSettings(Settings):
+    """Say what is done to the images of training minibatches, with black where nothing is known."""
+
+    crop: int = Field(
+        0, ge=0, description="pixels that are put around an image before it is cut at random"
+    )
+    flip: bool = Field(False, description="flip left to right with probability one half")
 
 
 class Augmentation:
-    """Of samples of one shape: [height, width], [channels, height, width], or a square number of
-    grey pixels. black: what a black pixel is, in a shape that fits a sample; 0 if None."""
+    """Augment samples of one shape: [height, width], [channels, height, width], or a square number
+    of grey pixels. black: what a black pixel is, in a shape that fits a sample; 0 if None."""
 
     def __init__(
         self,
-        config: AugmentConfig,
+        settings: AugmentSettings,
         shape: tuple[int, ...],
         black: NDArray[np.float32] | None,
         streams: Streams,
     ) -> None:
-        self._pad, self._flip = config.crop, config.flip
+        self._pad, self._flip = settings.crop, settings.flip
         self._channels, self._high, self._wide = _image(shape)
         place, dtype = streams.device, streams.dtype
         whole = np.array(np.broadcast_to(0.0 if black is None else black, shape))
@@ -43,9 +55,9 @@ class Augmentation:
     def __call__(
         self, x: Tensor, tick: Tensor, trial: Tensor, device: Tensor, draw: int | str
     ) -> Tensor:
-        """Images x [n, B, *shape] of pairs trial [n], device [n], augmented with the numbers of the
-        tick [1], the stream's key of a round and step. A new tensor."""
-        purpose = f"augment/{draw}" if draw else "augment"
+        """Return the images x [n, B, *shape] of pairs trial [n], device [n], augmented with the
+        numbers of the tick [1], the stream's key of a round and step; a new tensor."""
+        purpose = AUGMENT / draw if draw else AUGMENT
         shape = (3, x.shape[1])
         uniform = self._streams.device_uniform_rounds(purpose, tick, trial, device, shape)
         down, right, flip = uniform[0].unbind(1)
@@ -68,19 +80,19 @@ class Augmentation:
 
 
 def augmentation(
-    config: AugmentConfig | None,
+    settings: AugmentSettings | None,
     shape: tuple[int, ...],
     black: NDArray[np.float32] | None,
     streams: Streams,
 ) -> Augmentation | None:
-    """What the settings ask for; None if that is nothing."""
-    if config is None or not (config.crop or config.flip):
+    """Return what the settings ask for; None if that is nothing."""
+    if settings is None or not (settings.crop or settings.flip):
         return None
-    return Augmentation(config, shape, black, streams)
+    return Augmentation(settings, shape, black, streams)
 
 
 def _image(shape: tuple[int, ...]) -> tuple[int, int, int]:
-    """Channels, height and width."""
+    """Return channels, height and width."""
     if len(shape) == 3:
         return shape[0], shape[1], shape[2]
     if len(shape) == 2:

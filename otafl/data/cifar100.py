@@ -1,26 +1,43 @@
-"""CIFAR-100 (Krizhevsky 2009), by its 100 fine labels; checksums as in torchvision."""
+"""Read 50,000 + 10,000 colour images of 32x32 pixels in 100 classes (CIFAR-100).
+
+The classes are its fine labels.
+
+References
+----------
+Krizhevsky 2009, "Learning Multiple Layers of Features from Tiny Images".
+"""
 
 from __future__ import annotations
 
-from otafl.data.cifar10 import archives, load_batches
-from otafl.data.config import Cifar100Config
+from typing import ClassVar, Literal
+
+from otafl.data.base import DataSource
+from otafl.data.cifar import PixelScale, archive, read_batches
 from otafl.data.dataset import DataSet
-from otafl.data.sources import locate
+from otafl.data.files import Files, Root
 
 _MEAN = (0.5071, 0.4867, 0.4408)  # of the channels, pixels in [0, 1]
 _DEVIATION = (0.2675, 0.2565, 0.2761)
 
-FILES = archives(
-    "cifar100",
-    "cifar-100-python",
-    "50,000 + 10,000 colour images of 32x32 pixels, 100 classes, 169 MB",
-    "eb9058c3a382ffc7106e4002c42a8d85",
-    {"train": "16019d7e3df5f24257cddd939b257f8d", "test": "f0ef6b0ae62326f3e7ffdfab6717acfc"},
-)
 
+class Cifar100(DataSource):
+    """Give x [n, 3, 32, 32], red, green and blue, with the official split."""
 
-def load(config: Cifar100Config) -> DataSet:
-    """CIFAR-100 with its official split. UserError if a file is missing or corrupt."""
-    folder = locate(FILES, config.root)
-    paths = [folder / "train", folder / "test"]
-    return load_batches(paths, "fine_labels", config, _MEAN, _DEVIATION)
+    files: ClassVar[Files] = archive(
+        "cifar-100",
+        "cifar-100-python",
+        "169 MB",
+        "eb9058c3a382ffc7106e4002c42a8d85",
+        {"train": "16019d7e3df5f24257cddd939b257f8d", "test": "f0ef6b0ae62326f3e7ffdfab6717acfc"},
+    )
+    input_shape: ClassVar[tuple[int, ...]] = (3, 32, 32)
+    classes: ClassVar[int] = 100
+
+    name: Literal["cifar100"] = "cifar100"
+    root: Root = None
+    pixel_scale: PixelScale = "unit"
+
+    def read(self) -> DataSet:
+        folder = self.files.locate(self.name, self.root)
+        paths = [folder / "train", folder / "test"]
+        return read_batches(paths, "fine_labels", self.classes, self.pixel_scale, _MEAN, _DEVIATION)

@@ -1,8 +1,11 @@
-"""TensorFlow Federated's data sets: an SQLite file with the tables `client_metadata` (client_id,
-split_name, num_examples) and `examples` (split_name, client_id, serialized_example_proto), a row
-for each sample. A sample is a `tf.train.Example` in protocol buffers' wire format, of which what is
-needed is read here: Example {1: Features {1: map of name 1 to Feature 2}}, a Feature being floats
-{2: {1: packed}} or whole numbers {3: {1: packed}}."""
+"""Read the data sets of TensorFlow Federated.
+
+A set is an SQLite file with the tables `client_metadata` (client_id, split_name, num_examples) and
+`examples` (split_name, client_id, serialized_example_proto), a row for each sample. A sample is a
+`tf.train.Example` in protocol buffers' wire format, of which what is needed is read here: Example
+{1: Features {1: map of name 1 to Feature 2}}, a Feature being floats {2: {1: packed}} or whole
+numbers {3: {1: packed}}.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from otafl.core.errors import UserError
+from otafl.data.dataset import Indices
 
 _LENGTH, _VARINT, _FLOAT = 2, 0, 5  # wire types
 _NUMBERS = {2: "floats", 3: "integers"}  # fields of a Feature
 
 
 class FederatedFile:
-    """An open file; a context manager. UserError if it is not one of TensorFlow Federated's."""
+    """Read an open file; a context manager. Raises UserError if it is not one of TensorFlow
+    Federated's."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -34,7 +39,7 @@ class FederatedFile:
         self._file.close()
 
     def sizes(self, splits: Sequence[str]) -> dict[str, int]:
-        """Client -> samples in the splits together, of the clients that all splits have."""
+        """Return client -> samples in the splits together, of the clients that all splits have."""
         marks = ", ".join("?" * len(splits))
         rows = self._rows(
             "SELECT client_id, SUM(num_examples) FROM client_metadata WHERE split_name IN "
@@ -46,10 +51,8 @@ class FederatedFile:
             raise UserError(f"{self.path}: has no clients with samples in {' and '.join(splits)}")
         return sizes
 
-    def images(
-        self, split: str, client: str, pixels: int
-    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """A client's "pixels" [n, pixels] and "label" [n]."""
+    def images(self, split: str, client: str, pixels: int) -> tuple[NDArray[np.float32], Indices]:
+        """Return a client's "pixels" [n, pixels] and "label" [n]."""
         rows = self._rows(
             "SELECT serialized_example_proto FROM examples WHERE split_name = ? AND client_id = ? "
             "ORDER BY rowid",
@@ -81,8 +84,8 @@ class FederatedFile:
             ) from error
 
 
-def _features(message: memoryview) -> Iterator[tuple[str, NDArray[np.float32] | NDArray[np.int64]]]:
-    """Name and values of each feature that is numbers."""
+def _features(message: memoryview) -> Iterator[tuple[str, NDArray[np.float32] | Indices]]:
+    """Yield name and values of each feature that is numbers."""
     for number, features in _fields(message):
         if number != 1:
             continue
@@ -99,7 +102,7 @@ def _floats(packed: memoryview) -> NDArray[np.float32]:
     return np.frombuffer(packed, "<f4")
 
 
-def _integers(packed: memoryview) -> NDArray[np.int64]:
+def _integers(packed: memoryview) -> Indices:
     values, at = [], 0
     while at < len(packed):
         value, at = _varint(packed, at)
@@ -108,8 +111,8 @@ def _integers(packed: memoryview) -> NDArray[np.int64]:
 
 
 def _fields(message: memoryview) -> Iterator[tuple[int, memoryview]]:
-    """Number and bytes of each field of a message; a number that is not packed with others comes
-    as the bytes that it would be packed in."""
+    """Yield number and bytes of each field of a message; a number that is not packed with others
+    comes as the bytes that it would be packed in."""
     at = 0
     while at < len(message):
         key, at = _varint(message, at)
@@ -129,7 +132,7 @@ def _fields(message: memoryview) -> Iterator[tuple[int, memoryview]]:
 
 
 def _varint(message: memoryview, at: int) -> tuple[int, int]:
-    """A whole number, seven bits a byte, the lowest first, and where it ends."""
+    """Return a whole number, seven bits a byte, the lowest first, and where it ends."""
     value = shift = 0
     while True:
         byte = message[at]

@@ -1,25 +1,32 @@
-"""FEMNIST: characters of NIST Special Database 19, by writer (Caldas et al. 2018, LEAF). Either
-LEAF's own JSON files, which its `preprocess.sh` makes in hours out of NIST's images, or what
-TensorFlow Federated made of them and hosts: 3,400 writers, 671,585 + 77,483 characters."""
+"""Read 749,068 handwritten digits and letters of 28x28 pixels by 3,400 writers (FEMNIST).
+
+They are characters of NIST Special Database 19, pixels in [0, 1] with a background of 1. The files
+are either LEAF's own JSON files in the folder femnist, which its `preprocess.sh` makes in hours out
+of NIST's images, or what TensorFlow Federated made of them and hosts (671,585 + 77,483 characters),
+which `otafl data get` downloads.
+
+References
+----------
+Caldas et al. 2018, "LEAF: A Benchmark for Federated Settings", arXiv:1812.01097.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from otafl.data import leaf
-from otafl.data.config import FemnistConfig
+from otafl.data.base import DataSource
 from otafl.data.dataset import DataSet
 from otafl.data.federated_sqlite import FederatedFile
-from otafl.data.sources import Archives, Download, locate
+from otafl.data.files import Download, Files, Root
 
 _FILE = "emnist_all.sqlite"
 _SPLITS = ("all_train", "all_test")
 _PIXELS = 28 * 28
-_FRACTION = 0.05  # of the hosted file, which is whole; LEAF's files are sampled already
 
 
 def _lacks(folder: Path) -> str | None:
@@ -27,44 +34,48 @@ def _lacks(folder: Path) -> str | None:
     return None if there else _FILE
 
 
-FILES = Archives(
-    "femnist",
-    "femnist",
-    "749,068 characters of 28x28 pixels by 3,400 writers, 171 MB, 4.7 GB unpacked",
-    (
-        Download(
-            f"https://storage.googleapis.com/tff-datasets-public/{_FILE}.lzma",
-            "sha256:c3aaf91b4cf4e69d53d81627ad119eccdc878ff906f68e66063ff10f67faad48",
-            {f"{_FILE}.lzma": _FILE},
+class Femnist(DataSource):
+    """Give x [n, 784], grey, in the order of the writers."""
+
+    files: ClassVar[Files] = Files(
+        "femnist",
+        "171 MB, 4.7 GB unpacked",
+        (
+            Download(
+                f"https://storage.googleapis.com/tff-datasets-public/{_FILE}.lzma",
+                "sha256:c3aaf91b4cf4e69d53d81627ad119eccdc878ff906f68e66063ff10f67faad48",
+                {f"{_FILE}.lzma": _FILE},
+            ),
         ),
-    ),
-    _lacks,
-)
+        _lacks,
+    )
+    has_users: ClassVar[bool] = True
+    input_shape: ClassVar[tuple[int, ...]] = (_PIXELS,)
+    classes: ClassVar[int] = 62
 
+    name: Literal["femnist"] = "femnist"
+    root: Root = None
+    fraction: leaf.Fraction = None
+    min_samples: leaf.MinSamples = 2
+    sample_seed: leaf.SampleSeed = 0
 
-def load(config: FemnistConfig) -> DataSet:
-    """x [n, 784] in [0, 1], 1 being the background, in the order of the writers. UserError if a
-    file is missing or corrupt."""
-    folder = locate(FILES, config.root)
-    generator = np.random.default_rng(config.sample_seed)
-    made_here = leaf.folder_of(folder)
-    if made_here is not None:
-        users = leaf.read(made_here, _images, generator)
-        sizes = [user.size for user in users]
-        chosen = leaf.sample(sizes, config.fraction or 1.0, config.min_samples, generator)
-        users = [users[i] for i in chosen]
-    else:
-        users = _hosted(folder / _FILE, config, generator)
-    return leaf.data_set(users, config.classes)
+    def read(self) -> DataSet:
+        folder = self.files.locate(self.name, self.root)
+        generator = np.random.default_rng(self.sample_seed)
+        made_here = leaf.folder_of(folder)
+        if made_here is None:
+            users = self._hosted(folder / _FILE, generator)
+        else:
+            users = leaf.sampled(made_here, _images, self.fraction, self.min_samples, generator)
+        return leaf.data_set(users, self.classes)
 
-
-def _hosted(path: Path, config: FemnistConfig, generator: np.random.Generator) -> list[leaf.User]:
-    with FederatedFile(path) as file:
-        sizes = file.sizes(_SPLITS)
-        names, counts = list(sizes), list(sizes.values())
-        fraction = config.fraction or _FRACTION
-        chosen = leaf.sample(counts, fraction, config.min_samples, generator)
-        return [_writer(file, names[i]) for i in chosen]
+    def _hosted(self, path: Path, generator: np.random.Generator) -> list[leaf.User]:
+        with FederatedFile(path) as file:
+            sizes = file.sizes(_SPLITS)
+            names, counts = list(sizes), list(sizes.values())
+            fraction = self.fraction or leaf.WHOLE
+            chosen = leaf.sample(counts, fraction, self.min_samples, generator)
+            return [_writer(file, names[i]) for i in chosen]
 
 
 def _writer(file: FederatedFile, name: str) -> leaf.User:

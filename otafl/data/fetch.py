@@ -1,4 +1,4 @@
-"""Downloads data sets and says which are there: `otafl data get` and `otafl data list`."""
+"""Download data sets and say which are there: `otafl data get` and `otafl data list`."""
 
 from __future__ import annotations
 
@@ -16,25 +16,19 @@ from typing import IO, NamedTuple
 
 import pooch
 
+from otafl.core import registry
 from otafl.core.errors import UserError
-from otafl.data import cifar10, cifar100, fashion_mnist, femnist, mnist, sent140
-from otafl.data.sources import Download, Source, find, home
+from otafl.data.files import Download, Files
 
-SOURCES: dict[str, Source] = {
-    source.name: source
-    for source in (
-        fashion_mnist.FILES,
-        mnist.FILES,
-        cifar10.FILES,
-        cifar100.FILES,
-        femnist.FILES,
-        sent140.FILES,
-    )
-}
+_BROKEN = (
+    *(OSError, EOFError, KeyError, zlib.error, lzma.LZMAError),
+    *(tarfile.TarError, zipfile.BadZipFile),
+)
+"""What unpacking raises where an archive is not whole."""
 
 
 class Available(NamedTuple):
-    """One line of `otafl data list`. where: the folder, or what the set ships with."""
+    """Hold a line of `otafl data list`. where: the folder, or what the set ships with."""
 
     name: str
     where: str
@@ -43,35 +37,45 @@ class Available(NamedTuple):
 
 
 def fetch(name: str, root: str | None = None) -> Path:
-    """Downloads a data set's files and returns their folder: in root, else in $OTAFL_DATA_DIR, else
-    in the user's cache folder. Archives are unpacked and removed. Files that are there already are
-    kept, if their checksum (where one is known) is right. UserError if the name is unknown, the
-    download fails or a checksum is wrong."""
-    source = SOURCES.get(name)
-    if source is None:
+    """Download a data set's files and return their folder: in root, else in $OTAFL_DATA_DIR, else
+    in the user's cache folder.
+
+    Archives are unpacked and removed. Files that are there already are kept, if their checksum
+    (where one is known) is right. Raises UserError if the name is unknown, the download fails or a
+    checksum is wrong.
+    """
+    sets = {one: found for one in registry.names("data") if (found := _files(one)) is not None}
+    if name not in sets:
         raise UserError(
             f"otafl data get: there is nothing to download for {name!r}; what can be downloaded: "
-            f"{', '.join(SOURCES)}"
+            f"{', '.join(sets)}"
         )
-    folder = home(source, root)
-    for download in source.downloads:
+    folder = sets[name].home(root)
+    for download in sets[name].downloads:
         if not _unpacked(download, folder):
             _download(name, download, folder)
     return folder
 
 
 def available(root: str | None = None) -> list[Available]:
-    """The built-in data sets, and whether each is on this machine."""
-    digits = Available(
-        "digits", "ships with scikit-learn", True, "1,797 digits of 8x8 pixels, for quick trials"
-    )
-    return [digits, *(_available(source, root) for source in SOURCES.values())]
+    """List the built-in data sets, and whether each is on this machine."""
+    return [_available(name, root) for name in registry.names("data")]
 
 
-def _available(source: Source, root: str | None) -> Available:
-    found = find(source, root)
-    folder = found or home(source, root)
-    return Available(source.name, str(folder), found is not None, source.description)
+def _files(name: str) -> Files | None:
+    """Return what a data set is read from, or None if it ships with a package."""
+    found: Files | None = registry.component("data", name).files
+    return found
+
+
+def _available(name: str, root: str | None) -> Available:
+    files, description = _files(name), registry.about("data", name).summary
+    if files is None:
+        ships = registry.component("data", name).ships_with
+        return Available(name, f"ships with {ships}", True, description)
+    found = files.find(root)
+    where = str(found or files.home(root))
+    return Available(name, where, found is not None, f"{description}; {files.size}")
 
 
 def _download(name: str, download: Download, folder: Path) -> None:
@@ -87,10 +91,7 @@ def _download(name: str, download: Download, folder: Path) -> None:
     try:
         for inside, file in download.unpacked.items():
             _take_out(path, inside, folder / file)
-    except (
-        *(OSError, EOFError, KeyError, zlib.error, lzma.LZMAError),
-        *(tarfile.TarError, zipfile.BadZipFile),
-    ) as error:
+    except _BROKEN as error:
         raise UserError(f"otafl data get {name}: {path} cannot be unpacked: {error}") from error
     for file, md5 in download.md5.items():
         if _md5(folder / file) != md5:
@@ -102,7 +103,7 @@ def _download(name: str, download: Download, folder: Path) -> None:
 
 
 def _unpacked(download: Download, folder: Path) -> bool:
-    """Whether everything that is taken out of the archive is there already."""
+    """Say whether everything that is taken out of the archive is there already."""
     files = download.unpacked.values()
     return bool(files) and all(
         (folder / file).is_file() and download.md5.get(file) in (None, _md5(folder / file))
@@ -111,7 +112,7 @@ def _unpacked(download: Download, folder: Path) -> bool:
 
 
 def _take_out(archive: Path, inside: str, path: Path) -> None:
-    """One file out of an archive; under its name only once it is whole."""
+    """Take one file out of an archive; it has its name only once it is whole."""
     part = path.with_name(path.name + ".part")
     try:
         with _opened(archive, inside) as source, part.open("wb") as out:

@@ -1,5 +1,9 @@
-"""The IDX format of MNIST's files (LeCun, Cortes, Burges, "The MNIST database", file formats):
-a big-endian magic number, one 32-bit size for each dimension, then unsigned bytes."""
+"""Read sets of grey images in the IDX format of MNIST's files.
+
+A file is a big-endian magic number, one 32-bit size for each dimension, then unsigned bytes (LeCun,
+Cortes, Burges, "The MNIST database", file formats). A set is four such files in one folder, gzipped
+or not.
+"""
 
 from __future__ import annotations
 
@@ -7,28 +11,80 @@ import gzip
 import math
 import struct
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from otafl.core.errors import UserError
+from otafl.data.dataset import DataSet, Indices
+from otafl.data.files import Download, Files, reading
+from otafl.data.pixels import Scale, scaled
+
+PixelScale = Annotated[
+    Scale,
+    Field(
+        description="pixels in [0, 1]; raw, 0 to 255; signed, in [-1, 1]; standardised, minus the "
+        "mean of all bytes over their deviation + 0.001; or so for each place in the image"
+    ),
+]
+"""The field `pixel_scale` of such a set."""
 
 _LABELS = 0x0801  # unsigned bytes, one dimension
 _IMAGES = 0x0803  # unsigned bytes, three dimensions
 _GZIP = b"\x1f\x8b"
 
 
+def image_files(folder: str, size: str, url: str, md5: Mapping[str, str]) -> Files:
+    """Return the files of a set. md5: of the official ones, by file name: training images, training
+    labels, test images, test labels."""
+    downloads = tuple(Download(url + file, f"md5:{digest}") for file, digest in md5.items())
+
+    def lacks(place: Path) -> str | None:
+        return next((name for name in md5 if _present(place / name) is None), None)
+
+    return Files(folder, size, downloads, lacks)
+
+
+def read_set(folder: Path, files: Files, scale: Scale) -> DataSet:
+    """Return a set of ten classes with its official split, x [n, pixels]."""
+    names = [download.file for download in files.downloads]
+    paths = [path for path in (_present(folder / name) for name in names) if path is not None]
+    train, y_train = _pair(*paths[:2])
+    test, y_test = _pair(*paths[2:])
+    if train.shape[1] != test.shape[1]:
+        raise UserError(
+            f"{paths[0]} holds images of {train.shape[1]} pixels but {paths[2]} of {test.shape[1]}"
+        )
+    x_train, x_test, black = scaled(train, test, scale)
+    return DataSet(x_train, y_train, x_test, y_test, classes=10, black=black)
+
+
 def read_images(path: Path) -> NDArray[np.uint8]:
-    """[n, rows * columns] uint8, read-only, of a plain or gzipped file. UserError if it is not
-    exactly an IDX image file."""
+    """Return [n, rows * columns] uint8, read-only, of a plain or gzipped file. Raises UserError if
+    it is not exactly an IDX image file."""
     return _read(path, _IMAGES, "images")
 
 
 def read_labels(path: Path) -> NDArray[np.uint8]:
-    """[n] uint8, read-only, of a plain or gzipped file. UserError if it is not exactly an IDX
-    label file."""
+    """Return [n] uint8, read-only, of a plain or gzipped file. Raises UserError if it is not
+    exactly an IDX label file."""
     return _read(path, _LABELS, "labels")
+
+
+def _present(path: Path) -> Path | None:
+    """Return the file, gzipped or unpacked."""
+    return next((p for p in (path, path.with_suffix("")) if p.is_file()), None)
+
+
+def _pair(images: Path, labels: Path) -> tuple[NDArray[np.uint8], Indices]:
+    pixels, y = read_images(images), read_labels(labels)
+    if len(pixels) != len(y):
+        raise UserError(f"{images} holds {len(pixels)} images but {labels} {len(y)} labels")
+    return pixels, y.astype(np.int64)
 
 
 def _read(path: Path, magic: int, kind: str) -> NDArray[np.uint8]:
@@ -56,10 +112,8 @@ def _read(path: Path, magic: int, kind: str) -> NDArray[np.uint8]:
 
 
 def _content(path: Path) -> bytes:
-    try:
+    with reading(path):
         content = path.read_bytes()
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
     if content[:2] == _GZIP:
         try:
             return gzip.decompress(content)

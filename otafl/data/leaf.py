@@ -1,6 +1,9 @@
-"""Data sets whose samples have users, in the JSON files of LEAF (Caldas et al. 2018, "LEAF: A
-Benchmark for Federated Settings", arXiv:1812.01097): {"users": [...], "user_data": {user: {"x":
-[...], "y": [...]}}}, in the folders that its `preprocess.sh` leaves behind."""
+"""Read data sets whose samples have users, in the JSON files of LEAF.
+
+The files are {"users": [...], "user_data": {user: {"x": [...], "y": [...]}}}, in the folders that
+LEAF's `preprocess.sh` leaves behind (Caldas et al. 2018, "LEAF: A Benchmark for Federated
+Settings", arXiv:1812.01097).
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,38 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from otafl.core.errors import UserError
-from otafl.data.dataset import DataSet
+from otafl.data.dataset import DataSet, Indices
+from otafl.data.files import reading
+
+Fraction = Annotated[
+    float | None,
+    Field(
+        gt=0,
+        le=1,
+        description="users are drawn at random until they have this share of all samples; by "
+        "default all of LEAF's own files, and 0.05 of a file that holds everything",
+    ),
+]
+MinSamples = Annotated[int, Field(ge=2, description="users of fewer samples are left out")]
+SampleSeed = Annotated[
+    int, Field(ge=0, description="seed by which users, and their test samples, are drawn")
+]
+"""The fields `fraction`, `min_samples` and `sample_seed` of such a set."""
+
+WHOLE = 0.05
+"""The fraction by default of a file that holds everything; LEAF's files are sampled already."""
 
 Samples = NDArray[Any]
 """[n, ...]: of a user, in whatever form the data set keeps them until they are put together."""
 Convert = Callable[[list[Any]], Samples]
-"""A user's "x"; ValueError with what was wanted if they are anything else."""
+"""Make samples of a user's "x". Raises ValueError with what was wanted if it is anything else."""
 
 _UNSPLIT = ("rem_user_data", "sampled_data", "all_data")  # LEAF's later steps first
 _TRAIN_SHARE = 0.9
@@ -27,12 +50,12 @@ _TRAIN_SHARE = 0.9
 
 @dataclass(frozen=True)
 class User:
-    """Training and test samples of one user."""
+    """Hold training and test samples of one user."""
 
     x_train: Samples
-    y_train: NDArray[np.int64]
+    y_train: Indices
     x_test: Samples
-    y_test: NDArray[np.int64]
+    y_test: Indices
 
     @property
     def size(self) -> int:
@@ -40,8 +63,8 @@ class User:
 
 
 def folder_of(folder: Path) -> Path | None:
-    """Where LEAF's folders are: the set's folder, or its `data` inside LEAF's own tree; None where
-    there are none with files."""
+    """Return where LEAF's folders are: the set's folder, or its `data` inside LEAF's own tree; None
+    where there are none with files."""
     for place in (folder, folder / "data"):
         split = all(_files(place / part) for part in ("train", "test"))
         if split or any(_files(place / part) for part in _UNSPLIT):
@@ -49,9 +72,23 @@ def folder_of(folder: Path) -> Path | None:
     return None
 
 
+def sampled(
+    folder: Path,
+    convert: Convert,
+    fraction: float | None,
+    least: int,
+    generator: np.random.Generator,
+) -> list[User]:
+    """Read the users of LEAF's folders and return those that `sample` draws; of all the samples if
+    no fraction is given."""
+    users = read(folder, convert, generator)
+    chosen = sample([user.size for user in users], fraction or 1.0, least, generator)
+    return [users[i] for i in chosen]
+
+
 def read(folder: Path, convert: Convert, generator: np.random.Generator) -> list[User]:
-    """The users, in LEAF's order, each with training and test samples: LEAF's own split, or one
-    drawn here where LEAF has not made any. UserError if a file is anything else."""
+    """Return the users, in LEAF's order, each with training and test samples: LEAF's own split, or
+    one drawn here where LEAF has not made any. Raises UserError if a file is anything else."""
     if _files(folder / "train") and _files(folder / "test"):
         train, test = (_read(folder / part, convert) for part in ("train", "test"))
         alone = next((name for name in (*train, *test) if name not in train.keys() & test), None)
@@ -66,9 +103,9 @@ def read(folder: Path, convert: Convert, generator: np.random.Generator) -> list
     return [split(x, y, generator) for x, y in users if len(y) > 1]
 
 
-def split(x: Samples, y: NDArray[np.int64], generator: np.random.Generator) -> User:
-    """A user of two samples or more; nine tenths train, at least one trains and one tests, as in
-    LEAF's `split_data.py`. Each part keeps the order."""
+def split(x: Samples, y: Indices, generator: np.random.Generator) -> User:
+    """Return a user of two samples or more; nine tenths train, at least one trains and one tests,
+    as in LEAF's `split_data.py`. Each part keeps the order."""
     kept = min(max(1, int(_TRAIN_SHARE * len(y))), len(y) - 1)
     train = np.zeros(len(y), bool)
     train[generator.permutation(len(y))[:kept]] = True
@@ -77,9 +114,9 @@ def split(x: Samples, y: NDArray[np.int64], generator: np.random.Generator) -> U
 
 def sample(
     sizes: Sequence[int], fraction: float, least: int, generator: np.random.Generator
-) -> NDArray[np.int64]:
-    """Users drawn at random until they have the fraction of all samples, as LEAF's non-iid
-    sampling does, without those of fewer samples than `least`; in order."""
+) -> Indices:
+    """Draw users at random until they have the fraction of all samples, as LEAF's non-iid sampling
+    does, and return those that have `least` samples, in order."""
     counts = np.asarray(sizes, np.int64)
     order = generator.permutation(len(counts))
     needed = fraction * counts.sum()
@@ -94,7 +131,7 @@ def sample(
 
 
 def data_set(users: Sequence[User], classes: int) -> DataSet:
-    """All samples, user by user, and whose they are."""
+    """Return all samples, user by user, and whose they are."""
     owner, owner_test = (
         np.repeat(np.arange(len(users)), [len(getattr(user, part)) for user in users])
         for part in ("y_train", "y_test")
@@ -110,8 +147,8 @@ def _files(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.json"))
 
 
-def _read(folder: Path, convert: Convert) -> dict[str, tuple[Samples, NDArray[np.int64]]]:
-    users: dict[str, tuple[Samples, NDArray[np.int64]]] = {}
+def _read(folder: Path, convert: Convert) -> dict[str, tuple[Samples, Indices]]:
+    users: dict[str, tuple[Samples, Indices]] = {}
     for path in _files(folder):
         for name, samples in _content(path).items():
             where = f"{path}: user {name!r}"
@@ -128,21 +165,18 @@ def _read(folder: Path, convert: Convert) -> dict[str, tuple[Samples, NDArray[np
 
 
 def _content(path: Path) -> dict[str, Any]:
-    """User -> samples of a file, in the order of its users."""
-    try:
+    """Return user -> samples of a file, in the order of its users."""
+    with reading(path, "not a JSON file", ValueError):  # no JSON, or no text
         content = json.loads(path.read_bytes())
+    try:
         return {name: content["user_data"][name] for name in content["users"]}
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
-    except ValueError as error:  # no JSON, or no text
-        raise UserError(f"{path}: not a JSON file: {error}") from error
     except (KeyError, TypeError) as error:
         raise UserError(
             f"{path}: not a file of LEAF, which holds 'users' and their 'user_data': {_why(error)}"
         ) from error
 
 
-def _labels(y: Any) -> NDArray[np.int64]:
+def _labels(y: Any) -> Indices:
     if not isinstance(y, list) or not all(type(one) is int for one in y):
         raise ValueError("its 'y' are not a list of whole numbers")
     return np.array(y, np.int64)

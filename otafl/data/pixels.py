@@ -1,4 +1,4 @@
-"""Scales of images that are stored as bytes."""
+"""Scale images that are stored as bytes."""
 
 from __future__ import annotations
 
@@ -10,19 +10,22 @@ from numpy.typing import NDArray
 Scale = Literal["unit", "raw", "signed", "standardised", "standardised_per_pixel"]
 Bytes = NDArray[np.uint8]
 Reals = NDArray[np.float32]
+Doubles = NDArray[np.float64]
 
 _SPREAD = 0.001  # added to a deviation of bytes in Shi et al. 2023; a constant pixel has none
 
 
 def scaled(train: Bytes, test: Bytes, scale: Scale) -> tuple[Reals, Reals, Reals]:
-    """Training and test images [n, ...] as float32, and what a black pixel is then. unit: in
-    [0, 1]; raw: 0 to 255; signed: in [-1, 1]; standardised: minus the mean of all pixels of both
-    sets, over their deviation plus 0.001; standardised_per_pixel: so for each place in the image.
+    """Return training and test images [n, ...] as float32, and what a black pixel is then.
+
+    unit: in [0, 1]; raw: 0 to 255; signed: in [-1, 1]; standardised: minus the mean of all pixels
+    of both sets, over their deviation plus 0.001; standardised_per_pixel: so for each place in the
+    image.
     """
-    if scale == "standardised":
-        return _affine(train, test, *_moments(train, test))
-    if scale == "standardised_per_pixel":
-        return _affine(train, test, *_moments_by_pixel(train, test))
+    if scale.startswith("standardised"):
+        moments = _moments if scale == "standardised" else _moments_by_pixel
+        mean, deviation = moments(train, test)
+        return shifted(train, test, mean, 1.0 / (deviation + _SPREAD))
     x_train, x_test = train.astype(np.float32), test.astype(np.float32)
     black = np.zeros((), np.float32)
     for x in (x_train, x_test, black):
@@ -34,21 +37,21 @@ def scaled(train: Bytes, test: Bytes, scale: Scale) -> tuple[Reals, Reals, Reals
     return x_train, x_test, black
 
 
-def _affine(
-    train: Bytes, test: Bytes, mean: NDArray[np.float64], deviation: NDArray[np.float64]
+def shifted(
+    train: Bytes | Reals, test: Bytes | Reals, mean: Doubles, factor: Doubles
 ) -> tuple[Reals, Reals, Reals]:
-    shift, factor = mean.astype(np.float32), (1.0 / (deviation + _SPREAD)).astype(np.float32)
-    out = []
-    for part in (train, test):
-        x = part.astype(np.float32)
+    """Return training and test images minus the mean, times the factor, and what a black pixel is
+    then. Images that are float32 already are changed in place."""
+    shift, factor = mean.astype(np.float32), factor.astype(np.float32)
+    x_train, x_test = (part.astype(np.float32, copy=False) for part in (train, test))
+    for x in (x_train, x_test):
         x -= shift
         x *= factor
-        out.append(x)
-    return out[0], out[1], np.asarray(-shift * factor)
+    return x_train, x_test, np.asarray(-shift * factor)
 
 
-def _moments(train: Bytes, test: Bytes) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean and deviation of all pixels, exact by their histogram."""
+def _moments(train: Bytes, test: Bytes) -> tuple[Doubles, Doubles]:
+    """Return mean and deviation of all pixels, exact by their histogram."""
     counts = sum(np.bincount(part.ravel(), minlength=256) for part in (train, test))
     share = counts / np.sum(counts)
     value = np.arange(256.0)
@@ -56,8 +59,8 @@ def _moments(train: Bytes, test: Bytes) -> tuple[NDArray[np.float64], NDArray[np
     return np.asarray(mean), np.sqrt(np.dot(share, (value - mean) ** 2))
 
 
-def _moments_by_pixel(train: Bytes, test: Bytes) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean and deviation of each pixel, from exact sums."""
+def _moments_by_pixel(train: Bytes, test: Bytes) -> tuple[Doubles, Doubles]:
+    """Return mean and deviation of each pixel, from exact sums."""
     count = len(train) + len(test)
     first = sum(part.sum(0, dtype=np.int64) for part in (train, test)) / count
     squares = (np.square(part, dtype=np.uint32) for part in (train, test))

@@ -1,4 +1,4 @@
-"""The minibatches of local work, for all devices of all trials of a stack at once.
+"""Draw the minibatches of local work, for all devices of all trials of a stack at once.
 
 A minibatch is a uniform draw without replacement from a device's samples, independent of every
 other round, step and draw. Its numbers depend on (seed, trial, device, round, step, draw) only: not
@@ -14,20 +14,22 @@ import torch
 from torch import Tensor
 
 from otafl.core.contracts import Batch, Cohort
-from otafl.core.rng import Streams
+from otafl.core.rng import STEP_BITS, Streams, family
 from otafl.data.augment import Augmentation
+from otafl.data.shares import class_counts
+
+MINIBATCH = family("minibatch", __name__)
 
 _ROUNDS_AHEAD = 64
 _NUMBERS_AHEAD = 2**18  # a block's temporaries then fit the processor's cache
 _FEW_NUMBERS = 2**12  # so many cost less to compute than one draw's operations to dispatch
-_STEP_BITS = 32  # a stream's round is (round << 32) + step
 
 
 class LocalData:
-    """The training samples, and who holds them.
+    """Hold the training samples, and who has which.
 
-    x: [n, *shape], y: [n] int64, on the streams' device. index: [S, K, n_max], count: [S, K] int64,
-    as `partition.pack` makes them. augment: what is done to the images of a minibatch.
+    x: [n, *shape], y: [n] int64. index: [S, K, n_max], count: [S, K] int64, as `shares.pack` makes
+    them. augment: what is done to the images of a minibatch.
     """
 
     def __init__(
@@ -71,11 +73,11 @@ class LocalData:
         self._presence: Tensor | None = None
 
     def work(self, round: int, cohort: Cohort) -> LocalWork:
-        """The local data of a chunk of cohort rows in a round."""
+        """Return the local data of a chunk of cohort rows in a round."""
         return LocalWork(self, round, cohort)
 
     def samples_ahead(self, round: int, step: int, draw: int) -> Tensor:
-        """[S * K, B] int64 samples of the whole population, out of a block of rounds."""
+        """Return [S * K, B] int64 samples of the whole population, out of a block of rounds."""
         first, block = self._blocks.get(draw, (0, ()))
         place = (round - first) * self.steps + step
         if not 0 <= place < len(block):
@@ -86,24 +88,24 @@ class LocalData:
         return block[place]
 
     def test_batch(self, round: int, step: int, cell: Tensor) -> Batch:
-        """A minibatch of training samples for rows cell [n], for a model's fine-tuning before it is
-        tested: none of the minibatches of local work."""
+        """Draw a minibatch of training samples for rows cell [n], for a model's fine-tuning before
+        it is tested: none of the minibatches of local work."""
         ticks = _ticks(round, 1, step, step + 1, cell.device)
         pair = cell // self.population, cell % self.population
         sample = self.draw(ticks, cell, *pair, "test")[0]
         return self.gather(sample, self.batch_weight(cell))
 
     def looks_ahead(self, cohort: Cohort) -> bool:
-        """Whether to draw for the whole population and several rounds at once: where it all takes
-        part, or is small."""
+        """Say whether to draw for the whole population and several rounds at once: where it all
+        takes part, or is small."""
         everybody = cohort.size == self.trials * self.population
         return self._ahead > 1 and (everybody or self._numbers <= _FEW_NUMBERS)
 
     def draw(
         self, ticks: Tensor, cell: Tensor, trial: Tensor, device: Tensor, draw: int | str
     ) -> Tensor:
-        """[T, n, B] int64 samples at the ticks [T] of a round and step, for rows cell [n]."""
-        purpose = f"minibatch/{draw}" if draw else "minibatch"
+        """Draw [T, n, B] int64 samples at the ticks [T] of a round and step, for rows cell [n]."""
+        purpose = MINIBATCH / draw if draw else MINIBATCH
         size = self.batch_size
         uniform = self._streams.device_uniform_rounds(purpose, ticks, trial, device, (size,))
         count = self.count[cell]
@@ -114,44 +116,42 @@ class LocalData:
         return self.index.take(position)
 
     def batch_weight(self, cell: Tensor) -> Tensor | None:
-        """[n, B]: 1/n_k on the samples of a device that has fewer than B and 0 on its padding, 1/B
-        else; None if every device of the stack has enough."""
+        """Return the weights [n, B]: 1/n_k on the samples of a device that has fewer than B and 0
+        on its padding, 1/B else; None if every device of the stack has enough."""
         if not self._small:
             return None
         count = self.count[cell]
         return _share(count.clamp(max=self.batch_size), self.batch_size, self._streams.dtype)
 
     def all_of(self, cell: Tensor) -> Batch:
-        """All samples of the rows: x [n, n_max, *shape], padded to the longest of the stack."""
+        """Return all samples of the rows: x [n, n_max, *shape], padded to the longest of the
+        stack."""
         sample = self.index[cell]
         if self._equal:
             return self.gather(sample, None)
         return self.gather(sample, _share(self.count[cell], self.longest, self._streams.dtype))
 
     def class_counts(self, cell: Tensor) -> Tensor:
-        """[n, classes] int64."""
+        """Return how many samples of each class the rows have, [n, classes] int64."""
         if self._presence is None:
-            held = torch.arange(self.longest, device=cell.device) < self.count[:, None]
-            key = self._all[0][:, None] * self.classes + self.y[self.index]
-            total = torch.bincount(key[held], minlength=len(held) * self.classes)
-            self._presence = total.view(len(held), self.classes)
+            self._presence = class_counts(self.y[self.index], self.count, self.classes)
         return self._presence[cell]
 
     def gather(self, sample: Tensor, weight: Tensor | None) -> Batch:
-        """The samples [n, B]: fresh copies."""
+        """Return the samples [n, B], fresh copies."""
         x = torch.embedding(self._rows, sample)  # index_select that keeps the shape, in one call
         if self.x.dim() > 2:
             x = x.view(*sample.shape, *self.x.shape[1:])
         return Batch(x, self.y.take(sample), weight)
 
     def _in_turn(self, count: Tensor) -> Tensor:
-        """[n, B]: the positions 0..n_k-1, then 0."""
+        """Return the positions 0..n_k-1, then 0, [n, B]."""
         order = torch.arange(self.batch_size, device=count.device)
         return torch.where(order < count[:, None], order, 0)
 
 
 class LocalWork:
-    """The local data of the rows of `cohort` in one round; see `contracts.Work`."""
+    """Give the local data of the rows of `cohort` in one round; see `contracts.Work`."""
 
     def __init__(self, data: LocalData, round: int, cohort: Cohort) -> None:
         self.round, self.steps, self.cohort = round, data.steps, cohort
@@ -161,8 +161,9 @@ class LocalWork:
         self._blocks: dict[int, tuple[int, tuple[Tensor, ...]]] = {}
 
     def batch(self, step: int, draw: int = 0) -> Batch:
-        """Minibatch of a local step: B samples of each row, all different. A device that has fewer
-        than B gives all it has, padded with weight 0. `draw` tells independent ones apart."""
+        """Return the minibatch of a local step: B samples of each row, all different. A device that
+        has fewer than B gives all it has, padded with weight 0. `draw` tells independent ones
+        apart."""
         if not 0 <= step < self.steps:
             raise IndexError(f"local step {step} of a round of {self.steps}")
         data = self._data
@@ -178,19 +179,19 @@ class LocalWork:
         return replace(batch, x=data.augment(batch.x, tick, cohort.trial, cohort.device, draw))
 
     def full(self) -> Batch:
-        """All local data: x [n, n_max, *shape], padded with weight 0."""
+        """Return all local data: x [n, n_max, *shape], padded with weight 0."""
         return self._data.all_of(self._cell)
 
     def class_counts(self) -> Tensor:
-        """[n, classes] int64 samples of each class."""
+        """Return how many samples of each class the rows have, [n, classes] int64."""
         return self._data.class_counts(self._cell)
 
     def take(self, rows: Tensor) -> LocalWork:
-        """The local data of the named rows [n] int64, ordered by trial."""
+        """Return the local data of the named rows [n] int64, ordered by trial."""
         return LocalWork(self._data, self.round, self.cohort.take(rows))
 
     def _samples(self, step: int, draw: int) -> Tensor:
-        """[n, B] int64, drawn for as many steps at once as memory allows."""
+        """Return [n, B] int64 samples, drawn for as many steps at once as memory allows."""
         first, block = self._blocks.get(draw, (0, ()))
         if not first <= step < first + len(block):
             numbers = self.cohort.size * self._data.batch_size
@@ -204,7 +205,7 @@ class LocalWork:
 
 
 def choose(uniform: Tensor, count: Tensor) -> Tensor:
-    """[..., n, B] int64: B different positions in 0..count-1, every set equally likely.
+    """Choose B different positions in 0..count-1, [..., n, B] int64, every set equally likely.
 
     uniform: [..., n, B] in (0, 1), of at most 24 bits; count: [n] int64 >= B. Floyd's algorithm
     (Bentley and Floyd 1987, "A sample of brilliance", algorithm F2): the i-th pick is uniform in
@@ -221,13 +222,14 @@ def choose(uniform: Tensor, count: Tensor) -> Tensor:
 
 
 def _share(count: Tensor, width: int, dtype: torch.dtype) -> Tensor:
-    """[n, width]: 1/count in the first count [n] places, 0 after."""
+    """Return 1/count in the first count [n] of `width` places and 0 after, [n, width]."""
     held = torch.arange(width, device=count.device) < count[:, None]
     return held.to(dtype) / count[:, None]
 
 
 def _ticks(round: int, rounds: int, start: int, stop: int, device: torch.device) -> Tensor:
-    """[rounds * (stop - start)] int64: the stream keys of the steps start..stop of the rounds."""
+    """Return the stream keys of the steps start..stop of the rounds, [rounds * (stop - start)]
+    int64."""
     step = torch.arange(start, stop, device=device)
     first = torch.arange(round, round + rounds, device=device)
-    return ((first << _STEP_BITS)[:, None] + step).view(-1)
+    return ((first << STEP_BITS)[:, None] + step).view(-1)

@@ -1,1 +1,1 @@
-"""What devices are: hardware, batteries, when they are there, how fast they clock."""
+"""Model the devices: what they are made of, when they are there, when they send, what fails."""

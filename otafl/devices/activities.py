@@ -1,4 +1,4 @@
-"""What devices do with their time, and what they spend energy on."""
+"""Name what devices do with their time, and what they spend energy on."""
 
 ACTIVITIES = ("receive", "compute", "wait", "transmit", "lost", "left", "empty", "crashed")
 """lost: received and computed for an update that never got to a slot. left, empty, crashed: away

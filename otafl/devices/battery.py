@@ -1,5 +1,5 @@
-"""A device's battery: charge between zero and capacity, filled by a constant harvest and emptied by
-what the device draws, which changes at instants that are known beforehand."""
+"""Account for a device's battery: charge between zero and capacity, filled by a constant harvest
+and emptied by what the device draws, which changes at instants that are known beforehand."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ Draw = tuple[float, float]
 
 
 class Battery:
-    """charge_j: at `at_s`, the instant up to which it is accounted for. harvested_j: taken up so
-    far; what comes while the battery is full is not."""
+    """Keep the charge of a battery.
+
+    charge_j: at `at_s`, the instant up to which it is accounted for. harvested_j: taken up so far;
+    what comes while the battery is full is not.
+    """
 
     __slots__ = ("_draw_w", "_harvest_w", "_plan", "at_s", "capacity_j", "charge_j", "harvested_j")
 
@@ -24,8 +27,8 @@ class Battery:
         self._plan: list[Draw] = []
 
     def plan(self, now_s: float, draws: Sequence[Draw]) -> float:
-        """What is drawn from now on, in place of what was planned. The instant at which the battery
-        will be empty, inf if it will not."""
+        """Plan what is drawn from now on, in place of what was planned. Return the instant at which
+        the battery will be empty, inf if it will not."""
         self.settle(now_s)
         self._plan = list(draws)
         at, charge, draw = now_s, self.charge_j, self._draw_w
@@ -38,7 +41,7 @@ class Battery:
         return self._empty_s(at, charge, draw)
 
     def settle(self, now_s: float) -> float:
-        """The charge now, in J."""
+        """Account for everything until now; return the charge in J."""
         while self._plan and self._plan[0][0] <= now_s:
             start, draw = self._plan.pop(0)
             self._advance(start)
@@ -47,7 +50,7 @@ class Battery:
         return self.charge_j
 
     def seconds_to(self, charge_j: float) -> float:
-        """Until the harvest alone has filled it so far; inf without any."""
+        """Return the seconds until the harvest alone has filled it so far; inf without any."""
         if not self._harvest_w:
             return math.inf
         return max(0.0, charge_j - self.charge_j) / self._harvest_w

@@ -1,4 +1,4 @@
-"""Faults to inject: devices that lie, crash, slow down, fade or send twice, and a jammer.
+"""Inject faults: devices that lie, crash, slow down, fade or send twice, and a jammer.
 
 Sign flips and normal noise are the attacks of Blanchard, El Mhamdi, Guerraoui, Stainer 2017,
 "Machine Learning with Adversaries: Byzantine Tolerant Gradient Descent". Bursts of slowness are the
@@ -8,56 +8,136 @@ round does not depend on who else takes part.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any, Literal
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from otafl.core.contracts import Blocks, ChannelState, Cohort, Group, Hyper, Payload
-from otafl.core.rng import Streams
+from otafl.core import settings
+from otafl.core.contracts import Blocks, ChannelState, Cohort, Group, Payload
+from otafl.core.hyper import hyper_of
+from otafl.core.problems import Problem, problem
+from otafl.core.rng import Purpose, Streams, family
+from otafl.core.settings import stackable
 from otafl.core.units import db_to_linear
-from otafl.devices.config_faults import FaultsConfig
+
+FAULT = family("fault", __name__)
+CRASH, DUPLICATE = FAULT / "crash", FAULT / "duplicate"
+FADE, STRAGGLER = FAULT / "fade", FAULT / "straggler"
 
 
 class Faults:
-    """The faults of S trials. downtime_s: [S] seconds that a crashed device is away.
+    """Inject the faults of S trials.
 
     What asks for a fault that no trial of the stack has is answered with None, or with what was
     given.
+
+    sections: of each trial; they differ in their stackable fields alone. downtime_s: [S] seconds
+    that a crashed device is away.
     """
 
-    def __init__(self, configs: Sequence[FaultsConfig], streams: Streams, hyper: Hyper) -> None:
-        """configs: of each trial; they differ in their stackable fields alone, which hyper has as
-        [S]."""
-        config = configs[0]
-        self._attack, self._hyper, self._streams = config.attack, hyper, streams
-        self._count, self._scale = hyper["byzantine"], hyper["scale"]
-        self._some = any(one.byzantine for one in configs)
-        refuses = config.attack == "nan" and self._some
-        self._refuses = refuses if config.refuse_nonfinite is None else config.refuse_nonfinite
-        self._crash = any(one.crash_probability for one in configs)
-        self._fade = any(one.fade_probability for one in configs)
-        self._twice = any(one.duplicate_probability for one in configs)
-        self.downtime_s = np.array([one.crash_downtime_s for one in configs])
+    class Settings(settings.Settings):
+        """Say what is done on purpose against the training; nothing by default.
+
+        Attackers change their update before it is encoded and normalised, so they keep to the power
+        control and to their budgets like everyone.
+        """
+
+        byzantine: int = stackable(0, ge=0, description="devices that attack, the first ones")
+        attack: Literal["sign_flip", "scale", "gaussian", "nan"] = Field(
+            "sign_flip",
+            description="what an attacker sends: its update times -scale, its update times scale, "
+            "normal noise of scale times its update's norm, or what is not a number. Both factors "
+            "of a product are changed, so of fedrlr a sign flip multiplies the product by scale "
+            "squared",
+        )
+        scale: float = stackable(1.0, gt=0, description="strength of the attack")
+        refuse_nonfinite: bool | None = Field(
+            None,
+            description="whether devices refuse to send an update that is not finite, whatever "
+            "made it so; if not given, only where attack is nan. An update that is sent all the "
+            "same spoils the model, and the trial ends as diverged",
+        )
+        jammer_db: float | None = stackable(
+            None,
+            description="mean power of a jammer's white noise over the receiver's noise, in dB; "
+            "it fades, and the server does not know of it",
+        )
+        crash_probability: float = stackable(
+            0.0,
+            ge=0,
+            le=1,
+            description="that a device which sends crashes in the middle of the slot, having sent "
+            "a share of its symbols that is uniform in (0, 1)",
+        )
+        crash_downtime_s: float = stackable(
+            0.0, ge=0, description="seconds that a crashed device is away after the slot"
+        )
+        straggler_probability: float = stackable(
+            0.0,
+            ge=0,
+            le=1,
+            description="that a burst of slow computing begins for a device that is not in one, "
+            "in a round",
+        )
+        straggler_rounds: float = stackable(
+            5.0, ge=1, description="mean length of a burst in rounds, geometric"
+        )
+        straggler_factor: float = stackable(
+            4.0, ge=1, description="what local work takes longer by in a burst"
+        )
+        fade_probability: float = stackable(
+            0.0, ge=0, le=1, description="that a device's uplink is in a deep fade in a round"
+        )
+        fade_db: float = stackable(
+            20.0, ge=0, description="by how much its channel is weaker then, in dB"
+        )
+        duplicate_probability: float = stackable(
+            0.0, ge=0, le=1, description="that a device sends its update twice in a slot"
+        )
+
+        def check(self, scenario: Any) -> Iterable[Problem]:
+            count = scenario.devices.count
+            if self.byzantine > count:
+                text = (
+                    f"got {self.byzantine}, more than devices.count ({count}); at most all devices "
+                    "can attack"
+                )
+                yield problem(text, "faults.byzantine", "devices.count")
+
+    def __init__(self, sections: Sequence[Settings], streams: Streams) -> None:
+        first = sections[0]
+        self._attack, self._streams = first.attack, streams
+        self._hyper = hyper_of(sections, streams)
+        self._count, self._scale = self._hyper["byzantine"], self._hyper["scale"]
+        self._some = any(one.byzantine for one in sections)
+        refuses = first.attack == "nan" and self._some
+        self._refuses = refuses if first.refuse_nonfinite is None else first.refuse_nonfinite
+        self._crash = any(one.crash_probability for one in sections)
+        self._fade = any(one.fade_probability for one in sections)
+        self._twice = any(one.duplicate_probability for one in sections)
+        self.downtime_s = np.array([one.crash_downtime_s for one in sections])
         self._pairs: tuple[Tensor, Tensor] | None = None
-        slow = any(one.straggler_probability for one in configs)
-        self._bursts = Bursts(configs, streams) if slow else None
+        slow = any(one.straggler_probability for one in sections)
+        self._bursts = Bursts(sections, streams) if slow else None
 
     def tamper(self, payload: Payload, cohort: Cohort, round: int) -> Payload:
-        """The payload as the attackers among the cohort have it sent; what was given is not
+        """Return the payload as the attackers among the cohort have it sent; what was given is not
         written to."""
         if not self._some:
             return payload
         attacks = cohort.device < self._count[cohort.trial]
         return tuple(
-            self._group(str(index), group, attacks, cohort, round)
+            self._attacked(FAULT / index, group, attacks, cohort, round)
             for index, group in enumerate(payload)
         )
 
     def refuse(self, payload: Payload, cohort: Cohort) -> Tensor | None:
-        """[N] bool: rows whose update is finite, which alone are sent."""
+        """Return the rows [N] bool whose update is finite, which alone are sent."""
         if not self._refuses:
             return None
         bad = torch.zeros_like(cohort.device)
@@ -68,33 +148,34 @@ class Faults:
         return bad == 0
 
     def crashes(self, cohort: Cohort, round: int) -> Tensor | None:
-        """[S, K]: share of its symbols that each device sends in this slot, 1 without a crash."""
+        """Return the share [S, K] of its symbols that each device sends in this slot, 1 without a
+        crash."""
         if not self._crash:
             return None
-        draw = self._rows("fault/crash", cohort, round, (2,))
+        draw = self._rows(CRASH, cohort, round, (2,))
         crashed = draw[:, 0] < self._hyper["crash_probability"][cohort.trial]
         return _table(draw[:, 1].where(crashed, 1.0), cohort)
 
     def copies(self, cohort: Cohort, round: int) -> Tensor | None:
-        """[S, K]: times that each device sends its update in this slot, 1 or 2."""
+        """Return how often [S, K] each device sends its update in this slot, once or twice."""
         if not self._twice:
             return None
-        draw = self._rows("fault/duplicate", cohort, round, ())
+        draw = self._rows(DUPLICATE, cohort, round, ())
         twice = draw < self._hyper["duplicate_probability"][cohort.trial]
         return _table(1.0 + twice.to(draw.dtype), cohort)
 
     def slowdown(self, trial: np.ndarray, device: np.ndarray, round: int) -> np.ndarray | None:
-        """[N]: what the local work of the pairs trial [N], device [N] takes longer by."""
+        """Return what the local work of the pairs trial [N], device [N] takes longer by, [N]."""
         return None if self._bursts is None else self._bursts.factor(trial, device, round)
 
     def fade(self, channel: ChannelState, round: int) -> ChannelState:
-        """The channel of a round with its deep fades."""
+        """Return the channel of a round with its deep fades."""
         if not self._fade:
             return channel
         trials, devices = channel.h.shape[:2]
         if self._pairs is None:
             self._pairs = _pairs(trials, devices, channel.h.device)
-        draw = self._streams.device_uniform("fault/fade", round, *self._pairs, ())
+        draw = self._streams.device_uniform(FADE, round, *self._pairs, ())
         faded = draw.view(trials, devices) < self._hyper["fade_probability"][:, None]
         amplitude = 10.0 ** (-self._hyper["fade_db"] / 20.0)
         factor = amplitude[:, None].where(faded, 1.0)[:, :, None, None, None]
@@ -108,9 +189,10 @@ class Faults:
     def _rows(self, purpose: str, cohort: Cohort, round: int, shape: tuple[int, ...]) -> Tensor:
         return self._streams.device_uniform(purpose, round, cohort.trial, cohort.device, shape)
 
-    def _group(
-        self, stream: str, group: Group, attacks: Tensor, cohort: Cohort, round: int
+    def _attacked(
+        self, stream: Purpose, group: Group, attacks: Tensor, cohort: Cohort, round: int
     ) -> Group:
+        """Return a group as the attackers [N] bool have it sent."""
         rows = attacks.nonzero().squeeze(1)
         at = rows
         if group.rows is not None:
@@ -123,7 +205,7 @@ class Faults:
         if self._attack == "gaussian":
             noise = {
                 name: self._streams.device_normal(
-                    f"fault/{stream}/{name}",
+                    stream / name,
                     round,
                     cohort.trial[rows],
                     cohort.device[rows],
@@ -147,13 +229,16 @@ class Faults:
 
 
 class Bursts:
-    """When each device is slow: a burst begins with probability p in a round, and goes on with
-    probability 1 - 1/L from one round to the next. Nobody is slow before round 0. The state is that
-    of the rounds so far, whoever took part in them."""
+    """Say when each device is slow.
 
-    def __init__(self, configs: Sequence[FaultsConfig], streams: Streams) -> None:
+    A burst begins with probability p in a round, and goes on with probability 1 - 1/L from one
+    round to the next. Nobody is slow before round 0. The state is that of the rounds so far,
+    whoever took part in them.
+    """
+
+    def __init__(self, sections: Sequence[Faults.Settings], streams: Streams) -> None:
         def column(name: str) -> np.ndarray:
-            return np.array([getattr(one, name) for one in configs])[:, None]
+            return np.array([getattr(one, name) for one in sections])[:, None]
 
         self._begins, self._factor = column("straggler_probability"), column("straggler_factor")
         self._ends = 1.0 / column("straggler_rounds")
@@ -161,49 +246,49 @@ class Bursts:
         self._start(1)
 
     def _start(self, devices: int) -> None:
-        """Before round 0, with room for so many devices."""
+        """Go back before round 0, with room for so many devices."""
         trials = len(self._begins)
         self._pairs = _pairs(trials, devices, self._streams.device)
         self._slow = np.zeros((trials, devices), dtype=bool)
         self._next = 0
 
     def factor(self, trial: np.ndarray, device: np.ndarray, round: int) -> np.ndarray:
-        """[N] float64."""
+        """Return what the work of the pairs trial [N], device [N] takes longer by, [N] float64."""
         devices, most = self._slow.shape[1], int(device.max(initial=-1)) + 1
         if round < self._next - 1 or most > devices:  # asked of the past, or of others too
             self._start(devices if most <= devices else max(most, 2 * devices))
         while self._next <= round:
-            draw = self._streams.device_uniform("fault/straggler", self._next, *self._pairs, ())
+            draw = self._streams.device_uniform(STRAGGLER, self._next, *self._pairs, ())
             u = draw.view(self._slow.shape).cpu().numpy()
             self._slow = np.where(self._slow, u >= self._ends, u < self._begins)
             self._next += 1
         return np.where(self._slow, self._factor, 1.0)[trial, device]
 
 
-def jammer_power(configs: Sequence[FaultsConfig], streams: Streams) -> Tensor:
-    """[S]: the jammer's mean power over the receiver's complex noise, 0 without one."""
-    powers = [0.0 if one.jammer_db is None else db_to_linear(one.jammer_db) for one in configs]
+def jammer_power(sections: Sequence[Faults.Settings], streams: Streams) -> Tensor:
+    """Return the jammer's mean power over the receiver's complex noise, [S], 0 without one."""
+    powers = [0.0 if one.jammer_db is None else db_to_linear(one.jammer_db) for one in sections]
     return torch.tensor(powers, dtype=streams.dtype, device=streams.device)
 
 
 def _pairs(trials: int, devices: int, on: torch.device) -> tuple[Tensor, Tensor]:
-    """Every trial and device, [S * K] each."""
+    """Return every trial and device, [S * K] each."""
     pair = torch.arange(trials * devices, device=on)
     return pair // devices, pair % devices
 
 
 def _table(values: Tensor, cohort: Cohort) -> Tensor:
-    """Values [N] of the rows at their place in [S, K], 1 elsewhere."""
+    """Put values [N] of the rows at their place in [S, K], 1 elsewhere."""
     table = values.new_ones(cohort.trials * cohort.population)
     return table.index_copy_(0, cohort.cell, values).view(cohort.trials, cohort.population)
 
 
 def _norm(blocks: Blocks) -> Tensor:
-    """[n]: of rows, all blocks together."""
+    """Return the norm of each row, all blocks together, [n]."""
     norms = [torch.linalg.vector_norm(block.flatten(1), dim=1) for block in blocks.values()]
     return torch.linalg.vector_norm(torch.stack(norms), dim=0)
 
 
 def _times(block: Tensor, factor: Tensor) -> Tensor:
-    """Rows [n, *shape] times [n]."""
+    """Multiply rows [n, *shape] by [n]."""
     return block * factor.view(-1, *[1] * (block.dim() - 1))

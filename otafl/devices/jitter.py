@@ -1,4 +1,4 @@
-"""Random slowness of local work: a factor of mean 1 on its seconds, anew for each device and round.
+"""Slow local work down at random, by a factor of mean 1, anew for each device and round.
 
     exponential   1 - s + s E, E ~ Exp(1): the shifted exponential of Lee et al. 2018, "Speeding Up
                   Distributed Machine Learning Using Codes", scaled to mean 1
@@ -15,28 +15,33 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from otafl.core.rng import Streams
-from otafl.devices.config_hardware import JitteredConfig
+from otafl.core.rng import Streams, purpose
+from otafl.devices.compute.base import Compute
+
+JITTER = purpose("jitter", __name__)
 
 
 class Jitter:
-    """configs: the `devices.compute` of S trials, all with the same kind of jitter."""
+    """Draw the jitter of S trials.
 
-    def __init__(self, configs: Sequence[JitteredConfig], streams: Streams) -> None:
-        scale = [one.jitter_scale for one in configs]
+    sections: the `devices.compute` of each, all with the same kind of jitter.
+    """
+
+    def __init__(self, sections: Sequence[Compute], streams: Streams) -> None:
+        scale = [one.jitter_scale for one in sections]
         self._streams = streams
-        self._law = configs[0].jitter if any(scale) else "none"
+        self._law = sections[0].jitter if any(scale) else "none"
         self._scale = torch.tensor(scale, dtype=torch.float64, device=streams.device)
 
     def factor(self, trial: Tensor, device: Tensor, round: int) -> np.ndarray | None:
-        """[N] float64 for pairs trial [N], device [N]; None where there is no jitter."""
+        """Draw the factor [N] float64 of pairs trial [N], device [N]; None where there is none."""
         if self._law == "none":
             return None
         scale, streams = self._scale[trial], self._streams
         if self._law == "exponential":
-            u = streams.device_uniform("jitter", round, trial, device, (1,)).squeeze(1).double()
+            u = streams.device_uniform(JITTER, round, trial, device, (1,)).squeeze(1).double()
             factor = 1.0 - scale - scale * u.log()
         else:
-            z = streams.device_normal("jitter", round, trial, device, (1,)).squeeze(1).double()
+            z = streams.device_normal(JITTER, round, trial, device, (1,)).squeeze(1).double()
             factor = (scale * z - scale.square() / 2).exp()
         return factor.cpu().numpy()

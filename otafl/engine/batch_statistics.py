@@ -1,7 +1,8 @@
-"""Static batch normalisation: a model is tested on statistics of its training data, estimated
-afresh for each test (Diao, Ding, Tarokh 2021, "HeteroFL", section 3; nothing is averaged over
-devices). As torch's BatchNorm with `momentum=None` after one pass in training mode: the mean over
-batches of their means and unbiased variances.
+"""Give a model the batch normalisation statistics of its training data before it is tested.
+
+They are estimated afresh for each test (Diao, Ding, Tarokh 2021, "HeteroFL", section 3; nothing is
+averaged over devices), as torch's BatchNorm does with `momentum=None` after one pass in training
+mode: the mean over batches of their means and unbiased variances.
 
 A trial's model passes over the samples that its devices train on, together; a device's own model
 over that device's.
@@ -23,14 +24,19 @@ BATCH = 250
 
 
 class BatchStatistics:
-    """Of devices' training data. samples: how many to pass over, spread evenly; None for all."""
+    """Estimate the statistics of devices' training data.
+
+    samples: how many to pass over, spread evenly; None for all.
+    """
 
     def __init__(self, data: LocalData, samples: int | None) -> None:
         self._data, self._samples = data, samples
         self._pooled: Tensor | None = None
 
     def added(self, view: View) -> View:
-        """The view with the statistics among its parameters; one without normalisation as it is."""
+        """Return the view with the statistics among its parameters; one without normalisation as it
+        is.
+        """
         if view.moments is None:
             return view
         if view.owner == "trial":
@@ -52,7 +58,7 @@ class BatchStatistics:
         return self._mean({n: taken(b, row) for n, b in params.items()}, moments, place)
 
     def _mean(self, params: Blocks, moments: Moments, place: Tensor) -> Blocks:
-        """Over nearly equal batches of the samples place [S or 1, T]."""
+        """Average over nearly equal batches of the samples place [S or 1, T]."""
         parts = place.tensor_split(-(-place.shape[1] // BATCH), 1)
         total: Blocks = {}
         for part in parts:
@@ -61,8 +67,10 @@ class BatchStatistics:
         return {name: block / len(parts) for name, block in total.items()}
 
     def _pool(self) -> Tensor:
-        """[S, T]: the samples of each trial's devices in the data set's order, equally many; [1, T]
-        where all trials have the same."""
+        """Return the samples of each trial's devices in the data set's order, equally many, [S, T].
+
+        [1, T] where all trials have the same.
+        """
         data = self._data
         index = data.index.view(data.trials, data.population, -1).cpu().numpy()
         count = data.count.view(data.trials, -1).cpu().numpy()

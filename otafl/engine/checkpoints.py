@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import cloudpickle
 import torch
@@ -25,15 +25,13 @@ from torch import Tensor
 
 from otafl.core.files import written
 from otafl.engine.assembly import Parts, assemble
-from otafl.results.dataset import versions
+from otafl.engine.recorder import Recorder
+from otafl.results.environment import versions
 from otafl.scenario import Point, scenario_hash
-
-if TYPE_CHECKING:
-    from otafl.engine.recorder import Recorder
 
 
 class Kept(NamedTuple):
-    """A stack after so many rounds and seconds of computing."""
+    """Hold a stack after so many rounds and seconds of computing."""
 
     recorder: Recorder
     rounds: int
@@ -52,7 +50,7 @@ class Checkpoint:
         return rounds % self.every == 0
 
     def save(self, kept: Kept, points: Sequence[Point], trials: Sequence[int]) -> None:
-        """In place of what was kept before. UserError where the disk does not allow it."""
+        """Save in place of what was kept before. UserError where the disk does not allow it."""
         parts = kept.recorder.engine.parts
         body = {"kept": kept, "journal": parts.clock.journal}
         with written(self.path) as temporary, _without(parts):
@@ -97,10 +95,10 @@ class _Outside:
     """What a pickle leaves out: it is found in the parts of a stack that are made anew."""
 
     def __init__(self, parts: Parts) -> None:
-        self.clock, self.data = parts.clock, parts.data
+        self.clock, self.data = parts.clock, parts.samples.data
         hosts = (self.data.x_train, self.data.x_test, self.data.x_validation)
         here = [torch.from_numpy(x) for x in hosts if x.size and x.flags.writeable]
-        self.samples = [parts.local_data.x, *here]
+        self.samples = [parts.samples.local_data.x, *here]
         self.places = {_storage(x): place for place, x in enumerate(self.samples)}
 
 

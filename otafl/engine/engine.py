@@ -1,19 +1,18 @@
-"""The round, and the run of one stack of trials: channel -> plan -> select -> local work ->
-encode -> admit -> transport -> combine -> measure. A round is an uplink slot; who works for it and
-who is in it, the clock says."""
+"""Run the round of a stack of trials.
+
+channel -> plan -> select -> local work -> encode -> admit -> transport -> combine -> measure. A
+round is an uplink slot; who works for it and who is in it, the clock says.
+"""
 
 from __future__ import annotations
 
-import functools
-import gc
-import time
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from otafl.algorithms.base import Algorithm
 from otafl.core.contracts import (
     Blocks,
     Broadcast,
@@ -26,29 +25,19 @@ from otafl.core.contracts import (
     Payload,
     Received,
 )
-from otafl.downlink.downlink import Arrival
-from otafl.engine import trained
-from otafl.engine.assembly import Parts, assemble
-from otafl.engine.checkpoints import Checkpoint, Kept
+from otafl.downlink.base import Arrival
+from otafl.engine.assembly import Parts
 from otafl.engine.metrics import RoundMeans
 from otafl.engine.pending import Update
-from otafl.engine.recorder import Recorder
-from otafl.engine.sizes import Sizes
 from otafl.engine.stacking import Collector, DeviceStore, rows_at_once, sending
-from otafl.engine.workload import Workload
-from otafl.results.dataset import Record
-from otafl.scenario import Point
-from otafl.selection.choosing import SelectionByUpdate, some_of
+from otafl.selection.choosing import some_of
 from otafl.transport.report import Tally
 
 UPDATE_COUNTS = ("updates_used", "crashed_updates", "rejected_updates", "duplicated_updates")
 
-Progress = Callable[[int, int], None]
-"""Called after each round with (rounds done, rounds in all)."""
-
 
 class Engine:
-    """A stack of S trials over K devices: the server and devices of all of them, and their round.
+    """Hold a stack of S trials over K devices, the server and devices of all, and run their rounds.
 
     server: blocks [S, *shape]. devices: blocks [S, K, *shape]. running: [S] bool on the host,
     False for a trial that has stopped. ended: [S] bool, True for one that has no time or no device
@@ -57,16 +46,17 @@ class Engine:
 
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
-        self.trials, self.population = parts.share.shape
+        self.share = parts.samples.share
+        self.trials, self.population = self.share.shape
         self.running = np.ones(self.trials, dtype=bool)
         self.ended = np.zeros(self.trials, dtype=bool)
         self.server, devices = parts.algorithm.init(parts.streams, parts.hyper)
         place = parts.scenario.engine.device_state
         self.devices = DeviceStore(devices, self.trials, self.population, place)
-        self.server_memory = parts.server.init(self.server)
+        self.server_memory = parts.server.init(self.server, parts.server_hyper)
         self.memory: Blocks = {}
         self.pending: Update | None = None
-        self.means = RoundMeans(self.trials, self.population, parts.share.device)
+        self.means = RoundMeans(self.trials, self.population, self.share.device)
         self.downlink_bits = np.zeros(self.trials)
         self.counts = {name: np.zeros(self.trials) for name in UPDATE_COUNTS}
         self.link: list[Blocks] = []
@@ -74,13 +64,12 @@ class Engine:
         self._rows_at_once: int | None = None
         self._buffers: dict[tuple[int, str], Tensor] = {}
         self._wanted = parts.scenario.devices.participants or self.population
+        self._settles = type(parts.algorithm).settle is not Algorithm.settle
         self._began = 0  # devices that began to train in this round
-        self.sizes = Sizes(parts)
-        self.workload = Workload(parts)
 
     @torch.inference_mode()
     def round(self, t: int) -> None:
-        """One round of every running trial."""
+        """Run one round of every running trial."""
         parts = self.parts
         channel = parts.faults.fade(parts.link.channel.state(t), t)
         available = self.plan()
@@ -97,14 +86,18 @@ class Engine:
                 update.payload, update.cohort, channel, t, limits
             )
             self.combine(received, update.cohort, t)
+            self.settle(update.cohort, report.heard, t)
         told = parts.selection.side_symbols(available, cohort)
         if told is not None:
             report = replace(report, side_symbols=report.side_symbols + told)
         self.measure(parts.signalling.charge(report), limits, cohort, broadcast, loss)
 
     def plan(self) -> np.ndarray | None:
-        """[S, K] bool: who could take part; None for everyone. Waits for somebody to come where
-        nobody is there; a trial to which nobody ever will has ended."""
+        """Return who could take part, [S, K] bool, or None for everyone.
+
+        It waits for somebody to come where nobody is there; a trial to which nobody ever will has
+        ended.
+        """
         clock = self.parts.clock
         for trial in clock.wait_for_devices():
             clock.stop(trial)
@@ -117,12 +110,12 @@ class Engine:
         return clock.available() & self.running[:, None]
 
     def _of_cells(self, chosen: np.ndarray) -> Tensor:
-        """[S, K] bool as a tensor [S * K] on the torch device."""
-        return torch.from_numpy(chosen.ravel()).to(self.parts.share.device)
+        """Turn [S, K] bool into a tensor [S * K] on the torch device."""
+        return torch.from_numpy(chosen.ravel()).to(self.share.device)
 
     def _vacancies(self) -> np.ndarray | int:
         """How many devices are wanted; [S] where those of earlier rounds are still at work."""
-        if self.parts.scenario.devices.protocol.name == "rounds":
+        if not self.parts.scenario.devices.protocol.goes_on:
             return self._wanted
         busy = self.parts.clock.at_work().sum(1)
         vacant: np.ndarray = np.maximum(0, self._wanted - busy)
@@ -150,7 +143,7 @@ class Engine:
 
     def _described(self, cohort: Cohort, t: int, channel: ChannelState | None) -> Cohort:
         """The cohort with levels, the algorithm's own weights and versions, and who sends."""
-        cohort = self.sizes.assign(cohort, t, channel)
+        cohort = self.parts.sizes.assign(cohort, t, channel)
         version = self.parts.algorithm.version(self.server)
         if version is not None:
             cohort = replace(cohort, version=version[cohort.trial])
@@ -177,14 +170,14 @@ class Engine:
 
     def _cohort(self, chosen: np.ndarray, t: int) -> Cohort:
         trial, device = np.nonzero(chosen)
-        to = self.parts.share.device
+        to = self.share.device
         rows = torch.from_numpy(trial).to(to), torch.from_numpy(device).to(to)
         counts = tuple(chosen.sum(1).tolist())
         return Cohort.fresh(*rows, self._share(*rows), counts, self.population, version=t)
 
     def _share(self, trial: Tensor, device: Tensor) -> Tensor:
-        """[N]: the devices' shares of their trials' samples."""
-        share = self.parts.share
+        """Return the devices' shares of their trials' samples, [N]."""
+        share = self.share
         return share[trial, device] / share.sum(1)[trial]
 
     def start_clock(
@@ -194,15 +187,16 @@ class Engine:
         heard it and can afford the work."""
         if broadcast.heard is not None:
             cohort, broadcast = _taken(cohort, broadcast, broadcast.heard)
-        load = self.workload.of(cohort, self.sizes.flops(cohort), broadcast, channel, t)
-        can = self.workload.affordable(cohort, load)
+        workload, sizes = self.parts.workload, self.parts.sizes
+        load = workload.of(cohort, sizes.flops(cohort), broadcast, channel, t)
+        can = workload.affordable(cohort, load)
         if can is not None and not can.all():
             keep = torch.from_numpy(can).to(cohort.trial.device)
             cohort, broadcast = _taken(cohort, broadcast, keep)
             load = load.take(can)
         self._began = cohort.size
-        self.sizes.count(cohort)
-        self.workload.begin(cohort, load)
+        sizes.count(cohort)
+        workload.begin(cohort, load)
         self.parts.clock.begin(
             t,
             cohort.participants,
@@ -225,7 +219,7 @@ class Engine:
         return Update(update.cohort, self.encode(update.payload, update.cohort, t)), loss
 
     def sound(self, update: Update) -> Update:
-        """Of what the cohort could send, what its modems do not refuse."""
+        """Keep what the modems do not refuse of what the cohort could send."""
         keep = self.parts.faults.refuse(update.payload, update.cohort)
         if keep is None:
             return update
@@ -234,11 +228,9 @@ class Engine:
         return kept
 
     def chosen(self, update: Update) -> Update:
-        """Of what the cohort could send, what a selection by the updates lets through."""
-        selection = self.parts.selection
-        if not isinstance(selection, SelectionByUpdate):
-            return update
-        return update.take(selection.senders(update.payload, update.cohort, self._wanted))
+        """Keep what a selection by the updates lets through of what the cohort could send."""
+        keep = self.parts.selection.senders(update.payload, update.cohort, self._wanted)
+        return update if keep is None else update.take(keep)
 
     def local_work(
         self, broadcast: Broadcast | Arrival, cohort: Cohort, t: int
@@ -247,7 +239,10 @@ class Engine:
         the rows that send, in their order, and the loss [N] of all."""
         parts = self.parts
         if self._rows_at_once is None:
-            self._rows_at_once = rows_at_once(parts, broadcast, self.devices)
+            sample = parts.samples.data.x_train[0].size + parts.model.kept_reals
+            self._rows_at_once = rows_at_once(
+                parts.scenario, broadcast.reals, self.devices.reals, sample, parts.streams.dtype
+            )
         chunks = max(1, round(cohort.size / self._rows_at_once))  # of nearly equal size
         size = max(1, -(-cohort.size // chunks))
         sends = None if cohort.all_send else cohort.sends.cpu().numpy()
@@ -260,7 +255,7 @@ class Engine:
                 broadcast.rows(cohort, start, stop),
                 self.devices.rows(chunk),
                 LocalContext(
-                    chunk, parts.hyper, parts.streams, t, parts.local_data.work(t, chunk)
+                    chunk, parts.hyper, parts.streams, t, parts.samples.local_data.work(t, chunk)
                 ),
             )
             self.devices.put(chunk, state)
@@ -272,8 +267,10 @@ class Engine:
         return out.payload, torch.cat(losses)
 
     def encode(self, payload: Payload, cohort: Cohort, t: int) -> Payload:
-        """The codec, with each device's memory at its place in a [S * K, ...] table. What the
-        algorithm's own masks leave out costs no bits."""
+        """Encode the payload, each device's memory at its place in a [S * K, ...] table.
+
+        What the algorithm's own masks leave out costs no bits.
+        """
         payload = tuple(group.with_share() for group in payload)
         codec = self.parts.link.codec
         cells = self.trials * self.population
@@ -287,7 +284,9 @@ class Engine:
         return payload
 
     def admit(self, update: Update | None, t: int) -> Update | None:
-        """Who made the slot: on time, or from an earlier round and ready now. None if nobody."""
+        """Return what made the slot, on time or from an earlier round and ready now; None if
+        nothing.
+        """
         clock = self.parts.clock
         admitted = np.zeros((self.trials, self.population), bool)
         for trial, slot in enumerate(clock.open_slot()):
@@ -315,7 +314,7 @@ class Engine:
 
     def limits(self, update: Update | None, t: int) -> Limits:
         """What bounds the slot's transmissions, and who crashes in it or is heard twice."""
-        limits, faults = self.workload.limits(), self.parts.faults
+        limits, faults = self.parts.workload.limits(), self.parts.faults
         if update is None:
             return limits
         sent, copies = faults.crashes(update.cohort, t), faults.copies(update.cohort, t)
@@ -326,15 +325,29 @@ class Engine:
         return replace(limits, sent=sent, copies=copies)
 
     def combine(self, received: Received, cohort: Cohort, t: int) -> None:
-        """The algorithm's server step, undone for trials to which nothing came."""
+        """Take the algorithm's server step, undone for trials to which nothing came."""
         parts = self.parts
         received = parts.link.codec.decode(received)
         state = parts.algorithm.combine(self.server, received, self._context(cohort, t))
-        state, memory = parts.server.step(self.server, state, self.server_memory)
+        state, memory = parts.server.step(
+            self.server, state, self.server_memory, parts.server_hyper
+        )
         if received.alive is not None:
             state = _of_alive(received.alive, state, self.server)
             memory = _of_alive(received.alive, memory, self.server_memory)
         self.server, self.server_memory = state, memory
+
+    def settle(self, cohort: Cohort, heard: Tensor, t: int) -> None:
+        """Let the slot's senders settle what depends on whether the server has heard them.
+
+        heard: [S, K] bool, of the report.
+        """
+        if not self._settles:
+            return
+        rows = heard.flatten()[cohort.cell]
+        context = self._context(cohort, t)
+        state = self.parts.algorithm.settle(self.devices.rows(cohort), rows, context)
+        self.devices.put(cohort, state)
 
     def measure(
         self, report: LinkReport, limits: Limits, cohort: Cohort, broadcast: Arrival, loss: Tensor
@@ -356,7 +369,7 @@ class Engine:
             self.link.append({name: value.cpu() for name, value in report.saved.items()})
 
     def stop(self, trial: int) -> None:
-        """Ends a trial; the others go on."""
+        """End a trial; the others go on."""
         self.running[trial] = False
         self.parts.clock.stop(trial)
         self._everyone = None
@@ -368,68 +381,8 @@ def _taken(cohort: Cohort, broadcast: Arrival, keep: Tensor) -> tuple[Cohort, Ar
 
 
 def _of_alive(alive: Tensor, new: Blocks, old: Blocks) -> Blocks:
-    """New blocks [S, *shape] of the trials alive [S] bool, old ones of the others."""
+    """Take new blocks [S, *shape] for the trials alive [S] bool, old ones for the others."""
     return {
         name: torch.where(alive.view(-1, *[1] * (block.dim() - 1)), block, old[name])
         for name, block in new.items()
     }
-
-
-@functools.cache
-def spare_libraries() -> None:
-    """Leaves what exists before the first run out of garbage collection from then on: the clocks
-    make many small objects, and each collection would else walk through all of torch's."""
-    gc.collect()
-    gc.freeze()
-
-
-def run_stack(
-    points: Sequence[Point],
-    progress: Progress | None = None,
-    trials: Sequence[int] | None = None,
-    checkpoint: Checkpoint | None = None,
-) -> Record:
-    """Runs points of one stack key, all trials stacked, and returns what was measured.
-
-    checkpoint: goes on from what it kept, and keeps what it says. On Ctrl-C the record ends early
-    and is marked incomplete. Raises UserError for what the scenario alone could not tell: missing
-    data, a model the algorithm cannot train.
-    """
-    scenario = points[0].scenario
-    if scenario.engine.threads:
-        torch.set_num_threads(scenario.engine.threads)
-    numbers = list(range(scenario.trials)) if trials is None else list(trials)
-    spare_libraries()
-    gc.collect()  # what the last stack left
-    kept = None if checkpoint is None else checkpoint.load(points, numbers)
-    if kept is None:
-        engine = Engine(assemble(points, numbers))
-        if checkpoint is not None:
-            engine.parts.clock.journal = []
-        kept = Kept(Recorder(engine, len(points), len(numbers)), 0, 0.0)
-        kept.recorder.take(0, 0.0)
-    recorder, done, seconds = kept
-    engine = recorder.engine
-    total = scenario.training.rounds
-    began = time.perf_counter() - seconds
-    complete = True
-    try:
-        for t in range(done, total):
-            if not engine.running.any():
-                break
-            engine.round(t)
-            due = (t + 1) % scenario.training.eval_every == 0 or t + 1 == total
-            if due or (engine.ended & engine.running).any():
-                recorder.take(t + 1, time.perf_counter() - began)
-            if checkpoint is not None and checkpoint.due(t + 1) and t + 1 < total:
-                now = Kept(recorder, t + 1, time.perf_counter() - began)
-                checkpoint.save(now, points, numbers)
-            if progress is not None:
-                progress(t + 1, total)
-    except KeyboardInterrupt:
-        complete = False
-    record = recorder.record(complete)
-    if complete and scenario.output.save_models:
-        models = trained.collect(engine, points, numbers, recorder.rounds[-1])
-        record = replace(record, models=models)
-    return record

@@ -1,9 +1,9 @@
-"""Evaluates a method's views: the global model, devices' local and personal models, on the common
-test samples and on each device's own.
+"""Evaluate a method's views on the common test samples and on each device's own.
 
-Names of results: the model first (none for the global one, local_, personal_, mean_, or tuned_ for
-personal models, else the global one, that each device has fine-tuned by `training.fine_tune_steps`
-before it tests them), then own_ for the devices' own samples, all devices' samples counting alike.
+The views are the global model, and devices' local and personal models. Names of results: the model
+first (none for the global one, local_, personal_, mean_, or tuned_ for personal models, else the
+global one, that each device has fine-tuned by `training.fine_tune_steps` before it tests them),
+then own_ for the devices' own samples, all devices' samples counting alike.
 """
 
 from __future__ import annotations
@@ -16,14 +16,12 @@ import torch
 from torch import Tensor
 
 from otafl.core.contracts import FineTune, View
+from otafl.data.build import Samples
 from otafl.data.own import OwnSamples
-from otafl.engine.assembly import Parts
 from otafl.engine.batch_statistics import BatchStatistics
 from otafl.engine.fine_tuning import FineTuning
 from otafl.engine.metrics import Tune, evaluate, evaluate_own
-
-Samples = tuple[Tensor, Tensor]
-"""x [T, *input], y [T]."""
+from otafl.scenario.sections import TrainingSettings
 
 _LEVEL = "level"
 _PREFIX = {"global": "", "local": "local_", "personal": "personal_", "mean": "mean_"}
@@ -31,8 +29,11 @@ _PREFIX = {"global": "", "local": "local_", "personal": "personal_", "mean": "me
 
 @dataclass(frozen=True)
 class _Scores:
-    """Of trials that run; NaN for others. accuracy, loss: [S]. by_device: [S, K] accuracy, or None.
-    by_class: [S, K, classes] loss, NaN where a device has no sample of a class, or None."""
+    """Hold the scores of trials that run, NaN for others.
+
+    accuracy, loss: [S]. by_device: [S, K] accuracy, or None. by_class: [S, K, classes] loss, NaN
+    where a device has no sample of a class, or None.
+    """
 
     accuracy: np.ndarray
     loss: np.ndarray
@@ -43,38 +44,34 @@ class _Scores:
 class Evaluation:
     """What is evaluated on, of one stack."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        count = parts.scenario.training.eval_samples
-        data, like = parts.data, parts.share
-        self._test = _samples(data.x_test, data.y_test, count, like)
-        self._validation = _samples(data.x_validation, data.y_validation, count, like)
-        self._statistics = BatchStatistics(parts.local_data, parts.scenario.training.norm_samples)
+    def __init__(self, samples: Samples, training: TrainingSettings) -> None:
+        self._all, self._training = samples, training
+        data, like = samples.data, samples.share
+        self._test = _samples(data.x_test, data.y_test, training.eval_samples, like)
+        held_out = data.x_validation, data.y_validation
+        self._validation = _samples(*held_out, training.eval_samples, like)
+        self._statistics = BatchStatistics(samples.local_data, training.norm_samples)
         self._together = None
-        if self._test is None and parts.own_test is not None and self._crosses:
-            self._together = parts.own_test.together()
-
-    @property
-    def _crosses(self) -> bool:
-        return self._parts.scenario.training.cross_test
+        if self._test is None and samples.own_test is not None and training.cross_test:
+            self._together = samples.own_test.together()
 
     def once(self) -> dict[str, np.ndarray]:
         """What is known of the devices' own test samples before any round, [S, ...]."""
-        own = self._parts.own_test
+        own = self._all.own_test
         if own is None:
             return {}
         out = {"majority_accuracy": own.majority()}
-        if self._parts.scenario.training.class_losses:
+        if self._training.class_losses:
             counts = own.class_counts().double().cpu().numpy()
-            out["device_own_class_samples"] = counts.reshape(*self._parts.share.shape, -1)
+            out["device_own_class_samples"] = counts.reshape(*self._all.share.shape, -1)
         return out
 
     def take(
         self, views: Mapping[str, View], round: int, running: np.ndarray
     ) -> dict[str, np.ndarray]:
-        """Results of all views, name of `variables.VARIABLES` -> [S], [S, K] or [S, K, classes]."""
+        """Score all views: name of `variables.VARIABLES` -> [S], [S, K] or [S, K, classes]."""
         out: dict[str, np.ndarray] = {}
-        if round >= self._parts.scenario.training.norm_from_round:
+        if round >= self._training.norm_from_round:
             once = {id(view): self._statistics.added(view) for view in views.values()}
             views = {name: once[id(view)] for name, view in views.items()}
         levels = [views[name] for name in views if name.startswith(_LEVEL)]
@@ -84,16 +81,16 @@ class Evaluation:
         for prefix, view, tunings in self._models(views):
             tune = None
             if tunings:
-                tune = FineTuning(view.predict, tunings, self._parts.local_data, round)
-            out |= self._evaluate(prefix, _Evaluator(self._parts, view, tune, running))
+                tune = FineTuning(view.predict, tunings, self._all.local_data, round)
+            out |= self._evaluate(prefix, _Evaluator(self._all, view, tune, running))
         return out
 
     def _by_level(self, views: Sequence[View], running: np.ndarray) -> dict[str, np.ndarray]:
-        """The model of each size, [S, L], on the common test samples or all devices' own."""
-        own = self._parts.own_test
+        """Score the model of each size, [S, L], on the common test samples or all devices' own."""
+        own = self._all.own_test
         scores = []
         for view in views:
-            at = _Evaluator(self._parts, view, None, running)
+            at = _Evaluator(self._all, view, None, running)
             if self._test is not None:
                 scores.append(at.common(*self._test))
             elif own is not None:
@@ -106,26 +103,30 @@ class Evaluation:
         }
 
     def _models(self, views: Mapping[str, View]) -> list[tuple[str, View, tuple[FineTune, ...]]]:
-        """Prefix of the results, model, and how each device fine-tunes it before testing it."""
+        """List the prefix of the results, the model, and how each device fine-tunes it before its
+        test.
+        """
         tunings = {n: () if v.fine_tune is None else (v.fine_tune,) for n, v in views.items()}
         out: list[tuple[str, View, tuple[FineTune, ...]]] = []
         for name, view in views.items():
             out.append((_PREFIX[name], view, tunings[name]))
-        training = self._parts.scenario.training
+        training = self._training
         if training.fine_tune_steps:
             name = "personal" if "personal" in views else "global"
-            share = self._parts.share
+            share = self._all.share
             rate = share.new_full((len(share),), training.fine_tune_learning_rate)
             last = FineTune(training.fine_tune_steps, rate)
             out.append(("tuned_", views[name], (*tunings[name], last)))
         return out
 
     def _evaluate(self, prefix: str, at: _Evaluator) -> dict[str, np.ndarray]:
-        own, validation = self._parts.own_test, self._parts.own_validation
-        classes = self._parts.scenario.training.class_losses and prefix == "personal_"
+        own, validation = self._all.own_test, self._all.own_validation
+        classes = self._training.class_losses and prefix == "personal_"
         out: dict[str, np.ndarray] = {}
         on_own = None if own is None else at.own(own, classes)
-        if self._test is not None and (own is None or not at.of_devices or self._crosses):
+        if self._test is not None and (
+            own is None or not at.of_devices or self._training.cross_test
+        ):
             out |= _named(prefix, "test", at.common(*self._test, classes))
         elif on_own is not None and not at.of_devices:  # the union of all own samples
             out |= _named(prefix, "test", replace(on_own, by_device=None))
@@ -147,15 +148,17 @@ class _Evaluator:
     """One view of the trials that run; `tune` makes each device's copy. of_devices: whether devices
     have models of their own."""
 
-    def __init__(self, parts: Parts, view: View, tune: Tune | None, running: np.ndarray) -> None:
+    def __init__(
+        self, samples: Samples, view: View, tune: Tune | None, running: np.ndarray
+    ) -> None:
         self._view, self._tune = view, tune
-        self._trials, self._devices = parts.share.shape
+        self._trials, self._devices = samples.share.shape
         self._running = running
-        self._classes, self._place = parts.data.classes, parts.share.device
+        self._classes, self._place = samples.data.classes, samples.share.device
         self.of_devices = view.owner == "device" or tune is not None
 
     def common(self, x: Tensor, y: Tensor, classes: bool = False) -> _Scores:
-        """On the same samples for all; of devices' models the mean over devices."""
+        """Score on the same samples for all; devices' models by the mean over devices."""
         if self._tune is not None or (classes and self.of_devices):
             cells = torch.arange(self._trials * self._devices, device=y.device)
             index = torch.arange(len(y), device=y.device).expand(len(cells), -1)
@@ -171,7 +174,7 @@ class _Evaluator:
         return _Scores(self._full(right.mean(1)), self._full(loss.mean(1)), by_device)
 
     def own(self, samples: OwnSamples, classes: bool = False) -> _Scores:
-        """On samples of each device, all samples of a trial counting alike."""
+        """Score on samples of each device, all samples of a trial counting alike."""
         cells = self._rows(np.repeat(self._running, self._devices))
         sums = evaluate_own(self._view, samples, cells, self._tune)
         right, loss, count = (
@@ -207,7 +210,7 @@ def _named(prefix: str, on: str, scores: _Scores) -> dict[str, np.ndarray]:
 def _samples(
     x: np.ndarray, y: np.ndarray, count: int | None, like: Tensor
 ) -> tuple[Tensor, Tensor] | None:
-    """The first so many samples (all, if None) on the torch device; None if there are none."""
+    """Return the first so many samples (all, if None) on the torch device; None of none."""
     if not len(y):
         return None
     return torch.from_numpy(x[:count]).to(like), torch.from_numpy(y[:count]).to(like.device)

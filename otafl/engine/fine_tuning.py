@@ -1,5 +1,8 @@
-"""Fine-tuning before a test: each device takes a few SGD steps with a copy of its model, on
-minibatches of its own training samples, and forgets them."""
+"""Fine-tune models before a test.
+
+Each device takes a few SGD steps with a copy of its model, on minibatches of its own training
+samples, and forgets them.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,10 @@ from otafl.models.base import cross_entropy
 
 
 class FineTuning:
-    """The steps of one evaluation. tunings: taken in turn, as Per-FedAvg's own and then the trick
-    FT of pFedBreD (appendix C.4)."""
+    """Take the steps of one evaluation.
+
+    tunings: taken in turn, as Per-FedAvg's own and then the trick FT of pFedBreD (appendix C.4).
+    """
 
     def __init__(
         self, predict: Predict, tunings: tuple[FineTune, ...], data: LocalData, round: int
@@ -22,7 +27,7 @@ class FineTuning:
         self._data, self._round = data, round
 
     def __call__(self, params: Blocks, cells: Tensor) -> Blocks:
-        """Parameters [n, *shape] of the devices cells [n], after the steps."""
+        """Return the parameters [n, *shape] of the devices cells [n], after the steps."""
         step = 0
         for tuning in self._tunings:
             rate = tuning.rate[cells // self._data.population]

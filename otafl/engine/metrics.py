@@ -20,8 +20,10 @@ EVALUATION_CHUNK = 1 << 21
 
 
 class RoundMeans:
-    """Means over the rounds since the last record, and totals since the first. Nothing leaves the
-    torch device before `take`."""
+    """Gather means over the rounds since the last record, and totals since the first.
+
+    Nothing leaves the torch device before `take`.
+    """
 
     _PER_TRIAL = (
         "aggregation_nmse",
@@ -42,7 +44,7 @@ class RoundMeans:
         self._rounds = 0
 
     def add(self, report: LinkReport, cohort: Cohort, loss: Tensor) -> None:
-        """A round: its delivery, and the loss [N] of the cohort that trained."""
+        """Add a round: its delivery, and the loss [N] of the cohort that trained."""
         self._rounds += 1
         self._loss.index_add_(0, cohort.trial, loss.double())
         self._trained += cohort.rows_of
@@ -76,8 +78,10 @@ class RoundMeans:
 
 
 def evaluate(view: View, x: Tensor, y: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Accuracy [n] and mean cross-entropy [n] of each of a view's models (or of the given rows) on
-    samples x [T, *input], y [T], in chunks of samples."""
+    """Return accuracy [n] and mean cross-entropy [n] of each of a view's models, or of given rows.
+
+    They are tested on samples x [T, *input], y [T], in chunks of samples.
+    """
     n = next(iter(view.params.values())).shape[0]
     reals = sum(block[0].numel() for block in view.params.values())
     if view.owner == "device" and n * reals > MODELS_CHUNK:
@@ -123,8 +127,10 @@ class OwnScores:
 def evaluate_own(
     view: View, samples: OwnSamples, cells: Tensor, tune: Tune | None = None
 ) -> OwnScores:
-    """Of the devices cells [n], rows of [S * K]: each with its own model of the view, or its
-    trial's, which is fine-tuned first where `tune` is given."""
+    """Score the devices cells [n], rows of [S * K], each with its own model of the view.
+
+    It is its trial's where the view has one for all, and is fine-tuned first where `tune` is given.
+    """
     n, classes = len(cells), samples.classes
     new = functools.partial(torch.zeros, dtype=torch.float64, device=samples.y.device)
     right, loss, class_loss = new(n), new(n), new(n * classes)

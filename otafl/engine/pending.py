@@ -22,7 +22,7 @@ class Update:
         return self.take(keep), self.take(~keep)
 
     def nobody(self) -> Update:
-        """No rows, of a payload with the same groups and shapes."""
+        """Return no rows, of a payload with the same groups and shapes."""
         return self.take(torch.zeros_like(self.cohort.sends))
 
     def take(self, keep: Tensor) -> Update:
@@ -32,7 +32,7 @@ class Update:
         return Update(self.cohort.take(keep.nonzero().squeeze(1)), payload)
 
     def join(self, other: Update) -> Update:
-        """Both together, rows in order of trial and device."""
+        """Return both together, rows in order of trial and device."""
         cohort, order = Cohort.join(self.cohort, other.cohort)
         place = torch.empty_like(order)
         place[order] = torch.arange(len(order), device=order.device)

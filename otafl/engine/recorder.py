@@ -1,20 +1,19 @@
-"""Takes the record of a run at its evaluation rounds: evaluates the views, reads totals and clock,
-stops trials that reached their target or diverged."""
+"""Take the record of a run at its evaluation rounds.
+
+It evaluates the views, reads totals and clock, and stops trials that reached their target or
+diverged.
+"""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from otafl.core.contracts import Blocks
 from otafl.devices.activities import CAUSES
+from otafl.engine.engine import Engine
 from otafl.engine.evaluation import Evaluation
-from otafl.results.dataset import Record
-
-if TYPE_CHECKING:
-    from otafl.engine.engine import Engine
+from otafl.results.record import Record
 
 _ENDS = (
     "end_round",
@@ -27,7 +26,7 @@ _ENDS = (
 
 
 class Recorder:
-    """Records of S = points x trials."""
+    """Take the records of S = points x trials."""
 
     def __init__(self, engine: Engine, points: int, trials: int) -> None:
         self.engine = engine
@@ -39,12 +38,12 @@ class Recorder:
         parts = engine.parts
         for name, value in parts.algorithm.constants().items():
             self.once[name] = np.full(size, value)
-        self._evaluation = Evaluation(parts)
-        self.once |= self._evaluation.once() | engine.sizes.once()
+        self._evaluation = Evaluation(parts.samples, parts.scenario.training)
+        self.once |= self._evaluation.once() | parts.sizes.once()
 
     @torch.inference_mode()
     def take(self, round: int, wall_time_s: float) -> None:
-        """The record after so many rounds; NaN for trials that had stopped before."""
+        """Take the record after so many rounds; NaN for trials that had stopped before."""
         engine = self.engine
         values = {name: value.cpu().numpy() for name, value in engine.means.take().items()}
         trained = values.pop("trained") > 0
@@ -53,7 +52,7 @@ class Recorder:
         values["tx_energy_j"] = values.pop("radio_j")
         values |= self._of_clock()
         values["downlink_bits"] = engine.downlink_bits.copy()
-        values |= engine.sizes.take()
+        values |= engine.parts.sizes.take()
         values["wall_time_s"] = np.full(engine.trials, wall_time_s)
         running = engine.running.copy()
         algorithm, blocks = engine.parts.algorithm, engine.devices.blocks()

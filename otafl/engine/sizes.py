@@ -1,39 +1,44 @@
-"""The model sizes of a stack's devices: who trains which in a round, and what that costs."""
+"""Say who trains which model size in a round, and what that costs."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from otafl.algorithms.base import Algorithm
+from otafl.channels.base import Channel
 from otafl.core.contracts import ChannelState, Cohort, Level
-
-if TYPE_CHECKING:
-    from otafl.engine.assembly import Parts
+from otafl.levels.base import Levels
+from otafl.scenario.sections import TrainingSettings
 
 
 class Sizes:
-    """Of a method of one size, the operations of a device's round; of others, the levels' too."""
+    """Hold the operations of a device's round and, where a method has sizes, of levels."""
 
-    def __init__(self, parts: Parts) -> None:
-        training = parts.scenario.training
-        self._parts = parts
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        assigned: Levels | None,
+        channel: Channel,
+        training: TrainingSettings,
+        trials: int,
+    ) -> None:
+        self._assigned, self._channel = assigned, channel
         self._samples = training.batch_size * training.local_steps
-        self.levels: tuple[Level, ...] = parts.algorithm.levels()
+        self.levels: tuple[Level, ...] = algorithm.levels()
         self._flops = np.array([level.flops(self._samples) for level in self.levels])
-        self._whole = parts.algorithm.flops(self._samples)
-        shape = (len(parts.share), len(self.levels))
+        self._whole = algorithm.flops(self._samples)
+        shape = (trials, len(self.levels))
         self._since, self._total = np.zeros(shape), np.zeros(shape)
         self._rounds = 0
 
     def assign(self, cohort: Cohort, t: int, channel: ChannelState | None) -> Cohort:
-        """The cohort with the level of each row."""
-        parts = self._parts
-        if parts.levels is None or not cohort.size:
+        """Return the cohort with the level of each row."""
+        if self._assigned is None or not cohort.size:
             return cohort
-        state = parts.link.channel.state(t) if channel is None else channel
-        return replace(cohort, level=parts.levels.of(cohort, t, state))
+        state = self._channel.state(t) if channel is None else channel
+        return replace(cohort, level=self._assigned.of(cohort, t, state))
 
     def flops(self, cohort: Cohort) -> np.ndarray:
         """[N] operations of each row's local work."""

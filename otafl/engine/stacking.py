@@ -1,26 +1,26 @@
-"""Rows of a stack: the devices' state between rounds, chunks that fit the cache, and putting the
-chunks' payloads together."""
+"""Keep the rows of a stack.
+
+They are the devices' state between rounds, chunks that fit the cache, and putting the chunks'
+payloads together.
+"""
 
 from __future__ import annotations
 
 import math
 import tempfile
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import Blocks, Broadcast, Cohort, Group, Payload, taken
+from otafl.core.contracts import Blocks, Cohort, Group, Payload, taken
+from otafl.scenario import Scenario
 from otafl.scenario.sections import DeviceState
-
-if TYPE_CHECKING:
-    from otafl.downlink.downlink import Arrival
-    from otafl.engine.assembly import Parts
 
 
 class DeviceStore:
-    """State of all devices of all trials, name -> [S * K, *shape].
+    """Keep the state of all devices of all trials, name -> [S * K, *shape].
 
     blocks: [S, K, *shape], or [S, 1, *shape] for a start that all devices of a trial share; each
     device gets memory of its own. place: "memory" of the torch device; "host", for a GPU that has
@@ -52,7 +52,7 @@ class DeviceStore:
         return torch.from_file(file.name, shared=True, size=size, dtype=like.dtype).view(shape)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the temporary files: what is in them is in the tables."""
+        """Leave out the temporary files: what is in them is in the tables."""
         return {**self.__dict__, "_files": []}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -62,13 +62,13 @@ class DeviceStore:
                 self._table[name] = self._new(kept, tuple(kept.shape)).copy_(kept)
 
     def rows(self, cohort: Cohort) -> Blocks:
-        """State [n, *shape] of the cohort's rows."""
+        """Return the state [n, *shape] of the cohort's rows."""
         if self._replaces(cohort):
             return dict(self._table)
         return {name: taken(table, cohort.cell) for name, table in self._table.items()}
 
     def put(self, cohort: Cohort, state: Blocks) -> None:
-        """Keeps the state [n, *shape] of the cohort's rows."""
+        """Keep the state [n, *shape] of the cohort's rows."""
         if self._replaces(cohort):
             self._table = dict(state)
             return
@@ -81,7 +81,7 @@ class DeviceStore:
         return self._place == "memory" and cohort.size == self._cells
 
     def blocks(self) -> Blocks:
-        """[S, K, *shape]."""
+        """Return the state [S, K, *shape] of all."""
         return {
             name: table.view(self._trials, -1, *table.shape[1:])
             for name, table in self._table.items()
@@ -89,23 +89,23 @@ class DeviceStore:
 
     @property
     def reals(self) -> int:
-        """Real numbers of one device's state."""
+        """Count the real numbers of one device's state."""
         return sum(table[0].numel() for table in self._table.values())
 
 
-def rows_at_once(parts: Parts, broadcast: Broadcast | Arrival, devices: DeviceStore) -> int:
+def rows_at_once(scenario: Scenario, copy: int, state: int, sample: int, dtype: torch.dtype) -> int:
     """How many cohort rows to train together: what a row works on (its copy of the model, its
-    state, a minibatch) times the rows should fit `engine.chunk_mb`."""
-    scenario = parts.scenario
-    sample = parts.data.x_train[0].size + parts.model.kept_reals
-    batch = scenario.training.batch_size * sample
-    reals = 2 * broadcast.reals + 2 * devices.reals + batch
-    size = torch.finfo(parts.streams.dtype).bits // 8
+    state, a minibatch) times the rows should fit `engine.chunk_mb`.
+
+    copy, state, sample: real numbers that a row receives, keeps, and needs for one sample.
+    """
+    reals = 2 * copy + 2 * state + scenario.training.batch_size * sample
+    size = torch.finfo(dtype).bits // 8
     return max(1, int(scenario.engine.chunk_mb * 2**20 / (reals * size)))
 
 
 def sending(payload: Payload, chunk: Cohort) -> Payload:
-    """Of a chunk's payload the rows that send, counted among themselves."""
+    """Return the rows of a chunk's payload that send, counted among themselves."""
     renumber = chunk.sends.cumsum(0) - 1
     out = []
     for group in payload:
@@ -116,10 +116,12 @@ def sending(payload: Payload, chunk: Cohort) -> Payload:
 
 
 class Collector:
-    """The payloads of the chunks of a cohort of N rows, put together. Groups that
-    have every row of a chunk are written straight to their place, in `buffers` that the caller
-    keeps from round to round: fresh memory of this size costs more than filling it. So a payload
-    is good for its own round only."""
+    """Put the payloads of the chunks of a cohort of N rows together.
+
+    Groups that have every row of a chunk are written straight to their place, in `buffers` that the
+    caller keeps from round to round: fresh memory of this size costs more than filling it. So a
+    payload is good for its own round only.
+    """
 
     def __init__(self, size: int, buffers: dict[tuple[int, str], Tensor]) -> None:
         self._size = size
@@ -129,7 +131,7 @@ class Collector:
         self._whole: dict[int, Blocks] = {}
 
     def add(self, count: int, payload: Payload) -> None:
-        """The payload of the next so many rows."""
+        """Add the payload of the next so many rows."""
         start = self._filled
         self._filled += count
         self._chunks.append((start, payload))
@@ -145,7 +147,7 @@ class Collector:
                 whole[name][start : start + count] = block
 
     def _buffer(self, index: int, name: str, block: Tensor) -> Tensor:
-        """[N, *shape] for the rows of a block [n, *shape]."""
+        """Return room [N, *shape] for the rows of a block [n, *shape]."""
         kept = self._buffers.get((index, name))
         shape = (self._size, *block.shape[1:])
         if kept is None or kept.shape != shape or kept.dtype != block.dtype:
@@ -154,7 +156,7 @@ class Collector:
 
     @property
     def payload(self) -> Payload:
-        """Of all rows. Chunks must agree in their groups."""
+        """Return the payload of all rows. Chunks must agree in their groups."""
         if len(self._chunks) == 1:
             return self._chunks[0][1]
         first = self._chunks[0][1]

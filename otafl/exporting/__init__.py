@@ -1,1 +1,1 @@
-"""Trained models as ordinary PyTorch modules, and from there to other runtimes."""
+"""Take trained models out of a result: as PyTorch modules, and from there to other runtimes."""

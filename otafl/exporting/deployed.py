@@ -1,4 +1,5 @@
-"""Trained models out of a result: as a PyTorch module, or exported with the accuracy checked."""
+"""Take a trained model out of a result: as a PyTorch module, or exported with the accuracy
+checked."""
 
 from __future__ import annotations
 
@@ -16,15 +17,18 @@ import xarray as xr
 import yaml
 from torch import nn
 
-from otafl.analysis.figures import listed, pick, shown, unknown
+from otafl import data as data_sets
 from otafl.core.errors import UserError
-from otafl.engine import trained
-from otafl.engine.assembly import assemble, load_data
+from otafl.core.words import unknown
+from otafl.engine.assembly import assemble
 from otafl.exporting import measure
 from otafl.exporting.measure import Latency, Run, Scored
 from otafl.models.modules import macs, module_of, size
-from otafl.results.dataset import final, open_results
-from otafl.scenario import Point, expand, load_scenario
+from otafl.results import models as trained
+from otafl.results.coordinates import listed, pick, shown
+from otafl.results.ending import final
+from otafl.results.files import open_results
+from otafl.scenario import Point, expand, load_scenario, same
 
 TARGETS = ("onnx", "litert", "pytorch")
 _PREFIX = {"global": "", "local": "local_", "personal": "personal_", "mean": "mean_"}
@@ -32,8 +36,8 @@ _PREFIX = {"global": "", "local": "local_", "personal": "personal_", "mean": "me
 
 @dataclass(frozen=True)
 class Chosen:
-    """One model of a result. index: its point of the sweep. result: the result at that point and
-    trial. view: as it was kept, and the row and device in it."""
+    """Name one model of a result. index: its point of the sweep. result: the result at that point
+    and trial. view: as it was kept, and the row and device in it."""
 
     result: xr.Dataset
     index: int
@@ -44,14 +48,17 @@ class Chosen:
     device: int | None
 
     def module(self) -> nn.Module:
-        """In eval mode. UserError where the method or the model has none."""
+        """Return the model as a module in eval mode. Raises UserError where the method or the model
+        has none."""
         return module_of(self.view.recipe, self.view.one(self.row, self.device or 0))
 
     @property
     def input_shape(self) -> tuple[int, ...]:
+        """Return the shape of one sample."""
         return tuple(self.view.recipe["input_shape"])
 
     def point(self) -> Point:
+        """Return the point of the sweep that the model was trained at."""
         scenario = load_scenario(yaml.safe_load(self.result.attrs["scenario"]))
         return expand(scenario)[self.index]
 
@@ -63,13 +70,25 @@ def load_model(
     trial: int = 0,
     **sel: Any,
 ) -> nn.Module:
-    """A trained model as a plain `torch.nn.Module` in eval mode: samples [batch, *input_shape] ->
-    scores [batch, classes], log-probabilities of a mixture. Low-rank weights are thin layers.
+    """Load a trained model as a plain `torch.nn.Module` in eval mode. Low-rank weights are thin
+    layers.
 
-    result: a result file or the folder of a sweep, of a scenario with `output.save_models: true`.
-    view: "global", "local", "personal", "mean" or "level0", ..., as the method has them. device:
-    whose model, where each device has its own. sel: coordinate=value, for a sweep. Raises
-    UserError.
+    Parameters
+    ----------
+    result : a result file or the folder of a sweep, of a scenario with `output.save_models: true`.
+    view : "global", "local", "personal", "mean" or "level0", ..., as the method has them.
+    device : whose model, where each device has its own.
+    trial : its number.
+    sel : coordinate=value, for a sweep.
+
+    Returns
+    -------
+    The module: samples [batch, *input_shape] -> scores [batch, classes], log-probabilities of a
+    mixture.
+
+    Raises
+    ------
+    UserError : if there is no such model, or it has no plain PyTorch module.
     """
     return open_models(Path(result), sel, trial, view, device).module()
 
@@ -77,13 +96,13 @@ def load_model(
 def open_models(
     result: Path, sel: Mapping[str, Any], trial: int, view: str, device: int | None
 ) -> Chosen:
-    """The model that is meant; read from disk where it is used. UserError, which names what there
-    is, where it cannot be found."""
+    """Find the model that is meant; it is read from disk where it is used. Raises UserError, which
+    names what there is, where it cannot be found."""
     at, index = _point(open_results(result), sel)
     found = None
     for path in trained.files_of(result):
-        kept, digest = trained.read(path)
-        if digest != at.attrs["scenario_hash"]:
+        kept, head = trained.read(path)
+        if not same(head, at.attrs):
             raise UserError(
                 f"{path}: belongs to another scenario than {result}; delete {path.parent} and run "
                 "the scenario again"
@@ -112,7 +131,7 @@ def open_models(
 
 
 def _point(result: xr.Dataset, sel: Mapping[str, Any]) -> tuple[xr.Dataset, int]:
-    """The result at a point of the sweep, and the point's number."""
+    """Return the result at a point of the sweep, and the point's number."""
     axes = json.loads(result.attrs["sweep"])
     dims, shape = [axis["dim"] for axis in axes], [axis["size"] for axis in axes]
     number = xr.DataArray(np.arange(math.prod(shape)).reshape(shape), dims=dims)
@@ -131,13 +150,13 @@ def _point(result: xr.Dataset, sel: Mapping[str, Any]) -> tuple[xr.Dataset, int]
 
 
 def samples(chosen: Chosen) -> tuple[np.ndarray, np.ndarray]:
-    """x [n, *input_shape] float32, y [n]: what the model was tested on in the run, a device's model
-    on its own test samples where devices have such."""
+    """Return x [n, *input_shape] float32 and y [n], what the model was tested on in the run: a
+    device's model on its own test samples where devices have such."""
     point = chosen.point()
-    training, data = point.scenario.training, load_data(point.scenario)
+    training, data = point.scenario.training, data_sets.loaded(point.scenario.data)
     own = None
     if chosen.device is not None or not len(data.y_test):
-        own = assemble([point], [chosen.trial]).own_test
+        own = assemble([point], [chosen.trial]).samples.own_test
     if own is None:
         x, y = data.x_test[: training.eval_samples], data.y_test[: training.eval_samples]
         return x.astype(np.float32), y
@@ -148,8 +167,8 @@ def samples(chosen: Chosen) -> tuple[np.ndarray, np.ndarray]:
 
 
 def recorded(chosen: Chosen) -> float | None:
-    """The accuracy on `samples` at the trial's end, as the result has it; None where it has none,
-    and of a trial that diverged."""
+    """Return the accuracy on `samples` at the trial's end, as the result has it; None where it has
+    none, and of a trial that diverged."""
     result, name, device = chosen.result, chosen.name, chosen.device
     if np.isfinite(result["diverged_round"]):
         return None
@@ -173,7 +192,7 @@ def recorded(chosen: Chosen) -> float | None:
 
 @dataclass(frozen=True)
 class Line:
-    """A runtime's row of the table. file_bytes: None of a module in memory."""
+    """Hold a runtime's row of the table. file_bytes: None of a module in memory."""
 
     runtime: str
     file_bytes: int | None
@@ -183,7 +202,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Exported:
-    """What `export` made. parameters, macs: of the module. recorded: accuracy in the result.
+    """Hold what `export` made. parameters, macs: of the module. recorded: accuracy in the result.
     faults: what the check found wrong."""
 
     path: Path
@@ -197,8 +216,8 @@ class Exported:
 def export(
     chosen: Chosen, target: str, path: Path, quantise: str | None = None, check: bool = True
 ) -> Exported:
-    """Writes the model as a file of another runtime, `target` of TARGETS, in float32; with `check`
-    compares scores and accuracy with the module's and the recorded one. Raises UserError."""
+    """Write the model as a file of another runtime, `target` of TARGETS, in float32; with `check`
+    compare scores and accuracy with the module's and the recorded one. Raises UserError."""
     if target not in TARGETS:
         raise unknown(f"--to {target}", "a format", target, TARGETS)
     tool = importlib.import_module(f"otafl.exporting.{target}")
@@ -233,6 +252,7 @@ def export(
 def _faults(
     before: Scored, after: Scored, was: float | None, name: str, quantise: str | None
 ) -> list[str]:
+    """Say what is wrong between the module, the other runtime and the result."""
     out = []
     wrong = measure.fault(before, after, quantise is not None)
     if wrong is not None:

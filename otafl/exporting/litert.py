@@ -1,5 +1,5 @@
-"""LiteRT (TensorFlow Lite): the module's layers as TensorFlow operations, converted by TensorFlow
-and run by the LiteRT interpreter.
+"""Export to LiteRT (TensorFlow Lite): the module's layers become TensorFlow operations, which
+TensorFlow converts and the LiteRT interpreter runs.
 
 The file takes samples as PyTorch does, [batch, *input_shape]; inside, images are channels last.
 """
@@ -31,8 +31,9 @@ QUANTISED = ("dynamic", "float16")
 def write(
     module: nn.Module, input_shape: Sequence[int], path: Path, quantise: str | None = None
 ) -> None:
-    """The batch's size is left open, 1 where nothing is said. quantise: "dynamic", weights of 8
-    bits, or "float16". UserError for what is not installed or has no translation here."""
+    """Write a file; the batch's size is left open, 1 where nothing is said. quantise: "dynamic",
+    weights of 8 bits, or "float16". Raises UserError for what is not installed or has no
+    translation here."""
     if quantise not in (None, *QUANTISED):
         raise UserError(f"--quantise {quantise}: must be {' or '.join(QUANTISED)}")
     tf = _tensorflow()
@@ -54,7 +55,7 @@ def write(
 
 
 def runner(path: Path) -> Run:
-    """What runs a file on samples [batch, *input_shape], on one thread."""
+    """Return what runs a file on samples [batch, *input_shape], on one thread."""
     with _quiet():
         interpreter = _interpreter()(model_path=str(path), num_threads=1)
         interpreter.allocate_tensors()
@@ -76,7 +77,8 @@ def runner(path: Path) -> Run:
 
 
 class Layers:
-    """Modules as TensorFlow operations on images [batch, height, width, channels] and vectors."""
+    """Translates modules into TensorFlow operations on images [batch, height, width, channels] and
+    vectors."""
 
     def __init__(self, tf: Any) -> None:
         self.tf = tf
@@ -112,7 +114,7 @@ class Layers:
         return found(module, x)
 
     def last(self, module: nn.Module, x: Any) -> Any:
-        """The whole module, of samples as PyTorch takes them."""
+        """Apply the whole module to samples as PyTorch takes them."""
         if len(x.shape) == 4:
             x = self._channels_last(x)
         return self.tf.identity(self(module, x), name="scores")
@@ -130,7 +132,7 @@ class Layers:
         return tf.math.log(tf.reduce_sum(tf.exp(each - top), -1)) + tf.squeeze(top, -1)
 
     def flatten(self, module: nn.Flatten, x: Any) -> Any:
-        """As PyTorch orders the numbers of images: channel, height, width."""
+        """Flatten images in PyTorch's order of their numbers: channel, height, width."""
         if len(x.shape) == 4 and x.shape[3] > 1 and x.shape[1] * x.shape[2] > 1:
             x = self.tf.transpose(x, [0, 3, 1, 2])
         return self.tf.reshape(x, [-1, int(np.prod(x.shape[1:]))])
@@ -162,7 +164,7 @@ class Layers:
         return y if module.bias is None else y + _numbers(module.bias)
 
     def batch_norm(self, module: nn.BatchNorm2d, x: Any) -> Any:
-        """As a scale and a shift, which the converter folds into a convolution before it."""
+        """Scale and shift, which the converter folds into a convolution before it."""
         assert module.running_mean is not None
         assert module.running_var is not None
         root = np.sqrt(_numbers(module.running_var) + np.float32(module.eps))
@@ -219,7 +221,7 @@ def _interpreter() -> Any:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what TensorFlow's C++ code writes to stderr on its own progress."""
+    """Hide what TensorFlow's C++ code writes to stderr on its own progress."""
     kept = os.dup(2)
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), 2)

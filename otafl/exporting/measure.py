@@ -1,5 +1,5 @@
-"""What an exported model is measured by: scores beside the PyTorch module's, accuracy, and the
-time of single samples on one thread."""
+"""Measure an exported model: scores beside the PyTorch module's, accuracy, and the time of single
+samples on one thread."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROUNDS, CALLS, WARM_UP = 20, 10, 5
 
 @dataclass(frozen=True)
 class Scored:
-    """scores: [n, classes]. accuracy: NaN without samples."""
+    """Hold scores [n, classes] and their accuracy, NaN without samples."""
 
     scores: np.ndarray
     accuracy: float
@@ -33,7 +33,7 @@ class Scored:
 
 @dataclass(frozen=True)
 class Latency:
-    """Seconds of one sample: median, shortest and longest of `calls`."""
+    """Hold seconds of one sample: median, shortest and longest of `calls`."""
 
     median_s: float
     shortest_s: float
@@ -41,13 +41,13 @@ class Latency:
     calls: int
 
     def __str__(self) -> str:
-        """In microseconds."""
+        """Say it in microseconds."""
         low, high = f"{1e6 * self.shortest_s:.3g}", f"{1e6 * self.longest_s:.3g}"
         return f"{1e6 * self.median_s:.3g} ({low} to {high})"
 
 
 def run_of(module: nn.Module) -> Run:
-    """The module itself, as other runtimes are called."""
+    """Return what runs the module itself, as other runtimes are called."""
 
     @torch.inference_mode()
     def run(x: np.ndarray) -> np.ndarray:
@@ -58,14 +58,14 @@ def run_of(module: nn.Module) -> Run:
 
 
 def scored(run: Run, x: np.ndarray, y: np.ndarray) -> Scored:
-    """Of samples x [n, *input_shape] with labels y [n], so many at a time."""
+    """Score samples x [n, *input_shape] with labels y [n], so many at a time."""
     scores = np.concatenate([run(x[i : i + BATCH]) for i in range(0, len(x), BATCH)])
     return Scored(scores, float((scores.argmax(1) == y).mean()))
 
 
 def fault(before: Scored, after: Scored, quantised: bool) -> str | None:
-    """What is wrong with scores after a conversion; None where nothing is. Predictions may differ
-    where the two best scores are equal up to the tolerance."""
+    """Say what is wrong with scores after a conversion; None where nothing is. Predictions may
+    differ where the two best scores are equal up to the tolerance."""
     if quantised:
         lost = before.accuracy - after.accuracy
         if not lost <= QUANTISED_LOSS:
@@ -81,7 +81,7 @@ def fault(before: Scored, after: Scored, quantised: bool) -> str | None:
 
 
 def ties(scores: np.ndarray) -> float:
-    """Share of samples [n, classes] whose two best scores rounding may exchange."""
+    """Return the share of samples [n, classes] whose two best scores rounding may exchange."""
     best = np.sort(scores, 1)[:, -2:]
     bound = 2.0 * TOLERANCE * float(np.abs(scores).max())
     return float((best[:, 1] - best[:, 0] <= bound).mean())
@@ -90,8 +90,8 @@ def ties(scores: np.ndarray) -> float:
 def latencies(
     runs: Mapping[str, Run], x: np.ndarray, rounds: int | None = None, calls: int = CALLS
 ) -> dict[str, Latency]:
-    """The time of one sample x [1, *input_shape], rounds (ROUNDS) x calls times each after warm-up,
-    the models in turn, so that what else the machine does meets all of them."""
+    """Time one sample x [1, *input_shape], rounds (ROUNDS) x calls times each after warm-up, the
+    models in turn, so that what else the machine does meets all of them."""
     times: dict[str, list[float]] = {name: [] for name in runs}
     with one_thread():
         for _ in range(ROUNDS if rounds is None else rounds):
@@ -110,7 +110,7 @@ def latencies(
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """PyTorch on one thread, as the other runtimes are."""
+    """Keep PyTorch on one thread, as the other runtimes are."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -1,8 +1,9 @@
-"""ONNX: written by PyTorch's exporter, run by onnxruntime."""
+"""Export to ONNX: PyTorch's exporter writes it, onnxruntime runs it."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import logging
 import warnings
@@ -26,8 +27,8 @@ NAME = "onnxruntime"
 def write(
     module: nn.Module, input_shape: Sequence[int], path: Path, quantise: str | None = None
 ) -> None:
-    """One file of opset 20, the batch's size left open: "samples" [batch, *input_shape] -> "scores"
-    [batch, classes]. UserError for what is not installed or cannot be exported."""
+    """Write one file of opset 20, the batch's size left open: "samples" [batch, *input_shape] ->
+    "scores" [batch, classes]. Raises UserError for what is not installed or cannot be exported."""
     if quantise is not None:
         raise UserError(f"--quantise {quantise}: is for LiteRT; --to litert would do")
     _need("onnx", "onnxscript", "onnxruntime")
@@ -55,7 +56,7 @@ def write(
 
 
 def runner(path: Path) -> Run:
-    """What runs a file on samples [batch, *input_shape], on one thread."""
+    """Return what runs a file on samples [batch, *input_shape], on one thread."""
     runtime = _need("onnxruntime")
     options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
@@ -70,9 +71,7 @@ def runner(path: Path) -> Run:
 
 
 def _need(*names: str) -> Any:
-    """The last of the packages, all imported."""
-    import importlib
-
+    """Import the packages; return the last."""
     try:
         return [importlib.import_module(name) for name in names][-1]
     except ImportError as error:
@@ -83,7 +82,7 @@ def _need(*names: str) -> Any:
 
 @contextlib.contextmanager
 def _quiet() -> Any:
-    """Without the exporter's notes on its own progress."""
+    """Hide the exporter's notes on its own progress."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

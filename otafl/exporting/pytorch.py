@@ -1,11 +1,10 @@
-"""A `torch.export` program: a file that PyTorch loads and runs without otafl."""
+"""Export a `torch.export` program: a file that PyTorch loads and runs without otafl."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -20,7 +19,7 @@ NAME = "torch.export"
 def write(
     module: nn.Module, input_shape: Sequence[int], path: Path, quantise: str | None = None
 ) -> None:
-    """For `torch.export.load(path).module()`; the batch's size is left open."""
+    """Write a file for `torch.export.load(path).module()`; the batch's size is left open."""
     if quantise is not None:
         raise UserError(f"--quantise {quantise}: is for LiteRT; --to litert would do")
     x = torch.zeros(2, *input_shape)
@@ -31,10 +30,5 @@ def write(
 
 
 def runner(path: Path) -> Run:
-    """What runs a file on samples [batch, *input_shape]."""
-    run = run_of(torch.export.load(path).module())
-
-    def of_any(x: np.ndarray) -> np.ndarray:
-        return run(x)
-
-    return of_any
+    """Return what runs a file on samples [batch, *input_shape]."""
+    return run_of(torch.export.load(path).module())

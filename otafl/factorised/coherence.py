@@ -1,8 +1,12 @@
-"""Generalised coherence of vectors: how far they are from being orthogonal.
+"""Measure how far vectors are from being orthogonal by their generalised coherence.
 
-Gish and Cochran 1988, "Generalized coherence": 1 - det G, G the Gram matrix of the vectors scaled
-to length one. It is 0 for orthogonal vectors, 1 for linearly dependent ones, the squared cosine for
-two, and does not change when vectors are scaled.
+It is 1 - det G, G the Gram matrix of the vectors scaled to length one: 0 for orthogonal vectors, 1
+for linearly dependent ones, the squared cosine for two, and does not change when vectors are
+scaled.
+
+References
+----------
+Gish, Cochran 1988, "Generalized Coherence".
 """
 
 from __future__ import annotations
@@ -14,8 +18,8 @@ _COLUMNS = 1 << 14  # at a time, which bounds the memory of the copy in double p
 
 
 def coherence(vectors: Tensor) -> tuple[Tensor, Tensor]:
-    """1 - det G and ln det G, both [S] in double precision, of vectors [S, n, P]. Zero vectors are
-    left out; ln det G is -inf where vectors are dependent."""
+    """Return 1 - det G and ln det G, both [S] in double precision, of vectors [S, n, P]. Zero
+    vectors are left out; ln det G is -inf where vectors are dependent."""
     gram = vectors.new_zeros(*vectors.shape[:2], vectors.shape[1], dtype=torch.float64)
     for part in vectors.split(_COLUMNS, 2):
         part = part.double()

@@ -1,4 +1,4 @@
-"""CP (Kruskal) form of tensors, batched over rows.
+"""Calculate with tensors in CP (Kruskal) form, batched over rows.
 
 X = [[A1, ..., AN]], X[i1..iN] = sum_r prod_n An[i_n, r]. A factor is held transposed, [n, R, I_n]:
 a row r of it lies together in memory, where batched products want it. A tensor is held as its last
@@ -7,7 +7,8 @@ layer's [inputs, outputs], a convolution's [k k C, outputs] with N = 4 modes k, 
 
 The unfoldings are row-major (the last index runs fastest), so Khatri-Rao products go in ascending
 order of the modes. Kolda and Bader 2009, "Tensor Decompositions and Applications", write both the
-other way round; either pair is right, a mixture is wrong from three modes on.
+other way round; either pair is right, a mixture is wrong from three modes on. Equations are
+TDPFed's (Wang, Jin, Liu, Zong, Shao, Li).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Factors = list[Tensor]
 
 
 def khatri_rao(factors: Sequence[Tensor]) -> Tensor:
-    """[n, R, prod I_m]: row r is the Kronecker product of the factors' rows r."""
+    """Return [n, R, prod I_m], whose row r is the Kronecker product of the factors' rows r."""
     out = factors[0]
     for factor in factors[1:]:
         out = (out[..., None] * factor[:, :, None]).flatten(2)
@@ -31,17 +32,13 @@ def khatri_rao(factors: Sequence[Tensor]) -> Tensor:
 
 
 def kruskal(factors: Sequence[Tensor]) -> Tensor:
-    """The tensor [[A1, ..., AN]] as its last matrix."""
+    """Return the tensor [[A1, ..., AN]] as its last matrix."""
     return torch.bmm(khatri_rao(factors[:-1]).mT, factors[-1])
 
 
-def unfold(matrix: Tensor, modes: Sequence[int], mode: int) -> Tensor:
-    """X_(mode) [n, I_mode, prod of the others] of a tensor held as its last matrix."""
-    return matrix.view(-1, *modes).movedim(mode + 1, 1).flatten(2)
-
-
 def gram(factors: Sequence[Tensor], but: Sequence[int] = ()) -> Tensor:
-    """[n, R, R]: Hadamard product of the factors' Gram matrices, some left out; eq. (18)."""
+    """Return the Hadamard product [n, R, R] of the factors' Gram matrices, some left out; eq.
+    (18)."""
     out = factors[0].new_ones(())
     for mode, factor in enumerate(factors):
         if mode not in but:
@@ -49,15 +46,10 @@ def gram(factors: Sequence[Tensor], but: Sequence[int] = ()) -> Tensor:
     return out
 
 
-def square(factors: Sequence[Tensor]) -> Tensor:
-    """|[[A]]|^2 [n]."""
-    return gram(factors).sum((1, 2))
-
-
 def factor_gradients(
     target: Tensor, factors: Sequence[Tensor], out: Tensor | None = None
 ) -> Factors:
-    """Gradients of |target - [[A]]|^2 / 2 by every factor, [n, R, I_n].
+    """Return the gradients of |target - [[A]]|^2 / 2 by every factor, [n, R, I_n].
 
     TDPFed's eq. (25) without lambda, -T_(n) H_n + An Vn, in the form (X - T)_(n) H_n, which is the
     same since X_(n) H_n = An Vn: measured on a CPU core, the residual is faster than the Gram
@@ -71,14 +63,8 @@ def factor_gradients(
     return [*before, torch.bmm(ahead, residual)]
 
 
-def mttkrp(matrix: Tensor, factors: Sequence[Tensor]) -> Factors:
-    """(X_(n) H_n)^T [n, R, I_n] of every mode n."""
-    ahead = torch.bmm(khatri_rao(factors[:-1]), matrix)
-    return [*_all_but_last(torch.bmm(factors[-1], matrix.mT), factors[:-1]), ahead]
-
-
 def _all_but_last(u: Tensor, factors: Sequence[Tensor]) -> Factors:
-    """Of u [n, R, I_1 ... I_m], a tensor for each r: contracted with all factors but one."""
+    """Contract u [n, R, I_1 ... I_m], a tensor for each r, with all factors but one, for each."""
     if len(factors) == 1:
         return [u]
     *front, last = factors
@@ -87,13 +73,13 @@ def _all_but_last(u: Tensor, factors: Sequence[Tensor]) -> Factors:
 
 
 def _contracted(u: Tensor, last: Tensor) -> Tensor:
-    """u [n, R, J I] summed over its last mode against last [n, R, I]: [n, R, J]."""
+    """Sum u [n, R, J I] over its last mode against last [n, R, I]; return [n, R, J]."""
     rows, size = u.shape[0] * u.shape[1], last.shape[2]
     return torch.bmm(u.reshape(rows, -1, size), last.reshape(rows, size, 1)).view(*u.shape[:2], -1)
 
 
 def _folded(u: Tensor, ahead: Tensor, size: int) -> Tensor:
-    """u [n, R, J I] summed over its first modes against ahead [n, R, J]: [n, R, I]."""
+    """Sum u [n, R, J I] over its first modes against ahead [n, R, J]; return [n, R, I]."""
     rows = u.shape[0] * u.shape[1]
     return torch.bmm(ahead.reshape(rows, 1, -1), u.reshape(rows, -1, size)).view(*u.shape[:2], -1)
 
@@ -105,9 +91,19 @@ def als(
     change: float = 1e-6,
     ridge: float = 1e-10,
 ) -> tuple[Factors, Tensor]:
-    """CP factors near a tensor by alternating least squares, and their relative residual [n]. In
-    double precision. A row stops when a sweep changes its residual by less than `change`, and never
-    gets worse; ridge: Tikhonov term, relative to the diagonal of V_n."""
+    """Find CP factors near a tensor by alternating least squares, in double precision.
+
+    Parameters
+    ----------
+    matrix : the tensor as its last matrix.
+    start : factors to begin from.
+    change : a row stops when a sweep changes its residual by less than this; it never gets worse.
+    ridge : Tikhonov term, relative to the diagonal of V_n.
+
+    Returns
+    -------
+    The factors, and their relative residual [n].
+    """
     target = matrix.double()
     total = target.square().sum((1, 2)).clamp_min(torch.finfo(torch.float64).tiny)
     factors = [factor.double() for factor in start]
@@ -129,7 +125,7 @@ def als(
 
 
 def _sweep(matrix: Tensor, factors: Factors, ridge: float) -> Factors:
-    """Each factor by least squares in turn, the later ones seeing the new values of the earlier."""
+    """Solve for each factor in turn, the later ones seeing the new values of the earlier."""
     new = list(factors)
     u = torch.bmm(new[-1], matrix.mT)  # the last factor is the last to change
     for mode, factor in enumerate(new):
@@ -149,27 +145,27 @@ def _sweep(matrix: Tensor, factors: Factors, ridge: float) -> Factors:
 
 
 def _relative(target: Tensor, factors: Sequence[Tensor], total: Tensor) -> Tensor:
-    """|target - [[A]]| / |target| [n]."""
+    """Return |target - [[A]]| / |target| [n]."""
     return ((target - kruskal(factors)).square().sum((1, 2)) / total).sqrt()
 
 
 def rank_for(modes: Sequence[int], compression_rate: float) -> int:
-    """The rank at which prod I_n weights become R sum I_n at this rate, eqs. (23), (24)."""
+    """Return the rank at which prod I_n weights become R sum I_n at this rate, eqs. (23), (24)."""
     return max(1, round(math.prod(modes) / (compression_rate * sum(modes))))
 
 
 def largest_rank(modes: Sequence[int]) -> int:
-    """A rank at which every tensor of these modes is represented: the smallest product of all
-    modes but one; of a matrix, its smaller side."""
+    """Return a rank at which every tensor of these modes is represented: the smallest product of
+    all modes but one; of a matrix, its smaller side."""
     return math.prod(modes) // max(modes)
 
 
 def reals(modes: Sequence[int], rank: int) -> int:
-    """Q = R sum I_n."""
+    """Count the numbers of the factors, Q = R sum I_n."""
     return rank * sum(modes)
 
 
 def start_deviation(fan_in: int, rank: int, modes: int) -> float:
-    """Standard deviation of a factor's entries at which those of [[A]], of `modes` independent
-    normal factors, have He's variance 2 / fan_in: R sigma_A^(2N)."""
+    """Return the standard deviation of a factor's entries at which those of [[A]], of `modes`
+    independent normal factors, have He's variance 2 / fan_in: R sigma_A^(2N)."""
     return (2.0 / fan_in / rank) ** (1.0 / (2 * modes))

@@ -1,4 +1,4 @@
-"""Three ways to aggregate the CP factors of devices that left from the same factors A_t.
+"""Aggregate the CP factors of devices that left from the same factors A_t, in three ways.
 
 afm   The mean of each factor (TDPFed, eq. 20): linear, so it superposes, but a product of means: it
       differs from the mean tensor by the factors' covariance, and factors of one tensor with their
@@ -43,19 +43,20 @@ RANK_FLOOR = 1e-12
 """Eigenvalues of V_n below this share of the largest count as zero."""
 
 RIDGE = 1e-8
-"""Added to the normal equations' matrix, whose diagonal blocks are the identity: directions that
-all modes' coordinates reach by less than its root are left out gradually, and linearly in D."""
+"""A term added to the normal equations' matrix, whose diagonal blocks are the identity: directions
+that all modes' coordinates reach by less than its root are left out gradually, and linearly in
+D."""
 
 CG_STEPS = 300
 CG_RESIDUAL = 1e-8
-"""At which conjugate gradients stop, relative to the right-hand side."""
+"""The residual at which conjugate gradients stop, relative to the right-hand side."""
 
 NUMBERS_AT_ONCE = 1 << 25
-"""Of dense tensors that the server of act makes of the devices' factors at a time."""
+"""Numbers of the dense tensors that the server of act makes of the devices' factors at a time."""
 
 
 def mean_tensor(each: Sequence[Tensor], weight: Tensor, trial: Tensor, trials: int) -> Tensor:
-    """sum_k w_k [[A_k]] [S, ...] as last matrices; weight, trial: [n]. Eq. (21)."""
+    """Return sum_k w_k [[A_k]] [S, ...] as last matrices; weight, trial: [n]. Eq. (21)."""
     rows, columns = khatri_rao([f[:1] for f in each[:-1]]).shape[2], each[-1].shape[2]
     total = weight.new_zeros(trials, rows, columns)
     size = max(1, NUMBERS_AT_ONCE // (rows * columns))
@@ -69,9 +70,9 @@ def mean_tensor(each: Sequence[Tensor], weight: Tensor, trial: Tensor, trials: i
 def factored(
     tensor: Tensor, guesses: Sequence[Sequence[Tensor]], rank: int
 ) -> tuple[Factors, Tensor]:
-    """Rank-R factors near tensors [S, ...], and the relative residual [S]; eq. (22). Of matrices
-    by truncated SVD, split evenly, which is optimal; else by alternating least squares from the
-    best of the guesses."""
+    """Find rank-R factors near tensors [S, ...], and the relative residual [S]; eq. (22). Those of
+    matrices come by truncated SVD, split evenly, which is optimal; else by alternating least
+    squares from the best of the guesses."""
     if len(guesses[0]) == 2:
         return _truncated(tensor, rank)
     start, residual = guesses[0], _distance(tensor, guesses[0])
@@ -93,12 +94,12 @@ def _truncated(matrix: Tensor, rank: int) -> tuple[Factors, Tensor]:
 
 
 def _distance(tensor: Tensor, factors: Sequence[Tensor]) -> Tensor:
-    """|tensor - [[A]]| [S]."""
+    """Return |tensor - [[A]]| [S]."""
     return (tensor - kruskal(factors)).flatten(1).norm(dim=1)
 
 
 def whitening(at: Sequence[Tensor]) -> list[Tensor]:
-    """V_n^(-1/2) [n, R, R] of every mode, symmetric; on its null space 0."""
+    """Return V_n^(-1/2) [n, R, R] of every mode, symmetric; on its null space 0."""
     return [_inverse_root(gram(at, (mode,))) for mode in range(len(at))]
 
 
@@ -110,8 +111,8 @@ def _inverse_root(v: Tensor) -> Tensor:
 
 
 def coordinates(at: Sequence[Tensor], own: Sequence[Tensor]) -> Factors:
-    """C_n of the change from [[at]] to [[own]], both [n, R, I_n], in the frame `at`. In double
-    precision: the change is a small difference."""
+    """Return C_n of the change from [[at]] to [[own]], both [n, R, I_n], in the frame `at`. It is
+    calculated in double precision: the change is a small difference."""
     dtype = at[0].dtype
     at, own = [f.double() for f in at], [f.double() for f in own]
     roots = whitening(at)
@@ -120,14 +121,14 @@ def coordinates(at: Sequence[Tensor], own: Sequence[Tensor]) -> Factors:
 
 
 def directions(at: Sequence[Tensor], moved: Sequence[Tensor]) -> Factors:
-    """B_n = V_n^(-1/2) C_n, the change of the factors with coordinates C_n."""
+    """Return B_n = V_n^(-1/2) C_n, the change of the factors with coordinates C_n."""
     roots = whitening([f.double() for f in at])
     return [(k @ c.double()).to(c.dtype) for k, c in zip(roots, moved, strict=True)]
 
 
 def retract(at: Sequence[Tensor], moved: Sequence[Tensor]) -> Factors:
-    """Factors of the tensor that lies at coordinates C_n from [[at]], to first order. Of matrices
-    the truncation, turned to lie near the factors `at` and with their ratio of norms."""
+    """Return factors of the tensor that lies at coordinates C_n from [[at]], to first order: of
+    matrices the truncation, turned to lie near the factors `at` and with their ratio of norms."""
     if len(at) > 2:
         return [f + b for f, b in zip(at, directions(at, moved), strict=True)]
     dtype = at[0].dtype
@@ -146,14 +147,6 @@ def retract(at: Sequence[Tensor], moved: Sequence[Tensor]) -> Factors:
     return [(ratio * (turn @ new[0])).to(dtype), ((turn @ new[1]) / ratio).to(dtype)]
 
 
-def derivative(at: Sequence[Tensor], along: Sequence[Tensor]) -> Tensor:
-    """J(B) = sum_n [[A1 .. Bn .. AN]] as its last matrix, for factors B_n."""
-    total = torch.zeros(())
-    for mode, b in enumerate(along):
-        total = total + kruskal([b if m == mode else f for m, f in enumerate(at)])
-    return total
-
-
 def _of_matrices(at: Factors, own: Factors, roots: list[Tensor]) -> Factors:
     u, v = roots[1] @ at[0], roots[0] @ at[1]  # orthonormal rows
     dv = (v @ own[1].mT) @ own[0] - (v @ at[1].mT) @ at[0]
@@ -162,8 +155,8 @@ def _of_matrices(at: Factors, own: Factors, roots: list[Tensor]) -> Factors:
 
 
 def _of_tensors(at: Factors, own: Factors, roots: list[Tensor]) -> Factors:
-    """Conjugate gradients from zero, each row with steps of its own; they end in the range of the
-    normal matrix, where the shortest solution is."""
+    """Solve by conjugate gradients from zero, each row with steps of its own; they end in the range
+    of the normal matrix, where the shortest solution is."""
     products = [torch.bmm(f, f.mT) for f in at]
     to_own = _adjoint(at, own)
     to_at = _adjoint(at, at)
@@ -188,7 +181,7 @@ def _of_tensors(at: Factors, own: Factors, roots: list[Tensor]) -> Factors:
 
 
 def _adjoint(at: Sequence[Tensor], of: Sequence[Tensor]) -> Factors:
-    """([[of]]_(n) H_n)^T [n, R, I_n] of every mode, H_n of the factors `at`."""
+    """Return ([[of]]_(n) H_n)^T [n, R, I_n] of every mode, H_n of the factors `at`."""
     crossed = [torch.bmm(a, f.mT) for a, f in zip(at, of, strict=True)]
     return [torch.bmm(_hadamard(crossed, (n,)), f) for n, f in enumerate(of)]
 
@@ -196,7 +189,7 @@ def _adjoint(at: Sequence[Tensor], of: Sequence[Tensor]) -> Factors:
 def _normal(
     at: Factors, products: list[Tensor], roots: list[Tensor], c: Sequence[Tensor]
 ) -> Factors:
-    """(J^T J + ridge) C in coordinates."""
+    """Return (J^T J + ridge) C in coordinates."""
     b = [k @ one for k, one in zip(roots, c, strict=True)]
     crossed = [torch.bmm(a, one.mT) for a, one in zip(at, b, strict=True)]  # A_m^T B_m
     out = []
@@ -211,6 +204,7 @@ def _normal(
 
 
 def _hadamard(matrices: list[Tensor], but: tuple[int, ...]) -> Tensor:
+    """Multiply matrices elementwise, some left out."""
     out = torch.ones_like(matrices[0])
     for mode, matrix in enumerate(matrices):
         if mode not in but:
@@ -219,6 +213,6 @@ def _hadamard(matrices: list[Tensor], but: tuple[int, ...]) -> Tensor:
 
 
 def _inner(a: Sequence[Tensor], b: Sequence[Tensor]) -> Tensor:
-    """[n]."""
+    """Return <a, b> [n]."""
     parts = [(x * y).sum((1, 2)) for x, y in zip(a, b, strict=True)]
     return torch.stack(parts).sum(0)

@@ -1,12 +1,16 @@
-"""The manifold of M x N matrices of rank R, in factors only: no dense M x N array is ever made.
+"""Move on the manifold of M x N matrices of rank R, in factors only: no dense array is made.
 
 A point is Theta = U diag(s) V^T with U [n, M, R] and V [n, N, R] of orthonormal columns and s
 [n, R] decreasing and positive. A tangent vector at it is U H V^T + B_U V^T + U B_V^T with U^T
-B_U = 0 and V^T B_V = 0. All functions are batched over n rows. Thin
-factors are kept so that their transposes are contiguous in memory ([n, R, M]), which makes products
-with them several times faster than the other way round. Source: Xue and Lau, FedRLR,
-section III and eqs. (14)-(19), (47); Vandereycken 2013, "Low-rank matrix completion by
-Riemannian optimization".
+B_U = 0 and V^T B_V = 0. All functions are batched over n rows. Thin factors are kept so that their
+transposes are contiguous in memory ([n, R, M]), which makes products with them several times faster
+than the other way round.
+
+References
+----------
+Xue, Lau, "Riemannian Low-Rank Model Compression for Federated Learning with Over-the-Air
+    Aggregation" (FedRLR), section III and eqs. (14)-(19), (47).
+Vandereycken 2013, "Low-Rank Matrix Completion by Riemannian Optimization".
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ TINY = 1e-30
 
 
 class LowRank(NamedTuple):
-    """Theta = u diag(s) v^T. u: [n, M, R], s: [n, R], v: [n, N, R]."""
+    """Hold Theta = u diag(s) v^T. u: [n, M, R], s: [n, R], v: [n, N, R]."""
 
     u: Tensor
     s: Tensor
@@ -32,7 +36,7 @@ class LowRank(NamedTuple):
 
 
 class Tangent(NamedTuple):
-    """u h v^T + bu v^T + u bv^T at a point. h: [n, R, R], bu: [n, M, R], bv: [n, N, R]."""
+    """Hold u h v^T + bu v^T + u bv^T at a point. h: [n, R, R], bu: [n, M, R], bv: [n, N, R]."""
 
     h: Tensor
     bu: Tensor
@@ -40,9 +44,9 @@ class Tangent(NamedTuple):
 
 
 class LowRankMap:
-    """A point acting as a weight (`models.base.LinearMap`) for rows [n, ...]. It keeps the thin
-    products of the last passes, which are the factored gradient's ingredients: xu = x U [n, B, R]
-    and gv = g V [n, B, R]."""
+    """Acts as a weight (`models.layered.LinearMap`) by a point, for rows [n, ...]. It keeps the
+    thin products of the last passes, which are the factored gradient's ingredients: xu = x U [n, B,
+    R] and gv = g V [n, B, R]."""
 
     def __init__(self, point: LowRank) -> None:
         self.point = point
@@ -61,38 +65,39 @@ class LowRankMap:
 
 
 def dense(point: LowRank) -> Tensor:
-    """Theta itself [n, M, N]: for tests and exports, never in a round."""
+    """Return Theta itself [n, M, N]: for tests and exports, never in a round."""
     return torch.bmm(point.u * point.s[:, None], point.v.mT)
 
 
 def project(point: LowRank, gv: Tensor, gtu: Tensor) -> Tangent:
-    """Orthogonal projection of G on the tangent space, from gv = G V [n, M, R] and gtu = G^T U
-    [n, N, R] alone (eq. 47)."""
+    """Project G orthogonally on the tangent space, from gv = G V [n, M, R] and gtu = G^T U [n, N,
+    R] alone (eq. 47)."""
     h = torch.bmm(point.u.mT, gv)
     return Tangent(h, _normal(gv, point.u, h), _normal(gtu, point.v, h.mT))
 
 
 def complement(basis: Tensor, thin: Tensor) -> Tensor:
-    """What the orthonormal basis [n, M, R] does not span of thin [n, M, Q]."""
+    """Return what the orthonormal basis [n, M, R] does not span of thin [n, M, Q]."""
     return _normal(thin, basis, torch.bmm(basis.mT, thin))
 
 
 def _normal(thin: Tensor, basis: Tensor, within: Tensor) -> Tensor:
-    """thin - basis within, what the basis does not span; nothing where the basis is square. There
-    the difference would be rounding that lies all in its span, and where the smallest singular
-    value is no larger than that, a retraction would turn the basis into it."""
+    """Return thin - basis within, what the basis does not span; nothing where the basis is square.
+    There the difference would be rounding that lies all in its span, and where the smallest
+    singular value is no larger than that, a retraction would turn the basis into it."""
     if basis.shape[1] == basis.shape[2]:
         return torch.zeros_like(thin)
     return torch.baddbmm(thin.mT, within.mT, basis.mT, alpha=-1.0).mT
 
 
 def thin_product(thin: Tensor, small: Tensor) -> Tensor:
-    """thin [n, M, R] times small [n, R, Q], kept as thin factors are."""
+    """Multiply thin [n, M, R] by small [n, R, Q]; the product is kept as thin factors are."""
     return torch.bmm(small.mT, thin.mT).mT
 
 
 def retract(points: Sequence[LowRank], steps: Sequence[Tangent]) -> list[LowRank]:
-    """Best rank-R approximation of Theta + xi for each point and tangent vector xi (eqs. 18-19).
+    """Return the best rank-R approximation of Theta + xi for each point and tangent vector xi (eqs.
+    18-19).
 
     The normal parts of xi are orthogonal to U and V already, so the 2R x 2R core of
     [U Q_U] C [V Q_V]^T needs only their own bases, B = Q T. These come by Cholesky from the R x R
@@ -110,7 +115,7 @@ def retract(points: Sequence[LowRank], steps: Sequence[Tangent]) -> list[LowRank
 
 
 def _retract_equal_ranks(points: Sequence[LowRank], steps: Sequence[Tangent]) -> list[LowRank]:
-    """`retract` of points of one rank: all small matrices, [points x n, ...], go in one batch."""
+    """Retract points of one rank: all small matrices, [points x n, ...], go in one batch."""
     layers, rank = len(points), points[0].s.shape[1]
     normals = [step.bu for step in steps] + [step.bv for step in steps]
     root, inverse = _gram_root(torch.cat([torch.bmm(b.mT, b) for b in normals]))
@@ -135,7 +140,7 @@ def _retract_equal_ranks(points: Sequence[LowRank], steps: Sequence[Tangent]) ->
 
 
 def _gram_root(gram: Tensor) -> tuple[Tensor, Tensor]:
-    """Upper triangular T [m, R, R] with T^T T = gram + ridge, and its inverse."""
+    """Return the upper triangular T [m, R, R] with T^T T = gram + ridge, and its inverse."""
     diagonal = gram.diagonal(dim1=1, dim2=2)
     ridge = diagonal.sum(1, keepdim=True).mul_(4.0 * torch.finfo(gram.dtype).eps)
     diagonal.add_(ridge.add_(TINY))
@@ -147,8 +152,8 @@ def _gram_root(gram: Tensor) -> tuple[Tensor, Tensor]:
 def compress(
     left: Sequence[Tensor], right: Sequence[Tensor], ranks: Sequence[int]
 ) -> list[LowRank]:
-    """Best rank-R approximation of left right^T for each left [n, M, Q] and right [n, N, Q]
-    (eq. 31; for a sum of low-rank matrices stack their factors side by side, eq. 20)."""
+    """Return the best rank-R approximation of left right^T for each left [n, M, Q] and right [n, N,
+    Q] (eq. 31; for a sum of low-rank matrices stack their factors side by side, eq. 20)."""
     bases, cores = [], []
     for a, b in zip(left, right, strict=True):
         qu, tu = torch.linalg.qr(a)
@@ -163,8 +168,8 @@ def compress(
 
 
 def truncate(matrix: Tensor, rank: int, rescale: bool = False) -> LowRank:
-    """Best rank-R approximation of a dense matrix [n, M, N], to start from; `rescale` restores
-    the Frobenius norm that truncation took."""
+    """Return the best rank-R approximation of a dense matrix [n, M, N], to start from; `rescale`
+    restores the Frobenius norm that truncation took."""
     u, s, vt = torch.linalg.svd(matrix, full_matrices=False)
     kept = s[:, :rank]
     if rescale:
@@ -173,8 +178,8 @@ def truncate(matrix: Tensor, rank: int, rescale: bool = False) -> LowRank:
 
 
 def reorthonormalise(point: LowRank) -> LowRank:
-    """One Newton-Schulz step on U and V, which squares their distance from orthonormality: rounding
-    lets them drift by a few units in the last place a step."""
+    """Take one Newton-Schulz step on U and V, which squares their distance from orthonormality:
+    rounding lets them drift by a few units in the last place a step."""
     return LowRank(_orthonormal(point.u), point.s, _orthonormal(point.v))
 
 
@@ -184,8 +189,8 @@ def _orthonormal(u: Tensor) -> Tensor:
 
 
 def _svd(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Of each matrix [n, r, r]; singular values NaN where it is not finite. A trial that diverges
-    must not end those it is stacked with."""
+    """Decompose each matrix [n, r, r]; singular values are NaN where it is not finite. A trial that
+    diverges must not end those it is stacked with."""
     try:
         return torch.linalg.svd(matrix)
     except torch.linalg.LinAlgError:
@@ -197,7 +202,8 @@ def _svd(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _svd_by_size(cores: Sequence[Tensor]) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Left vectors, values and right vectors of each [n, r, r] core; one call for each size."""
+    """Return left vectors, values and right vectors of each [n, r, r] core; one call for each
+    size."""
     sizes: dict[torch.Size, list[int]] = {}
     for index, core in enumerate(cores):
         sizes.setdefault(core.shape, []).append(index)

@@ -1,4 +1,4 @@
-"""Distortion of random linear coding: what FedRLR's product of two superposed sums costs.
+"""Say the distortion of random linear coding: what FedRLR's product of two superposed sums costs.
 
 Device k sends sqrt(w_k) U_k sqrt(S_k) F_k and sqrt(w_k) V_k sqrt(S_k) F_k with F_k [R, R] of
 independent entries +-1/sqrt(R). With gains a_k >= 0 the server has the sums X_U and X_V and takes
@@ -30,12 +30,17 @@ def distortion(
     rank: int,
     fourth: float = 1.0,
 ) -> Tensor:
-    """E |X_U X_V^T - T|^2 [S], without noise, for any weights Theta_k of K devices.
+    """Return E |X_U X_V^T - T|^2 [S], without noise, for any weights Theta_k of K devices.
 
-    nuclear: sum of the singular values of each Theta_k [S, K]. squares: |Theta_k|^2 [S, K].
-    mean_square: |T|^2 [S]. weight: w_k [S, K]. fourth: E a^4 of gains with E a^2 = 1, independent
-    of each other: 1 if they are 1, 2 for GBMA over Rayleigh fading (a = |h|, the same for both
-    factors).
+    Parameters
+    ----------
+    nuclear : sum of the singular values of each Theta_k [S, K].
+    squares : |Theta_k|^2 [S, K].
+    mean_square : |T|^2 [S].
+    weight : w_k [S, K].
+    rank : R.
+    fourth : E a^4 of gains with E a^2 = 1, independent of each other: 1 if they are 1, 2 for GBMA
+        over Rayleigh fading (a = |h|, the same for both factors).
     """
     own = (fourth - 1.0) * squares + fourth * (nuclear.square() - squares) / rank
     pairs = (weight * nuclear).sum(-1).square() - (weight * nuclear).square().sum(-1)
@@ -44,8 +49,8 @@ def distortion(
 
 
 def equal_models_distortion(s: Sequence[float], devices: int, fourth: float = 1.0) -> float:
-    """`distortion` over |Theta|^2 for K devices of equal weight with the same Theta, of singular
-    values s. It does not vanish with K:
+    """Return `distortion` over |Theta|^2 for K devices of equal weight with the same Theta, of
+    singular values s. It does not vanish with K:
 
         ideal gains  [(sum s)^2 + (1 - 2/K) sum s^2] / (R sum s^2)
         GBMA         [(1 + 1/K) ((sum s)^2 - sum s^2) + (2 - 2/K + R/K) sum s^2] / (R sum s^2)
@@ -57,9 +62,9 @@ def equal_models_distortion(s: Sequence[float], devices: int, fourth: float = 1.
 
 
 def noise_distortion(nuclear: float, rank: int, rows: int, columns: int, noise: float) -> float:
-    """What noise adds to `distortion` (not relative), with gains of E a^2 = 1: v N (M + N) + M N R
-    v^2 for M = rows, N = columns and nuclear = sum_k w_k times the sum of the singular values of
-    Theta_k.
+    """Return what noise adds to `distortion` (not relative), with gains of E a^2 = 1: v N (M + N) +
+    M N R v^2 for M = rows, N = columns and nuclear = sum_k w_k times the sum of the singular values
+    of Theta_k.
 
     noise: variance v of each entry of X_U and X_V. For K equal weights it is sigma_z^2 / (2 gamma
     K), where a device's signal is at power gamma without its sqrt(w_k) = K^(-1/2).
@@ -68,8 +73,8 @@ def noise_distortion(nuclear: float, rank: int, rows: int, columns: int, noise: 
 
 
 def inner_products(points: LowRank) -> Tensor:
-    """<Theta_k, Theta_j> [S, K, K] of u [S, K, M, R], s [S, K, R], v [S, K, N, R]: from the factors
-    alone, device by device, in K^2 R^2 (M + N) operations and S K R^2 numbers of memory."""
+    """Return <Theta_k, Theta_j> [S, K, K] of u [S, K, M, R], s [S, K, R], v [S, K, N, R]: from the
+    factors alone, device by device, in K^2 R^2 (M + N) operations and S K R^2 numbers of memory."""
     u, v = points.u * points.s[:, :, None], points.v
     trials, devices, _, rank = u.shape
     all_u, all_v = (side.transpose(1, 2).flatten(2) for side in (u, v))  # [S, M or N, K R]

@@ -1,5 +1,5 @@
-"""Proximal maps of the norms that make weights sparse or low-rank, and the projection that prunes
-them. Batched over leading dimensions.
+"""Make weights sparse or low-rank: proximal maps of norms, and the projection that prunes. They are
+batched over leading dimensions.
 
 soft is the prox of the l1 norm, svt ("singular value thresholding": Cai, Candes, Shen 2010) that of
 the nuclear norm, top the nearest matrix with so many entries.
@@ -12,12 +12,12 @@ from torch import Tensor
 
 
 def soft(r: Tensor, threshold: Tensor) -> Tensor:
-    """sgn(r) max(|r| - threshold, 0), threshold >= 0 broadcastable to r."""
+    """Return sgn(r) max(|r| - threshold, 0), threshold >= 0 broadcastable to r."""
     return r.abs().sub_(threshold).clamp_min_(0.0).copysign_(r)
 
 
 def svt(matrix: Tensor, threshold: Tensor) -> Tensor:
-    """U max(S - threshold, 0) V^T of each matrix [n, M, N] = U S V^T, threshold [n] >= 0.
+    """Return U max(S - threshold, 0) V^T of each matrix [n, M, N] = U S V^T, threshold [n] >= 0.
 
     Taken off is U min(S, threshold) V^T = W V min(1, threshold / S) V^T, of which only V and S are
     needed: they come from the Gram matrix of the shorter side, in double precision. Singular values
@@ -35,7 +35,8 @@ def svt(matrix: Tensor, threshold: Tensor) -> Tensor:
 
 
 def top(rows: Tensor, count: int) -> Tensor:
-    """rows [n, P] with all but the `count` largest magnitudes of each at 0; exactly so many."""
+    """Return rows [n, P] with all but the `count` largest magnitudes of each at 0; exactly so
+    many."""
     if count >= rows.shape[1]:
         return rows.clone()
     # magnitudes are ordered as their bits are, and integers are selected twice as fast
@@ -45,11 +46,11 @@ def top(rows: Tensor, count: int) -> Tensor:
 
 
 def numerical_rank(matrix: Tensor, relative: float = 1e-3) -> Tensor:
-    """[n] float: singular values of each matrix [n, M, N] above this share of the largest."""
+    """Count singular values of each matrix [n, M, N] above this share of the largest, [n] float."""
     values = torch.linalg.svdvals(_finite(matrix))
     return (values > relative * values[:, :1]).sum(1).to(matrix.dtype)
 
 
 def _finite(matrix: Tensor) -> Tensor:
-    """What is not finite at 0: a trial that diverges must not end those it is stacked with."""
+    """Put what is not finite to 0: a trial that diverges must not end those it is stacked with."""
     return torch.nan_to_num(matrix, nan=0.0, posinf=0.0, neginf=0.0)

@@ -1,4 +1,4 @@
-"""Spectral factors of a matrix, and coordinates of its changes in them.
+"""Split a matrix into spectral factors, and find coordinates of its changes in them.
 
 With the singular value decomposition W = U S V^T, the balanced factors L = U_r S_r^(1/2) and
 R = S_r^(1/2) V_r^T (FedHM, eq. (18)) of a smaller rank are the first columns and rows of those of a
@@ -24,31 +24,32 @@ import torch
 from torch import Tensor
 
 NUMBERS_AT_ONCE = 1 << 25
-"""Of the products of devices' factors that are made at a time."""
+"""Numbers of the products of devices' factors that are made at a time."""
 
 
 class Factors(NamedTuple):
-    """The matrix left @ right."""
+    """Hold the matrix left @ right."""
 
     left: Tensor
     right: Tensor
 
     @property
     def product(self) -> Tensor:
+        """Return the matrix [n, a, b]."""
         return torch.bmm(self.left, self.right)
 
     def first(self, rank: int) -> Factors:
-        """Those of a smaller rank."""
+        """Return those of a smaller rank."""
         return Factors(self.left[:, :, :rank], self.right[:, :rank])
 
 
 def rank_of(ratio: float, outputs: int, sides: tuple[int, int]) -> int:
-    """A layer's rank: a ratio of its output channels, at most the matrix's smaller side."""
+    """Return a layer's rank: a ratio of its output channels, at most the matrix's smaller side."""
     return min(max(1, round(ratio * outputs)), *sides)
 
 
 def spectral(matrix: Tensor, rank: int) -> Factors:
-    """The best rank-r factors, balanced. Eq. (18)."""
+    """Return the best rank-r factors, balanced. Eq. (18)."""
     finite = matrix.isfinite().all(-1).all(-1)  # a trial that diverges must not end the others
     u, s, vt = torch.linalg.svd(matrix.where(finite[:, None, None], 0.0), full_matrices=False)
     root = s[:, :rank].sqrt().where(finite[:, None], torch.nan)
@@ -56,12 +57,13 @@ def spectral(matrix: Tensor, rank: int) -> Factors:
 
 
 def singular_values(factors: Factors) -> Tensor:
-    """[n, r] of spectral factors."""
+    """Return the singular values [n, r] of spectral factors."""
     return factors.left.square().sum(1)
 
 
 def vectors(factors: Factors) -> Factors:
-    """Singular vectors U, V^T of spectral factors; 0 where the singular value is rounding."""
+    """Return singular vectors U, V^T of spectral factors; 0 where the singular value is
+    rounding."""
     s = singular_values(factors)
     sides = max(factors.left.shape[1], factors.right.shape[2])
     some = s > sides * torch.finfo(s.dtype).eps * s.amax(1, keepdim=True)
@@ -70,8 +72,8 @@ def vectors(factors: Factors) -> Factors:
 
 
 def coordinates(frame: Factors, dv: Tensor, utd: Tensor) -> Factors:
-    """C [n, a, r] and E [n, r, b] of a change D from D V [n, a, r] and U^T D [n, r, b]; frame:
-    U, V^T."""
+    """Return C [n, a, r] and E [n, r, b] of a change D from D V [n, a, r] and U^T D [n, r, b];
+    frame: U, V^T."""
     middle = 0.5 * torch.bmm(frame.left.mT, dv)
     return Factors(
         torch.baddbmm(dv, frame.left, middle, alpha=-1.0),
@@ -80,13 +82,13 @@ def coordinates(frame: Factors, dv: Tensor, utd: Tensor) -> Factors:
 
 
 def coordinates_of_matrix(frame: Factors, change: Tensor) -> Factors:
-    """Of a change D [n, a, b]."""
+    """Return the coordinates of a change D [n, a, b]."""
     dv, utd = torch.bmm(change, frame.right.mT), torch.bmm(frame.left.mT, change)
     return coordinates(frame, dv, utd)
 
 
 def coordinates_of_factors(frame: Factors, old: Factors, new: Factors) -> Factors:
-    """Of D = L' R' - L R = (L' - L) R' + L (R' - R), which is not made."""
+    """Return the coordinates of D = L' R' - L R = (L' - L) R' + L (R' - R), which is not made."""
     left, right = new.left - old.left, new.right - old.right
     inner = torch.bmm(new.right, frame.right.mT)
     dv = torch.bmm(left, inner).baddbmm_(old.left, torch.bmm(right, frame.right.mT))
@@ -96,12 +98,12 @@ def coordinates_of_factors(frame: Factors, old: Factors, new: Factors) -> Factor
 
 
 def along(frame: Factors, coordinate: Factors) -> Tensor:
-    """The change P(D) [n, a, b] that has these coordinates."""
+    """Return the change P(D) [n, a, b] that has these coordinates."""
     return torch.baddbmm(torch.bmm(coordinate.left, frame.right), frame.left, coordinate.right)
 
 
 def sum_of_products(factors: Factors, weight: Tensor, trial: Tensor, trials: int) -> Tensor:
-    """sum_p w_p L_p R_p [S, a, b] over the rows of each trial; weight, trial: [n]."""
+    """Return sum_p w_p L_p R_p [S, a, b] over the rows of each trial; weight, trial: [n]."""
     a, b = factors.left.shape[1], factors.right.shape[2]
     total = weight.new_zeros(trials, a, b)
     size = max(1, NUMBERS_AT_ONCE // (a * b))

@@ -1,5 +1,4 @@
-"""Strategies of Flower's older API (`flwr.server.strategy`), lists of NumPy arrays over the
-uplink."""
+"""Wrap strategies of Flower's older API (`flwr.server.strategy`), whose arrays are NumPy's."""
 
 from __future__ import annotations
 
@@ -27,10 +26,12 @@ from otafl.uplink.wireless import UplinkTotals
 
 
 class LegacyOverTheAir(Strategy):
-    """`otafl.flower.OverTheAir` for a strategy of `flwr.server.strategy`: the weights of the mean
-    are `num_examples`, device_key is a metric of the fit results, and to the round's fit metrics it
-    adds the same figures, with "device_tx_energy_j/0", ... for each device, since these metrics
-    have no lists."""
+    """Wrap a strategy of `flwr.server.strategy` as `otafl.flower.OverTheAir` does a newer one.
+
+    The weights of the mean are `num_examples`, device_key is a metric of the fit results, and to
+    the round's fit metrics it adds the same figures, with "device_tx_energy_j/0", ... for each
+    device, since these metrics have no lists.
+    """
 
     def __init__(
         self,
@@ -62,7 +63,7 @@ class LegacyOverTheAir(Strategy):
     def configure_fit(
         self, server_round: int, parameters: Parameters, client_manager: ClientManager
     ) -> list[tuple[ClientProxy, FitIns]]:
-        """As of the strategy; what the clients begin with is kept."""
+        """Configure as the strategy does, and keep what the clients begin with."""
         self._model = parameters
         asked = self.strategy.configure_fit(server_round, parameters, client_manager)
         if self._device_key is None:
@@ -129,7 +130,7 @@ class LegacyOverTheAir(Strategy):
 
 
 def _node(proxy: ClientProxy) -> int:
-    """A number for a client, the same in all rounds."""
+    """Return a number for a client, the same in all rounds."""
     node: int | None = getattr(proxy, "node_id", None)
     if node is not None:
         return node

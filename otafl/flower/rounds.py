@@ -34,8 +34,11 @@ NO_MODELS = ("FedXgbBagging", "FedXgbCyclic", "FedXgbNnAvg")
 
 @dataclass(frozen=True)
 class Arrived:
-    """The server's view of a round. weights: of each client that is to be aggregated, by its place
-    among those that sent; of none if nothing was heard. report: what it cost."""
+    """Hold the server's view of a round.
+
+    weights: of each client that is to be aggregated, by its place among those that sent; of none if
+    nothing was heard. report: what it cost.
+    """
 
     weights: dict[int, dict[str, np.ndarray]]
     report: UplinkReport
@@ -98,8 +101,10 @@ class Rounds:
         nodes: Sequence[int],
         devices: Sequence[int] | None = None,
     ) -> Arrived:
-        """The weights that reach the server in a round (from 1 on). base: what the clients began
-        with. devices: of each client, where the clients say."""
+        """Return the weights that reach the server in a round (from 1 on).
+
+        base: what the clients began with. devices: of each client, where the clients say.
+        """
         for arrays, node in zip(new, nodes, strict=True):
             if set(arrays) != set(base):
                 other = ", ".join(sorted(set(arrays) ^ set(base)))
@@ -171,7 +176,7 @@ def _increment(new: np.ndarray, start: np.ndarray) -> np.ndarray:
 
 
 def _moved(base: Arrays, increment: Arrays) -> dict[str, np.ndarray]:
-    """The model plus an increment, in the model's dtypes."""
+    """Return the model plus an increment, in the model's dtypes."""
     return {
         name: increment[name]
         if start.dtype == bool

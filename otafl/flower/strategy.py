@@ -1,4 +1,6 @@
-"""Strategies of Flower's message API (`flwr.serverapp.strategy`), ArrayRecords over the uplink."""
+"""Wrap strategies of Flower's message API (`flwr.serverapp.strategy`), whose updates are
+ArrayRecords.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,7 @@ class OverTheAir(Strategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """As of the strategy; what the clients begin with is kept."""
+        """Configure as the strategy does, and keep what the clients begin with."""
         messages = list(self.strategy.configure_train(server_round, arrays, config, grid))
         self._model = arrays
         if self._device_key is None:
@@ -153,7 +155,7 @@ class OverTheAir(Strategy):
 
 
 def _array_key(reply: Message) -> str:
-    """The name of a reply's only ArrayRecord."""
+    """Return the name of a reply's only ArrayRecord."""
     keys = list(reply.content.array_records)
     if len(keys) != 1:
         raise UserError(
@@ -164,5 +166,5 @@ def _array_key(reply: Message) -> str:
 
 
 def _replaced(content: RecordDict, key: str, record: Any) -> RecordDict:
-    """A copy of a message's content with another record in its place."""
+    """Copy a message's content with another record in its place."""
     return RecordDict({name: record if name == key else one for name, one in content.items()})

@@ -1,19 +1,41 @@
-"""Models: functions of parameters with a leading row dimension. `Model` and `LayeredModel` are the
-bases for one's own. Loaded on first use: settings are read without torch."""
+"""Train models, which are functions of parameters with a leading row dimension. `Model` and
+`LayeredModel` are the bases for one's own."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from otafl.models.base import Layer, LayeredModel, Model, Window
+from otafl.core import registry
+from otafl.core.errors import UserError
+from otafl.core.settings import CustomSettings
+from otafl.models.base import Model
+from otafl.models.geometry import Window
+from otafl.models.layered import Layer, LayeredModel
 
-__all__ = ["Layer", "LayeredModel", "Model", "Window"]
+__all__ = ["Layer", "LayeredModel", "Model", "Window", "build", "sides"]
 
 
-def __getattr__(name: str) -> Any:
-    if name in __all__:
-        from otafl.models import base
+def build(section: Any, input_shape: tuple[int, ...], classes: int) -> Model:
+    """Make the model that a section of a scenario names, for samples of a shape and so many
+    classes. Raises UserError if the model does not fit them."""
+    model: Model = registry.make("model", section, input_shape, classes)
+    return model
 
-        return getattr(base, name)
-    raise AttributeError(f"module 'otafl.models' has no attribute {name!r}")
+
+def sides(section: Any, input_shape: tuple[int, ...], classes: int) -> list[tuple[int, int]] | None:
+    """Return (inputs, outputs) of each layer's weight, before there are any parameters.
+
+    Returns
+    -------
+    None where the model is no chain of layers, where it does not fit the samples, and of a model
+    of the user's own.
+    """
+    if isinstance(section, CustomSettings):
+        return None
+    try:
+        model = build(section, input_shape, classes)
+    except UserError:
+        return None
+    if not isinstance(model, LayeredModel):
+        return None
+    return [(layer.inputs, layer.outputs) for layer in model.layers]

@@ -1,44 +1,138 @@
-"""Convolutional network."""
+"""Classify images by convolutions with max-pooling, then fully connected layers.
+
+Each convolution has max-pooling and ReLU (or leaky ReLU, as in the layers that follow). Samples are
+images: [height, width], [channels, height, width], or a square number of grey pixels. Every weight
+is a matrix: a convolution's has a row for each number of its window (height, width, channel) and a
+column for each output channel. The last images are read in the order height, width, channel.
+Weights start uniform in +-1/sqrt(fan_in), fan_in being k k C in a convolution.
+
+On 28x28 pixels, channels [6, 16], padding valid and hidden [120, 84] are LeNet-5 (LeCun et al.
+1998) with max-pooling and ReLU, 44,426 parameters (62,006 on CIFAR-10); channels [32, 64] and
+hidden [512] are the network of McMahan et al. 2017, section 3, 1,663,370 parameters.
+
+References
+----------
+LeCun, Bottou, Bengio, Haffner 1998, "Gradient-Based Learning Applied to Document Recognition".
+McMahan, Moore, Ramage, Hampson, Arcas 2017, "Communication-Efficient Learning of Deep Networks from
+    Decentralized Data", section 3.
+"""
 
 from __future__ import annotations
 
-import functools
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any, ClassVar, Literal, Self
 
-from otafl.core.contracts import Blocks
-from otafl.models import geometry
-from otafl.models.base import Draw, Layer, LayeredModel, uniform_start
-from otafl.models.config import CnnConfig
-from otafl.models.network import Channels, Network
-from otafl.models.sized_layers import network_of
+from pydantic import Field, model_validator
+
+from otafl.core.errors import UserError
+from otafl.core.problems import Problem
+from otafl.core.settings import CustomSettings
+from otafl.models.base import Count, hidden_widths, output_channels
+from otafl.models.geometry import Window, image_shape
+from otafl.models.layered import ActivationSettings, Layer, LayeredModel, numbered
+from otafl.models.network import Network, network_of
+from otafl.models.steps import Channels
+
+
+class WindowSettings(ActivationSettings):
+    """Settings of convolutions, which `vgg8` shares."""
+
+    pools_all: ClassVar[bool] = True
+    """Every image must be large enough to be pooled; else one that is not is left as it is."""
+
+    name: str
+    channels: tuple[Count, ...]
+    kernel: int = Field(ge=1, description="side of the convolutions' windows in pixels")
+    stride: int = Field(1, ge=1, description="step of the convolutions' windows in pixels")
+    padding: Literal["same", "valid"] = Field(
+        "same",
+        description="zeros around an image, so that the window has a place at every pixel (of "
+        "every stride), or none",
+    )
+    pool: int = Field(
+        2, ge=1, description="side of the max-pooling after each convolution in pixels; 1 for none"
+    )
+    hidden: tuple[Count, ...]
+
+    @model_validator(mode="after")
+    def _same_has_a_middle(self) -> Self:
+        if self.padding == "same" and self.kernel % 2 == 0:
+            raise ValueError(
+                f"padding: 'same' needs a window with a middle pixel, and kernel is {self.kernel}; "
+                f"kernel: {self.kernel + 1} or padding: valid would do"
+            )
+        return self
+
+    def check(self, scenario: Any) -> Iterable[Problem]:
+        """Say whether the data set's samples are images that every convolution can see."""
+        data = scenario.data
+        if isinstance(data, CustomSettings):
+            return ()
+        try:
+            layers_of(self, data.input_shape, data.classes)
+        except UserError as error:
+            key = str(error).partition(":")[0].partition(".")[2]
+            return [Problem(str(error), ("model", key), (("data",),))]
+        return ()
 
 
 class Cnn(LayeredModel):
-    """Convolutions, each with max-pooling and ReLU (or leaky ReLU, as in the fully connected
-    layers that follow). Every
-    weight is a matrix: a convolution's has a row for each number of its window (height, width,
-    channel) and a column for each output channel. The last images are read in the order height,
-    width, channel. Starts as the perceptron does, fan_in being k k C in a convolution."""
+    """Has the parameters "weight0", "bias0", .. of the layers in their order."""
 
-    def __init__(self, config: CnnConfig, input_shape: tuple[int, ...], classes: int) -> None:
-        sides = geometry.cnn(config, input_shape, classes)
-        super().__init__(
-            tuple(Layer(f"weight{i}", f"bias{i}", *one) for i, one in enumerate(sides)),
-            config.slope,
-        )
-        self._bias_start = config.bias_start
+    class Settings(WindowSettings):
+        example: ClassVar[Mapping[str, Any]] = {
+            "model.channels": [2, 3],
+            "model.kernel": 3,
+            "model.hidden": [4],
+        }
 
-    def init(self, draw: Draw) -> Blocks:
-        return uniform_start(self.layers, draw, self._bias_start)
+        name: Literal["cnn"] = "cnn"
+        channels: tuple[Count, ...] = output_channels((16, 32))
+        kernel: int = Field(5, ge=1, description="side of the convolutions' windows in pixels")
+        hidden: tuple[Count, ...] = hidden_widths((128,))
+
+    def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
+        layers = layers_of(settings, input_shape, classes)
+        super().__init__(layers, settings.slope, settings.bias_start)
 
     def network(self, channels: Channels) -> Network:
-        """As `Sized` has it; starts uniform in +-sqrt(6 / fan_in)."""
-        return self._network.network(channels)
+        return network_of(self, channels)
 
-    @property
-    def factorisable(self) -> tuple[str, ...]:
-        """As `Sized` has it."""
-        return self._network.factorisable
 
-    @functools.cached_property
-    def _network(self) -> Network:
-        return network_of(self.layers, self.leaky_slope)
+def layers_of(
+    settings: WindowSettings, input_shape: tuple[int, ...], classes: int
+) -> tuple[Layer, ...]:
+    """Return convolutions and fully connected layers. Raises UserError if they do not fit the
+    samples."""
+    windows = _windows(settings, input_shape)
+    front = [(one.inputs, n) for one, n in zip(windows, settings.channels, strict=True)]
+    widths = [windows[-1].features * settings.channels[-1], *settings.hidden, classes]
+    return numbered([*front, *pairwise(widths)], windows)
+
+
+def _windows(settings: WindowSettings, input_shape: tuple[int, ...]) -> list[Window]:
+    inputs, height, width = image_shape(input_shape, settings.name)
+    kernel, pool = settings.kernel, settings.pool
+    padding = kernel // 2 if settings.padding == "same" else 0
+    out: list[Window] = []
+    for number, outputs in enumerate(settings.channels, 1):
+        window = Window(inputs, height, width, kernel, settings.stride, padding, pool)
+        if min(height, width) + 2 * padding < kernel:
+            raise UserError(
+                f"model.kernel: got {kernel}, but convolution {number} sees an image of "
+                f"only {height}x{width}; a smaller kernel, fewer convolutions or padding: same "
+                "would do"
+            )
+        if min(window.pooled) < 1 and not settings.pools_all:
+            window = replace(window, pool=1)
+        if min(window.pooled) < 1:
+            raise UserError(
+                f"model.pool: got {pool}, but convolution {number} leaves an image of only "
+                f"{window.positions_high}x{window.positions_wide}; a smaller pool or fewer "
+                "convolutions would do"
+            )
+        out.append(window)
+        inputs, (height, width) = outputs, window.pooled
+    return out

@@ -1,30 +1,49 @@
-"""A small network of convolutions with normalisation and max-pooling."""
+"""Classify images by a small network of 3x3 convolutions with normalisation and max-pooling.
+
+Each convolution has normalisation, ReLU and 2x2 max-pooling; then come fully connected layers with
+ReLU. Samples are images: [height, width], [channels, height, width], or a square number of grey
+pixels.
+"""
 
 from __future__ import annotations
 
-from otafl.models import geometry
-from otafl.models.config_network import ConvNetConfig
-from otafl.models.network import Linear, MaxPool, Network, Relu, Step
-from otafl.models.resnet import convolution
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from otafl.models.base import Count, hidden_widths, output_channels
+from otafl.models.geometry import image_shape
+from otafl.models.network import Network
+from otafl.models.normed import NormedSettings, convolution
+from otafl.models.steps import Linear, MaxPool, Relu, Step
 
 
 class ConvNet(Network):
-    """Convolutions "conv1", ..; their norms "norm1", ..; hidden layers "linear1", ..; the last one
-    "classifier"."""
+    """Has convolutions "conv1", ..; their norms "norm1", ..; hidden layers "linear1", ..; and the
+    last layer "classifier"."""
 
-    def __init__(self, config: ConvNetConfig, input_shape: tuple[int, ...], classes: int) -> None:
-        image = geometry.image_shape(input_shape, config.name)
+    class Settings(NormedSettings):
+        example: ClassVar[Mapping[str, Any]] = {"model.channels": [2, 3], "model.hidden": [4]}
+
+        name: Literal["conv_net"] = "conv_net"
+        channels: tuple[Count, ...] = output_channels((16, 32, 64))
+        last_pool: bool = Field(True, description="max-pooling after the last convolution too")
+        hidden: tuple[Count, ...] = hidden_widths(())
+
+    def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
+        image = image_shape(input_shape, settings.name)
         width, high, wide = image
         steps: list[Step] = []
-        for number, outputs in enumerate(config.channels, 1):
-            steps += convolution(config, "", width, outputs, number=str(number), cut=number > 1)
-            if number < len(config.channels) or config.last_pool:
+        for number, outputs in enumerate(settings.channels, 1):
+            steps += convolution(settings, "", width, outputs, number=str(number), cut=number > 1)
+            if number < len(settings.channels) or settings.last_pool:
                 steps.append(MaxPool(2))  # before ReLU, which then has less to do
                 high, wide = high // 2, wide // 2
             steps.append(Relu())
             width = outputs
         pixels = high * wide
-        for number, outputs in enumerate(config.hidden, 1):
+        for number, outputs in enumerate(settings.hidden, 1):
             steps += [Linear(f"linear{number}", width, outputs, pixels), Relu()]
             width, pixels = outputs, 1
         steps.append(Linear("classifier", width, classes, pixels, last=True))

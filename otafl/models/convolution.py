@@ -1,4 +1,4 @@
-"""Convolutions of n rows with kernels of their own, forward and backward, in two forms.
+"""Convolve n rows with kernels of their own, forward and backward, in two forms.
 
 Dense weights act in one grouped convolution on the rows' images side by side, [B, n C, H, W]. A
 factored weight acts on patches, the rows of a matrix [n, B positions, k k C]. Measured on a CPU
@@ -19,8 +19,8 @@ from otafl.models.geometry import Window
 
 
 class Kept(NamedTuple):
-    """What the backward pass of a convolution needs of the forward one. image: what it saw; met:
-    that as its weight met it (the image itself, or its patches); z: its output before pooling;
+    """Hold what the backward pass of a convolution needs of the forward one. image: what it saw;
+    met: that as its weight met it (the image itself, or its patches); z: its output before pooling;
     winners: where in z each pooled number comes from, None without pooling."""
 
     image: Tensor
@@ -30,49 +30,51 @@ class Kept(NamedTuple):
 
 
 def images(x: Tensor, window: Window) -> Tensor:
-    """Samples [n, B, *input] as images [n B, C, H, W]."""
+    """Return samples [n, B, *input] as images [n B, C, H, W]."""
     shape = (window.channels, window.height, window.width)
     return x.reshape(-1, *shape).contiguous(memory_format=torch.channels_last)
 
 
 def beside(x: Tensor, window: Window) -> Tensor:
-    """Samples [n, B, *input] as images [B, n C, H, W]."""
+    """Return samples [n, B, *input] as images [B, n C, H, W]."""
     n, b = x.shape[:2]
     x = x.view(n, b, window.channels, window.height, window.width).transpose(0, 1).flatten(1, 2)
     return x.contiguous(memory_format=torch.channels_last)
 
 
 def features(image: Tensor, n: int) -> Tensor:
-    """Images [n B, C, H, W] as long vectors [n, B, H W C]."""
+    """Return images [n B, C, H, W] as long vectors [n, B, H W C]."""
     last = image.permute(0, 2, 3, 1)
     return last.reshape(n, -1, last[0].numel())
 
 
 def features_beside(image: Tensor, n: int) -> Tensor:
-    """Images [B, n C, H, W] as long vectors [n, B, H W C]."""
+    """Return images [B, n C, H, W] as long vectors [n, B, H W C]."""
     return image.unflatten(1, (n, -1)).permute(1, 0, 3, 4, 2).flatten(2)
 
 
 def scores(z: Tensor, window: Window) -> Tensor:
-    """What a weight made of patches, z [n, B positions, out], as images [n B, out, H', W']."""
+    """Return what a weight made of patches, z [n, B positions, out], as images [n B, out, H',
+    W']."""
     high, wide = window.positions_high, window.positions_wide
     return z.reshape(-1, high, wide, z.shape[2]).permute(0, 3, 1, 2)
 
 
 def as_images(g: Tensor, window: Window) -> Tensor:
-    """Gradients [n, B, H W C] by `features` as images [n B, C, H, W] that the pooling gave."""
+    """Return gradients [n, B, H W C] by `features` as images [n B, C, H, W] that the pooling
+    gave."""
     return g.reshape(-1, *window.pooled, g.shape[2] // window.features).permute(0, 3, 1, 2)
 
 
 def as_images_beside(g: Tensor, window: Window) -> Tensor:
-    """Gradients [n, B, H W C] by `features_beside` as images [B, n C, H, W]."""
+    """Return gradients [n, B, H W C] by `features_beside` as images [B, n C, H, W]."""
     n, b, size = g.shape
     g = g.view(n, b, *window.pooled, size // window.features).permute(1, 2, 3, 0, 4)
     return g.flatten(3).permute(0, 3, 1, 2)
 
 
 def pool(z: Tensor, size: int) -> tuple[Tensor, Tensor | None]:
-    """Largest of each size x size window of images [..., H, W], and where it is."""
+    """Return the largest of each size x size window of images [..., H, W], and where it is."""
     if size == 1:
         return z, None
     pooled, winners = functional.max_pool2d(z, size, return_indices=True)
@@ -80,8 +82,8 @@ def pool(z: Tensor, size: int) -> tuple[Tensor, Tensor | None]:
 
 
 def unpool(g: Tensor, kept: Kept, size: int) -> Tensor:
-    """The gradient by z of one by the pooled images: at the largest of each window (the first of
-    equal ones), 0 elsewhere."""
+    """Return the gradient by z, from g by the pooled images: at the largest of each window (the
+    first of equal ones), 0 elsewhere."""
     if kept.winners is None:
         return g
     s = [size, size]
@@ -91,15 +93,15 @@ def unpool(g: Tensor, kept: Kept, size: int) -> Tensor:
 
 
 def kernels(weight: Tensor, window: Window) -> Tensor:
-    """Matrices [n, k k C, out] as the kernels of a grouped convolution, [n out, C, k, k]."""
+    """Return matrices [n, k k C, out] as the kernels of a grouped convolution, [n out, C, k, k]."""
     k = window.kernel
     out = weight.unflatten(1, (k, k, -1)).permute(0, 4, 1, 2, 3).contiguous()
     return out.flatten(0, 1).permute(0, 3, 1, 2)
 
 
 def convolve(image: Tensor, weight: Tensor, bias: Tensor, window: Window) -> Tensor:
-    """Images [B, n C, H, W], or [B, C, H, W] shared by all rows, under weights [n, k k C, out] and
-    biases [n, out]: [B, n out, H', W']."""
+    """Convolve images [B, n C, H, W], or [B, C, H, W] shared by all rows, by weights [n, k k C,
+    out] and biases [n, out]; return [B, n out, H', W']."""
     groups = image.shape[1] // window.channels
     z = functional.conv2d(
         image, kernels(weight, window), bias.flatten(), window.stride, window.padding, 1, groups
@@ -110,8 +112,8 @@ def convolve(image: Tensor, weight: Tensor, bias: Tensor, window: Window) -> Ten
 def convolve_backward(
     g: Tensor, image: Tensor, weight: Tensor, window: Window, by_image: bool
 ) -> tuple[Tensor | None, Tensor, Tensor]:
-    """Gradients by image (if asked for), weight [n, k k C, out] and bias [n, out] of one by the
-    output of `convolve`."""
+    """Return gradients by image (if asked for), weight [n, k k C, out] and bias [n, out], from g by
+    the output of `convolve`."""
     n, k, out = weight.shape[0], window.kernel, weight.shape[2]
     by_x, by_kernel, by_bias = torch.ops.aten.convolution_backward(
         g,
@@ -131,7 +133,8 @@ def convolve_backward(
 
 
 def patches(image: Tensor, n: int, window: Window) -> Tensor:
-    """What each position of the window sees of images [n B, C, H, W]: [n, B positions, k k C]."""
+    """Return what the window sees at each position of images [n B, C, H, W], [n, B positions, k k
+    C]."""
     k, s, p = window.kernel, window.stride, window.padding
     seen = functional.pad(image, (p, p, p, p)).unfold(2, k, s).unfold(3, k, s)
     seen = seen.unflatten(0, (n, -1))  # [n, B, C, H', W', k, k]
@@ -141,7 +144,7 @@ def patches(image: Tensor, n: int, window: Window) -> Tensor:
 
 
 def fold(p: Tensor, window: Window) -> Tensor:
-    """Patches [n, B positions, k k C] added up where they overlap, as images [n B, C, H, W]: what
+    """Add up patches [n, B positions, k k C] where they overlap, as images [n B, C, H, W]: what
     `patches` does, transposed. First along the height, then along the width."""
     k, s, pad = window.kernel, window.stride, window.padding
     rows, columns = window.positions_high, window.positions_wide

@@ -1,5 +1,5 @@
-"""Layers whose weight is in CP form, contracted without ever being rebuilt (TDPFed, Wang, Jin, Liu,
-Zong, Shao, Li, eqs. (5)-(6), (9)-(12)).
+"""Apply layers whose weight is in CP form, contracted without ever being rebuilt (TDPFed, Wang,
+Jin, Liu, Zong, Shao, Li, eqs. (5)-(6), (9)-(12)).
 
 Factors are [n, R, I_n] (see `factorised.cp`), in the order of a weight's modes as it lies: inputs,
 outputs of a dense layer (the paper's A2, A1), kernel height, kernel width, input and output
@@ -15,20 +15,20 @@ from torch import Tensor
 from torch.nn import functional
 
 from otafl.models import convolution
-from otafl.models.base import PATCHES_AT_ONCE, Layer, LayeredModel
 from otafl.models.geometry import Window
+from otafl.models.layered import PATCHES_AT_ONCE, Layer, LayeredModel
 
 
 def modes(layer: Layer) -> tuple[int, ...]:
-    """I_1 .. I_N of a layer's weight: 2 of a dense one, 4 of a convolution."""
+    """Return I_1 .. I_N of a layer's weight: 2 of a dense one, 4 of a convolution."""
     if layer.window is None:
         return layer.inputs, layer.outputs
     return layer.window.kernel, layer.window.kernel, layer.window.channels, layer.outputs
 
 
 class CpMap:
-    """A dense layer's weight (`models.base.LinearMap`): R (M + N) multiplications a sample in place
-    of M N. Eq. (6)."""
+    """Acts as a dense layer's weight (`layered.LinearMap`), by R (M + N) multiplications a sample
+    in place of M N. Eq. (6)."""
 
     def __init__(self, factors: Sequence[Tensor]) -> None:
         self._inputs, self._outputs = factors
@@ -42,9 +42,9 @@ class CpMap:
 
 
 def convolve(image: Tensor, factors: Sequence[Tensor], bias: Tensor, window: Window) -> Tensor:
-    """Images [B, n C, H, W], or [B, C, H, W] shared by all rows, under n convolutions with biases
-    [n, T]: [B, n T, H', W']. Zero padding and strides split exactly, since only the last stage has
-    a bias."""
+    """Convolve images [B, n C, H, W], or [B, C, H, W] shared by all rows, by n weights with biases
+    [n, T]; return [B, n T, H', W']. Zero padding and strides split exactly, since only the last
+    stage has a bias."""
     high, wide, channels, outputs = factors
     n, rank, k = high.shape
     step, pad, all_ranks = window.stride, window.padding, n * rank
@@ -66,8 +66,8 @@ def logits(
     biases: Mapping[str, Tensor],
     x: Tensor,
 ) -> Tensor:
-    """Class scores [n, B, classes] of x [n or 1, B, *input]. factors, biases: by the names that the
-    model gives its weights and biases."""
+    """Return class scores [n, B, classes] of x [n or 1, B, *input]. factors, biases: by the names
+    that the model gives its weights and biases."""
     front = [layer for layer in model.layers if layer.window is not None]
     if front:
         n = len(biases[front[0].bias])
@@ -90,7 +90,7 @@ def _features(
     biases: Mapping[str, Tensor],
     x: Tensor,
 ) -> Tensor:
-    """What the fully connected layers see of x, [n, B, M]."""
+    """Return what the fully connected layers see of x, [n, B, M]."""
     assert front[0].window is not None
     image = convolution.beside(x, front[0].window)
     for layer in front:

@@ -1,5 +1,6 @@
-"""Long short-term memory (Hochreiter and Schmidhuber 1997) with forget gates (Gers, Schmidhuber,
-Cummins 2000), all rows at once:
+"""Classify sequences by long short-term memory (LSTM), then fully connected layers.
+
+With forget gates, all rows at once:
 
     i, f, o = sigmoid(.), g = tanh(.) of x W + b + h U + b'
     c <- f c + i g
@@ -7,57 +8,89 @@ Cummins 2000), all rows at once:
 
 with two biases as in torch.nn.LSTM, each of which a step of SGD moves. The directions of a layer
 are rows as well, so that a bidirectional one takes as many operations as one direction does.
+
+It is the sentiment model of Shi et al. 2023, appendix C, and (bidirectional, classifier [5000]) of
+its code. Samples are sequences [length, features], or [length] of single numbers. The classifier,
+with leaky ReLU between its layers, sees the last state of the upper layer; with two directions it
+sees both at the last position and both at the end of their way, the forward one twice then. Weights
+and biases start uniform, +-1/sqrt(hidden) in the LSTM and +-1/sqrt(fan_in) in the classifier.
+
+References
+----------
+Hochreiter, Schmidhuber 1997, "Long Short-Term Memory".
+Gers, Schmidhuber, Cummins 2000, "Learning to Forget: Continual Prediction with LSTM".
+Shi et al. 2023, "PRIOR: Personalized Prior for Reactivating the Information Overlooked in Federated
+    Learning", appendix C.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
+from otafl.core import settings
 from otafl.core.contracts import Blocks
 from otafl.core.errors import UserError
-from otafl.models.base import Draw, Layer, Model, uniform_start
-from otafl.models.config import LstmConfig
+from otafl.models.base import Count, Draw, Model, hidden_widths
+from otafl.models.layered import numbered, uniform_start
 
 
 class Lstm(Model):
-    """Parameters of layer l in direction d ("ahead", "back"): "input{l}_{d}" W [features, 4 hidden]
-    and "hidden{l}_{d}" U [hidden, 4 hidden], their columns in the order i, f, g, o, and
+    """Has, of layer l in direction d ("ahead", "back"), the parameters "input{l}_{d}" W [features,
+    4 hidden] and "hidden{l}_{d}" U [hidden, 4 hidden], their columns in the order i, f, g, o, and
     "input_bias{l}_{d}", "hidden_bias{l}_{d}" [4 hidden]; "weight{i}", "bias{i}" of the classifier.
     """
 
-    def __init__(self, config: LstmConfig, input_shape: tuple[int, ...], classes: int) -> None:
+    class Settings(settings.Settings):
+        example: ClassVar[Mapping[str, Any]] = {
+            "data.name": "sent140",
+            "model.hidden": 3,
+            "model.classifier": [4],
+        }
+
+        name: Literal["lstm"] = "lstm"
+        hidden: int = Field(50, ge=1, description="units of a layer, in each direction")
+        layers: int = Field(2, ge=1, description="LSTM layers, one above the other")
+        bidirectional: bool = Field(False, description="read the sequence in both directions")
+        classifier: tuple[Count, ...] = hidden_widths((100,))
+        leaky_slope: float = Field(
+            0.1,
+            ge=0,
+            lt=1,
+            description="slope below zero between the classifier's layers; 0 is ReLU",
+        )
+
+    def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
         self.length, features = sequence_shape(input_shape)
-        self.hidden, self._layers = config.hidden, config.layers
-        self._directions = ("ahead", "back") if config.bidirectional else ("ahead",)
-        self._slope = config.leaky_slope
-        ways, wide = len(self._directions), 4 * config.hidden
+        self.hidden, self._layers = settings.hidden, settings.layers
+        self._directions = ("ahead", "back") if settings.bidirectional else ("ahead",)
+        self._slope = settings.leaky_slope
+        ways, wide = len(self._directions), 4 * settings.hidden
         self.shapes = {}
-        for layer in range(config.layers):
-            inputs = features if layer == 0 else ways * config.hidden
+        for layer in range(settings.layers):
+            inputs = features if layer == 0 else ways * settings.hidden
             for way in self._directions:
                 self.shapes[f"input{layer}_{way}"] = (inputs, wide)
-                self.shapes[f"hidden{layer}_{way}"] = (config.hidden, wide)
+                self.shapes[f"hidden{layer}_{way}"] = (settings.hidden, wide)
                 self.shapes[f"input_bias{layer}_{way}"] = (wide,)
                 self.shapes[f"hidden_bias{layer}_{way}"] = (wide,)
         steps = sum(rows * wide for rows, *more in self.shapes.values() if more)
-        read = 4 * config.hidden if config.bidirectional else config.hidden
-        widths = [read, *config.classifier, classes]
-        self._classifier = tuple(
-            Layer(f"weight{i}", f"bias{i}", m, n) for i, (m, n) in enumerate(pairwise(widths))
-        )
+        read = 4 * settings.hidden if settings.bidirectional else settings.hidden
+        widths = [read, *settings.classifier, classes]
+        self._classifier = numbered(pairwise(widths))
         self._recurrent = tuple(self.shapes)
         for one in self._classifier:
             self.shapes[one.weight] = (one.inputs, one.outputs)
             self.shapes[one.bias] = (one.outputs,)
         self.macs = self.length * steps + sum(one.macs for one in self._classifier)
         # Of each step autograd keeps the four gates before and after, both states and tanh(c).
-        self.kept_reals = self.length * config.layers * ways * 11 * config.hidden
+        self.kept_reals = self.length * settings.layers * ways * 11 * settings.hidden
 
     def init(self, draw: Draw) -> Blocks:
         params = {
@@ -83,7 +116,8 @@ class Lstm(Model):
         return torch.baddbmm(params[top.bias][:, None], last, params[top.weight])
 
     def _layer(self, params: Mapping[str, Any], layer: int, x: Tensor) -> Tensor:
-        """The states [n, B, length, directions hidden] at each position of x [n, B, length, M]."""
+        """Return the states [n, B, length, directions hidden] at each position of x [n, B, length,
+        M]."""
         w, u, b, c = (
             torch.cat([params[f"{kind}{layer}_{way}"] for way in self._directions])
             for kind in ("input", "hidden", "input_bias", "hidden_bias")
@@ -98,8 +132,8 @@ class Lstm(Model):
 
 
 def _run(z: Tensor, u: Tensor) -> Tensor:
-    """States [n, B, length, hidden] from what the inputs give to the gates, z [n, B, length, 4
-    hidden], and the recurrent weights u [n, hidden, 4 hidden]."""
+    """Return states [n, B, length, hidden] from what the inputs give to the gates, z [n, B, length,
+    4 hidden], and the recurrent weights u [n, hidden, 4 hidden]."""
     h = c = z.new_zeros(*z.shape[:2], u.shape[1])
     states = []
     for at_step in z.unbind(2):
@@ -111,7 +145,8 @@ def _run(z: Tensor, u: Tensor) -> Tensor:
 
 
 def sequence_shape(shape: tuple[int, ...]) -> tuple[int, int]:
-    """Length and features of samples of this shape."""
+    """Return length and features of samples of this shape. Raises UserError if they are no
+    sequences."""
     if len(shape) == 2:
         return shape[0], shape[1]
     if len(shape) == 1:

@@ -1,4 +1,4 @@
-"""The span of a minibatch's gradients: the quick form of `otafl.models.span`, which see."""
+"""Keep models in the span of a minibatch's gradients: the quick form of `otafl.models.span`."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ import torch
 from torch import Tensor
 
 from otafl.core.contracts import Batch, Blocks
-from otafl.models.base import LayeredModel, Pair, flatten, unflatten
-from otafl.models.held import Direction, Held, Slope, Towards
+from otafl.models.base import flatten, unflatten
+from otafl.models.held import Direction, Form, Held, Slope, Span, Towards
+from otafl.models.layered import LayeredModel, Pair
 
 TILE_BYTES = 2 << 20
-"""Of whole weights that are worked on at a time; they should fit the cache of a core."""
+"""Size of the whole weights that are worked on at a time; they should fit the cache of a core."""
 
 
-class Spanned:
-    """A layered model whose first layer is fully connected. (Of use while a minibatch has fewer
-    samples than twice the layer's inputs.)"""
+class Spanned(Form):
+    """Keeps a layered model whose first layer is fully connected. (This is of use while a minibatch
+    has fewer samples than twice the layer's inputs.)"""
 
     def __init__(self, model: LayeredModel) -> None:
         self.model = model
@@ -57,8 +58,8 @@ class Spanned:
         return MinibatchSpan(self, batch, origin, directions, beside)
 
     def descend_rest_(self, parts: Blocks, slope: Slope, step: Tensor) -> Tensor:
-        """All parameters but the first layer's weight -= step [n] * gradient; returns step * g
-        [n, B, N] of the first layer."""
+        """Take a step -= step [n] * gradient of all parameters but the first layer's weight; return
+        step * g [n, B, N] of the first layer."""
         pairs = _pairs(slope)
         by_first = _scaled(pairs[0].g, step)
         parts[self.first.bias].sub_(by_first.sum(1))
@@ -71,7 +72,7 @@ class Spanned:
 
 
 class _Scores:
-    """The first layer's weight, of which only z = x W is known."""
+    """Stands for the first layer's weight, of which only z = x W is known."""
 
     def __init__(self, z: Tensor) -> None:
         self.z = z
@@ -84,7 +85,7 @@ class _Scores:
 
 
 class _Parts(NamedTuple):
-    """Views of a point: rest [n, P], z and H [n, B, N], c [n, J]."""
+    """Hold views of a point: rest [n, P], z and H [n, B, N], c [n, J]."""
 
     rest: Tensor
     z: Tensor
@@ -92,8 +93,8 @@ class _Parts(NamedTuple):
     c: Tensor
 
 
-class MinibatchSpan:
-    """A point is [rest | z | H | c], Q = P + 2 B N + J."""
+class MinibatchSpan(Span):
+    """A point of this span is [rest | z | H | c], Q = P + 2 B N + J."""
 
     def __init__(
         self,
@@ -114,7 +115,7 @@ class MinibatchSpan:
         self._meet(directions)
 
     def _meet(self, directions: Sequence[Direction]) -> None:
-        """Every product of a minibatch with a whole weight."""
+        """Compute every product of a minibatch with a whole weight."""
         wide = _wide(self._held)
         n, outputs = len(wide), self._form.first.outputs
         looks = [(self.x, wide), *((self.x, _wide(held)) for held in self._directions)]
@@ -136,7 +137,7 @@ class MinibatchSpan:
         self._z_beside = z[-1]
 
     def _row(self, rest: Tensor, z: Tensor, place: int | None = None) -> Tensor:
-        """A known model, or direction number `place`, as a row."""
+        """Return a known model, or direction number `place`, as a row."""
         z = z.flatten(1)
         c = z.new_zeros(len(z), len(self._directions))
         if place is not None:
@@ -148,8 +149,8 @@ class MinibatchSpan:
         return _Parts(rest, z.unflatten(1, self._scores), h.unflatten(1, self._scores), c)
 
     def _look(self, point: Tensor) -> tuple[_Parts, Blocks]:
-        """The parts of a point, and the parameters in `rest`. Those of the last point are kept: a
-        solver steps one point in place."""
+        """Return the parts of a point, and the parameters in `rest`. Those of the last point are
+        kept: a solver steps one point in place."""
         if self._looked_at is None or self._looked_at[0] is not point:
             parts = self._split(point)
             self._looked_at = point, parts, unflatten(parts.rest, self._form.shapes)
@@ -181,9 +182,6 @@ class MinibatchSpan:
             parts.z.sub_(torch.bmm(self._gram, by_first))
         else:
             parts.z.sub_(torch.bmm(torch.bmm(self.x, slope.x.mT), by_first))
-
-    def write_(self, point: Tensor, out: Held) -> None:
-        self.write_each_((point, out))
 
     def write_each_(self, *writes: tuple[Tensor, Held]) -> None:
         wide, moves = _wide(self._held), []
@@ -219,7 +217,7 @@ def _wide(held: Held) -> Tensor:
 
 
 def _tiles(wide: Tensor, count: int) -> list[slice]:
-    """The rows of so many weights [n, M, N], as many at a time as fit the cache of a processor."""
+    """Cut the rows of so many weights [n, M, N] into slices that fit the cache of a processor."""
     rows = len(wide)
     if wide.device.type == "cpu":
         rows = max(1, TILE_BYTES // (count * wide[0].numel() * wide.element_size()))

@@ -1,45 +1,38 @@
-"""Multilayer perceptron."""
+"""Classify by fully connected layers with ReLU between them (multilayer perceptron).
+
+Weights start uniform in +-1/sqrt(fan_in), whose standard deviation is 1/sqrt(3 fan_in); biases
+start at zero, or as the weights do.
+"""
 
 from __future__ import annotations
 
-import functools
+import math
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any, ClassVar, Literal
 
-import torch
+from pydantic import Field
 
-from otafl.core.contracts import Blocks
-from otafl.models.base import Draw, Layer, LayeredModel, uniform_start
-from otafl.models.config import MlpConfig
-from otafl.models.network import Channels, Network
-from otafl.models.sized_layers import network_of
+from otafl.models.base import Count
+from otafl.models.layered import ActivationSettings, LayeredModel, numbered
+from otafl.models.network import Network, network_of
+from otafl.models.steps import Channels
 
 
 class Mlp(LayeredModel):
-    """Fully connected layers with ReLU or leaky ReLU. Weights start uniform in +-1/sqrt(fan_in),
-    whose standard deviation is 1/sqrt(3 fan_in); biases start at zero, or as the weights do."""
+    """Has the parameters "weight0", "bias0", .. of the layers in their order."""
 
-    def __init__(self, config: MlpConfig, input_shape: tuple[int, ...], classes: int) -> None:
-        widths = [torch.Size(input_shape).numel(), *config.hidden, classes]
-        super().__init__(
-            tuple(
-                Layer(f"weight{i}", f"bias{i}", widths[i], widths[i + 1])
-                for i in range(len(widths) - 1)
-            ),
-            config.slope,
+    class Settings(ActivationSettings):
+        example: ClassVar[Mapping[str, Any]] = {"model.hidden": [4]}
+
+        name: Literal["mlp"] = "mlp"
+        hidden: tuple[Count, ...] = Field(
+            (100,), min_length=1, description="widths of the hidden layers"
         )
-        self._bias_start = config.bias_start
 
-    def init(self, draw: Draw) -> Blocks:
-        return uniform_start(self.layers, draw, self._bias_start)
+    def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
+        widths = [math.prod(input_shape), *settings.hidden, classes]
+        super().__init__(numbered(pairwise(widths)), settings.slope, settings.bias_start)
 
     def network(self, channels: Channels) -> Network:
-        """As `Sized` has it; starts uniform in +-sqrt(6 / fan_in)."""
-        return self._network.network(channels)
-
-    @property
-    def factorisable(self) -> tuple[str, ...]:
-        """As `Sized` has it."""
-        return self._network.factorisable
-
-    @functools.cached_property
-    def _network(self) -> Network:
-        return network_of(self.layers, self.leaky_slope)
+        return network_of(self, channels)

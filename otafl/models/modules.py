@@ -1,6 +1,8 @@
-"""A trained model as an ordinary `torch.nn.Module` in eval mode: [batch, *input_shape] -> scores
-[batch, classes]. A low-rank weight is two thin layers in a row, one in CP form two (dense) or four
-(convolution), so the module is as small and as fast as the method made the model.
+"""Make ordinary `torch.nn.Module`s of trained models, in eval mode: [batch, *input_shape] -> scores
+[batch, classes].
+
+A low-rank weight is two thin layers in a row, one in CP form two (dense) or four (convolution), so
+the module is as small and as fast as the method made the model.
 """
 
 from __future__ import annotations
@@ -12,16 +14,16 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
-from otafl.algorithms.fedem import PI
-from otafl.algorithms.parameters import MODEL
 from otafl.core import custom
+from otafl.core.contracts import MODEL
 from otafl.core.errors import UserError
-from otafl.models.base import Layer
 from otafl.models.geometry import Window
+from otafl.models.layered import Layer, layers_of
 from otafl.models.network import EPSILON, Network, kernels
-from otafl.models.recipes import Recipe, layers_of, steps_of
-from otafl.models.steps import Conv, Linear, MaxPool, MeanPool, Norm, Relu, Step
+from otafl.models.recipes import PI, Recipe
+from otafl.models.steps import Conv, Linear, MaxPool, MeanPool, Norm, Relu, Step, steps_of
 
 Params = Mapping[str, Tensor]
 Named = Iterator[tuple[str, nn.Module]]
@@ -29,7 +31,7 @@ Layered = TypeVar("Layered", nn.Linear, nn.Conv2d)
 
 
 class Sum(nn.Module):
-    """body(x) + shortcut(x)."""
+    """Adds body(x) + shortcut(x)."""
 
     def __init__(self, body: nn.Module, shortcut: nn.Module) -> None:
         super().__init__()
@@ -41,7 +43,7 @@ class Sum(nn.Module):
 
 
 class Mixture(nn.Module):
-    """Log-probabilities of sum_m pi_m h_m(x) of models h_m; the buffer log_pi is [M]."""
+    """Gives log-probabilities of sum_m pi_m h_m(x) of models h_m; the buffer log_pi is [M]."""
 
     log_pi: Tensor
 
@@ -56,7 +58,7 @@ class Mixture(nn.Module):
 
 
 class Mean(nn.Module):
-    """The mean of several models' scores."""
+    """Gives the mean of several models' scores."""
 
     def __init__(self, parts: Sequence[nn.Module]) -> None:
         super().__init__()
@@ -67,8 +69,8 @@ class Mean(nn.Module):
 
 
 def module_of(recipe: Recipe, params: Params) -> nn.Module:
-    """The module of one model's parameters, name -> [*shape], in memory of its own. UserError
-    where the recipe says why there is none."""
+    """Return the module of one model's parameters, name -> [*shape], in memory of its own. Raises
+    UserError where the recipe says why there is none."""
     if "refused" in recipe:
         raise UserError(recipe["refused"])
     with torch.inference_mode(False), torch.no_grad():
@@ -81,22 +83,21 @@ def module_of(recipe: Recipe, params: Params) -> nn.Module:
 
 
 def macs(module: nn.Module, x: Tensor) -> int:
-    """Multiplications of convolutions and linear layers for one sample x [1, *input]."""
-    from torch.utils.flop_counter import FlopCounterMode
-
+    """Count multiplications of convolutions and linear layers for one sample x [1, *input]."""
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         module(x)
     return int(counter.get_total_flops()) // 2
 
 
 def size(module: nn.Module) -> int:
-    """Real numbers that a model has to store: parameters, and statistics of normalisations."""
+    """Count the real numbers that a model has to store: parameters, and statistics of
+    normalisations."""
     every = [*module.parameters(), *module.buffers()]
     return sum(one.numel() for one in every if one.is_floating_point())
 
 
 def _parts(recipe: Recipe, params: Params) -> Iterator[Params]:
-    """The parameters of each of the models that are combined."""
+    """Return the parameters of each of the models that are combined."""
     if recipe["flat"] is None:
         yield params
         return
@@ -121,7 +122,7 @@ def _single(recipe: Recipe, params: Params) -> nn.Module:
 
 
 def _own(model: Mapping[str, Any], params: Params) -> nn.Module:
-    """The user's own module, with the trained parameters."""
+    """Return the user's own module with the trained parameters."""
     options = {n: tuple(v) if n == "input_shape" else v for n, v in model["options"].items()}
     module: nn.Module = custom.call(model["name"], "model.name", options)
     try:
@@ -135,7 +136,7 @@ def _own(model: Mapping[str, Any], params: Params) -> nn.Module:
 
 
 def _as_images(shape: tuple[int, ...], image: tuple[int, int, int]) -> Named:
-    """Samples of any shape as images [channels, height, width]."""
+    """Turn samples of any shape into images [channels, height, width]."""
     if shape == image:
         return
     if len(shape) > 1:
@@ -210,7 +211,7 @@ def _norm(step: Norm, params: Params, flat: bool) -> nn.Module:
 def _chain(
     layers: Sequence[Layer], form: str, slope: float, params: Params, shape: tuple[int, ...]
 ) -> Named:
-    """A chain of layers; images are channels first, as PyTorch has them."""
+    """Make the modules of a chain of layers; images are channels first, as PyTorch has them."""
     front = [layer.window for layer in layers if layer.window is not None]
     if front:
         first = front[0]
@@ -233,8 +234,8 @@ def _chain(
 
 
 def weights(form: str, i: int, layer: Layer, params: Params) -> tuple[list[Tensor], Tensor]:
-    """A layer's weight as the matrices [outputs, inputs] that act one after the other, and its
-    bias. A convolution in CP form: its factors [R, I_n] as they are."""
+    """Return a layer's weight as the matrices [outputs, inputs] that act one after the other, and
+    its bias; of a convolution in CP form the factors [R, I_n] as they are."""
     if form == "dense":
         return [params[layer.weight].mT], params[layer.bias]
     if form == "cp":
@@ -251,8 +252,8 @@ def weights(form: str, i: int, layer: Layer, params: Params) -> tuple[list[Tenso
 
 
 def _windowed(thin: Sequence[Tensor], bias: Tensor, window: Window, form: str) -> nn.Module:
-    """A convolution whose first matrix sees the numbers of its window in the order height, width,
-    channel; further ones act on channels."""
+    """Make a convolution whose first matrix sees the numbers of its window in the order height,
+    width, channel; further ones act on channels."""
     k, s, p = window.kernel, window.stride, window.padding
     if form == "cp":
         high, wide, channels, outputs = thin
@@ -271,7 +272,7 @@ def _windowed(thin: Sequence[Tensor], bias: Tensor, window: Window, form: str) -
 
 
 def _channels_first(weight: Tensor, window: Window) -> Tensor:
-    """A weight [N, H W C] over the last images as [N, C H W]."""
+    """Return a weight [N, H W C] over the last images as [N, C H W]."""
     high, wide = window.pooled
     return weight.unflatten(1, (high, wide, -1)).permute(0, 3, 1, 2).flatten(1)
 
@@ -281,11 +282,12 @@ def _stacked(before: list[nn.Linear], last: nn.Linear) -> nn.Module:
 
 
 def activation(slope: float) -> nn.Module:
+    """Make the activation of a slope below zero."""
     return nn.LeakyReLU(slope) if slope else nn.ReLU()
 
 
 def linear(weight: Tensor, bias: Tensor | None = None) -> nn.Linear:
-    """weight [outputs, inputs]."""
+    """Make a linear layer of a weight [outputs, inputs]."""
     outputs, inputs = weight.shape
     return _filled(nn.Linear(inputs, outputs, bias is not None, device="meta"), weight, bias)
 
@@ -297,7 +299,7 @@ def conv(
     padding: tuple[int, int],
     groups: int = 1,
 ) -> nn.Conv2d:
-    """weight [outputs, inputs / groups, height, width]."""
+    """Make a convolution of a weight [outputs, inputs / groups, height, width]."""
     outputs, inputs, *kernel = weight.shape
     module = nn.Conv2d(
         inputs * groups,
@@ -313,7 +315,7 @@ def conv(
 
 
 def _filled(module: Layered, weight: Tensor, bias: Tensor | None) -> Layered:
-    """In memory of its own, that is as large as the parameters."""
+    """Give a layer its parameters, in memory of its own that is as large as they are."""
     module.weight = nn.Parameter(weight.clone(memory_format=torch.contiguous_format))
     if bias is not None:
         module.bias = nn.Parameter(bias.clone())

@@ -1,10 +1,11 @@
-"""Networks of convolutions, normalisation and residual blocks whose width and rank can be cut, for
-methods that give devices models of different size.
+"""Run networks of convolutions, normalisation and residual blocks whose width and rank can be cut,
+for methods that give devices models of different size. `otafl.models.steps` has what they consist
+of.
 
 The images of n rows lie side by side, [B, n C, H, W]: a convolution of all rows is one grouped
 convolution, and a channel of the batch normalisation belongs to one row, so that rows share no
-statistics. Gradients by autograd. (A call for each row takes 0.8 to 3.1 times as long as a grouped
-one: benchmarks/network.py.)
+statistics. Gradients come by autograd. (A call for each row takes 0.8 to 3.1 times as long as a
+grouped one: benchmarks/network.py.)
 
 A low-rank convolution is two of them with nothing between (FedHM, section 2.2): its kernel W
 [out, in, k1, k2] as the matrix M of `unrolled` is L R; first the kernels of R, then those of L.
@@ -25,6 +26,7 @@ from otafl.core.contracts import Blocks
 from otafl.core.errors import UserError
 from otafl.models import steps as plan
 from otafl.models.base import Draw, Model, Shapes
+from otafl.models.layered import LayeredModel
 from otafl.models.steps import (
     Axis,
     Channels,
@@ -35,47 +37,36 @@ from otafl.models.steps import (
     MeanPool,
     Norm,
     Relu,
-    Residual,
     Step,
     Unroll,
     each_step,
 )
 
-__all__ = [
-    "Axis",
-    "Channels",
-    "Conv",
-    "Image",
-    "Linear",
-    "MaxPool",
-    "MeanPool",
-    "Network",
-    "Norm",
-    "Relu",
-    "Residual",
-    "Sized",
-    "Step",
-    "Unroll",
-    "each_step",
-    "kernels",
-    "rolled",
-    "unrolled",
-]
-
 EPSILON = 1e-5
-"""Of normalisation, as in PyTorch."""
+"""What normalisation adds to a variance, as in PyTorch."""
 
 
 class Network(Model):
-    """The steps that scores are made by, of images [channels, height, width].
+    """A network is the steps that its scores are made by.
 
     Parameters of a step named a: "a.weight", "a.bias"; of a low-rank one "a.left" [k outputs, r]
     and "a.right" [r, k inputs] in the place of its weight (k = 1 for a linear one). Weights start
-    uniform as `steps.start_bound` says, biases at 0.
+    uniform as `steps.start_bound` says, biases at 0. A model is trained on the statistics of its
+    minibatch; tested on those that `params` has under `moments` names, on its test batch's where
+    it has none.
 
-    scale: what outputs of convolutions are divided by in training (HeteroFL's scaler). A model is
-    trained on the statistics of its minibatch; tested on those that `params` has under
-    `moments` names, on its test batch's where it has none.
+    Parameters
+    ----------
+    image : channels, height and width of a sample.
+    steps : in the order in which they act.
+    unroll : how a kernel becomes the matrix that low-rank factors approximate.
+    scale : what outputs of convolutions are divided by in training (HeteroFL's scaler).
+    dense_prefix : how many of the `factorisable` steps, at the front, low-rank methods leave dense;
+        by default one of a network of convolutions, and none of another.
+
+    Raises
+    ------
+    UserError : if the image is too small for the steps.
     """
 
     def __init__(
@@ -84,8 +75,14 @@ class Network(Model):
         steps: tuple[Step, ...],
         unroll: Unroll = "vertical_first",
         scale: float = 1.0,
+        dense_prefix: int | None = None,
     ) -> None:
         self.image, self.steps, self.unroll, self.scale = image, steps, unroll, scale
+        if dense_prefix is None:
+            dense_prefix = int(
+                any(isinstance(one, Conv) and one.kernel > 1 for one in each_step(steps))
+            )
+        self.dense_prefix = dense_prefix
         self.shapes: Shapes = {}
         self.axes: dict[str, tuple[Axis | None, ...]] = {}
         for step in each_step(steps):
@@ -103,17 +100,29 @@ class Network(Model):
         self.macs, self.kept_reals, _ = plan.costs(steps, image, unroll)
 
     def with_ranks(self, ranks: Mapping[str, int]) -> Network:
-        """The network whose steps of these names are low-rank."""
-        return Network(self.image, plan.ranked(self.steps, ranks), self.unroll, self.scale)
+        """Return the network with the steps of these names low-rank."""
+        return self._of(plan.ranked(self.steps, ranks))
 
     def network(self, channels: Channels) -> Network:
-        """As `Sized` has it."""
-        return Network(self.image, plan.narrowed(self.steps, channels), self.unroll, self.scale)
+        return self._of(plan.narrowed(self.steps, channels))
+
+    def _of(self, steps: tuple[Step, ...]) -> Network:
+        """Return the same network of other steps."""
+        return Network(self.image, steps, self.unroll, self.scale, self.dense_prefix)
 
     @property
     def factorisable(self) -> tuple[str, ...]:
-        """As `Sized` has it."""
+        """List the steps whose weights may be low-rank, in the order in which they act, without the
+        classifier and 1x1 shortcuts."""
         return plan.factorisable(self.steps)
+
+    def described(self) -> dict[str, Any]:
+        return {
+            "kind": "network",
+            "image": list(self.image),
+            "steps": plan.described(self.steps),
+            "unroll": self.unroll,
+        }
 
     def init(self, draw: Draw) -> Blocks:
         params = {}
@@ -134,21 +143,21 @@ class Network(Model):
     def training_logits(
         self, params: Mapping[str, Any], x: Tensor, weight: Tensor | None = None
     ) -> Tensor:
-        """Scores as they are in training: on the batch's own statistics, with the scaler. weight:
-        of the batch's samples, [n, B]; those of weight 0 (padding) are in no statistics."""
+        """Return scores as they are in training: on the batch's own statistics, with the scaler.
+        Samples of weight 0 (padding) are in no statistics."""
         present = None if weight is None else weight > 0
         return self._run(params, x, _Mode(training=True, present=present))
 
     def moments(self, params: Mapping[str, Any], x: Tensor) -> Blocks:
-        """ "a.mean" and "a.variance" (unbiased) [n, C] of what each batch normalisation sees in a
-        batch x [n or 1, B, *input]; empty where the network has none."""
+        """Return "a.mean" and "a.variance" (unbiased) [n, C] of what each batch normalisation sees
+        in a batch x [n or 1, B, *input]; nothing where the network has none."""
         found: Blocks = {}
         self._run(params, x, _Mode(found=found))
         return found
 
     def lay_out(self, images: Tensor) -> Tensor:
-        """Images as they lie in memory: channels last on a processor, in the order height, width,
-        channel, which makes small networks up to 1.8 times faster (benchmarks/network.py)."""
+        """Put images channels last in memory on a processor, in the order height, width, channel,
+        which makes small networks up to 1.8 times faster (benchmarks/network.py)."""
         return images if images.is_cuda else images.contiguous(memory_format=torch.channels_last)
 
     def _run(self, params: Mapping[str, Any], x: Tensor, mode: _Mode) -> Tensor:
@@ -162,8 +171,8 @@ class Network(Model):
 
 @dataclass(frozen=True)
 class _Mode:
-    """present: [n, B] bool, the samples that are no padding; None for all. found: where to put the
-    statistics of batch normalisations; None for nowhere."""
+    """Say what a forward pass is for. present: [n, B] bool, the samples that are no padding; None
+    for all. found: where to put the statistics of batch normalisations; None for nowhere."""
 
     training: bool = False
     present: Tensor | None = None
@@ -172,7 +181,7 @@ class _Mode:
 
 @dataclass(frozen=True)
 class _Flow:
-    """What happens to images [B, n C, H, W], and to vectors [B, n M] after a linear layer."""
+    """Take images [B, n C, H, W], and vectors [B, n M] after a linear layer, through steps."""
 
     network: Network
     params: Mapping[str, Any]
@@ -251,7 +260,7 @@ class _Flow:
         return functional.batch_norm(x, None, None, weight, bias, training=True, eps=EPSILON)
 
     def on_batch(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        """Batch normalisation in training, [B, n C, ..]."""
+        """Normalise a batch in training, [B, n C, ..]."""
         if x.numel() == x.shape[1]:
             raise UserError(
                 "training.batch_size: batch normalisation of a single sample that has one pixel "
@@ -271,8 +280,8 @@ class _Flow:
 
 
 def kernels(left: Tensor, right: Tensor, k: int, unroll: Unroll) -> tuple[Tensor, Tensor]:
-    """The first kernels [n, r, in, k, 1] and the second [n, out, r, 1, k] (1 x k and k x 1 with
-    horizontal_first) of factors left [n, out k, r], right [n, r, in k]."""
+    """Return the first kernels [n, r, in, k, 1] and the second [n, out, r, 1, k] (1 x k and k x 1
+    with horizontal_first) of factors left [n, out k, r], right [n, r, in k]."""
     n, _, r = left.shape
     first = right.view(n, r, -1, k)
     second = left.view(n, -1, k, r).transpose(2, 3)
@@ -282,9 +291,9 @@ def kernels(left: Tensor, right: Tensor, k: int, unroll: Unroll) -> tuple[Tensor
 
 
 def unrolled(weight: Tensor, unroll: Unroll) -> Tensor:
-    """A step's weight as matrices M: [.., out, in, k1, k2] as [.., out k, in k], rows (out, k2) and
-    columns (in, k1) (k1 and k2 change places with horizontal_first); a linear one [.., in, out] as
-    [.., out, in]."""
+    """Return a step's weight as matrices M: [.., out, in, k1, k2] as [.., out k, in k], rows
+    (out, k2) and columns (in, k1) (k1 and k2 change places with horizontal_first); a linear one
+    [.., in, out] as [.., out, in]."""
     if weight.dim() < 5:  # one leading dimension
         return weight.mT
     n, out, inputs, k, _ = weight.shape
@@ -293,7 +302,7 @@ def unrolled(weight: Tensor, unroll: Unroll) -> Tensor:
 
 
 def rolled(matrix: Tensor, shape: Sequence[int], unroll: Unroll) -> Tensor:
-    """The weight [n, *shape] whose `unrolled` is the matrix [n, out k, in k]."""
+    """Return the weight [n, *shape] whose `unrolled` is the matrix [n, out k, in k]."""
     if len(shape) < 4:
         return matrix.mT
     out, inputs, k, _ = shape
@@ -304,10 +313,37 @@ def rolled(matrix: Tensor, shape: Sequence[int], unroll: Unroll) -> Tensor:
 
 @runtime_checkable
 class Sized(Protocol):
-    """A model that can be had as a `Network` of any width. factorisable: names of the steps whose
-    weights may be low-rank, in the order in which they act, without the classifier and 1x1
-    shortcuts."""
+    """A sized model can be had as a `Network` of any width."""
 
-    def network(self, channels: Channels) -> Network: ...
-    @property
-    def factorisable(self) -> tuple[str, ...]: ...
+    def network(self, channels: Channels) -> Network:
+        """Return the model with channels(c) in the place of every hidden layer's c."""
+
+
+def network_of(model: LayeredModel, channels: Channels) -> Network:
+    """Return a chain of layers as a network of another width.
+
+    These are the same functions of the samples, convolutions and linear layers "layer0", .. with
+    other parameters: a convolution's by output, input, height, width, and the last images read in
+    the order channel, height, width. Weights start uniform in +-sqrt(6 / fan_in).
+    """
+    first = model.layers[0]
+    if first.window is None:
+        image = (first.inputs, 1, 1)
+    else:
+        image = (first.window.channels, first.window.height, first.window.width)
+    width, pixels = image[0], 1
+    steps: list[Step] = []
+    for number, layer in enumerate(model.layers):
+        name, inner = f"layer{number}", number > 0
+        if layer.window is None:
+            last = number == len(model.layers) - 1
+            steps.append(Linear(name, width, layer.outputs, pixels, inner, last))
+            pixels = 1
+        else:
+            w = layer.window
+            conv = Conv(name, width, layer.outputs, w.kernel, w.stride, w.padding, True, inner)
+            steps += [conv, MaxPool(w.pool)] if w.pool > 1 else [conv]
+            pixels = w.features
+        steps.append(Relu(model.leaky_slope))
+        width = layer.outputs
+    return Network(image, plan.narrowed(steps[:-1], channels))

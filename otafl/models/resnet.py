@@ -1,69 +1,134 @@
-"""Residual networks of basic blocks.
+"""Classify small images by a residual network: ResNet-18, ResNet-34, or one of any size.
 
-He, Zhang, Ren, Sun 2016, "Deep Residual Learning for Image Recognition", in the form for small
-images: a first convolution of 3x3 and no pooling, a 1x1 convolution with normalisation as the
-shortcut where a block changes the image's size.
+Basic blocks in the form for small images: a 3x3 convolution, no pooling after it, then stages of
+blocks of two 3x3 convolutions, the first of each stage but the first with stride 2 and a 1x1
+convolution with normalisation beside it where sizes change; the mean over all pixels, and a linear
+layer. On 3x32x32 pixels and 10 classes ResNet-18 has 11,173,962 parameters, ResNet-34 has
+21,282,122 parameters; each is a `resnet` with these defaults.
+
+References
+----------
+He, Zhang, Ren, Sun 2016, "Deep Residual Learning for Image Recognition".
 """
 
 from __future__ import annotations
 
-from otafl.models import geometry
-from otafl.models.config_network import NormedConfig, ResNetConfig
-from otafl.models.network import Conv, Linear, MeanPool, Network, Norm, Relu, Residual, Step
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from otafl.models.base import Count
+from otafl.models.geometry import image_shape
+from otafl.models.network import Network
+from otafl.models.normed import StagesSettings, convolution, stage_channels
+from otafl.models.steps import Image, Linear, MeanPool, Relu, Residual, Step
+
+
+def block_counts(default: tuple[int, ...]) -> tuple[int, ...]:
+    """Declare a setting: how deep the stages are."""
+    blocks: tuple[int, ...] = Field(
+        default, min_length=1, description="blocks of each stage; two convolutions each"
+    )
+    return blocks
+
+
+class ResidualSettings(StagesSettings):
+    """Settings of residual networks."""
+
+    dense_prefix: ClassVar[int] = 3
+    """The first convolutions, which FedHM leaves as they are (Table 5: the stem and a block)."""
+
+    stem_stride: int = Field(
+        1, ge=1, description="step in pixels of the first convolution, which has channels[0]"
+    )
 
 
 class ResNet(Network):
-    """Convolutions "stem.conv", "stage1.block1.conv1", ..; their norms "stem.norm",
-    "stage1.block1.norm1", ..; shortcuts "stage2.block1.shortcut.conv"; the last layer
-    "classifier". dense_prefix: convolutions at the front, without shortcuts, that low-rank methods
-    leave dense."""
+    """Has convolutions "stem.conv", "stage1.block1.conv1", ..; their norms "stem.norm",
+    "stage1.block1.norm1", ..; shortcuts "stage2.block1.shortcut.conv"; and the last layer
+    "classifier"."""
 
-    def __init__(self, config: ResNetConfig, input_shape: tuple[int, ...], classes: int) -> None:
-        image = geometry.image_shape(input_shape, config.name)
-        width = config.channels[0]
-        steps = [*convolution(config, "stem.", image[0], width, config.stem_stride, cut=False)]
-        steps.append(Relu())
-        for stage, (blocks, outputs) in enumerate(zip(config.blocks, config.channels, strict=True)):
-            for block in range(blocks):
-                stride = 2 if stage > 0 and block == 0 else 1
-                name = f"stage{stage + 1}.block{block + 1}."
-                steps += _block(config, name, width, outputs, stride)
-                width = outputs
-        steps += [MeanPool(), Linear("classifier", width, classes, last=True)]
-        self.dense_prefix = 1 + 2 * config.dense_blocks
-        super().__init__(image, tuple(steps))
+    class Settings(ResidualSettings):
+        example: ClassVar[Mapping[str, Any]] = {"model.blocks": [1, 1], "model.channels": [2, 3]}
+
+        name: Literal["resnet"] = "resnet"
+        blocks: tuple[Count, ...] = block_counts((1, 1, 1))
+        channels: tuple[Count, ...] = stage_channels((8, 16, 32))
+
+    def __init__(
+        self, settings: ResidualSettings, input_shape: tuple[int, ...], classes: int
+    ) -> None:
+        super().__init__(
+            *residual(settings, input_shape, classes), dense_prefix=settings.dense_prefix
+        )
+
+
+class ResNet18(Network):
+    """Has the parameters of ResNet-18, named as in `ResNet`."""
+
+    class Settings(ResidualSettings):
+        example: ClassVar[Mapping[str, Any]] = {"model.blocks": [2, 1], "model.channels": [2, 3]}
+
+        name: Literal["resnet18"] = "resnet18"
+        blocks: tuple[Count, ...] = block_counts((2, 2, 2, 2))
+        channels: tuple[Count, ...] = stage_channels((64, 128, 256, 512))
+
+    def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
+        super().__init__(
+            *residual(settings, input_shape, classes), dense_prefix=settings.dense_prefix
+        )
+
+
+class ResNet34(Network):
+    """Has the parameters of ResNet-34, named as in `ResNet`."""
+
+    class Settings(ResidualSettings):
+        dense_prefix: ClassVar[int] = 15  # FedHM's Table 6: stages 1 and 2
+        example: ClassVar[Mapping[str, Any]] = {
+            "model.blocks": [1, 1, 1],
+            "model.channels": [2, 3, 2],
+            "model.norm": "none",
+        }
+
+        name: Literal["resnet34"] = "resnet34"
+        blocks: tuple[Count, ...] = block_counts((3, 4, 6, 3))
+        channels: tuple[Count, ...] = stage_channels((64, 128, 256, 512))
+
+    def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
+        super().__init__(
+            *residual(settings, input_shape, classes), dense_prefix=settings.dense_prefix
+        )
+
+
+def residual(
+    settings: ResidualSettings, input_shape: tuple[int, ...], classes: int
+) -> tuple[Image, tuple[Step, ...]]:
+    """Return the image and the steps of a residual network. Raises UserError if the samples are no
+    images."""
+    image = image_shape(input_shape, settings.name)
+    width = settings.channels[0]
+    steps = [*convolution(settings, "stem.", image[0], width, settings.stem_stride, cut=False)]
+    steps.append(Relu())
+    for stage, (blocks, outputs) in enumerate(zip(settings.blocks, settings.channels, strict=True)):
+        for block in range(blocks):
+            stride = 2 if stage > 0 and block == 0 else 1
+            name = f"stage{stage + 1}.block{block + 1}."
+            steps += _block(settings, name, width, outputs, stride)
+            width = outputs
+    steps += [MeanPool(), Linear("classifier", width, classes, last=True)]
+    return image, tuple(steps)
 
 
 def _block(
-    config: ResNetConfig, name: str, inputs: int, outputs: int, stride: int
+    settings: ResidualSettings, name: str, inputs: int, outputs: int, stride: int
 ) -> tuple[Step, ...]:
     body = (
-        *convolution(config, name, inputs, outputs, stride, "1"),
+        *convolution(settings, name, inputs, outputs, stride, "1"),
         Relu(),
-        *convolution(config, name, outputs, outputs, 1, "2"),
+        *convolution(settings, name, outputs, outputs, 1, "2"),
     )
     shortcut: tuple[Step, ...] = ()
     if stride != 1 or inputs != outputs:
-        shortcut = convolution(config, f"{name}shortcut.", inputs, outputs, stride, kernel=1)
+        shortcut = convolution(settings, f"{name}shortcut.", inputs, outputs, stride, kernel=1)
     return Residual(body, shortcut), Relu()
-
-
-def convolution(
-    config: NormedConfig,
-    name: str,
-    inputs: int,
-    outputs: int,
-    stride: int = 1,
-    number: str = "",
-    kernel: int = 3,
-    cut: bool = True,
-) -> tuple[Step, ...]:
-    """A convolution that keeps the image's size (of every stride), with its normalisation."""
-    bias = config.norm == "none"
-    conv = Conv(
-        f"{name}conv{number}", inputs, outputs, kernel, stride, (kernel - 1) // 2, bias, cut
-    )
-    if config.norm == "none":
-        return (conv,)
-    groups = config.groups if config.norm == "group" else None
-    return conv, Norm(f"{name}norm{number}", outputs, groups)

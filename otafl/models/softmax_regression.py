@@ -1,26 +1,39 @@
-"""Softmax (multinomial logistic) regression, the MCLR of the personalised-learning papers."""
+"""Classify by one fully connected layer: softmax or multinomial logistic regression (MCLR).
+
+The problem is convex, so all parameters start at zero, or uniform in +-1/sqrt(inputs).
+"""
 
 from __future__ import annotations
 
-import torch
+import math
+from typing import Literal
 
+import torch
+from pydantic import Field
+
+from otafl.core import settings
 from otafl.core.contracts import Blocks
-from otafl.models.base import Draw, Layer, LayeredModel, uniform_start
-from otafl.models.config import SoftmaxRegressionConfig
+from otafl.models.base import Draw
+from otafl.models.layered import LayeredModel, numbered
 
 
 class SoftmaxRegression(LayeredModel):
-    """One linear layer, started at zero (the problem is convex), or uniform in +-1/sqrt(inputs)."""
+    """Has the parameters "weight0" and "bias0"."""
 
-    def __init__(
-        self, config: SoftmaxRegressionConfig, input_shape: tuple[int, ...], classes: int
-    ) -> None:
-        super().__init__((Layer("weight0", "bias0", torch.Size(input_shape).numel(), classes),))
-        self._start = config.start
+    class Settings(settings.Settings):
+        name: Literal["softmax_regression"] = "softmax_regression"
+        start: Literal["zero", "uniform"] = Field(
+            "zero",
+            description="weights and biases start at zero, or uniform in +-1/sqrt(inputs) as in "
+            "PyTorch",
+        )
+
+    def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
+        sides = math.prod(input_shape), classes
+        super().__init__(numbered([sides]), bias_start=settings.start)
 
     def init(self, draw: Draw) -> Blocks:
-        if self._start == "uniform":
-            return uniform_start(self.layers, draw, "uniform")
-        (layer,) = self.layers
-        weight = torch.zeros_like(draw(layer.weight, (layer.inputs, layer.outputs)))
-        return {layer.weight: weight, layer.bias: weight.new_zeros(len(weight), layer.outputs)}
+        params = super().init(draw)
+        if self.bias_start == "uniform":
+            return params
+        return {name: torch.zeros_like(block) for name, block in params.items()}

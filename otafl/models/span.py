@@ -1,5 +1,4 @@
-"""Models near a known one, seen through one minibatch: what several gradient steps on the same
-samples cost when the first layer's weight is never formed.
+"""Take several gradient steps on the same samples without forming the first layer's weight.
 
 All gradients of a fully connected first layer on one minibatch x [B, M] are x^T g with g [B, N]. So
 whatever is reached from a model W0 by such gradients, and by affine combinations with other known
@@ -36,8 +35,9 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from otafl.core.contracts import Batch, Blocks
-from otafl.models.base import LayeredModel, Model, flatten, unflatten
+from otafl.models.base import Model, descend_, flatten, unflatten
 from otafl.models.held import Direction, Form, Held, Slope, Span, Towards, difference
+from otafl.models.layered import LayeredModel
 from otafl.models.minibatch_span import Spanned
 
 __all__ = [
@@ -55,7 +55,7 @@ __all__ = [
 
 
 def form_of(model: Model) -> Form:
-    """The form that suits a model."""
+    """Return the form that suits a model."""
     if isinstance(model, LayeredModel):
         first = model.layers[0]
         if first.window is None and model.shapes.get(first.weight) == (first.inputs, first.outputs):
@@ -63,8 +63,8 @@ def form_of(model: Model) -> Form:
     return Plain(model)
 
 
-class Plain:
-    """Any model: all parameters side by side, gradients as the model computes them."""
+class Plain(Form):
+    """Keeps all parameters of any model side by side, with gradients as the model computes them."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -89,14 +89,13 @@ class Plain:
         return PlainSpan(self, batch, origin, [_made(d) for d in directions], beside)
 
     def descend_(self, rows: Tensor, slope: Slope, step: Tensor) -> None:
-        """rows [n, P] -= step [n] * gradient."""
+        """Take rows [n, P] -= step [n] * gradient in place."""
         assert isinstance(slope.by, dict)
-        for name, part in unflatten(rows, self.model.shapes).items():
-            part.addcmul_(slope.by[name], step.view(-1, *[1] * (part.dim() - 1)), value=-1.0)
+        descend_(unflatten(rows, self.model.shapes), slope.by, step)
 
 
-class PlainSpan:
-    """A point is the model itself, [n, P]."""
+class PlainSpan(Span):
+    """A point of this span is the model itself, [n, P]."""
 
     def __init__(
         self,
@@ -125,12 +124,9 @@ class PlainSpan:
     def descend_(self, point: Tensor, slope: Slope, step: Tensor) -> None:
         self._form.descend_(point, slope, step)
 
-    def write_(self, point: Tensor, out: Held) -> None:
-        out.rest.copy_(point)
-
     def write_each_(self, *writes: tuple[Tensor, Held]) -> None:
         for point, out in writes:
-            self.write_(point, out)
+            out.rest.copy_(point)
 
     def between(self, start: Tensor, end: Tensor) -> Held:
         return Held(end - start, None)

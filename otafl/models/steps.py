@@ -1,4 +1,4 @@
-"""The steps that a network makes its scores by, their parameters and their costs: no torch here.
+"""Say which steps a network makes its scores by, what parameters they have and what they cost.
 
 A side of a parameter that follows hidden channels can be cut (`Axis`); weights can be low-rank.
 """
@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, NamedTuple, get_args
 
 from otafl.core.errors import UserError
 
@@ -20,8 +20,8 @@ Channels = Callable[[int], int]
 
 
 class Axis(NamedTuple):
-    """A side of a parameter that follows a layer's channels: so many, each `repeat` times in a row
-    (the pixels of a flattened image)."""
+    """An axis is a side of a parameter that follows a layer's channels: so many, each `repeat`
+    times in a row (the pixels of a flattened image)."""
 
     channels: int
     repeat: int = 1
@@ -29,7 +29,7 @@ class Axis(NamedTuple):
 
 @dataclass(frozen=True)
 class Conv:
-    """A convolution, weight [outputs, inputs, kernel, kernel]; low-rank if it has a rank. cut:
+    """Convolve by a weight [outputs, inputs, kernel, kernel]; low-rank if it has a rank. cut:
     whether its inputs are channels that a narrower network has fewer of (not the image's)."""
 
     name: str
@@ -45,8 +45,8 @@ class Conv:
 
 @dataclass(frozen=True)
 class Linear:
-    """y = x W + b, W [inputs * repeat, outputs], x a flattened image of so many channels and
-    `repeat` pixels; low-rank if it has a rank. last: its outputs are the classes."""
+    """Map linearly, y = x W + b with W [inputs * repeat, outputs], x a flattened image of so many
+    channels and `repeat` pixels; low-rank if it has a rank. last: its outputs are the classes."""
 
     name: str
     inputs: int
@@ -59,8 +59,8 @@ class Linear:
 
 @dataclass(frozen=True)
 class Norm:
-    """Batch normalisation, or group normalisation where it has groups, of which there are
-    gcd(groups, channels); scale and shift learnt."""
+    """Normalise the batch, or groups of channels where it has groups, of which there are
+    gcd(groups, channels); scale and shift are learnt."""
 
     name: str
     channels: int
@@ -69,34 +69,62 @@ class Norm:
 
 @dataclass(frozen=True)
 class Relu:
+    """Cut off below zero, or multiply by a slope there."""
+
     slope: float = 0.0
 
 
 @dataclass(frozen=True)
 class MaxPool:
-    """Windows of size x size pixels; what is left over at the far edge is dropped."""
+    """Take the largest of windows of size x size pixels; what is left over at the far edge is
+    dropped."""
 
     size: int
 
 
 @dataclass(frozen=True)
 class MeanPool:
-    """The mean over all pixels."""
+    """Take the mean over all pixels."""
 
 
 @dataclass(frozen=True)
 class Residual:
-    """body(x) + shortcut(x); an empty shortcut is x itself."""
+    """Add body(x) + shortcut(x); an empty shortcut is x itself."""
 
     body: tuple[Step, ...]
     shortcut: tuple[Step, ...] = ()
 
 
 Step = Conv | Linear | Norm | Relu | MaxPool | MeanPool | Residual
+KINDS: dict[str, type[Any]] = {one.__name__: one for one in get_args(Step)}
+
+
+def described(steps: Sequence[Step]) -> list[dict[str, Any]]:
+    """Return steps as plain data, of which `steps_of` makes them again."""
+    out: list[dict[str, Any]] = []
+    for step in steps:
+        fields: dict[str, Any]
+        if isinstance(step, Residual):
+            fields = {"body": described(step.body), "shortcut": described(step.shortcut)}
+        else:
+            fields = asdict(step)
+        out.append({"step": type(step).__name__} | fields)
+    return out
+
+
+def steps_of(described: Sequence[Mapping[str, Any]]) -> tuple[Step, ...]:
+    """Make the steps again of what `described` says."""
+    out: list[Step] = []
+    for one in described:
+        fields = {name: value for name, value in one.items() if name != "step"}
+        if one["step"] == "Residual":
+            fields = {name: steps_of(inner) for name, inner in fields.items()}
+        out.append(KINDS[one["step"]](**fields))
+    return tuple(out)
 
 
 def each_step(steps: Sequence[Step]) -> Iterator[Step]:
-    """All steps, those of residual blocks in their place, body first."""
+    """Go through all steps, those of residual blocks in their place, body first."""
     for step in steps:
         if isinstance(step, Residual):
             yield from each_step(step.body)
@@ -106,7 +134,7 @@ def each_step(steps: Sequence[Step]) -> Iterator[Step]:
 
 
 def changed(steps: Sequence[Step], change: Callable[[Step], Step]) -> tuple[Step, ...]:
-    """The steps after a change of each, those of residual blocks included."""
+    """Return the steps after a change of each, those of residual blocks included."""
     return tuple(
         Residual(changed(step.body, change), changed(step.shortcut, change))
         if isinstance(step, Residual)
@@ -116,7 +144,7 @@ def changed(steps: Sequence[Step], change: Callable[[Step], Step]) -> tuple[Step
 
 
 def ranked(steps: Sequence[Step], ranks: Mapping[str, int]) -> tuple[Step, ...]:
-    """The steps of these names low-rank."""
+    """Return the steps, those of these names low-rank."""
 
     def change(step: Step) -> Step:
         if isinstance(step, Conv | Linear) and step.name in ranks:
@@ -127,8 +155,8 @@ def ranked(steps: Sequence[Step], ranks: Mapping[str, int]) -> tuple[Step, ...]:
 
 
 def narrowed(steps: Sequence[Step], channels: Channels) -> tuple[Step, ...]:
-    """The steps with channels(c) in the place of every hidden layer's c; the image's channels and
-    the classes stay."""
+    """Return the steps with channels(c) in the place of every hidden layer's c; the image's
+    channels and the classes stay."""
 
     def change(step: Step) -> Step:
         if isinstance(step, Norm):
@@ -144,8 +172,8 @@ def narrowed(steps: Sequence[Step], channels: Channels) -> tuple[Step, ...]:
 
 
 def factorisable(steps: Sequence[Step]) -> tuple[str, ...]:
-    """Names of the steps whose weights may be low-rank, in the order in which they act:
-    convolutions but 1x1 ones, and linear layers but the last."""
+    """List the steps whose weights may be low-rank, in the order in which they act: convolutions
+    but 1x1 ones, and linear layers but the last."""
     names = []
     for step in each_step(steps):
         if (isinstance(step, Conv) and step.kernel > 1) or (
@@ -156,7 +184,8 @@ def factorisable(steps: Sequence[Step]) -> tuple[str, ...]:
 
 
 class Parameter(NamedTuple):
-    """axes: of each side, None where it follows no hidden channels."""
+    """Hold a parameter's name, its shape, and the axis of each side, None where it follows no
+    hidden channels."""
 
     name: str
     shape: tuple[int, ...]
@@ -164,7 +193,7 @@ class Parameter(NamedTuple):
 
 
 def parameters(step: Step) -> Iterator[Parameter]:
-    """A step's parameters. (Factors have no axes: width and rank are cut one at a time.)"""
+    """List a step's parameters. (Factors have no axes: width and rank are cut one at a time.)"""
     if isinstance(step, Norm):
         for part in ("weight", "bias"):
             yield Parameter(f"{step.name}.{part}", (step.channels,), (Axis(step.channels),))
@@ -188,9 +217,9 @@ def parameters(step: Step) -> Iterator[Parameter]:
 
 
 def start_bound(step: Step) -> float:
-    """Weights start uniform in +- this: sqrt(6 / fan_in) (He et al. 2015), 1/sqrt(fan_in) in the
-    last layer. The factors of a low-rank step, in a bound by which their product has the same
-    variance."""
+    """Return the bound b of weights that start uniform in +-b: sqrt(6 / fan_in) (He et al. 2015),
+    1/sqrt(fan_in) in the last layer. The factors of a low-rank step have a bound by which their
+    product has the same variance."""
     assert isinstance(step, Conv | Linear)
     fan_in = step.inputs * (step.kernel**2 if isinstance(step, Conv) else step.repeat)
     square = (1.0 if isinstance(step, Linear) and step.last else 6.0) / fan_in
@@ -200,8 +229,8 @@ def start_bound(step: Step) -> float:
 
 
 class Costs(NamedTuple):
-    """Of one sample. macs: multiplications of convolutions and linear layers; kept_reals: numbers
-    that a training step keeps; image: after the last step."""
+    """Hold what one sample costs. macs: multiplications of convolutions and linear layers;
+    kept_reals: numbers that a training step keeps; image: after the last step."""
 
     macs: int
     kept_reals: int
@@ -209,7 +238,7 @@ class Costs(NamedTuple):
 
 
 def costs(steps: Sequence[Step], image: Image, unroll: Unroll = "vertical_first") -> Costs:
-    """Raises UserError if the image is too small."""
+    """Count what a sample costs. Raises UserError if the image is too small."""
     macs = kept = 0
     for step in steps:
         c, h, w = image
@@ -245,8 +274,8 @@ def _what(step: Step) -> str:
 
 
 def _convolved(step: Conv, image: Image, unroll: Unroll) -> tuple[Image, int, int]:
-    """The image after a convolution, its multiplications, and the numbers between the two of a
-    low-rank one."""
+    """Return the image after a convolution, its multiplications, and the numbers between the two of
+    a low-rank one."""
     c, h, w = image
     k, s, p = step.kernel, step.stride, step.padding
     high, wide = (h + 2 * p - k) // s + 1, (w + 2 * p - k) // s + 1

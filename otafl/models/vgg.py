@@ -1,35 +1,107 @@
-"""VGG with normalisation, for small images.
+"""Classify small images by VGG with normalisation: VGG11, VGG16, or one of any size.
 
-Simonyan and Zisserman 2015, "Very Deep Convolutional Networks for Large-Scale Image Recognition",
-configurations A and D; with one linear layer in the place of three, as is usual on small images.
+Stages of 3x3 convolutions, each with normalisation and ReLU, and 2x2 max-pooling after each stage
+(left out where the image is of one pixel already); then the mean over the pixels that are left, and
+one linear layer in the place of three, as is usual on small images. On 3x32x32 pixels and 10
+classes VGG11 (configuration A) has 9,228,362 parameters, VGG16 (configuration D) has 14,724,042
+parameters; each is a `vgg` with these defaults.
+
+References
+----------
+Simonyan, Zisserman 2015, "Very Deep Convolutional Networks for Large-Scale Image Recognition",
+    configurations A and D.
 """
 
 from __future__ import annotations
 
-from otafl.models import geometry
-from otafl.models.config_network import VggConfig
-from otafl.models.network import Linear, MaxPool, MeanPool, Network, Relu, Step
-from otafl.models.resnet import convolution
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from otafl.models.base import Count
+from otafl.models.geometry import image_shape
+from otafl.models.network import Network
+from otafl.models.normed import StagesSettings, convolution, stage_channels
+from otafl.models.steps import Image, Linear, MaxPool, MeanPool, Relu, Step
+
+
+def convolution_counts(default: tuple[int, ...]) -> tuple[int, ...]:
+    """Declare a setting: how deep the stages are."""
+    blocks: tuple[int, ...] = Field(default, min_length=1, description="convolutions of each stage")
+    return blocks
 
 
 class Vgg(Network):
-    """Convolutions "stage1.conv1", .. and their norms "stage1.norm1", ..; the last layer
+    """Has convolutions "stage1.conv1", .., their norms "stage1.norm1", .. and the last layer
     "classifier"."""
 
-    def __init__(self, config: VggConfig, input_shape: tuple[int, ...], classes: int) -> None:
-        image = geometry.image_shape(input_shape, config.name)
-        width, side = image[0], min(image[1:])
-        steps: list[Step] = []
-        for stage, (blocks, outputs) in enumerate(zip(config.blocks, config.channels, strict=True)):
-            for block in range(blocks):
-                name, number = f"stage{stage + 1}.", str(block + 1)
-                steps += convolution(
-                    config, name, width, outputs, number=number, cut=stage + block > 0
-                )
-                if block == blocks - 1 and side > 1:
-                    steps.append(MaxPool(2))  # before ReLU, which then has less to do
-                    side //= 2
-                steps.append(Relu())
-                width = outputs
-        steps += [MeanPool(), Linear("classifier", width, classes, last=True)]
-        super().__init__(image, tuple(steps))
+    class Settings(StagesSettings):
+        example: ClassVar[Mapping[str, Any]] = {"model.blocks": [1, 2], "model.channels": [2, 3]}
+
+        name: Literal["vgg"] = "vgg"
+        blocks: tuple[Count, ...] = convolution_counts((1, 1, 2))
+        channels: tuple[Count, ...] = stage_channels((8, 16, 32))
+
+    def __init__(
+        self, settings: StagesSettings, input_shape: tuple[int, ...], classes: int
+    ) -> None:
+        super().__init__(*stages(settings, input_shape, classes))
+
+
+class Vgg11(Network):
+    """Has the parameters of VGG11, named as in `Vgg`."""
+
+    class Settings(StagesSettings):
+        example: ClassVar[Mapping[str, Any]] = {
+            "model.blocks": [1, 1],
+            "model.channels": [2, 3],
+            "model.norm": "none",
+        }
+
+        name: Literal["vgg11"] = "vgg11"
+        blocks: tuple[Count, ...] = convolution_counts((1, 1, 2, 2, 2))
+        channels: tuple[Count, ...] = stage_channels((64, 128, 256, 512, 512))
+
+    def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
+        super().__init__(*stages(settings, input_shape, classes))
+
+
+class Vgg16(Network):
+    """Has the parameters of VGG16, named as in `Vgg`."""
+
+    class Settings(StagesSettings):
+        example: ClassVar[Mapping[str, Any]] = {
+            "model.blocks": [2, 1],
+            "model.channels": [4, 2],
+            "model.norm": "group",
+        }
+
+        name: Literal["vgg16"] = "vgg16"
+        blocks: tuple[Count, ...] = convolution_counts((2, 2, 3, 3, 3))
+        channels: tuple[Count, ...] = stage_channels((64, 128, 256, 512, 512))
+
+    def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
+        super().__init__(*stages(settings, input_shape, classes))
+
+
+def stages(
+    settings: StagesSettings, input_shape: tuple[int, ...], classes: int
+) -> tuple[Image, tuple[Step, ...]]:
+    """Return the image and the steps of a VGG. Raises UserError if the samples are no images."""
+    image = image_shape(input_shape, settings.name)
+    width, side = image[0], min(image[1:])
+    steps: list[Step] = []
+    for stage, (blocks, outputs) in enumerate(zip(settings.blocks, settings.channels, strict=True)):
+        for block in range(blocks):
+            name, number = f"stage{stage + 1}.", str(block + 1)
+            steps += convolution(
+                settings, name, width, outputs, number=number, cut=stage + block > 0
+            )
+            if block == blocks - 1 and side > 1:
+                steps.append(MaxPool(2))  # before ReLU, which then has less to do
+                side //= 2
+            steps.append(Relu())
+            width = outputs
+    steps += [MeanPool(), Linear("classifier", width, classes, last=True)]
+    return image, tuple(steps)

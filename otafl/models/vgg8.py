@@ -1,26 +1,45 @@
-"""VGG8 of the TDPFed paper (Wang, Jin, Liu, Zong, Shao, Li, "Tensor Decomposition based
-Personalized Federated Learning", Table I): a `cnn` of its own sizes. No torch here."""
+"""Classify images by five 3x3 convolutions and three fully connected layers (VGG8).
+
+Five convolutions of 32, 64, 128, 256 and 256 channels, each with ReLU and 2x2 max-pooling, then
+fully connected layers of 256, 256 and the classes; no batch normalisation. On 3x32x32 pixels
+1,112,650 parameters. It is a `cnn` with these defaults, but an image too small to be pooled is
+left as it is: 28x28 pixels end, like 32x32, as one pixel of 256 channels.
+
+References
+----------
+Wang et al., "Tensor Decomposition based Personalized Federated Learning" (TDPFed), Table I; by
+    Wang, Jin, Liu, Zong, Shao, Li.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from otafl.models.config import CnnConfig
+from otafl.models.base import Count, hidden_widths, output_channels
+from otafl.models.cnn import WindowSettings, layers_of
+from otafl.models.layered import LayeredModel
+from otafl.models.network import Network, network_of
+from otafl.models.steps import Channels
 
 
-class Vgg8Config(CnnConfig):
-    """Five 3x3 convolutions of 32, 64, 128, 256 and 256 channels, each with ReLU and 2x2
-    max-pooling, then fully connected layers of 256, 256 and the classes; no batch normalisation. On
-    3x32x32 pixels 1,112,650 parameters. A `cnn` with these defaults, but that an image too small to
-    be pooled is left as it is: 28x28 pixels end, like 32x32, as one pixel of 256 channels."""
+class Vgg8(LayeredModel):
+    """Has the parameters "weight0", "bias0", .. of the layers in their order."""
 
-    name: Literal["vgg8"] = "vgg8"  # type: ignore[assignment]
-    channels: tuple[Annotated[int, Field(ge=1)], ...] = Field(
-        (32, 64, 128, 256, 256), min_length=1, description="output channels of each convolution"
-    )
-    kernel: int = Field(3, ge=1, description="side of the convolutions' windows in pixels")
-    hidden: tuple[Annotated[int, Field(ge=1)], ...] = Field(
-        (256, 256), description="widths of the fully connected layers before the last"
-    )
+    class Settings(WindowSettings):
+        example: ClassVar[Mapping[str, Any]] = {"model.channels": [2, 3], "model.hidden": [4]}
+        pools_all: ClassVar[bool] = False
+
+        name: Literal["vgg8"] = "vgg8"
+        channels: tuple[Count, ...] = output_channels((32, 64, 128, 256, 256))
+        kernel: int = Field(3, ge=1, description="side of the convolutions' windows in pixels")
+        hidden: tuple[Count, ...] = hidden_widths((256, 256))
+
+    def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
+        layers = layers_of(settings, input_shape, classes)
+        super().__init__(layers, settings.slope, settings.bias_start)
+
+    def network(self, channels: Channels) -> Network:
+        return network_of(self, channels)

@@ -1,36 +1,37 @@
-"""Figures from results: curves, heat maps, Pareto fronts and distributions over devices.
+"""Draw results: curves, heat maps, Pareto fronts and distributions over devices.
 
 `curve_data`, `heatmap_data`, `pareto_data` and `cdf_data` compute what is drawn: a data set that
 knows its labels. `draw` makes the figure of it, `table` and `write_csv` the same numbers as rows.
-`plot` does both for curves; `overview` picks what is worth a first look.
+`plot` does both for curves; `overview` picks what is worth a first look. `otafl.plots.kinds` names
+the kinds; nothing else is imported before it is used.
 """
 
-from otafl.plots.cdfs import cdf_data, main_device_variable
-from otafl.plots.curves import curve_data
-from otafl.plots.directions import better
-from otafl.plots.drawing import draw, plot
-from otafl.plots.fronts import main_cost, pareto_data
-from otafl.plots.heatmaps import heatmap_data
-from otafl.plots.overviews import main_variable, overview
-from otafl.plots.style import COLOURS, LINES, MANY, MARKERS
-from otafl.plots.tables import table, write_csv
+from __future__ import annotations
 
-__all__ = [
-    "COLOURS",
-    "LINES",
-    "MANY",
-    "MARKERS",
-    "better",
-    "cdf_data",
-    "curve_data",
-    "draw",
-    "heatmap_data",
-    "main_cost",
-    "main_device_variable",
-    "main_variable",
-    "overview",
-    "pareto_data",
-    "plot",
-    "table",
-    "write_csv",
-]
+from importlib import import_module
+from typing import Any
+
+_HOMES = {
+    "cdf": ("cdf_data", "main_device_variable"),
+    "curves": ("curve_data",),
+    "directions": ("better",),
+    "drawing": ("draw", "plot"),
+    "heatmap": ("heatmap_data",),
+    "kinds": ("Kind",),
+    "overviews": ("overview",),
+    "pareto": ("main_cost", "pareto_data"),
+    "quantities": ("main_variable",),
+    "style": ("COLOURS", "LINES", "MANY", "MARKERS"),
+    "tables": ("table", "write_csv"),
+}
+_MODULES = {name: module for module, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    raise AttributeError(f"module '{__name__}' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(_MODULES)

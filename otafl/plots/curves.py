@@ -1,4 +1,4 @@
-"""Curves: a variable along a dim, or along another variable, mean and spread over trials."""
+"""Draw curves: a variable along a dim or another variable, with mean and spread over trials."""
 
 from __future__ import annotations
 
@@ -7,34 +7,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from otafl.analysis.figures import shown
+from otafl.analysis.points import axes_of, numeric
+from otafl.analysis.summary import number
 from otafl.core.errors import UserError
+from otafl.plots import quantities
+from otafl.plots.kinds import NO_CELLS, Recipe
 from otafl.plots.layout import (
-    legend,
+    hue_legend,
     name_ticks,
     numeric_ticks,
-    panel_data,
     panels,
     plain_axes,
     settle,
 )
-from otafl.plots.quantities import (
-    ADDED,
-    SUMS,
-    Selection,
-    added_up,
-    along_coordinates,
-    at_the_end,
-    check_distinct,
-    check_variable,
-    held,
-    labels,
-    lost_note,
-    only_drawn,
-    picked,
-    statistics,
-)
-from otafl.plots.style import DECADES, label, line, look, spans_decades
+from otafl.plots.parts import MOST, parts, split_by
+from otafl.plots.style import DECADES, banded_line, look, spans_decades
+from otafl.results.coordinates import shown
+from otafl.results.ending import ADDED, SUMS, added_up
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,64 +36,82 @@ SAME_END = 3.0
 
 def curve_data(
     ds: xr.Dataset,
-    y: str,
-    x: str,
+    y: str | None = None,
+    x: str = "round",
     hue: str | None = None,
     facet: str | None = None,
-    sel: Selection | None = None,
+    sel: quantities.Selection | None = None,
 ) -> xr.Dataset:
-    """What is drawn, with dims ([facet], [hue], x).
+    """Compute what is drawn as curves.
 
-    mean, std (with n - 1; NaN for one trial): over the finite trials. trials: how many these are.
-    at: the abscissa where x is itself a variable over rounds (airtime_s), mean over the trials that
-    `mean` is of. Energies of devices are summed over devices and causes that are not drawn.
-    Without `round` among the dims it is the end of each trial (`results.final`); along `round` a
-    trial that reached its target or ended keeps its value, a diverged one is left out. Raises
-    UserError for unknown names, and for a dim that is neither drawn nor picked.
+    Without `round` among the dims it is the end of each trial (`results.ending`); along `round` a
+    trial that reached its target or ended keeps its value, a diverged one is left out. Energies of
+    devices are summed over devices and causes that are not drawn.
+
+    Parameters
+    ----------
+    y : a variable; None: the main accuracy.
+    x : a dim, or a variable over rounds (airtime_s).
+    hue, facet : dims whose values are curves of a colour, and panels.
+    sel : dim -> the value of it that is drawn.
+
+    Returns
+    -------
+    With dims ([facet], [hue], x): mean and std (with n - 1; NaN for one trial) over the finite
+    trials; trials: how many these are; drawn: whether a value can be drawn; at: the abscissa where
+    x is itself a variable, mean over the trials that `mean` is of.
+
+    Raises
+    ------
+    UserError : for unknown names, and for a dim that is neither drawn nor picked.
     """
-    check_variable(ds, "--y", y)
+    y = y or quantities.main_variable(ds)
+    quantities.check_variable(ds, "--y", y)
     parametric = x in ds.data_vars
     if parametric:
         _check_abscissa(ds, x, y)
     drawn = [name for name in (facet, hue, "round" if parametric else x) if name]
-    along = None if x == "round" else "round" if parametric else x
-    check_distinct(x=along or x, hue=hue, facet=facet)
-    ds = picked(ds, sel)
+    ds = quantities.picked(ds, sel, x=drawn[-1], hue=hue, facet=facet)
     if parametric and "round" not in ds[x].dims:
         raise UserError(f"--x {x}: with --sel round one point of a curve is left; leave out either")
-    note = lost_note(ds)
-    values = at_the_end(ds, y, drawn)
-    ds = along_coordinates(ds.assign({y: values}), drawn, y)
-    values = only_drawn(ds[y], drawn)
-    table = statistics(values, drawn)
-    abscissa: xr.DataArray = ds[x]
+    ds, values = quantities.quantity(ds, y, drawn)
+    table, abscissa = quantities.statistics(values, drawn), ds[x]
     if parametric:
-        abscissa = added_up(held(ds, x).rename(x), drawn)
-        same = only_drawn(abscissa, drawn, "--facet").where(values.notnull())
-        table["at"] = statistics(same, drawn)["mean"]
-    table.attrs = {"kind": "curves", "y": y, "x": x, "hue": hue or "", "facet": facet or ""}
-    table.attrs |= labels(x=abscissa.rename(x), y=values.rename(y)) | {"note": note}
-    table.attrs |= {"log_x": int(_log_x(table)), "log_y": int(_log_y(table))}
-    return table
+        abscissa = added_up(quantities.held(ds, x).rename(x), drawn)
+        same = quantities.only_drawn(abscissa, drawn, "--facet").where(values.notnull())
+        table["at"] = quantities.statistics(same, drawn)["mean"]
+    axes = {"x": abscissa.rename(x), "y": values.rename(y)}
+    table.attrs = quantities.about("curves", ds, axes, y=y, x=x, hue=hue, facet=facet)
+    log_y = y in LOG_ALWAYS or spans_decades(table["mean"].values)
+    choices = not parametric and not numeric(table[x])
+    table = table.assign_attrs(log_x=int(_log_x(table)), log_y=int(log_y), choices=int(choices))
+    return table.assign(drawn=_drawn(table))
 
 
 def draw_curves(data: xr.Dataset, title: str = "") -> Figure:
-    """A figure of `curve_data`."""
+    """Draw a figure of `curve_data`."""
     figure, axes = panels(data)
-    hue, x = data.attrs["hue"], data.attrs["x"]
-    choices = "at" not in data and data[x].dtype.kind not in "fiu"
-    for i, ax in enumerate(axes):
-        _panel(ax, panel_data(data, i), choices)
-    if hue:
-        handles, texts = axes[0].get_legend_handles_labels()
-        legend(figure, handles, texts, label(data[hue], hue))
-    settle(figure, "\n".join((title, data.attrs["note"])), choices=choices)
+    for ax, part in axes:
+        _panel(ax, part)
+    hue_legend(figure, data)
+    settle(figure, data, title, names=bool(data.attrs["choices"]))
     return figure
 
 
+def described(data: xr.Dataset) -> str:
+    """Say what the curves are of, and their last values."""
+    attrs, ends = data.attrs, []
+    for name, curve in parts(data, "facet", "hue"):
+        mean = curve["mean"].values[curve["drawn"].values]
+        if mean.size:
+            ends.append(f"{name} {number(float(mean[-1]), 3)}".strip())
+    said = f"Curves of {attrs['y_label']} against {attrs['x_label']}{split_by(data)}."
+    return f"{said} Last values: {'; '.join(ends[:MOST])}." if ends else said
+
+
 def _check_abscissa(ds: xr.Dataset, x: str, y: str) -> None:
-    """Raises UserError for a variable that a curve cannot be drawn against."""
-    dims = [str(dim) for dim in ds[x].dims if dim not in ds["final_round"].dims]
+    """Raise UserError for a variable that a curve cannot be drawn against."""
+    dims = [str(dim) for dim in ds[x].dims if dim not in axes_of(ds)]
     own = set(dims) - {"trial", "round"}
     if "round" in dims and (own <= set(ds[y].dims) or (x in SUMS and own <= set(ADDED))):
         return
@@ -121,7 +128,7 @@ def _check_abscissa(ds: xr.Dataset, x: str, y: str) -> None:
 
 
 def _log_x(data: xr.Dataset) -> bool:
-    """Abscissae over more than two decades, unless all curves grow to about the same end."""
+    """Say whether abscissae span over two decades, unless all curves grow to about the same end."""
     if "at" not in data:
         return False
     at = data["at"].values.reshape(-1, data.sizes["round"])
@@ -133,26 +140,25 @@ def _log_x(data: xr.Dataset) -> bool:
     return bool(span > DECADES and ends.max() > SAME_END * ends.min())
 
 
-def _log_y(data: xr.Dataset) -> bool:
-    return data.attrs["y"] in LOG_ALWAYS or spans_decades(data["mean"].values)
+def _drawn(data: xr.Dataset) -> xr.DataArray:
+    """Say which values can be drawn: finite, and positive on a logarithmic x axis."""
+    seen = data["mean"].copy(data=np.isfinite(data["mean"].values))
+    if "at" in data:
+        at = data["at"].transpose(*seen.dims).values
+        seen &= np.isfinite(at) & ((at > 0) | (not data.attrs["log_x"]))
+    return seen
 
 
-def _panel(ax: Axes, data: xr.Dataset, choices: bool) -> None:
-    """One set of axes: a curve for each value of the hue."""
-    x, hue = data.attrs["x"], data.attrs["hue"]
-    curves = [data.isel({hue: i}) for i in range(data.sizes[hue])] if hue else [data]
-    for i, curve in enumerate(curves):
-        name = shown(data[hue].values[i]) if hue else ""
-        if choices:
+def _panel(ax: Axes, data: xr.Dataset) -> None:
+    """Draw one set of axes: a curve for each value of the hue."""
+    x, curves = data.attrs["x"], parts(data, "hue")
+    for i, (name, curve) in enumerate(curves):
+        if data.attrs["choices"]:
             _points(ax, curve, i, len(curves), name)
         else:
             _line(ax, curve, i, name)
-    plain_axes(ax)
-    if data.attrs["log_y"]:
-        ax.set_yscale("log", nonpositive="clip")
-    if data.attrs["log_x"]:
-        ax.set_xscale("log")
-    if choices:
+    plain_axes(ax, x=data.attrs["log_x"], y=data.attrs["log_y"])
+    if data.attrs["choices"]:
         name_ticks(ax.xaxis, [shown(value) for value in data[x].values])
         ax.set_xlim(-0.5, data.sizes[x] - 0.5)
     elif x != "round" and "at" not in data:
@@ -160,36 +166,28 @@ def _panel(ax: Axes, data: xr.Dataset, choices: bool) -> None:
 
 
 def _line(ax: Axes, curve: xr.Dataset, i: int, name: str) -> None:
-    at = (curve["at"] if "at" in curve else curve[curve.attrs["x"]]).values
-    mean, std = curve["mean"].values, curve["std"].values
-    seen = drawn(curve)
-    at, mean, std = at[seen], mean[seen], std[seen]
-    style = look(i) | line(i)
-    # at most about ten markers a curve, shifted so that those of two curves do not coincide
-    step = max(1, len(at) // 10)
-    ax.plot(at, mean, label=name, markevery=((i * step // 3) % step, step), **style)
+    seen = curve["drawn"].values
+    at = (curve["at"] if "at" in curve else curve[curve.attrs["x"]]).values[seen]
+    mean, std = curve["mean"].values[seen], curve["std"].values[seen]
     low = mean - std
     if curve.attrs["log_y"]:
         low = np.maximum(low, 0.1 * mean)
-    banded = np.isfinite(std)
-    ax.fill_between(
-        at, low, mean + std, where=banded, color=style["color"], alpha=0.18, linewidth=0
-    )
+    banded_line(ax, i, name, (at, mean, low, mean + std), markers=10)
 
 
 def _points(ax: Axes, curve: xr.Dataset, i: int, curves: int, name: str) -> None:
-    """Values over choices have no order: points with bars, side by side."""
+    """Draw points with bars, side by side: values over choices have no order."""
     places = np.arange(curve.sizes[curve.attrs["x"]]) + 0.5 * ((i + 0.5) / curves - 0.5)
     std = np.nan_to_num(curve["std"].values)
     style: dict[str, Any] = {"linestyle": "none", "capsize": 3} | look(i)
     ax.errorbar(places, curve["mean"].values, std, label=name, **style)
 
 
-def drawn(data: xr.Dataset) -> np.ndarray:
-    """Which values of `curve_data` can be drawn: finite, and positive on a logarithmic x axis."""
-    seen = np.isfinite(data["mean"].values)
-    if "at" in data:
-        seen &= np.isfinite(data["at"].values)
-        if data.attrs["log_x"]:
-            seen &= data["at"].values > 0
-    return seen
+RECIPE = Recipe(
+    curve_data,
+    draw_curves,
+    described,
+    {"at": "{x}", "mean": "{y}", "std": "{y}_std"},
+    "{y}_{x}",
+    NO_CELLS,
+)

@@ -1,4 +1,4 @@
-"""Which way a variable is better, as Pareto fronts need to know."""
+"""Know which way a variable is better, as Pareto fronts need."""
 
 from __future__ import annotations
 
@@ -22,8 +22,11 @@ UNDIRECTED = frozenset(
 
 
 def better(name: str) -> Literal["higher", "lower"] | None:
-    """Accuracies and charges up; losses, errors, joules, seconds, symbols, bits and work down.
-    None where neither is better, or where it is not known."""
+    """Return whether a variable is better higher or lower.
+
+    Accuracies and charges are better higher; losses, errors, joules, seconds, symbols, bits and
+    work lower. None where neither is better, or where it is not known.
+    """
     if name in UNDIRECTED:
         return None
     if HIGHER.search(name):

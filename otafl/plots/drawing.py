@@ -1,39 +1,33 @@
-"""From what is drawn to the figure and its file."""
+"""Make the figure of what is drawn, and its file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import xarray as xr
 
-from otafl.analysis.figures import check_suffix, save
-from otafl.plots.cdfs import draw_cdf
-from otafl.plots.curves import curve_data, draw_curves
-from otafl.plots.fronts import draw_pareto
-from otafl.plots.heatmaps import draw_heatmap
+from otafl.plots.curves import curve_data
+from otafl.plots.files import check_suffix, save
+from otafl.plots.kinds import Kind
 from otafl.plots.quantities import Selection
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-KINDS: dict[str, Callable[[xr.Dataset, str], Figure]] = {
-    "curves": draw_curves,
-    "heatmap": draw_heatmap,
-    "pareto": draw_pareto,
-    "cdf": draw_cdf,
-}
-
 
 def draw(data: xr.Dataset, path: Path | str | None = None, title: str = "") -> Figure:
-    """The figure of `curve_data`, `heatmap_data`, `pareto_data` or `cdf_data`, written to `path`
-    (PNG, PDF or SVG)."""
-    if path is not None:
-        check_suffix(path)
-    figure = KINDS[data.attrs["kind"]](data, title)
-    if path is not None:
-        save(figure, Path(path))
+    """Draw what `curve_data`, `heatmap_data`, `pareto_data` or `cdf_data` gives.
+
+    The figure is written to `path` (PNG, PDF or SVG).
+
+    Raises
+    ------
+    UserError : for another suffix, and where the file cannot be written.
+    """
+    check_suffix(path)
+    figure = Kind(data.attrs["kind"]).recipe.draw(data, title)
+    save(figure, path)
     return figure
 
 
@@ -45,9 +39,7 @@ def plot(
     facet: str | None = None,
     path: Path | str | None = None,
     sel: Selection | None = None,
-    title: str | None = None,
 ) -> Figure:
-    """Draw `curve_data` of the same arguments and save it to `path` (PNG, PDF or SVG)."""
-    if path is not None:
-        check_suffix(path)
-    return draw(curve_data(ds, y, x, hue, facet, sel), path, title or "")
+    """Draw `curve_data` of the same arguments, as `draw` does."""
+    check_suffix(path)
+    return draw(curve_data(ds, y, x, hue, facet, sel), path)

@@ -1,8 +1,12 @@
-"""A trial's timeline as a Gantt chart: a row a device, a bar for what it did.
+"""Draw a trial's timeline as a Gantt chart: a row a device, a bar for what it did.
 
 Work is told from its being away by the bars' heights, activities by colours that differ in
-lightness too (after Okabe and Ito 2008, "Color Universal Design") and, where rows are high enough,
-by hatches. Uplink slots are light bands over all rows; a device that sleeps has no bar.
+lightness too and, where rows are high enough, by hatches. Uplink slots are light bands over all
+rows; a device that sleeps has no bar.
+
+References
+----------
+Okabe, Ito 2008, "Color Universal Design".
 """
 
 from __future__ import annotations
@@ -13,10 +17,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import xarray as xr
+from matplotlib.collections import PolyCollection
+from matplotlib.patches import Patch
 
-from otafl.analysis.figures import check_suffix, save
 from otafl.analysis.timeline import merged, window
 from otafl.devices.activities import ACTIVITIES
+from otafl.plots.files import check_suffix, save
+from otafl.plots.layout import blank
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,8 +31,14 @@ if TYPE_CHECKING:
 
 
 class Look(NamedTuple):
-    """How an activity is drawn. height: share of the row. edge: width of the outline in points,
-    which keeps what is shorter than a pixel from vanishing."""
+    """Say how an activity is drawn.
+
+    Parameters
+    ----------
+    height : share of the row.
+    edge : width of the outline in points, which keeps what is shorter than a pixel from vanishing.
+    front : of two bars the one with the higher number covers the other.
+    """
 
     colour: str
     height: float
@@ -56,8 +69,10 @@ UNITS = ((3 * 86400.0, 86400.0, "d"), (3 * 3600.0, 3600.0, "h"), (600.0, 60.0, "
 
 
 def readable_s(events: xr.Dataset) -> float:
-    """The time until which rows have READABLE events in the mean; the trial's end if that is
-    later."""
+    """Return the time until which rows have READABLE events in the mean.
+
+    It is the trial's end where there are fewer.
+    """
     count = READABLE * int(events.attrs["devices"])
     starts, end_s = events["start_s"].values, float(events.attrs["end_s"])
     return end_s if len(starts) <= count else float(starts[count])
@@ -70,42 +85,41 @@ def chart(
     until_s: float | None = None,
     devices: Collection[int] | None = None,
 ) -> Figure:
-    """Draws what `timeline.timeline_of` gives, clipped to a `timeline.window`, and saves it to
-    `path` (PNG, PDF or SVG). Slots are those of all devices. Raises UserError."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    """Draw events, clipped to a `timeline.window`. Slots are those of all devices.
 
-    if path is not None:
-        check_suffix(path)
+    Parameters
+    ----------
+    events : as `timeline.timeline_of` gives them.
+    path : of a PNG, PDF or SVG file; None: it is not saved.
+    start_s, until_s, devices : as `timeline.window` takes them.
+
+    Raises
+    ------
+    UserError : for an empty window, and for a file that cannot be written.
+    """
+    check_suffix(path)
     part = window(events, start_s, until_s, devices)
     slots, rows = window(events, start_s, until_s), part.attrs["rows"]
     # a row of 200 devices still has its pixels, and three devices do not fill a page
-    figure = Figure(figsize=(10.0, 1.1 + min(max(0.3 * len(rows), 1.5), 8.0)))
-    FigureCanvasAgg(figure)
-    figure.set_layout_engine("constrained")
+    figure = blank((10.0, 1.1 + min(max(0.3 * len(rows), 1.5), 8.0)))
     ax = figure.subplots()
     scale, unit = _unit(part.attrs["until_s"] - part.attrs["start_s"])
     crowded = part.sizes["event"] > CROWDED * len(rows)
-    handles = [*_bars(ax, part, scale, crowded), *_bands(ax, slots, scale, crowded)]
+    handles = [*_bars(ax, part, scale, crowded), *_slots(ax, slots, scale, crowded)]
     ax.set_xlim(part.attrs["start_s"] / scale, part.attrs["until_s"] / scale)
     ax.set_ylim(len(rows) - 0.4, -0.6)
     _device_ticks(ax, rows)
-    ax.set_xlabel(f"simulated time [{unit}]")
-    ax.set_ylabel("device")
+    ax.set(xlabel=f"simulated time [{unit}]", ylabel="device")
     ax.spines[["top", "right"]].set_visible(False)
     if handles:
         figure.legend(handles=handles, loc="outside right upper", handlelength=1.6)
     figure.suptitle(part.attrs["title"], fontsize=10)
-    if path is not None:
-        save(figure, Path(path))
+    save(figure, path)
     return figure
 
 
-def _bars(ax: Axes, part: xr.Dataset, scale: float, crowded: bool) -> list:
-    """A collection for each activity that occurs; the legend's entries."""
-    from matplotlib.collections import PolyCollection
-    from matplotlib.patches import Patch
-
+def _bars(ax: Axes, part: xr.Dataset, scale: float, crowded: bool) -> list[Patch]:
+    """Draw the bars of each activity that occurs; return the legend's entries."""
     rows = np.array(part.attrs["rows"])
     row = np.searchsorted(rows, part["device"].values)
     start = np.maximum(part["start_s"].values, part.attrs["start_s"]) / scale
@@ -115,52 +129,42 @@ def _bars(ax: Axes, part: xr.Dataset, scale: float, crowded: bool) -> list:
         chosen = part["activity"].values == name
         if not chosen.any():
             continue
-        look = LOOKS[name]
-        x0, x1, y = start[chosen], end[chosen], row[chosen]
-        corners = _corners(x0, x1, y - look.height / 2, y + look.height / 2)
+        look, y = LOOKS[name], row[chosen]
         style: dict[str, Any] = {
             "facecolor": look.colour,
             "hatch": look.hatch if len(rows) <= HATCHED_ROWS and not crowded else "",
             "edgecolor": "white" if look.hatch else look.colour,
             "linewidth": 0.0 if crowded else look.edge,
+            "label": name,
         }
-        ax.add_collection(
-            PolyCollection(corners, zorder=look.front, label=name, **style), autolim=False
-        )
-        handles.append(Patch(label=name, **style))
+        corners = start[chosen], end[chosen], y - look.height / 2, y + look.height / 2
+        _rectangles(ax, corners, zorder=look.front, **style)
+        handles.append(Patch(**style))
     return handles
 
 
-def _bands(ax: Axes, slots: xr.Dataset, scale: float, crowded: bool) -> list:
-    """The uplink slots, over all rows."""
-    from matplotlib.collections import PolyCollection
-    from matplotlib.patches import Patch
-
+def _slots(ax: Axes, slots: xr.Dataset, scale: float, crowded: bool) -> list[Patch]:
+    """Draw the uplink slots, over all rows; return the legend's entry."""
     sending = slots["activity"].values == "transmit"
     start, end = merged(slots["start_s"].values[sending], slots["end_s"].values[sending])
     if not len(start):
         return []
-    corners = _corners(start / scale, end / scale, np.zeros_like(start), np.ones_like(start))
-    bands = PolyCollection(
-        corners,
-        transform=ax.get_xaxis_transform(),
-        facecolor=SLOT,
-        edgecolor=SLOT,
-        linewidth=0.0 if crowded else 0.8,
-        zorder=0,
-        label="uplink slot",
-    )
-    ax.add_collection(bands, autolim=False)
-    return [Patch(label="uplink slot", facecolor=SLOT)]
+    corners = start / scale, end / scale, np.zeros_like(start), np.ones_like(start)
+    style: dict[str, Any] = {"facecolor": SLOT, "label": "uplink slot"}
+    line: dict[str, Any] = {"edgecolor": SLOT, "linewidth": 0.0 if crowded else 0.8}
+    _rectangles(ax, corners, zorder=0, transform=ax.get_xaxis_transform(), **style, **line)
+    return [Patch(**style)]
 
 
-def _corners(x0: np.ndarray, x1: np.ndarray, low: np.ndarray, high: np.ndarray) -> list:
-    """Of n rectangles, each [4, 2]."""
-    return list(np.stack([x0, low, x0, high, x1, high, x1, low], 1).reshape(-1, 4, 2))
+def _rectangles(ax: Axes, corners: tuple[np.ndarray, ...], **style: Any) -> None:
+    """Draw n rectangles. corners: left, right, low and high, [n] each."""
+    x0, x1, low, high = corners
+    places = np.stack([x0, low, x0, high, x1, high, x1, low], 1).reshape(-1, 4, 2)
+    ax.add_collection(PolyCollection(list(places), **style), autolim=False)
 
 
 def _unit(span_s: float) -> tuple[float, str]:
-    """Seconds of the unit in which a window reads well, and the unit."""
+    """Return the seconds of the unit in which a window reads well, and the unit."""
     for least, seconds, unit in UNITS:
         if span_s >= least:
             return seconds, unit
@@ -168,7 +172,7 @@ def _unit(span_s: float) -> tuple[float, str]:
 
 
 def _device_ticks(ax: Axes, rows: list[int]) -> None:
-    """Every row's device where there is room, else every so many."""
+    """Name every row's device where there is room, else every so many."""
     step = next(s for s in (1, 2, 5, 10, 20, 50, 100, 10**9) if len(rows) <= 32 * s)
     places = [place for place, device in enumerate(rows) if step == 1 or device % step == 0]
     ax.set_yticks(places, [str(rows[place]) for place in places])

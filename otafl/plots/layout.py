@@ -1,9 +1,12 @@
-"""Panels, ticks, legends and titles, settled by measuring what is drawn: nothing overlaps, nothing
-is cut."""
+"""Lay out panels, ticks, legends and titles so that nothing overlaps and nothing is cut.
+
+Matplotlib's constrained layout makes room for what is written around the panels of a figure whose
+size is given. What it leaves open is measured here on what is drawn: how large the figure must be
+for its panels, where texts are broken, and ticks that touch.
+"""
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
 import textwrap
@@ -12,15 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import ScalarFormatter
 
-from otafl.analysis.figures import shown
-from otafl.plots.style import LEGEND_WIDTH, named, wrapped
+from otafl.plots.parts import parts
+from otafl.plots.style import label, named, wrapped
+from otafl.results.coordinates import shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
-    from matplotlib.figure import Figure
-    from matplotlib.legend import Legend
 
 PANEL = (2.8, 2.1)
 """Inches of one of several panels, without what is written around it."""
@@ -34,67 +39,65 @@ LETTERS_PER_INCH = 13.0
 """Of labels and titles."""
 
 
-def panels(
-    data: xr.Dataset, share: bool = True, size: tuple[float, float] | None = None
-) -> tuple[Figure, list[Axes]]:
-    """A figure with a panel for each value of the facet, titled; one panel without a facet.
-
-    size: inches of a panel. share: all panels have the same limits.
-    """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    facet = data.attrs["facet"]
-    count = data.sizes[facet] if facet else 1
-    columns = in_a_row(count)
-    rows = math.ceil(count / columns)
-    width, height = size or panel_size(count)
-    letters = int(LETTERS_PER_INCH * width)
-    figure = Figure(figsize=(0.8 + (width + 0.2) * columns, 0.5 + (height + 0.4) * rows))
+def blank(size: tuple[float, float]) -> Figure:
+    """Return a figure of this size in inches, without anything in it."""
+    figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
-    figure.set_layout_engine("constrained")
-    grid = figure.subplots(rows, columns, sharex=share, sharey=share, squeeze=False).ravel()
+    return figure
+
+
+def panels(
+    data: xr.Dataset, size: tuple[float, float] | None = None
+) -> tuple[Figure, list[tuple[Axes, xr.Dataset]]]:
+    """Make a figure with a titled panel for each value of the facet; one panel without a facet.
+
+    size: inches of a panel. Returns the panels with what each shows. All have the same limits.
+    """
+    facet, shows = data.attrs["facet"], [part for _, part in parts(data, "facet")]
+    columns = in_a_row(len(shows))
+    rows = math.ceil(len(shows) / columns)
+    width, height = size or panel_size(len(shows))
+    letters = int(LETTERS_PER_INCH * width)
+    below = wrapped(data.attrs["x_label"], max(24, letters))
+    beside = wrapped(data.attrs["y_label"], max(20, int(LETTERS_PER_INCH * height)))
+    figure = blank((0.8 + (width + 0.2) * columns, 0.5 + (height + 0.4) * rows))
+    grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel()
     for i, ax in enumerate(grid):
-        ax.set_visible(i < count)
+        ax.set_visible(i < len(shows))
         # shared axes hide the labels of panels that have nothing below them
-        bottom = i + columns >= count
-        ax.tick_params(labelbottom=bottom, labelleft=i % columns == 0)
-        ax.set_xlabel(wrapped(data.attrs["x_label"], max(24, letters)) if bottom else "")
-        beside = wrapped(data.attrs["y_label"], max(20, int(LETTERS_PER_INCH * height)))
-        ax.set_ylabel(beside if i % columns == 0 else "")
+        bottom, left = i + columns >= len(shows), i % columns == 0
+        ax.tick_params(labelbottom=bottom, labelleft=left)
+        ax.set(xlabel=below if bottom else "", ylabel=beside if left else "")
         for axis in (ax.xaxis, ax.yaxis):
             axis.get_major_formatter().set_useOffset(False)
-        if facet and i < count:
-            title = wrapped(named(data, facet, data[facet].values[i]), letters)
-            ax.set_title(title, fontsize=10)
-    return figure, list(grid[:count])
+        if facet and i < len(shows):
+            title = named(data, facet, data[facet].values[i])
+            ax.set_title(wrapped(title, letters), fontsize=10)
+    return figure, list(zip(grid, shows, strict=False))
 
 
 def in_a_row(count: int) -> int:
-    """Panels beside each other."""
+    """Return how many panels are beside each other."""
     return 2 if count == 4 else min(3 if count <= 12 else 5, count)
 
 
 def panel_size(count: int) -> tuple[float, float]:
-    """Inches of each of so many panels."""
+    """Return the inches of each of so many panels."""
     return PANEL if count > 1 else ALONE
 
 
-def panel_data(data: xr.Dataset, i: int) -> xr.Dataset:
-    """What panel i shows."""
-    facet = data.attrs["facet"]
-    return data.isel({facet: i}) if facet else data
-
-
-def plain_axes(ax: Axes) -> None:
-    """A light grid, no box."""
+def plain_axes(ax: Axes, **logarithmic: bool) -> None:
+    """Draw a light grid and no box; make x or y logarithmic."""
     ax.grid(True, color="0.9", linewidth=0.6)
     ax.set_axisbelow(True)
     ax.spines[["top", "right"]].set_visible(False)
+    for axis, wanted in logarithmic.items():
+        if wanted:
+            getattr(ax, f"set_{axis}scale")("log", nonpositive="clip")
 
 
 def numeric_ticks(ax: Axes, values: np.ndarray) -> None:
-    """A tick at each value where there are few; a log axis where they grow by a factor."""
+    """Put a tick at each value where there are few; a log axis where they grow by a factor."""
     values = values[np.isfinite(values)]
     if len(values) > 2 and values[0] > 0:
         ratios = values[1:] / values[:-1]
@@ -105,46 +108,60 @@ def numeric_ticks(ax: Axes, values: np.ndarray) -> None:
         ax.set_xticks([], minor=True)
 
 
+def hue_legend(figure: Figure, data: xr.Dataset) -> None:
+    """Add a legend of what has a colour, where anything has."""
+    hue = data.attrs["hue"]
+    if hue:
+        ax = figure.axes[0]
+        legend(figure, *ax.get_legend_handles_labels(), label(data[hue], hue))
+
+
 def legend(figure: Figure, handles: list[Any], texts: list[str], title: str) -> None:
-    """A legend beside the panels, in a figure that is as high as it at least."""
+    """Add a legend beside the panels, and make the figure as high as it at least."""
     lines = [wrapped(text) for text in texts]
     tall = sum(text.count("\n") + 1 for text in lines)
-    columns = math.ceil(tall / 45)
-    made: Legend = figure.legend(
+    made = figure.legend(
         handles,
         lines,
-        title=wrapped(title, LEGEND_WIDTH),
+        title=wrapped(title),
         alignment="left",
         loc="outside right upper",
-        ncols=columns,
+        ncols=math.ceil(tall / 45),
     )
     height = made.get_window_extent().height / figure.dpi + 0.3
     figure.set_figheight(max(figure.get_figheight(), height))
 
 
 def name_ticks(axis: Axis, names: list[str]) -> None:
-    """Names, folded, under the places 0, 1, ... of choices."""
+    """Write names, folded, under the places 0, 1, ... of choices."""
     axis.set_ticks(range(len(names)), [wrapped(name) for name in names])
     axis.set_ticks([], minor=True)
 
 
 def settle(
-    figure: Figure, title: str = "", size: tuple[float, float] | None = None, choices: bool = False
+    figure: Figure,
+    data: xr.Dataset,
+    title: str = "",
+    size: tuple[float, float] | None = None,
+    names: bool = False,
 ) -> None:
-    """Writes the title in lines that fit, mends ticks that overlap, and lets the figure grow until
-    its panels have their size (in inches) beside all that is written around them.
+    """Write the title and the note in lines that fit, mend ticks that overlap, and make room.
 
-    choices: there are names under the ticks, which are turned where they overlap; numbers are
+    The figure grows until its panels have their size (in inches) beside all that is written around
+    them.
+
+    names: there are names under the ticks, which are turned where they overlap; numbers are
     thinned out.
     """
     axes = [ax for ax in figure.axes if ax.get_visible() and ax.get_label() != "<colorbar>"]
     size = size or panel_size(len(axes))
-    _write_title(figure, title)
+    lines = [*title.split("\n"), data.attrs["note"]]
+    _write_title(figure, lines)
     _grow(figure, axes, size)
-    _write_title(figure, title)
-    if choices and any(_overlap(_boxes(ax.xaxis), 0) for ax in axes):
+    _write_title(figure, lines)
+    if names and any(len(_apart(ax.xaxis, 0)) < len(tick_texts(ax.xaxis)) for ax in axes):
         _grow(figure, axes, (_turn(axes, size[0]), size[1]))
-    if not choices:
+    if not names:
         for ax in axes:
             _thin(ax.xaxis, 0)
             _thin(ax.yaxis, 1)
@@ -156,7 +173,7 @@ def settle(
 
 
 def _lay_out(figure: Figure) -> bool:
-    """Puts all in its place; False where what is written around the panels leaves no room."""
+    """Put all in its place; False where what is written around the panels leaves no room."""
     engine = figure.get_layout_engine()
     assert engine is not None
     with warnings.catch_warnings():
@@ -168,20 +185,18 @@ def _lay_out(figure: Figure) -> bool:
     return True
 
 
-def _write_title(figure: Figure, title: str) -> None:
-    """Over the panels, not over the legend."""
+def _write_title(figure: Figure, lines: list[str]) -> None:
+    """Write lines over the panels, not over the legend."""
     beside = sum(made.get_window_extent().width for made in figure.legends) / figure.dpi
     width = figure.get_figwidth()
     letters = int(LETTERS_PER_INCH * (width - beside - 0.2))
-    lines = [textwrap.fill(part, letters) for part in title.split("\n") if part]
-    if lines:
-        figure.suptitle("\n".join(lines), fontsize=10, x=0.5 * (width - beside) / width)
+    folded = [textwrap.fill(line, letters) for line in lines if line]
+    if folded:
+        figure.suptitle("\n".join(folded), fontsize=10, x=0.5 * (width - beside) / width)
 
 
 def _scale_labels(axis: Axis) -> None:
-    """Powers of ten that the numbers of an axis leave out go to its units: [$10^7$ J]."""
-    from matplotlib.ticker import ScalarFormatter
-
+    """Move powers of ten that the numbers of an axis leave out to its units: [$10^7$ J]."""
     formatter = axis.get_major_formatter()
     factor = formatter.get_offset().replace("\N{MINUS SIGN}", "-")
     if not isinstance(formatter, ScalarFormatter) or not factor:
@@ -191,13 +206,13 @@ def _scale_labels(axis: Axis) -> None:
     if text:
         scaled = re.sub(r"\[(?!\$)(.*?)\]", lambda found: f"[{power} {found[1]}]", text, count=1)
         if scaled == text:
-            label, line, better = text.partition("\n(")
-            scaled = f"{label} [{power}]{line}{better}"
+            said, line, better = text.partition("\n(")
+            scaled = f"{said} [{power}]{line}{better}"
         axis.set_label_text(scaled)
 
 
 def _grow(figure: Figure, axes: list[Axes], size: tuple[float, float]) -> None:
-    """Makes the figure larger until its panels are at least of this size."""
+    """Make the figure larger until its panels are at least of this size."""
     columns = in_a_row(len(axes))
     numbers = (columns, math.ceil(len(axes) / columns))
     for _ in range(4):
@@ -215,7 +230,7 @@ def _grow(figure: Figure, axes: list[Axes], size: tuple[float, float]) -> None:
 
 
 def tick_texts(axis: Axis) -> list[Any]:
-    """The texts of an axis' major ticks that are seen."""
+    """Return the texts of an axis' major ticks that are seen."""
     low, high = sorted(axis.get_view_interval())
     pad = 1e-9 * abs(high - low)
     return [
@@ -227,19 +242,25 @@ def tick_texts(axis: Axis) -> list[Any]:
     ]
 
 
-def _boxes(axis: Axis) -> list[Any]:
-    return [text.get_window_extent() for text in tick_texts(axis)]
+def _apart(axis: Axis, side: int) -> list[Any]:
+    """Return the texts of ticks that do not touch the one before, along x (side 0) or y (1).
 
-
-def _overlap(boxes: list[Any], side: int) -> bool:
-    """Whether neighbours along x (side 0) or y (1) come closer than `GAP`."""
-    ranges = sorted((box.min[side], box.max[side]) for box in boxes)
-    return any(start < end + GAP for (_, end), (start, _) in itertools.pairwise(ranges))
+    Texts touch that come closer than `GAP`.
+    """
+    kept, end = [], -math.inf
+    boxes = [(text.get_window_extent(), text) for text in tick_texts(axis)]
+    for box, text in sorted(boxes, key=lambda pair: pair[0].min[side]):
+        if box.min[side] >= end + GAP:
+            kept.append(text)
+            end = box.max[side]
+    return kept
 
 
 def _turn(axes: list[Axes], width: float) -> float:
-    """Turns names under ticks by an angle that their number allows; the width in inches that the
-    panels need for it."""
+    """Turn names under ticks by an angle that their number allows.
+
+    Returns the width in inches that the panels need for it.
+    """
     texts = [text for ax in axes for text in tick_texts(ax.xaxis)]
     height = max(text.get_text().count("\n") + 1 for text in texts) * 1.3
     height *= texts[0].get_fontsize() / 72
@@ -254,16 +275,8 @@ def _turn(axes: list[Axes], width: float) -> float:
 
 
 def _thin(axis: Axis, side: int) -> None:
-    """Leaves out ticks whose numbers would touch the one before."""
-    texts = tick_texts(axis)
-    boxes = [text.get_window_extent() for text in texts]
-    if not _overlap(boxes, side):
-        return
-    places = [text.get_position()[side] for text in texts]
-    order = np.argsort([box.min[side] for box in boxes])
-    kept: list[int] = []
-    for i in order:
-        if not kept or boxes[i].min[side] >= boxes[kept[-1]].max[side] + GAP:
-            kept.append(int(i))
-    axis.set_ticks([places[i] for i in kept], [texts[i].get_text() for i in kept])
-    axis.set_ticks([], minor=True)
+    """Leave out ticks whose numbers would touch the one before."""
+    kept = _apart(axis, side)
+    if len(kept) < len(tick_texts(axis)):
+        axis.set_ticks([t.get_position()[side] for t in kept], [t.get_text() for t in kept])
+        axis.set_ticks([], minor=True)

@@ -1,20 +1,27 @@
-"""What tells curves apart: colours, markers and lines, and how variables and values are written.
+"""Tell curves apart by colours, markers and lines, and write variables and values.
 
-Colours are those of Okabe and Ito (2008), "Color Universal Design"; markers and line styles
-differ too, so that a figure can be read in grey.
+Markers and line styles differ as well as colours, so that a figure can be read in grey.
+
+References
+----------
+Okabe, Ito 2008, "Color Universal Design".
 """
 
 from __future__ import annotations
 
 import re
 import textwrap
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
-from otafl.analysis import figures
-from otafl.analysis.figures import shown
+from otafl.analysis.points import unit
+from otafl.results import coordinates
+from otafl.results.coordinates import shown
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
@@ -28,8 +35,10 @@ DECADES = 100.0
 
 
 def look(i: int) -> dict[str, Any]:
-    """Colour and marker of curve i. Colours come round after seven; the marker and the line are
-    then other ones."""
+    """Return colour and marker of curve i.
+
+    Colours come round after seven; the marker and the line are then other ones.
+    """
     turn = i // len(COLOURS)
     return {
         "color": COLOURS[i % len(COLOURS)],
@@ -38,29 +47,48 @@ def look(i: int) -> dict[str, Any]:
     }
 
 
-def line(i: int) -> dict[str, Any]:
-    """Line of curve i."""
-    return {"linestyle": LINES[(i + 2 * (i // len(COLOURS))) % len(LINES)], "linewidth": 1.4}
+def banded_line(
+    ax: Axes, i: int, name: str, values: tuple[np.ndarray, ...], markers: int, step: str = ""
+) -> None:
+    """Draw curve i with its band.
+
+    Parameters
+    ----------
+    values : abscissa, ordinate, lower and upper end of the band [n]; without a band where the ends
+        are NaN.
+    markers : are about so many at most, shifted so that those of two curves do not coincide.
+    step : where a staircase has its steps, as "post"; else a line.
+    """
+    x, y, low, high = values
+    every = max(1, len(x) // markers)
+    style = look(i) | {"linestyle": LINES[(i + 2 * (i // len(COLOURS))) % len(LINES)]}
+    if step:
+        style["drawstyle"] = f"steps-{step}"
+    ax.plot(x, y, label=name, markevery=((i * every // 3) % every, every), linewidth=1.4, **style)
+    band = {"where": np.isfinite(low), "step": step or None, "color": style["color"]}
+    ax.fill_between(x, low, high, alpha=0.18, linewidth=0, **band)
 
 
 def label(values: xr.DataArray, name: str) -> str:
-    """A variable or coordinate with its units, as in "normalised SNR [dB]"."""
-    units = str(values.attrs.get("units", "1"))
+    """Write a variable or coordinate with its units, as in "normalised SNR [dB]"."""
     said = str(values.attrs.get("long_name") or name.replace("_", " "))
-    return said if units in ("1", "", "round") else f"{said} [{units}]"
+    return said if unit(values) in ("", "round") else f"{said} [{unit(values)}]"
 
 
 def named(data: xr.Dataset, name: str, value: Any) -> str:
-    """A coordinate and one value of it, as in "power policy: gbma"; of a joint axis, whose values
-    say what they are, the value."""
-    if name == "zip":
-        return shown(value)
-    return figures.named(data, name, value)
+    """Write a coordinate and one value of it, as in "power policy: gbma".
+
+    Of a joint axis, whose values say what they are, it is the value.
+    """
+    return shown(value) if name == "zip" else coordinates.named(data, name, value)
 
 
 def wrapped(text: str, width: int = LEGEND_WIDTH) -> str:
-    """In lines of `width` letters: units stay with their word, and words that are longer than a
-    line are broken before their brackets only."""
+    """Wrap a text into lines of `width` letters.
+
+    Units stay with their word, and words that are longer than a line are broken before their
+    brackets only.
+    """
     if "\n" in text:
         return "\n".join(wrapped(part, width) for part in text.split("\n"))
     if len(text) <= width:
@@ -71,6 +99,6 @@ def wrapped(text: str, width: int = LEGEND_WIDTH) -> str:
 
 
 def spans_decades(values: np.ndarray) -> bool:
-    """Whether all finite values are positive and more than two decades apart."""
+    """Say whether all finite values are positive and more than two decades apart."""
     finite = values[np.isfinite(values)]
     return bool(finite.size and finite.min() > 0 and finite.max() > DECADES * finite.min())

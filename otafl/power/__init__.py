@@ -1,0 +1,1 @@
+"""Scale what devices send, and what the server receives of it (power policies)."""

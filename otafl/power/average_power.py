@@ -1,6 +1,7 @@
-"""The two problems of average power budgets (see `cao_average.py`), in numbers without dimension:
-q_k = P_k g_k, l_k = lambda_k P_k, s = 1 / eta, so that a device's power over its budget is u_k =
-q_k s / (q_k s + l_k)^2.
+"""Solve the two problems of average power budgets (see `cao_average.py`).
+
+Numbers are without dimension: q_k = P_k g_k, l_k = lambda_k P_k, s = 1 / eta, so that a device's
+power over its budget is u_k = q_k s / (q_k s + l_k)^2.
 
 In every fading state, s solves G(s) = sum_k w_k l_k q_k / (q_k s + l_k)^2 = N. G^(-1/2) is a power
 mean of linear functions of s, so concave, and Newton's steps from s = 0 never pass the root.
@@ -8,7 +9,8 @@ mean of linear functions of s, so concave, and Newton's steps from s = 0 never p
 Offline, the multipliers maximise the dual function, mean over states of the least Lagrangian less
 sum_k l_k: concave, with gradient mean(u_k) - 1 and a Hessian that is a diagonal and one rank a
 state. A primal-dual interior-point method keeps l_k >= 0; its Newton systems are solved by
-conjugate gradients, so that memory and time grow with states times devices."""
+conjugate gradients, so that memory and time grow with states times devices.
+"""
 
 from __future__ import annotations
 
@@ -49,8 +51,10 @@ def inverse_scaling(
     noise: Tensor,
     near: Tensor | None = None,
 ) -> Tensor:
-    """s = 1 / eta [...] of the states' q, l, w [..., K] and N [...]; 0 where all are silent. near:
-    s of slightly other multipliers, from where a few steps are enough."""
+    """Return s = 1 / eta [...] of the states' q, l, w [..., K] and N [...]; 0 where all are silent.
+
+    near: s of slightly other multipliers, from where a few steps are enough.
+    """
     on = multiplier > 0  # a device without multiplier inverts at any s, and is not in the equation
     q, w = torch.where(on, quality, 0.0), torch.where(on, weight, 0.0)
     multiplier = torch.where(on, multiplier, 1.0)
@@ -66,8 +70,8 @@ def inverse_scaling(
 
 
 def multipliers(quality: Tensor, noise: Tensor) -> Tensor:
-    """l [S, K] of n equally likely states q [n, S, K] with noise N [S], all in float64: mean u_k =
-    1, or l_k = 0 and mean u_k <= 1."""
+    """Return l [S, K] of n equally likely states q [n, S, K] with noise N [S], all in float64, such
+    that mean u_k = 1, or l_k = 0 and mean u_k <= 1."""
     states, _, devices = quality.shape
     together = max(1, NUMBERS // (states * devices))
     parts = zip(quality.split(together, 1), noise.split(together), strict=True)
@@ -76,7 +80,7 @@ def multipliers(quality: Tensor, noise: Tensor) -> Tensor:
 
 def _multipliers(quality: Tensor, noise: Tensor) -> Tensor:
     level, price = _start(quality.mean(0), noise)
-    slack = torch.full_like(level, 0.3)  # 1 - mean u, of its own until the end
+    slack = torch.full_like(level, 0.3)  # 1 - mean u, a variable apart until the end
     weight = torch.ones_like(level)
     s = None
     for _ in range(DUAL_STEPS):
@@ -102,9 +106,12 @@ def _multipliers(quality: Tensor, noise: Tensor) -> Tensor:
 
 
 def _start(mean: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-    """l [S, K] of devices without fading, of qualities [S, K]: u_k = 1 where the static optimum has
-    full power, little where it has not; and low enough that somebody sends. And the usual price
-    [S, 1]: in every state sum_k l_k u_k = N s, of which this is each device's part."""
+    """Return l [S, K] to start from, and the usual price [S, 1], for mean qualities [S, K].
+
+    The start is l of devices without fading: u_k = 1 where the static optimum has full power,
+    little where it has not; and low enough that somebody sends. In every state sum_k l_k u_k = N s,
+    of which the usual price is each device's part.
+    """
     everybody = torch.ones_like(mean, dtype=torch.bool)
     noise = noise[:, None]
     s = threshold(mean.sqrt(), torch.ones_like(mean), noise, everybody).square().reciprocal()
@@ -113,12 +120,12 @@ def _start(mean: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _within(relative: Tensor) -> Tensor:
-    """[S, 1]: the longest step, at most 1, that takes nine tenths of no entry."""
+    """Return the longest step, at most 1, that takes at most nine tenths of any entry, [S, 1]."""
     return (0.9 / relative.amax(-1, keepdim=True).clamp_min(1e-9)).clamp_max(1.0)
 
 
 def _solve(right: Tensor, diagonal: Tensor, through: Tensor) -> Tensor:
-    """x [S, K] of (diag + mean over states of v v^T) x = right, v = through [n, S, K]."""
+    """Return x [S, K] of (diag + mean over states of v v^T) x = right, v = through [n, S, K]."""
     preconditioner = 1.0 / (diagonal + through.square().mean(0))
     x, rest = torch.zeros_like(right), right
     z = preconditioner * rest

@@ -1,8 +1,8 @@
-"""The contract of a power policy.
+"""Define the contract of a power policy.
 
-Symbols: budget P_k on |p_k|^2 m_k, m_k mean symbol power of device k's payload, h_k its channel with
-large-scale gain, g_k = |h_k|^2, N noise variance of one received real, q_k = P_k g_k / m_k, eta the
-receive scaling, c_k the gain with which k arrives.
+Symbols: budget P_k on |p_k|^2 m_k, m_k mean symbol power of device k's payload, h_k its channel
+with large-scale gain, g_k = |h_k|^2, N noise variance of one received real, q_k = P_k g_k / m_k,
+eta the receive scaling, c_k the gain with which k arrives.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ GAMMA = (
 
 
 class PowerPolicy(Settings):
-    """Set transmit and receive scalars, batched over trials and segments. A policy is its settings."""
+    """Set transmit and receive scalars of trials and segments. A policy is its settings."""
 
     receiver: ClassVar[str] = "eigen"
     """The receiver that it is made for, where the server has several antennas."""
@@ -41,13 +41,13 @@ class PowerPolicy(Settings):
 
     @property
     def keeps(self) -> Constraint:
-        """Whether |p|^2 m <= budget holds in every round ("peak"), over fading and devices
+        """Say whether |p|^2 m <= budget holds in every round ("peak"), over fading and devices
         ("average"), or not at all ("none": ideal gains)."""
         return "peak"
 
     @property
     def wants_variation(self) -> bool:
-        """Whether the link says how much symbols vary over the devices."""
+        """Say whether the link has to tell how much symbols vary over the devices."""
         return False
 
     def prepare(self, statistics: Statistics, hyper: Hyper) -> Any:

@@ -1,6 +1,7 @@
-"""Blind over-the-air computation: devices know nothing of their channels and send with one real
-amplitude sqrt(E), E = min_k P_k / m_k; the server, with A antennas, combines with the sum of
-channels (Amiri, Duman, Gunduz 2021, "Blind Federated Edge Learning", eq. 12):
+"""Send without channel knowledge; many antennas at the server average the phases out.
+
+Devices know nothing of their channels and send with one real amplitude sqrt(E), E = min_k P_k /
+m_k; the server, with A antennas, combines with the sum of channels:
 
     estimate = Re( sum_a conj(sum_k h_ka) y_a ) / (K A sqrt(E) beta)
 
@@ -8,29 +9,41 @@ With the unit combiner f = sum_k h_k / |sum_k h_k| of `receiver: mrc` the sum ov
 f^H h_k is |sum_k h_k|, so sqrt(eta) = A beta sqrt(E) / |sum_k h_k|. beta is the mean large-scale
 gain of the devices that send, which makes the estimate unbiased where all have it. Fading must be
 independent over devices and of mean zero: then interference of the devices with each other
-falls as 1/A."""
+falls as 1/A.
+
+References
+----------
+Amiri, Duman, Gunduz 2021, "Blind Federated Edge Learning", eq. 12.
+"""
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Literal
 
 import torch
 
-from otafl.core.contracts import Coefficients, Hyper, Link, Statistics
-from otafl.power.config import BlindConfig
+from otafl.core.contracts import Coefficients, Link
+from otafl.core.problems import Problem, problem
+from otafl.power.base import PowerPolicy
 from otafl.power.scalars import LARGEST, TINY, reference_power, senders
 
 
-class Blind:
-    constraint: ClassVar[Literal["peak", "average", "none"]] = "peak"
-    may_be_silent: ClassVar[bool] = False
-    wants_variation: ClassVar[bool] = False
+class Blind(PowerPolicy):
+    receiver: ClassVar[str] = "mrc"
+    example: ClassVar[Mapping[str, Any]] = {"channel.antennas": 64}
 
-    def __init__(self, config: BlindConfig) -> None:
-        pass
+    name: Literal["blind"] = "blind"
 
-    def prepare(self, statistics: Statistics, hyper: Hyper) -> None:
-        return None
+    def check(self, scenario: Any) -> Iterable[Problem]:
+        receiver = scenario.receiver.name
+        if receiver not in ("auto", self.receiver):
+            yield problem(
+                f"'{receiver}' does not go with power: 'blind', whose devices do not know their "
+                f"phases; auto or {self.receiver} would do",
+                "receiver",
+                "power",
+            )
 
     def coefficients(self, state: None, link: Link) -> tuple[None, Coefficients]:
         active = senders(link)

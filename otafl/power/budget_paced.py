@@ -1,20 +1,18 @@
-"""Truncated channel inversion on a budget for life. A device k with energy B_k left and n slots
-ahead may spend A_k = b B_k / n in this one (b the burst factor; never more than B_k), so it can
-arrive with the receive level
+"""Invert the channel on energy for life, paced over the slots ahead; weak devices are silent.
+
+A device k with energy B_k left and n slots ahead may spend A_k = b B_k / n in this one (b the burst
+factor; never more than B_k), so it can arrive with the receive level
 
     r_k = sqrt(min(P_k, A_k / L) g_k / m_k)
 
 of L symbols: it inverts its channel down to the slot's common level, |p_k| = sqrt(eta) / |h_k|, if
-sqrt(eta) <= r_k, and is silent else. What a silent or lucky device does not spend raises its A_k
-later, so the truncation follows the energy that is left.
+sqrt(eta) <= r_k, and is silent else, where its share does not reach. What a silent or lucky device
+does not spend raises its A_k later, so the truncation follows the energy that is left.
 
-Truncated inversion for aggregation over the air is of Zhu, Wang, Huang 2020, "Broadband Analog
-Aggregation for Low-Latency Federated Edge Learning", with one threshold for all rounds. Devices
-with energy for life are scheduled by Sun, Zhou, Niu, Gunduz 2022, "Dynamic Scheduling for
-Over-the-Air Federated Edge Learning With Energy Constraints", with virtual queues. The pacing here
-is plainer than either, and so is the choice of the level: of the levels r_k at which the a
-strongest devices are heard, the one at which the mean over them is least off the mean over all K,
-for uncorrelated symbols of equal weight:
+Zhu et al. invert with one threshold for all rounds, and Sun et al. schedule devices with energy for
+life by virtual queues. The pacing here is plainer than either, and so is the choice of the level:
+of the levels r_k at which the a strongest devices are heard, the one at which the mean over them is
+least off the mean over all K, for uncorrelated symbols of equal weight:
 
     (K/a - 1)^2 sum_heard m + sum_silent m + (K/a)^2 N / eta.
 
@@ -24,6 +22,12 @@ energy is kept.
 A call is one group of a slot's payload: it advances the slots ahead by the group's part of the
 slot's symbols, and is charged |p|^2 m times its symbols. Slots in which nobody of a trial sends are
 not counted.
+
+References
+----------
+Zhu, Wang, Huang 2020, "Broadband Analog Aggregation for Low-Latency Federated Edge Learning".
+Sun, Zhou, Niu, Gunduz 2022, "Dynamic Scheduling for Over-the-Air Federated Edge Learning With
+    Energy Constraints".
 """
 
 from __future__ import annotations
@@ -33,31 +37,54 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from otafl.core.contracts import Coefficients, Hyper, Link, Statistics
-from otafl.power.config import BudgetPacedConfig
-from otafl.power.scalars import TINY, cophase, inversion, senders
+from otafl.core.settings import stackable
+from otafl.core.units import db_to_linear
+from otafl.power.base import PowerPolicy
+from otafl.power.scalars import TINY, in_phase, inversion, segment_lengths, senders
 
 
 @dataclass(frozen=True)
 class Purse:
-    """left: [S, K] energy left of a device's own budget, noise variance times symbols, inf without
-    one; ahead: [S] slots that it is to last for. Both float64."""
+    """Hold what devices may still spend.
+
+    left: [S, K] energy left of a device's own budget, noise variance times symbols, inf without
+    one; ahead: [S] slots that it is to last for. Both float64.
+    """
 
     left: Tensor
     ahead: Tensor
 
 
-class BudgetPaced:
-    constraint: ClassVar[Literal["peak", "average", "none"]] = "peak"
+class BudgetPaced(PowerPolicy):
     may_be_silent: ClassVar[bool] = True
-    wants_variation: ClassVar[bool] = False
 
-    def __init__(self, config: BudgetPacedConfig) -> None:
-        self.config = config
+    name: Literal["budget_paced"] = "budget_paced"
+    energy_db: float | None = stackable(
+        -3.0,
+        le=0,
+        description="energy a slot, in dB over that of a slot at full power; a device has `rounds` "
+        "times as much for life. null: what its battery has left alone",
+    )
+    rounds: int = stackable(
+        100,
+        ge=1,
+        description="slots that the energy is to last for; in later ones a device may spend all "
+        "that is left",
+    )
+    burst: float = stackable(
+        2.0, ge=1, description="a slot's energy may be so many times the even share of what is left"
+    )
+    spend: Literal["even", "greedy"] = Field(
+        "even",
+        description="paced over the slots ahead, or as much as full power takes until it is gone",
+    )
 
     def prepare(self, statistics: Statistics, hyper: Hyper) -> Purse:
+        """Return the purses; what a device has for life is known at its first slot."""
         nothing_known = torch.full_like(statistics.budget, math.inf, dtype=torch.float64)
         return Purse(nothing_known, hyper["rounds"].double())
 
@@ -78,42 +105,31 @@ class BudgetPaced:
         there = link.sends.any(1)
         ahead = torch.where(there, state.ahead - part, state.ahead)
         purse = Purse((left - spent).clamp_min(0.0), ahead)
-        p = cophase(amplitude, link.h)
-        return purse, Coefficients(p, root[..., 0].square(), active)
+        return purse, in_phase(link, amplitude, root, active)
 
     def _granted(self, state: Purse, link: Link, symbols: float) -> Tensor:
-        """What is left [S, K], at a trial's first slot all of the budget."""
+        """Return what is left [S, K]; at a trial's first slot, all of the budget."""
         if "energy_db" not in link.hyper:
             return state.left
         slots = link.hyper["rounds"].double()
-        share = torch.pow(10.0, link.hyper["energy_db"].double() / 10.0)
+        share = db_to_linear(link.hyper["energy_db"].double())
         all_of_it = (share * slots * symbols)[:, None] * link.budget
         return torch.where((state.ahead == slots)[:, None], all_of_it, state.left)
 
     def _allowance(self, left: Tensor, ahead: Tensor, part: Tensor, link: Link) -> Tensor:
-        """A_k [S, K], of which a group has its part; after the last slot planned for, all that is
-        left."""
+        """Return A_k [S, K], of which a group has its part; after the last slot planned for, it is
+        all that is left."""
         if link.energy is not None:
             left = torch.minimum(left, link.energy.double())
-        if self.config.spend == "greedy":
+        if self.spend == "greedy":
             return left
         slots = torch.maximum(ahead, part)[:, None]
         return left * (link.hyper["burst"].double()[:, None] * part / slots).clamp_max(1.0)
 
 
-def segment_lengths(link: Link) -> tuple[Tensor, float]:
-    """Symbols of each segment [Q] float64, and of the slot; one each where the link does not
-    say."""
-    if link.lengths is None:
-        count = link.h.shape[1]
-        return torch.ones(count, dtype=torch.float64, device=link.h.device), float(count)
-    lengths = link.lengths.double()
-    return lengths, float(link.payload) if link.payload else float(lengths.sum())
-
-
 def _level(reach: Tensor, link: Link) -> Tensor:
-    """sqrt(eta) [S, Q, 1] of least error over the reaches r [S, Q, K]; 0 where there is nobody to
-    hear."""
+    """Return sqrt(eta) [S, Q, 1] of least error over the reaches r [S, Q, K]; 0 where there is
+    nobody to hear."""
     reach = torch.where(senders(link), reach, 0.0)
     level, order = reach.sort(-1, descending=True)
     m = torch.where(senders(link), link.power.double(), 0.0).gather(-1, order)

@@ -1,7 +1,7 @@
 """Invert the channel, at the gain of the weakest device.
 
-p_k = sqrt(eta) / h_k with eta = min_k P_k g_k / m_k: every device arrives with c_k = 1, and the error
-is noise alone.
+p_k = sqrt(eta) / h_k with eta = min_k P_k g_k / m_k: every device arrives with c_k = 1, and the
+error is noise alone.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 
 from otafl.core.contracts import Coefficients, Link
 from otafl.power.base import PowerPolicy
-from otafl.power.scalars import amplitude_bound, cophase, inversion, senders
+from otafl.power.scalars import amplitude_bound, in_phase, inversion, senders
 
 WEAKEST = 1e-15
 """Least sqrt(eta): a device whose channel is zero cannot be inverted, and must not make 0 / 0."""
@@ -29,10 +29,9 @@ class ChannelInversion(PowerPolicy):
 
 
 def invert_by_weakest(link: Link) -> Coefficients:
-    """c_k = 1 for all devices that send, at the gain of the one that reaches least."""
+    """Return c_k = 1 for all devices that send, at the gain of the one that reaches least."""
     active = senders(link)
     reach = torch.where(active, amplitude_bound(link) * link.h.abs(), math.inf)
     root_eta = reach.amin(-1, keepdim=True).clamp_min(WEAKEST)
     root_eta = torch.where(root_eta.isinf(), 1.0, root_eta)  # nobody sends
-    p = cophase(inversion(root_eta, link), link.h)
-    return Coefficients(p, root_eta[..., 0].square(), active)
+    return in_phase(link, inversion(root_eta, link), root_eta, active)

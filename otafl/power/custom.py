@@ -1,4 +1,4 @@
-"""A policy of the user's own: a function of the link,
+"""Take a policy of the user's, a function of the link that the scenario names `module:function`.
 
     policy(link, **options) -> (p, eta)
 
@@ -6,47 +6,73 @@ p: [S, Q, K] complex or real transmit scalars, 0 where silent; eta: [S, Q] recei
 options: the other keys of the section. `link` is `otafl.core.contracts.Link`. What it returns is
 checked in every round, and that |p_k|^2 m_k <= P_k unless the function says otherwise: an attribute
 `constraint` of the function of "average" or "none" (default "peak") leaves the power unchecked, and
-the result reports it. An attribute `wants_variation = True` asks for `link.variation`."""
+the result reports it. An attribute `wants_variation = True` asks for `link.variation`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, get_args
 
 import torch
+from pydantic import PrivateAttr
 from torch import Tensor
 
 from otafl.core import custom
-from otafl.core.contracts import Coefficients, Hyper, Link, Statistics
+from otafl.core.contracts import Coefficients, Link
 from otafl.core.errors import UserError
-from otafl.power.config import CustomPowerConfig
+from otafl.core.settings import CustomSettings
+from otafl.power.base import Constraint, PowerPolicy
 from otafl.power.scalars import senders
-
-Constraint = Literal["peak", "average", "none"]
 
 SLACK = 1e-4
 """Rounding that a budget forgives, relative."""
 
 
-class CustomPolicy:
+class CustomPolicy(PowerPolicy):
+    """Call the user's function, and check what it returns.
+
+    Parameters
+    ----------
+    settings : the section.
+    policy : the function itself, where the settings' name only says what it is called.
+
+    Raises
+    ------
+    UserError
+        There is no such function, it does not take the section's keys, or it says `constraint`
+        wrongly.
+    """
+
     may_be_silent: ClassVar[bool] = True
 
-    def __init__(self, config: CustomPowerConfig, policy: Callable[..., Any] | None = None) -> None:
-        """policy: the function itself, where the config's name only says what it is called."""
-        self._name, self._options = config.name, config.options
-        self._policy = custom.load(config.name, "power.name") if policy is None else policy
-        custom.check_keys(self._policy, config.name, "power.name", self._options, "link")
-        constraint: Constraint = getattr(self._policy, "constraint", "peak")
-        if constraint not in get_args(Constraint):
+    class Settings(CustomSettings):
+        """The section names a function of the user's, `module:function`, which is called with the
+        link and the section's other keys and returns transmit scalars p [S, Q, K] and receive
+        scaling eta [S, Q]."""
+
+    _section: Settings = PrivateAttr()
+    _policy: Callable[..., Any] = PrivateAttr()
+
+    def __init__(self, settings: Settings, policy: Callable[..., Any] | None = None) -> None:
+        super().__init__()
+        self._section = settings
+        self._policy = custom.load(settings.name, "power.name") if policy is None else policy
+        custom.check_keys(self._policy, settings.name, "power.name", settings.options, "link")
+        if self.keeps not in get_args(Constraint):
             raise UserError(
-                f"power.name: the attribute constraint of '{self._name}' is {constraint!r}; "
+                f"power.name: the attribute constraint of '{settings.name}' is {self.keeps!r}; "
                 "'peak', 'average' or 'none' would do"
             )
-        self.constraint = constraint
-        self.wants_variation = bool(getattr(self._policy, "wants_variation", False))
 
-    def prepare(self, statistics: Statistics, hyper: Hyper) -> None:
-        return None
+    @property
+    def keeps(self) -> Constraint:
+        constraint: Constraint = getattr(self._policy, "constraint", "peak")
+        return constraint
+
+    @property
+    def wants_variation(self) -> bool:
+        return bool(getattr(self._policy, "wants_variation", False))
 
     def coefficients(self, state: None, link: Link) -> tuple[None, Coefficients]:
         p, eta = self._called(link)
@@ -56,8 +82,8 @@ class CustomPolicy:
         return None, Coefficients(p, eta, p != 0)
 
     def _called(self, link: Link) -> tuple[Tensor, Tensor]:
-        """What the function returns, if it is two tensors of the right shapes."""
-        returned = self._policy(link, **self._options)
+        """Return what the function does, if it is two tensors of the right shapes."""
+        returned = self._policy(link, **self._section.options)
         expected = (tuple(link.h.shape), tuple(link.h.shape[:2]))
         if isinstance(returned, tuple) and all(isinstance(one, Tensor) for one in returned):
             shapes = tuple(tuple(one.shape) for one in returned)
@@ -67,16 +93,17 @@ class CustomPolicy:
         else:
             got = f"a {type(returned).__name__}"
         raise UserError(
-            f"power.name: '{self._name}' returned {got}; the tensors (p, eta) of shapes "
+            f"power.name: '{self._section.name}' returned {got}; the tensors (p, eta) of shapes "
             f"{expected[0]} and {expected[1]} would do"
         )
 
     def _check(self, p: Tensor, eta: Tensor, link: Link) -> None:
-        """One question to the device where all is well."""
+        """Raise UserError where a number is not finite, eta not above 0 or a power too large; one
+        question to the device where all is well."""
         finite = torch.isfinite(torch.view_as_real(p)).all(-1)
         useful = torch.isfinite(eta) & (eta > 0)
         used = p.abs().square() * link.power / link.budget[:, None]
-        within = used <= 1.0 + SLACK if self.constraint == "peak" else torch.ones_like(finite)
+        within = used <= 1.0 + SLACK if self.keeps == "peak" else torch.ones_like(finite)
         if bool((finite & within).all() & useful.all()):
             return
         if not bool(finite.all()):
@@ -92,9 +119,11 @@ class CustomPolicy:
             )
         names = ("trial", "segment", "device")
         place = ", ".join(f"{name} {i}" for name, i in zip(names, where, strict=False))
-        raise UserError(f"power.name: '{self._name}' returned, at {place} of the stack, {fault}")
+        raise UserError(
+            f"power.name: '{self._section.name}' returned, at {place} of the stack, {fault}"
+        )
 
 
 def _first(bad: Tensor) -> tuple[int, ...]:
-    """The index of the first True."""
+    """Return the index of the first True."""
     return tuple(bad.nonzero()[0].tolist())

@@ -40,7 +40,7 @@ class Gbma(PowerPolicy):
         return "peak" if self.reference == "max" else "average"
 
     def prepare(self, statistics: Statistics, hyper: Hyper) -> tuple[Tensor, Tensor]:
-        """(E|h|)^2 and E|h|^2, means over the devices of a trial, [S, 1]."""
+        """Return (E|h|)^2 and E|h|^2, means over the devices of a trial, [S, 1] each."""
         amplitude = statistics.mean_amplitude().mean(1, keepdim=True).square()
         return amplitude, statistics.mean_power().mean(1, keepdim=True)
 

@@ -1,7 +1,8 @@
-"""Drift plus penalty (Neely 2010, "Stochastic Network Optimization with Application to
-Communication and Queueing Systems") for the transmit and receive scalars: the least squared error
-under a bound e_bar on each device's average energy, without knowing the channel's statistics. With
-energies e_k in slots at full power, a virtual queue counts how far a device is over its bound,
+"""Trade squared error for energy by virtual queues that keep average bounds (drift plus penalty).
+
+The squared error is the least under a bound e_bar on each device's average energy, without knowing
+the channel's statistics. With energies e_k in slots at full power, a virtual queue counts how far a
+device is over its bound,
 
     Q_k <- max(Q_k + e_k - e_bar_k, 0),                                                         (1)
 
@@ -29,10 +30,15 @@ e_bar, so no queue passes r V / (4 e_bar) + 1, and over T slots
     sum_t e_k / T <= e_bar + (r V / (4 e_bar) + 1) / T.                                         (4)
 
 The average error is within O(1 / V) of the least under the bounds where channels are independent
-over slots (Neely 2010, section 4.1).
+over slots (section 4.1).
 
 A call is one group of a slot's payload: its energy is charged at once, and its part of e_bar is
 taken off. Slots in which nobody of a trial sends are not counted.
+
+References
+----------
+Neely 2010, "Stochastic Network Optimization with Application to Communication and Queueing
+    Systems".
 """
 
 from __future__ import annotations
@@ -43,9 +49,10 @@ import torch
 from torch import Tensor
 
 from otafl.core.contracts import Coefficients, Hyper, Link, Statistics
-from otafl.power.budget_paced import segment_lengths
-from otafl.power.config import LyapunovConfig
-from otafl.power.scalars import LARGEST, TINY, cophase, senders
+from otafl.core.settings import stackable
+from otafl.core.units import db_to_linear
+from otafl.power.base import PowerPolicy
+from otafl.power.scalars import LARGEST, TINY, cophase, segment_lengths, senders
 
 STEPS = 24
 """Bisections, to 70 / 2^24 of u; the chord over what is left squares that."""
@@ -54,16 +61,25 @@ DEPTH = 70.0
 """The root is looked for down to exp(-70) of the largest u that there can be."""
 
 
-class Lyapunov:
-    constraint: ClassVar[Literal["peak", "average", "none"]] = "peak"
+class Lyapunov(PowerPolicy):
     may_be_silent: ClassVar[bool] = True
-    wants_variation: ClassVar[bool] = False
 
-    def __init__(self, config: LyapunovConfig) -> None:
-        pass
+    name: Literal["lyapunov"] = "lyapunov"
+    v: float = stackable(
+        3.0,
+        gt=0,
+        description="V, weight of the squared error (over the devices' mean symbol power): larger "
+        "ones lower it, and let the average energy settle later",
+    )
+    average_db: float = stackable(
+        -3.0,
+        le=0,
+        description="bound on a device's average energy a slot, dB over that of a slot at full "
+        "power",
+    )
 
     def prepare(self, statistics: Statistics, hyper: Hyper) -> Tensor:
-        """Q [S, K] float64."""
+        """Return the queues Q, [S, K] float64, empty."""
         return torch.zeros_like(statistics.budget, dtype=torch.float64)
 
     def coefficients(self, state: Tensor, link: Link) -> tuple[Tensor, Coefficients]:
@@ -86,7 +102,8 @@ class Lyapunov:
         share = (x / (x.square() + price).clamp_min(TINY)).clamp_max(1.0)  # eq. (2)
         share = torch.where(there, share, 0.0)
         spent = (share.square() * part[:, None]).sum(1) * most
-        owed = self._bound(link) * part.sum()
+        average = db_to_linear(link.hyper["average_db"].double())[:, None]  # e_bar
+        owed = average * part.sum()
         queue = (state + spent - owed).clamp_min(0.0)  # eq. (1)
         queue = torch.where(link.sends.any(1)[:, None], queue, state)
         amplitude = (share * bound.sqrt()).clamp_max(LARGEST).to(link.gain.dtype)
@@ -94,14 +111,13 @@ class Lyapunov:
         active = there & (u > 0)[..., None] & (share > 0)
         return queue, Coefficients(cophase(amplitude, link.h), eta, active)
 
-    def _bound(self, link: Link) -> Tensor:
-        """e_bar [S, 1], of full power."""
-        return torch.pow(10.0, link.hyper["average_db"].double() / 10.0)[:, None]
-
 
 def inverse_scaling(reach: Tensor, price: Tensor, weight: Tensor, noise: Tensor) -> Tensor:
-    """u = 1 / eta [...] of eq. (3) for reaches sqrt(q) and prices mu [..., K], weights m [..., K]
-    and noise N [...] over the sum of m; 0 where nobody sends."""
+    """Return u = 1 / eta [...] of eq. (3), 0 where nobody sends.
+
+    Given are reaches sqrt(q) and prices mu [..., K], and weights m [..., K] and noise N [...] over
+    the sum of m.
+    """
     high = -(4.0 * noise).log()  # as G_k <= 1 / (4 u)
     low = high - DEPTH
     silent = _falling(low, reach, price, weight) <= noise
@@ -116,7 +132,7 @@ def inverse_scaling(reach: Tensor, price: Tensor, weight: Tensor, noise: Tensor)
 
 
 def _falling(log_u: Tensor, reach: Tensor, price: Tensor, weight: Tensor) -> Tensor:
-    """The left side of eq. (3), [...]."""
+    """Return the left side of eq. (3), [...]."""
     x = (log_u / 2.0).exp()[..., None] * reach
     rest = (x.square() + price).clamp_min(TINY)
     share = (x / rest).clamp_max(1.0)

@@ -1,28 +1,27 @@
-"""No power control: ideal gains, a bound for the others. Every device arrives with c_k = 1 whatever
-that takes, p_k = sqrt(eta) / h_k, and the noise is that of the average device at full power, eta
-= mean_k(P_k g_k) / mean_k(m_k) over the devices that send. Budgets are not kept."""
+"""Give every device gain one, whatever power that takes: a bound for the others.
+
+Gains are ideal and budgets are not kept, so it is not a policy to build. Every device arrives with
+c_k = 1, p_k = sqrt(eta) / h_k, and the noise is that of the average device at full power,
+eta = mean_k(P_k g_k) / mean_k(m_k) over the devices that send.
+"""
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 
-from otafl.core.contracts import Coefficients, Hyper, Link, Statistics
-from otafl.power.config import NoneConfig
-from otafl.power.scalars import TINY, cophase, inversion, senders
+from otafl.core.contracts import Coefficients, Link
+from otafl.power.base import Constraint, PowerPolicy
+from otafl.power.scalars import TINY, in_phase, inversion, senders
 
 
-class NoPowerControl:
-    constraint: ClassVar[Literal["peak", "average", "none"]] = "none"
-    may_be_silent: ClassVar[bool] = False
-    wants_variation: ClassVar[bool] = False
+class NoPowerControl(PowerPolicy):
+    name: Literal["none"] = "none"
 
-    def __init__(self, config: NoneConfig) -> None:
-        pass
-
-    def prepare(self, statistics: Statistics, hyper: Hyper) -> None:
-        return None
+    @property
+    def keeps(self) -> Constraint:
+        return "none"
 
     def coefficients(self, state: None, link: Link) -> tuple[None, Coefficients]:
         active = senders(link)
@@ -30,5 +29,4 @@ class NoPowerControl:
         needed = (link.power * active).sum(-1, keepdim=True)
         root_eta = (received / needed.clamp_min(TINY)).sqrt()
         root_eta = torch.where(received > 0, root_eta, 1.0)  # nobody sends
-        p = cophase(inversion(root_eta, link), link.h)
-        return None, Coefficients(p, root_eta[..., 0].square(), active)
+        return None, in_phase(link, inversion(root_eta, link), root_eta, active)

@@ -1,13 +1,17 @@
-"""What the policies share. Shapes: h [S, Q, K] complex, the rest real and broadcastable to it."""
+"""Compute what several policies need.
+
+Shapes: h [S, Q, K] complex, the rest real and broadcastable to it.
+"""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import Link, Statistics
+from otafl.core.contracts import Coefficients, Link, Statistics
 
 TINY = 1e-30
 """Symbol power of a device that sends zeros: its scalar is arbitrary, but finite."""
@@ -19,41 +23,64 @@ LARGEST = 1e18
 """Largest transmit and receive scalars; their squares are finite in single precision."""
 
 
+def senders(link: Link) -> Tensor:
+    """Return who sends, segment by segment, [S, Q, K] bool."""
+    return link.sends[:, None].expand(link.h.shape)
+
+
 def amplitude_bound(link: Link) -> Tensor:
-    """sqrt(P_k / m_k) [S, Q, K], the largest |p_k| within the budget."""
+    """Return sqrt(P_k / m_k) [S, Q, K], the largest |p_k| within the budget."""
     bound = link.budget.sqrt()[:, None] / link.power.clamp_min(TINY).sqrt()
     return bound.clamp_max(LARGEST)
 
 
 def cophase(amplitude: Tensor, h: Tensor) -> Tensor:
-    """amplitude exp(-j angle h)."""
+    """Return amplitude exp(-j angle h)."""
     return torch.conj(torch.sgn(h)) * amplitude
 
 
 def inversion(root_eta: Tensor, link: Link) -> Tensor:
-    """|p_k| [S, Q, K] that makes every device that sends arrive with gain one; root_eta [S, Q,
-    1]."""
+    """Return |p_k| [S, Q, K] that makes every device that sends arrive with gain one; root_eta
+    [S, Q, 1]."""
     amplitude = (root_eta / link.h.abs().clamp_min(FADED)).clamp_max(LARGEST)
     return torch.where(link.sends[:, None], amplitude, 0.0)
 
 
-def senders(link: Link) -> Tensor:
-    """[S, Q, K] bool: who sends, segment by segment."""
-    return link.sends[:, None].expand(link.h.shape)
+def in_phase(link: Link, amplitude: Tensor, root_eta: Tensor, active: Tensor) -> Coefficients:
+    """Return the scalars of devices that send with amplitudes |p_k| [S, Q, K] and arrive in phase;
+    root_eta [S, Q, 1]."""
+    return Coefficients(cophase(amplitude, link.h), root_eta[..., 0].square(), active)
 
 
-def mmse_root(link: Link, arrives: Tensor) -> Tensor:
-    """sqrt(eta) [S, Q, 1] of least mean squared error, sum m (c - 1)^2 + N / eta of uncorrelated
-    symbols, for the amplitudes Re(h p) [S, Q, K] that arrive: (N + sum m a^2) / sum m a."""
+def least_error(link: Link, amplitude: Tensor, active: Tensor) -> Coefficients:
+    """Return the scalars of devices that arrive in phase, with the receive scaling of least mean
+    squared error for their amplitudes |p_k| [S, Q, K]."""
+    root_eta, _ = mmse_root(link, amplitude * link.h.abs())
+    return in_phase(link, amplitude, root_eta.clamp_max(LARGEST), active)
+
+
+def mmse_scaled(coefficients: Coefficients, link: Link) -> Coefficients:
+    """Return the same transmit scalars with the receive scaling of least mean squared error; where
+    nothing useful is received, with the policy's own."""
+    root_eta, signal = mmse_root(link, (link.h * coefficients.p).real)
+    eta = torch.where(signal > 0, root_eta.square(), coefficients.eta[..., None])
+    return replace(coefficients, eta=eta[..., 0])
+
+
+def mmse_root(link: Link, arrives: Tensor) -> tuple[Tensor, Tensor]:
+    """Return sqrt(eta) = (N + sum m a^2) / sum m a, and the signal sum m a, [S, Q, 1] each.
+
+    It minimises sum m (c - 1)^2 + N / eta, the mean squared error of uncorrelated symbols, for the
+    amplitudes a = Re(h p) [S, Q, K] that arrive.
+    """
     signal = (link.power * arrives).sum(-1, keepdim=True)
     energy = (link.power * arrives.square()).sum(-1, keepdim=True)
-    root = (link.noise[:, None, None] + energy) / signal.clamp_min(TINY)
-    return root.clamp_max(LARGEST)
+    return (link.noise[:, None, None] + energy) / signal.clamp_min(TINY), signal
 
 
 def threshold(reach: Tensor, power: Tensor, noise: Tensor, there: Tensor) -> Tensor:
-    """min_i sqrt(eta_i) [..., 1] of the static optimum (see `cao_static`) over the devices that are
-    there [..., K], of reach sqrt(q) and symbol powers m [..., K] and N [..., 1]."""
+    """Return min_i sqrt(eta_i) [..., 1] of the static optimum (see `cao_static`) over the devices
+    that are there [..., K], of reach sqrt(q) and symbol powers m [..., K] and N [..., 1]."""
     order = torch.where(there, reach, math.inf).argsort(-1)  # others last
     sorted_reach, there = reach.gather(-1, order), there.gather(-1, order)
     m = torch.where(there, power.gather(-1, order), 0.0)
@@ -63,26 +90,42 @@ def threshold(reach: Tensor, power: Tensor, noise: Tensor, there: Tensor) -> Ten
 
 
 def reference_gain(statistics: Statistics, relative: bool) -> Tensor:
-    """[S]: the mean large-scale gain that thresholds are over, or 1."""
+    """Return the mean large-scale gain that thresholds are over, or 1, [S]."""
     if relative:
         return statistics.gain.mean(1)
     return torch.ones_like(statistics.gain[:, 0])
 
 
 def reference_power(link: Link, reference: str) -> Tensor:
-    """m [S, Q, 1] that a scale common to all devices answers to: the largest m_k relative to its
-    budget, or the mean over the devices that send. Given as m_k / P_k, so that the common
-    |p|^2 is its inverse."""
-    relative = link.power / link.budget[:, None]
+    """Return m_k / P_k [S, Q, 1] that a scale common to all devices answers to; the common |p|^2 is
+    its inverse."""
+    return common(link.power / link.budget[:, None], link, reference)
+
+
+def common(cost: Tensor, link: Link, reference: str) -> Tensor:
+    """Return the largest cost [S, Q, K] of the devices that send ("max"), or the mean over them
+    ("mean"), [S, Q, 1]."""
     sends = link.sends[:, None]
     if reference == "max":
-        return (relative * sends).amax(-1, keepdim=True).clamp_min(TINY)
+        return (cost * sends).amax(-1, keepdim=True).clamp_min(TINY)
     count = sends.sum(-1, keepdim=True).clamp_min(1)
-    return ((relative * sends).sum(-1, keepdim=True) / count).clamp_min(TINY)
+    return ((cost * sends).sum(-1, keepdim=True) / count).clamp_min(TINY)
 
 
 def fixed_power(link: Link, gamma: float) -> Tensor:
-    """|p|^2 [S, 1, 1] that sends what devices of equal weight have to send at power gamma. Each
-    factor of a product carries sqrt(w_k), which the number of senders makes up for."""
+    """Return |p|^2 [S, 1, 1] that sends what devices of equal weight have to send at power gamma.
+
+    Each factor of a product carries sqrt(w_k), which the number of senders makes up for.
+    """
     count = link.sends.sum(1)[:, None, None].clamp_min(1).to(link.power)
     return torch.full_like(count, gamma) if link.linear else gamma * count
+
+
+def segment_lengths(link: Link) -> tuple[Tensor, float]:
+    """Return the symbols of each segment, [Q] float64, and of the slot; each segment has one where
+    the link does not say."""
+    if link.lengths is None:
+        count = link.h.shape[1]
+        return torch.ones(count, dtype=torch.float64, device=link.h.device), float(count)
+    lengths = link.lengths.double()
+    return lengths, float(link.payload) if link.payload else float(lengths.sum())

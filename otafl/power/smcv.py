@@ -1,7 +1,8 @@
-"""Gradient-statistics-aware power control (Zhang and Tao 2021, "Gradient Statistics Aware Power
-Control for Over-the-Air Federated Learning"): the least mean squared error under peak power when
-devices' symbols share a mean. With beta the squared multivariate coefficient of variation, the
-power about the common mean over that of the mean, and d_k = sqrt(m_k) (c_k - 1), it minimises
+"""Minimise the mean squared error of symbols that share a mean over devices, under peak power.
+
+This is gradient-statistics-aware power control. With beta the squared multivariate coefficient of
+variation, the power about the common mean over that of the mean, and d_k = sqrt(m_k) (c_k - 1), it
+minimises
 
     beta sum d_k^2 + (sum d_k)^2 + (1 + beta) N / eta,    c_k <= sqrt(q_k / eta),
 
@@ -12,18 +13,24 @@ updates scaled by unequal weights. For one eta the u uncapped devices share d = 
 
 so that they make up for the capped ones; the capped set then gives eta in closed form. With s = 1 /
 sqrt(eta) the problem is a convex quadratic one in (s, d). beta -> infinity is `cao_static`, beta ->
-0 gives sqrt(eta) = (Q^2 + N) / (K Q) at m = 1, Q = sum sqrt(q)."""
+0 gives sqrt(eta) = (Q^2 + N) / (K Q) at m = 1, Q = sum sqrt(q).
+
+References
+----------
+Zhang, Tao 2021, "Gradient Statistics Aware Power Control for Over-the-Air Federated Learning".
+"""
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import Coefficients, Hyper, Link, Statistics
-from otafl.power.config import SmcvConfig
-from otafl.power.scalars import FADED, LARGEST, amplitude_bound, cophase, senders
+from otafl.core.contracts import Coefficients, Link
+from otafl.core.settings import stackable
+from otafl.power.base import PowerPolicy
+from otafl.power.scalars import FADED, LARGEST, amplitude_bound, in_phase, senders
 
 STEPS = 24
 """Corrections of the capped set. It starts with all devices and only shrinks; 1,000 devices of very
@@ -33,15 +40,18 @@ LEAST_SHARE = 1e-6
 """Least beta / (1 + beta): at zero only the sum of d would count, and not how devices share it."""
 
 
-class Smcv:
-    constraint: ClassVar[Literal["peak", "average", "none"]] = "peak"
-    may_be_silent: ClassVar[bool] = False
+class Smcv(PowerPolicy):
+    name: Literal["smcv"] = "smcv"
+    variation: float | None = stackable(
+        None,
+        ge=0,
+        description="beta, squared multivariate coefficient of variation of the symbols; if not "
+        "given, that of each round's, which is side information",
+    )
 
-    def __init__(self, config: SmcvConfig) -> None:
-        self.wants_variation = config.variation is None
-
-    def prepare(self, statistics: Statistics, hyper: Hyper) -> None:
-        return None
+    @property
+    def wants_variation(self) -> bool:
+        return self.variation is None
 
     def coefficients(self, state: None, link: Link) -> tuple[None, Coefficients]:
         if self.wants_variation:
@@ -64,15 +74,15 @@ class Smcv:
         root_eta = s.clamp_min(1.0 / LARGEST).reciprocal()
         gain = 1.0 + t / root_m.clamp_min(FADED)  # c of the uncapped
         amplitude = torch.minimum(bound, gain * root_eta / link.h.abs().clamp_min(FADED))
-        p = cophase(torch.where(active, amplitude, 0.0), link.h)
-        return None, Coefficients(p, root_eta[..., 0].square(), active)
+        amplitude = torch.where(active, amplitude, 0.0)
+        return None, in_phase(link, amplitude, root_eta, active)
 
 
 def _solve(
     reach: Tensor, root_m: Tensor, share: Tensor, noise: Tensor, capped: Tensor, active: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """s = 1 / sqrt(eta) and t [S, Q, 1] of a capped set [S, Q, K], where both derivatives vanish.
-    reach: sqrt(q). share: beta / (1 + beta), the objective being divided by 1 + beta."""
+    """Return s = 1 / sqrt(eta) and t [S, Q, 1] of a capped set [S, Q, K], where both derivatives
+    vanish. reach: sqrt(q). share: beta / (1 + beta), the objective being divided by 1 + beta."""
     pull = torch.where(capped, root_m * reach, 0.0)  # d d_k / d s
     total = pull.sum(-1, keepdim=True)
     wanted = torch.where(capped, root_m, 0.0).sum(-1, keepdim=True)

@@ -1,38 +1,72 @@
-"""Truncated channel inversion: devices with g_k >= g_th invert, p_k = sqrt(rho) h_k^* / g_k, the
-others are silent. A device of mean gain beta keeps its long-term budget with rho = P beta /
-(E1(g_th / beta) m) under Rayleigh fading; the peak power is above P. FedRLR's "CI" ("Proposed
-2") is this with g_th = 0.1. Under a peak constraint the device at the threshold is at its budget,
-rho = P g_th / m, and all others are below."""
+"""Invert the channel under a long-term budget; weak devices are silent (FedRLR's "CI").
+
+Devices with g_k >= g_th invert, p_k = sqrt(rho) h_k^* / g_k, the others are silent (truncated
+channel inversion). A device of mean gain beta keeps its long-term budget with rho = P beta /
+(E1(g_th / beta) m) under Rayleigh fading; the peak power is above P. FedRLR's "CI" ("Proposed 2")
+is this with g_th = 0.1. Under a peak constraint the device at the threshold is at its budget, rho =
+P g_th / m, and all others are below.
+
+References
+----------
+Zhu, Wang, Huang 2020, "Broadband Analog Aggregation for Low-Latency Federated Edge Learning".
+"""
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 import torch
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from otafl.core.contracts import Coefficients, Hyper, Link, Statistics
-from otafl.power.config import TciConfig
-from otafl.power.scalars import TINY, cophase, fixed_power, reference_gain
+from otafl.core.settings import stackable
+from otafl.power.base import GAMMA, REFERENCE, RELATIVE, Constraint, PowerPolicy, Reference
+from otafl.power.scalars import TINY, common, cophase, fixed_power, reference_gain
 
 
-class TruncatedChannelInversion:
+class TruncatedChannelInversion(PowerPolicy):
     may_be_silent: ClassVar[bool] = True
-    wants_variation: ClassVar[bool] = False
 
-    def __init__(self, config: TciConfig) -> None:
-        self.config = config
-        self.constraint: Literal["peak", "average", "none"] = config.constraint
-        if config.gamma is not None:
-            self.constraint = "none"
+    name: Literal["tci"] = "tci"
+    threshold: float = stackable(0.1, gt=0, description="g_th on |h|^2 times large-scale gain")
+    relative: bool = Field(True, description=RELATIVE)
+    reference: Reference = Field("max", description=REFERENCE)
+    count_policy_power: bool = Field(
+        True, description="the budget counts E|p|^2 = E1(g_th) of the inversion"
+    )
+    constraint: Literal["average", "peak"] = Field(
+        "average",
+        description="the budget is one on the average over fading, or one on every round: the "
+        "device at the threshold is then at its budget",
+    )
+    gamma: float | None = Field(None, gt=0, description=GAMMA)
+
+    @model_validator(mode="after")
+    def _a_peak_is_no_mean(self) -> Self:
+        if self.constraint == "peak" and self.gamma is not None:
+            raise ValueError(
+                "gamma sets the power whatever the budget, so constraint: peak does not go with it"
+            )
+        if self.constraint == "peak" and (self.reference == "mean" or not self.count_policy_power):
+            raise ValueError(
+                "constraint: peak bounds each device's power in every round, so reference: mean "
+                "and count_policy_power: false do not go with it; leave them out, or take "
+                "constraint: average"
+            )
+        return self
+
+    @property
+    def keeps(self) -> Constraint:
+        return self.constraint if self.gamma is None else "none"
 
     def prepare(self, statistics: Statistics, hyper: Hyper) -> tuple[Tensor, Tensor]:
-        """|p_k|^2 / rho [S, K] that the budget holds for, the inversion's mean or its peak; g_th
-        [S]."""
-        threshold = hyper["threshold"] * reference_gain(statistics, self.config.relative)
-        if self.constraint == "peak":
+        """Return |p_k|^2 / rho [S, K] that the budget holds for, the inversion's mean or its peak,
+        and g_th [S]."""
+        threshold = hyper["threshold"] * reference_gain(statistics, self.relative)
+        if self.keeps == "peak":
             return threshold.reciprocal()[:, None].expand_as(statistics.gain), threshold
-        if not self.config.count_policy_power:
+        if not self.count_policy_power:
             unit = hyper["threshold"] / threshold  # |p|^2 is rho at the mean gain
             return unit[:, None].expand_as(statistics.gain), threshold
         return statistics.mean_inverse(threshold), threshold
@@ -44,17 +78,12 @@ class TruncatedChannelInversion:
         gain = link.h.abs().square()
         active = link.sends[:, None] & (gain >= threshold[:, None, None])
         rho = self._scale(inverse, link)
-        amplitude = torch.where(active, (rho[..., None] / gain.clamp_min(1e-30)).sqrt(), 0.0)
+        amplitude = torch.where(active, (rho[..., None] / gain.clamp_min(TINY)).sqrt(), 0.0)
         return state, Coefficients(cophase(amplitude, link.h), rho, active)
 
     def _scale(self, inverse: Tensor, link: Link) -> Tensor:
-        """rho [S, Q]: |p_k|^2 of a device of unit gain."""
-        if self.config.gamma is not None:
-            return fixed_power(link, self.config.gamma)[..., 0].expand(link.h.shape[:2])
-        sends = link.sends[:, None]
+        """Return rho, |p_k|^2 of a device of unit gain, [S, Q]."""
+        if self.gamma is not None:
+            return fixed_power(link, self.gamma)[..., 0].expand(link.h.shape[:2])
         cost = (inverse / link.budget)[:, None] * link.power  # of one unit of rho, over the budget
-        if self.config.reference == "max":
-            worst = (cost * sends).amax(-1)
-        else:
-            worst = (cost * sends).sum(-1) / sends.sum(-1).clamp_min(1)
-        return worst.clamp_min(TINY).reciprocal()
+        return common(cost, link, self.reference)[..., 0].reciprocal()

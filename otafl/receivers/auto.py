@@ -1,11 +1,28 @@
-"""What `receiver: auto` stands for."""
+"""Take the receiver that the power policy is made for; with one antenna none is needed.
+
+With one antenna only the sum of channels, which blind devices need, does anything.
+"""
 
 from __future__ import annotations
 
-from otafl.receivers.config import ReceiverConfig
+from typing import Literal
+
+from torch import Tensor
+
+from otafl.core import registry
+from otafl.power.base import PowerPolicy
+from otafl.receivers.base import Receiver
+from otafl.receivers.scalar import Scalar
 
 
-def chosen(config: ReceiverConfig, preferred: str, antennas: int) -> str:
-    """The name of the receiver that a policy is made for, `preferred`; with one antenna only the
-    sum of channels, which blind devices need, does anything."""
-    return preferred if antennas > 1 or preferred == "mrc" else "scalar"
+class Auto(Receiver):
+    name: Literal["auto"] = "auto"
+
+    def of_policy(self, policy: PowerPolicy, antennas: int) -> Receiver:
+        kind: type[Receiver] = registry.component("receiver", policy.receiver)
+        if antennas == 1 and not kind.turns_phases:
+            kind = Scalar
+        return kind(scale=self.scale)
+
+    def combine(self, h: Tensor, sends: Tensor, budget: Tensor) -> Tensor:
+        raise NotImplementedError("auto stands for another receiver, which of_policy returns")

@@ -1,18 +1,28 @@
-"""Maximum-ratio combining of the sum of the devices' channels, f = sum_k h_k / |sum_k h_k|. With it
-the devices need no channel knowledge (Amiri, Duman, Gunduz 2021, "Blind Federated Edge Learning"):
-f^H h_k is real and equal for all in the limit of many antennas."""
+"""Combine by the sum of channels, so that devices need not know their phases (maximum ratio).
+
+f = sum_k h_k / |sum_k h_k|: f^H h_k is real and equal for all in the limit of many antennas. It is
+what blind over-the-air computation takes.
+
+References
+----------
+Amiri, Duman, Gunduz 2021, "Blind Federated Edge Learning".
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
 from torch import Tensor
 
-from otafl.receivers.config import MrcConfig
-from otafl.receivers.unit import normalised
+from otafl.receivers.base import Receiver, normalised
 
 
-class Mrc:
-    def __init__(self, config: MrcConfig) -> None:
-        self.scale = config.scale
+class Mrc(Receiver):
+    turns_phases: ClassVar[bool] = True
+    example: ClassVar[Mapping[str, Any]] = {"channel.antennas": 64, "power.name": "blind"}
+
+    name: Literal["mrc"] = "mrc"
 
     def combine(self, h: Tensor, sends: Tensor, budget: Tensor) -> Tensor:
         return normalised((h * sends[:, None, :, None]).sum(2))

@@ -1,18 +1,16 @@
-"""One antenna: the first one, whatever the others receive."""
+"""Listen with the first antenna alone, whatever the others receive."""
 
 from __future__ import annotations
 
-import torch
+from typing import Literal
+
 from torch import Tensor
 
-from otafl.receivers.config import ScalarConfig
+from otafl.receivers.base import Receiver, first_antenna
 
 
-class Scalar:
-    def __init__(self, config: ScalarConfig) -> None:
-        self.scale = config.scale
+class Scalar(Receiver):
+    name: Literal["scalar"] = "scalar"
 
     def combine(self, h: Tensor, sends: Tensor, budget: Tensor) -> Tensor:
-        combiner = torch.zeros_like(h[:, :, 0])
-        combiner[..., 0] = 1.0
-        return combiner
+        return first_antenna(h[:, :, 0])

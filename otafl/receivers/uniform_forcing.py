@@ -1,6 +1,7 @@
-"""Uniform forcing: the combiner f, |f| = 1, that maximises the weakest device's received power,
-min_k P_k |f^H h_k|^2, so that channel inversion arrives as strong as it can (Chen, Qin, Li 2018, "A
-Uniform-Forcing Transceiver Design for Over-the-Air Function Computation").
+"""Combine so that the weakest device is received as strongly as it can be (uniform forcing).
+
+The combiner f, |f| = 1, maximises the weakest device's received power, min_k P_k |f^H h_k|^2, so
+that channel inversion arrives as strong as it can.
 
 Equivalent: the least |f|^2 with |f^H a_k|^2 >= 1 for all k, a_k = sqrt(P_k) h_k. Successive convex
 approximation: |f^H a_k|^2 is replaced by its tangent at the last f, so that each step is a
@@ -9,24 +10,33 @@ a_k|^2) / 2. Its dual, f = sum_k lambda_k b_k with lambda >= 0, is climbed by a 
 projected gradient steps for all trials at once; f is then rescaled to unit norm, and the best one
 seen is kept. The problem has many local optima: four starts are climbed side by side, the first
 eigenvector among them, so the result is never worse than that.
+
+References
+----------
+Chen, Qin, Li 2018, "A Uniform-Forcing Transceiver Design for Over-the-Air Function Computation".
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from otafl.receivers.config import UniformForcingConfig
+from otafl.receivers.base import TINY, Receiver, normalised
 from otafl.receivers.eigen import amplitudes, first_eigenvector
-from otafl.receivers.unit import TINY, normalised
 
 DUAL_STEPS = 15
+"""Gradient steps on the dual of each quadratic programme; the next one starts where they end."""
 
 
-class UniformForcing:
-    def __init__(self, config: UniformForcingConfig) -> None:
-        self.scale = config.scale
-        self._iterations = config.iterations
+class UniformForcing(Receiver):
+    example: ClassVar[Mapping[str, Any]] = {"channel.antennas": 4, "power.name": "ci"}
+
+    name: Literal["uniform_forcing"] = "uniform_forcing"
+    iterations: int = Field(30, ge=1, description="most steps of the approximation")
 
     def combine(self, h: Tensor, sends: Tensor, budget: Tensor) -> Tensor:
         reach = amplitudes(h, sends, budget)  # [S, Q, K, A]
@@ -37,7 +47,7 @@ class UniformForcing:
         reach = reach[:, :, None].expand(-1, -1, start.shape[2], -1, -1)  # [S, Q, starts, K, A]
         weakest = _weakest(reach, best, there)
         dual = torch.zeros_like(reach[..., 0].real)
-        for _ in range(self._iterations):
+        for _ in range(self.iterations):
             start, dual = _step(reach, start, dual, there)
             level = _weakest(reach, start, there)
             better = level > weakest
@@ -48,8 +58,8 @@ class UniformForcing:
 
 
 def _starts(reach: Tensor) -> Tensor:
-    """[S, Q, 4, A]: the first eigenvector, and three sums of the devices' directions: as they are,
-    the weak ones first, and with chirped phases."""
+    """Return the starts, [S, Q, 4, A]: the first eigenvector, and three sums of the devices'
+    directions, as they are, the weak ones first, and with chirped phases."""
     devices = reach.shape[2]
     size = torch.linalg.vector_norm(reach, dim=-1, keepdim=True)
     direction = torch.where(size > TINY, reach / size.clamp_min(TINY), 0.0)
@@ -61,18 +71,19 @@ def _starts(reach: Tensor) -> Tensor:
 
 
 def _received(reach: Tensor, combiner: Tensor) -> Tensor:
-    """a_k^H f [..., K] of a [..., K, A] and f [..., A]."""
+    """Return a_k^H f [..., K] of a [..., K, A] and f [..., A]."""
     return (reach.conj() @ combiner[..., None])[..., 0]
 
 
 def _weakest(reach: Tensor, combiner: Tensor, there: Tensor) -> Tensor:
-    """min_k |f^H a_k|^2 [...] over the devices that are there."""
+    """Return min_k |f^H a_k|^2 [...] over the devices that are there."""
     power = _received(reach, combiner).abs().square()
     return power.masked_fill(~there, torch.inf).amin(-1)
 
 
 def _step(reach: Tensor, last: Tensor, dual: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
-    """The next unit combiner and the multipliers it came from, which start the next step."""
+    """Return the next unit combiner and the multipliers it came from, which start the next
+    step."""
     inner = _received(reach, last)
     size = inner.abs().masked_fill(~there, torch.inf).amin(-1)[..., None].clamp_min(TINY)
     inner = inner / size  # of the f that is just feasible: |f^H a_k| >= 1

@@ -1,4 +1,4 @@
-"""`otafl report`: a result as one page that needs nothing but a browser.
+"""Write a result as one page that needs nothing but a browser: `otafl report`.
 
 Settings, tables of final values, figures and environment in one HTML file: no script, nothing
 loaded from elsewhere, which the page's own policy enforces. All text is escaped by the template.
@@ -19,7 +19,12 @@ __all__ = ["page", "write"]
 
 
 def page(ds: xr.Dataset, source: Path | str) -> str:
-    """The page of a result. source: the file or folder it was opened from."""
+    """Return the page of a result, as HTML.
+
+    Parameters
+    ----------
+    source : the file or folder that the result was opened from.
+    """
     loader = jinja2.PackageLoader("otafl", "report")
     environment = jinja2.Environment(
         loader=loader,
@@ -45,11 +50,16 @@ def page(ds: xr.Dataset, source: Path | str) -> str:
 
 
 def write(ds: xr.Dataset, path: Path | str, source: Path | str) -> None:
-    """Writes `page`. Raises WriteError where the file cannot be written."""
+    """Write `page`.
+
+    Raises
+    ------
+    WriteError : where the file cannot be written.
+    """
     write_text(Path(path), page(ds, source))
 
 
 def _breakable(text: str) -> markupsafe.Markup:
-    """Escaped, with places after brackets and underlines where a long name may be broken."""
+    """Escape a text, with places after brackets and underlines where a long name may be broken."""
     escaped = str(markupsafe.escape(text))
     return markupsafe.Markup(escaped.replace("(", "(<wbr>").replace("_", "_<wbr>"))

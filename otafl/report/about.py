@@ -1,4 +1,4 @@
-"""What ran, how far, with what, and how to run it again."""
+"""Tell what ran, how far, with what, and how to run it again."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from typing import Any, NamedTuple
 import xarray as xr
 import yaml
 
-from otafl.analysis.figures import shown
+from otafl.analysis.points import axes_of
+from otafl.analysis.summary import counted
+from otafl.results.coordinates import shown
 
 PACKAGES = ("otafl", "torch", "sionna", "numpy", "xarray")
 
 
 class Axis(NamedTuple):
-    """A key that the sweep varies: what it is, its distinct values, and whether other
-    keys move with it."""
+    """Hold a key of the sweep, its distinct values, and whether other keys move with it."""
 
     key: str
     meaning: str
@@ -27,19 +28,19 @@ class Axis(NamedTuple):
 
 
 def facts(ds: xr.Dataset) -> list[str]:
-    """How much ran: points, trials, rounds, devices."""
+    """Count how much ran: points, trials, rounds, devices."""
     points, rounds = ds["final_round"], ds["round"]
-    facts = [_counted(points.size, "point")] if points.ndim else []
-    facts += [_counted(ds.sizes["trial"], "trial")]
-    facts += [f"{_counted(int(rounds[-1]), 'round')} in {_counted(ds.sizes['round'], 'record')}"]
+    facts = [counted(points.size, "point")] if points.ndim else []
+    facts += [counted(ds.sizes["trial"], "trial")]
+    facts += [f"{counted(int(rounds[-1]), 'round')} in {counted(ds.sizes['round'], 'record')}"]
     if "device" in ds.dims:
         least = "up to " if points.ndim and _ragged(ds) else ""
-        facts.append(f"{least}{_counted(ds.sizes['device'], 'device')}")
+        facts.append(f"{least}{counted(ds.sizes['device'], 'device')}")
     return facts
 
 
 def notices(ds: xr.Dataset) -> list[str]:
-    """What a reader must know before believing a number."""
+    """Say what a reader must know before believing a number."""
     points, said = ds["final_round"], []
     if not ds.attrs["complete"]:
         done = int(points.notnull().sum())
@@ -55,12 +56,12 @@ def notices(ds: xr.Dataset) -> list[str]:
     ):
         count = int(ds[name].notnull().sum()) if name in ds else 0
         if count:
-            said.append(f"{count} of {_counted(trials, 'trial')} {text}.")
+            said.append(f"{count} of {counted(trials, 'trial')} {text}.")
     return said
 
 
 def axes(ds: xr.Dataset) -> list[Axis]:
-    """The keys of the sweep in the scenario's order."""
+    """Return the keys of the sweep in the scenario's order."""
     swept = (yaml.safe_load(ds.attrs["scenario"]) or {}).get("sweep") or {}
     found = []
     for axis, (key, values) in zip(json.loads(ds.attrs["sweep"]), swept.items(), strict=True):
@@ -77,14 +78,14 @@ def axes(ds: xr.Dataset) -> list[Axis]:
 
 
 def command(ds: xr.Dataset, source: Path) -> str:
-    """What runs the same scenario again, or resumes it, once the settings are in a file."""
+    """Return what runs the same scenario again, or resumes it, once the settings are in a file."""
     name = str(ds.attrs["title"])
     verb = "run" if source.suffix == ".nc" else "sweep"
     return shlex.join(["otafl", verb, f"{name}.yaml", "--out", str(source)])
 
 
 def environment(ds: xr.Dataset) -> list[tuple[str, str]]:
-    """Versions, processor, seed and hash."""
+    """Return versions, processor, seed and hash."""
     attrs: Mapping[str, Any] = ds.attrs
     rows = [(name, str(attrs.get(f"{name}_version", "not stored"))) for name in PACKAGES]
     rows.append(("processor", str(attrs["device_name"])))
@@ -93,22 +94,14 @@ def environment(ds: xr.Dataset) -> list[tuple[str, str]]:
 
 
 def _ragged(ds: xr.Dataset) -> bool:
-    """Whether points differ in the number of their devices."""
+    """Say whether points differ in the number of their devices."""
     own = [one for one in ds.data_vars.values() if "device" in one.dims and "round" in one.dims]
     if not own:
         return False
-    there = own[0].notnull().any([d for d in own[0].dims if d not in (*_points(ds), "device")])
+    there = own[0].notnull().any([d for d in own[0].dims if d not in (*axes_of(ds), "device")])
     counts = there.sum("device")
     return bool((counts > 0).any() and counts.where(counts > 0).min() < ds.sizes["device"])
 
 
-def _points(ds: xr.Dataset) -> list[str]:
-    return [str(dim) for dim in ds["final_round"].dims]
-
-
 def _text(value: Any) -> str:
     return json.dumps(value) if isinstance(value, (dict, list)) else shown(value)
-
-
-def _counted(count: int, word: str) -> str:
-    return f"{count:,} {word}{'' if count == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""What `otafl diff` prints of a comparison, in any width."""
+"""Print a comparison for `otafl diff`, in any width."""
 
 from __future__ import annotations
 
@@ -6,30 +6,31 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from otafl.analysis.comparison import Comparison, PairedDifference, VariableDifference
-from otafl.analysis.figures import shown
-from otafl.analysis.summary import number
+from otafl.analysis.summary import bare_table, counted, number, plain_console
+from otafl.results.coordinates import shown
 
 MOST_POINTS = 8
 """Of a variable's paired differences, so many are printed: the largest."""
 
 
 def print_comparison(found: Comparison, console: Console | None = None) -> None:
-    """Prints a comparison in the console's width: as tables where they fit, else as records."""
-    console = console or Console(highlight=False, markup=False)
+    """Print a comparison in the console's width: as tables where they fit, else as records."""
+    console = console or plain_console()
     for side, name in zip("AB", found.names, strict=True):
         console.print(f"{side}: {name}")
-    _pairs(console, "settings", "no setting differs", found.settings)
+    if found.settings:
+        _pairs(console, "settings that differ", found.settings)
+    else:
+        console.print("\nno setting differs")
     if found.common_points is None:
         console.print("\na scenario has no numbers; settings alone were compared")
         return
     if found.about:
-        _pairs(console, "made with", "", found.about)
-    console.print(f"\n{_plural(found.common_points, 'point')} in common")
+        _pairs(console, "made with", found.about)
+    console.print(f"\n{counted(found.common_points, 'point')} in common")
     for line in found.lacking:
         console.print(f"  {line}")
     if found.common_points:
@@ -41,13 +42,9 @@ def print_comparison(found: Comparison, console: Console | None = None) -> None:
     console.print(f"\n{'A and B differ' if found.differs else 'nothing differs'}")
 
 
-def _pairs(console: Console, title: str, none: str, pairs: dict[str, Any]) -> None:
-    if not pairs:
-        console.print(f"\n{none}")
-        return
-    rows = [(key, *map(_value, pair)) for key, pair in pairs.items()]
-    console.print(f"\n{title} that differ" if title == "settings" else f"\n{title}")
-    _table(console, ("", "A", "B"), rows)
+def _pairs(console: Console, title: str, pairs: dict[str, Any]) -> None:
+    console.print(f"\n{title}")
+    _table(console, ("", "A", "B"), [(key, *map(_value, pair)) for key, pair in pairs.items()])
 
 
 def _numbers(console: Console, variables: Sequence[VariableDifference], tolerance: float) -> None:
@@ -55,7 +52,7 @@ def _numbers(console: Console, variables: Sequence[VariableDifference], toleranc
     equal = [one.name for one in variables if not one.differing]
     if equal:
         how = f"equal within {tolerance:g}" if tolerance else "exactly equal"
-        console.print(f"\n{how} in {_plural(len(equal), 'variable')}: {', '.join(equal)}")
+        console.print(f"\n{how} in {counted(len(equal), 'variable')}: {', '.join(equal)}")
     if not changed:
         return
     console.print("\nnumbers that differ: the largest absolute and relative difference")
@@ -93,7 +90,7 @@ def _paired(console: Console, paired: Sequence[PairedDifference], common: bool) 
 def _table(console: Console, titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
     if sum(widths) + 3 * len(widths) <= console.width:
-        table = Table(*titles, box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+        table = bare_table(*titles)
         for row in rows:
             table.add_row(*row)
         console.print(table)
@@ -108,7 +105,3 @@ def _value(value: Any) -> str:
     if value is None:
         return "-"
     return json.dumps(value, default=str) if isinstance(value, list | dict) else shown(value)
-
-
-def _plural(count: int, word: str) -> str:
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"

@@ -1,4 +1,4 @@
-"""The figures of a report: which of them a result has the data for, and what they say in words."""
+"""Draw the figures of a report that a result has the data for, and say in words what they show."""
 
 from __future__ import annotations
 
@@ -7,24 +7,20 @@ import io
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+import matplotlib
 import numpy as np
 import xarray as xr
 
+from otafl.analysis.points import numeric
 from otafl.core.errors import UserError
-from otafl.plots import cdf_data, curve_data, draw, heatmap_data, main_cost, pareto_data
-from otafl.plots.cdfs import PERSONAL
-from otafl.plots.heatmaps import axes_of
-from otafl.plots.overviews import (
-    Layout,
-    arranged,
-    axes,
-    main_variable,
-    overview_data,
-    unzipped,
-)
-from otafl.plots.quantities import at_the_end
+from otafl.plots import heatmap
+from otafl.plots.cdf import PERSONAL, cdf_data
+from otafl.plots.curves import curve_data
+from otafl.plots.kinds import Kind
+from otafl.plots.overviews import arranged, free_axes, overview_data, unzipped
+from otafl.plots.pareto import pareto_data
+from otafl.plots.quantities import at_the_end, first_known, main_variable
 from otafl.plots.style import MANY
-from otafl.report.words import described
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,11 +37,14 @@ PIXELS_PER_INCH = 80
 CELLS = 60
 """Rows or columns that a heat map has at most."""
 BAND = "Mean over trials; the band is one standard deviation."
+BARS = "Mean over trials; bars are one standard deviation."
 
 
 class Picture(NamedTuple):
-    """A figure in the page: its source as a data URI, what it shows in words, and its size in
-    pixels of the page."""
+    """Hold a figure in the page: its source as a data URI, and its size in pixels of the page.
+
+    `alt` says in words what it shows.
+    """
 
     title: str
     caption: str
@@ -56,7 +55,7 @@ class Picture(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What is to be drawn, and what its title and caption say."""
+    """Hold what is to be drawn, and what its title and caption say."""
 
     title: str
     data: xr.Dataset
@@ -64,7 +63,7 @@ class Wanted(NamedTuple):
 
 
 def figures(ds: xr.Dataset) -> list[Picture]:
-    """All figures that the result has data for."""
+    """Draw all figures that the result has data for."""
     if not bool(ds[main_variable(ds)].notnull().any()):
         return []
     return [_picture(wanted) for wanted in _wanted(ds)]
@@ -73,9 +72,7 @@ def figures(ds: xr.Dataset) -> list[Picture]:
 def _wanted(ds: xr.Dataset) -> Iterator[Wanted]:
     y = main_variable(ds)
     data, said = overview_data(ds)
-    bars = data[data.attrs["x"]].dtype.kind not in "fiu" if "at" not in data else False
-    spread = "Mean over trials; bars are one standard deviation." if bars else BAND
-    yield Wanted("Overview", data, _caption(said, spread))
+    yield Wanted("Overview", data, _caption(said, BARS if data.attrs["choices"] else BAND))
     yield from _curves(ds, y, skip_round=data.attrs["x"] == "round" and not said)
     yield from _personal(ds, y)
     yield from _heatmap(ds, y)
@@ -84,46 +81,43 @@ def _wanted(ds: xr.Dataset) -> Iterator[Wanted]:
 
 
 def _curves(ds: xr.Dataset, y: str, skip_round: bool) -> Iterator[Wanted]:
-    """Accuracy against the round, and against what it cost."""
-    layout, said = _shortened(ds, y)
+    """Yield accuracy against the round, and against what it cost."""
     costs = [name for name in COSTS if name in ds and bool((ds[name] > 0).any())]
     if "device_energy_j" in costs and "tx_energy_j" in costs:
         costs.remove("tx_energy_j")
-    for x in ["round", *costs] if not skip_round else costs:
-        data = curve_data(layout.ds, y, x, layout.hue, layout.facet)
+    for x in costs if skip_round else ["round", *costs]:
         title = "Accuracy" if y.endswith("accuracy") else "Course"
-        title = f"{title} {COSTS.get(x, 'against rounds')}"
-        yield Wanted(title, data, _caption(said, layout.said, BAND))
+        yield _course(ds, y, x, f"{title} {COSTS.get(x, 'against rounds')}")
 
 
 def _personal(ds: xr.Dataset, y: str) -> Iterator[Wanted]:
-    """Accuracy of the personal models beside the global one's."""
-    name = "personal_own_test_accuracy"
-    if name == y or name not in ds or not bool(ds[name].notnull().any()):
-        return
-    layout, said = _shortened(ds, name)
-    data = curve_data(layout.ds, name, "round", layout.hue, layout.facet)
-    caption = _caption(said, layout.said, BAND)
-    yield Wanted("Accuracy of personal models against rounds", data, caption)
+    """Yield the accuracy of the personal models beside the global one's."""
+    name = first_known(ds, ["personal_own_test_accuracy"])
+    if name and name != y:
+        yield _course(ds, name, "round", "Accuracy of personal models against rounds")
 
 
-def _shortened(ds: xr.Dataset, y: str) -> tuple[Layout, str]:
-    """Hue and facet; of choices that are too many, the best at the end in the mean over all else,
-    and what was left out in words."""
+def _course(ds: xr.Dataset, y: str, x: str, title: str) -> Wanted:
+    """Choose hue and facet, and keep the best of choices that are too many.
+
+    They are the best at the end, in the mean over all else.
+    """
     ds, said = unzipped(ds), ""
-    long = next((d for d in axes(ds) if ds.sizes[d] > MANY and ds[d].dtype.kind not in "fiu"), None)
+    long = next((d for d in free_axes(ds) if ds.sizes[d] > MANY and not numeric(ds[d])), None)
     if long:
         ends = at_the_end(ds, y, [])
         mean = ends.mean([dim for dim in ends.dims if dim != long]).fillna(-np.inf)
         best = np.sort(np.argsort(-mean.values, kind="stable")[:MANY])
         said = f"The {MANY} of {ds.sizes[long]} that are best at the end, in the mean over all else"
         ds = ds.isel({long: best})
-    return arranged(ds), said
+    layout = arranged(ds)
+    data = curve_data(layout.ds, y, x, layout.hue, layout.facet)
+    return Wanted(title, data, _caption(said, layout.said, BAND))
 
 
 def _heatmap(ds: xr.Dataset, y: str) -> Iterator[Wanted]:
     ds = unzipped(ds)
-    known = [dim for dim in axes_of(ds, y) if ds.sizes[dim] <= CELLS]
+    known = [dim for dim in heatmap.free_axes(ds, y) if ds.sizes[dim] <= CELLS]
     if len(known) < 2 or ds.sizes[known[0]] * ds.sizes[known[1]] < 4:
         return
     layout = arranged(ds, *known[:2])
@@ -131,12 +125,12 @@ def _heatmap(ds: xr.Dataset, y: str) -> Iterator[Wanted]:
     panels = layout.hue or layout.facet
     rest = [dim for dim in (layout.hue, layout.facet) if dim and dim != panels]
     ds = layout.ds.isel(dict.fromkeys(rest, 0))
-    data = heatmap_data(ds, y, known[0], known[1], panels)
+    data = heatmap.heatmap_data(ds, y, known[0], known[1], panels)
     yield Wanted("Over two axes", data, _caption(layout.said, "Mean over trials at their end."))
 
 
 def _distribution(ds: xr.Dataset) -> Iterator[Wanted]:
-    name = next((n for n in PERSONAL if n in ds and bool(ds[n].notnull().any())), None)
+    name = first_known(ds, PERSONAL)
     if name is None:
         return
     layout = arranged(unzipped(ds))
@@ -149,9 +143,9 @@ def _front(ds: xr.Dataset, y: str) -> Iterator[Wanted]:
     if ds["final_round"].size < 3:
         return
     ds = unzipped(ds)
-    short = [dim for dim in axes(ds) if ds.sizes[dim] <= MANY]
+    short = [dim for dim in free_axes(ds) if ds.sizes[dim] <= MANY]
     try:
-        data = pareto_data(ds, y, main_cost(ds), short[0] if short else None)
+        data = pareto_data(ds, y, hue=short[0] if short else None)
     except UserError:  # no cost was counted, or nothing says which way y is better
         return
     if int(np.isfinite(data["x"]).sum()) >= 3:
@@ -160,17 +154,15 @@ def _front(ds: xr.Dataset, y: str) -> Iterator[Wanted]:
 
 
 def _picture(wanted: Wanted) -> Picture:
-    figure = draw(wanted.data)
+    recipe = Kind(wanted.data.attrs["kind"]).recipe
+    figure = recipe.draw(wanted.data, "")
     width, height = (int(PIXELS_PER_INCH * inches) for inches in figure.get_size_inches())
-    return Picture(
-        *(wanted.title, wanted.caption, described(wanted.data), _embedded(figure), width, height)
-    )
+    alt = recipe.described(wanted.data)
+    return Picture(wanted.title, wanted.caption, alt, _embedded(figure), width, height)
 
 
 def _embedded(figure: Figure) -> str:
-    """The figure as a data URI: SVG with letters as shapes, or PNG where that would be large."""
-    import matplotlib
-
+    """Return the figure as a data URI: SVG with letters as shapes, or PNG where that is large."""
     buffer = io.BytesIO()
     # the same result gives the same page
     with matplotlib.rc_context({"svg.hashsalt": "otafl"}):

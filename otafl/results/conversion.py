@@ -1,4 +1,4 @@
-"""Results as other files: Zarr, one combined NetCDF file, or tidy CSV.
+"""Write results as other files: Zarr, one combined NetCDF file, or tidy CSV.
 
 Zarr is written in its version 2, which zarr-python 2 and 3 and other readers know; version 3 has no
 settled form of text coordinates yet.
@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from otafl.analysis.figures import unknown
 from otafl.core.errors import UserError
 from otafl.core.files import written
-from otafl.results.dataset import open_results, write_part
+from otafl.core.words import unknown
+from otafl.results.files import open_results, write_part
 
 SUFFIXES = (".zarr", ".nc", ".csv")
 CHUNK_BYTES = 2**24
@@ -137,8 +137,10 @@ def _write_csv(ds: xr.Dataset, out: Path, all_dims: bool) -> list[str]:
 
 
 def _blocks(ds: xr.Dataset, order: Sequence[str]) -> list[xr.Dataset]:
-    """The dataset in parts of at most `CSV_ROWS` rows, in order; one place along all but the last
-    dims that have more."""
+    """Cut the dataset into parts of at most `CSV_ROWS` rows, in order.
+
+    A part has one place along all but the last dims that have more.
+    """
     sizes = [ds.sizes[dim] for dim in order]
     cut = 0
     while cut < len(order) and np.prod(sizes[cut + 1 :], dtype=float) > CSV_ROWS:

@@ -1,5 +1,4 @@
-"""Finished parts of a sweep in fewer files: a result of ten thousand parts would take minutes to
-open.
+"""Pack finished parts of a sweep in fewer files: ten thousand parts would take minutes to open.
 
 Parts are packed so many at a time, packs of one level again into one of the next, as soon as there
 are as many. A pack is a part of more points. Dying in the middle leaves points in two files, with
@@ -17,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from otafl.core.errors import UserError, WriteError
-from otafl.results.dataset import finished_files, joined, read_part, write_part
+from otafl.results.dataset import joined
+from otafl.results.files import finished_files, read_part, write_part
 
 AT_ONCE = 16
 """Files of a level that make one of the next."""

@@ -15,7 +15,7 @@ CLASSES = ("trial", "round", "device", "class")
 
 @dataclass(frozen=True)
 class Variable:
-    """A result variable: its units, what it is, and its dims after `point`."""
+    """Describe a result variable: its units, what it is, and its dims after `point`."""
 
     units: str
     long_name: str

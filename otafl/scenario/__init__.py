@@ -1,4 +1,4 @@
-"""The scenario: everything a run depends on, from YAML to validated points."""
+"""Read a scenario, which is everything a run depends on: from YAML to validated points."""
 
 from otafl.scenario.errors import ScenarioError
 from otafl.scenario.identity import (

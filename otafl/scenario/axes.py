@@ -1,4 +1,4 @@
-"""The sweep of a scenario: its axes, their coordinates, and the settings of each point."""
+"""Read the sweep of a scenario: its axes, their coordinates, and the settings of each point."""
 
 from __future__ import annotations
 
@@ -33,9 +33,16 @@ _UNITS = {"db": "dB", "dbm": "dBm", "hz": "Hz", "s": "s", "j": "J", "w": "W", "b
 
 @dataclass(frozen=True)
 class Axis:
-    """A dim of the results. keys: the scenario's keys that it sets. values: its coordinate; of
-    joint axes (`zip`) the positions 0, 1, ..., and `zipped` has a coordinate for each key. units:
-    "1" for a plain number, empty for a choice."""
+    """Describe a dim of the results.
+
+    Parameters
+    ----------
+    keys : the scenario's keys that it sets.
+    values : its coordinate; of joint axes (`zip`) the positions 0, 1, ....
+    units : "1" for a plain number, empty for a choice.
+    long_name : in words.
+    zipped : of joint axes, a coordinate for each key.
+    """
 
     dim: str
     keys: tuple[str, ...]
@@ -46,14 +53,20 @@ class Axis:
 
     @property
     def coords(self) -> dict[str, Axis]:
-        """Every coordinate along the dim, by name."""
+        """Return every coordinate along the dim, by name."""
         return self.zipped or {self.dim: self}
 
 
 @dataclass(frozen=True)
 class Track:
-    """A key and the values it takes. place: where the scenario says so. joint: belongs to `zip`.
-    info: the field of the key, where the user's own component does not keep it to itself."""
+    """Hold a key and the values it takes.
+
+    Parameters
+    ----------
+    place : where the scenario says so.
+    joint : belongs to `zip`.
+    info : the field of the key; None where the user's own component keeps it to itself.
+    """
 
     key: str
     path: Path
@@ -64,11 +77,11 @@ class Track:
 
     @property
     def chooses(self) -> bool:
-        """Whether the values replace a section of the scenario."""
+        """Say whether the values replace a section of the scenario."""
         return self.path in CHOICES
 
     def place_of(self, position: int) -> Path:
-        """Where the scenario gives a value."""
+        """Return where the scenario gives a value."""
         if self.joint:
             return ("sweep", "zip", position, self.key)
         return (*self.place, position)
@@ -79,7 +92,7 @@ Sweep = list[list[Track]]
 
 
 def read(sweep: Any, root: type[BaseModel], tree: Any) -> tuple[Sweep, list[Problem]]:
-    """The axes of the section `sweep`, and what is wrong with it. tree: the whole scenario."""
+    """Return the axes of the section `sweep`, and what is wrong with it. tree: of the whole."""
     if not isinstance(sweep, Mapping):
         return [], []  # the schema says what is wrong
     axes: Sweep = []
@@ -105,7 +118,7 @@ def read(sweep: Any, root: type[BaseModel], tree: Any) -> tuple[Sweep, list[Prob
 
 
 def coordinates(sweep: Sweep) -> dict[str, Axis]:
-    """Dim -> axis, in the scenario's order."""
+    """Return dim -> axis, in the scenario's order."""
     names = [_name(track) for axis in sweep for track in axis]
     taken = Counter(names)
     axes = {}
@@ -126,7 +139,7 @@ def coordinates(sweep: Sweep) -> dict[str, Axis]:
 
 
 def points(sweep: Sweep) -> Iterator[list[tuple[Track, int]]]:
-    """Each point of the sweep, the last axis fastest: every track and the position it is at."""
+    """Yield each point of the sweep, the last axis fastest: every track and its position."""
     for places in itertools.product(*(range(len(tracks[0].values)) for tracks in sweep)):
         yield [
             (track, place) for tracks, place in zip(sweep, places, strict=True) for track in tracks
@@ -134,8 +147,10 @@ def points(sweep: Sweep) -> Iterator[list[tuple[Track, int]]]:
 
 
 def applied(tree: Mapping[str, Any], point: Sequence[tuple[Track, int]]) -> dict[str, Any]:
-    """The scenario with a point's values. Choices go first, so that another axis can set a key of
-    what was chosen."""
+    """Return the scenario with a point's values.
+
+    Choices go first, so that another axis can set a key of what was chosen.
+    """
     out = dict(tree)
     for track, place in sorted(point, key=lambda one: (not one[0].chooses, len(one[0].path))):
         out = put(out, track.path, track.values[place])
@@ -143,12 +158,12 @@ def applied(tree: Mapping[str, Any], point: Sequence[tuple[Track, int]]) -> dict
 
 
 def said(point: Sequence[tuple[Track, int]]) -> str:
-    """`power=tci, channel.snr_db=10`."""
+    """Return `power=tci, channel.snr_db=10`."""
     return ", ".join(f"{track.key}={_said(track.values[place])}" for track, place in point)
 
 
 def label(value: Any) -> Any:
-    """A choice as a coordinate: its name, with its settings in parentheses."""
+    """Return a choice as a coordinate: its name, with its settings in parentheses."""
     if not isinstance(value, Mapping):
         return value
     if "name" not in value:

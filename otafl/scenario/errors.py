@@ -1,4 +1,4 @@
-"""What is wrong with a scenario, in the user's words: key, value, remedy and place."""
+"""Say what is wrong with a scenario in the user's words: key, value, remedy and place."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from otafl.scenario.keys import CHOICES, child, dotted, fields, model_at
 
 
 class ScenarioError(UserError):
-    """Everything that is wrong with a scenario, a line each."""
+    """Everything is told that is wrong with a scenario, a line each."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         super().__init__("\n".join(lines))
@@ -28,15 +28,21 @@ class ScenarioError(UserError):
 
 @dataclass(frozen=True)
 class Where:
-    """Where a scenario's keys were given. label: the file, or empty. places: path -> (line,
-    column). overrides: path -> the text of `--set`."""
+    """Remember where a scenario's keys were given.
+
+    Parameters
+    ----------
+    label : the file, or empty.
+    places : path -> (line, column).
+    overrides : path -> the text of `--set`.
+    """
 
     label: str = ""
     places: Mapping[Path, tuple[int, int]] = field(default_factory=dict)
     overrides: Mapping[Path, str] = field(default_factory=dict)
 
     def error(self, problems: Iterable[Problem]) -> ScenarioError:
-        """All problems in the order of the file."""
+        """Return all problems as one error, in the order of the file."""
         found = {self._line(problem): self._order(problem.path) for problem in problems}
         return ScenarioError(sorted(found, key=found.__getitem__))
 
@@ -49,8 +55,10 @@ class Where:
         return f"{self.label}{at}: {problem.message}" if self.label else problem.message
 
     def _override(self, path: Path) -> str | None:
-        """The override that set the key or its section; or, of a key that the file does not have,
-        something below it."""
+        """Return the override that set the key or its section.
+
+        Of a key that the file does not have, it is one that set something below it.
+        """
         for depth in range(len(path), 0, -1):
             if path[:depth] in self.overrides:
                 return self.overrides[path[:depth]]
@@ -60,7 +68,9 @@ class Where:
         return next(below, None)
 
     def _place(self, path: Path) -> tuple[int, int]:
-        """Of the key, or of the section that lacks it; (0, 0) if neither is in the file."""
+        """Return the place of the key, or of the section that lacks it; (0, 0) if neither is in the
+        file.
+        """
         for depth in range(len(path), 0, -1):
             if path[:depth] in self.places:
                 return self.places[path[:depth]]
@@ -74,7 +84,7 @@ _NO_MAPPING = ("model_type", "model_attributes_type", "dict_type")
 
 
 def problems_of(error: ValidationError, tree: Any, root: type[BaseModel]) -> list[Problem]:
-    """Pydantic's errors over what the scenario gave (`tree`), one for each key."""
+    """Turn pydantic's errors over what the scenario gave (`tree`) into problems, one a key."""
     at: dict[Path, list[Any]] = {}
     branches: set[Path] = set()
     for one in error.errors(include_url=False):
@@ -92,7 +102,7 @@ def problems_of(error: ValidationError, tree: Any, root: type[BaseModel]) -> lis
 
 
 def truths_for_numbers(tree: Any, root: type[BaseModel]) -> list[Problem]:
-    """`trials: true` and the like: slips that pydantic would read as one or zero."""
+    """Find `trials: true` and the like: slips that pydantic would read as one or zero."""
     problems = []
     for path, value in _truths(tree):
         keys = [part for part in path if isinstance(part, str)]
@@ -106,7 +116,7 @@ def truths_for_numbers(tree: Any, root: type[BaseModel]) -> list[Problem]:
 
 
 def _truths(tree: Any, above: Path = ()) -> Iterator[tuple[Path, bool]]:
-    """Every true and false with its path, those of the sweep left out."""
+    """Yield every true and false with its path, those of the sweep left out."""
     if isinstance(tree, bool):
         yield above, tree
     elif isinstance(tree, Mapping):
@@ -124,7 +134,7 @@ def _kinds(annotation: Any) -> set[Any]:
 
 
 def unknown_key(path: Path, tree: Any, root: type[BaseModel]) -> str:
-    """The sentence for a key that does not exist, with the closest that does."""
+    """Return the sentence for a key that does not exist, with the closest that does."""
     word, section = str(path[-1]), path[:-1]
     model = model_at(root, section, tree)
     known = list(model.model_fields) if model else []
@@ -151,7 +161,7 @@ def _elsewhere(word: str, section: Path, tree: Any, root: type[BaseModel]) -> st
 
 
 def shown(value: Any) -> str:
-    """A value as the user would write it, shortened."""
+    """Return a value as the user would write it, shortened."""
     plain = {"None": "null", "True": "true", "False": "false"}
     text = plain.get(repr(value), repr(value))
     return text if len(text) <= 60 else f"{text[:57]}..."

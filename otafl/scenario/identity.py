@@ -1,5 +1,7 @@
-"""What makes two scenarios the same: the hash of all that results depend on, and the key of points
-that share a stack."""
+"""Tell whether two scenarios are the same: by a hash of all that results depend on.
+
+And the key that points have in common which share a stack.
+"""
 
 from __future__ import annotations
 
@@ -46,12 +48,14 @@ def about(scenario: Scenario) -> dict[str, str]:
 
 
 def same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return whether two files are of one scenario: by the `scenario_hash` that they have, or, where
-    one was written by another version of otafl that reckoned it differently, by the `scenario` that
-    they hold as YAML."""
+    """Return whether two files are of one scenario.
+
+    They are by the `scenario_hash` that they have, or, where one was written by another version of
+    otafl that reckoned it differently, by the `scenario` that they hold as YAML.
+    """
     if one["scenario_hash"] == other["scenario_hash"]:
         return True
-    return _hash_of(one["scenario"]) == _hash_of(other["scenario"]) != ""
+    return _hash_of(one.get("scenario", "")) == _hash_of(other.get("scenario", "")) != ""
 
 
 def stack_key(scenario: Scenario) -> str:
@@ -68,7 +72,7 @@ def stackable_values(scenario: Scenario) -> dict[str, float]:
 
 @functools.cache
 def _hash_of(text: str) -> str:
-    """The hash of a scenario as YAML; empty where it is none."""
+    """Return the hash of a scenario as YAML; empty where it is none."""
     try:
         return scenario_hash(load_scenario(parse(text).data))
     except (UserError, TypeError):
@@ -76,32 +80,34 @@ def _hash_of(text: str) -> str:
 
 
 def _set(settings: Settings, default: str = "") -> dict[str, Any]:
-    """The keys that are not at the default they were introduced with, as plain data. default: the
-    name that a section has if it gives none."""
+    """Return the keys that are not at the default they were introduced with, as plain data.
+
+    default: the name that a section has if it gives none.
+    """
     plain = settings.model_dump(mode="json")
     tree = {}
     for key, value in settings:
         info = type(settings).model_fields.get(key)
         if info is None:  # of the user's own component
             tree[key] = plain[key]
-        elif key == "name" and value == default:
-            continue
-        elif value != _introduced(info):
+        elif key == "name":
+            tree |= {} if value == default else {key: value}
+        elif value != _introduced(info, plain):
             choice = of_field(info)
             name = TABLES[choice.table].default if isinstance(choice, Choice) else ""
             tree[key] = _set(value, name) if isinstance(value, Settings) else plain[key]
     return tree
 
 
-def _introduced(info: FieldInfo) -> Any:
+def _introduced(info: FieldInfo, section: dict[str, Any]) -> Any:
     extra = info.json_schema_extra
     if isinstance(extra, dict) and "introduced" in extra:
         return extra["introduced"]
-    return info.get_default(call_default_factory=True)
+    return info.get_default(call_default_factory=True, validated_data=section)
 
 
 def _structure(settings: Any, outside: set[str]) -> Any:
-    """What of settings forces a stack of its own, as plain data."""
+    """Return what of settings forces a stack of its own, as plain data."""
     if isinstance(settings, Settings):
         skip = {*settings.stackable, *outside}
         own = {name: value for name, value in settings if name not in skip}

@@ -1,5 +1,6 @@
-"""The keys of a scenario: which there are, which settings class holds them, and setting one by its
-dotted name."""
+"""Know the keys of a scenario, which settings class holds each, and how one is set by its dotted
+name.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ CHOICES: dict[Path, Choice] = {table.path: Choice(name) for name, table in TABLE
 
 
 def dotted(path: Path) -> str:
-    """`model.hidden[1]`."""
+    """Return a path as `model.hidden[1]`."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}"
@@ -26,14 +27,14 @@ def dotted(path: Path) -> str:
 
 
 def split(key: str) -> Path:
-    """The path of a dotted key; an axis of the sweep has its own dots."""
+    """Return the path of a dotted key; an axis of the sweep has its own dots."""
     if key.startswith("sweep."):
         return ("sweep", key.removeprefix("sweep."))
     return tuple(key.split("."))
 
 
 def child(tree: Any, part: str | int) -> Any:
-    """What stands below a key or index, or None."""
+    """Return what stands below a key or index, or None."""
     if isinstance(tree, Mapping):
         return tree.get(part)
     if isinstance(tree, list | tuple) and isinstance(part, int) and part < len(tree):
@@ -42,8 +43,10 @@ def child(tree: Any, part: str | int) -> Any:
 
 
 def put(tree: Mapping[str, Any], path: Path, value: Any, above: Path = ()) -> dict[str, Any]:
-    """A copy of the tree with the value at the path. Raises KeyError(path) where a key on the way
-    holds something that has no keys."""
+    """Return a copy of the tree with the value at the path.
+
+    Raises KeyError(path) where a key on the way holds something that has no keys.
+    """
     first, rest = path[0], path[1:]
     if not rest:
         return {**tree, str(first): value}
@@ -59,8 +62,11 @@ def put(tree: Mapping[str, Any], path: Path, value: Any, above: Path = ()) -> di
 
 
 def fields(root: type[BaseModel], above: Path = ()) -> Iterator[tuple[str, FieldInfo]]:
-    """Every dotted key below a settings class with its field, those of all components of a table
-    included; a key that several components have comes several times. Imports all of them."""
+    """Yield every dotted key below a settings class with its field.
+
+    Those of all components of a table are included; a key that several of them have comes several
+    times. Imports all of them.
+    """
     for name, info in root.model_fields.items():
         path = (*above, name)
         yield dotted(path), info
@@ -71,9 +77,14 @@ def fields(root: type[BaseModel], above: Path = ()) -> Iterator[tuple[str, Field
 def field_at(
     root: type[BaseModel], path: Path, chosen: Mapping[Path, Iterable[Any]]
 ) -> FieldInfo | None:
-    """The field of a key, as far as some of the components that a scenario may choose have it.
+    """Return the field of a key, as far as some of the components that a scenario may choose have
+    it.
 
-    chosen: section -> what it may be. Imports those alone; None where none of them has the key.
+    Imports those alone; None where none of them has the key.
+
+    Parameters
+    ----------
+    chosen : section -> what it may be.
     """
     kinds = [root]
     for depth, part in enumerate(path, 1):
@@ -90,12 +101,12 @@ def field_at(
 
 
 def is_section(info: FieldInfo) -> bool:
-    """Whether a field has keys of its own in every scenario, which can be swept."""
+    """Say whether a field has keys of its own in every scenario, which can be swept."""
     return of_field(info) is not None or _is_settings(info.annotation)
 
 
 def model_at(root: type[BaseModel], path: Path, tree: Any) -> type[BaseModel] | None:
-    """The settings class that holds the keys below a path, as the tree chooses it."""
+    """Return the settings class that holds the keys below a path, as the tree chooses it."""
     model: type[BaseModel] | None = root
     for part in path:
         tree = child(tree, part)
@@ -115,8 +126,7 @@ def model_at(root: type[BaseModel], path: Path, tree: Any) -> type[BaseModel] | 
 
 
 def _kinds(info: FieldInfo) -> Iterator[type[BaseModel]]:
-    """The settings classes that a field may hold, those inside of lists and alternatives left
-    out."""
+    """Yield the settings classes that a field may hold, but those in lists and alternatives."""
     found = of_field(info)
     if isinstance(found, Choice):
         yield from dict.fromkeys(found.every().values())
@@ -131,7 +141,7 @@ def _is_settings(annotation: Any) -> bool:
 
 
 def _inside(annotation: Any) -> type[BaseModel] | None:
-    """The settings class in an annotation, as in a tuple of them."""
+    """Return the settings class in an annotation, as in a tuple of them."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((found for arg in get_args(annotation) if (found := _inside(arg))), None)

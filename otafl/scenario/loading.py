@@ -21,10 +21,17 @@ from otafl.scenario.yaml_source import YamlError, parse
 def load_scenario(
     source: str | FilePath | Mapping[str, Any], overrides: Sequence[str] = ()
 ) -> Scenario:
-    """A scenario from the path of a YAML file or from a mapping, every point of its sweep checked.
+    """Read a scenario from the path of a YAML file or from a mapping, and check every point of its
+    sweep.
 
-    overrides: texts `a.b=c`, c as in YAML, applied before anything is checked. Raises
-    ScenarioError, which lists everything that is wrong.
+    Parameters
+    ----------
+    source : the path, or the mapping.
+    overrides : texts `a.b=c`, c as in YAML, applied before anything is checked.
+
+    Raises
+    ------
+    ScenarioError : which lists everything that is wrong.
     """
     if isinstance(source, Mapping):
         tree, where = _plain(source), Where()
@@ -48,13 +55,15 @@ def load_scenario(
 
 
 def expand(scenario: Scenario) -> list[Point]:
-    """Every point of the sweep, the last axis fastest; one point without a sweep. Raises
-    ScenarioError for points that cannot be."""
+    """Return every point of the sweep, the last axis fastest; one point without a sweep.
+
+    Raises ScenarioError for points that cannot be.
+    """
     return _points(scenario, _sweep(scenario), Where())
 
 
 def axes_of(scenario: Scenario) -> dict[str, Axis]:
-    """Dim -> axis of the sweep, in the scenario's order."""
+    """Return dim -> axis of the sweep, in the scenario's order."""
     return axes.coordinates(_sweep(scenario))
 
 

@@ -1,4 +1,4 @@
-"""The schema of a scenario: its sections, and what each of them holds.
+"""Describe a scenario: its sections, and what each of them holds.
 
 A section that chooses from a table of `otafl.core.registry` is a mapping with a `name`, or the name
 alone; without a name it keeps its default choice.
@@ -21,9 +21,9 @@ from otafl.scenario.sections import (
     TrainingSettings,
 )
 
-IMPAIRMENTS = Section("otafl.transport.config:ImpairmentsConfig")
-FAULTS = Section("otafl.devices.config_faults:FaultsConfig")
-SIGNALLING = Section("otafl.transport.config_signalling:SignallingConfig")
+IMPAIRMENTS = Section("otafl.transport.impairments:Impairments.Settings")
+FAULTS = Section("otafl.devices.faults:Faults.Settings")
+SIGNALLING = Section("otafl.transport.signalling:Signalling.Settings")
 
 
 def _file_name(name: str) -> str:
@@ -35,7 +35,7 @@ def _file_name(name: str) -> str:
 
 
 class Scenario(Settings):
-    """A wireless federated-learning experiment."""
+    """A scenario is a wireless federated-learning experiment."""
 
     name: Annotated[str, AfterValidator(_file_name)] = Field(
         description="name of the run and of its files"
@@ -81,7 +81,13 @@ class Scenario(Settings):
 
 @dataclass(frozen=True)
 class Point:
-    """A point of the sweep. coords: coordinate name -> value. scenario: without a sweep."""
+    """Hold a point of the sweep.
+
+    Parameters
+    ----------
+    coords : coordinate name -> value.
+    scenario : without a sweep.
+    """
 
     index: int
     coords: dict[str, Any]

@@ -3,13 +3,25 @@ and what is written."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from otafl.core.choices import Choice, chosen
+from otafl.core.problems import Problem, problem
 from otafl.core.settings import Settings, stackable
-from otafl.devices.config_protocol import Late
+from otafl.devices.protocols import Late
+
+Target = Literal[
+    "test_accuracy",
+    "local_test_accuracy",
+    "personal_test_accuracy",
+    "personal_own_test_accuracy",
+    "validation_accuracy",
+]
+
+DeviceState = Literal["memory", "host", "disk"]
 
 
 class DevicesSettings(Settings):
@@ -62,14 +74,21 @@ class DevicesSettings(Settings):
         1e7, gt=0, description="bit rate at which the server's model reaches the devices"
     )
 
-
-Target = Literal[
-    "test_accuracy",
-    "local_test_accuracy",
-    "personal_test_accuracy",
-    "personal_own_test_accuracy",
-    "validation_accuracy",
-]
+    def check(self, scenario: Any) -> Iterable[Problem]:
+        """Return whether more devices are asked for than there are."""
+        if self.participants is not None and self.participants > self.count:
+            text = (
+                f"got {self.participants}, more than devices.count ({self.count}); leave it out "
+                "for all devices"
+            )
+            yield problem(text, "devices.participants", "devices.count")
+        wanted = self.participants or self.count
+        if self.senders is not None and self.senders > wanted:
+            text = (
+                f"got {self.senders}, more than the {wanted} devices that take part; leave it out "
+                "for all of them"
+            )
+            yield problem(text, "devices.senders", "devices.participants", "devices.count")
 
 
 class TrainingSettings(Settings):
@@ -123,8 +142,19 @@ class TrainingSettings(Settings):
         None, description="a trial stops once one of these results reaches its value"
     )
 
-
-DeviceState = Literal["memory", "host", "disk"]
+    def check(self, scenario: Any) -> Iterable[Problem]:
+        """Return whether there are samples for what the training is to stop at."""
+        targets, data, key = self.stop_at or {}, scenario.data, "training.stop_at"
+        if "validation_accuracy" in targets and not data.validation:
+            text = "there are no validation samples; set data.validation, e.g. to 0.1"
+            yield problem(text, f"{key}.validation_accuracy", "data.validation")
+        own = data.own_test or data.test == "per_device"
+        if "personal_own_test_accuracy" in targets and not own:
+            text = (
+                "devices have no test samples of their own; data.own_test: true or data.test: "
+                "per_device would do"
+            )
+            yield problem(text, f"{key}.personal_own_test_accuracy", "data.own_test", "data.test")
 
 
 class EngineSettings(Settings):

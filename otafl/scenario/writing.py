@@ -1,4 +1,4 @@
-"""A scenario as text: YAML that reads back, and the JSON schema."""
+"""Write a scenario as text: YAML that reads back, and the JSON schema."""
 
 from __future__ import annotations
 

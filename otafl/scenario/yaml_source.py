@@ -1,4 +1,4 @@
-"""YAML with positions: where in the file each key stands, and what a plain value means.
+"""Read YAML with positions: where in the file each key stands, and what a plain value means.
 
 Plain values are read as YAML 1.2 reads them, so that 5e-4 is a number, 010 is ten, and `on`, `no`
 or 12:30 are text. A key that is given twice is an error.
@@ -21,14 +21,20 @@ Path = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Source:
-    """data: what a text says. places: path -> (line, column) of its key or item, from 1."""
+    """Hold what a text says, and where.
+
+    Parameters
+    ----------
+    data : what it says.
+    places : path -> (line, column) of its key or item, from 1.
+    """
 
     data: Any
     places: dict[Path, tuple[int, int]] = field(default_factory=dict)
 
 
 class YamlError(UserError):
-    """A text that is no YAML. place: (line, column) from 1, where known."""
+    """The text is no YAML. place: (line, column) from 1, where known."""
 
     def __init__(self, message: str, place: tuple[int, int] | None = None) -> None:
         super().__init__(message)
@@ -36,7 +42,7 @@ class YamlError(UserError):
 
 
 def parse(text: str) -> Source:
-    """What a YAML text says and where. Raises YamlError with the place of the first fault."""
+    """Return what a YAML text says and where. Raises YamlError with its first fault."""
     try:
         loader = _Loader(text)
         node = loader.get_single_node()
@@ -62,7 +68,7 @@ def parse(text: str) -> Source:
 
 
 def dump(data: Any) -> str:
-    """YAML text that `parse` reads back as it was; lists of plain values on one line."""
+    """Return YAML text that `parse` reads back as it was; lists of plain values on one line."""
     text: str = yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
     return text
 
@@ -74,7 +80,9 @@ def _place(mark: yaml.Mark) -> tuple[int, int]:
 def _walk(
     node: yaml.Node, path: Path, above: tuple[yaml.Node, ...]
 ) -> Iterator[tuple[Path, tuple[int, int]]]:
-    """Paths and places below a node; YamlError for a doubled key or one that is not text."""
+    """Yield paths and places below a node; raise YamlError for a doubled key or one that is not
+    text.
+    """
     if node in above:
         raise YamlError("bad YAML: an alias that contains itself", _place(node.start_mark))
     above = (*above, node)

@@ -1,32 +1,33 @@
-"""The best channels: opportunistic scheduling. Knopp and Humblet 1995, "Information Capacity and
-Power Control in Single-Cell Multiuser Communications".
+"""Choose the largest estimated channel gains, path loss included: opportunistic scheduling.
 
 Of K devices with independent Rayleigh fading and one mean gain, the best has H_K = 1 + 1/2 + .. +
 1/K times the mean.
+
+References
+----------
+Knopp, Humblet 1995, "Information Capacity and Power Control in Single-Cell Multiuser
+    Communications".
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
-from torch import Tensor
 
-from otafl.core.contracts import ChannelState, Cohort
-from otafl.selection.choosing import SelectionSetup, host, lowest
-from otafl.selection.config import BestChannelSelectionConfig
+from otafl.core import settings
+from otafl.core.contracts import ChannelState
+from otafl.selection.base import Selection
+from otafl.selection.choosing import host, lowest
 
 
-class BestChannel:
-    narrows: ClassVar[bool] = False
+class BestChannel(Selection):
+    sounds: ClassVar[bool] = True
 
-    def __init__(self, config: BestChannelSelectionConfig, setup: SelectionSetup) -> None:
-        self._setup = setup
+    class Settings(settings.Settings):
+        name: Literal["best_channel"] = "best_channel"
 
     def choose(
         self, free: np.ndarray, wanted: np.ndarray | int, round: int, state: ChannelState
     ) -> np.ndarray:
-        return lowest(-host(self._setup.gains(state, round)), free, wanted)[0]
-
-    def side_symbols(self, available: np.ndarray | None, cohort: Cohort) -> Tensor | None:
-        return self._setup.unheard_pilots(available, cohort)
+        return lowest(-host(self.setup.gains(state, round)), free, wanted)[0]

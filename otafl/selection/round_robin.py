@@ -1,24 +1,32 @@
-"""Round robin: devices take turns; one that is busy when its turn comes is first once it is free.
-Yang, Liu, Quek, Poor 2020, "Scheduling Policies for Federated Learning in Wireless Networks"."""
+"""Choose in turn those who have waited longest.
+
+Devices take turns; one that is busy when its turn comes is first once it is free.
+
+References
+----------
+Yang, Liu, Quek, Poor 2020, "Scheduling Policies for Federated Learning in Wireless Networks".
+"""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Literal
 
 import numpy as np
-from torch import Tensor
 
-from otafl.core.contracts import ChannelState, Cohort
-from otafl.selection.choosing import SelectionSetup, lowest
-from otafl.selection.config import RoundRobinSelectionConfig
+from otafl.core import settings
+from otafl.core.contracts import ChannelState
+from otafl.selection.base import Selection, SelectionSetup
+from otafl.selection.choosing import lowest
 
 
-class RoundRobin:
+class RoundRobin(Selection):
     """Keeps each device's place in the queue [S, K]; who has been served goes to its end."""
 
-    narrows: ClassVar[bool] = False
+    class Settings(settings.Settings):
+        name: Literal["round_robin"] = "round_robin"
 
-    def __init__(self, config: RoundRobinSelectionConfig, setup: SelectionSetup) -> None:
+    def __init__(self, settings: Settings, setup: SelectionSetup) -> None:
+        super().__init__(settings, setup)
         trials, devices = setup.budget.budget.shape
         self._place = np.tile(np.arange(devices), (trials, 1))
         self._end = devices
@@ -33,6 +41,3 @@ class RoundRobin:
         np.put_along_axis(self._place, order, np.where(served, behind, here), 1)
         self._end += order.shape[1]
         return chosen
-
-    def side_symbols(self, available: np.ndarray | None, cohort: Cohort) -> Tensor | None:
-        return None

@@ -1,34 +1,45 @@
-"""Channel threshold: devices below it stay out of the round, before they have trained. Under
-Rayleigh fading of mean SNR s a device takes part with probability exp(-threshold / s). In a round
-in which no device reaches it nothing is learned."""
+"""Choose all devices that are heard well enough, uniformly so many at most.
+
+Devices below the threshold stay out of the round, before they have trained; of the others
+devices.participants, if it is given, take part at most. Under Rayleigh fading of mean SNR s a
+device takes part with probability exp(-threshold / s). In a round in which no device reaches it
+nothing is learned.
+"""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
-from torch import Tensor
 
-from otafl.core.contracts import ChannelState, Cohort
-from otafl.selection.choosing import SelectionSetup, lowest, random_key
-from otafl.selection.config import ThresholdSelectionConfig
+from otafl.core import settings
+from otafl.core.contracts import ChannelState
+from otafl.core.settings import stackable
+from otafl.core.units import db_to_linear
+from otafl.selection.base import Selection, SelectionSetup
+from otafl.selection.choosing import lowest, random_key
 
 
-class Threshold:
+class Threshold(Selection):
     narrows: ClassVar[bool] = True
+    sounds: ClassVar[bool] = True
 
-    def __init__(self, config: ThresholdSelectionConfig, setup: SelectionSetup) -> None:
-        self._setup = setup
-        self._least = 10.0 ** (setup.hyper["min_snr_db"][:, None] / 10.0)
+    class Settings(settings.Settings):
+        name: Literal["threshold"] = "threshold"
+        min_snr_db: float = stackable(
+            10.0,
+            description="least estimated SNR at full power, budget times channel gain, in dB",
+        )
+
+    def __init__(self, settings: Settings, setup: SelectionSetup) -> None:
+        super().__init__(settings, setup)
+        self._least = db_to_linear(setup.hyper["min_snr_db"][:, None])
 
     def choose(
         self, free: np.ndarray, wanted: np.ndarray | int, round: int, state: ChannelState
     ) -> np.ndarray:
-        snr = self._setup.snr(state, round)
+        snr = self.setup.snr(state, round)
         heard = free & (snr >= self._least).cpu().numpy()
         if np.min(wanted) >= free.shape[1]:
             return heard
-        return lowest(random_key(self._setup.streams, round, free.shape[1]), heard, wanted)[0]
-
-    def side_symbols(self, available: np.ndarray | None, cohort: Cohort) -> Tensor | None:
-        return self._setup.unheard_pilots(available, cohort)
+        return lowest(random_key(self.setup.streams, round, free.shape[1]), heard, wanted)[0]

@@ -1,27 +1,28 @@
-"""Uniform selection without replacement: partial participation as in McMahan et al. 2017."""
+"""Choose uniformly, without replacement: partial participation.
+
+References
+----------
+McMahan, Moore, Ramage, Hampson, Arcas 2017, "Communication-Efficient Learning of Deep Networks from
+    Decentralized Data".
+"""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Literal
 
 import numpy as np
-from torch import Tensor
 
-from otafl.core.contracts import ChannelState, Cohort
-from otafl.selection.choosing import SelectionSetup, lowest, random_key
-from otafl.selection.config import UniformSelectionConfig
+from otafl.core import settings
+from otafl.core.contracts import ChannelState
+from otafl.selection.base import Selection
+from otafl.selection.choosing import lowest, random_key
 
 
-class Uniform:
-    narrows: ClassVar[bool] = False
-
-    def __init__(self, config: UniformSelectionConfig, setup: SelectionSetup) -> None:
-        self._streams = setup.streams
+class Uniform(Selection):
+    class Settings(settings.Settings):
+        name: Literal["uniform"] = "uniform"
 
     def choose(
         self, free: np.ndarray, wanted: np.ndarray | int, round: int, state: ChannelState
     ) -> np.ndarray:
-        return lowest(random_key(self._streams, round, free.shape[1]), free, wanted)[0]
-
-    def side_symbols(self, available: np.ndarray | None, cohort: Cohort) -> Tensor | None:
-        return None
+        return lowest(random_key(self.setup.streams, round, free.shape[1]), free, wanted)[0]

@@ -1,28 +1,46 @@
-"""By update norm: all available devices train and report the norm of what they would send, and
-those with the largest send it. Amiri, Gunduz, Kulkarni, Poor 2021, "Convergence of Update Aware
-Device Scheduling for Federated Learning at the Wireless Edge" (BN2). A report is one real number,
-a symbol of side information. The update of a device that is not chosen is dropped, before its codec
-has seen it; one that is chosen and misses the slot is late like any other.
+"""Let all available devices train, and those with the largest updates send them.
+
+All report the norm of what they would send, a real number each and so a symbol of side information,
+and those with the largest send it. The update of a device that is not chosen is dropped, before its
+codec has seen it; one that is chosen and misses the slot is late like any other.
+
+References
+----------
+Amiri, Gunduz, Kulkarni, Poor 2021, "Convergence of Update Aware Device Scheduling for Federated
+    Learning at the Wireless Edge" (BN2).
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Iterable
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from otafl.core import settings
 from otafl.core.contracts import ChannelState, Cohort, Payload
-from otafl.selection.choosing import SelectionSetup
-from otafl.selection.config import UpdateNormSelectionConfig
+from otafl.core.problems import Problem, problem
+from otafl.selection.base import Selection
 
 
-class UpdateNorm:
-    narrows: ClassVar[bool] = False
+class UpdateNorm(Selection):
+    class Settings(settings.Settings):
+        name: Literal["update_norm"] = "update_norm"
 
-    def __init__(self, config: UpdateNormSelectionConfig, setup: SelectionSetup) -> None:
-        pass
+        def check(self, scenario: Any) -> Iterable[Problem]:
+            devices, key = scenario.devices, "devices.selection"
+            wrong = f"does not go with {key}: 'update_norm', which"
+            if devices.senders is not None:
+                text = f"{wrong} chooses who sends itself; leave it out"
+                yield problem(text, "devices.senders", key)
+            wrong += " drops what is not sent in its own round;"
+            if devices.protocol.goes_on:
+                text = f"'{devices.protocol.name}' {wrong} protocol: rounds would do"
+                yield problem(text, "devices.protocol", key)
+            if devices.late == "next":
+                yield problem(f"'next' {wrong} late: drop would do", "devices.late", key)
 
     def choose(
         self, free: np.ndarray, wanted: np.ndarray | int, round: int, state: ChannelState
@@ -42,7 +60,7 @@ class UpdateNorm:
 
 
 def squared_norms(payload: Payload, cohort: Cohort) -> Tensor:
-    """[N]: of what each row sends over the uplink."""
+    """Return the squared norm [N] of what each row sends over the uplink."""
     total = torch.zeros_like(cohort.weight)
     for group in payload:
         if group.route == "ideal":

@@ -1,1 +1,1 @@
-"""Server optimisers: what the server makes of the averaged increment."""
+"""Choose what the server makes of the averaged increment."""

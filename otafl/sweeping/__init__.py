@@ -6,11 +6,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import shutil
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from otafl.engine import trained
-from otafl.results.dataset import combine, open_results, to_dataset, write_part
+from otafl.results import models as trained
+from otafl.results.dataset import combine, to_dataset
+from otafl.results.files import open_results, write_part
 from otafl.results.packing import pack
 from otafl.scenario import Scenario, expand
 from otafl.sweeping import locks
@@ -41,11 +44,29 @@ def run(
     out: Path | None = None,
     progress: Progress | None = None,
     checkpoint_every: int = 0,
+    tell: Callable[[str], None] = warnings.warn,
 ) -> xr.Dataset:
-    """Runs every point. With `out` (a .nc file) finished stacks are kept beside it until all are
-    done, so the same call resumes after an interruption; else all stays in memory.
+    """Run every point of a scenario in this program.
 
-    checkpoint_every: rounds, see `sweep`.
+    Parameters
+    ----------
+    scenario : Scenario
+        As `load_scenario` returns it.
+    out : str or Path, optional
+        A .nc file. Finished stacks are kept beside it until all are done, so the same call resumes
+        after an interruption; without it all stays in memory.
+    checkpoint_every, tell
+        See `sweep`.
+
+    Returns
+    -------
+    xarray.Dataset
+        Dims (sweep axes, trial, round[, device]).
+
+    Raises
+    ------
+    UserError
+        For what the user can mend, such as data that is not there.
     """
     if out is None:
         stacks = plan(expand(scenario))
@@ -59,7 +80,7 @@ def run(
             parts.append(to_dataset(record, stack.points, scenario))
         return combine(parts)
     kept = unfinished(out)
-    dataset = sweep(scenario, kept, progress, checkpoint_every=checkpoint_every)
+    dataset = sweep(scenario, kept, progress, checkpoint_every=checkpoint_every, tell=tell)
     models = trained.folder_of(out)
     shutil.rmtree(models, ignore_errors=True)
     if trained.folder_of(kept).exists():
@@ -70,7 +91,7 @@ def run(
 
 
 def unfinished(out: Path) -> Path:
-    """The folder beside a result file that keeps its finished stacks until all are done."""
+    """Name the folder beside a result file that keeps its finished stacks until all are done."""
     return out.with_name(f"{out.stem}.unfinished")
 
 
@@ -81,19 +102,44 @@ def sweep(
     workers: int = 0,
     scheduler: str | None = None,
     checkpoint_every: int = 0,
+    tell: Callable[[str], None] = warnings.warn,
 ) -> xr.Dataset:
-    """Runs the stacks that the folder does not hold yet.
+    """Run the stacks that a folder does not hold yet. Several programs may work on one folder.
 
-    workers: programs of this machine that share the stacks, 0 for none but this one. scheduler:
-    address of a Dask scheduler whose workers do, and see the folder. checkpoint_every: rounds after
-    which the state of a stack is kept, so that it goes on from there when it was killed; 0 for
-    never. Several programs may work on one folder. Raises UserError if the folder holds another
-    scenario's results, WriteError where the disk does not take more, FailedStacks. On
-    KeyboardInterrupt the records of the stack that ran here are kept in `interrupted.nc`.
+    Parameters
+    ----------
+    scenario : Scenario
+        As `load_scenario` returns it.
+    folder : Path
+        Where the finished stacks are kept.
+    progress : callable, optional
+        Called with rounds done, rounds in all, and a text.
+    workers : int
+        Programs of this machine that share the stacks, 0 for none but this one.
+    scheduler : str, optional
+        Address of a Dask scheduler whose workers share the stacks, and see the folder.
+    checkpoint_every : int
+        Rounds after which the state of a stack is kept, so that it goes on from there when it was
+        killed; 0 for never.
+    tell : callable
+        Called with what is worth knowing.
+
+    Raises
+    ------
+    UserError
+        If the folder holds another scenario's results.
+    WriteError
+        Where the disk does not take more.
+    FailedStacks
+        If some stacks failed twice. On KeyboardInterrupt the records of the stack that ran here are
+        kept in `interrupted.nc`.
     """
     folder = folder.absolute()
     stacks = stored(scenario, folder, workers)
     home, meter = Folder(folder), Meter(stacks, progress)
+    if old := home.old_state():
+        names = ", ".join(str(path.relative_to(folder)) for path in old)
+        tell(f"{folder}: {names}: kept by an older otafl; not read, its stacks are computed anew")
     there = home.finished(scenario)
     for number in there & {stack.number for stack in stacks}:
         meter.was_finished(number)

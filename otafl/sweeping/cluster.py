@@ -1,4 +1,4 @@
-"""Jobs carried out by Dask workers: programs of this machine, or of a cluster.
+"""Have jobs carried out by Dask workers: programs of this machine, or of a cluster.
 
 A worker computes one stack at a time and writes its file itself, so a client that dies takes
 nothing finished with it. A worker that dies has its stack computed by another one.
@@ -84,7 +84,7 @@ def of_scheduler(address: str) -> Iterator[Execute]:
 
 
 def _answering(address: str) -> str:
-    """The address, or that in a scheduler's file, once something listens there."""
+    """Return the address, or that in a scheduler's file, once something listens there."""
     found = address
     try:
         if address.endswith(".json"):
@@ -152,7 +152,7 @@ def _lost(where: str) -> UserError:
 
 
 def _work(job: Job) -> Outcome:
-    """In a worker."""
+    """Carry out a job in a worker."""
     from dataclasses import replace
 
     import dask
@@ -191,8 +191,10 @@ def _gpus() -> list[str]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without Dask's log lines: what they tell, outcomes say. After an error they stay away, since
-    what was lost is told again as the program ends."""
+    """Keep Dask's log lines away: what they tell, outcomes say.
+
+    After an error they stay away, since what was lost is told again as the program ends.
+    """
     import distributed  # noqa: F401  names its loggers
 
     families = ("distributed", "tornado", "asyncio")

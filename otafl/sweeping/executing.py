@@ -1,4 +1,4 @@
-"""Jobs carried out: here one after the other, or by workers; what failed, once more."""
+"""Carry out jobs, here one after the other or by workers, and what failed once more."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ AGAIN_S = 1.0
 
 
 class FailedStacks(Exception):
-    """Some stacks of a sweep failed twice; the others are finished. The text says which and why."""
+    """Say which stacks of a sweep failed twice, and why; the others are finished."""
 
 
 def here(jobs: Sequence[Job], report: Report) -> Iterator[Outcome]:
-    """In this program, in order; Ctrl-C goes through, after what there is of the stack that ran was
-    kept."""
+    """Carry out jobs in this program, in order.
+
+    Ctrl-C goes through, after what there is of the stack that ran was kept.
+    """
     for job in jobs:
         yield work(job, report, keep_interrupted=True)
 
@@ -34,8 +36,10 @@ def here(jobs: Sequence[Job], report: Report) -> Iterator[Outcome]:
 def carried_out(
     jobs: Sequence[Job], execute: Execute, meter: Meter, done: Callable[[], None]
 ) -> None:
-    """Carries out all jobs. Those that fail do not harm the others and are tried once more at the
-    end, but not for what the user must mend.
+    """Carry out all jobs.
+
+    Those that fail do not harm the others and are tried once more at the end, but not for what the
+    user must mend.
 
     done: called after each that is finished. Raises WriteError at once where the disk does not take
     a result; the UserError that all jobs failed with; FailedStacks. The error of a sweep's
@@ -56,7 +60,7 @@ def carried_out(
 def _attempt(
     jobs: Sequence[Job], execute: Execute, meter: Meter, done: Callable[[], None]
 ) -> list[Outcome]:
-    """The outcomes of those that failed."""
+    """Try jobs, and return the outcomes of those that failed."""
     failed = []
     waiting = list(jobs)
     while waiting:

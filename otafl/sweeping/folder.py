@@ -1,10 +1,10 @@
-"""The folder of a sweep.
+"""Name what is in the folder of a sweep.
 
 plan.json, scenario.yaml      what runs
 parts/00003.nc                a finished stack
 packs/1-00000.nc              many of them in one file
 models/00003.pt               its trained models, with `output.save_models`
-state/00003-...               checkpoints and finished batches of a stack that is running
+running/00003-...             checkpoints and finished batches of a stack that is running
 locks/                        who is at what, see `locks`
 failures/00003.txt            why a stack failed
 interrupted.nc                what there was of a stack at Ctrl-C
@@ -20,25 +20,27 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from otafl.core.errors import UserError
-from otafl.engine import trained
-from otafl.results.dataset import finished_files, read_part
+from otafl.results import models as trained
+from otafl.results.files import finished_files, read_part
 from otafl.results.packing import stacks_of
 from otafl.scenario import Scenario, about, same
 from otafl.sweeping.planning import Batch
 
+OLD_STATE = "state"
+
 
 @dataclass(frozen=True)
 class Folder:
-    """Names in the folder of a sweep."""
+    """Name the files in the folder of a sweep."""
 
     path: Path
 
     def part(self, number: int) -> Path:
-        """The file of a finished stack."""
+        """Return the file of a finished stack."""
         return self.path / "parts" / f"{number:05d}.nc"
 
     def models(self, number: int) -> Path:
-        """The trained models of a finished stack."""
+        """Return the file of the trained models of a finished stack."""
         return trained.folder_of(self.path) / f"{number:05d}.pt"
 
     def lock(self, what: int | str) -> Path:
@@ -47,13 +49,18 @@ class Folder:
         return self.path / "locks" / f"{what}.lock"
 
     def failure(self, number: int) -> Path:
-        """Why the stack failed."""
+        """Return the file that says why the stack failed."""
         return self.path / "failures" / f"{number:05d}.txt"
 
     def state(self, number: int, batch: Batch) -> Path:
         """What is kept of a batch of a stack that is not finished; suffixes say what."""
         name = f"{number:05d}-{batch.points[0]}-{batch.trials[0]}-{batch.size}"
-        return self.path / "state" / name
+        return self.path / "running" / name
+
+    def old_state(self) -> list[Path]:
+        """What an otafl before `running/` kept of stacks that were not finished: pickles, which are
+        never read."""
+        return sorted((self.path / OLD_STATE).glob("*"))
 
     @property
     def interrupted(self) -> Path:
@@ -77,7 +84,7 @@ class Folder:
 
     def forget(self, number: int) -> None:
         """Removes what a finished stack needs no more."""
-        old = [self.failure(number), *(self.path / "state").glob(f"{number:05d}-*")]
+        old = [self.failure(number), *(self.path / "running").glob(f"{number:05d}-*")]
         for path in old:
             with contextlib.suppress(OSError):
                 path.unlink()
@@ -85,7 +92,7 @@ class Folder:
     def tidy(self) -> None:
         """Removes what a finished sweep needs no more."""
         self.interrupted.unlink(missing_ok=True)
-        for name in ("locks", "state", "failures"):
+        for name in ("locks", "running", "failures", OLD_STATE):
             shutil.rmtree(self.path / name, ignore_errors=True)
 
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from otafl.engine import trained
-from otafl.results.dataset import Record
+from otafl.results import models as trained
+from otafl.results.record import Record
 from otafl.results.variables import VARIABLES
 from otafl.sweeping.planning import Batch
 
@@ -16,7 +16,9 @@ Piece = tuple[Batch, Record]
 
 
 def joined(pieces: Sequence[Piece], points: int, trials: int) -> Record:
-    """As one record of so many points and trials; NaN for rounds and trials that are not there."""
+    """Join records to one of so many points and trials; NaN for rounds and trials that are not
+    there.
+    """
     records = [record for _, record in pieces]
     if len(pieces) == 1 and pieces[0][0].size == points * trials:
         return records[0]
@@ -47,8 +49,11 @@ def joined(pieces: Sequence[Piece], points: int, trials: int) -> Record:
 def _placed(
     batches: Sequence[Batch], values: Sequence[np.ndarray], shape: tuple[int, int]
 ) -> np.ndarray:
-    """Arrays [points, trials, ...] of batches at their places among all points and trials; NaN (0
-    for whole numbers) for what is not there: trials that did not run, rounds after an early end."""
+    """Put arrays [points, trials, ...] of batches at their places among all points and trials.
+
+    NaN (0 for whole numbers) stands for what is not there: trials that did not run, rounds after an
+    early end.
+    """
     rest = np.max([value.shape[2:] for value in values], 0).astype(int)
     fill = math.nan if values[0].dtype.kind in "fc" else 0
     whole = np.full((*shape, *rest), fill, dtype=values[0].dtype)

@@ -1,4 +1,4 @@
-"""Rounds done over all stacks, as progress."""
+"""Count the rounds done over all stacks, as progress."""
 
 from __future__ import annotations
 

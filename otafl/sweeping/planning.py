@@ -34,11 +34,11 @@ class Batch(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Trials of points."""
+        """Count the trials of points."""
         return len(self.points) * len(self.trials)
 
     def halves(self) -> list[Batch]:
-        """Two batches of it: of half the trials, or half the points of one trial."""
+        """Return two batches of it: of half the trials, or half the points of one trial."""
         if len(self.trials) > 1:
             half = -(-len(self.trials) // 2)
             return [Batch(self.points, part) for part in _cut(self.trials, half)]
@@ -56,18 +56,22 @@ class Stack:
 
     @property
     def scenario(self) -> Scenario:
-        """Of the first point: what forces a stack of its own is the same in all."""
+        """Return the scenario of the first point: what forces a stack of its own is the same in
+        all.
+        """
         return self.points[0].scenario
 
     @property
     def rounds(self) -> int:
-        """Of all batches."""
+        """Count the rounds of all batches."""
         return self.scenario.training.rounds * len(self.batches)
 
 
 def plan(points: Sequence[Point], workers: int = 1) -> list[Stack]:
-    """Points grouped by stack key, in order, within `engine.memory_gb`, and cut into stacks enough
-    for so many workers."""
+    """Group points by stack key, in order, within `engine.memory_gb`.
+
+    They are cut into stacks enough for so many workers.
+    """
     groups: dict[str, list[Point]] = {}
     for point in points:
         groups.setdefault(stack_key(point.scenario), []).append(point)
@@ -104,7 +108,7 @@ def stored(scenario: Scenario, folder: Path, workers: int = 1) -> list[Stack]:
 
 
 def rebatched(folder: Path, stack: Stack, batches: list[Batch]) -> Stack:
-    """The stack in other batches, in the folder's plan too."""
+    """Return the stack in other batches, which the folder's plan then has too."""
     changed = replace(stack, batches=batches)
 
     def change(tree: dict[str, Any]) -> None:
@@ -145,7 +149,7 @@ def _plain(stack: Stack) -> dict[str, Any]:
 
 
 def _batch(plain: list[Any], points: int) -> Batch:
-    """Of a plan; older ones list the trials alone, of all points."""
+    """Read a batch of a plan; older ones list the trials alone, of all points."""
     if plain and isinstance(plain[0], int):
         return Batch(list(range(points)), plain)
     return Batch(*plain)

@@ -1,4 +1,4 @@
-"""One stack of a folder, from its points to its finished file: what a worker does."""
+"""Run one stack of a folder, from its points to its finished file: what a worker does."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ import torch
 
 from otafl.core.errors import UserError, WriteError
 from otafl.core.files import written
-from otafl.engine import trained
 from otafl.engine.checkpoints import Checkpoint
-from otafl.engine.engine import Progress, run_stack
-from otafl.results.dataset import Record, to_dataset, versions, write_part
+from otafl.engine.running import Progress, run_stack
+from otafl.results import models as trained
+from otafl.results.dataset import to_dataset
+from otafl.results.environment import versions
+from otafl.results.files import write_part
+from otafl.results.record import Record
 from otafl.scenario import Scenario, scenario_hash
 from otafl.sweeping import locks
 from otafl.sweeping.folder import Folder
@@ -31,8 +34,11 @@ Report = Callable[[int, int, int], None]
 
 @dataclass(frozen=True)
 class Job:
-    """A stack of a sweep. folder: that all workers see, by this absolute path. checkpoint_every:
-    rounds, 0 for never. versions: of the programs that the client runs."""
+    """Name a stack of a sweep.
+
+    folder: that all workers see, by this absolute path. checkpoint_every: rounds, 0 for never.
+    versions: of the programs that the client runs.
+    """
 
     scenario: Scenario
     stack: Stack
@@ -43,8 +49,11 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a job. busy: another program is at it. kind: of the error, "write" where the
-    disk is the cause, "user" where the user can mend it. error: that was raised, if it was here."""
+    """Say what became of a job.
+
+    busy: another program is at it. kind: of the error, "write" where the disk is the cause, "user"
+    where the user can mend it. error: that was raised, if it was here.
+    """
 
     job: Job
     state: Literal["done", "busy", "failed"]
@@ -111,11 +120,11 @@ def record_of(
     each: Callable[[Batch, Progress], Record] | None = None,
     rebatch: Callable[[list[Batch]], None] = lambda batches: None,
 ) -> Record:
-    """The record of a stack, batch by batch; incomplete after Ctrl-C. A batch that memory is short
-    for is halved, and so on.
+    """Return the record of a stack, run batch by batch; incomplete after Ctrl-C.
 
-    tell: called with rounds done and in all. each: runs a batch, if not `run_stack`. rebatch:
-    called with the stack's batches when they change.
+    A batch that memory is short for is halved, and so on. tell: called with rounds done and in all.
+    each: runs a batch, if not `run_stack`. rebatch: called with the stack's batches when they
+    change.
     """
     pieces: list[Piece] = []
     waiting = list(stack.batches)
@@ -197,7 +206,7 @@ def _free() -> None:
 
 
 def _message(error: Exception) -> str:
-    """The error in a line: its text alone if it speaks to the user."""
+    """Put the error in a line: its text alone if it speaks to the user."""
     text = (str(error).splitlines() or [""])[0]
     return text if isinstance(error, UserError) else f"{type(error).__name__}: {text}"
 

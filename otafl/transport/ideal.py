@@ -1,8 +1,12 @@
-"""An uplink without error: the exact mean, and each update. It is charged like one over-the-air
-slot at full power, so it bounds what any channel can reach at the same cost. No limit applies to
-it: nobody runs short of energy, crashes within the slot or sends twice."""
+"""Deliver without error or distortion, charged like one over-the-air slot at full power.
+
+The server gets the exact mean, and each update. It bounds what any channel can reach at the same
+cost. No limit applies to it: nobody runs short of energy, crashes within the slot or sends twice.
+"""
 
 from __future__ import annotations
+
+from typing import ClassVar, Literal
 
 from otafl.core.contracts import (
     NO_LIMITS,
@@ -13,17 +17,17 @@ from otafl.core.contracts import (
     Payload,
     Received,
 )
-from otafl.transport.config import IdealConfig
-from otafl.transport.report import Tally
-from otafl.transport.setup import Gathered, LinkSetup
+from otafl.transport.base import Counts, Transport
+from otafl.transport.report import Gathered, Tally
 from otafl.transport.superpose import each_row, error_free, signal
 
 
-class Ideal:
-    gives = IdealConfig.gives
+class Ideal(Transport):
+    gives: ClassVar[frozenset[str]] = frozenset({"mean", "each"})
+    counts: ClassVar[Counts] = "one"
 
-    def __init__(self, config: IdealConfig, setup: LinkSetup) -> None:
-        self._budget = setup.budget
+    class Settings(Transport.Settings):
+        name: Literal["ideal"] = "ideal"
 
     def deliver(
         self,
@@ -33,16 +37,18 @@ class Ideal:
         round: int,
         limits: Limits = NO_LIMITS,
     ) -> tuple[Received, LinkReport]:
-        tally, gathered = Tally(self._budget, cohort.population), Gathered()
+        budget = self.setup.budget
+        tally, gathered = Tally(budget, cohort.population), Gathered()
         for group in payload:
             sent = signal(group, cohort)
             gathered.add(*error_free(sent))
+            on_air = sent.on_air()
+            tally.hear_freely(on_air)
             if group.route == "ideal":
                 continue
             gathered.arrived(sent)
-            on_air = sent.on_air()
             symbols = sent.reals * on_air.to(sent.x.dtype)
             tally.slot(symbols.amax(1))
-            tally.radiate(symbols * self._budget.budget, symbols, on_air)
+            tally.radiate(symbols * budget.budget, symbols, on_air)
         each = tuple(each_row(group, cohort) for group in payload)
         return gathered.received(each), tally.report()

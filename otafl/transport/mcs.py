@@ -1,5 +1,6 @@
-"""Modulation and coding schemes of 5G NR: 3GPP TS 38.214, tables 5.1.3.1-1 (up to 64-QAM) and
-5.1.3.1-2 (up to 256-QAM), without their reserved rows."""
+"""List the modulation and coding schemes of 5G NR: 3GPP TS 38.214, tables 5.1.3.1-1 (up to 64-QAM)
+and 5.1.3.1-2 (up to 256-QAM), without their reserved rows.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +8,14 @@ from typing import NamedTuple
 
 
 class Mcs(NamedTuple):
-    """order: bits of a QAM symbol, Q_m. rate_1024: target code rate times 1024."""
+    """Hold a scheme. order: bits of a QAM symbol, Q_m. rate_1024: target code rate times 1024."""
 
     order: int
     rate_1024: float
 
     @property
     def efficiency(self) -> float:
-        """Bits a channel use."""
+        """Return the bits a channel use."""
         return self.order * self.rate_1024 / 1024.0
 
 

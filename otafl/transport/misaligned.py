@@ -1,5 +1,6 @@
-"""Sums of symbols that do not arrive at the same time (Shao, Gunduz, Liew 2021, "Federated Edge
-Learning with Misaligned Over-the-Air Computation").
+"""Sum symbols that do not arrive at the same time, and estimate the sum of those that belong
+together (Shao, Gunduz, Liew 2021, "Federated Edge Learning with Misaligned Over-the-Air
+Computation").
 
 Pulses are rectangular. Sorted by delay, d_1 = 0 <= .. <= d_J < 1, a symbol period has J stretches
 between one device's symbol edge and the next, l_j = d_{j+1} - d_j long (d_{J+1} = 1), and a
@@ -24,16 +25,16 @@ WINDOW = 2
 
 
 def aligned_noise(sent: Signal, delay: Tensor, on: Tensor) -> Tensor:
-    """[S]: what the aligned sample's noise is larger by, 1 / (1 - largest delay), from delays [n]
-    after the first device."""
+    """Return what the aligned sample's noise is larger by, 1 / (1 - largest delay) [S], from delays
+    [n] after the first device."""
     latest = delay.new_zeros(sent.cohort.trials)
     latest = latest.scatter_reduce(0, sent.cohort.trial, delay * on, "amax")
     return 1.0 / (1.0 - latest)
 
 
 class SampleSums:
-    """The samples of a cohort's rows with these delays [n]. Trials with fewer rows than J, the most
-    of any, are filled with silent rows of delay 0, whose stretches have no length."""
+    """Sample a cohort's rows with these delays [n]. Trials with fewer rows than J, the most of any,
+    are filled with silent rows of delay 0, whose stretches have no length."""
 
     def __init__(self, cohort: Cohort, delay: Tensor) -> None:
         self.trials = cohort.trials
@@ -49,21 +50,21 @@ class SampleSums:
         self.root_length = (ends - ordered).sqrt()  # [S, J]
 
     def grid(self, values: Tensor) -> Tensor:
-        """values [n, ...] of the rows as [S, J, ...], in the order of their delays."""
+        """Return values [n, ...] of the rows as [S, J, ...], in the order of their delays."""
         table = values.new_zeros(self.trials * self.most, *values.shape[1:])
         table.index_copy_(0, self._place, values)
         return table.view(self.trials, self.most, *values.shape[1:])
 
     def of(self, rows: Tensor) -> Tensor:
-        """[S, J, L] samples without noise of rows v [n, L]."""
+        """Return the samples [S, J, L] of rows v [n, L], without noise."""
         known = self.grid(rows).cumsum(1)  # sum over k <= j
         rest = known[:, -1:] - known
         rest = torch.nn.functional.pad(rest[..., :-1], (1, 0))
         return self.root_length[..., None] * (known + rest)
 
     def estimate(self, observed: Tensor, taps: Tensor, column: Tensor) -> Tensor:
-        """[S, L]: the filter's output from samples [S, J, L], with the taps [S, Q, 2 W + 1, J] of
-        each column's segment [L]."""
+        """Return the filter's output [S, L] from samples [S, J, L], with the taps
+        [S, Q, 2 W + 1, J] of each column's segment [L]."""
         out = torch.zeros_like(observed[:, 0])
         length = observed.shape[2]
         for lag in range(-WINDOW, WINDOW + 1):
@@ -76,11 +77,19 @@ class SampleSums:
 
 
 def lmmse_filter(samples: SampleSums, power: Tensor, weight: Tensor, noise: Tensor) -> Tensor:
-    """Taps [S, Q, 2 W + 1, J] of the linear MMSE estimate of sum_k weight_k v_k(i) from the samples
-    of periods i - W .. i + W.
+    """Return the taps of the linear MMSE estimate of sum_k weight_k v_k(i) from the samples of
+    periods i - W .. i + W.
 
-    power: [n, Q] variance of v_k, independent over devices and symbols. weight: [n, Q]. noise: [S,
-    Q] variance N of a whole symbol's sample.
+    Parameters
+    ----------
+    samples : of n rows, J in a symbol period.
+    power : [n, Q], variance of v_k, independent over devices and symbols.
+    weight : [n, Q].
+    noise : [S, Q], variance N of a whole symbol's sample.
+
+    Returns
+    -------
+    [S, Q, 2 W + 1, J]
     """
     power, weight = samples.grid(power).mT, samples.grid(weight).mT  # [S, Q, J]
     root = samples.root_length[:, None]

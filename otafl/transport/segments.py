@@ -1,6 +1,6 @@
-"""A group's channel uses cut into segments, each of which is sent with one transmit scalar: where
-the channel changes (its coherence blocks and sub-carrier groups), and where the normalisation
-does."""
+"""Cut a group's channel uses into segments, each of which is sent with one transmit scalar: where
+the channel changes (its coherence blocks and sub-carrier groups), and where the normalisation does.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +20,12 @@ LOOP_AT_MOST = 16
 
 @dataclass(frozen=True)
 class Segments:
-    """bounds: Q stretches (first, stop) of channel uses, in order and without gaps. cells: [Q] the
+    """Say where a group is cut.
+
+    bounds: Q stretches (first, stop) of channel uses, in order and without gaps. cells: [Q] the
     channel's cell of each, flattened over (B, F). scopes: [Q] the normalised stretch of each.
-    halves: reals in a channel use, 1 or 2."""
+    halves: reals in a channel use, 1 or 2.
+    """
 
     bounds: tuple[tuple[int, int], ...]
     cells: tuple[int, ...]
@@ -31,32 +34,40 @@ class Segments:
 
     @property
     def symbols(self) -> int:
-        """Channel uses of the group."""
+        """Return the channel uses of the group."""
         return self.bounds[-1][1]
 
     @property
     def lengths(self) -> tuple[int, ...]:
+        """Return the channel uses of each segment, [Q]."""
         return tuple(stop - first for first, stop in self.bounds)
 
     @functools.cached_property
     def even(self) -> int:
-        """The length of all segments but, perhaps, a shorter last one; 0 where they differ."""
+        """Return the length of all segments but, perhaps, a shorter last one; 0 where they
+        differ."""
         length = self.lengths[0]
         regular = all(one == length for one in self.lengths[:-1]) and self.lengths[-1] <= length
         return length if regular else 0
 
     def of_columns(self, device: torch.device) -> Tensor:
-        """[symbols] int64: the segment of each channel use."""
+        """Return the segment of each channel use, [symbols] int64."""
         lengths = torch.tensor(self.lengths, device=device)
         return torch.repeat_interleave(torch.arange(len(lengths), device=device), lengths)
 
     def parts(self, rows: Tensor) -> list[Tensor]:
-        """The one or two quadratures of reals [n, P]: [n, symbols], the second perhaps one
+        """Return the one or two quadratures of reals [n, P]: [n, symbols], the second perhaps one
         short."""
         return [rows] if self.halves == 1 else [rows[:, : self.symbols], rows[:, self.symbols :]]
 
+    def at_reals(self, values: Tensor, reals: int) -> Tensor:
+        """Return values [n, Q] of the segments at every real, [n, reals]."""
+        of_columns = values[:, self.of_columns(values.device)]
+        return torch.cat([of_columns] * self.halves, 1)[:, :reals]
+
     def by_scope(self, values: Tensor) -> Tensor:
-        """values [..., Q] of the segments summed over their normalised stretch, at each segment."""
+        """Return values [..., Q] of the segments summed over their normalised stretch, at each
+        segment."""
         count = self.scopes[-1] + 1
         if count == len(self.scopes):
             return values
@@ -68,9 +79,16 @@ class Segments:
 def cut(
     sent: Signal, start: int, cell_stops: Sequence[int], blockwise: bool, quadrature: bool
 ) -> Segments:
-    """The segments of a group whose first channel use is number `start` of the payload. cell_stops:
-    the channel use of the payload after which each cell ends. blockwise: every block is normalised
-    by itself."""
+    """Cut a group whose first channel use is number `start` of the payload.
+
+    Parameters
+    ----------
+    sent : the group's rows [n, P].
+    start : channel uses of the groups before.
+    cell_stops : the channel use of the payload after which each cell (b, f) of the channel ends.
+    blockwise : every block is normalised by itself, else the group as a whole.
+    quadrature : two reals a channel use, else one.
+    """
     halves = 2 if quadrature else 1
     symbols = -(-sent.reals // halves)
     scope_stops = [stop for _, stop in sent.columns()] if blockwise else [symbols]
@@ -86,7 +104,7 @@ def cut(
 
 
 def energies(sent: Signal, segments: Segments) -> Tensor:
-    """[n, Q]: sum of squares of each row's symbols in each segment."""
+    """Return the sum of squares of each row's symbols in each segment, [n, Q]."""
     total = sent.x.new_zeros(len(sent.x), len(segments.bounds))
     for part in segments.parts(sent.x):
         length = segments.even
@@ -100,8 +118,9 @@ def energies(sent: Signal, segments: Segments) -> Tensor:
 
 
 def segment_sums(sent: Signal, part: Tensor, coefficient: Tensor, segments: Segments) -> Tensor:
-    """sum_k coefficient[k, q, j] part[k] over the rows of a trial, with the coefficients of each
-    column's segment: part [n, symbols or one less], coefficient [n, Q, J] -> [S, J, as many]."""
+    """Return sum_k coefficient[k, q, j] part[k] over the rows of a trial, with the coefficients of
+    each column's segment: part [n, symbols or one less], coefficient [n, Q, J] -> [S, J, as
+    many]."""
     trials, count = sent.cohort.trials, sent.cohort.counts[0]
     length = segments.even
     level = len(set(sent.cohort.counts)) == 1 and count > 0

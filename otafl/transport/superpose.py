@@ -1,4 +1,4 @@
-"""Sums over the devices of each trial: what every transport is made of."""
+"""Sum over the devices of each trial, which every transport is made of."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from otafl.models.base import flatten, unflatten
 
 @dataclass(frozen=True)
 class Signal:
-    """A payload group ready to be summed, one row for each (trial, device) that sends it.
+    """Hold a payload group ready to be summed, one row for each (trial, device) that sends it.
 
     x: [n, P]. mask: [n, P] or None. cohort: of the rows, n = N. shapes: of the blocks, in order
     of their columns. linear: the receiver wants the weighted mean, not the plain sum. share: [n]
@@ -30,17 +30,22 @@ class Signal:
 
     @property
     def reals(self) -> int:
-        """P."""
+        """Return the real numbers in a row, P."""
         return self.x.shape[1]
 
     @property
     def weight(self) -> Tensor:
-        """[n]: of a mean, summing to one over the rows of a trial; of a sum, the cohort's weights
-        as the algorithm applied them."""
+        """Return the weights [n]: of a mean, summing to one over the rows of a trial; of a sum, the
+        cohort's as the algorithm applied them."""
         return self.cohort.unit_weight if self.linear else self.cohort.weight
 
+    @property
+    def exact(self) -> Tensor:
+        """Return the coefficients [n] of the rows in the error-free aggregate."""
+        return self.weight if self.linear else torch.ones_like(self.weight)
+
     def grid(self, values: Tensor, fill: float | bool = 0.0) -> Tensor:
-        """values [n, ...] of the rows at their place in [S, K, ...]."""
+        """Put values [n, ...] of the rows at their place in [S, K, ...]."""
         trials, population = self.cohort.trials, self.cohort.population
         table = values
         if len(values) != trials * population:  # else every device sends, rows in order
@@ -49,21 +54,22 @@ class Signal:
         return table.view(trials, population, *values.shape[1:])
 
     def at_rows(self, table: Tensor) -> Tensor:
-        """The other way: a table [S, K, ...] at the rows, [n, ...]."""
+        """Take a table [S, K, ...] at the rows, [n, ...]."""
         table = table.flatten(0, 1)
         return table if len(table) == len(self.x) else table.index_select(0, self.cohort.cell)
 
     def on_air(self) -> Tensor:
-        """[S, K] bool: who sends."""
+        """Return who sends, [S, K] bool."""
         return self.grid(self.cohort.sends, False)
 
     def share_on_air(self) -> Tensor:
-        """[S, K]: the part of its reals that each device sends, 0 of those that send nothing."""
+        """Return the part of its reals that each device sends, [S, K]; 0 of those that send
+        nothing."""
         sends = self.cohort.sends.to(self.x.dtype)
         return self.grid(sends if self.share is None else sends * self.share)
 
     def columns(self) -> list[tuple[int, int]]:
-        """Where each block starts and stops in x."""
+        """Return where each block starts and stops in x."""
         stops, total = [], 0
         for shape in self.shapes.values():
             stops.append((total, total + math.prod(shape)))
@@ -71,18 +77,18 @@ class Signal:
         return stops
 
     def sum(self, coefficient: Tensor, x: Tensor | None = None) -> Tensor:
-        """sum_k coefficient[k, j] x[k] over the rows of a trial: [n, J] -> [S, J, P]. `x` in place
-        of the signal itself: [n, P']."""
+        """Return sum_k coefficient[k, j] x[k] over the rows of a trial: [n, J] -> [S, J, P]. `x`
+        in place of the signal itself: [n, P']."""
         return weighted_sum(self.x if x is None else x, coefficient, self.cohort)
 
     def blocks(self, flat: Tensor) -> Blocks:
-        """[S, P] as named blocks [S, *shape]."""
+        """Return [S, P] as named blocks [S, *shape]."""
         return unflatten(flat, self.shapes)
 
 
 def weighted_sum(x: Tensor, coefficient: Tensor, cohort: Cohort) -> Tensor:
-    """[S, J, P] from x [n, P] and coefficient [n, J] of the cohort's rows. Where all trials that
-    have rows have equally many, one batched product reads x once."""
+    """Return [S, J, P] from x [n, P] and coefficient [n, J] of the cohort's rows. Where all trials
+    that have rows have equally many, one batched product reads x once."""
     counts = cohort.counts
     present = [index for index, count in enumerate(counts) if count]
     shape = (len(counts), coefficient.shape[1], x.shape[1])
@@ -101,8 +107,8 @@ def weighted_sum(x: Tensor, coefficient: Tensor, cohort: Cohort) -> Tensor:
 
 
 def signal(group: Group, cohort: Cohort) -> Signal:
-    """The rows of a group that send, repeated rows of a device merged, weights normalised over
-    what is left."""
+    """Make the signal of the rows of a group that send: repeated rows of a device merged, weights
+    normalised over what is left."""
     x = flatten(group.blocks)
     known = group.full_mask
     mask = None if known is None else flatten(known).to(x.dtype)
@@ -130,8 +136,8 @@ def signal(group: Group, cohort: Cohort) -> Signal:
 def _merge_repeated(
     x: Tensor, mask: Tensor | None, rows: Tensor
 ) -> tuple[Tensor, Tensor | None, Tensor]:
-    """A device that appears several times in a group sends the mean of its rows: with a mask, the
-    mean over the rows that know a coordinate."""
+    """Merge the rows of a device that appears several times in a group: it sends their mean, and
+    with a mask the mean over the rows that know a coordinate."""
     unique, place = torch.unique(rows, return_inverse=True)
     if len(unique) == len(rows):
         return x, mask, rows
@@ -145,10 +151,9 @@ def _merge_repeated(
 
 
 def error_free(sent: Signal) -> tuple[Blocks, Tensor | Blocks]:
-    """The mean (or sum) that an undistorted uplink gives, and the weight that arrived: [S], or
-    [S, *shape] blocks where there is a mask."""
-    coefficient = sent.weight if sent.linear else torch.ones_like(sent.weight)
-    flat = sent.sum(coefficient[:, None])[:, 0]
+    """Return the mean (or sum) that an undistorted uplink gives, and the weight that arrived: [S],
+    or [S, *shape] blocks where there is a mask."""
+    flat = sent.sum(sent.exact[:, None])[:, 0]
     if sent.mask is None and sent.linear:
         return sent.blocks(flat), (sent.cohort.rows_of > 0).to(flat.dtype)
     if sent.mask is None:
@@ -159,18 +164,18 @@ def error_free(sent: Signal) -> tuple[Blocks, Tensor | Blocks]:
 
 
 def masked_weight(sent: Signal) -> Tensor:
-    """[S, P]: the weight that knows each coordinate."""
+    """Return the weight that knows each coordinate, [S, P]."""
     assert sent.mask is not None
     return sent.sum(sent.weight[:, None], sent.mask)[:, 0]
 
 
 def divide(total: Tensor, weight: Tensor) -> Tensor:
-    """total / weight, 0 where nobody knows the coordinate."""
+    """Return total / weight, 0 where nobody knows the coordinate."""
     return torch.where(weight > 0, total / weight.clamp_min(1e-12), 0.0)
 
 
 def each_row(group: Group, cohort: Cohort) -> Blocks:
-    """What each sending row sent, for transports that tell devices apart."""
+    """Return what each sending row sent, for transports that tell devices apart."""
     if group.rows is None and cohort.all_send:
         return group.blocks
     keep = cohort.sends if group.rows is None else cohort.sends[group.rows]
@@ -178,5 +183,5 @@ def each_row(group: Group, cohort: Cohort) -> Blocks:
 
 
 def squared_norm(rows: Tensor) -> Tensor:
-    """[n] of [n, P]."""
+    """Return the squared norms [n] of rows [n, P]."""
     return torch.linalg.vector_norm(rows, dim=1).square()

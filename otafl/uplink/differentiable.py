@@ -18,8 +18,11 @@ __all__ = ["aggregation_mse", "combined", "effective_gains", "superpose", "withi
 
 
 def effective_gains(h: Tensor, p: Tensor, eta: Tensor) -> Tensor:
-    """c [..., K] = Re(h p) / sqrt(eta) of h, p [..., K] complex and eta [...]. h is the true scalar
-    channel, large-scale gain and phases that p did not undo included."""
+    """Return c [..., K] = Re(h p) / sqrt(eta).
+
+    h, p: [..., K] complex, h the true scalar channel, large-scale gain and phases that p did not
+    undo included. eta: [...].
+    """
     return (h * p).real / eta.sqrt()[..., None]
 
 
@@ -66,8 +69,9 @@ def aggregation_mse(
 
 
 def within_budget(share: Tensor, budget: Tensor, power: Tensor) -> Tensor:
-    """|p_k| [..., K] within sqrt(P_k / m_k), from unbounded numbers: their sigmoid's share of it.
+    """Return |p_k| [..., K] within sqrt(P_k / m_k), from unbounded numbers.
 
-    share: [..., K]. budget: [..., K], P_k on |p_k|^2 m_k. power: [..., K], m_k > 0.
+    share: [..., K], whose sigmoid is the share of it. budget: [..., K], P_k on |p_k|^2 m_k. power:
+    [..., K], m_k > 0.
     """
     return torch.sigmoid(share) * (budget / power).sqrt()

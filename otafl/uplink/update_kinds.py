@@ -1,5 +1,7 @@
-"""What `otafl.uplink.wireless` takes for updates: an array, a mapping of arrays, or state_dicts, read as the
-blocks of a payload and given back as they came in."""
+"""Read updates as the blocks of a payload, and give blocks back as the updates came in.
+
+Updates are an array, a mapping of arrays, or state_dicts.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,11 @@ from otafl.core.errors import UserError
 
 @dataclass(frozen=True)
 class Updates:
-    """Updates of n devices. named: name -> array or tensor [n, *shape] as it came in. blocks: those
-    of real numbers as tensors [n, *shape] of one dtype and device, which pass the uplink."""
+    """Hold the updates of n devices.
+
+    named: name -> array or tensor [n, *shape] as it came in. blocks: those of real numbers as
+    tensors [n, *shape] of one dtype and device, which pass the uplink.
+    """
 
     kind: Literal["array", "mapping", "state_dicts"]
     named: dict[str, Any]
@@ -67,7 +72,7 @@ class Updates:
         return Updates(kind, dict(named), blocks, next(iter(counts.values())))
 
     def take(self, rows: np.ndarray) -> Updates:
-        """The rows [m] int64 alone, in their order."""
+        """Return the rows [m] int64 alone, in their order."""
         place = torch.from_numpy(rows).to(next(iter(self.blocks.values())).device)
         named = {
             name: value[place.to(value.device)] if isinstance(value, Tensor) else value[rows]
@@ -77,8 +82,11 @@ class Updates:
         return replace(self, named=named, blocks=blocks, count=len(rows))
 
     def back(self, real: Blocks, share: np.ndarray) -> Any:
-        """Blocks [*shape] of one row in the place of all, as the kind, dtypes and devices that came
-        in; entries that did not pass the uplink are the mean under the shares [n], rounded."""
+        """Return blocks [*shape] of one row in the place of all, as what came in.
+
+        They have its kind, dtypes and devices; entries that did not pass the uplink are the mean
+        under the shares [n], rounded.
+        """
         out = {
             name: _as(real[name], value) if name in real else _mean(value, share)
             for name, value in self.named.items()
@@ -91,7 +99,7 @@ def _all_mappings(updates: Sequence[Any]) -> bool:
 
 
 def _stacked(states: Sequence[Mapping[str, Any]], caller: str) -> dict[str, Any]:
-    """The entries of state_dicts, name -> [n, *shape]."""
+    """Stack the entries of state_dicts, name -> [n, *shape]."""
     first = states[0]
     for index, state in enumerate(states):
         other = set(state) ^ set(first)
@@ -127,7 +135,7 @@ def _tensor(name: str, value: Any, caller: str) -> Tensor:
 
 
 def _as(row: Tensor, like: Any) -> Any:
-    """A row as the shape, kind and dtype of one of those [n, *shape] that came in."""
+    """Give a row the shape, kind and dtype of one of those [n, *shape] that came in."""
     row = row.view(tuple(like.shape[1:]))
     if isinstance(like, Tensor):
         return row.to(like.dtype)
@@ -135,7 +143,7 @@ def _as(row: Tensor, like: Any) -> Any:
 
 
 def _mean(values: Any, share: np.ndarray) -> Any:
-    """The mean of whole numbers or truth values [n, *shape], rounded to such."""
+    """Return the mean of whole numbers or truth values [n, *shape], rounded to such."""
     plain = values.detach().cpu().numpy() if isinstance(values, Tensor) else values
     mean = np.rint(np.tensordot(share, plain.astype(np.float64), 1)).astype(plain.dtype)
     if isinstance(values, Tensor):

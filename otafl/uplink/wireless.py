@@ -1,5 +1,7 @@
-"""The uplink alone, for people with a training loop of their own: `over_the_air` for one
-aggregation, `WirelessUplink` for those of a loop."""
+"""Simulate the uplink alone, for people with a training loop of their own.
+
+`over_the_air` is one aggregation, `WirelessUplink` those of a loop.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from otafl import transport as transports
 from otafl.core.contracts import Blocks, Cohort, Group, Link, LinkReport, Payload, Received
 from otafl.core.errors import UserError
+from otafl.core.registry import component
 from otafl.core.rng import Streams
-from otafl.engine.assembly import build_link
-from otafl.power.config import CustomPowerConfig
 from otafl.power.custom import CustomPolicy
 from otafl.scenario import load_scenario
 from otafl.transport.signalling import Signalling
@@ -64,9 +66,11 @@ class UplinkTotals:
 
 @dataclass(frozen=True)
 class Delivery:
-    """What a round brought. mean: as of `WirelessUplink`. each: where the transport tells devices
-    apart, the updates as they arrived, of the senders in the order in which they were given, None
-    for a lost one; else None."""
+    """Hold what a round brought.
+
+    mean: as of `WirelessUplink`. each: where the transport tells devices apart, the updates as they
+    arrived, of the senders in the order in which they were given, None for a lost one; else None.
+    """
 
     mean: Any
     report: UplinkReport
@@ -74,21 +78,33 @@ class Delivery:
 
 
 class WirelessUplink:
-    """The simulated uplink of K devices, for the rounds of a training loop:
+    """Simulate the uplink of K devices, for the rounds of a training loop.
 
         uplink = otafl.WirelessUplink(10, channel="rayleigh", power="gbma", snr_db=10)
         mean, report = uplink(round, updates)
 
-    devices: K. channel, csi, receiver, power, codec, transport: a name, or a mapping with its
-    settings, like the sections of a scenario; impairments and signalling: mappings. power may also
-    be a function or module of yours, policy(link) -> (p, eta), as in `otafl.power.custom`. snr_db:
-    budget on the mean symbol power over the receiver's noise variance. seed and trial choose all
-    draws, which are those of that trial of a scenario of this seed.
-
     From call to call it keeps each device's codec memory (error feedback) and the policy's state
     (long-term budgets); fading and noise depend on the round alone. torch device, precision and
-    shapes are those of the first call. `totals`: what all calls cost. Raises UserError for settings
-    that cannot be.
+    shapes are those of the first call. `totals`: what all calls cost.
+
+    Parameters
+    ----------
+    devices : int
+        K.
+    channel, csi, receiver, power, codec, transport : str or mapping
+        A name, or a mapping with its settings, like the sections of a scenario. power may also be a
+        function or module of yours, policy(link) -> (p, eta), as in `otafl.power.custom`.
+    impairments, signalling : mapping
+        Sections of a scenario.
+    snr_db : float
+        Budget on the mean symbol power over the receiver's noise variance, dB.
+    seed, trial : int
+        Choose all draws, which are those of that trial of a scenario of this seed.
+
+    Raises
+    ------
+    UserError
+        For settings that cannot be.
     """
 
     def __init__(
@@ -108,12 +124,12 @@ class WirelessUplink:
         trial: int = 0,
         caller: str = "WirelessUplink",
     ) -> None:
-        """caller: the name that messages begin with."""
+        """Set the uplink up. caller: the name that messages begin with."""
         self._caller, self._trial = caller, _whole(trial, "trial", caller)
         self._policy = None
         if callable(power):
             called = getattr(power, "__name__", type(power).__name__)
-            self._policy = CustomPolicy(CustomPowerConfig.model_construct(name=called), power)
+            self._policy = CustomPolicy(CustomPolicy.Settings.model_construct(name=called), power)
         self._scenario = load_scenario(
             {
                 "name": "uplink",
@@ -137,8 +153,8 @@ class WirelessUplink:
 
     @property
     def tells_apart(self) -> bool:
-        """Whether the server gets each device's update, not only their mean."""
-        return "each" in self._scenario.transport.gives
+        """Return whether the server gets each device's update, not only their mean."""
+        return "each" in component("transport", self._scenario.transport.name).gives
 
     def __call__(
         self, round: int, updates: Any, weights: Any = None, senders: Any = None
@@ -163,7 +179,7 @@ class WirelessUplink:
     def deliver(
         self, round: int, updates: Any, weights: Any = None, senders: Any = None
     ) -> Delivery:
-        """As a call, with the updates one by one where the transport tells devices apart."""
+        """Send as a call does, the updates one by one where the transport tells devices apart."""
         round = _whole(round, "round", self._caller)
         sent = Updates.read(updates, self._caller)
         weight = _weights(weights, sent.count, self._caller)
@@ -215,13 +231,13 @@ class WirelessUplink:
         )
 
     def _start(self, blocks: Blocks) -> None:
-        """Builds the link for the first updates; later ones must be like them."""
+        """Build the link for the first updates; later ones must be like them."""
         one = {name: block[:1] for name, block in blocks.items()}
         first = next(iter(one.values()))
         if self._first is None:
             self._first = {name: block.detach() for name, block in one.items()}
             self._streams = Streams([self._scenario.seed], [self._trial], first.device, first.dtype)
-            self._link = build_link(
+            self._link = transports.build(
                 [self._scenario], self.devices, self._streams, save_gram=False, policy=self._policy
             )
             self._signalling = Signalling([self._scenario.signalling], self._link.budget)
@@ -289,7 +305,7 @@ class WirelessUplink:
         )
 
     def _each(self, received: Received, sent: Updates, places: np.ndarray) -> list[Any]:
-        """The rows of the cohort as they arrived, in the order of `places` [n]."""
+        """Return the rows of the cohort as they arrived, in the order of `places` [n]."""
         assert received.each is not None
         came = np.ones(len(places), dtype=bool)
         if received.came is not None and received.came[0] is not None:
@@ -317,21 +333,38 @@ def over_the_air(
     seed: int = 0,
     round: int = 0,
 ) -> tuple[Any, UplinkReport]:
-    """Aggregates the updates of K devices over a simulated uplink, once; `WirelessUplink` keeps
-    what lasts from round to round.
+    """Aggregate the updates of K devices over a simulated uplink, once.
 
-    updates: [K, *shape] floating-point NumPy array or torch tensor, or a dict of them, which is
-    one payload, or a list of state_dicts. channel, power, csi, receiver, transport: a name, or a
-    mapping with its settings, as in a scenario, whose section `impairments` is a mapping; power may
-    also be a function or module of yours, policy(link) -> (p, eta), as in `otafl.power.custom`.
-    snr_db: budget on the mean symbol power over the receiver's noise variance. weights: [K], of the
-    mean (equal, if not given). seed and round choose the draws: round t of a loop should say
-    round=t.
+    `WirelessUplink` keeps what lasts from round to round.
 
-    Returns the estimate of the weighted mean, [*shape] of the kind, dtype and device that came in
-    (or a dict), and an `UplinkReport`. The estimate passes gradients to updates that are tensors
-    and to the parameters of a policy of yours; the report's numbers are plain. Raises UserError for
-    settings or shapes that cannot be.
+    Parameters
+    ----------
+    updates : array, tensor, dict or list of dicts
+        [K, *shape] floating-point NumPy array or torch tensor, or a dict of them, which is one
+        payload, or a list of state_dicts.
+    channel, power, csi, receiver, transport : str or mapping
+        A name, or a mapping with its settings, as in a scenario, whose section `impairments` is a
+        mapping. power may also be a function or module of yours, policy(link) -> (p, eta), as in
+        `otafl.power.custom`.
+    snr_db : float
+        Budget on the mean symbol power over the receiver's noise variance, dB.
+    weights : sequence of float, optional
+        [K], of the mean; equal, if not given.
+    seed, round : int
+        Choose the draws: round t of a loop should say round=t.
+
+    Returns
+    -------
+    mean : array, tensor or dict
+        The estimate of the weighted mean, [*shape] of the kind, dtype and device that came in. It
+        passes gradients to updates that are tensors and to the parameters of a policy of yours.
+    report : UplinkReport
+        What it cost, in plain numbers.
+
+    Raises
+    ------
+    UserError
+        For settings or shapes that cannot be.
     """
     uplink = WirelessUplink(
         Updates.read(updates, "over_the_air").count,
@@ -360,7 +393,7 @@ def _with_snr(channel: str | Mapping[str, Any], snr_db: float | None) -> dict[st
 
 
 def _weights(weights: Any, count: int, caller: str) -> np.ndarray:
-    """[n] float64."""
+    """Return the weights [n] float64."""
     if weights is None:
         return np.ones(count)
     try:

@@ -3,22 +3,25 @@ hand. What device k of trial s sends in round t is built from `value(s, k, t)`."
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from otafl.algorithms.base import Algorithm
+from otafl.codecs.base import Codec, Coded
 from otafl.core.contracts import (
     Blocks,
     Broadcast,
     Cohort,
+    Context,
     Group,
     Hyper,
+    LocalContext,
     Payload,
     Received,
     View,
-    Work,
 )
 from otafl.core.rng import Streams
 from otafl.engine.assembly import Parts
@@ -43,21 +46,21 @@ class Heard:
     received: Received
 
 
-@dataclass
-class Probe:
+class Probe(Algorithm):
     """Sends one block "x" of `width` equal numbers; the server adds up what it receives, block by
     block, and keeps what it was given. Devices count the rounds in which they trained."""
 
-    parts: Parts
-    width: int = 2
-    heard: list[Heard] = field(default_factory=list)
+    def __init__(self, parts: Parts, width: int = 2) -> None:
+        super().__init__(self.Settings(), parts.model, parts.samples.share.shape[1])
+        self.parts, self.width = parts, width
+        self.heard: list[Heard] = []
 
     def widths(self) -> dict[str, int]:
         return {"x": self.width}
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
-        trials, devices = self.parts.share.shape
-        new = self.parts.share.new_zeros
+        trials, devices = self.parts.samples.share.shape
+        new = self.parts.samples.share.new_zeros
         server = {name: new(trials, width) for name, width in self.widths().items()}
         return server, {"trained": new(trials, devices, 1)}
 
@@ -68,34 +71,20 @@ class Probe:
         return (Group({"x": of_rows(cohort, round)[:, None].repeat(1, self.width)}),)
 
     def local(
-        self,
-        broadcast: Broadcast,
-        devices: Blocks,
-        cohort: Cohort,
-        work: Work,
-        hyper: Hyper,
-        streams: Streams,
+        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
     ) -> tuple[Blocks, Payload, Tensor]:
-        payload = self.payload(broadcast, cohort, work.round)
-        return {"trained": devices["trained"] + 1}, payload, of_rows(cohort, work.round)
+        payload = self.payload(broadcast, context.cohort, context.round)
+        return {"trained": devices["trained"] + 1}, payload, of_rows(context.cohort, context.round)
 
-    def combine(
-        self,
-        server: Blocks,
-        received: Received,
-        cohort: Cohort,
-        round: int,
-        hyper: Hyper,
-        streams: Streams,
-    ) -> Blocks:
-        self.heard.append(Heard(round, cohort, received))
+    def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
+        self.heard.append(Heard(context.round, context.cohort, received))
         sums = dict(server)
         for blocks in received.mean:
             sums |= {name: sums[name] + mean for name, mean in blocks.items()}
         return sums
 
     def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
-        classes = self.parts.data.classes
+        classes = self.parts.samples.data.classes
 
         def predict(blocks: Blocks, x: Tensor) -> Tensor:
             return blocks["x"].sum(1)[:, None, None].expand(-1, x.shape[1], classes)
@@ -151,16 +140,8 @@ class Widths(Probe):
         knows[:, -1] = False
         return (Group(group.blocks, mask={"x": knows.double()}),)
 
-    def combine(
-        self,
-        server: Blocks,
-        received: Received,
-        cohort: Cohort,
-        round: int,
-        hyper: Hyper,
-        streams: Streams,
-    ) -> Blocks:
-        self.heard.append(Heard(round, cohort, received))
+    def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
+        self.heard.append(Heard(context.round, context.cohort, received))
         count = received.count[0]
         assert isinstance(count, dict)
         return {"x": torch.where(count["x"] > 0, received.mean[0]["x"], server["x"])}
@@ -170,44 +151,32 @@ class OwnModels(Probe):
     """FedAMP: the server keeps a model of each device, sends each its own and gets each back."""
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
-        trials, devices = self.parts.share.shape
-        return {"bank": self.parts.share.new_zeros(trials, devices, self.width)}, {}
+        trials, devices = self.parts.samples.share.shape
+        return {"bank": self.parts.samples.share.new_zeros(trials, devices, self.width)}, {}
 
     def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
         own = server["bank"].flatten(0, 1).index_select(0, cohort.cell)
         return Broadcast({"x": own}, per_device=True)
 
     def local(
-        self,
-        broadcast: Broadcast,
-        devices: Blocks,
-        cohort: Cohort,
-        work: Work,
-        hyper: Hyper,
-        streams: Streams,
+        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
     ) -> tuple[Blocks, Payload, Tensor]:
-        numbers = of_rows(cohort, work.round)
+        numbers = of_rows(context.cohort, context.round)
         return {}, (Group({"x": 2.0 * broadcast.blocks["x"] + numbers[:, None]}),), numbers
 
-    def combine(
-        self,
-        server: Blocks,
-        received: Received,
-        cohort: Cohort,
-        round: int,
-        hyper: Hyper,
-        streams: Streams,
-    ) -> Blocks:
+    def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
         assert received.each is not None
-        bank = server["bank"].flatten(0, 1).index_copy(0, cohort.cell, received.each[0]["x"])
+        bank = (
+            server["bank"].flatten(0, 1).index_copy(0, context.cohort.cell, received.each[0]["x"])
+        )
         return {"bank": bank.view_as(server["bank"])}
 
 
 class Quiet(Probe):
     """pFedBreD: of the devices that train, the server aggregates some; here every second one."""
 
-    def sends(self, cohort: Cohort, round: int, streams: Streams) -> Tensor:
-        return (cohort.device + round) % 2 == 0
+    def sends(self, context: Context) -> Tensor:
+        return (context.cohort.device + context.round) % 2 == 0
 
 
 class TwoScales(Probe):
@@ -235,24 +204,22 @@ class Biases(Probe):
         return *super().payload(broadcast, cohort, round), free
 
 
-class Residual:
+class Residual(Codec):
     """A codec with memory: sends one coordinate of what it has, keeps the rest for the next time
     (error feedback). Which one changes from round to round."""
+
+    def __init__(self, streams: Streams) -> None:
+        super().__init__(self.Settings(), {}, streams)
 
     def init(self, payload: Payload) -> Blocks:
         return {"rest": torch.zeros_like(payload[0].blocks["x"])}
 
-    def encode(
-        self, payload: Payload, memory: Blocks, cohort: Cohort, round: int, streams: Streams
-    ) -> tuple[Payload, Blocks]:
-        whole = payload[0].blocks["x"] + memory["rest"]
+    def encoded(self, group: Group, index: int, memory: Blocks, context: Context) -> Coded:
+        whole = group.blocks["x"] + memory["rest"]
         sent = torch.zeros_like(whole)
-        place = round % whole.shape[1]
+        place = context.round % whole.shape[1]
         sent[:, place] = whole[:, place]
-        return (Group({"x": sent}),), {"rest": whole - sent}
-
-    def decode(self, received: Received) -> Received:
-        return received
+        return Group({"x": sent}), {"rest": whole - sent}
 
     def bits(self, group: Group) -> float:
         return 64.0

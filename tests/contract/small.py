@@ -13,9 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from otafl.channels.config import RayleighConfig
-from otafl.channels.fading import link_budget
-from otafl.channels.rayleigh import Rayleigh
+from otafl import channels
 from otafl.channels.trace import export
 from otafl.core import registry
 from otafl.core.rng import Streams
@@ -46,11 +44,9 @@ def trace() -> str:
     """The path of a trace of 12 rounds of Rayleigh fading of ten devices."""
     folder = tempfile.TemporaryDirectory()
     atexit.register(folder.cleanup)
-    config = RayleighConfig()
-    streams = Streams([3], [0])
-    budget = link_budget([config], 10, streams.device, streams.dtype)
+    config = registry.settings("channel", "rayleigh")()
+    _, channel = channels.build([config], 10, Streams([3], [0]))
     path = f"{folder.name}/trace.nc"
-    channel = Rayleigh(config, budget, 10, streams)
     export(channel, range(12), path, carrier_hz=config.carrier_hz, bandwidth_hz=1e6)
     return path
 
@@ -59,26 +55,21 @@ def section(channel: str) -> dict[str, Any]:
     """The channel's section with what it needs, kept small."""
     if channel == "trace":
         return {"name": channel, "path": trace()}
-    wide = channel.startswith(("tdl", "cdl", "um", "rma"))
+    wide = "subcarrier_groups" in registry.settings("channel", channel).model_fields
     return {"name": channel, **({"subcarrier_groups": 3} if wide else {})}
 
 
+def chosen(table: str, name: str) -> dict[str, Any]:
+    """The section that chooses a component, as its settings' example fills it in."""
+    path = f"{registry.TABLES[table].section}."
+    example = registry.settings(table, name).example
+    own = {key.removeprefix(path): at for key, at in example.items() if key.startswith(path)}
+    return {"name": name, **own}
+
+
 def model(name: str) -> dict[str, Any]:
-    """The model's section, kept small."""
-    sizes = {
-        "mlp": {"hidden": [4]},
-        "cnn": {"channels": [2, 3], "kernel": 3, "hidden": [4]},
-        "vgg8": {"channels": [2, 3], "hidden": [4]},
-        "lstm": {"hidden": 3, "classifier": [4]},
-        "conv_net": {"channels": [2, 3], "hidden": [4]},
-        "resnet": {"blocks": [1, 1], "channels": [2, 3]},
-        "resnet18": {"blocks": [2, 1], "channels": [2, 3]},
-        "resnet34": {"blocks": [1, 1, 1], "channels": [2, 3, 2], "norm": "none"},
-        "vgg": {"blocks": [1, 2], "channels": [2, 3]},
-        "vgg11": {"blocks": [1, 1], "channels": [2, 3], "norm": "none"},
-        "vgg16": {"blocks": [2, 1], "channels": [4, 2], "norm": "group"},
-    }
-    return {"name": name, **sizes.get(name, {})}
+    """The model's section, kept small as its settings' example does."""
+    return chosen("model", name)
 
 
 def normed(
@@ -93,12 +84,19 @@ def normed(
 
 ALGORITHMS = registry.names("algorithm")
 TRANSPORTS = registry.names("transport")
+
+
+def needs(algorithm: str) -> str:
+    """What the server must get of the updates, under default settings."""
+    kind = registry.component("algorithm", algorithm)
+    return kind.needs_of(kind.Settings())
+
+
 METHODS = [
     (algorithm, transport)
     for algorithm in ALGORITHMS
     for transport in TRANSPORTS
-    if registry.settings("algorithm", algorithm).needs
-    in registry.settings("transport", transport).gives
+    if needs(algorithm) in registry.component("transport", transport).gives
 ]
 """Every algorithm over every transport that gives it what it needs."""
 
@@ -161,7 +159,7 @@ def run(one: Engine, rounds: int) -> Engine:
 def scores(one: Engine) -> dict[str, Tensor]:
     """What every view predicts, [S, models of a trial, 20, classes]: unlike the parameters of a
     factored model, it is unique."""
-    x = torch.from_numpy(one.parts.data.x_test[:20]).to(one.parts.share.dtype)
+    x = torch.from_numpy(one.parts.samples.data.x_test[:20]).to(one.share.dtype)
     views = one.parts.algorithm.views(one.server, one.devices.blocks())
     out = {}
     for name, view in views.items():

@@ -11,13 +11,13 @@ import torch
 from contract import small
 from contract.small import engine, run, scenario
 
+from otafl import models
 from otafl.core import registry
 from otafl.core.contracts import Batch
 from otafl.core.rng import Streams
-from otafl.data.partition import partition
+from otafl.data.partitions import dealt
 from otafl.devices.activities import CAUSES
-from otafl.devices.hardware import Hardware, devices_of
-from otafl.engine.assembly import build_model
+from otafl.devices.hardware import Hardware
 from otafl.models.base import Model
 
 MODELS = pytest.mark.parametrize("name", registry.names("model"))
@@ -26,7 +26,7 @@ SHAPE, CLASSES, ROWS, BATCH = (64,), 10, 3, 5
 
 def built(name: str, dtype: torch.dtype) -> tuple[Model, dict[str, torch.Tensor], Batch]:
     """A model, parameters that differ from row to row, and a minibatch."""
-    model = build_model(scenario({"model": small.model(name)}), SHAPE, CLASSES)
+    model = models.build(scenario({"model": small.model(name)}).model, SHAPE, CLASSES)
     streams = Streams([0] * ROWS, range(ROWS), dtype=dtype)
     params = model.init(lambda key, shape: streams.uniform(key, 0, shape))
     params = {
@@ -99,16 +99,18 @@ def test_model_gradients_and_step(name: str) -> None:
         torch.testing.assert_close(moved[key], params[key] - by)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [name for name in registry.names("partition") if name != "natural"],  # needs users
-)
+PARTITIONS = [
+    name for name in registry.names("partition") if not registry.settings("partition", name).by_user
+]
+
+
+@pytest.mark.parametrize("name", PARTITIONS)
 def test_partition(name: str) -> None:
     config = registry.settings("partition", name)()
     labels = np.random.default_rng(0).integers(0, 10, 500)
-    parts = partition(config, labels, 7, np.random.default_rng(1))
-    again = partition(config, labels, 7, np.random.default_rng(1))
-    other = partition(config, labels, 7, np.random.default_rng(2))
+    parts = dealt(config, labels, 7, np.random.default_rng(1))
+    again = dealt(config, labels, 7, np.random.default_rng(1))
+    other = dealt(config, labels, 7, np.random.default_rng(2))
     together = np.concatenate(parts)
     assert len(parts) == 7
     assert all(len(part) for part in parts)
@@ -119,20 +121,17 @@ def test_partition(name: str) -> None:
     assert any(not np.array_equal(a, b) for a, b in zip(parts, other, strict=True))
     one = run(engine({"data.partition": name}), 1)
     assert all(block.isfinite().all() for block in one.server.values())
-    assert one.parts.share.ge(1).all()
-
-
-COMPUTE = {"classes": {"classes": [1e9, 2e9]}, "csv": {"file": "devices.csv"}}
+    assert one.share.ge(1).all()
 
 
 @pytest.mark.parametrize("name", registry.names("compute"))
 def test_compute(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "devices.csv").write_text("flops_per_s\n1e9\n2e9\n")
     monkeypatch.chdir(tmp_path)
-    keys = {"name": name} | COMPUTE.get(name, {})
-    config = registry.settings("compute", name)(**keys)
-    hardware = devices_of(config, 6, np.random.default_rng(3))
-    fewer = devices_of(config, 4, np.random.default_rng(3))
+    keys = small.chosen("compute", name)
+    config = scenario({"devices.compute": keys}).devices.compute
+    hardware = config.hardware(6, np.random.default_rng(3))
+    fewer = config.hardware(4, np.random.default_rng(3))
     for field in fields(Hardware):
         values = getattr(hardware, field.name)
         assert values.shape == (6,)

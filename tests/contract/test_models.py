@@ -2,35 +2,46 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
+import torch
 from contract.small import close, engine, equal, model, run, scores
 
 from otafl.core import registry
+from otafl.core.rng import Streams
+from otafl.models import LayeredModel, build
 
-MODELS = [name for name in registry.names("model") if name != "mlp"]
+MODULES = registry.TABLES["model"].modules
+MODELS = [name for name in MODULES if name != registry.TABLES["model"].default]
 """The others than the base's own."""
 KINDS = ["fedavg", "fedrlr", "fedrlr_plus", "fedmid", "prox_sgd", "magnitude_pruning"]
 KINDS += ["pfedbred", "tdpfed", "fedem", "pfedbayes"]
 """Methods that meet a model each in its own way: dense or low-rank or factored weights, a
 minibatch's span, all local data, random weights. The others do as one of these."""
 LAYERED = ("fedrlr", "fedrlr_plus", "tdpfed", "pfedbayes")
-"""Methods of models whose layers they know."""
-UNLAYERED = ("lstm", "conv_net", "resnet", "vgg")
-"""Which they refuse."""
-PRESETS = ("resnet18", "resnet34", "vgg11", "vgg16")
-"""Other sizes of a model that is tested under all."""
+"""Methods of models whose layers they know; the last one, of fully connected layers."""
+SHAPE, CLASSES = (64,), 10
+
+
+def met(name: str, algorithm: str) -> bool:
+    """Whether a method trains a model. What is another size of a model, in the same file, is tested
+    under federated averaging alone."""
+    if algorithm == "fedavg":
+        return True
+    if next(other for other in MODULES if MODULES[other] == MODULES[name]) != name:
+        return False
+    section = registry.settings("model", name).model_validate(model(name))
+    made = build(section, SHAPE, CLASSES)
+    if not isinstance(made, LayeredModel):
+        return algorithm not in LAYERED
+    return algorithm != "pfedbayes" or not any(layer.window for layer in made.layers)
+
+
 PAIRS = pytest.mark.parametrize(
     ("name", "algorithm"),
-    [
-        (name, algorithm)
-        for name in MODELS
-        for algorithm in KINDS
-        if not (name in UNLAYERED and algorithm in LAYERED)
-        and not (name in PRESETS and algorithm != "fedavg")
-        and not (algorithm == "pfedbayes" and name in ("cnn", "vgg8"))
-    ],
+    [(name, algorithm) for name in MODELS for algorithm in KINDS if met(name, algorithm)],
 )
 ONE = {"float32": 1e-5, "float64": 1e-10}
 """Largest relative difference that a round may make, by precision."""
@@ -73,3 +84,24 @@ def test_chunked_is_unchunked(name: str, algorithm: str) -> None:
     keys = of(name, algorithm, **{"engine.dtype": "float64"})
     whole = scores(run(engine(keys | {"engine.chunk_mb": 1000}), 2))
     close(scores(run(engine(keys | {"engine.chunk_mb": 1e-6}), 2)), whole, 2e-10)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_model_keeps_its_contract(name: str) -> None:
+    """Sizes and the start are said alike, and scores do not depend on the other rows."""
+    section = registry.settings("model", name).model_validate(model(name))
+    made = build(section, SHAPE, CLASSES)
+    assert made.macs > 0
+    assert made.size == sum(math.prod(shape) for shape in made.shapes.values())
+    streams = Streams([1, 2], [0, 0], dtype=torch.float64)
+    params = made.init(lambda key, shape: streams.uniform(f"init/{key}", 0, shape).clone())
+    assert {key: tuple(block.shape) for key, block in params.items()} == {
+        key: (2, *shape) for key, shape in made.shapes.items()
+    }
+    x = torch.rand(1, 5, *SHAPE, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    both = made.logits(params, x)
+    assert both.shape == (2, 5, CLASSES)
+    alone = made.logits({key: block[1:] for key, block in params.items()}, x)
+    torch.testing.assert_close(both[1:], alone, rtol=0, atol=1e-12)
+    assert set(made.norms) <= made.shapes.keys()
+    assert bool(made.moments(params, x)) == made.batch_norms

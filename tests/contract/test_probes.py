@@ -17,11 +17,12 @@ from contract import probes
 from contract.small import engine, run, scenario, tree
 
 from otafl import load_scenario
-from otafl.algorithms.config import FedAvgConfig
+from otafl.algorithms.fedavg import FedAvg
 from otafl.core.contracts import Cohort
 from otafl.core.errors import UserError
-from otafl.engine.engine import Engine, run_stack
+from otafl.engine.engine import Engine
 from otafl.engine.recorder import Recorder
+from otafl.engine.running import run_stack
 from otafl.scenario import expand
 
 EXACT = {"engine.dtype": "float64", "transport": "ideal"}
@@ -43,7 +44,7 @@ def probed(link: dict[str, Any], probe: Callable[..., Any], **keys: Any) -> Engi
 
 def mean(one: Engine, trial: int, devices: Iterable[int], of: Callable[[int], float]) -> float:
     """Of the devices that send, by their numbers of samples."""
-    share = one.parts.share[trial]
+    share = one.share[trial]
     devices = list(devices)
     total = sum(float(share[k]) for k in devices)
     return sum(float(share[k]) * of(k) for k in devices) / total
@@ -51,7 +52,7 @@ def mean(one: Engine, trial: int, devices: Iterable[int], of: Callable[[int], fl
 
 def test_samples_are_unequal() -> None:
     """Else the weights of the means below would go unchecked."""
-    share = engine(EXACT).parts.share
+    share = engine(EXACT).share
     assert all(len(set(row.tolist())) == 4 for row in share)
 
 
@@ -89,7 +90,7 @@ def test_masks(link: dict, within: float, chunk_mb: float) -> None:
     one = run(probed(link | keys, lambda parts: probes.Widths(parts, width=4)), 1)
     count = one.parts.algorithm.heard[0].received.count[0]["x"]
     for trial in range(3):
-        share = one.parts.share[trial] / one.parts.share[trial].sum()
+        share = one.share[trial] / one.share[trial].sum()
         for at in range(3):
             hand = mean(one, trial, range(at, 3), lambda k, s=trial: probes.value(s, k, 0))
             assert float(one.server["x"][trial, at]) == pytest.approx(hand, rel=within)
@@ -226,7 +227,7 @@ def test_a_trial_is_not_diverged_while_its_devices_are_at_work() -> None:
 
 def test_memory_of_a_codec_follows_its_device() -> None:
     one = probed(EXACT | {"devices.participants": 2}, probes.Probe)
-    link = dataclasses.replace(one.parts.link, codec=probes.Residual())
+    link = dataclasses.replace(one.parts.link, codec=probes.Residual(one.parts.streams))
     one.parts = dataclasses.replace(one.parts, link=link)
     run(one, 5)
     rest, server = np.zeros((3, 4, 2)), np.zeros((3, 2))
@@ -254,7 +255,7 @@ def test_blocks_of_different_scale(normalise: str) -> None:
         "transport": {"name": "over_the_air", "normalise": normalise},
     }
     one = probed(keys, lambda parts: probes.TwoScales(parts, width=2000))
-    assert one.parts.share.unique().tolist() == [75.0]
+    assert one.share.unique().tolist() == [75.0]
     one.round(0)
     big, small = probes.TwoScales.big, probes.TwoScales.small
     both = (big**2 + small**2) / 2
@@ -293,7 +294,7 @@ def test_view_with_a_prediction_of_its_own() -> None:
     one = probed(EXACT, Mixture)
     recorder = Recorder(one, 1, 3)
     recorder.take(0, 0.0)
-    x, y = one.parts.data.x_test[:40], one.parts.data.y_test[:40]
+    x, y = one.parts.samples.data.x_test[:40], one.parts.samples.data.y_test[:40]
     for s in range(3):
         exps = np.exp(np.einsum("bi,mic->mbc", x, weights[:, s]))
         mixed = (exps / exps.sum(-1, keepdims=True)).mean(0)
@@ -303,7 +304,7 @@ def test_view_with_a_prediction_of_its_own() -> None:
 
 
 def test_each_is_refused_where_only_the_mean_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FedAvgConfig, "needs", "each")
+    monkeypatch.setattr(FedAvg, "needs", "each")
     with pytest.raises(UserError, match=r"needs each of them; transports that would do: ideal, d"):
         load_scenario(tree({"transport": "over_the_air"}))
     one = run(probed(DIGITAL, probes.Probe), 1)

@@ -3,34 +3,42 @@ for."""
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
-from typing import get_args
+from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 
 from otafl.core import custom, registry
 from otafl.core.errors import UserError
-from otafl.core.settings import Settings, stackable_fields
+from otafl.core.settings import CustomSettings, Settings, stackable_fields
+from otafl.core.words import closest
 from otafl.results import variables
 from otafl.scenario import Scenario, json_schema, load_scenario
 from otafl.scenario.axes import NOT_SWEPT, coordinates, read
-from otafl.scenario.keys import CHOICES, DEFAULTS, fields
+from otafl.scenario.keys import CHOICES, fields, put
 
 ENTRIES = [(table, name) for table in registry.TABLES for name in registry.names(table)]
 
 
 @pytest.mark.parametrize(("table", "name"), ENTRIES)
 def test_an_entry_has_settings_an_implementation_and_one_line(table: str, name: str) -> None:
-    entry = registry.TABLES[table][name]
-    config = registry.settings(table, name)
-    assert entry.name == name
+    config, about = registry.settings(table, name), registry.about(table, name)
     assert issubclass(config, Settings)
-    assert get_args(config.model_fields["name"].annotation) == (name,)
-    assert config.__doc__
+    assert name in get_args(config.model_fields["name"].annotation)
     assert callable(registry.component(table, name))
-    assert entry.summary
-    assert "\n" not in entry.summary
+    assert about.summary
+    assert "\n" not in about.summary
+    assert len(about.summary) <= 96
+
+
+@pytest.mark.parametrize(("table", "name"), ENTRIES)
+def test_a_component_is_made_of_its_settings(table: str, name: str) -> None:
+    """The component is its settings, or a class that has them nested."""
+    kind = registry.component(table, name)
+    assert registry.settings(table, name) is getattr(kind, "Settings", kind)
 
 
 @pytest.mark.parametrize(("table", "name"), ENTRIES)
@@ -40,43 +48,35 @@ def test_every_field_of_an_entry_says_what_it_means(table: str, name: str) -> No
 
 
 def test_every_table_is_a_section_with_a_default() -> None:
-    assert set(CHOICES.values()) == set(registry.TABLES) == set(DEFAULTS)
+    assert {choice.table for choice in CHOICES.values()} == set(registry.TABLES)
     scenario = load_scenario({"name": "x"})
-    for path, table in CHOICES.items():
+    for path, choice in CHOICES.items():
         section = scenario
         for part in path:
             section = getattr(section, str(part))
-        assert section == registry.settings(table, DEFAULTS[table])()
+        default = registry.TABLES[choice.table].default
+        assert section == registry.settings(choice.table, default)(name=default)
 
 
-INCOMPLETE = (
-    ("availability", "trace"),
-    ("compute", "classes"),
-    ("compute", "csv"),
-    ("frequency", "deadline"),
-    ("frequency", "joint"),
-    ("channel", "trace"),
-    ("levels", "memory"),
-    ("levels", "deadline"),
-)
-"""What a name alone does not say enough of."""
-
-
-@pytest.mark.parametrize(
-    ("table", "name"),
-    [one for one in ENTRIES if one not in INCOMPLETE],
-)
-def test_an_entry_can_be_named_alone_or_in_a_mapping(table: str, name: str) -> None:
-    path = next(path for path, one in CHOICES.items() if one == table)
+@pytest.mark.parametrize(("table", "name"), ENTRIES)
+def test_an_entry_can_be_named_alone_or_in_a_mapping(
+    table: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With what its example says that it cannot do without."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "devices.csv").write_text("flops_per_s\n1e9\n")
+    path = registry.TABLES[table].path
+    example = dict(registry.settings(table, name).example)
+    assert all(key.split(".")[0] in Scenario.model_fields for key in example)
+    found = []
     for section in (name, {"name": name}):
-        tree = section
-        for part in reversed(path):
-            tree = {part: tree}
-        method = {"algorithm": "heterofl"} if table == "levels" else {}
-        found = load_scenario({"transport": "ideal", "name": "x", **method, **tree})
-        for part in path:
-            found = getattr(found, str(part))
-        assert found == registry.settings(table, name)(name=name)
+        tree = put({"name": "x"}, path, section)
+        for key, value in example.items():
+            tree = put(tree, tuple(key.split(".")), value)
+        scenario = load_scenario({"transport": "ideal"} | tree)
+        found.append(functools.reduce(getattr, path, scenario))
+    assert found[0] == found[1]
+    assert found[0].name == name
 
 
 def test_no_key_gives_an_axis_the_name_of_something_else_in_a_result() -> None:
@@ -86,18 +86,40 @@ def test_no_key_gives_an_axis_the_name_of_something_else_in_a_result() -> None:
         if key in ("data", "devices", "training"):
             continue
         sweep, problems = read({key: ["a"]}, Scenario, {})
-        assert not used & set(coordinates(sweep, Scenario)), key
+        assert not used & set(coordinates(sweep)), key
         assert all("is a section" in problem.message for problem in problems), problems
 
 
-def test_the_schema_marks_stackable_fields_and_describes_entries() -> None:
-    definitions = json_schema()["$defs"]
-    for table, name in ENTRIES:
-        config = registry.settings(table, name)
-        schema = definitions[config.__name__]
-        assert schema["description"]
-        marked = {key for key, info in schema["properties"].items() if info.get("stackable")}
-        assert marked == set(stackable_fields(config))
+@pytest.mark.parametrize(("table", "name"), ENTRIES)
+def test_the_schema_marks_stackable_fields_and_describes_entries(table: str, name: str) -> None:
+    alternatives = section_of(registry.TABLES[table].path)["anyOf"]
+    listed = alternatives[-1]["oneOf"]
+    (own,) = (one for one in listed if name in one["title"].split())
+    assert own["description"]
+    properties = referred(own)["properties"]
+    marked = {key for key, info in properties.items() if info.get("stackable")}
+    assert marked == set(stackable_fields(registry.settings(table, name)))
+
+
+@functools.cache
+def schema() -> dict[str, Any]:
+    return json_schema()
+
+
+def referred(node: dict[str, Any]) -> dict[str, Any]:
+    """A node of the schema, or the one that it refers to."""
+    return schema()["$defs"][node["$ref"].rpartition("/")[2]] if "$ref" in node else node
+
+
+def section_of(path: tuple[str, ...]) -> dict[str, Any]:
+    """What the schema says of a section; of one in a section that is chosen, in its first kind."""
+    node = schema()
+    for part in path:
+        node = referred(node)
+        if "anyOf" in node:
+            node = referred(node["anyOf"][-1]["oneOf"][0])
+        node = node["properties"][part]
+    return node
 
 
 @pytest.mark.parametrize(
@@ -110,7 +132,7 @@ def test_the_schema_marks_stackable_fields_and_describes_entries() -> None:
     ],
 )
 def test_closest(word: str, candidates: tuple[str, ...], found: str | None) -> None:
-    assert registry.closest(word, candidates) == found
+    assert closest(word, candidates) == found
 
 
 def test_an_unknown_name_is_refused_with_the_closest() -> None:
@@ -124,12 +146,9 @@ def test_an_unknown_name_is_refused_with_the_closest() -> None:
 
 
 def test_a_callable_of_the_users_own() -> None:
-    assert (
-        registry.component("model", "collections:OrderedDict")
-        is __import__("collections").OrderedDict
-    )
-    assert registry.settings("model", "a:b").__name__ == "CustomModelConfig"
-    assert registry.settings("data", "a:b").__name__ == "CustomDataConfig"
+    for table in ("model", "data"):
+        assert issubclass(registry.settings(table, "a:b"), CustomSettings)
+        assert registry.component(table, "a:b") is registry.component(table, "c:d")
 
 
 @pytest.mark.parametrize(
@@ -142,7 +161,7 @@ def test_a_callable_of_the_users_own() -> None:
 )
 def test_a_callable_that_cannot_be_had(path: str, message: str) -> None:
     with pytest.raises(UserError, match=r"data\.name") as error:
-        registry.component("data", path)
+        custom.load(path, "data.name")
     assert str(error.value).startswith(message)
 
 
@@ -156,18 +175,20 @@ def test_a_callable_in_the_working_folder(tmp_path, monkeypatch) -> None:
 
 def _imports(code: str, *modules: str) -> str:
     loaded = "; ".join(f"print('{one}' in sys.modules)" for one in modules)
-    command = [sys.executable, "-c", f"import sys; {code}; {loaded}"]
+    command = [sys.executable, "-c", f"import sys\n{code}\n{loaded}"]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
-def test_names_are_listed_without_pydantic_or_torch() -> None:
-    code = "import otafl.core.registry as r; [r.names(t) for t in r.TABLES]"
-    assert _imports(code, "pydantic", "torch", "numpy").split() == ["False"] * 3
+def test_names_are_listed_with_what_they_are_without_torch() -> None:
+    code = "import otafl.core.registry as r; [r.about(t, n) for t in r.TABLES for n in r.names(t)]"
+    assert _imports(code, "torch", "numpy", "sionna").split() == ["False"] * 3
 
 
-def test_a_scenario_is_read_without_torch() -> None:
+@pytest.mark.parametrize("command", [["--help"], ["list"], ["list", "channels"]])
+def test_the_command_line_lists_without_torch(command: list[str]) -> None:
     code = (
-        "import otafl.scenario.schema as s; x = s.load_scenario({'name': 'x', 'sweep': {'seed': [1]}}); "
-        "s.expand(x); s.to_yaml(x); s.json_schema()"
+        "from otafl import cli\ntry: cli.main(%r)\nexcept SystemExit as left: "
+        "assert not left.code\nprint()"
     )
-    assert _imports(code, "torch", "xarray", "simpy").split() == ["False"] * 3
+    said = _imports(code % command, "torch", "sionna", "xarray", "simpy")
+    assert said.split()[-4:] == ["False"] * 4

@@ -16,7 +16,6 @@ import torch
 import yaml
 from torch import Tensor
 
-from otafl.core import registry
 from otafl.core.contracts import Blocks, Group, Payload
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
@@ -56,9 +55,7 @@ def test_power_and_error(path: Path) -> None:
             continue
         p, m, active, w = (saved[name] for name in ("p", "m", "active", "weight"))
         budget = engine.parts.link.budget.budget[0]
-        power = point.scenario.power.name
-        make = registry.component("power", power)
-        if make(point.scenario.power).constraint == "peak":
+        if point.scenario.power.keeps == "peak":
             assert (p.abs().square() * m / budget).max() <= 1 + 1e-9, point.coords
         taken = engine.means.take()
         if not active.any() or "h/1" in link:  # of two groups the error is told in sum alone

@@ -12,7 +12,7 @@ import xarray as xr
 from contract.small import ALGORITHMS, METHODS, scenario
 
 from otafl import sweeping
-from otafl.results.dataset import read_part
+from otafl.results.files import read_part
 
 AXES: dict[str, Any] = {"channel.snr_db": [0, 20], "power.name": ["gbma", "tci"]}
 

@@ -51,7 +51,7 @@ def main() -> None:
     kills = kept = number = 0
     while kills < wanted:
         folder = home / f"killed{number}"
-        found = any(folder.glob("state/*")) or any(folder.glob("parts/*"))
+        found = any(folder.glob("running/*")) or any(folder.glob("parts/*"))
         if life(scenario, folder, chance.uniform(0.0, longest)):
             kills += 1
             kept += found

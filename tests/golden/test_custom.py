@@ -11,7 +11,6 @@ import pytest
 from twins.power import capped_errors, policy_of, random_links, solve
 
 from otafl import open_results
-from otafl.power.config import CustomPowerConfig
 from otafl.power.custom import CustomPolicy
 
 DOC = Path(__file__).parents[2] / "docs" / "extending.md"
@@ -29,7 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             names.append(text.partition("\n")[0].removeprefix("# "))
             (home / names[-1]).write_text(text)
     assert names == [
-        *("my_method.py", "my_settings.py", "my_channel.py", "fading.yaml"),
+        *("my_method.py", "my_channel.py", "fading.yaml"),
         *("my_power.py", "power.yaml"),
         *("my_model.py", "my_data.py", "rings.yaml", "rings.py"),
     ]
@@ -58,7 +57,7 @@ def test_commands(folder: Path) -> None:
     optimal, own, weakest = (float(nmse.mean("trial").sel(power=name)) for name in names)
     assert optimal < own < weakest
     fading = open_results(folder / "results" / "fading").isel(round=-1).mean("trial")
-    labels = ["fedavg", "my_method:Clipped(clip=0.2)", "my_settings:Clipped"]
+    labels = ["fedavg", "my_method:Clipped(clip=0.2)", "my_method:Clipped"]
     assert fading.algorithm.values.tolist() == labels
     assert (fading.aggregation_nmse.sel(m=4.0) < fading.aggregation_nmse.sel(m=0.5)).all()
     assert (
@@ -71,7 +70,7 @@ def test_the_policy_against_the_optimum(folder: Path, monkeypatch: pytest.Monkey
     """The document's function in isolation: within budget, and between the optimum and inversion by
     the weakest in the mean error of 100 fading states."""
     monkeypatch.syspath_prepend(folder)
-    own = CustomPolicy(CustomPowerConfig(name="my_power:quantile", share=0.2))
+    own = CustomPolicy(CustomPolicy.Settings(name="my_power:quantile", share=0.2))
     link = random_links(100, 10, seed=1)
     errors = {}
     for name, policy in {

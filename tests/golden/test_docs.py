@@ -15,7 +15,7 @@ import pytest
 import otafl
 from otafl import cli
 from otafl.core import registry
-from otafl.core.registry_tables import TABLES
+from otafl.core.registry import TABLES
 from otafl.results.variables import VARIABLES
 from otafl.scenario import Scenario, load_scenario
 from otafl.scenario.keys import fields
@@ -66,6 +66,15 @@ def test_every_page_is_in_the_contents() -> None:
     )
     names = {line for block in listed for line in block.splitlines() if line and line[0] != ":"}
     assert {page.stem for page in WRITTEN} - {"index"} <= names
+
+
+def test_the_table_of_choices_is_the_registry(generated: dict[str, str]) -> None:
+    listed = re.findall(r"<entry-(\w+?)-([\w-]+)>", generated["choices.rst"])
+    assert sorted(listed) == sorted(
+        (table, name.replace("_", "-"))
+        for table in registry.TABLES
+        for name in registry.names(table)
+    )
 
 
 def run_blocks(page: Path, monkeypatch: pytest.MonkeyPatch, folder: Path) -> dict[str, object]:

@@ -15,7 +15,8 @@ from golden.test_cli import call
 from otafl import open_results, sweeping
 from otafl.core.errors import UserError
 from otafl.results import packing as packs
-from otafl.results.dataset import FORMAT, read_part, write_part
+from otafl.results.dataset import FORMAT
+from otafl.results.files import read_part, write_part
 from otafl.scenario import load_scenario
 
 OLD = Path(__file__).with_name("old")

@@ -18,7 +18,7 @@ from matplotlib.image import imread
 from otafl import cli
 from otafl.plots import cdf_data, curve_data, draw, heatmap_data, pareto_data
 from otafl.plots.layout import tick_texts
-from otafl.results.dataset import write_part
+from otafl.results.files import write_part
 
 LONG = [
     "over_the_air(quadrature=True), cao_static, identity",

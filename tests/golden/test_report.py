@@ -25,7 +25,7 @@ import otafl
 from otafl import cli
 from otafl.report import page
 from otafl.report.values import tables
-from otafl.results.dataset import write_part
+from otafl.results.files import write_part
 from otafl.scenario import load_scenario, scenario_hash
 
 PERSONAL = """\

@@ -13,9 +13,9 @@ import yaml
 
 from otafl import load_scenario, sweeping
 from otafl.data import fashion_mnist, mnist
-from otafl.data.sources import DATA_DIR
+from otafl.data.files import DATA_DIR
 from otafl.engine import assembly
-from otafl.results.dataset import final
+from otafl.results.ending import final
 from otafl.scenario import axes_of as axes
 
 ROOT = Path(__file__).parents[2]

@@ -4,7 +4,7 @@ over the air."""
 from __future__ import annotations
 
 import otafl
-from otafl.results.dataset import final
+from otafl.results.ending import final
 
 
 def test_a_convolutional_network_learns_digits() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 import otafl
-from otafl.results.dataset import final
+from otafl.results.ending import final
 
 BASE: dict[str, Any] = {
     "name": "trend",

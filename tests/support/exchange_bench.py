@@ -1,5 +1,5 @@
-"""Rounds of a method outside the engine, some devices absent and some of what is sent lost: what
-both sides of a twin test need."""
+"""Runs rounds of a method outside the engine, some devices absent and some of what is sent lost:
+what both sides of a twin test need."""
 
 from __future__ import annotations
 
@@ -9,14 +9,24 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-
-from otafl.core.contracts import Blocks, Broadcast, Cohort, Hyper, Payload, Received
-from otafl.core.rng import Streams
-from otafl.data.work import LocalData, LocalWork
-from otafl.engine.stacking import DeviceStore
-from otafl.models.mlp import Mlp
 from twins.network import Array, Minibatch
 from twins.setting import local_data, minibatch
+
+from otafl.core import registry
+from otafl.core.contracts import (
+    Blocks,
+    Broadcast,
+    Cohort,
+    Hyper,
+    LocalContext,
+    Payload,
+    Received,
+    Work,
+)
+from otafl.core.rng import Streams
+from otafl.data.work import LocalData
+from otafl.engine.stacking import DeviceStore
+from otafl.models.mlp import Mlp
 
 WIDTHS = (6, 5, 4, 3)
 SIZES = [[20, 11, 3, 30, 7], [9, 8, 25, 4, 40]]
@@ -40,12 +50,11 @@ def came_of(cohort: Cohort, lost: tuple[int, int]) -> Tensor:
 
 
 class Bench:
-    """A method over two trials of five devices, float64."""
+    """Runs a method over two trials of five devices, float64."""
 
     def __init__(
         self,
-        method: Any,
-        config: Any,
+        settings: Any,
         model: Mlp,
         hyper: dict[str, list[float]],
         steps: int = 2,
@@ -56,37 +65,34 @@ class Bench:
         self.hyper: Hyper = {n: torch.tensor(v, dtype=torch.float64) for n, v in hyper.items()}
         self.data: LocalData = local_data(SIZES, WIDTHS[0], WIDTHS[-1], self.streams, 4, steps)
         self.steps = steps
-        self.method = method(config, model, population)
+        self.method = registry.make("algorithm", settings, model, population)
         self.server, devices = self.method.init(self.streams, self.hyper)
         self.devices = DeviceStore(devices, S, population)
         self.sent: Payload = ()
         self.loss = torch.zeros(0)
 
-    def work(self, cohort: Cohort, t: int) -> LocalWork:
+    def work(self, cohort: Cohort, t: int) -> Work:
         return self.data.work(t, cohort)
 
+    def context(self, cohort: Cohort, t: int) -> LocalContext:
+        return LocalContext(cohort, self.hyper, self.streams, t, self.work(cohort, t))
+
     def local(self, cohort: Cohort, t: int) -> None:
-        """Broadcast and local work."""
+        """Broadcast, and do local work."""
         sent: Broadcast = self.method.broadcast(self.server, cohort)
         before = {name: block.clone() for name, block in self.server.items()}
         state, self.sent, self.loss = self.method.local(
-            sent.rows(cohort, 0, cohort.size),
-            self.devices.rows(cohort),
-            cohort,
-            self.work(cohort, t),
-            self.hyper,
-            self.streams,
+            sent.rows(cohort, 0, cohort.size), self.devices.rows(cohort), self.context(cohort, t)
         )
         self.devices.put(cohort, state)
         self.unchanged(before)
 
     def combine(self, cohort: Cohort, t: int, came: Tensor | None) -> None:
-        """The server's step, after which the old blocks are as they were."""
+        """Take the server's step, after which the old blocks are as they were."""
         before = {name: block.clone() for name, block in self.server.items()}
         old = self.server
-        new = self.method.combine(
-            old, received(self.sent, cohort, came), cohort, t, self.hyper, self.streams
-        )
+        arrived = received(self.sent, cohort, came)
+        new = self.method.combine(old, arrived, self.context(cohort, t))
         self.unchanged(before)  # a trial to which nothing came gets the old blocks back
         self.server = new
 
@@ -95,18 +101,18 @@ class Bench:
             assert torch.equal(self.server[name], block), name
 
     def state(self, name: str) -> Tensor:
-        """[S, K, *shape] of a device block."""
+        """Return a device block [S, K, *shape]."""
         return self.devices.blocks()[name]
 
     def batches(self, cohort: Cohort, t: int, draw: int = 0) -> list[list[Minibatch]]:
-        """[row][step]."""
+        """Return the minibatches, [row][step]."""
         work = self.work(cohort, t)
         each = [work.batch(step, draw) for step in range(self.steps)]
         return [[minibatch(b, row) for b in each] for row in range(cohort.size)]
 
 
 def received(payload: Payload, cohort: Cohort, came: Tensor | None) -> Received:
-    """The rows, anything where lost, and the mean of what came by data share."""
+    """Return the rows, anything where lost, and the mean of what came by data share."""
     if came is None:
         came = torch.ones_like(cohort.sends)
     weight = cohort.weight * came
@@ -129,16 +135,29 @@ def received(payload: Payload, cohort: Cohort, came: Tensor | None) -> Received:
 
 
 def vector(params: Blocks, model: Mlp, *place: int) -> Array:
-    """The parameters at a place, side by side."""
+    """Put the parameters at a place side by side."""
     parts = [params[name][place].flatten() for name in model.shapes]
     return torch.cat(parts).double().numpy().copy()
 
 
 def prefixed(bench: Bench, prefix: str, s: int, k: int) -> Array:
-    """A device's parameters with a prefix, side by side."""
+    """Put a device's parameters with a prefix side by side."""
     params = {name: bench.state(f"{prefix}.{name}") for name in bench.model.shapes}
     return vector(params, bench.model, s, k)
 
 
 def close(ours: Tensor | Array, twin: Array, tolerance: float = 1e-11) -> None:
     np.testing.assert_allclose(np.asarray(ours), twin, rtol=0, atol=tolerance)
+
+
+def rows_of(cohort: Cohort, s: int) -> dict[int, int]:
+    """Return the rows of a trial, device -> row."""
+    pairs = zip(cohort.trial.tolist(), cohort.device.tolist(), strict=True)
+    return {k: row for row, (trial, k) in enumerate(pairs) if trial == s}
+
+
+def everything(bench: Bench, cohort: Cohort, t: int, row: int) -> Minibatch:
+    """Return all samples of a device, without padding."""
+    whole = minibatch(bench.work(cohort, t).full(), row)
+    held = whole.weight > 0
+    return Minibatch(whole.x[held], whole.y[held], whole.weight[held])

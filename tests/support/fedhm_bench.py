@@ -12,12 +12,20 @@ import torch
 from torch import Tensor
 from twins.setting import everyone
 
-from otafl.algorithms.config_fedhm import FedHmConfig
 from otafl.algorithms.fedhm import FedHm
-from otafl.core.contracts import Blocks, Cohort, Payload, Received, Work
+from otafl.core.contracts import (
+    Blocks,
+    Cohort,
+    Context,
+    LocalContext,
+    Payload,
+    Received,
+    Work,
+)
 from otafl.core.rng import Streams
 from otafl.models.base import Model
-from otafl.models.network import Linear, Network, Relu, Step
+from otafl.models.network import Network
+from otafl.models.steps import Linear, Relu, Step
 from otafl.transport.superpose import each_row, error_free, signal
 
 HYPER = {
@@ -49,7 +57,13 @@ def cohort_of(levels: Sequence[Sequence[int]], dtype: torch.dtype = torch.float6
 
 
 def method(model: Model, devices: int = 5, **settings: Any) -> FedHm:
-    return FedHm(FedHmConfig.model_validate(settings), model, devices)
+    return FedHm(FedHm.Settings.model_validate(settings), model, devices)
+
+
+def weighed(ours: FedHm, cohort: Cohort) -> Cohort:
+    """The cohort with the weights that the method gives it."""
+    context = Context(cohort, {}, Streams([0], [0]), 0)
+    return replace(cohort, weight=ours.row_weights(context))
 
 
 def sent(
@@ -58,7 +72,8 @@ def sent(
     """The payload and the losses of a cohort in one chunk."""
     down = ours.broadcast(server, cohort).rows(cohort, 0, cohort.size)
     with torch.inference_mode():
-        state, payload, loss = ours.local(down, {}, cohort, work, values, streams)
+        context = LocalContext(cohort, values, streams, work.round, work)
+        state, payload, loss = ours.local(down, {}, context)
     assert state == {}
     return payload, loss
 
@@ -96,4 +111,5 @@ def a_round(
     """The server's blocks after a round, and the losses."""
     payload, loss = sent(ours, server, cohort, work, values, streams)
     received = delivered(payload, cohort, came)
-    return ours.combine(server, received, cohort, work.round, values, streams), loss
+    context = Context(cohort, values, streams, work.round)
+    return ours.combine(server, received, context), loss

@@ -1,4 +1,6 @@
-"""An uplink under limits, and what it should receive, symbol by symbol and device by device."""
+"""Send over an uplink under limits, and work out what it should receive, symbol by symbol and
+device by device.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +9,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from support.link_bench import Bench, Given, bench
+from support.link_bench import Bench, Given, bench, with_setup
 
-from otafl.channels.config import PerfectCsiConfig
 from otafl.core.contracts import NO_LIMITS, Cohort, Limits, LinkReport, Payload, Received
-from otafl.csi.csi import PerfectCsi
-from otafl.transport.setup import LinkSetup
+from otafl.csi.perfect import Perfect
 
 
 def send(
@@ -21,28 +21,15 @@ def send(
     return link.transport.deliver(payload, who, link.channel.state(round), round, limits)
 
 
-def setup_of(link: Bench) -> LinkSetup:
-    transport = link.transport
-    return transport.setup if hasattr(transport, "setup") else transport._setup
-
-
-def rebuilt(link: Bench, **parts: Any) -> Bench:
-    """The same uplink with some of its parts replaced."""
-    transport = link.transport
-    config = transport.config if hasattr(transport, "config") else transport._config
-    made = type(transport)(config, dataclasses.replace(setup_of(link), **parts))
-    return dataclasses.replace(link, transport=made)
-
-
 def with_budget(link: Bench, share: torch.Tensor) -> Bench:
-    """The same uplink with this share of the budgets."""
-    budget = setup_of(link).budget
-    return rebuilt(link, budget=dataclasses.replace(budget, budget=budget.budget * share))
+    """Give the same uplink this share of the budgets."""
+    budget = link.transport.setup.budget
+    return with_setup(link, budget=dataclasses.replace(budget, budget=budget.budget * share))
 
 
 def radiated(link: Bench, report: LinkReport) -> np.ndarray:
-    """[S, K] in units of the noise variance times symbols."""
-    return (report.energy_j / setup_of(link).budget.unit_energy_j[:, None]).numpy()
+    """Return the energy [S, K] in units of the noise variance times symbols."""
+    return (report.energy_j / link.transport.setup.budget.unit_energy_j[:, None]).numpy()
 
 
 def table(*rows: list[float]) -> torch.Tensor:
@@ -50,13 +37,14 @@ def table(*rows: list[float]) -> torch.Tensor:
 
 
 def digital(*snr: float, **options: Any) -> Bench:
-    """One trial of devices whose SNR at a budget of 10 is this, and known; SNR 1, 3, 15 are 1, 2, 4
-    bits a channel use."""
+    """Make one trial of devices whose SNR at a budget of 10 is this, and known; SNR 1, 3, 15 are 1,
+    2, 4 bits a channel use."""
     link = bench(transport="digital", devices=len(snr), **options)
     h = torch.tensor([snr], dtype=torch.complex128).sqrt()[:, :, None, None, None] / 10**0.5
     channel = Given(h, torch.ones(1, len(snr), dtype=torch.float64))
-    csi = PerfectCsi(PerfectCsiConfig(), channel, setup_of(link).budget, link.streams, {})
-    return dataclasses.replace(rebuilt(link, csi=csi), channel=channel)
+    budget = link.transport.setup.budget
+    csi = Perfect(Perfect.Settings(), channel, budget, link.streams, {})  # type: ignore[arg-type]
+    return dataclasses.replace(with_setup(link, csi=csi), channel=channel)
 
 
 def estimate(
@@ -71,9 +59,12 @@ def estimate(
     cell: np.ndarray | None = None,
     quadrature: bool = False,
 ) -> np.ndarray:
-    """[P] that the server of the first trial has of a group's signals x [K, P] with the saved h,
-    p and eta. stops: [K] channel uses of the slot that each device is on air for. start: the
-    group's first one. cell: [symbols] segment of each channel use of the group, 0 if not given."""
+    """Return [P] that the server of the first trial has of a group's signals x [K, P] with the
+    saved h, p and eta.
+
+    stops: [K] channel uses of the slot that each device is on air for. start: the group's first
+    one. cell: [symbols] segment of each channel use of the group, 0 if not given.
+    """
     h, p, eta, active = (
         report.saved[f"{name}/{index}"][0].numpy() for name in ("h", "p", "eta", "active")
     )

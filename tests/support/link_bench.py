@@ -1,4 +1,4 @@
-"""An uplink of a few trials with all its parts at hand, in double precision, for tests."""
+"""Set up an uplink of a few trials with all its parts at hand, in double precision, for tests."""
 
 from __future__ import annotations
 
@@ -13,55 +13,40 @@ import torch
 from torch import Tensor
 
 from otafl.channels.awgn import Awgn
-from otafl.channels.config import AwgnConfig, ErrorCsiConfig, RayleighConfig
-from otafl.channels.fading import link_budget
-from otafl.channels.long_term import statistics
+from otafl.channels.budget import link_budget
 from otafl.channels.rayleigh import Rayleigh
-from otafl.codecs.config import IdentityConfig, UniformConfig
 from otafl.codecs.identity import Identity
 from otafl.codecs.uniform import Uniform
 from otafl.core.contracts import ChannelState, Cohort, LinkReport, Payload, Received
 from otafl.core.rng import Streams
-from otafl.core.settings import stackable_fields
-from otafl.csi.csi import ErrorCsi
+from otafl.csi.error import NormalError
+from otafl.csi.long_term import statistics
 from otafl.power.ci import ChannelInversion
-from otafl.power.config import CiConfig, FullConfig, GbmaConfig, TciConfig
 from otafl.power.full import Full
 from otafl.power.gbma import Gbma
 from otafl.power.tci import TruncatedChannelInversion
-from otafl.receivers.config import ScalarConfig
 from otafl.receivers.scalar import Scalar
-from otafl.transport.config import (
-    DigitalConfig,
-    IdealConfig,
-    ImpairmentsConfig,
-    OverTheAirConfig,
-)
+from otafl.transport.base import LinkSetup
 from otafl.transport.digital import Digital
 from otafl.transport.ideal import Ideal
 from otafl.transport.impairments import Impairments
 from otafl.transport.over_the_air import OverTheAir
-from otafl.transport.setup import LinkSetup
 
 WEIGHTS = [0.1, 0.4, 0.05, 0.2, 0.15, 0.3]
 
 POLICIES = ["full", "ci", "tci", "gbma"]
 MAKE: dict[str, Any] = {
-    "full": lambda **options: Full(FullConfig(**options)),
-    "ci": lambda **options: ChannelInversion(CiConfig(**options)),
-    "tci": lambda **options: TruncatedChannelInversion(TciConfig(**options)),
-    "gbma": lambda **options: Gbma(GbmaConfig(**options)),
+    "full": Full,
+    "ci": ChannelInversion,
+    "tci": TruncatedChannelInversion,
+    "gbma": Gbma,
 }
-TRANSPORTS: dict[str, Any] = {
-    "over_the_air": (OverTheAir, OverTheAirConfig),
-    "ideal": (Ideal, IdealConfig),
-    "digital": (Digital, DigitalConfig),
-}
+TRANSPORTS: dict[str, Any] = {"over_the_air": OverTheAir, "ideal": Ideal, "digital": Digital}
 
 
 @dataclass
 class Bench:
-    """An uplink of S trials over K devices, and what a test needs of its parts."""
+    """Hold an uplink of S trials over K devices, and what a test needs of its parts."""
 
     transport: Any
     channel: Any
@@ -75,7 +60,7 @@ class Bench:
         return self.transport.deliver(payload, cohort, self.channel.state(round), round)
 
     def noise(self, reals: int, round: int = 0, group: int = 0) -> np.ndarray:
-        """[S, P]: Re z of z ~ CN(0, 1)."""
+        """Draw Re z of z ~ CN(0, 1), [S, P]."""
         draw = self.streams.normal(f"noise/{group}", round, (reals,))
         return draw.numpy() * math.sqrt(0.5)
 
@@ -95,46 +80,44 @@ def bench(
     seed: int = 1,
     **options: Any,
 ) -> Bench:
-    """Double precision throughout; `options` are the transport's."""
+    """Make an uplink in double precision; `options` are the transport's."""
     size = len(trials)
     streams = Streams([seed] * size, list(trials), dtype=torch.float64)
     levels = [snr_db] * size if isinstance(snr_db, float) else list(snr_db)
-    make, config = (Rayleigh, RayleighConfig) if fading else (Awgn, AwgnConfig)
-    budget = link_budget([config(snr_db=x) for x in levels], devices, streams.device, streams.dtype)
-    channel = make(config(), budget, devices, streams)
+    kind: Any = Rayleigh if fading else Awgn
+    sections = [kind.Settings(snr_db=level) for level in levels]
+    budget = link_budget(sections, devices, streams.device, streams.dtype)
+    channel = kind(kind.Settings(), budget, devices, streams, {})
     policy_hyper = {"threshold": torch.full((size,), threshold, dtype=torch.float64)}
     noise = torch.full((size,), 0.5, dtype=torch.float64)
     error = torch.full((size,), variance, dtype=torch.float64)
-    csi = ErrorCsi(ErrorCsiConfig(), channel, budget, streams, {"variance": error})
-    receiver = Scalar(ScalarConfig())
-    known = statistics(channel, csi, receiver, budget, noise)
-    chosen = MAKE[policy](**(policy_options or {}))
-    cls, config_class = TRANSPORTS[transport]
-    made_of = config_class(**options)
-    numbers = {name: getattr(made_of, name) for name in stackable_fields(config_class)}
+    csi = NormalError(NormalError.Settings(), channel, budget, streams, {"variance": error})
+    receiver = Scalar()
+    made_of = TRANSPORTS[transport].Settings(**options)
+    numbers = {name: getattr(made_of, name) for name in made_of.stackable}
     numbers |= {"rate_factor": rate_factor}
-    hyper = {
-        name: torch.full((size,), float(value), dtype=torch.float64)
-        for name, value in numbers.items()
-        if value is not None
-    }
-    codec: Any = Identity(IdentityConfig(), {}, streams)
+    codec: Any = Identity(Identity.Settings(), {}, streams)
     if bits is not None:
-        codec = Uniform(UniformConfig(bits=bits), {}, streams)
+        codec = Uniform(Uniform.Settings(bits=bits), {}, streams)
     setup = LinkSetup(
         budget=budget,
         csi=csi,
         receiver=receiver,
-        impairments=Impairments.of([ImpairmentsConfig()] * size, None, streams),
-        policy=chosen,
-        statistics=known,
+        impairments=Impairments.of([Impairments.Settings()] * size, None, streams),
+        policy=MAKE[policy](**(policy_options or {})),
+        statistics=statistics(channel, csi, receiver, budget, noise),
         policy_hyper=policy_hyper,
         codec=codec,
         streams=streams,
-        hyper=hyper,
+        hyper={
+            name: torch.full((size,), float(value), dtype=torch.float64)
+            for name, value in numbers.items()
+            if value is not None
+        },
         save_link=True,
     )
-    return Bench(cls(made_of, setup), channel, streams, budget.budget[:, 0], variance)
+    made = TRANSPORTS[transport](made_of, setup)
+    return Bench(made, channel, streams, budget.budget[:, 0], variance)
 
 
 def cohort(
@@ -143,7 +126,7 @@ def cohort(
     weight: Sequence[float] | None = None,
     sends: Sequence[bool] | None = None,
 ) -> Cohort:
-    """The first devices of each trial; equal weights if none are given, per row."""
+    """Take the first devices of each trial; equal weights if none are given, per row."""
     trial = torch.cat([torch.full((count,), s) for s, count in enumerate(counts)]).long()
     device = torch.cat([torch.arange(count) for count in counts])
     zero = torch.zeros_like(device)
@@ -155,7 +138,7 @@ def cohort(
 
 
 def updates(rows: int, reals: int, seed: int = 0) -> Tensor:
-    """[rows, reals] of unequal powers and a common part, so that symbols are correlated."""
+    """Draw [rows, reals] of unequal powers and a common part, so that symbols are correlated."""
     rng = np.random.default_rng(seed)
     scale = rng.uniform(0.3, 2.0, (rows, 1))
     return torch.from_numpy(scale * rng.standard_normal((rows, reals)) + rng.standard_normal(reals))
@@ -163,8 +146,8 @@ def updates(rows: int, reals: int, seed: int = 0) -> Tensor:
 
 @dataclass
 class Given:
-    """A channel whose h [S, K, A, B, F] is given, for every round; it changes every `block_symbols`
-    channel uses."""
+    """Give a channel's h [S, K, A, B, F] for every round; it changes every `block_symbols` channel
+    uses."""
 
     h: Tensor
     gain: Tensor
@@ -182,7 +165,7 @@ def given(
     groups: int = 1,
     block_symbols: int | None = None,
 ) -> Bench:
-    """The same uplink over a random channel of these sizes, with unequal large-scale gains."""
+    """Put the same uplink over a random channel of these sizes, with unequal large-scale gains."""
     trials, devices = len(link.budget), link.transport.setup.budget.budget.shape[1]
     rng = np.random.default_rng(5)
     shape = (trials, devices, antennas, blocks, groups)
@@ -192,7 +175,7 @@ def given(
 
 
 def with_setup(link: Bench, **parts: Any) -> Bench:
-    """The same uplink with some of its parts replaced."""
+    """Replace some of an uplink's parts."""
     transport = link.transport
-    made = type(transport)(transport.config, dataclasses.replace(transport.setup, **parts))
+    made = type(transport)(transport.settings, dataclasses.replace(transport.setup, **parts))
     return dataclasses.replace(link, transport=made)

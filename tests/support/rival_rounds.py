@@ -1,41 +1,52 @@
-"""Rounds of a method by hand: stacked trials, devices that take part or not, an exact mean."""
+"""Runs rounds of a method by hand: stacked trials, devices that take part or not, an exact mean."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import pytest
 import torch
 from torch import Tensor
 from twins.network import Array, Minibatch
-from twins.setting import everyone, local_data, minibatch
+from twins.rivals import plus
+from twins.setting import everyone, local_data, minibatch, mlp
 
 from otafl.core import registry
-from otafl.core.contracts import Blocks, Cohort, Payload, Received
+from otafl.core.contracts import Blocks, Cohort, LocalContext, Payload, Received, Work
 from otafl.core.rng import Streams
-from otafl.data.work import LocalData, LocalWork
-from otafl.models.base import Model
+from otafl.data.work import LocalData
+from otafl.models.base import Model, unflatten
 
 SIZES = [[20, 10, 3, 30, 7], [9, 9, 25, 4, 40]]
 """Samples of five devices of two trials; two have fewer than a minibatch."""
 
 STEPS = 3
 INPUTS, CLASSES = 6, 3
+MODEL = mlp((INPUTS, 8, 5, CLASSES))
+WHO: list[list[list[int]] | None] = [None, [[0, 2, 3], [1, 4]], [[1, 2], [0, 3, 4]]]
+"""Devices of each trial, round by round: all, then some, so that absent ones count."""
+
+RATE, OWN, SERVER = [0.3, 0.05], [0.1, 0.4], [1.0, 0.7]
+RATES = {"learning_rate": RATE, "server_learning_rate": SERVER}
+DTYPES = pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 
 
 @dataclass
 class Round:
-    """What a round saw and gave, rows of its cohort."""
+    """Holds what a round saw and gave, rows of its cohort."""
 
     cohort: Cohort
-    work: LocalWork
+    work: Work
     payload: Payload
     loss: Tensor
 
 
 class Rounds:
-    """A method over two trials of five devices. server: blocks [2, *shape]; devices: blocks [2, 5,
-    *shape]."""
+    """Runs a method over two trials of five devices. server: blocks [2, *shape]; devices: blocks
+    [2, 5, *shape]."""
 
     def __init__(
         self,
@@ -50,7 +61,7 @@ class Rounds:
         """steps: local ones. sizes: samples of the devices. rates: stackable fields, a list by
         trial; others have their defaults."""
         config = registry.settings("algorithm", name).model_validate(settings or {})
-        self.method = registry.component("algorithm", name)(config, model, 5)
+        self.method = registry.make("algorithm", config, model, 5)
         self.streams = Streams([5, 5], [0, 1], dtype=dtype)
         fields = {n: v for n, v in config.model_dump().items() if type(v) is float}
         self.hyper = {n: torch.tensor(rates.get(n, [v, v]), dtype=dtype) for n, v in fields.items()}
@@ -63,31 +74,30 @@ class Rounds:
         }
 
     def round(self, t: int, who: list[list[int]] | None = None) -> Round:
-        """Of these devices of each trial; everybody, if not given."""
+        """Run a round of these devices of each trial; of everybody, if not given."""
         cohort = self.all
         if who is not None:
             rows = [5 * s + k for s, row in enumerate(who) for k in row]
             cohort = self.all.take(torch.tensor(rows))
-        work = self.data.work(t, cohort)
+        context = self.context(cohort, t)
         before = {name: block.clone() for name, block in self.server.items()}
         broadcast = self.method.broadcast(self.server, cohort).rows(cohort, 0, cohort.size)
         rows_of = {n: b.flatten(0, 1)[cohort.cell] for n, b in self.devices.items()}
-        state, payload, loss = self.method.local(
-            broadcast, rows_of, cohort, work, self.hyper, self.streams
-        )
+        state, payload, loss = self.method.local(broadcast, rows_of, context)
         assert all(torch.equal(self.server[name], block) for name, block in before.items())
         assert state.keys() == self.devices.keys()
         for name, rows in state.items():
             self.devices[name].flatten(0, 1)[cohort.cell] = rows
-        received = exact(payload, cohort)
-        self.server = self.method.combine(
-            self.server, received, cohort, t, self.hyper, self.streams
-        )
-        return Round(cohort, work, payload, loss)
+        self.server = self.method.combine(self.server, exact(payload, cohort), context)
+        return Round(cohort, context.work, payload, loss)
+
+    def context(self, cohort: Cohort, t: int) -> LocalContext:
+        """Return the cohort's round t."""
+        return LocalContext(cohort, self.hyper, self.streams, t, self.data.work(t, cohort))
 
 
 def exact(payload: Payload, cohort: Cohort) -> Received:
-    """The weighted means of what was sent."""
+    """Take the weighted means of what was sent."""
     means = []
     for group in payload:
         assert (group.rows, group.mask, group.weighting, group.route) == (
@@ -111,20 +121,20 @@ def exact(payload: Payload, cohort: Cohort) -> Received:
 
 
 def arrays(model: Model, params: Blocks, row: Any) -> list[Array]:
-    """A row's parameters as the twins have them: weights, then biases."""
+    """Return a row's parameters as the twins have them: weights, then biases."""
     names = sorted(model.shapes, key=lambda name: (name.startswith("bias"), name))
     return [params[name][row].double().numpy().copy() for name in names if name in params]
 
 
 def batches(one: Round, trial: int, draw: int = 0) -> list[list[Minibatch]]:
-    """[device of the cohort][local step] of a trial."""
+    """Return the minibatches of a trial, [device of the cohort][local step]."""
     rows = (one.cohort.trial == trial).nonzero().squeeze(1).tolist()
     stacked = [one.work.batch(step, draw) for step in range(STEPS)]
     return [[minibatch(batch, row) for batch in stacked] for row in rows]
 
 
 def shares(one: Round, trial: int) -> list[float]:
-    """Of all samples of the trial, of the devices of the cohort."""
+    """Return the shares of all samples of the trial that the devices of the cohort have."""
     return list(one.cohort.weight[one.cohort.trial == trial].double().numpy())
 
 
@@ -135,3 +145,43 @@ def members(one: Round, trial: int) -> list[int]:
 def losses(one: Round, trial: int) -> Array:
     out: Array = one.loss[one.cohort.trial == trial].double().numpy()
     return out
+
+
+def server(rounds: Rounds, s: int, block: str = "model") -> list[Array]:
+    """Return the server's model of a trial as a list."""
+    return arrays(MODEL, unflatten(rounds.server[block], MODEL.shapes), s)
+
+
+def device(rounds: Rounds, s: int, k: int, prefix: str = "personal.") -> list[Array]:
+    """Return a device's kept arrays."""
+    own = {n.removeprefix(prefix): b for n, b in rounds.devices.items() if n.startswith(prefix)}
+    return arrays(MODEL, own, (s, k))
+
+
+def close(ours: list[Array], theirs: list[Array]) -> None:
+    assert len(ours) == len(theirs) > 0
+    for one, other in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-12)
+
+
+def stepped(old: list[Array], mean: list[Array], server_rate: float) -> list[Array]:
+    return plus(old, plus(mean, old, -1.0), server_rate)
+
+
+def in_step(one: Rounds, other: Rounds, same: Callable[[Rounds, Rounds], None]) -> None:
+    """Run three rounds of both, compared before each and after the last."""
+    for t, who in enumerate(WHO):
+        same(one, other)
+        one.round(t, who)
+        other.round(t, who)
+    same(one, other)
+
+
+def same_model(one: Rounds, other: Rounds) -> None:
+    assert torch.equal(one.server["model"], other.server["model"])
+
+
+def same_devices(one: Rounds, other: Rounds) -> None:
+    for name, block in one.devices.items():
+        if name.startswith("personal."):
+            assert torch.equal(block, other.devices[name]), name

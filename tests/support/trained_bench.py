@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from otafl.engine import trained
-from otafl.engine.engine import run_stack
-from otafl.results.dataset import to_dataset, write_part
+from otafl.engine.running import run_stack
+from otafl.results import models as trained
+from otafl.results.dataset import to_dataset
+from otafl.results.files import write_part
 from otafl.scenario import expand, load_scenario
 
 BASE: dict[str, Any] = {

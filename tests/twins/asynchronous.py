@@ -1,5 +1,5 @@
-"""Plain twins of the asynchronous methods, written from their papers: one trial, one arrival after
-the other, float64. A model is a list of arrays (see `twins.rivals`)."""
+"""Computes the asynchronous methods plainly, as their papers have them: one trial, one arrival
+after the other, float64. A model is a list of arrays (see `twins.rivals`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from twins.rivals import Params, gradient, plus
 
 
 def discount(kind: str, late: int, a: float = 0.0, b: float = 0.0) -> float:
-    """s(t - tau) of Xie et al. 2020, section 5.2."""
+    """Return s(t - tau) of Xie et al. 2020, section 5.2."""
     if kind == "constant":
         return 1.0
     if kind == "polynomial":
@@ -23,8 +23,8 @@ def discount(kind: str, late: int, a: float = 0.0, b: float = 0.0) -> float:
 def fedasync_worker(
     x_tau: Params, batches: Sequence[Minibatch], rate: float, rho: float
 ) -> tuple[Params, float]:
-    """x_new of Xie et al. 2020, Algorithm 1, and the mean loss without the penalty: x <- x - rate
-    grad[f + rho/2 |x - x_tau|^2]."""
+    """Return x_new of Xie et al. 2020, Algorithm 1, and the mean loss without the penalty: x <- x -
+    rate grad[f + rho/2 |x - x_tau|^2]."""
     x, total = x_tau, 0.0
     for batch in batches:
         loss, along = gradient(x, batch)
@@ -34,14 +34,14 @@ def fedasync_worker(
 
 
 def mixed(x: Params, x_new: Params, a: float) -> Params:
-    """(1 - a) x + a x_new."""
+    """Return (1 - a) x + a x_new."""
     return [(1.0 - a) * old + a * new for old, new in zip(x, x_new, strict=True)]
 
 
 @dataclass
 class FedBuffServer:
-    """Nguyen et al. 2022, Algorithm 1, with momentum: its Delta is y_0 - y_Q, and so are those
-    given here."""
+    """Follows Nguyen et al. 2022, Algorithm 1, with momentum: its Delta is y_0 - y_Q, and so are
+    those given here."""
 
     w: Params
     size: int
@@ -52,7 +52,7 @@ class FedBuffServer:
     velocity: Params | None = None
 
     def receive(self, delta: Params, late: int) -> None:
-        """An update of a device that began `late` steps ago."""
+        """Take in an update of a device that began `late` steps ago."""
         scale = 1.0 / math.sqrt(1.0 + late)
         self.buffer.append([scale * d for d in delta])
         if len(self.buffer) < self.size:
@@ -65,7 +65,7 @@ class FedBuffServer:
 
 
 def fedbuff_client(w: Params, batches: Sequence[Minibatch], rate: float) -> tuple[Params, float]:
-    """Delta = y_0 - y_Q after Q steps of SGD, and the mean loss."""
+    """Return Delta = y_0 - y_Q after Q steps of SGD, and the mean loss."""
     y, total = w, 0.0
     for batch in batches:
         loss, along = gradient(y, batch)

@@ -7,36 +7,36 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from otafl.core.contracts import Blocks
-from otafl.models.config_network import ResNetConfig
+from otafl.models.resnet import ResNet as Ours
 
 
-def norm(config: ResNetConfig, channels: int) -> nn.Module:
-    if config.norm == "none":
+def norm(settings: Ours.Settings, channels: int) -> nn.Module:
+    if settings.norm == "none":
         return nn.Identity()
-    if config.norm == "group":
+    if settings.norm == "group":
         groups = max(
-            g for g in range(1, config.groups + 1) if config.groups % g == channels % g == 0
+            g for g in range(1, settings.groups + 1) if settings.groups % g == channels % g == 0
         )
         return nn.GroupNorm(groups, channels)
     return nn.BatchNorm2d(channels, momentum=None)
 
 
-def conv(config: ResNetConfig, inputs: int, outputs: int, kernel: int, stride: int) -> nn.Module:
-    bias = config.norm == "none"
+def conv(settings: Ours.Settings, inputs: int, outputs: int, kernel: int, stride: int) -> nn.Module:
+    bias = settings.norm == "none"
     return nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=bias)
 
 
 class BasicBlock(nn.Module):
-    def __init__(self, config: ResNetConfig, inputs: int, outputs: int, stride: int) -> None:
+    def __init__(self, settings: Ours.Settings, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
-        self.conv1 = conv(config, inputs, outputs, 3, stride)
-        self.norm1 = norm(config, outputs)
-        self.conv2 = conv(config, outputs, outputs, 3, 1)
-        self.norm2 = norm(config, outputs)
+        self.conv1 = conv(settings, inputs, outputs, 3, stride)
+        self.norm1 = norm(settings, outputs)
+        self.conv2 = conv(settings, outputs, outputs, 3, 1)
+        self.norm2 = norm(settings, outputs)
         self.shortcut = nn.Sequential()
         if stride != 1 or inputs != outputs:
-            self.shortcut.add_module("conv", conv(config, inputs, outputs, 1, stride))
-            self.shortcut.add_module("norm", norm(config, outputs))
+            self.shortcut.add_module("conv", conv(settings, inputs, outputs, 1, stride))
+            self.shortcut.add_module("norm", norm(settings, outputs))
 
     def forward(self, x: Tensor) -> Tensor:
         out = functional.relu(self.norm1(self.conv1(x)))
@@ -44,18 +44,20 @@ class BasicBlock(nn.Module):
 
 
 class ResNet(nn.Module):
-    def __init__(self, config: ResNetConfig, colours: int, classes: int) -> None:
+    def __init__(self, settings: Ours.Settings, colours: int, classes: int) -> None:
         super().__init__()
-        width = config.channels[0]
+        width = settings.channels[0]
         self.stem = nn.Sequential()
-        self.stem.add_module("conv", conv(config, colours, width, 3, config.stem_stride))
-        self.stem.add_module("norm", norm(config, width))
+        self.stem.add_module("conv", conv(settings, colours, width, 3, settings.stem_stride))
+        self.stem.add_module("norm", norm(settings, width))
         self.stages: list[nn.Module] = []
-        for stage, (blocks, outputs) in enumerate(zip(config.blocks, config.channels, strict=True)):
+        for stage, (blocks, outputs) in enumerate(
+            zip(settings.blocks, settings.channels, strict=True)
+        ):
             whole = nn.Sequential()
             for block in range(blocks):
                 stride = 2 if stage and not block else 1
-                whole.add_module(f"block{block + 1}", BasicBlock(config, width, outputs, stride))
+                whole.add_module(f"block{block + 1}", BasicBlock(settings, width, outputs, stride))
                 width = outputs
             self.add_module(f"stage{stage + 1}", whole)
             self.stages.append(whole)
@@ -68,9 +70,9 @@ class ResNet(nn.Module):
         return self.classifier(x.mean((2, 3)))
 
 
-def resnet(config: ResNetConfig, colours: int, classes: int, params: Blocks, row: int) -> ResNet:
+def resnet(settings: Ours.Settings, colours: int, classes: int, params: Blocks, row: int) -> ResNet:
     """The network with the parameters of a row, and the statistics of its norms where given."""
-    module = ResNet(config, colours, classes).double()
+    module = ResNet(settings, colours, classes).double()
     state = {}
     for name, block in params.items():
         value = block[row].T if name == "classifier.weight" else block[row]

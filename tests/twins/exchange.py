@@ -1,6 +1,6 @@
-"""Plain twins of FedAMP, FedFomo and FedPAC, from their papers: one trial, float64, loops over
-devices, samples and steps. A model is one vector, layer by layer its weight [M, N] and bias [N].
-Minibatches, and whose models are forwarded, are arguments.
+"""Computes FedAMP, FedFomo and FedPAC plainly, as their papers have them: one trial, float64, loops
+over devices, samples and steps. A model is one vector, layer by layer its weight [M, N] and bias
+[N]. Minibatches, and whose models are forwarded, are arguments.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-
 from twins.network import Array, Minibatch, gradients
 
 
 def layers(theta: Array, widths: Sequence[int]) -> tuple[list[Array], list[Array]]:
-    """Weights and biases of a vector."""
+    """Return weights and biases of a vector."""
     weights, biases, at = [], [], 0
     for m, n in itertools.pairwise(widths):
         weights.append(theta[at : at + m * n].reshape(m, n))
@@ -37,7 +36,7 @@ def loss_and_slope(theta: Array, widths: Sequence[int], batch: Minibatch) -> tup
 def sgd(
     theta: Array, widths: Sequence[int], batches: list[Minibatch], rate: float
 ) -> tuple[Array, float]:
-    """The trained vector, and the mean loss of its steps."""
+    """Return the trained vector, and the mean loss of its steps."""
     total = 0.0
     for batch in batches:
         loss, slope = loss_and_slope(theta, widths, batch)
@@ -46,7 +45,7 @@ def sgd(
 
 
 def attention(models: list[Array], alpha: float, sigma: float) -> Array:
-    """FedAMP's xi [K, K], A'(x) = exp(-x / sigma) / sigma."""
+    """Return FedAMP's xi [K, K], A'(x) = exp(-x / sigma) / sigma."""
     count = len(models)
     xi = np.zeros((count, count))
     for i, j in itertools.product(range(count), repeat=2):
@@ -59,7 +58,7 @@ def attention(models: list[Array], alpha: float, sigma: float) -> Array:
 
 
 def cosine_attention(models: list[Array], sigma: float, own: float) -> Array:
-    """HeurFedAMP's xi [K, K]."""
+    """Return HeurFedAMP's xi [K, K]."""
     count = len(models)
     xi = np.zeros((count, count))
     for i in range(count):
@@ -81,7 +80,7 @@ def fedamp_device(
     penalty: float,
     steps: int,
 ) -> tuple[Array, float]:
-    """A device's model, and the mean loss at the first gradient of each minibatch."""
+    """Return a device's model, and the mean loss at the first gradient of each minibatch."""
     total = 0.0
     for batch in batches:
         for step in range(steps):
@@ -94,7 +93,7 @@ def fedamp_device(
 def fomo_mix(
     base: Array, candidates: list[Array], widths: Sequence[int], validation: Minibatch
 ) -> tuple[Array, Array]:
-    """The mixture, and the gain of each candidate."""
+    """Return the mixture, and the gain of each candidate."""
     least, _ = loss_and_slope(base, widths, validation)
     gains = np.zeros(len(candidates))
     for n, theta in enumerate(candidates):
@@ -111,7 +110,7 @@ def fomo_mix(
 
 @dataclass
 class Told:
-    """What a device of FedPAC tells: its extractor and head (vectors), h [C, d], V, centroids
+    """Holds what a device of FedPAC tells: its extractor and head (vectors), h [C, d], V, centroids
     [C, d], samples of each class [C]."""
 
     body: Array
@@ -123,7 +122,7 @@ class Told:
 
 
 def features(body: Array, widths: Sequence[int], x: Array) -> list[Array]:
-    """What each layer of the extractor sees of one sample, and last the features."""
+    """Return what each layer of the extractor sees of one sample, and last the features."""
     seen = [x]
     weights, biases = layers(body, widths[:-1])
     for w, b in zip(weights, biases, strict=True):
@@ -132,13 +131,13 @@ def features(body: Array, widths: Sequence[int], x: Array) -> list[Array]:
 
 
 def split(theta: Array, widths: Sequence[int]) -> tuple[Array, Array]:
-    """Extractor and head."""
+    """Split a vector into extractor and head."""
     size = widths[-2] * widths[-1] + widths[-1]
     return theta[:-size], theta[-size:]
 
 
 def means(body: Array, widths: Sequence[int], data: Minibatch, classes: int) -> Array:
-    """Mean features of each class [C, d]."""
+    """Return mean features of each class [C, d]."""
     out = np.zeros((classes, widths[-2]))
     for c in range(classes):
         own = [features(body, widths, x)[-1] for x, y in zip(data.x, data.y, strict=True) if y == c]
@@ -159,7 +158,8 @@ def pac_device(
     head_rate: float,
     penalty: float,
 ) -> tuple[Told, float]:
-    """data: all its samples, no padding. centroid: None of an unknown class."""
+    """Do a device's round. data: all its samples, no padding. centroid: None of an unknown
+    class."""
     classes, n = widths[-1], len(data.y)
     count = np.array([(data.y == c).sum() for c in range(classes)], dtype=float)
     h = count[:, None] / n * means(body, widths, data, classes)
@@ -197,7 +197,7 @@ def pac_device(
 
 
 def simplex_minimiser(q: Array) -> Array:
-    """argmin x^T q x over the simplex: every support is tried."""
+    """Return argmin x^T q x over the simplex: every support is tried."""
     size, best, least = len(q), np.zeros(len(q)), np.inf
     for support in itertools.product([False, True], repeat=size):
         place = np.flatnonzero(support)
@@ -217,7 +217,7 @@ def simplex_minimiser(q: Array) -> Array:
 
 
 def head_weights(told: list[Told], i: int) -> Array:
-    """a_i over the devices that told something."""
+    """Return a_i over the devices that told something."""
     count = len(told)
     q = np.zeros((count, count))
     for j, k in itertools.product(range(count), repeat=2):
@@ -227,7 +227,7 @@ def head_weights(told: list[Told], i: int) -> Array:
 
 
 def pac_server(told: list[Told], centroid: list[Array | None]) -> list[Array | None]:
-    """The next centroids."""
+    """Return the next centroids."""
     out = list(centroid)
     for c in range(len(centroid)):
         samples = sum(one.count[c] for one in told)

@@ -1,4 +1,4 @@
-"""A plain twin of federated averaging (McMahan et al. 2017, Algorithm 1): loops over devices and
+"""Computes plainly federated averaging (McMahan et al. 2017, Algorithm 1): loops over devices and
 local steps, one trial, float64. Minibatches are arguments."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ def one_round(
     step: float,
     server_step: float,
 ) -> tuple[list[Array], list[Array], list[float]]:
-    """The next global model, and each device's mean loss over its steps.
+    """Return the next global model, and each device's mean loss over its steps.
 
     batches: [device][local step]. samples: n_k of each device, so its share is n_k / n.
     """

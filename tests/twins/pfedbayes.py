@@ -1,4 +1,4 @@
-"""A plain twin of a device of pFedBayes (Zhang et al. 2022, Algorithm 1), float64: a distribution
+"""Computes plainly a device of pFedBayes (Zhang et al. 2022, Algorithm 1), float64: a distribution
 over models is a mean and a rho vector. Minibatches and normal numbers are arguments."""
 
 from __future__ import annotations
@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-
 from twins.exchange import loss_and_slope
 from twins.network import Array, Minibatch
 
@@ -26,8 +25,8 @@ def device(
     rate: float,
     own_rate: float,
 ) -> tuple[tuple[Array, Array], tuple[Array, Array], float]:
-    """q and the device's copy of w after a round, and the mean loss of the drawn models. noise:
-    [minibatch][step]."""
+    """Return q and the device's copy of w after a round, and the mean loss of the drawn models.
+    noise: [minibatch][step]."""
     (mu, rho), (w_mu, w_rho), weight = q, w, zeta / samples
     total, count = 0.0, 0
     for batch, draws in zip(batches, noise, strict=True):

@@ -1,4 +1,4 @@
-"""A plain twin of pFedHN's server (Shamsian et al. 2021, Algorithm 1): one trial, float64, one
+"""Computes plainly pFedHN's server (Shamsian et al. 2021, Algorithm 1): one trial, float64, one
 device after the other."""
 
 from __future__ import annotations
@@ -6,13 +6,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-
 from twins.network import Array
 
 
 @dataclass
 class Hypernetwork:
-    """weights [M, N], biases [N] of each layer; embeddings [K][E]."""
+    """Holds weights [M, N], biases [N] of each layer; embeddings [K][E]."""
 
     weights: list[Array]
     biases: list[Array]
@@ -20,7 +19,7 @@ class Hypernetwork:
 
 
 def seen(net: Hypernetwork, device: int) -> list[Array]:
-    """What each layer sees, and last the generated model."""
+    """Return what each layer sees, and last the generated model."""
     out = [net.embeddings[device]]
     for layer, (w, b) in enumerate(zip(net.weights, net.biases, strict=True)):
         z = out[-1] @ w + b
@@ -31,8 +30,8 @@ def seen(net: Hypernetwork, device: int) -> list[Array]:
 def server(
     net: Hypernetwork, change: dict[int, Array], step: float, own_step: float
 ) -> Hypernetwork:
-    """After the devices' changes theta~ - theta: phi by the mean of their gradients of
-    |theta - theta~|^2 / 2, each embedding by its own."""
+    """Step after the devices' changes theta~ - theta: phi by the mean of their gradients of |theta
+    - theta~|^2 / 2, each embedding by its own."""
     weights = [w.copy() for w in net.weights]
     biases = [b.copy() for b in net.biases]
     embeddings = [v.copy() for v in net.embeddings]

@@ -1,7 +1,7 @@
-"""Plain twins of pFedBreD (Shi et al. 2023, Algorithm 1, eq. (14), (24) and the authors' program),
-pFedMe (Dinh, Tran, Nguyen 2020, Algorithm 1, and the published program) and Per-FedAvg (Fallah,
-Mokhtari, Ozdaglar 2020, Algorithm 1): one trial, float64, loops over devices, local and proximal
-steps. A model is one vector; minibatches are arguments."""
+"""Computes plainly pFedBreD (Shi et al. 2023, Algorithm 1, eq. (14), (24) and the authors'
+program), pFedMe (Dinh, Tran, Nguyen 2020, Algorithm 1, and the published program) and Per-FedAvg
+(Fallah, Mokhtari, Ozdaglar 2020, Algorithm 1): one trial, float64, loops over devices, local and
+proximal steps. A model is one vector; minibatches are arguments."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-
 from twins.network import Array, Minibatch, gradients
 
 
 @dataclass
 class Net:
-    """Shapes of a network's weights; a vector has weight 0, bias 0, weight 1, ... side by side."""
+    """Holds the shapes of a network's weights; a vector has weight 0, bias 0, weight 1, ... side by
+    side."""
 
     shapes: list[tuple[int, int]]
 
@@ -45,7 +45,7 @@ class Rates:
 
 @dataclass
 class Device:
-    """theta and the local model at the end of the device's last round."""
+    """Holds theta and the local model at the end of the device's last round."""
 
     theta: Array
     last: Array
@@ -77,7 +77,7 @@ def pfedbred(
     two_batches: bool,
     steps: int,
 ) -> tuple[Array, Device]:
-    """The local model after a device's local work, and what the device keeps."""
+    """Return the local model after a device's local work, and what the device keeps."""
     theta, last = device.theta, device.last
     envelope_rate = rates.learning_rate * rates.penalty
     eta, eta_alpha = rates.eta, rates.eta_alpha
@@ -108,7 +108,7 @@ def pfedbred(
 def pfedme_original(
     gradient: Gradient, w: Array, batches: Batches, rates: Rates, steps: int
 ) -> Array:
-    """The published program: decay, warm start; its personal model is w."""
+    """Run the published program: decay, warm start; its personal model is w."""
     theta = w.copy()
     for x, *_ in batches:
         for _ in range(steps):
@@ -133,6 +133,6 @@ def per_fedavg(
 
 
 def server(w: Array, local: Sequence[Array], samples: Sequence[float], rate: float) -> Array:
-    """Algorithm 1, line 12: (1 - beta) w + beta times the mean by shares."""
+    """Take Algorithm 1, line 12: (1 - beta) w + beta times the mean by shares."""
     mean = sum(n / sum(samples) * one for n, one in zip(samples, local, strict=True))
     return (1 - rate) * w + rate * mean

@@ -1,4 +1,4 @@
-"""Plain twins of methods for heterogeneous devices, written from their papers: one trial, loops
+"""Computes methods for heterogeneous devices plainly, as their papers have them: one trial, loops
 over devices and local steps, float64. Minibatches are arguments. A model is a list of arrays, all
 weights and then all biases; `shares` are the devices' numbers of samples over those of everybody.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-
 from twins.network import Array, Minibatch, gradients
 
 Params = list[Array]
@@ -16,7 +15,7 @@ Gradient = Callable[[Params, Minibatch], tuple[float, Params]]
 
 
 def gradient(params: Params, batch: Minibatch) -> tuple[float, Params]:
-    """Loss and gradient of the ReLU network."""
+    """Return loss and gradient of the ReLU network."""
     layers = len(params) // 2
     loss, by_weight, by_bias = gradients(params[:layers], params[layers:], batch)
     return loss, by_weight + by_bias
@@ -27,7 +26,7 @@ def plus(one: Params, other: Params, factor: float = 1.0) -> Params:
 
 
 def mean(all_params: Sequence[Params], shares: Sequence[float]) -> Params:
-    """Under the shares, made to sum to one."""
+    """Take the mean under the shares, made to sum to one."""
     total = [0.0 * a for a in all_params[0]]
     for params, share in zip(all_params, shares, strict=True):
         total = plus(total, params, share / sum(shares))
@@ -37,7 +36,7 @@ def mean(all_params: Sequence[Params], shares: Sequence[float]) -> Params:
 def sgd(
     params: Params, batches: Sequence[Minibatch], rate: float, by: Gradient = gradient
 ) -> tuple[Params, float]:
-    """The model after a step on each minibatch, and its mean loss before them."""
+    """Return the model after a step on each minibatch, and its mean loss before them."""
     losses = []
     for batch in batches:
         loss, along = by(params, batch)
@@ -49,7 +48,8 @@ def sgd(
 def fedprox(
     server: Params, batches: list[list[Minibatch]], shares: list[float], rate: float, mu: float
 ) -> tuple[Params, list[float]]:
-    """The mean of the devices' models, and their mean losses (Li et al. 2020, Algorithm 2)."""
+    """Return the mean of the devices' models, and their mean losses (Li et al. 2020, Algorithm
+    2)."""
     models, losses = [], []
     for own in batches:
         w, total = server, 0.0
@@ -71,8 +71,8 @@ def scaffold(
     rate: float,
     server_rate: float,
 ) -> tuple[Params, Params, list[Params], list[float]]:
-    """x, c, the participants' control variates and losses after a round (Karimireddy et al. 2020,
-    Algorithm 1, lines 4 to 17, option II). For equal devices sum(shares) is |S| / N."""
+    """Return x, c, the participants' control variates and losses after a round (Karimireddy et al.
+    2020, Algorithm 1, lines 4 to 17, option II). For equal devices sum(shares) is |S| / N."""
     dy, dc, new, losses = [], [], [], []
     for c_i, own in zip(controls, batches, strict=True):
         y, total = x, 0.0
@@ -100,7 +100,7 @@ def ditto(
     personal_rate: float,
     penalty: float,
 ) -> tuple[Params, list[Params], list[float]]:
-    """The averaged model, the personal ones, losses (Li et al. 2021, Algorithm 1)."""
+    """Return the averaged model, the personal ones, losses (Li et al. 2021, Algorithm 1)."""
     trained = [sgd(server, own, rate) for own in batches]
     new = []
     for v, own in zip(personal, batches, strict=True):
@@ -121,7 +121,8 @@ def apfl(
     personal_rate: float,
     adaptive: bool,
 ) -> tuple[Params, list[Params], list[float], list[float]]:
-    """The averaged model, the devices' v and alpha, losses (Deng et al. 2020, Algorithm 1)."""
+    """Return the averaged model, the devices' v and alpha, losses (Deng et al. 2020, Algorithm
+    1)."""
     models, new, new_alphas, losses = [], [], [], []
     for v, alpha, own in zip(personal, alphas, batches, strict=True):
         w, total = server, 0.0
@@ -153,8 +154,8 @@ def fedrep(
     rate: float,
     head_rate: float,
 ) -> tuple[dict[int, Array], list[dict[int, Array]], list[float]]:
-    """The averaged body, the heads, losses of the body's steps (Collins et al. 2021, Algorithm 1).
-    Body and head: place in the list of the whole model -> array."""
+    """Return the averaged body, the heads, losses of the body's steps (Collins et al. 2021,
+    Algorithm 1). Body and head: place in the list of the whole model -> array."""
     bodies, new, losses = [], [], []
     for head, for_head, for_body in zip(heads, head_batches, batches, strict=True):
         for batch in for_head:
@@ -185,8 +186,8 @@ def fedbn(
     shares: list[float],
     rate: float,
 ) -> tuple[Params, list[Params], list[float]]:
-    """The averaged model, in which the arrays at the places `kept` are left as they were, the
-    devices' arrays of these places, losses (Li et al. 2021, FedBN, Algorithm 1)."""
+    """Return the averaged model, in which the arrays at the places `kept` are left as they were,
+    the devices' arrays of these places, losses (Li et al. 2021, FedBN, Algorithm 1)."""
     models, new, losses = [], [], []
     for own_norm, own in zip(personal, batches, strict=True):
         params = list(server)
@@ -203,8 +204,8 @@ def fedbn(
 
 
 def normed_gradient(params: Params, batch: Minibatch) -> tuple[float, Params]:
-    """Loss and gradient of a network as torch stores it: linear (weight, bias), layer norm (scale,
-    shift), ReLU, linear (weight, bias)."""
+    """Return loss and gradient of a network as torch stores it: linear (weight, bias), layer norm
+    (scale, shift), ReLU, linear (weight, bias)."""
     w1, b1, scale, shift, w2, b2 = params
     loss, by = 0.0, [0.0 * a for a in params]
     for x, y, share in zip(batch.x, batch.y, batch.weight, strict=True):
@@ -232,8 +233,8 @@ def fedem(
     shares: list[float],
     rate: float,
 ) -> tuple[list[Params], list[Array], list[float]]:
-    """The averaged components, the devices' pi, and the sum over components of the mean weighted
-    loss (Marfoq et al. 2021, Algorithm 1). everything: all samples of each device."""
+    """Return the averaged components, the devices' pi, and the sum over components of the mean
+    weighted loss (Marfoq et al. 2021, Algorithm 1). everything: all samples of each device."""
     trained: list[list[Params]] = []
     new_pis, losses = [], []
     for pi, data, own in zip(pis, everything, batches, strict=True):
@@ -255,7 +256,7 @@ def fedem(
 
 
 def _posterior(models: list[Params], pi: Array, x: Array, y: np.int64) -> Array:
-    """[M]: whose sample this is."""
+    """Return whose sample this is, [M]."""
     one = Minibatch(x[None], np.array([y]), np.ones(1))
     likelihood = np.array([np.exp(-gradient(params, one)[0]) for params in models])
     return pi * likelihood / (pi * likelihood).sum()

@@ -9,14 +9,13 @@ from typing import Literal
 import numpy as np
 import torch
 from torch import Tensor
+from twins.network import Minibatch
 
 from otafl.core.contracts import Batch, Cohort
 from otafl.core.rng import Streams
-from otafl.data.partition import pack
+from otafl.data.shares import pack
 from otafl.data.work import LocalData
-from otafl.models.config import MlpConfig
 from otafl.models.mlp import Mlp
-from twins.network import Minibatch
 
 
 def everyone(weight: Tensor) -> Cohort:
@@ -40,7 +39,7 @@ def everyone(weight: Tensor) -> Cohort:
 def mlp(widths: Sequence[int], bias_start: Literal["zero", "uniform"] = "zero") -> Mlp:
     """A network of the given widths, from inputs to classes. With biases at zero a unit whose
     inputs are all dead stands at the kink of its activation, where rounding decides."""
-    config = MlpConfig(hidden=tuple(widths[1:-1]), bias_start=bias_start)
+    config = Mlp.Settings(hidden=tuple(widths[1:-1]), bias_start=bias_start)
     return Mlp(config, (widths[0],), widths[-1])
 
 

@@ -5,24 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import otafl
+from otafl.core.registry import TABLES
 from otafl_docs import rst
+
+CONTRACTS = ("context", "cohort", "payload", "link", "learning", "blocks")
 
 MODULES = {
     "contracts": (
-        "Contracts of methods",
-        ("otafl.core.contracts",),
-        "What an algorithm, a codec or a transport is given and gives. A method of your own is "
-        "written against these.",
+        "What parts hand each other",
+        tuple(f"otafl.core.contracts.{name}" for name in CONTRACTS),
+        "What a method, a channel, a codec, a policy or a transport is given and gives.",
     ),
-    "link_contracts": (
-        "Contracts of the link",
-        ("otafl.core.contracts",),
-        "What a channel, a receiver and a power policy are given and give.",
+    "components": (
+        "Base classes of components",
+        tuple(dict.fromkeys(f"{table.package}.base" for table in TABLES.values())),
+        "What a component of your own derives from, or is held to.",
     ),
     "models": (
         "Models",
-        ("otafl.models.base",),
-        "What a model is: pure functions of parameters that carry a leading row dimension.",
+        ("otafl.models.layered", "otafl.models.custom"),
+        "Models of layers, and a torch.nn.Module as a model.",
     ),
     "differentiable": (
         "The differentiable uplink",

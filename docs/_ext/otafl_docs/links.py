@@ -12,9 +12,8 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 
 from otafl.cli import app
 from otafl.core import registry
-from otafl.core.registry_tables import TABLES
+from otafl.core.registry import TABLES
 from otafl.results.variables import VARIABLES
-from otafl.scenario.keys import CHOICES, dotted
 from otafl_docs.entries import place
 from otafl_docs.schema import commands, plain_sections
 from otafl_docs.settings import label
@@ -26,7 +25,7 @@ COMMON = {"none", "full"}
 @functools.cache
 def targets() -> dict[str, tuple[str, str]]:
     """Code -> page and anchor, of what means one thing only."""
-    found = {dotted(path): place(table) for path, table in CHOICES.items()}
+    found = {table.section: place(name) for name, table in TABLES.items()}
     for section, config in plain_sections().items():
         for key in config.model_fields:
             found.setdefault(f"{section}.{key}", ("scenario", label(section, key)))
@@ -34,7 +33,7 @@ def targets() -> dict[str, tuple[str, str]]:
         path = " ".join(("otafl", *words))
         found[path] = ("command_line", f"command-{path.replace(' ', '-')}")
     found |= {name: ("variables", f"variable-{name.replace('_', '-')}") for name in VARIABLES}
-    tables = Counter(name for entries in TABLES.values() for name in entries)
+    tables = Counter(name for table in TABLES.values() for name in table.modules)
     for table in ("algorithm", "channel", "power", "codec"):
         for name in registry.names(table):
             if tables[name] == 1 and name not in COMMON | set(found):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from otafl.core.registry_tables import TABLES
+from otafl.core.registry import TABLES, names
 from otafl_docs import api, entries, result_pages, rst, schema
 
 
@@ -15,9 +15,22 @@ def generated() -> Iterator[tuple[str, str]]:
         yield f"{path}.rst", text
     for path, text in result_pages.pages():
         yield f"{path}.md", text
-    tables = [entries.place(table)[0] for table in TABLES]
-    yield "choices.rst", _index("What a scenario can name", tables)
+    yield "choices.rst", _choices()
     yield "api/index.rst", _index("Python interface", ["otafl", *api.MODULES, "data"])
+
+
+def _choices() -> str:
+    """Tabulate what every section of a scenario can name."""
+    rows = []
+    for table, about in TABLES.items():
+        links = [f":ref:`{name} <{entries.place(table, name)[1]}>`" for name in names(table)]
+        links += ["``module:callable`` of your own"] if about.custom else []
+        rows.append((f":ref:`{about.section} <{entries.place(table)[1]}>`", ", ".join(links)))
+    return rst.page(
+        rst.heading("What a scenario can name"),
+        rst.table(("Section", "Choices"), rows, "choices", "22 78"),
+        rst.contents([entries.place(table)[0] for table in TABLES]),
+    )
 
 
 def _index(title: str, pages: Sequence[str]) -> str:

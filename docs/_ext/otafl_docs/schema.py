@@ -10,9 +10,11 @@ from pydantic import BaseModel
 
 from otafl.results.variables import VARIABLES
 from otafl.scenario import Scenario
-from otafl.scenario.keys import CHOICES, DEFAULTS, dotted, fields
+from otafl.core.choices import Choice, of_field
+from otafl.core.registry import TABLES
+from otafl.scenario.keys import fields
 from otafl_docs import rst
-from otafl_docs.entries import TITLES, place
+from otafl_docs.entries import place
 from otafl_docs.settings import kind_of, label, settings_table
 
 INTRO = """\
@@ -68,7 +70,8 @@ def plain_sections() -> dict[str, Any]:
     return {
         name: type(info.get_default(call_default_factory=True))
         for name, info in Scenario.model_fields.items()
-        if (name,) not in CHOICES and isinstance(info.default, BaseModel)
+        if not isinstance(of_field(info), Choice)
+        and isinstance(info.get_default(call_default_factory=True), BaseModel)
     }
 
 
@@ -79,14 +82,14 @@ def _scenario() -> str:
         if name in plain:
             target = f":ref:`{name} <section-{name}>`"
             default = "of its keys"
-        elif (name,) in CHOICES:
-            target = f":ref:`{name} <{place(CHOICES[(name,)])[1]}>`"
-            default = rst.literal(DEFAULTS[name])
+        elif name in TABLES:
+            target = f":ref:`{name} <{place(name)[1]}>`"
+            default = rst.literal(TABLES[name].default)
         else:
             target = rst.literal(name)
             default = rst.literal(str(info.default))
             default = ":required:`required`" if info.is_required() else default
-        kind = "" if name in plain or (name,) in CHOICES else kind_of(info, name)
+        kind = "" if name in plain or name in TABLES else kind_of(info, name)
         meaning = rst.escaped(info.description or "")
         meaning += f"\n\n:kind:`{kind}`" if kind else ""
         rows.append((f".. _{label('', name)}:\n\n{target}", default, meaning))
@@ -99,10 +102,10 @@ def _scenario() -> str:
             rst.prose(config.__doc__ or ""),
             settings_table(config, name, skip=()),
         ]
-    nested = [(path, table) for path, table in CHOICES.items() if len(path) > 1]
     listed = "\n".join(
-        f"- {rst.literal(dotted(path))}: :ref:`{TITLES.get(table, table)} <{place(table)[1]}>`"
-        for path, table in nested
+        f"- {rst.literal(table.section)}: :ref:`{table.title} <{place(name)[1]}>`"
+        for name, table in TABLES.items()
+        if len(table.path) > 1
     )
     parts += [rst.heading("Choices inside sections", 1), listed]
     return rst.page(*parts)

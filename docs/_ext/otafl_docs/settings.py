@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from otafl.core.registry_tables import CUSTOM, TABLES
+from otafl.core.choices import Choice, Section, of_field
+from otafl.core.registry import TABLES
 from otafl.core.settings import stackable_fields
-from otafl.scenario.keys import DEFAULTS
 from otafl_docs import rst
 
 UNITS = {
@@ -62,19 +62,16 @@ def _rows(
         kind = f":kind:`{kind_of(info, key)}`{marks}"
         meaning = f"{rst.escaped(info.description or '')}\n\n{kind}".strip()
         yield f".. _{label(section, key)}:\n\n{rst.literal(key)}", _default(info), meaning
-        if not chosen_from(info):
-            for inside in _classes(info.annotation):
-                yield from _rows(inside, section, f"{key}.", ())
+        found = of_field(info)
+        inner = [found.kind] if isinstance(found, Section) else _classes(info.annotation)
+        for inside in () if chosen_from(info) else inner:
+            yield from _rows(inside, section, f"{key}.", ())
 
 
 def chosen_from(info: FieldInfo) -> str | None:
-    """The table that a field chooses an entry of."""
-    found = {one.__module__ + one.__qualname__ for one in _classes(info.annotation)}
-    for table, entries in TABLES.items():
-        first = next(iter(entries.values())).config.replace(":", "")
-        if first in found and len(found) > 1:
-            return table
-    return None
+    """The table that a field chooses a component of."""
+    found = of_field(info)
+    return found.table if isinstance(found, Choice) else None
 
 
 def _classes(annotation: Any) -> list[type[BaseModel]]:
@@ -88,8 +85,8 @@ def kind_of(info: FieldInfo, key: str) -> str:
     """The type, unit and bounds of a field, in words."""
     table = chosen_from(info)
     if table:
-        own = " or module:callable" if table in CUSTOM else ""
-        return f"an entry of the table {table}{own}"
+        own = " or module:callable" if TABLES[table].custom else ""
+        return f"a name of the table {table}{own}"
     words = _kind(info.annotation, info.metadata)
     ends = key.rpartition("_")
     unit = UNITS.get(ends[2]) if ends[1] and not key.endswith("per_s") else None
@@ -170,7 +167,7 @@ def _number(value: float) -> str:
 def _default(info: FieldInfo) -> str:
     table = chosen_from(info)
     if table:
-        return rst.literal(DEFAULTS[table])
+        return rst.literal(TABLES[table].default)
     if info.is_required():
         return ":required:`required`"
     value = info.get_default(call_default_factory=True)

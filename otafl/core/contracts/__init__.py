@@ -1,4 +1,4 @@
-"""What the parts of a round hand to each other: frozen dataclasses of tensors.
+"""Hold what the parts of a round hand to each other: frozen dataclasses of tensors.
 
 Sizes: S trials of one stack, K devices in the population, N (trial, device) pairs that take part
 in a round, n rows of one payload group.
@@ -38,17 +38,6 @@ from otafl.core.contracts.link import (
     Statistics,
     combined,
 )
-from otafl.core.contracts.parts import (
-    Algorithm,
-    Channel,
-    Codec,
-    Csi,
-    PowerPolicy,
-    Receiver,
-    ServerOptimiser,
-    Transport,
-    WordCodec,
-)
 from otafl.core.contracts.payload import (
     Broadcast,
     Group,
@@ -61,17 +50,13 @@ __all__ = [
     "MODEL",
     "NOISE_VARIANCE",
     "NO_LIMITS",
-    "Algorithm",
     "Batch",
     "Blocks",
     "Broadcast",
-    "Channel",
     "ChannelState",
-    "Codec",
     "Coefficients",
     "Cohort",
     "Context",
-    "Csi",
     "FineTune",
     "Group",
     "Hyper",
@@ -83,16 +68,11 @@ __all__ = [
     "LocalContext",
     "Moments",
     "Payload",
-    "PowerPolicy",
     "Predict",
     "Received",
-    "Receiver",
-    "ServerOptimiser",
     "Statistics",
-    "Transport",
     "View",
     "Weighting",
-    "WordCodec",
     "Work",
     "combined",
     "rows_per_trial",

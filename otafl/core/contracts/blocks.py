@@ -17,6 +17,8 @@ differ."""
 
 
 def taken(block: Tensor, rows: Tensor) -> Tensor:
-    """The rows [n] int64 of a block [.., *shape], where the rows' device is: a block may lie
-    elsewhere, on the host or on disk."""
+    """Return the rows [n] int64 of a block [.., *shape], where the rows' device is.
+
+    A block may lie elsewhere, on the host or on disk.
+    """
     return block.index_select(0, rows.to(block.device)).to(rows.device)

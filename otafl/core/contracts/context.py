@@ -1,4 +1,4 @@
-"""What a method is told of the round that it works in."""
+"""Tell a method of the round that it works in."""
 
 from __future__ import annotations
 
@@ -14,10 +14,14 @@ from otafl.core.rng import Streams
 
 @dataclass(frozen=True)
 class Context:
-    """Who takes part, under which numbers, when.
+    """Say who takes part, under which numbers, when.
 
-    cohort: the N rows at hand. hyper: the method's stackable fields, [S] each. streams: where random
-    numbers come from. round: from 0.
+    Parameters
+    ----------
+    cohort : the N rows at hand.
+    hyper : the method's stackable fields, [S] each.
+    streams : where random numbers come from.
+    round : from 0.
     """
 
     cohort: Cohort
@@ -26,12 +30,17 @@ class Context:
     round: int
 
     def of_rows(self, name: str) -> Tensor:
-        """A stackable field [N] of each row's trial."""
+        """Return a stackable field of each row's trial, [N]."""
         return self.hyper[name][self.cohort.trial]
 
 
 @dataclass(frozen=True)
 class LocalContext(Context):
-    """And with which data. work: the local data of the rows at hand."""
+    """Say with which data, too.
+
+    Parameters
+    ----------
+    work : the local data of the rows at hand.
+    """
 
     work: Work

@@ -1,4 +1,4 @@
-"""Local data and models to test."""
+"""Hold local data, and models to test."""
 
 from __future__ import annotations
 
@@ -18,8 +18,13 @@ Moments = Callable[[Blocks, Tensor], Blocks]
 
 @dataclass(frozen=True)
 class FineTune:
-    """SGD steps that a device takes before its model is tested, on minibatches of its own training
-    samples, and then forgets. rate: [S] step size."""
+    """Ask for SGD steps that a device takes before its model is tested, and then forgets.
+
+    Parameters
+    ----------
+    steps : on minibatches of its own training samples.
+    rate : [S], the step size.
+    """
 
     steps: int
     rate: Tensor
@@ -27,24 +32,38 @@ class FineTune:
 
 @dataclass(frozen=True)
 class View:
-    """A model to be evaluated. params: name -> [S, *shape] (owner "trial") or [S * K, *shape]
-    (owner "device"). predict(params [n, ...], x [n or 1, B, *input]) -> scores [n, B, classes],
-    differentiable by the parameters where the model is fine-tuned. fine_tune: each device tests
-    its own fine-tuned copy. moments(params, x) -> blocks [n, *shape]: statistics of batch
-    normalisations on a batch of training samples; their means over batches are added to the
-    parameters that `predict` is given, which without them uses the statistics of what it sees."""
+    """Show a model that is to be evaluated.
+
+    Parameters
+    ----------
+    params : name -> [S, *shape] (owner "trial") or [S * K, *shape] (owner "device").
+    predict : (params [n, ...], x [n or 1, B, *input]) -> scores [n, B, classes], differentiable by
+        the parameters where the model is fine-tuned.
+    owner : whose models these are.
+    fine_tune : each device tests its own fine-tuned copy.
+    moments : (params, x) -> blocks [n, *shape], statistics of batch normalisations on a batch of
+        training samples. Their means over batches are added to the parameters that `predict` is
+        given, which without them uses the statistics of what it sees.
+    """
 
     params: Blocks
     predict: Predict
     owner: Literal["trial", "device"] = "trial"
     fine_tune: FineTune | None = None
     moments: Moments | None = None
+    together: Literal["mean", "mixture"] | None = None
 
 
 @dataclass(frozen=True)
 class Batch:
-    """x: [n, B, *input], y: [n, B] int64, weight: [n, B] summing to one in a row, or None for
-    equal weights."""
+    """Hold a minibatch of each row.
+
+    Parameters
+    ----------
+    x : [n, B, *input].
+    y : [n, B] int64.
+    weight : [n, B], summing to one in a row; None for equal weights.
+    """
 
     x: Tensor
     y: Tensor
@@ -52,30 +71,39 @@ class Batch:
 
 
 class Work(Protocol):
-    """The local data of a chunk of cohort rows in one round."""
+    """Give the local data of a chunk of cohort rows in one round."""
 
     round: int
     steps: int
     cohort: Cohort
 
     def batch(self, step: int, draw: int = 0) -> Batch:
-        """Minibatch of a local step; `draw` tells several independent ones of a step apart."""
+        """Return the minibatch of a local step; `draw` tells several independent ones of a step
+        apart.
+        """
 
     def full(self) -> Batch:
-        """All local data, padded to the longest row with weight 0."""
+        """Return all local data, padded to the longest row with weight 0."""
 
     def class_counts(self) -> Tensor:
-        """[n, classes] samples of each class."""
+        """Count the samples of each class, [n, classes]."""
 
     def take(self, rows: Tensor) -> Work:
-        """The local data of the named rows [n] int64, ordered by trial."""
+        """Return the local data of the named rows [n] int64, ordered by trial."""
 
 
 @dataclass(frozen=True)
 class Level:
-    """A size that a method has models of. ratio: of its width or rank to the whole's. parameters;
-    macs: multiplications of a forward pass of one sample; flops(samples): of a device's local
-    work; kept_reals: numbers that a sample leaves behind for the backward pass."""
+    """Describe a size that a method has models of.
+
+    Parameters
+    ----------
+    ratio : of its width or rank to the whole's.
+    parameters : how many it has.
+    macs : multiplications of a forward pass of one sample.
+    flops : samples -> operations of a device's local work.
+    kept_reals : numbers that a sample leaves behind for the backward pass.
+    """
 
     ratio: float
     parameters: int

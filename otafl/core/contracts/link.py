@@ -1,9 +1,9 @@
-"""What the parts of an uplink hand to each other: channels, what is known of them, receivers, power
-policies. Frozen dataclasses of tensors.
+"""Hold what the parts of an uplink hand to each other: channels, what is known of them, limits,
+costs.
 
 Sizes: S trials of one stack, K devices in the population, A server antennas, B coherence blocks, F
-sub-carrier groups, Q segments of a payload that are sent with one coefficient each. Powers are
-in units of the receiver's complex noise variance, so that sigma^2 = 1 and N = 1/2.
+sub-carrier groups, Q segments of a payload that are sent with one coefficient each. Powers are in
+units of the receiver's complex noise variance, so that sigma^2 = 1 and N = 1/2.
 """
 
 from __future__ import annotations
@@ -23,9 +23,16 @@ NOISE_VARIANCE = 0.5
 
 @dataclass(frozen=True)
 class LinkBudget:
-    """budget: [S, K] bound on |p|^2 times the mean symbol power, linear. gain: [S, K] fixed
-    large-scale power gain, linear. unit_power_w: [S] watts of unit power, that of the noise.
-    bandwidth_hz: [S]. physical: [S] bool, False where the budget is an SNR at gain 1."""
+    """Hold how much the devices may transmit, and what that is in watts.
+
+    Parameters
+    ----------
+    budget : [S, K], bound on |p|^2 times the mean symbol power, linear.
+    gain : [S, K], fixed large-scale power gain, linear.
+    unit_power_w : [S], watts of unit power, that of the noise.
+    bandwidth_hz : [S].
+    physical : [S] bool, False where the budget is an SNR at gain 1.
+    """
 
     budget: Tensor
     gain: Tensor
@@ -35,23 +42,27 @@ class LinkBudget:
 
     @functools.cached_property
     def tx_power_w(self) -> Tensor:
-        """[S, K]: what the budgets are in watts."""
+        """Return the budgets in watts, [S, K]."""
         return self.budget * self.unit_power_w[:, None]
 
     @functools.cached_property
     def unit_energy_j(self) -> Tensor:
-        """[S]: joules of one symbol of unit power; it lasts 1 / bandwidth."""
+        """Return the joules of one symbol of unit power, [S]; it lasts 1 / bandwidth."""
         return self.unit_power_w / self.bandwidth_hz
 
 
 @dataclass(frozen=True)
 class ChannelState:
-    """The channel of one round.
+    """Hold the channel of one round.
 
-    h: [S, K, A, B, F] complex, E|h|^2 = 1; B is 1 for a channel that can say more (`later`).
-    gain: [S, K] linear large-scale power gain. block_symbols: channel uses of one coherence block,
-    its F sub-carrier groups together; None: h lasts for the whole payload. later: blocks -> [S, K,
-    A, blocks, F], for a payload that is longer than a block; the first is h.
+    Parameters
+    ----------
+    h : [S, K, A, B, F] complex, E|h|^2 = 1; B is 1 for a channel that can say more (`later`).
+    gain : [S, K], linear large-scale power gain.
+    block_symbols : channel uses of one coherence block, its F sub-carrier groups together; None: h
+        lasts for the whole payload.
+    later : blocks -> [S, K, A, blocks, F], for a payload that is longer than a block; the first is
+        h.
     """
 
     h: Tensor
@@ -60,15 +71,17 @@ class ChannelState:
     later: Callable[[int], Tensor] | None = None
 
     def over(self, symbols: int) -> Tensor:
-        """[S, K, A, B, F]: of as many blocks as so many channel uses last."""
+        """Return h [S, K, A, B, F] of as many blocks as so many channel uses last."""
         if self.block_symbols is None or self.later is None:
             return self.h
         return self.later(max(1, -(-symbols // self.block_symbols)))
 
     def stops(self, h: Tensor, symbols: int) -> list[int]:
-        """The channel use after which each cell (b, f) of h = `over(symbols)` ends, cells in the
-        order of h flattened over (B, F). A block's groups are filled one after the other,
-        evenly."""
+        """Return the channel use after which each cell (b, f) of h = `over(symbols)` ends.
+
+        Cells come in the order of h flattened over (B, F). A block's groups are filled one after
+        the other, evenly.
+        """
         blocks, groups = h.shape[3:]
         length = self.block_symbols or -(-symbols // blocks)
         stops = []
@@ -81,18 +94,26 @@ class ChannelState:
 
 @dataclass(frozen=True)
 class Link:
-    """What a power policy may see, for Q segments of a payload sent with one coefficient each.
+    """Hold what a power policy may see, for Q segments of a payload sent with one coefficient each.
 
-    h: [S, Q, K] complex, the estimate of the scalar channel after the receiver's combining, whose
-    noise is that of one antenna; large-scale gain included. gain: [S, K]. budget: [S, K] bound on
-    |p|^2 times the mean symbol power. power: [S, Q, K] mean symbol power m_k of what is sent (side
-    information). noise: [S] variance N of one received real, known interference included. sends:
-    [S, K] bool. linear: False for the factors of a product (weighting "none"). hyper: the policy's
-    fields. antennas: A. variation: [S, Q] squared multivariate coefficient of variation of the
-    symbols over the devices, for a policy that `wants_variation` (side information). energy: [S, K]
-    most that a device can radiate in this slot, in units of the receiver's noise variance times
-    symbols, inf where there is no bound; None for no bounds at all. lengths: [Q] symbols of each
-    segment; payload: symbols of the whole slot.
+    Parameters
+    ----------
+    h : [S, Q, K] complex, the estimate of the scalar channel after the receiver's combining, whose
+        noise is that of one antenna; large-scale gain included.
+    gain : [S, K].
+    budget : [S, K], bound on |p|^2 times the mean symbol power.
+    power : [S, Q, K], mean symbol power m_k of what is sent (side information).
+    noise : [S], variance N of one received real, known interference included.
+    sends : [S, K] bool.
+    linear : False for the factors of a product (weighting "none").
+    hyper : the policy's fields, [S] each.
+    antennas : A.
+    variation : [S, Q], squared multivariate coefficient of variation of the symbols over the
+        devices, for a policy that `wants_variation` (side information).
+    energy : [S, K], most that a device can radiate in this slot, in units of the receiver's noise
+        variance times symbols, inf where there is no bound; None: no bounds at all.
+    lengths : [Q], symbols of each segment.
+    payload : symbols of the whole slot.
     """
 
     h: Tensor
@@ -112,13 +133,15 @@ class Link:
 
 @dataclass(frozen=True)
 class Limits:
-    """What bounds a slot's transmissions beside the power budget, [S, K] each; None for no bound.
+    """Bound a slot's transmissions beside the power budget, [S, K] each; None: no bound.
 
-    power: share of the budget that a device keeps to, above 0. energy: most that it can radiate in
-    the slot, of which each channel use costs `per_symbol` for its circuits first; both in units of
-    the receiver's noise variance times symbols. sent: share of its symbols that a device sends
-    before it crashes, 1 for one that does not. copies: times that it sends its update, by mistake
-    2.
+    Parameters
+    ----------
+    power : share of the budget that a device keeps to, above 0.
+    energy : most that it can radiate in the slot, of which each channel use costs `per_symbol` for
+        its circuits first; both in units of the receiver's noise variance times symbols.
+    sent : share of its symbols that a device sends before it crashes, 1 for one that does not.
+    copies : times that it sends its update, by mistake 2.
     """
 
     power: Tensor | None = None
@@ -133,8 +156,14 @@ NO_LIMITS = Limits()
 
 @dataclass(frozen=True)
 class Coefficients:
-    """p: [S, Q, K] complex transmit scalars, 0 where silent. eta: [S, Q] receive scaling > 0.
-    active: [S, Q, K] bool."""
+    """Hold transmit and receive scalars.
+
+    Parameters
+    ----------
+    p : [S, Q, K] complex transmit scalars, 0 where silent.
+    eta : [S, Q] receive scaling, above 0.
+    active : [S, Q, K] bool.
+    """
 
     p: Tensor
     eta: Tensor
@@ -143,12 +172,18 @@ class Coefficients:
 
 @dataclass(frozen=True)
 class Statistics:
-    """What is known of the channel in the long run, after the receiver's combining.
+    """Say what is known of the channel in the long run, after the receiver's combining.
 
-    gain, budget: [S, K]. noise: [S], N. mean_amplitude() -> [S, K]: E Re(h exp(-j angle h_hat)) of
-    devices that pre-compensate the phase they believe in, large-scale gain included. mean_power()
-    -> [S, K]: E|h|^2. mean_inverse(threshold [S]) -> [S, K]: E[1/|h_hat|^2; |h_hat|^2 >=
-    threshold] of the estimate that devices act on. draws(n) -> [n, S, K] independent h_hat.
+    Parameters
+    ----------
+    gain, budget : [S, K].
+    noise : [S], N.
+    mean_amplitude : () -> [S, K], E Re(h exp(-j angle h_hat)) of devices that pre-compensate the
+        phase they believe in, large-scale gain included.
+    mean_power : () -> [S, K], E|h|^2.
+    mean_inverse : threshold [S] -> [S, K], E[1/|h_hat|^2; |h_hat|^2 >= threshold] of the estimate
+        that devices act on.
+    draws : n -> [n, S, K] independent h_hat.
     """
 
     gain: Tensor
@@ -161,8 +196,15 @@ class Statistics:
 
 
 def combined(combiner: Tensor, h: Tensor) -> Tensor:
-    """The scalar channels f^H h_k [..., K] that a server of A antennas makes of h [..., K, A] with
-    f [..., A], |f| = 1; their noise is that of one antenna."""
+    """Return the scalar channels f^H h_k [..., K] that a server makes of its A antennas.
+
+    Their noise is that of one antenna.
+
+    Parameters
+    ----------
+    combiner : f [..., A] complex, |f| = 1.
+    h : [..., K, A].
+    """
     if h.shape[-1] == 1:
         return combiner.conj() * h[..., 0]
     return torch.einsum("...a,...ka->...k", combiner.conj(), h)
@@ -170,13 +212,18 @@ def combined(combiner: Tensor, h: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class LinkReport:
-    """What a delivery cost and how far it was off, per trial or per (trial, device).
+    """Say what a delivery cost and how far it was off, per trial or per (trial, device).
 
-    symbols, bits, side_symbols, airtime_s, participants: [S]. power: [S, K] mean of |p|^2 |x|^2
-    over the payload, in units of the receiver's noise variance. energy_j: [S, K] radiated.
-    on_air_s: [S, K] seconds of the slot in which the device transmits. nmse: [S] squared
-    aggregation error over squared error-free aggregate, uplink groups together.
-    saved: name -> tensor, the coefficients themselves, where asked for.
+    Parameters
+    ----------
+    symbols, bits, side_symbols, airtime_s, participants : [S].
+    heard : [S, K] bool, devices whose update the server has received: they were on air or their
+        packet arrived, and they did not crash in the middle.
+    power : [S, K], mean of |p|^2 |x|^2 over the payload, in units of the receiver's noise variance.
+    energy_j : [S, K], radiated.
+    on_air_s : [S, K], seconds of the slot in which the device transmits.
+    nmse : [S], squared aggregation error over squared error-free aggregate, uplink groups together.
+    saved : name -> tensor, the coefficients themselves, where asked for.
     """
 
     symbols: Tensor
@@ -184,6 +231,7 @@ class LinkReport:
     side_symbols: Tensor
     airtime_s: Tensor
     participants: Tensor
+    heard: Tensor
     power: Tensor
     energy_j: Tensor
     on_air_s: Tensor

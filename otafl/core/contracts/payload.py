@@ -1,4 +1,4 @@
-"""What travels between the server and the devices."""
+"""Hold what travels between the server and the devices."""
 
 from __future__ import annotations
 
@@ -15,17 +15,23 @@ from otafl.core.contracts.cohort import Cohort
 
 @dataclass(frozen=True)
 class Broadcast:
-    """What the server sends down: named blocks [S, *shape] shared by the devices of a trial, or
-    [N, *shape] in the cohort's order where each device gets its own (`per_device`). reals_of: [N]
-    int64, the real numbers that a copy for each row of the cohort has, where it takes a part of the
-    blocks only."""
+    """Hold what the server sends down.
+
+    Parameters
+    ----------
+    blocks : name -> [S, *shape], shared by the devices of a trial, or [N, *shape] in the cohort's
+        order where each device gets its own.
+    per_device : whether each device gets its own.
+    reals_of : [N] int64, the real numbers that a copy for each row has, where it takes a part of
+        the blocks only.
+    """
 
     blocks: Blocks
     per_device: bool = False
     reals_of: Tensor | None = None
 
     def rows(self, cohort: Cohort, start: int, stop: int) -> Broadcast:
-        """Blocks [n, *shape] for the rows start..stop of the cohort, always a fresh copy."""
+        """Return blocks [n, *shape] for the rows start..stop of the cohort, always a fresh copy."""
         if self.per_device:
             blocks = {name: block[start:stop].clone() for name, block in self.blocks.items()}
         else:
@@ -35,7 +41,7 @@ class Broadcast:
 
     @property
     def reals(self) -> int:
-        """Real numbers in one copy."""
+        """Count the real numbers in one copy."""
         return sum(math.prod(block.shape[1:]) for block in self.blocks.values())
 
 
@@ -44,17 +50,25 @@ Weighting = Literal["mean", "none"]
 
 @dataclass(frozen=True)
 class Group:
-    """Rows of a payload that have the same shapes.
+    """Hold rows of a payload that have the same shapes.
 
-    blocks: name -> [n, *shape]. rows: [n] int64 into the cohort, ordered by trial; a row may occur
-    more than once and in several groups; None means every cohort row once, in order.
-    mask: name -> [n, *shape] or broadcastable, 0 where a row does not know a coordinate.
-    share: [n] the part of its reals that a row has by a mask that the server knows beforehand;
-    nobody pays for the others on a digital uplink. None for all.
-    weighting: "mean" asks the receiver for the mean under the cohort's weights; "none" asks for
-    the plain sum, for an algorithm that applies the cohort's weights to its blocks itself (a
-    product of two weighted sums would square the weight). route: "uplink", or "ideal" for blocks
-    that are carried free of error, with the reason in `reason`.
+    Parameters
+    ----------
+    blocks : name -> [n, *shape].
+    rows : [n] int64 into the cohort, ordered by trial; a row may occur more than once and in
+        several groups. None: every cohort row once, in order.
+    mask : name -> [n, *shape] or broadcastable, 0 where a row does not know a coordinate.
+    share : [n], the part of its reals that a row has by a mask that the server knows beforehand;
+        nobody pays for the others on a digital uplink. None: all.
+    weighting : "mean" asks the receiver for the mean under the cohort's weights; "none" for the
+        plain sum, for an algorithm that applies the weights to its blocks itself (a product of two
+        weighted sums would square the weight).
+    route : "uplink", or "ideal" for blocks that are carried free of error.
+    reason : why they are.
+
+    Raises
+    ------
+    ValueError : for the route "ideal" without a reason.
     """
 
     blocks: Blocks
@@ -71,12 +85,14 @@ class Group:
 
     @property
     def reals(self) -> int:
-        """Real numbers in one row."""
+        """Count the real numbers in one row."""
         return sum(math.prod(block.shape[1:]) for block in self.blocks.values())
 
     @property
     def full_mask(self) -> Blocks | None:
-        """A mask for every block and in its shape, ones where none is given; None without any."""
+        """Return a mask for every block and in its shape, ones where none is given; None without
+        any.
+        """
         if self.mask is None:
             return None
         return {
@@ -86,14 +102,14 @@ class Group:
 
     @property
     def known(self) -> Blocks:
-        """The blocks, 0 where a row does not know a coordinate."""
+        """Return the blocks, 0 where a row does not know a coordinate."""
         mask = self.full_mask
         if mask is None:
             return self.blocks
         return {name: block * mask[name] for name, block in self.blocks.items()}
 
     def with_share(self) -> Group:
-        """The group with the share that its mask leaves of each row."""
+        """Return the group with the share that its mask leaves of each row."""
         mask = self.full_mask
         if mask is None:
             return self
@@ -101,7 +117,13 @@ class Group:
         return replace(self, share=known / self.reals)
 
     def select(self, keep: Tensor, renumber: Tensor) -> Group:
-        """The part of the group whose cohort rows are kept: keep [N] bool, renumber [N] int64."""
+        """Return the part of the group whose cohort rows are kept.
+
+        Parameters
+        ----------
+        keep : [N] bool.
+        renumber : [N] int64, the rows' new numbers.
+        """
         rows = self.rows if self.rows is not None else torch.arange(len(keep), device=keep.device)
         inside = keep[rows].nonzero().squeeze(1)
         mask = self.full_mask
@@ -119,14 +141,16 @@ Payload = tuple[Group, ...]
 
 @dataclass(frozen=True)
 class Received:
-    """What the receiver hands to the algorithm, one entry for each payload group.
+    """Hold what the receiver hands to the algorithm, one entry for each payload group.
 
-    mean: blocks [S, *shape]: the (masked) weighted mean, or the sum for weighting "none".
-    count: weight that arrived: [S], or name -> [S, *shape] for a masked group (0: keep the old).
+    Parameters
+    ----------
+    mean : blocks [S, *shape]: the (masked) weighted mean, or the sum for weighting "none".
+    count : weight that arrived: [S], or name -> [S, *shape] for a masked group (0: keep the old).
         Out of 1 for a mean; for weighting "none" the sum of the cohort's weights, as they are.
-    each: blocks [n, *shape] where the transport tells devices apart, else None.
-    came: [n] bool, which of the rows of `each` arrived (the others are 0); None where all did.
-    alive: [S] bool, False where nothing came and the round is a no-op; None means all alive.
+    each : blocks [n, *shape] where the transport tells devices apart, else None.
+    alive : [S] bool, False where nothing came and the round is a no-op; None: all alive.
+    came : [n] bool, which of the rows of `each` arrived (the others are 0); None where all did.
     """
 
     mean: tuple[Blocks, ...]

@@ -1,0 +1,30 @@
+"""Say what arrived at the server in a round, row by row and trial by trial.
+
+Rows that were lost on the way are as if they had not been sent.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from otafl.core.contracts import Blocks, Cohort, Received
+
+
+def arrived(received: Received, group: int) -> tuple[Blocks, Tensor | None]:
+    """Return each row's blocks [n, *shape] of a payload group, and which of them came, [n] bool;
+    None if all."""
+    assert received.each is not None
+    return received.each[group], None if received.came is None else received.came[group]
+
+
+def not_lost(received: Received, cohort: Cohort) -> Tensor:
+    """Return 1 for a row that arrived and 0 for one that the receiver knows to be lost, [N]."""
+    if received.came is None or received.came[0] is None:
+        return torch.ones_like(cohort.weight)
+    return received.came[0].to(cohort.weight.dtype)
+
+
+def per_trial(rows: Tensor, cohort: Cohort) -> Tensor:
+    """Sum rows [N] over each trial, [S]."""
+    return rows.new_zeros(cohort.trials).index_add_(0, cohort.trial, rows)

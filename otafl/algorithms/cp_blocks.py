@@ -1,0 +1,75 @@
+"""Name the blocks of a model whose weights are kept as CP factors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from otafl.core.contracts import Blocks
+from otafl.factorised import cp
+from otafl.models import cp_layers
+from otafl.models.base import Shapes, flatten
+from otafl.models.layered import LayeredModel
+
+
+class CpBlocks:
+    """The blocks are "<weight>.A<n>" [.., R, I_n] and "<bias>" [.., outputs] of each layer.
+
+    layers, ranks: of the model. modes: I_1 .. I_N of each layer. shapes: of the blocks. weights: of
+    the dense weights.
+    """
+
+    def __init__(self, model: LayeredModel, ranks: Sequence[int]) -> None:
+        self.layers, self.ranks = model.layers, tuple(ranks)
+        self.modes = [cp_layers.modes(layer) for layer in model.layers]
+        self.shapes: Shapes = {}
+        self.weights: Shapes = {}
+        self._names: dict[str, list[str]] = {}
+        for layer, modes, rank in zip(self.layers, self.modes, self.ranks, strict=True):
+            self._names[layer.weight] = [f"{layer.weight}.A{n}" for n in range(1, len(modes) + 1)]
+            for name, size in zip(self._names[layer.weight], modes, strict=True):
+                self.shapes[name] = (rank, size)
+            self.shapes[layer.bias] = (layer.outputs,)
+            self.weights[layer.weight] = (layer.inputs, layer.outputs)
+
+    def of(self, blocks: Blocks) -> Blocks:
+        """Return the factors and biases among these blocks."""
+        return {name: blocks[name] for name in self.shapes}
+
+    def names(self, weight: str) -> list[str]:
+        """List the blocks of a weight."""
+        return self._names[weight]
+
+    def factors(self, blocks: Blocks, weight: str) -> list[Tensor]:
+        """Return the factors of a weight."""
+        return [blocks[name] for name in self._names[weight]]
+
+    def named(self, weight: str, factors: Sequence[Tensor]) -> Blocks:
+        """Return the factors of a weight as blocks."""
+        return dict(zip(self._names[weight], factors, strict=True))
+
+    def dense(self, blocks: Blocks) -> Blocks:
+        """Return the parameters [[A]], b of the dense model; biases are the same tensors."""
+        out: Blocks = {}
+        for layer in self.layers:
+            out[layer.weight] = cp.kruskal(self.factors(blocks, layer.weight))
+            out[layer.bias] = blocks[layer.bias]
+        return out
+
+    def tensors(self, blocks: Blocks) -> Tensor:
+        """Return [[A]] of all layers side by side, [.., P]."""
+        return flatten({name: cp.kruskal(self.factors(blocks, name)) for name in self.weights})
+
+    def reals(self) -> list[int]:
+        """Count the numbers in the factors of each layer."""
+        return [cp.reals(modes, rank) for modes, rank in zip(self.modes, self.ranks, strict=True)]
+
+    def step_flops(self) -> float:
+        """Count the operations of a step on all factors: of the residual, its two products with
+        Khatri-Rao factors, and some twenty a real of the factors."""
+        return sum(
+            6.0 * rank * math.prod(modes) + 20.0 * cp.reals(modes, rank)
+            for modes, rank in zip(self.modes, self.ranks, strict=True)
+        )

@@ -1,0 +1,172 @@
+"""The contract of a radio channel, and the settings that channels share.
+
+The signal-to-noise ratio is said in one of two ways. Normalised: `snr_db` is the budget on the mean
+symbol power over the receiver's complex noise variance, whatever the distance. Physical: with
+`path_loss_db`, the ratio follows from `tx_power_dbm`, `bandwidth_hz` and `noise_figure_db`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from otafl.channels.ris import RisSettings
+from otafl.core.contracts import ChannelState, Hyper, LinkBudget
+from otafl.core.rng import Streams
+from otafl.core.settings import Settings, stackable
+
+
+class ChannelSettings(Settings):
+    """Every channel's section may hold these keys."""
+
+    snr_db: float | None = stackable(
+        None, description="normalised SNR in dB; 20 if neither it nor path_loss_db is given"
+    )
+    path_loss_db: float | None = stackable(
+        None, ge=0, description="path loss in dB of every device; then the SNR is physical"
+    )
+    tx_power_dbm: float = stackable(
+        20.0, description="transmit power budget of a device in dBm (0.1 W); joules follow from it"
+    )
+    bandwidth_hz: float = stackable(
+        1e6, gt=0, description="uplink bandwidth; one symbol a second and hertz"
+    )
+    noise_figure_db: float = stackable(
+        5.0, ge=0, description="receiver noise figure in dB over -174 dBm/Hz"
+    )
+    device_budget_db: tuple[float, ...] = Field(
+        (),
+        description="each device's power budget in dB relative to snr_db or tx_power_dbm; the list "
+        "is repeated over the devices",
+    )
+
+    @model_validator(mode="after")
+    def _one_snr(self) -> ChannelSettings:
+        if self.snr_db is not None and self.path_loss_db is not None:
+            raise ValueError(
+                "snr_db and path_loss_db are two ways to say the same thing; give one of them"
+            )
+        return self
+
+    @property
+    def physical(self) -> bool:
+        """Whether budgets are watts over thermal noise; else they are an SNR at gain 1."""
+        return self.path_loss_db is not None
+
+
+class FadingSettings(ChannelSettings):
+    """The section of a channel that fades may hold these keys."""
+
+    antennas: int = Field(1, ge=1, description="antennas of the server, A")
+    antenna_correlation: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="correlation of neighbouring antennas; r^|a-b| at larger distance",
+    )
+    block_symbols: int | None = Field(
+        None,
+        ge=1,
+        description="channel uses of a coherence block, all sub-carriers together; without it the "
+        "channel lasts for the whole payload",
+    )
+    speed_kmh: float | None = Field(
+        None,
+        ge=0,
+        description="speed of the devices: fading is correlated over blocks and rounds (Jakes); "
+        "without it, it is independent",
+    )
+    carrier_hz: float = Field(3.5e9, gt=0, description="carrier frequency")
+    round_interval_s: float = Field(
+        1.0, gt=0, description="seconds between the payloads of two rounds, as the fading sees it"
+    )
+
+
+class FlatFadingSettings(FadingSettings):
+    """The section of a flat channel that fades may hold these keys."""
+
+    ris: RisSettings | None = Field(None, description="a reflecting surface")
+
+
+class Channel(ABC):
+    """A radio channel gives h of every round, for S trials over K devices.
+
+    Parameters
+    ----------
+    settings : the channel's, of its class `Settings`; trials differ in stackable fields alone.
+    budget : what power the trials' devices have, and how much of it arrives.
+    devices : K.
+    streams : random streams of the trials.
+    hyper : the stackable fields that are given, [S] each.
+    """
+
+    flat: ClassVar[bool] = False
+    """h has one sub-carrier group and a round of it takes little memory: stacks of trials are not
+    measured for its sake before they run."""
+
+    normal: ClassVar[bool] = False
+    """Where the closed forms hold, h is complex normal, which an estimate with a normal error then
+    is too."""
+
+    correlation_rounds: int = 1
+    """Rounds after which fading is as good as independent; 1: it is new in each."""
+
+    closed_form: bool = False
+    """E|h|^2 is 1 and the closed forms below hold, which are those of one antenna. Where it is
+    false, averages over drawn states take their place."""
+
+    class Settings(ChannelSettings):
+        """The section `channel` of a scenario."""
+
+    def __init__(
+        self,
+        settings: Any,
+        budget: LinkBudget,
+        devices: int,
+        streams: Streams,
+        hyper: Hyper | None = None,
+    ) -> None:
+        self.settings, self.budget, self.devices = settings, budget, devices
+        self.streams, self.hyper = streams, hyper or {}
+        self.prepare()
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Work out what lasts for the run. Called once, when the channel is made."""
+
+    @abstractmethod
+    def state(self, round: int) -> ChannelState:
+        """Return the channel of a round.
+
+        Parameters
+        ----------
+        round : from 0 to 2^40. The state is a function of it alone, whatever was asked before.
+
+        Returns
+        -------
+        h [S, K, A, 1, F] complex with E|h|^2 = 1, and the large-scale power gain [S, K], linear.
+        """
+
+    @property
+    def unit_mean_amplitude(self) -> float | Tensor | None:
+        """E|h|, a number or [S, 1] or [S, K]; None where it is not known in closed form."""
+        return None
+
+    def mean_inverse(self, threshold: float, gain: float, error_variance: float) -> float | None:
+        """Return E[1/g; g >= threshold] of what is believed of one device's power gain.
+
+        Parameters
+        ----------
+        threshold : linear, above 0.
+        gain : the device's large-scale power gain.
+        error_variance : of the estimate's complex normal error e, where E|h|^2 = 1.
+
+        Returns
+        -------
+        The mean of 1/g over g = gain |h + e|^2 from the threshold on, 0 below it; None where it is
+        not known in closed form.
+        """
+        return None

@@ -1,0 +1,61 @@
+"""Measure by Gaussian matrices that all trials, devices and rounds share, and recover by AMP.
+
+One matrix serves all trials, so rows of a trial need not be told from those of another. Devices
+that are told apart are decoded one by one, each a recovery of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from pydantic import Field
+from torch import Tensor
+
+from otafl.codecs.amp import amp
+from otafl.core.contracts import Blocks, Received
+from otafl.core.rng import Purpose, Streams, family
+
+MATRIX = family("matrix", __name__)
+
+
+def threshold() -> float:
+    """Declare the soft threshold."""
+    over: float = Field(
+        1.5, gt=0, le=10, description="soft threshold over the noise that a step estimates"
+    )
+    return over
+
+
+class Sensing:
+    """Hold the matrices of a codec whose settings have `iterations`, `threshold` and
+    `matrix_seed`."""
+
+    def __init__(self, settings: Any, streams: Streams) -> None:
+        self._settings = settings
+        self._own = Streams([settings.matrix_seed], [0], streams.device, streams.dtype)
+        self._matrices: dict[tuple[str, int, int], Tensor] = {}
+
+    def matrix(self, name: Purpose, rows: int, columns: int) -> Tensor:
+        """Return A [m, n] of a stream of `MATRIX`, entries N(0, 1/m)."""
+        key = (name, rows, columns)
+        if key not in self._matrices:
+            normal = self._own.normal(name, 0, (rows, columns))[0]
+            self._matrices[key] = normal / rows**0.5
+        return self._matrices[key]
+
+    def recovered(self, measured: Tensor, matrix: Tensor) -> Tensor:
+        """Return x [..., n] from measurements A x [..., m]."""
+        return amp(measured, matrix, self._settings.iterations, self._settings.threshold)
+
+
+def decoded(received: Received, recover: Callable[[int, Blocks], Blocks]) -> Received:
+    """Return what was received with every group, the mean's and each device's, put through
+    `recover`(index, blocks)."""
+
+    def every(groups: tuple[Blocks, ...]) -> tuple[Blocks, ...]:
+        return tuple(recover(index, blocks) for index, blocks in enumerate(groups))
+
+    each = None if received.each is None else every(received.each)
+    return replace(received, mean=every(received.mean), each=each)

@@ -1,0 +1,86 @@
+"""Define the contract of channel state information: what devices and server believe h to be.
+
+The transport uses h itself.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from otafl.channels.base import Channel
+from otafl.core import settings
+from otafl.core.contracts import Hyper, LinkBudget
+from otafl.core.rng import Streams
+
+
+class Csi(ABC):
+    """Estimate the channel.
+
+    Parameters
+    ----------
+    settings : of its class `Settings`.
+    channel : the true one.
+    budget : of the devices' powers.
+    streams : of S trials.
+    hyper : the stackable fields, [S].
+    """
+
+    class Settings(settings.Settings):
+        """The section `csi` of a scenario."""
+
+    def __init__(
+        self,
+        settings: Any,
+        channel: Channel,
+        budget: LinkBudget,
+        streams: Streams,
+        hyper: Hyper,
+    ) -> None:
+        self.settings, self.channel, self.budget = settings, channel, budget
+        self.streams, self.hyper = streams, hyper
+
+    @property
+    def variance(self) -> Tensor | None:
+        """Return the variance [S] of an additive complex normal error that is independent of h and
+        the same for all devices of a trial; None where the error is of another kind."""
+        return None
+
+    @property
+    def pilot_symbols(self) -> int:
+        """Return the channel uses of a device's pilots in each coherence block."""
+        return 0
+
+    @abstractmethod
+    def estimate(self, h: Tensor, gain: Tensor, round: int) -> Tensor:
+        """Return what is believed of the channel in a round.
+
+        Parameters
+        ----------
+        h : [S, K, A, B, F] complex, the channel without its large-scale gain.
+        gain : [S, K], linear large-scale power gain.
+
+        Returns
+        -------
+        The estimate, of the shape of h.
+        """
+
+
+def over_trials(values: Tensor, like: Tensor) -> Tensor:
+    """Return values [S] so that they broadcast over `like` [S, ...]."""
+    return values.view(-1, *[1] * (like.dim() - 1))
+
+
+def device_errors(
+    streams: Streams, purpose: str, round: int, like: Tensor, variance: Tensor
+) -> Tensor:
+    """Draw CN(0, variance) of the shape of `like` [S, K, ...] complex, for each device its part of
+    the stream."""
+    trials, devices = like.shape[:2]
+    pair = torch.arange(trials * devices, device=like.device)
+    trial, device = pair // devices, pair % devices
+    draw = streams.device_normal(purpose, round, trial, device, (*like.shape[2:], 2))
+    return torch.view_as_complex(draw).view(like.shape) * (variance / 2.0).sqrt()

@@ -1,0 +1,31 @@
+"""Add a normal error to the channel that devices and server know.
+
+The estimate is h + e, e ~ CN(0, variance), independent over devices and rounds.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from torch import Tensor
+
+from otafl.core import settings
+from otafl.core.rng import purpose
+from otafl.core.settings import stackable
+from otafl.csi.base import Csi, device_errors, over_trials
+
+ERROR = purpose("csi_error", __name__)
+
+
+class NormalError(Csi):
+    class Settings(settings.Settings):
+        name: Literal["error"] = "error"
+        variance: float = stackable(0.01, ge=0, description="variance of the estimation error")
+
+    @property
+    def variance(self) -> Tensor:
+        return self.hyper["variance"]
+
+    def estimate(self, h: Tensor, gain: Tensor, round: int) -> Tensor:
+        variance = over_trials(self.variance, h)
+        return h + device_errors(self.streams, ERROR, round, h, variance)

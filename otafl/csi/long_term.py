@@ -1,0 +1,122 @@
+"""Say what is known of a channel in the long run, for policies that plan.
+
+Closed forms are used where the channel has them, else averages over states drawn from far-away
+rounds.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+from torch import Tensor
+
+from otafl.channels.base import Channel
+from otafl.channels.fading import DRAWS, FAR, NUMBERS
+from otafl.core.contracts import LinkBudget, Statistics, combined
+from otafl.csi.base import Csi
+from otafl.receivers.base import Receiver
+
+LEAST = 256
+"""Least states of an average."""
+
+
+class _States:
+    """Draw states of far-away rounds, after combining: true and estimated scalar channels."""
+
+    def __init__(self, channel: Channel, csi: Csi, receiver: Receiver, budget: LinkBudget) -> None:
+        self._channel, self._csi, self._receiver, self._budget = channel, csi, receiver, budget
+
+    @functools.lru_cache(maxsize=2)  # noqa: B019 (lives as long as the link)
+    def draw(self, count: int) -> tuple[Tensor, Tensor]:
+        """Draw h, h_hat [n, C, S, K], large-scale gain included, of the cells of n states.
+
+        A channel whose fading is correlated over rounds is asked for rounds further apart.
+        """
+        true, believed = [], []
+        everyone = torch.ones_like(self._budget.budget, dtype=torch.bool)
+        for index in range(count):
+            round = FAR + index * self._channel.correlation_rounds
+            state = self._channel.state(round)
+            root = state.gain.sqrt()[:, None, :, None]
+            estimate = self._csi.estimate(state.h, state.gain, round)
+            h, h_hat = (root * one.flatten(3).permute(0, 3, 1, 2) for one in (state.h, estimate))
+            combiner = self._receiver.combine(h_hat, everyone, self._budget.budget)
+            true.append(combined(combiner, h).movedim(1, 0))
+            believed.append(combined(combiner, h_hat).movedim(1, 0))
+        return torch.stack(true), torch.stack(believed)
+
+    @functools.cached_property
+    def many(self) -> tuple[Tensor, Tensor]:
+        """h, h_hat [n, S, K], as many as the devices of a trial allow, whatever it is stacked with.
+        The sub-carrier groups of a state are alike, so fewer states do where there are several."""
+        devices, groups = self._budget.budget.shape[1], self._channel.state(0).h.shape[4]
+        wanted = min(DRAWS, NUMBERS // devices)
+        true, believed = self.draw(max(LEAST, wanted // groups))
+        return true.flatten(0, 1), believed.flatten(0, 1)
+
+
+def statistics(
+    channel: Channel, csi: Csi, receiver: Receiver, budget: LinkBudget, noise: Tensor
+) -> Statistics:
+    """Return the long-term statistics of S trials.
+
+    Closed forms are those of a channel with one antenna whose estimate has a normal error of known
+    variance.
+
+    Parameters
+    ----------
+    channel, csi, receiver, budget : of the uplink.
+    noise : [S], N, variance of one received real.
+    """
+    states = _States(channel, csi, receiver, budget)
+    variance = csi.variance if channel.closed_form else None
+    gain = channel.state(0).gain
+
+    def mean_amplitude() -> Tensor:
+        unit = None if variance is None else channel.unit_mean_amplitude
+        if unit is not None and variance is not None:
+            if not bool(variance.any()):
+                return torch.as_tensor(unit).to(gain) * gain.sqrt()
+            if channel.normal:  # h given h_hat is normal about h_hat / (1 + v)
+                return unit / (1.0 + variance[:, None]).sqrt() * gain.sqrt()
+        h, h_hat = states.many
+        return (h * torch.conj(torch.sgn(h_hat))).real.mean(0)
+
+    def mean_power() -> Tensor:
+        if channel.closed_form:
+            return gain
+        return states.many[0].abs().square().mean(0)
+
+    def mean_inverse(threshold: Tensor) -> Tensor:
+        if variance is not None:
+            known = _mean_inverse(channel, threshold, budget.gain, variance)
+            if known is not None:
+                return known
+        power = states.many[1].abs().square()
+        inverse = torch.where(power >= threshold[:, None], 1.0 / power.clamp_min(1e-30), 0.0)
+        return inverse.mean(0).clamp_min(torch.finfo(gain.dtype).tiny)
+
+    return Statistics(
+        gain=gain,
+        budget=budget.budget,
+        noise=noise,
+        mean_amplitude=mean_amplitude,
+        mean_power=mean_power,
+        mean_inverse=mean_inverse,
+        draws=lambda count: states.draw(count)[1][:, 0],
+    )
+
+
+def _mean_inverse(
+    channel: Channel, threshold: Tensor, gain: Tensor, variance: Tensor
+) -> Tensor | None:
+    """Return [S, K] from the channel's closed form for one device, if it has one; each different
+    case is worked out once."""
+    cases = torch.stack([threshold, variance], 1)[:, None].expand(-1, gain.shape[1], -1)
+    rows = torch.cat([cases, gain[..., None]], 2).flatten(0, 1)
+    distinct, place = torch.unique(rows, dim=0, return_inverse=True)
+    values = [channel.mean_inverse(t, g, v) for t, v, g in distinct.tolist()]
+    if None in values:
+        return None
+    return gain.new_tensor(values)[place].view_as(gain)

@@ -1,0 +1,73 @@
+"""Define the contract of a data set, and the settings that every data set has."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from otafl.core.choices import Choice, chosen
+from otafl.core.settings import Settings
+from otafl.data.augment import AugmentSettings
+from otafl.data.dataset import DataSet
+from otafl.data.files import Files
+
+
+class DataSource(Settings):
+    """Read a data set. A source is its settings, the section `data` of a scenario."""
+
+    files: ClassVar[Files | None] = None
+    """The files that it is read from; None if there are none to download."""
+
+    ships_with: ClassVar[str] = ""
+    """The package that has the data, where there are no files."""
+
+    has_users: ClassVar[bool] = False
+    """Samples have users, by which they can be dealt out."""
+
+    classes: ClassVar[int | None] = None
+    """The number of classes, where it is known before the data are read."""
+
+    name: str
+    partition: Annotated[Any, Choice("partition")] = chosen(
+        "partition", "how samples are dealt out over the devices"
+    )
+    validation: float = Field(
+        0.0, ge=0, lt=1, description="share of the training samples held out for tuning"
+    )
+    test: Literal["official", "train_tail", "per_device"] = Field(
+        "official",
+        description="official test set; or the last training samples (as many as the official "
+        "test set has), the official set then unused; or, per_device, training and official test "
+        "samples together are dealt out, and the last `test_share` of each device's samples test",
+    )
+    test_share: float = Field(
+        0.25, gt=0, lt=1, description="share of a device's samples that test, with test: per_device"
+    )
+    own_test: bool = Field(
+        False,
+        description="also evaluate on each device's own test samples: those of the classes that it "
+        "trains on (with partition natural: of its users); test: per_device always does, on its "
+        "own share",
+    )
+    augment: AugmentSettings | None = Field(
+        None, description="random crops and flips of training images; none if not given"
+    )
+    train_samples: int | None = Field(
+        None, ge=1, description="use only the first so many training samples; all if not given"
+    )
+
+    @property
+    def input_shape(self) -> tuple[int, ...] | None:
+        """Return the shape of a sample, where it is known before the data are read."""
+        return None
+
+    @abstractmethod
+    def read(self) -> DataSet:
+        """Return the samples with the official split.
+
+        Raises
+        ------
+        UserError : if a file is missing or corrupt.
+        """

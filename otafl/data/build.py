@@ -1,0 +1,94 @@
+"""Build the devices' samples of a stack from its trials' sections `data`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
+from otafl.data.augment import augmentation
+from otafl.data.base import DataSource
+from otafl.data.dataset import DataSet
+from otafl.data.loading import loaded
+from otafl.data.own import OwnSamples
+from otafl.data.shares import Shares, pack, shared_out
+from otafl.data.work import LocalData
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Hold the samples of S trials over K devices.
+
+    own_test, own_validation: the devices' own, None where they have none. share: [S, K], each
+    device's number of training samples.
+    """
+
+    data: DataSet
+    local_data: LocalData
+    own_test: OwnSamples | None
+    own_validation: OwnSamples | None
+    share: Tensor
+
+
+def build(sections: Sequence[DataSource], devices: int, training: Any, streams: Streams) -> Samples:
+    """Load the data set and deal it out over the devices.
+
+    Parameters
+    ----------
+    sections : the section `data` of each of S trials, equal as none of its fields is stackable.
+    devices : K.
+    training : the section `training`; its batch_size and local_steps are used.
+    streams : of the stack.
+
+    Raises
+    ------
+    UserError : if the data set cannot be had, or not be dealt out.
+    """
+    source = sections[0]
+    data = loaded(source)
+    held = shared_out(source, data, devices, streams)
+    data = replace(data, y_train=source.partition.labels(data.y_train, devices))
+    index, count = (
+        torch.from_numpy(array).to(streams.device)
+        for array in pack([[one.train for one in row] for row in held])
+    )
+    local_data = LocalData(
+        torch.from_numpy(data.x_train).to(streams.device, streams.dtype),
+        torch.from_numpy(data.y_train).to(streams.device),
+        index,
+        count,
+        data.classes,
+        streams,
+        training.batch_size,
+        training.local_steps,
+        augmentation(source.augment, data.input_shape, data.black, streams),
+    )
+    return Samples(
+        data=data,
+        local_data=local_data,
+        own_test=_own(data, held, local_data, "test"),
+        own_validation=_own(data, held, local_data, "validation"),
+        share=count.to(streams.dtype),
+    )
+
+
+def _own(data: DataSet, held: list[list[Shares]], local: LocalData, part: str) -> OwnSamples | None:
+    """Return the devices' own samples, None where they have none. part: test or validation."""
+    parts = [[getattr(one, part) for one in row] for row in held]
+    sizes = [len(one) for row in parts for one in row]
+    if not any(sizes):
+        return None
+    if not all(sizes):
+        raise UserError(
+            f"data.own_test: a device trains on classes of which there are no {part} samples; more "
+            "samples or another data.partition would do"
+        )
+    if len(data.y_test):
+        x, y = (torch.from_numpy(getattr(data, f"{name}_{part}")) for name in ("x", "y"))
+        return OwnSamples.of(x.to(local.x), y.to(local.y), parts, data.classes)
+    return OwnSamples.of(local.x, local.y, parts, data.classes)

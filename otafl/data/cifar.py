@@ -1,0 +1,112 @@
+"""Read CIFAR's Python version: pickled batches, without running what a pickle may ask for.
+
+Checksums are those of torchvision.
+"""
+
+from __future__ import annotations
+
+import codecs
+import importlib
+import pickle
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from otafl.core.errors import UserError
+from otafl.data.dataset import DataSet, Indices
+from otafl.data.files import Download, Files, reading
+from otafl.data.pixels import scaled, shifted
+
+Scale = Literal["unit", "raw", "signed", "standardised"]
+PixelScale = Annotated[
+    Scale,
+    Field(
+        description="pixels in [0, 1]; raw, 0 to 255; signed, in [-1, 1]; or standardised by the "
+        "usual means and deviations of the channels"
+    ),
+]
+"""The field `pixel_scale` of a CIFAR set."""
+
+_PIXELS = 3 * 32 * 32
+
+
+def archive(name: str, folder: str, size: str, md5: str, inside: Mapping[str, str]) -> Files:
+    """Return the files of a CIFAR set, in the folder that its archive unpacks to. md5: of the
+    archive; inside: file -> its MD5 sum."""
+    url = f"https://www.cs.toronto.edu/~kriz/{name}-python.tar.gz"
+    taken = {f"{folder}/{file}": file for file in inside}
+    download = Download(url, f"md5:{md5}", taken, inside)
+
+    def lacks(place: Path) -> str | None:
+        return next((name for name in inside if not (place / name).is_file()), None)
+
+    return Files(folder, size, (download,), lacks)
+
+
+def read_batches(
+    paths: Sequence[Path],
+    labels: str,
+    classes: int,
+    scale: Scale,
+    mean: Sequence[float],
+    deviation: Sequence[float],
+) -> DataSet:
+    """Return x [n, 3, 32, 32] of the batches, the last one being the test set.
+
+    labels: their key. mean, deviation: of the channels, by which pixels in [0, 1] are standardised.
+    """
+    read = [read_batch(path, labels, classes) for path in paths]
+    train = np.concatenate([pixels for pixels, _ in read[:-1]])
+    y_train = np.concatenate([y for _, y in read[:-1]])
+    test, y_test = read[-1]
+    standardised = scale == "standardised"
+    x_train, x_test, black = scaled(train, test, "unit" if standardised else scale)
+    x_train, x_test = (x.reshape(-1, 3, 32, 32) for x in (x_train, x_test))
+    if standardised:
+        shift, factor = (np.array(one)[:, None, None] for one in (mean, 1.0 / np.array(deviation)))
+        x_train, x_test, black = shifted(x_train, x_test, shift, factor)
+    return DataSet(x_train, y_train, x_test, y_test, classes, black=black)
+
+
+def read_batch(path: Path, labels: str, classes: int) -> tuple[NDArray[np.uint8], Indices]:
+    """Return images [n, 3072] uint8 and labels [n] of a batch, `labels` being their key. Raises
+    UserError if the file is anything else."""
+    with (
+        reading(
+            path, "not a CIFAR batch", Exception
+        ),  # a broken pickle fails in every way there is
+        path.open("rb") as file,
+    ):
+        content = _Batches(file, encoding="bytes").load()
+    if not isinstance(content, dict) or not {b"data", labels.encode()} <= content.keys():
+        raise UserError(f"{path}: not a CIFAR batch: it has no 'data' and {labels!r}")
+    pixels, y = content[b"data"], content[labels.encode()]
+    if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8:
+        raise UserError(f"{path}: its 'data' are not an array of bytes")
+    if pixels.ndim != 2 or pixels.shape[1] != _PIXELS:
+        raise UserError(
+            f"{path}: its 'data' have shape {list(pixels.shape)}; wanted [n, {_PIXELS}]"
+        )
+    if not isinstance(y, list) or not all(type(one) is int and 0 <= one < classes for one in y):
+        raise UserError(f"{path}: its {labels!r} are not a list of numbers from 0 to {classes - 1}")
+    if len(y) != len(pixels):
+        raise UserError(f"{path}: holds {len(pixels)} images but {len(y)} labels")
+    return pixels, np.array(y, np.int64)
+
+
+class _Batches(pickle.Unpickler):
+    """Make arrays and plain containers only."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == ("_codecs", "encode"):  # how Python 3 writes bytes in this format
+            return codecs.encode
+        if (module, name) in (("numpy", "ndarray"), ("numpy", "dtype")):
+            return getattr(np, name)
+        if name == "_reconstruct" and module in ("numpy.core.multiarray", "numpy._core.multiarray"):
+            core = "numpy._core" if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else "numpy.core"
+            return importlib.import_module(f"{core}.multiarray")._reconstruct
+        raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no batch needs")

@@ -1,0 +1,25 @@
+"""Read a data set of the user's own: a function that returns `otafl.data.DataSet`,
+
+    data_set(**options) -> DataSet
+
+options: the keys of the section that no data set has. Labels and shapes are checked.
+"""
+
+from __future__ import annotations
+
+from pydantic import ConfigDict
+
+from otafl.core import custom
+from otafl.core.settings import CustomSettings
+from otafl.data.base import DataSource
+from otafl.data.dataset import DataSet
+
+
+class CustomData(CustomSettings, DataSource):
+    """Call the user's function with the keys of the section."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    def read(self) -> DataSet:
+        data: DataSet = custom.call(self.name, "data.name", self.options)
+        return data

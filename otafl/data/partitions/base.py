@@ -1,0 +1,94 @@
+"""Define the contract of a partition, and what several partitions share."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar
+
+import numpy as np
+
+from otafl.core.errors import UserError
+from otafl.core.settings import Settings
+from otafl.data.dataset import Indices
+
+
+class Partition(Settings):
+    """Split samples over the devices, once for each trial. A partition is its settings, the section
+    `data.partition` of a scenario."""
+
+    shuffled: ClassVar[bool] = False
+    """A device's samples come in an order that may be cut into training and test samples as it
+    is."""
+
+    by_user: ClassVar[bool] = False
+    """A device is users of the data set: its own test samples are theirs, not those of its
+    classes."""
+
+    @abstractmethod
+    def deal(
+        self, labels: Indices, devices: int, generator: np.random.Generator, owner: Indices | None
+    ) -> list[Indices]:
+        """Return the samples of each device: disjoint, none empty. A sample can be left to no
+        device.
+
+        Parameters
+        ----------
+        labels : [n] int64, n at least `devices`.
+        devices : K.
+        generator : the trial's.
+        owner : [n] int64, the user that each sample is from, where the data have users.
+
+        Raises
+        ------
+        UserError : if there are too few samples, classes or users for what is asked.
+        """
+
+    def labels(self, y: Indices, devices: int) -> Indices:
+        """Return the labels [n] that samples of labels y [n] bear once they are dealt out, the same
+        for every trial."""
+        return y
+
+
+def dealt(
+    partition: Partition,
+    labels: Indices,
+    devices: int,
+    generator: np.random.Generator,
+    owner: Indices | None = None,
+) -> list[Indices]:
+    """Return the samples of each device, as `Partition.deal`. Raises UserError besides where there
+    is no sample for each device."""
+    if devices > len(labels):
+        raise UserError(
+            f"devices.count: {devices} devices need a training sample each and there are "
+            f"{len(labels)}; use fewer devices"
+        )
+    return partition.deal(labels, devices, generator, owner)
+
+
+def check_each(key: str, each: int, devices: int, samples: int) -> None:
+    """Raise UserError, which names the partition's key, where devices cannot have so many samples
+    each."""
+    if devices * each > samples:
+        raise UserError(
+            f"data.partition.{key}: {devices} devices x {each} are more than the {samples} "
+            "samples; a smaller number or fewer devices would do"
+        )
+
+
+def by_class(labels: Indices, generator: np.random.Generator) -> list[Indices]:
+    """Return the samples of each class that occurs, shuffled."""
+    return [generator.permutation(np.flatnonzero(labels == c)) for c in np.unique(labels)]
+
+
+def cut_lognormal(
+    members: Indices, parts: int, sigma: float, least: int, generator: np.random.Generator
+) -> list[Indices]:
+    """Return the members in order, cut into parts of `least` and a log-normal share of the others;
+    evenly if sigma is 0."""
+    if sigma == 0:
+        return np.array_split(members, parts)
+    share = generator.lognormal(0.0, sigma, parts)
+    free = len(members) - least * parts
+    ends = np.rint(np.cumsum(share) / share.sum() * free).astype(np.int64)
+    return np.split(members, (ends + least * np.arange(1, parts + 1))[:-1])

@@ -1,0 +1,149 @@
+"""Give each device neighbouring classes in unequal shares, the split of pFedMe and pFedBreD.
+
+Device u holds classes u, u + 1, ... modulo the number of classes, a few samples of each and a
+log-normal share. The authors' generators of random numbers and the order of their draws are kept,
+so the same seeds of NumPy and Python give the same samples as in their code. The defaults are those
+of Fashion-MNIST, whose published split was not seeded throughout; split_seed [0, 1] completes it.
+MNIST: classes_per_device 3, split_seed [1, 1], and mislabel_first as published. CIFAR-10: 20
+devices, classes_per_device 3, reserve 20, extra [300, 600], multiple [1, 1], times 2, test_first,
+split_seed [1, 1]. All with data.test: per_device.
+
+References
+----------
+Shi et al. 2023, "PRIOR: Personalized Prior for Reactivating the Information Overlooked in Federated
+    Learning", section 6.1.
+Dinh, Tran, Nguyen 2020, "Personalized Federated Learning with Moreau Envelopes", section 5.1.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from otafl.core.errors import UserError
+from otafl.data.dataset import Indices
+from otafl.data.partitions.base import Partition
+
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+
+
+class ClassWindow(Partition):
+    """Give each device its samples in the order in which they are cut into training and test."""
+
+    shuffled: ClassVar[bool] = True
+
+    name: Literal["class_window"] = "class_window"
+    classes_per_device: int = Field(2, ge=1, description="classes a device holds, in a row")
+    first_samples: int = Field(
+        10, ge=1, description="samples that a device gets of each of its classes in any case"
+    )
+    sigma: float = Field(2.0, ge=0, description="deviation of the logarithm of the shares")
+    reserve: int = Field(
+        1000, ge=0, description="what the log-normal shares of a class leave of its samples"
+    )
+    multiple: tuple[int, int] = Field(
+        (1, 10), description="lowest and highest factor of a log-normal share, drawn uniformly"
+    )
+    extra: tuple[int, int] = Field(
+        (10, 200), description="lowest and highest number that is added, drawn uniformly"
+    )
+    times: int = Field(1, ge=1, description="factor of share and addition together")
+    test_first: bool = Field(
+        False, description="test samples are cut from the front of a device's shuffled ones"
+    )
+    mislabel_first: bool = Field(
+        False,
+        description="the first samples of a device's classes bear the labels 0, 1, ..., a fault of "
+        "the published MNIST split",
+    )
+    split_seed: tuple[Seed, Seed] | None = Field(
+        None,
+        description="seeds of NumPy's and of Python's generator, the same split in all trials then;"
+        " by default each trial draws its own",
+    )
+
+    @model_validator(mode="after")
+    def _ranges(self) -> ClassWindow:
+        for key in ("multiple", "extra"):
+            low, high = getattr(self, key)
+            if not 0 <= low <= high:
+                raise ValueError(f"{key}: got [{low}, {high}]; [low, high] with 0 <= low <= high")
+        return self
+
+    def deal(
+        self, labels: Indices, devices: int, generator: np.random.Generator, owner: Indices | None
+    ) -> list[Indices]:
+        first, rest = self.split_seed or generator.integers(2**32, size=2)
+        numpy_s, pythons = np.random.RandomState(int(first)), random.Random(int(rest))
+        members, window, parts, given = self._first(labels, devices)
+        # float [classes, devices, window]; of the devices' axis only the first few places are read.
+        share = numpy_s.lognormal(0, self.sigma, (len(members), *window.shape))
+        room = np.array([max(0, len(own) - self.reserve) for own in members])
+        share = room[:, None, None] * share / share.sum((1, 2), keepdims=True)
+        group = max(1, devices // len(members))
+        for device, classes in enumerate(window):
+            for j, c in enumerate(classes):
+                extra = pythons.randint(*self.extra)
+                multiple = _draw(pythons, *self.multiple)
+                count = (int(share[c, device // group, j]) * multiple + extra) * self.times
+                if given[c] + count < len(members[c]):  # else none: the class is (nearly) used up
+                    parts[device].extend(members[c][given[c] : given[c] + count])
+                    given[c] += count
+        for part in parts:
+            pythons.shuffle(part)
+            if self.test_first:
+                part.reverse()
+        return [np.array(part, np.int64) for part in parts]
+
+    def labels(self, y: Indices, devices: int) -> Indices:
+        """Return the labels, with `mislabel_first` j for the first samples that a device got of its
+        j-th class."""
+        if not self.mislabel_first:
+            return y
+        _, window, parts, _ = self._first(y, devices)
+        borne = y.copy()
+        place = np.repeat(np.arange(window.shape[1]), self.first_samples)
+        for part in parts:
+            borne[part] = place
+        return borne
+
+    def _first(
+        self, labels: Indices, devices: int
+    ) -> tuple[list[Indices], Indices, list[list[int]], Indices]:
+        """Return the samples of each class; the classes [devices, classes_per_device] of each
+        device; what every device gets first, class by class; and how much of each class that
+        is."""
+        members = [np.flatnonzero(labels == c) for c in range(int(labels.max()) + 1)]
+        if self.classes_per_device > len(members):
+            raise UserError(
+                f"data.partition.classes_per_device: {self.classes_per_device} is more than the "
+                f"{len(members)} classes of the samples"
+            )
+        window = np.arange(devices)[:, None] + np.arange(self.classes_per_device)
+        window %= len(members)
+        given = np.zeros(len(members), np.int64)
+        parts: list[list[int]] = []
+        for classes in window:
+            part: list[int] = []
+            for c in classes:
+                part.extend(members[c][given[c] : given[c] + self.first_samples])
+                given[c] += self.first_samples
+            parts.append(part)
+        short = [c for c, own in enumerate(members) if given[c] > len(own)]
+        if short:
+            c = short[0]
+            raise UserError(
+                f"data.partition.first_samples: {devices} devices would get {given[c]} samples of "
+                f"class {c} first, of which there are {len(members[c])}; fewer first samples, a "
+                "smaller classes_per_device or fewer devices would do"
+            )
+        return members, window, parts, given
+
+
+def _draw(pythons: random.Random, low: int, high: int) -> int:
+    """Draw a whole number from low to high; none where there is no choice, as in the split of
+    CIFAR-10, which has no factor."""
+    return low if low == high else pythons.randint(low, high)

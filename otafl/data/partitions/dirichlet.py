@@ -1,0 +1,53 @@
+"""Split each class over the devices by proportions from a symmetric Dirichlet.
+
+References
+----------
+Yurochkin et al. 2019, "Bayesian Nonparametric Federated Learning of Neural Networks", section 4.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from otafl.core.errors import UserError
+from otafl.data.dataset import Indices
+from otafl.data.partitions.base import Partition, by_class
+
+_TRIES = 100
+
+
+class Dirichlet(Partition):
+    """Draw proportions again until every device has enough samples."""
+
+    name: Literal["dirichlet"] = "dirichlet"
+    alpha: float = Field(0.5, gt=0, description="concentration; small is heterogeneous")
+    min_samples: int = Field(1, ge=1, description="a device's smallest share; redrawn until met")
+
+    def deal(
+        self, labels: Indices, devices: int, generator: np.random.Generator, owner: Indices | None
+    ) -> list[Indices]:
+        classes = by_class(labels, generator)
+        if self.min_samples * devices <= len(labels):
+            for _ in range(_TRIES):
+                parts = self._once(classes, devices, generator)
+                if min(map(len, parts)) >= self.min_samples:
+                    return parts
+        raise UserError(
+            f"data.partition.alpha: {self.alpha} gave none of {_TRIES} draws in which each of "
+            f"{devices} devices gets {self.min_samples} of {len(labels)} samples; use a larger "
+            "alpha, a smaller data.partition.min_samples or a smaller devices.count"
+        )
+
+    def _once(
+        self, classes: list[Indices], devices: int, generator: np.random.Generator
+    ) -> list[Indices]:
+        """Deal samples out by one draw; a device's part can be empty."""
+        pieces = []
+        for members in classes:
+            share = generator.dirichlet(np.full(devices, self.alpha))
+            cuts = np.rint(np.cumsum(share)[:-1] * len(members)).astype(np.int64)
+            pieces.append(np.split(members, cuts))
+        return [np.concatenate(of_device) for of_device in zip(*pieces, strict=True)]

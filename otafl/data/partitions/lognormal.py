@@ -1,0 +1,33 @@
+"""Shuffle the samples and deal out parts whose sizes follow a log-normal law.
+
+References
+----------
+Li et al. 2020, "Federated Optimization in Heterogeneous Networks", section 5.1.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from otafl.data.dataset import Indices
+from otafl.data.partitions.base import Partition, check_each, cut_lognormal
+
+
+class Lognormal(Partition):
+    """Give devices numbers of samples in proportion to log-normal numbers."""
+
+    shuffled: ClassVar[bool] = True
+
+    name: Literal["lognormal"] = "lognormal"
+    sigma: float = Field(1.0, ge=0, description="deviation of the logarithm of a device's size")
+    min_samples: int = Field(1, ge=1, description="what every device gets first")
+
+    def deal(
+        self, labels: Indices, devices: int, generator: np.random.Generator, owner: Indices | None
+    ) -> list[Indices]:
+        check_each("min_samples", self.min_samples, devices, len(labels))
+        order = generator.permutation(len(labels))
+        return cut_lognormal(order, devices, self.sigma, self.min_samples, generator)

@@ -1,0 +1,81 @@
+"""Make a device of each user of the data set, or of a group of users.
+
+Users are drawn at random where there are more of them than devices; or, with regroup, all are in
+groups whose sizes are drawn from a Dirichlet (Shi et al. 2023, appendix C). A device's training
+samples come before its test samples.
+
+References
+----------
+Caldas et al. 2018, "LEAF: A Benchmark for Federated Settings", arXiv:1812.01097.
+Shi et al. 2023, "PRIOR: Personalized Prior for Reactivating the Information Overlooked in Federated
+    Learning", appendix C.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from otafl.core import registry
+from otafl.core.errors import UserError
+from otafl.data.dataset import Indices
+from otafl.data.partitions.base import Partition
+
+
+class Natural(Partition):
+    """Give each device its users' samples, in the order of the samples."""
+
+    example: ClassVar[Mapping[str, Any]] = {"data.name": "femnist"}
+    shuffled: ClassVar[bool] = True
+    by_user: ClassVar[bool] = True
+
+    name: Literal["natural"] = "natural"
+    regroup: float | None = Field(
+        None,
+        gt=0,
+        description="concentration of the Dirichlet by which all users are grouped into devices; "
+        "one user a device if not given",
+    )
+    min_users: int = Field(1, ge=1, description="users that every group gets, with regroup")
+
+    def deal(
+        self, labels: Indices, devices: int, generator: np.random.Generator, owner: Indices | None
+    ) -> list[Indices]:
+        if owner is None:
+            sets = [n for n in registry.names("data") if registry.component("data", n).has_users]
+            raise UserError(
+                "data.partition: 'natural' needs a data set whose samples have users, such as "
+                f"{' or '.join(sets)}; another partition would do"
+            )
+        users, user_of = np.unique(owner, return_inverse=True)
+        needed = devices * (self.min_users if self.regroup else 1)
+        if len(users) < needed:
+            raise UserError(
+                f"data.partition: 'natural': {devices} devices need {needed} users and the data "
+                f"set has {len(users)}; fewer devices or a smaller min_users would do"
+            )
+        device_of = np.full(len(users), -1)
+        if self.regroup is None:
+            chosen = np.sort(generator.choice(len(users), devices, replace=False))
+            device_of[chosen] = np.arange(devices)
+        else:
+            sizes = _sizes(len(users), devices, self.regroup, self.min_users, generator)
+            device_of = np.repeat(np.arange(devices), sizes)
+        device = device_of[user_of]
+        order = np.argsort(device, kind="stable")
+        ends = np.searchsorted(device[order], np.arange(devices + 1))
+        return np.split(order, ends)[1:-1]
+
+
+def _sizes(
+    users: int, groups: int, alpha: float, least: int, generator: np.random.Generator
+) -> Indices:
+    """Draw how many users each group has: the least and a Dirichlet share of the others, rounded
+    down; who is left over then joins a group at random."""
+    share = generator.dirichlet(np.full(groups, alpha))
+    sizes = least + ((users - groups * least) * share).astype(np.int64)
+    joined = generator.integers(groups, size=users - sizes.sum())
+    return sizes + np.bincount(joined, minlength=groups)

@@ -1,0 +1,16 @@
+"""Keep all devices there all the time."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from otafl.core import settings
+from otafl.devices.availability.base import Availability
+
+
+class AlwaysAvailable(Availability):
+    class Settings(settings.Settings):
+        name: Literal["always"] = "always"
+
+    def changes(self, trial: int, device: int) -> None:
+        return None

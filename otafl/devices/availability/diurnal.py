@@ -1,0 +1,132 @@
+"""Let devices be there with a probability that follows the time of day.
+
+It is a two-state process whose probability of being there is p(t) = m + a cos(w (t - peak)) at
+every t, w = 2 pi / period. A device that is there leaves at the constant rate 1 / s, so that its
+sessions are exponential of mean s; one that is away comes back at the rate r(t). The forward
+equation p' = r (1 - p) - p / s (Kolmogorov) then gives
+
+    r(t) = (p'(t) + p(t) / s) / (1 - p(t))                                                      (1)
+
+which is not negative as long as a sqrt(1 + (w s)^2) <= m. Times of return are drawn by thinning
+(Lewis and Shedler) under a bound for each hour.
+
+By default the probability is four times as high at its peak, at night, as at its lowest: what
+Bonawitz et al. saw of phones that take part when idle and charging. The mean, the hour and the
+length of a session are conventions.
+
+References
+----------
+Bonawitz, Eichner, Grieskamp, Huba, Ingerman, Ivanov, Kiddon, Konečný, Mazzocchi, McMahan, Van
+    Overveldt, Petrou, Ramage, Roselander 2019, "Towards Federated Learning at Scale: System
+    Design".
+Lewis, Shedler 1979, "Simulation of Nonhomogeneous Poisson Processes by Thinning".
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from otafl.core import settings
+from otafl.devices.availability.base import Availability, AvailabilitySetup, Life
+
+HOURS = 24
+
+
+class DiurnalAvailability(Availability):
+    class Settings(settings.Settings):
+        name: Literal["diurnal"] = "diurnal"
+        mean: float = Field(
+            0.5, gt=0, lt=1, description="probability that a device is there, over a day"
+        )
+        amplitude: float = Field(
+            0.3, ge=0, lt=1, description="how much higher that probability is at the peak"
+        )
+        mean_session_s: float = Field(3600.0, gt=0, description="mean seconds that a device stays")
+        period_s: float = Field(86400.0, gt=0, description="seconds of a day, of 24 hours")
+        peak_hour: float = Field(2.0, ge=0, le=24, description="hour of the peak, from 0 to 24")
+        spread_hours: float = Field(
+            0.0,
+            ge=0,
+            le=24,
+            description="each device has a peak of its own, uniform over so many hours around "
+            "peak_hour (time zones, habits)",
+        )
+        start_hour: float = Field(
+            0.0, ge=0, le=24, description="hour at which the simulation starts"
+        )
+
+        @model_validator(mode="after")
+        def _possible(self) -> Self:
+            if self.mean + self.amplitude >= 1:
+                raise ValueError(
+                    f"amplitude: got {self.amplitude:g}, but the probability at the peak must be "
+                    f"below 1; with mean: {self.mean:g}, less than {1 - self.mean:g} would do"
+                )
+            # nobody would come back, and those who are there would still not leave fast enough
+            most = self.mean / math.hypot(1, 2 * math.pi * self.mean_session_s / self.period_s)
+            if self.amplitude > most:
+                raise ValueError(
+                    f"amplitude: got {self.amplitude:g}, but devices that stay for mean_session_s "
+                    f"({self.mean_session_s:g}) do not leave so fast; at most {most:.4g}, or "
+                    "shorter sessions, would do"
+                )
+            return self
+
+    def __init__(self, settings: Settings, setup: AvailabilitySetup) -> None:
+        super().__init__(settings, setup)
+        self._turn = 2 * math.pi / settings.period_s  # w
+        self._hour_s = settings.period_s / HOURS
+        rising = settings.amplitude * self._turn  # largest p'
+        self._most = []
+        for hour in range(HOURS):  # after the peak; p falls for the first half of the day
+            ends = self._share(hour * self._hour_s), self._share((hour + 1) * self._hour_s)
+            change = rising if hour >= HOURS // 2 else 0.0
+            numerator = change + max(ends) / settings.mean_session_s
+            self._most.append(numerator / (1 - max(ends)))
+
+    def changes(self, trial: int, device: int) -> Life:
+        settings, draw = self.settings, self.setup.generator(trial, device)
+        shift = settings.spread_hours * (draw.random() - 0.5)
+        peak_s = (settings.peak_hour + shift - settings.start_hour) * self._hour_s
+        there = bool(draw.random() < self._share(-peak_s))
+        now_s = 0.0
+        if not there:
+            yield now_s, False
+        while True:
+            if there:
+                now_s += draw.exponential(settings.mean_session_s)
+            else:
+                now_s = peak_s + self._return_s(now_s - peak_s, draw)
+            there = not there
+            yield now_s, there
+
+    def _share(self, at_s: float) -> float:
+        """Return p, so many seconds after a peak."""
+        share: float = self.settings.mean + self.settings.amplitude * math.cos(self._turn * at_s)
+        return share
+
+    def _rate(self, at_s: float) -> float:
+        """Return r, so many seconds after a peak."""
+        share = self._share(at_s)
+        change = -self.settings.amplitude * self._turn * math.sin(self._turn * at_s)
+        rate: float = (change + share / self.settings.mean_session_s) / (1 - share)  # eq. (1)
+        return rate
+
+    def _return_s(self, at_s: float, draw: np.random.Generator) -> float:
+        """Draw when a device that is away at an instant comes back; both are seconds after a
+        peak."""
+        hour = math.floor(at_s / self._hour_s)
+        while True:
+            most = self._most[hour % HOURS]
+            next_s = at_s + draw.exponential(1 / most)
+            hour_ends_s = (hour + 1) * self._hour_s
+            if next_s >= hour_ends_s:  # memoryless: begin again with the next hour's bound
+                at_s, hour = hour_ends_s, hour + 1
+                continue
+            at_s = next_s
+            if draw.random() * most < self._rate(at_s):
+                return at_s

@@ -1,0 +1,39 @@
+"""Let devices come and go after exponential times.
+
+A device is there for an exponential time and away for an exponential time, of rates 1 / mean_on_s
+and 1 / mean_off_s, each device on its own; the two-state process that Gilbert had for channels. It
+starts in its stationary law, so a device is there with probability mean_on_s / (mean_on_s +
+mean_off_s) at all times. The defaults are a convention.
+
+References
+----------
+Gilbert 1960, "Capacity of a Burst-Noise Channel".
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from otafl.core import settings
+from otafl.devices.availability.base import Availability, Life
+
+
+class MarkovAvailability(Availability):
+    class Settings(settings.Settings):
+        name: Literal["markov"] = "markov"
+        mean_on_s: float = Field(600.0, gt=0, description="mean seconds that a device stays")
+        mean_off_s: float = Field(600.0, gt=0, description="mean seconds that it is away")
+
+    def changes(self, trial: int, device: int) -> Life:
+        draw = self.setup.generator(trial, device)
+        off_s, on_s = means_s = self.settings.mean_off_s, self.settings.mean_on_s
+        there = bool(draw.random() < on_s / (on_s + off_s))
+        now_s = 0.0
+        if not there:
+            yield now_s, False
+        while True:
+            now_s += draw.exponential(means_s[there])
+            there = not there
+            yield now_s, there

@@ -1,0 +1,135 @@
+"""Let devices be there in the intervals of a CSV file.
+
+The file has the columns device,start_s,end_s, a row an interval; intervals that touch are one.
+`device` is a whole number; the scenario's devices take the file's in ascending order, and in turn
+again where there are more.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from otafl.core import settings
+from otafl.core.errors import UserError
+from otafl.devices import csv_table
+from otafl.devices.availability.base import Availability, AvailabilitySetup, Life
+
+KEY = "devices.availability.file"
+COLUMNS = ("device", "start_s", "end_s")
+
+Span = tuple[float, float]
+
+
+class TraceAvailability(Availability):
+    """Raises UserError for a file that cannot be read, or has anything else in it."""
+
+    class Settings(settings.Settings):
+        example: ClassVar[Mapping[str, Any]] = {KEY: "availability.csv"}
+
+        name: Literal["trace"] = "trace"
+        file: str = Field(min_length=1, description="CSV file with device,start_s,end_s")
+        repeat_s: float | None = Field(
+            None,
+            gt=0,
+            description="period with which the file repeats, at least its last end_s, in seconds; "
+            "without it devices stay away after their last interval",
+        )
+
+    def __init__(self, settings: Settings, setup: AvailabilitySetup) -> None:
+        super().__init__(settings, setup)
+        self._repeat_s = settings.repeat_s
+        self._spans = read(settings.file, settings.repeat_s)
+
+    def changes(self, trial: int, device: int) -> Life | None:
+        spans = self._spans[device % len(self._spans)]
+        if spans == [(0.0, math.inf if self._repeat_s is None else self._repeat_s)]:
+            return None
+        return self._life(spans)
+
+    def _life(self, spans: list[Span]) -> Life:
+        end_s = 0.0  # of the last interval
+        for start_s, stop_s in self._repeated(spans):
+            if start_s > end_s:
+                yield end_s, False
+                yield start_s, True
+            end_s = stop_s
+        if end_s < math.inf:
+            yield end_s, False
+
+    def _repeated(self, spans: list[Span]) -> Iterator[Span]:
+        if self._repeat_s is None:
+            yield from spans
+            return
+        for period in itertools.count():
+            begins_s, ends_s = period * self._repeat_s, (period + 1) * self._repeat_s
+            for start_s, stop_s in spans:
+                whole = stop_s == self._repeat_s  # its end is the next period's start, to the bit
+                yield begins_s + start_s, ends_s if whole else begins_s + stop_s
+
+
+def read(file: str, repeat_s: float | None) -> list[list[Span]]:
+    """Return the intervals of each of a file's devices, ascending and apart."""
+    rows: dict[int, list[tuple[float, float, int]]] = {}
+    for line, (name, start, end) in _cells(file):
+        device = _number(file, line, "device", name)
+        start_s = _number(file, line, "start_s", start)
+        end_s = _number(file, line, "end_s", end)
+        if device != int(device):
+            raise _error(file, line, f"device: '{name}' is no whole number")
+        if end_s <= start_s:
+            raise _error(file, line, f"end_s: {end} is not after start_s, {start}")
+        if repeat_s is not None and end_s > repeat_s:
+            text = f"end_s: {end} is beyond devices.availability.repeat_s, {repeat_s:g}"
+            raise _error(file, line, text)
+        rows.setdefault(int(device), []).append((start_s, end_s, line))
+    if not rows:
+        raise UserError(
+            f"{KEY}: '{file}' has no intervals; at least one row below {','.join(COLUMNS)} would do"
+        )
+    return [_merged(file, device, sorted(rows[device])) for device in sorted(rows)]
+
+
+def _merged(file: str, device: int, rows: list[tuple[float, float, int]]) -> list[Span]:
+    """Join the intervals of a device that touch."""
+    spans: list[Span] = []
+    for start_s, end_s, line in rows:
+        if spans and start_s < spans[-1][1]:
+            text = f"start_s: {start_s:g} is inside another interval of device {device}"
+            raise _error(file, line, text)
+        if spans and start_s == spans[-1][1]:
+            spans[-1] = spans[-1][0], end_s
+        else:
+            spans.append((start_s, end_s))
+    return spans
+
+
+def _cells(file: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield line number, from 1, and the cells of each row, in the order of COLUMNS."""
+    columns = ",".join(COLUMNS)
+    hint = f"; a CSV file with the columns {columns} would do"
+    header, rows = csv_table.cells(file, KEY, hint)
+    if sorted(header) != sorted(COLUMNS):
+        what = f"the columns are {','.join(header)}" if header else "it is empty"
+        raise _error(file, 1, f"{what}; {columns} would do")
+    order = [header.index(column) for column in COLUMNS]
+    for line, row in rows:
+        if len(row) != len(COLUMNS):
+            raise _error(file, line, f"{len(row)} values, and there must be 3")
+        yield line, [row[column] for column in order]
+
+
+def _number(file: str, line: int, column: str, text: str) -> float:
+    """Return a number of at least 0; only an end can be infinite."""
+    value = csv_table.number(text)
+    if not value >= 0 or (value == math.inf and column != "end_s"):
+        raise _error(file, line, f"{column}: '{text}' is no number of at least 0")
+    return value
+
+
+def _error(file: str, line: int, text: str) -> UserError:
+    return UserError(f"{KEY}: '{file}', line {line}: {text}")

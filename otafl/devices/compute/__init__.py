@@ -1,0 +1,30 @@
+"""Say what devices are made of; each file is a kind of devices. `build` draws their hardware."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from otafl.core.rng import Streams, purpose
+from otafl.devices.compute.base import Compute
+from otafl.devices.hardware import Hardware
+
+HARDWARE = purpose("compute", __name__)
+
+
+def build(sections: Sequence[Compute], devices: int, streams: Streams) -> Hardware:
+    """Draw the hardware [S, K] of S trials.
+
+    Parameters
+    ----------
+    sections : S settings of one class, the `devices.compute` of each trial.
+    devices : K.
+
+    Raises
+    ------
+    UserError
+        For a file that cannot be read.
+    """
+    generators = streams.generators(HARDWARE)
+    return Hardware.stack(
+        [one.hardware(devices, each) for one, each in zip(sections, generators, strict=True)]
+    )

@@ -1,0 +1,218 @@
+"""The contract of a kind of devices: how fast each computes, what a clock cycle costs in joules,
+and what its memory, battery and radio are.
+
+A device that runs at f cycles a second does `flops_per_cycle` f operations a second, and a cycle
+costs kappa f^2 joules, so that computing draws kappa f^3 watts (Burd and Brodersen 1996, "Processor
+Design for Portable Systems": the energy of CMOS logic is capacitance times voltage squared, and
+voltage goes with frequency).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any, Literal, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from otafl.core.settings import Settings, stackable
+from otafl.devices.hardware import Hardware
+
+Columns = dict[str, np.ndarray]
+"""Quantity -> float64 [K], inf for what has no bound."""
+
+
+class Compute(Settings):
+    """Say what the devices are made of. A kind of devices is its settings."""
+
+    jitter: Literal["none", "exponential", "lognormal"] = Field(
+        "none",
+        description="law of a random factor of mean 1 on the seconds of local work, anew for each "
+        "device and round; exponential is shifted (Lee et al. 2018)",
+    )
+    jitter_scale: float = stackable(
+        0.5,
+        ge=0,
+        description="spread of the jitter: the share of the mean that is exponential, at most 1, "
+        "or the standard deviation of the lognormal's logarithm",
+    )
+
+    @model_validator(mode="after")
+    def _shifted(self) -> Self:
+        if self.jitter == "exponential" and self.jitter_scale > 1:
+            raise ValueError(
+                f"jitter_scale must be at most 1 with jitter 'exponential', whose shift is the "
+                f"rest of the mean; got {self.jitter_scale:g}"
+            )
+        return self
+
+    @abstractmethod
+    def columns(self, devices: int, generator: np.random.Generator) -> Columns:
+        """Return every quantity of so many devices, and their flops_per_s.
+
+        The first devices of a larger population are those of a smaller one under the same
+        generator.
+
+        Raises
+        ------
+        UserError
+            For a file that cannot be read.
+        """
+
+    @abstractmethod
+    def scales(self) -> bool:
+        """Return whether any device may have more than one clock frequency, as far as settings
+        tell."""
+
+    def hardware(self, devices: int, generator: np.random.Generator) -> Hardware:
+        """Return the hardware [K] of a trial's devices. Raises as `columns`."""
+        columns = self.columns(devices, generator)
+        frequency = columns["flops_per_s"] / columns["flops_per_cycle"]
+        mains = np.isinf(columns["battery_j"])
+        capacity = np.where(mains, 0.0, columns["battery_j"])
+        made = columns | {
+            "frequency_hz": frequency,
+            "frequency_min_hz": frequency * columns["frequency_min_share"],
+            "charge_j": np.where(mains, np.inf, capacity * columns["charge"]),
+            "restart_j": capacity * columns["restart"],
+        }
+        return Hardware(*(made[part.name] for part in fields(Hardware)))
+
+
+class NumericCompute(Compute):
+    """Say what devices are made of by numbers, the same for all that have none of their own.
+
+    The default kappa is the value commonly assumed for wireless federated learning (Yang et al.
+    2021, "Energy Efficient Federated Learning Over Wireless Communication Networks"). Four
+    operations a cycle are a convention of this simulator. By default devices are on mains, have all
+    the memory that they need and one clock frequency, and draw power for computing and for what
+    they radiate alone.
+    """
+
+    flops_per_cycle: float = stackable(
+        4.0, gt=0, description="floating-point operations of one clock cycle"
+    )
+    kappa: float = stackable(
+        1e-28,
+        ge=0,
+        description="effective switched capacitance in J s^2 / cycle^3: a cycle at f cycles a "
+        "second costs kappa f^2 joules",
+    )
+    frequency_min_share: float = stackable(
+        1.0,
+        gt=0,
+        le=1,
+        description="lowest clock frequency that a device can be set to (devices.frequency), as a "
+        "share of its highest",
+    )
+    memory_mb: float | None = stackable(
+        None, gt=0, description="memory for training in MiB; no bound if not given"
+    )
+    battery_j: float | None = stackable(
+        None, gt=0, description="capacity of the battery in J; on mains if not given"
+    )
+    charge: float = stackable(
+        1.0, ge=0, le=1, description="share of the battery that is full at the start"
+    )
+    restart: float = stackable(
+        0.1,
+        gt=0,
+        le=1,
+        description="share of its charge at which a device whose battery was empty comes back",
+    )
+    harvest_w: float = stackable(
+        0.0, ge=0, description="power that charges the battery all the time, in W"
+    )
+    circuit_w: float = stackable(
+        0.0,
+        ge=0,
+        description="power that the radio's circuits draw while a device transmits, in W, beside "
+        "what its amplifier draws",
+    )
+    receive_w: float = stackable(
+        0.0, ge=0, description="power drawn while the model is received, in W"
+    )
+    idle_w: float = stackable(
+        0.0, ge=0, description="power drawn while an update waits for its slot, in W"
+    )
+    sleep_w: float = stackable(
+        0.0, ge=0, description="power drawn by a device that has nothing to do, in W"
+    )
+    efficiency: float = stackable(
+        1.0,
+        gt=0,
+        le=1,
+        description="share of what the power amplifier draws that is radiated",
+    )
+    power_db: float = stackable(
+        0.0, description="transmit power over that of the channel's settings, in dB"
+    )
+
+    def scales(self) -> bool:
+        return self.frequency_min_share < 1
+
+
+QUANTITIES = tuple(name for name in NumericCompute.model_fields if name not in Compute.model_fields)
+"""What a device has beside its speed."""
+
+
+def common(section: NumericCompute, devices: int, flops_per_s: np.ndarray | float) -> Columns:
+    """Return the section's quantities, the same for all of so many devices, and their speeds, [K]
+    or one for all."""
+    columns = {name: np.full(devices, number(getattr(section, name))) for name in QUANTITIES}
+    return columns | {"flops_per_s": np.full(devices, flops_per_s)}
+
+
+def number(value: float | None) -> float:
+    """Return a quantity, inf for one that has no bound."""
+    return np.inf if value is None else value
+
+
+def filled(values: Sequence[float | None], section: float | None) -> np.ndarray:
+    """Return the quantity of several devices or classes, that of the section where they have none
+    of their own."""
+    return np.array([number(section) if value is None else value for value in values])
+
+
+def bounds_of(name: str) -> dict[str, Any]:
+    """Return the bounds of a quantity, as `pydantic.Field` takes them: ge, gt, le."""
+    metadata = NumericCompute.model_fields[name].metadata
+    return {
+        key: getattr(one, key)
+        for one in metadata
+        for key in ("ge", "gt", "le")
+        if hasattr(one, key)
+    }
+
+
+def changed(name: str, default: float) -> Any:
+    """Declare a quantity with another default."""
+    what = NumericCompute.model_fields[name].description
+    return stackable(default, **bounds_of(name), description=what)
+
+
+def _own(name: str) -> Any:
+    """Declare a quantity of one device or class."""
+    what = NumericCompute.model_fields[name].description
+    return Field(None, **bounds_of(name), description=f"{what}; the section's if not given")
+
+
+class OwnQuantities(Settings):
+    """Hold what a device or class has of its own, in place of the section's."""
+
+    flops_per_cycle: float | None = _own("flops_per_cycle")
+    kappa: float | None = _own("kappa")
+    frequency_min_share: float | None = _own("frequency_min_share")
+    memory_mb: float | None = _own("memory_mb")
+    battery_j: float | None = _own("battery_j")
+    charge: float | None = _own("charge")
+    restart: float | None = _own("restart")
+    harvest_w: float | None = _own("harvest_w")
+    circuit_w: float | None = _own("circuit_w")
+    receive_w: float | None = _own("receive_w")
+    idle_w: float | None = _own("idle_w")
+    sleep_w: float | None = _own("sleep_w")
+    efficiency: float | None = _own("efficiency")
+    power_db: float | None = _own("power_db")

@@ -1,0 +1,80 @@
+"""Take the devices from a CSV file, a row each.
+
+Rows go to the devices in order, and round again where there are fewer rows than devices. Columns
+are named as the section's fields; `flops_per_s` or `frequency_hz` there must be, and what is not
+there, or empty, is the section's.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field, ValidationError
+
+from otafl.core.errors import UserError
+from otafl.devices import csv_table
+from otafl.devices.compute.base import (
+    QUANTITIES,
+    Columns,
+    NumericCompute,
+    OwnQuantities,
+    common,
+    filled,
+)
+
+
+class CsvDevice(OwnQuantities):
+    """Describe a device in a row of a file."""
+
+    flops_per_s: float | None = Field(None, gt=0, description="operations a second")
+    frequency_hz: float | None = Field(None, gt=0, description="highest clock frequency")
+
+
+class Csv(NumericCompute):
+    example: ClassVar[Mapping[str, Any]] = {"devices.compute.file": "devices.csv"}
+
+    name: Literal["csv"] = "csv"
+    file: str = Field(
+        min_length=1, description="CSV file; relative paths count from the working directory"
+    )
+
+    def scales(self) -> bool:
+        return True  # as far as anybody knows before the file is read
+
+    def columns(self, devices: int, generator: np.random.Generator) -> Columns:
+        path = Path(self.file)
+        rows = _rows(self.file, path.stat().st_mtime_ns if path.exists() else 0)
+        columns = common(self, devices, np.inf)
+        for name in ("flops_per_s", "frequency_hz", *QUANTITIES):
+            own = [getattr(row, name) for row in rows]
+            if any(value is not None for value in own):
+                columns[name] = np.resize(filled(own, getattr(self, name, None)), devices)
+        speed, frequency = columns["flops_per_s"], columns.pop("frequency_hz", np.inf)
+        by_frequency = frequency * columns["flops_per_cycle"]
+        return columns | {"flops_per_s": np.where(np.isinf(speed), by_frequency, speed)}
+
+
+@functools.lru_cache(maxsize=4)
+def _rows(file: str, stamp: int) -> tuple[CsvDevice, ...]:
+    """Return the devices of a file that was last changed at `stamp`. Raises UserError where it has
+    others."""
+    key, known = "devices.compute.file", tuple(CsvDevice.model_fields)
+    devices = []
+    for row in csv_table.read(file, key, known):
+        where = f"{key}: '{file}', line {row.line}"
+        try:
+            device = CsvDevice.model_validate(row.values)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            must = first["msg"].removeprefix("Input should be ")
+            raise UserError(
+                f"{where}, column '{first['loc'][0]}': got {first['input']:g}; must be {must}"
+            ) from error
+        if (device.flops_per_s is None) == (device.frequency_hz is None):
+            raise UserError(f"{where}: must have one of the columns flops_per_s and frequency_hz")
+        devices.append(device)
+    return tuple(devices)

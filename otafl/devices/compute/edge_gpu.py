@@ -1,0 +1,40 @@
+"""Model an embedded GPU (Jetson TX2) between its two power modes, on mains.
+
+The NVIDIA Jetson TX2 has 256 Pascal cores and 8 GB, and the power modes Max-P (1.12 GHz, 15 W) and
+Max-Q (0.85 GHz, 7.5 W). kappa is P / f^3, 15 W / 1.12e9^3; at 0.85 GHz that makes 6.6 W, against
+7.5 W of Max-Q, so the cubic law is good to an eighth over this range, and clocks go no lower. The
+modes' powers are those of the whole module. 256 cores do 512 operations a cycle at best; that
+training reaches half of this is a convention, and small models reach less. The radio is an 802.11n
+card with one antenna (1.28 W transmitting, what it radiates included, and 0.94 W receiving). 2 W
+while it waits or has nothing to do are a convention.
+
+References
+----------
+NVIDIA, "Jetson TX2 power modes".
+Halperin, Greenstein, Sheth, Wetherall 2010, "Demystifying 802.11n Power Consumption".
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from otafl.core.settings import stackable
+from otafl.devices.compute.base import Columns, NumericCompute, changed, common
+
+
+class EdgeGpu(NumericCompute):
+    name: Literal["edge_gpu"] = "edge_gpu"
+    frequency_hz: float = stackable(1.12e9, gt=0, description="highest clock frequency")
+    flops_per_cycle: float = changed("flops_per_cycle", 256.0)
+    kappa: float = changed("kappa", 1.07e-26)
+    frequency_min_share: float = changed("frequency_min_share", 0.76)
+    memory_mb: float | None = changed("memory_mb", 8192.0)
+    circuit_w: float = changed("circuit_w", 1.28)
+    receive_w: float = changed("receive_w", 0.94)
+    idle_w: float = changed("idle_w", 2.0)
+    sleep_w: float = changed("sleep_w", 2.0)
+
+    def columns(self, devices: int, generator: np.random.Generator) -> Columns:
+        return common(self, devices, self.flops_per_cycle * self.frequency_hz)

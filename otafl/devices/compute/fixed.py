@@ -1,0 +1,20 @@
+"""Make all devices equally fast."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from otafl.core.settings import stackable
+from otafl.devices.compute.base import Columns, NumericCompute, common
+
+
+class Fixed(NumericCompute):
+    name: Literal["fixed"] = "fixed"
+    flops_per_s: float = stackable(
+        6e9, gt=0, description="operations a second; 6e9 is 4 a cycle at 1.5 GHz"
+    )
+
+    def columns(self, devices: int, generator: np.random.Generator) -> Columns:
+        return common(self, devices, self.flops_per_s)

@@ -1,0 +1,25 @@
+"""Draw the devices' speeds from a lognormal law.
+
+A speed is median_flops_per_s exp(sigma z), z ~ N(0, 1), drawn once for each device and trial.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from otafl.core.settings import stackable
+from otafl.devices.compute.base import Columns, NumericCompute, common
+
+
+class Lognormal(NumericCompute):
+    name: Literal["lognormal"] = "lognormal"
+    median_flops_per_s: float = stackable(6e9, gt=0, description="median operations a second")
+    sigma: float = stackable(
+        0.5, ge=0, description="standard deviation of the speed's natural logarithm"
+    )
+
+    def columns(self, devices: int, generator: np.random.Generator) -> Columns:
+        z = generator.standard_normal(devices)
+        return common(self, devices, self.median_flops_per_s * np.exp(self.sigma * z))

@@ -1,0 +1,43 @@
+"""Model a wireless sensor's microcontroller (nRF52840, Cortex-M4F) on a coin cell.
+
+The Nordic nRF52840 is an Arm Cortex-M4F at 64 MHz with 256 kB of RAM and a 2.4 GHz radio. At 3 V
+with the DC/DC converter the CPU draws 3.3 mA at 64 MHz (9.9 mW, and kappa, P / f^3, is 9.9e-3 /
+64e6^3); at 1 Mbit/s the radio receives at 6.26 mA and transmits at 6.40 mA with 0 dBm and at 16.40
+mA with 8 dBm, the straight line through which is 13.5 mW of circuits and an amplifier of 18 %;
+asleep with all RAM retained and the clock running it draws 3.16 uA. The M4 adds or multiplies in
+one cycle and loads in about one (FPU instruction timing): 2 operations in 4 cycles. A CR2032 cell
+has 225 mAh at 3 V (IEC typical). That it comes back at a tenth of its charge is a convention. There
+is one clock frequency. Set channel.tx_power_dbm to the radio's, 0 to 8. What is measured, what is
+taken from a data sheet and what is a convention is said of each number in docs/devices.md too.
+
+References
+----------
+Nordic Semiconductor, "nRF52840 Product Specification".
+Arm, "Cortex-M4 Technical Reference Manual".
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from otafl.core.settings import stackable
+from otafl.devices.compute.base import Columns, NumericCompute, changed, common
+
+
+class Mcu(NumericCompute):
+    name: Literal["mcu"] = "mcu"
+    frequency_hz: float = stackable(64e6, gt=0, description="clock frequency")
+    flops_per_cycle: float = changed("flops_per_cycle", 0.5)
+    kappa: float = changed("kappa", 3.78e-26)
+    memory_mb: float | None = changed("memory_mb", 0.25)
+    battery_j: float | None = changed("battery_j", 2430.0)
+    circuit_w: float = changed("circuit_w", 13.5e-3)
+    receive_w: float = changed("receive_w", 18.8e-3)
+    idle_w: float = changed("idle_w", 9.5e-6)
+    sleep_w: float = changed("sleep_w", 9.5e-6)
+    efficiency: float = changed("efficiency", 0.18)
+
+    def columns(self, devices: int, generator: np.random.Generator) -> Columns:
+        return common(self, devices, self.flops_per_cycle * self.frequency_hz)

@@ -1,0 +1,77 @@
+"""Model smartphones, their clocks uniform over 1 to 2 GHz.
+
+Clock frequencies are drawn once for each device and trial. 2 GHz and kappa are the values of Yang
+et al.; that frequencies spread evenly down to 1 GHz follows Tran et al. These are conventions of
+simulation studies, not measurements of phones.
+
+With `battery: true` the phone runs on 4,000 mAh at 3.85 V (a usual size) and has the LTE radio that
+Huang et al. measured: 1.288 W while it transmits or receives, 52 mW more for each Mbit/s that it
+receives (here 10), 1.06 W while it stays connected, and 20 mW idle, 594 mW for 43.2 ms in 1,280 ms.
+An amplifier of 35 % is a convention.
+
+References
+----------
+Yang, Chen, Saad, Hong, Shikh-Bahaei 2021, "Energy Efficient Federated Learning Over Wireless
+    Communication Networks".
+Tran, Bao, Zomaya, Nguyen, Hong 2019, "Federated Learning over Wireless Networks: Optimization Model
+    Design and Analysis".
+Huang, Qian, Gerber, Mao, Sen, Spatscheck 2012, "A Close Examination of Performance and Power
+    Characteristics of 4G LTE Networks".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from otafl.core.settings import stackable
+from otafl.devices.compute.base import Columns, NumericCompute, common
+
+BATTERY = {
+    "battery_j": 55440.0,
+    "circuit_w": 1.288,
+    "receive_w": 1.81,
+    "idle_w": 1.06,
+    "sleep_w": 0.02,
+    "efficiency": 0.35,
+}
+"""What `battery: true` gives a phone."""
+
+
+class Phone(NumericCompute):
+    name: Literal["phone"] = "phone"
+    frequency_min_hz: float = stackable(
+        1e9, gt=0, description="highest clock frequency of the slowest phone"
+    )
+    frequency_max_hz: float = stackable(
+        2e9, gt=0, description="highest clock frequency of the fastest phone"
+    )
+    battery: bool = Field(
+        False,
+        description="on a battery, with the draw of an LTE radio: gives battery_j, circuit_w, "
+        "receive_w, idle_w, sleep_w and efficiency a phone's values where they are not given",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _on_battery(cls, values: Any) -> Any:
+        if isinstance(values, Mapping) and values.get("battery") is True:
+            return BATTERY | dict(values)
+        return values
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.frequency_min_hz > self.frequency_max_hz:
+            raise ValueError(
+                f"frequency_min_hz must not exceed frequency_max_hz, got "
+                f"{self.frequency_min_hz:g} and {self.frequency_max_hz:g}"
+            )
+        return self
+
+    def columns(self, devices: int, generator: np.random.Generator) -> Columns:
+        span = self.frequency_max_hz - self.frequency_min_hz
+        frequency = self.frequency_min_hz + span * generator.random(devices)
+        return common(self, devices, self.flops_per_cycle * frequency)

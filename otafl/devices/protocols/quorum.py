@@ -1,0 +1,36 @@
+"""Open a slot as soon as so many devices are ready (semi-asynchronous); the others go on.
+
+It opens at once where all that are at work are ready, and at devices.deadline_s after the last slot
+at the latest.
+
+References
+----------
+Nguyen, Malik, Zhan, Yousefpour, Rabbat, Malek, Huba 2022, "Federated Learning with Buffered
+    Asynchronous Aggregation".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+from otafl.core.problems import Problem, problem
+from otafl.core.settings import stackable
+from otafl.devices.protocols.base import Late, Protocol, Rules
+
+
+class Quorum(Protocol):
+    name: Literal["quorum"] = "quorum"
+    ready: int = stackable(2, ge=1, description="devices that must be ready, M")
+
+    def rules(self, deadline_s: float, late: Late) -> Rules:
+        return Rules(self.ready, deadline_s=deadline_s, late="next", broadcast_first=False)
+
+    def check(self, scenario: Any) -> Iterable[Problem]:
+        wanted = scenario.devices.participants or scenario.devices.count
+        if self.ready > wanted:
+            text = (
+                f"got {self.ready:g}, more than the {wanted} devices that take part; at most "
+                f"{wanted}"
+            )
+            yield problem(text, "devices.protocol.ready", "devices.participants", "devices.count")

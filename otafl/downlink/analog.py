@@ -1,0 +1,88 @@
+"""Broadcast the model's numbers uncoded, with a noise of its own at each device.
+
+The server sends the model's reals x, one a symbol in `channel.bandwidth_hz`, scaled to a mean power
+P by their mean square m, which it tells beside. Device k knows its channel h_k and hears
+|h_k| sqrt(P / m) x + n, n of variance N = sigma^2 / 2 as in the uplink; gamma = P / sigma^2. It
+divides by the channel: x + e, e of variance m / (2 gamma |h_k|^2). Or it takes the linear MMSE
+estimate, s (x + e) with s = 2 gamma |h_k|^2 / (1 + 2 gamma |h_k|^2), of squared error m (1 - s),
+which a deep fade cannot blow up. A broadcast that is not the same for all devices goes out to one
+device after the other. Integers in it, and the mean square, are sent digitally.
+
+References
+----------
+Amiri, Gunduz, Kulkarni, Poor 2022, "Convergence of Federated Learning Over a Noisy Downlink".
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from otafl.core import settings
+from otafl.core.contracts import Blocks, Broadcast, Cohort
+from otafl.core.rng import purpose
+from otafl.core.settings import stackable
+from otafl.core.units import db_to_linear
+from otafl.downlink.base import WORD, Arrival, Downlink, DownlinkSetup, Noise, copies
+
+FADING = purpose("downlink_fading", __name__)
+
+
+class AnalogDownlink(Downlink):
+    class Settings(settings.Settings):
+        name: Literal["analog"] = "analog"
+        snr_db: float = stackable(
+            20.0,
+            description="mean power of a broadcast symbol over the complex noise variance at a "
+            "device, in dB, the same for all devices but for fading",
+        )
+        fading: bool = Field(
+            False, description="Rayleigh fading of the downlink, known to the devices; else none"
+        )
+        estimator: Literal["inversion", "mmse"] = Field(
+            "inversion",
+            description="a device divides by its channel, which a deep fade makes very noisy, or "
+            "shrinks towards zero for the least mean squared error",
+        )
+
+    def __init__(self, settings: Settings, setup: DownlinkSetup) -> None:
+        super().__init__(settings, setup)
+        self._snr = db_to_linear(setup.hyper["snr_db"])
+        self._bandwidth_hz = setup.budget.bandwidth_hz.cpu().numpy().astype(float)
+
+    def send(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Arrival:
+        analogue = {n: b for n, b in broadcast.blocks.items() if b.is_floating_point()}
+        reals = Broadcast(analogue).reals
+        words = WORD * (broadcast.reals - reals + 1)
+        times = copies(broadcast, cohort)
+        return Arrival(
+            broadcast,
+            times * (reals / self._bandwidth_hz + words / self.setup.rate_bps),
+            times * words,
+            self._noise(analogue, broadcast.per_device, reals, cohort, round),
+        )
+
+    def _noise(
+        self, blocks: Blocks, per_device: bool, reals: int, cohort: Cohort, round: int
+    ) -> Noise | None:
+        """Return what the rows hear of blocks [S or N, *shape]; None where there are none."""
+        if not blocks:
+            return None
+        power = torch.stack(
+            [torch.linalg.vector_norm(b.flatten(1), dim=1).square() for b in blocks.values()]
+        ).sum(0) / max(1, reals)
+        if not per_device:
+            power = power[cohort.trial]
+        snr = 2.0 * self._snr[cohort.trial]  # of a real
+        if self.settings.fading:
+            snr = snr * self._gain(cohort, round)
+        shrink = snr / (1.0 + snr) if self.settings.estimator == "mmse" else None
+        return Noise((power / snr).sqrt(), shrink, self.setup.streams, round)
+
+    def _gain(self, cohort: Cohort, round: int) -> Tensor:
+        """Draw |h|^2 of Rayleigh fading, [N], independent over devices and rounds."""
+        draw = self.setup.streams.device_normal(FADING, round, cohort.trial, cohort.device, (2,))
+        return draw.square().sum(1) / 2.0

@@ -1,0 +1,82 @@
+"""The run of one stack of trials, from its points to what was measured."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import torch
+
+from otafl.engine.assembly import assemble
+from otafl.engine.checkpoints import Checkpoint, Kept
+from otafl.engine.engine import Engine
+from otafl.engine.recorder import Recorder
+from otafl.engine.trained import collect
+from otafl.results.record import Record
+from otafl.scenario import Point
+
+Progress = Callable[[int, int], None]
+"""Called after each round with (rounds done, rounds in all)."""
+
+
+@functools.cache
+def spare_libraries() -> None:
+    """Leaves what exists before the first run out of garbage collection from then on: the clocks
+    make many small objects, and each collection would else walk through all of torch's."""
+    gc.collect()
+    gc.freeze()
+
+
+def run_stack(
+    points: Sequence[Point],
+    progress: Progress | None = None,
+    trials: Sequence[int] | None = None,
+    checkpoint: Checkpoint | None = None,
+) -> Record:
+    """Runs points of one stack key, all trials stacked, and returns what was measured.
+
+    checkpoint: goes on from what it kept, and keeps what it says. On Ctrl-C the record ends early
+    and is marked incomplete. Raises UserError for what the scenario alone could not tell: missing
+    data, a model the algorithm cannot train.
+    """
+    scenario = points[0].scenario
+    if scenario.engine.threads:
+        torch.set_num_threads(scenario.engine.threads)
+    numbers = list(range(scenario.trials)) if trials is None else list(trials)
+    spare_libraries()
+    gc.collect()  # what the last stack left
+    kept = None if checkpoint is None else checkpoint.load(points, numbers)
+    if kept is None:
+        engine = Engine(assemble(points, numbers))
+        if checkpoint is not None:
+            engine.parts.clock.journal = []
+        kept = Kept(Recorder(engine, len(points), len(numbers)), 0, 0.0)
+        kept.recorder.take(0, 0.0)
+    recorder, done, seconds = kept
+    engine = recorder.engine
+    total = scenario.training.rounds
+    began = time.perf_counter() - seconds
+    complete = True
+    try:
+        for t in range(done, total):
+            if not engine.running.any():
+                break
+            engine.round(t)
+            due = (t + 1) % scenario.training.eval_every == 0 or t + 1 == total
+            if due or (engine.ended & engine.running).any():
+                recorder.take(t + 1, time.perf_counter() - began)
+            if checkpoint is not None and checkpoint.due(t + 1) and t + 1 < total:
+                now = Kept(recorder, t + 1, time.perf_counter() - began)
+                checkpoint.save(now, points, numbers)
+            if progress is not None:
+                progress(t + 1, total)
+    except KeyboardInterrupt:
+        complete = False
+    record = recorder.record(complete)
+    if complete and scenario.output.save_models:
+        models = collect(engine, points, numbers, recorder.rounds[-1])
+        record = replace(record, models=models)
+    return record

@@ -1,0 +1,94 @@
+"""The contract of a choice of the clock frequency at which a device does its local work, and with
+it what that takes and costs."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from otafl.core import settings
+from otafl.core.contracts import ChannelState, LinkBudget
+from otafl.core.problems import Problem, problem
+from otafl.devices.hardware import Hardware
+from otafl.transport.base import OrthogonalUplink
+
+
+@dataclass(frozen=True)
+class FrequencySetup:
+    """Hold what every choice is built from. hardware: [S, K]. uplink: what devices know
+    beforehand of it, None where they cannot plan with it."""
+
+    hardware: Hardware
+    budget: LinkBudget
+    uplink: OrthogonalUplink | None = None
+
+
+@dataclass(frozen=True)
+class Task:
+    """Hold the local work of N devices in a round.
+
+    trial, device: [N] int64. flops: [N]. downlink_s: [N] from the start of the round until it can
+    begin. deadline_s: [N] from the start of the round, inf without one. reals: numbers that each
+    has to send. channel: of the round.
+    """
+
+    trial: np.ndarray
+    device: np.ndarray
+    flops: np.ndarray
+    downlink_s: np.ndarray
+    deadline_s: np.ndarray
+    reals: int
+    channel: ChannelState
+    round: int
+
+    def cycles(self, hardware: Hardware) -> np.ndarray:
+        """Return the clock cycles [N] of the local work, by the devices' hardware [N]."""
+        return self.flops * hardware.frequency_hz / hardware.flops_per_s
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Hold how fast devices work. frequency_hz: [N]. power: [N] share of its power budget that a
+    device keeps to in this round's slot, None for all of it."""
+
+    frequency_hz: np.ndarray
+    power: np.ndarray | None = None
+
+
+class Frequency(ABC):
+    """Choose clock frequencies.
+
+    Parameters
+    ----------
+    settings : the choice's, of its class `Settings`.
+    setup : what every choice is built from.
+    """
+
+    class Settings(settings.Settings):
+        """The section `devices.frequency` of a scenario."""
+
+    def __init__(self, settings: Any, setup: FrequencySetup) -> None:
+        self.settings, self.setup = settings, setup
+
+    @abstractmethod
+    def pace(self, task: Task) -> Pace:
+        """Return how fast the devices of a task work."""
+
+
+def needs_deadline(scenario: Any) -> Iterator[Problem]:
+    """Say what is wrong where there is no deadline to plan for."""
+    devices = scenario.devices
+    name, key = devices.frequency.name, "devices.frequency"
+    if not devices.protocol.has_deadline:
+        text = (
+            f"'{name}' plans for a deadline, which protocol '{devices.protocol.name}' does not "
+            "have; full would do, or devices.protocol: rounds or quorum"
+        )
+        yield problem(text, key, "devices.protocol")
+    elif devices.deadline_s is None:
+        text = f"'{name}' needs devices.deadline_s, which it plans for; give it, or use full"
+        yield problem(text, key, "devices.deadline_s")

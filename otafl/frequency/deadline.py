@@ -1,0 +1,64 @@
+"""Clock as slowly as the deadline allows, which costs the least energy.
+
+C cycles that may begin at t_down are done just at the deadline T with
+
+    f = C / (T - t_down)                                                                        (1)
+
+within the hardware's range. Since C cycles cost kappa f^2 C joules, no other frequency in time
+costs less; the optimal f of Tran et al. is the slowest that meets the round's time. A device that
+cannot make it runs at full speed.
+
+References
+----------
+Tran, Bao, Zomaya, Nguyen, Hong 2019, "Federated Learning over Wireless Networks: Optimization Model
+    Design and Analysis".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from otafl.core import settings
+from otafl.core.problems import Problem, problem
+from otafl.frequency.base import Frequency, Pace, Task, needs_deadline
+
+ROUNDING = 1e-9
+"""A device clocks faster by this share than it must, so that rounding does not make it late."""
+
+
+class DeadlineFrequency(Frequency):
+    class Settings(settings.Settings):
+        example: ClassVar[Mapping[str, Any]] = {
+            "devices.deadline_s": 0.1,
+            "devices.compute.frequency_min_share": 0.3,
+        }
+
+        name: Literal["deadline"] = "deadline"
+        share: float = Field(
+            1.0,
+            gt=0,
+            le=1,
+            description="share of devices.deadline_s by which local work is to be done; the rest "
+            "is room for jitter",
+        )
+
+        def check(self, scenario: Any) -> Iterable[Problem]:
+            yield from needs_deadline(scenario)
+            if not scenario.devices.compute.scales():
+                text = (
+                    "'deadline' lowers the clock, and devices.compute.frequency_min_share leaves "
+                    "each device one frequency; e.g. 0.3 would do"
+                )
+                yield problem(text, "devices.frequency", "devices.compute")
+
+    def pace(self, task: Task) -> Pace:
+        hardware = self.setup.hardware.rows(task.trial, task.device)
+        left_s = self.settings.share * task.deadline_s - task.downlink_s
+        needed = np.full_like(left_s, np.inf)
+        np.divide(task.cycles(hardware), left_s, out=needed, where=left_s > 0)  # eq. (1)
+        needed *= 1 + ROUNDING
+        return Pace(np.clip(needed, hardware.frequency_min_hz, hardware.frequency_hz))

@@ -1,0 +1,140 @@
+"""The contract of levels: which of a method's model sizes each device trains in a round, its level,
+0 the largest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+import torch
+from pydantic import Field, ValidationError
+from torch import Tensor
+
+from otafl.algorithms.custom import settings_of
+from otafl.core import registry, settings
+from otafl.core.choices import Choice
+from otafl.core.contracts import ChannelState, Cohort, Level
+from otafl.core.errors import UserError
+from otafl.core.problems import Problem, problem
+from otafl.core.rng import purpose
+from otafl.devices.hardware import Hardware
+from otafl.selection.base import SelectionSetup
+
+DRAWS = purpose("levels", __name__)
+
+SECTION = "devices.levels"
+
+Shares = tuple[Annotated[float, Field(ge=0)], ...]
+
+SHARES = (
+    "share of the devices on each level, the largest model first, as weights; all levels alike "
+    "if not given"
+)
+
+
+@dataclass(frozen=True)
+class LevelSetup:
+    """Hold what every assignment is built from. sizes: the method's levels. hardware: [S, K].
+    samples: of a device's local work in a round; batch: of a minibatch. link: as selections have
+    it."""
+
+    sizes: tuple[Level, ...]
+    hardware: Hardware
+    samples: int
+    batch: int
+    link: SelectionSetup
+
+    def bounds(self, shares: Sequence[float] | None) -> np.ndarray:
+        """Return the upper ends [L] of the levels' shares of (0, 1)."""
+        return bounds(shares, len(self.sizes))
+
+
+class Levels:
+    """Assign levels. An assignment says `lasting` or `of`.
+
+    Parameters
+    ----------
+    settings : the assignment's, of its class `Settings`.
+    setup : what every assignment is built from.
+
+    Raises
+    ------
+    UserError
+        Where a device cannot have any of the levels.
+    """
+
+    class Settings(settings.Settings):
+        """The section `devices.levels` of a scenario."""
+
+        example: ClassVar[Mapping[str, Any]] = {"algorithm.name": "heterofl"}
+
+        def counts(self, levels: int) -> dict[str, int]:
+            """Return how many values each key that lists some must have, for so many levels."""
+            return {"shares": levels}
+
+        def check(self, scenario: Any) -> Iterable[Problem]:
+            algorithm = scenario.algorithm
+            try:
+                sizes = getattr(settings_of(algorithm), "levels", None)
+            except (UserError, ValidationError):
+                return  # which the method's own section tells
+            if sizes is None:
+                if self != Choice("levels").default():
+                    yield _one_size(algorithm.name)
+                return
+            for key, count in self.counts(len(sizes)).items():
+                values = getattr(self, key, None)
+                if values is None:
+                    continue
+                if len(values) != count:
+                    text = (
+                        f"got {len(values)} values, and there {'is' if count == 1 else 'are'} "
+                        f"{count} to give; algorithm '{algorithm.name}' has {len(sizes)} levels"
+                    )
+                    yield problem(text, f"{SECTION}.{key}", "algorithm.levels")
+                elif key == "shares" and sum(values) <= 0:
+                    text = "all are 0; at least one above 0 would do"
+                    yield problem(text, f"{SECTION}.{key}")
+
+    def __init__(self, settings: Any, setup: LevelSetup) -> None:
+        self.settings, self.setup = settings, setup
+        level = self.lasting()
+        if level is not None:
+            rows = np.ascontiguousarray(level, np.int64).ravel()
+            self._table = torch.from_numpy(rows).to(setup.link.streams.device)
+
+    def lasting(self) -> np.ndarray | None:
+        """Return the level of each device [S, K] where it is one for the whole run."""
+        return None
+
+    def of(self, cohort: Cohort, round: int, state: ChannelState) -> Tensor:
+        """Return the level of each row in a round with this channel, [N] int64: by default the
+        lasting one."""
+        return self._table[cohort.cell]
+
+
+def bounds(shares: Sequence[float] | None, count: int) -> np.ndarray:
+    """Return the upper ends [count] of the shares of (0, 1); None for equal ones."""
+    weights = np.ones(count) if shares is None else np.asarray(shares, float)
+    return np.cumsum(weights / weights.sum())
+
+
+def by_place(place: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Return the level of the device at each place [S, K] of K."""
+    return np.searchsorted(ends[:-1], (place + 0.5) / place.shape[1], side="right")
+
+
+def _one_size(algorithm: str) -> Problem:
+    """Say that a method has models of one size, and which have several."""
+    would_do = [
+        name
+        for name in registry.names("algorithm")
+        if "levels" in registry.settings("algorithm", name).model_fields
+    ]
+    text = (
+        f"algorithm '{algorithm}' has models of one size; leave it out, or use one of the "
+        f"algorithms {', '.join(would_do)}"
+    )
+    return problem(text, SECTION, "algorithm")

@@ -1,0 +1,49 @@
+"""Give the largest models to the participants that are best heard in a round, or well enough."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from otafl.core.contracts import ChannelState, Cohort
+from otafl.core.units import db_to_linear
+from otafl.levels.base import Levels, LevelSetup, Shares
+
+
+class ChannelLevels(Levels):
+    class Settings(Levels.Settings):
+        name: Literal["channel"] = "channel"
+        shares: Shares | None = Field(
+            None, description="share of a round's participants on each level, as weights"
+        )
+        min_snr_db: tuple[float, ...] | None = Field(
+            None,
+            description="instead of shares: least estimated SNR at full power of each level but "
+            "the smallest, in dB, the largest model first",
+        )
+
+        def counts(self, levels: int) -> dict[str, int]:
+            return {"shares": levels, "min_snr_db": levels - 1}
+
+    def __init__(self, settings: Settings, setup: LevelSetup) -> None:
+        super().__init__(settings, setup)
+        self._bounds = torch.from_numpy(setup.bounds(settings.shares)[:-1])
+        self._least = None
+        if settings.min_snr_db is not None:
+            self._least = db_to_linear(torch.tensor(settings.min_snr_db))
+
+    def of(self, cohort: Cohort, round: int, state: ChannelState) -> Tensor:
+        snr = self.setup.link.snr(state, round).flatten()[cohort.cell]
+        if self._least is not None:
+            return (snr[:, None] < self._least.to(snr)).sum(1)
+        order = (-snr).argsort(stable=True)
+        order = order[cohort.trial[order].argsort(stable=True)]  # by trial, the best heard first
+        rows = cohort.rows_of
+        first = rows.cumsum(0) - rows
+        place = torch.empty_like(snr)
+        place[order] = torch.arange(cohort.size, device=snr.device).to(snr)
+        at = (place - first[cohort.trial] + 0.5) / rows[cohort.trial]
+        return torch.searchsorted(self._bounds.to(at), at, right=True)

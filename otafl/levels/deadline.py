@@ -1,0 +1,49 @@
+"""Give each device the largest model that it can train and send in time.
+
+It sends 32 bits a parameter at its estimated rate in the round, the band shared in turns with the
+others that take part; it trains the smallest model where none is quick enough.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from otafl.core.contracts import ChannelState, Cohort
+from otafl.levels.base import SECTION, Levels, LevelSetup
+
+WORD = 32.0
+"""Bits of a parameter."""
+
+
+class DeadlineLevels(Levels):
+    class Settings(Levels.Settings):
+        example: ClassVar[Mapping[str, Any]] = {
+            **Levels.Settings.example,
+            f"{SECTION}.seconds": 1.0,
+        }
+
+        name: Literal["deadline"] = "deadline"
+        seconds: float = Field(gt=0, description="for local work and upload together")
+
+    def __init__(self, settings: Settings, setup: LevelSetup) -> None:
+        super().__init__(settings, setup)
+        streams = setup.link.streams
+        new = functools.partial(torch.tensor, dtype=streams.dtype, device=streams.device)
+        self._flops = new([size.flops(setup.samples) for size in setup.sizes])
+        self._bits = new([WORD * size.parameters for size in setup.sizes])
+        self._speed = new(setup.hardware.flops_per_s.ravel())
+
+    def of(self, cohort: Cohort, round: int, state: ChannelState) -> Tensor:
+        link = self.setup.link
+        snr = link.snr(state, round).flatten()[cohort.cell]
+        band = link.budget.bandwidth_hz[cohort.trial] / cohort.rows_of[cohort.trial]
+        rate = (band * torch.log2(1.0 + snr)).clamp_min(1e-30)
+        seconds = self._flops / self._speed[cohort.cell, None] + self._bits / rate[:, None]
+        late = (seconds > self.settings.seconds).long()
+        return late.cumprod(1).sum(1).clamp_max(len(self._flops) - 1)  # the first in time

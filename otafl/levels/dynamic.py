@@ -1,0 +1,27 @@
+"""Draw a level for every device anew in every round (FedHM's dynamic heterogeneity)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from otafl.core.contracts import ChannelState, Cohort
+from otafl.levels.base import DRAWS, Levels, LevelSetup, Shares
+
+
+class DynamicLevels(Levels):
+    class Settings(Levels.Settings):
+        name: Literal["dynamic"] = "dynamic"
+        shares: Shares | None = Field(None, description="probability of each level, as weights")
+
+    def __init__(self, settings: Settings, setup: LevelSetup) -> None:
+        super().__init__(settings, setup)
+        self._bounds = torch.from_numpy(setup.bounds(settings.shares)[:-1])
+
+    def of(self, cohort: Cohort, round: int, state: ChannelState) -> Tensor:
+        streams = self.setup.link.streams
+        at = streams.device_uniform(DRAWS, round, cohort.trial, cohort.device, (1,))
+        return torch.searchsorted(self._bounds.to(at), at.flatten().contiguous(), right=True)

@@ -1,0 +1,78 @@
+"""Give each device the largest model whose training fits into its memory.
+
+Training takes parameters, gradients and momentum, and what a minibatch leaves behind for the
+backward pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import numpy as np
+import torch
+from pydantic import Field, model_validator
+
+from otafl.core.errors import UserError
+from otafl.levels.base import SECTION, Levels, Shares, bounds, by_place
+
+COPIES = 3
+"""Of the parameters in training: themselves, gradients, momentum."""
+
+
+class MemoryLevels(Levels):
+    """Raises UserError where a device or a class of them cannot hold the smallest model."""
+
+    class Settings(Levels.Settings):
+        example: ClassVar[Mapping[str, Any]] = {
+            **Levels.Settings.example,
+            f"{SECTION}.memory_mb": [64.0, 1.0],
+        }
+
+        name: Literal["memory"] = "memory"
+        memory_mb: tuple[Annotated[float, Field(gt=0)], ...] | None = Field(
+            None,
+            min_length=1,
+            description="memory of each class of devices in MiB; that of devices.compute if not "
+            "given",
+        )
+        shares: Shares | None = Field(
+            None,
+            description="share of the devices in each class, as weights; all alike if not given",
+        )
+
+        @model_validator(mode="after")
+        def _of_classes(self) -> Self:
+            if self.shares is not None and self.memory_mb is None:
+                raise ValueError(
+                    "shares: are those of the classes of memory_mb, which is not given; leave them "
+                    "out, or give memory_mb"
+                )
+            return self
+
+        def counts(self, levels: int) -> dict[str, int]:
+            return {"shares": len(self.memory_mb or ())}
+
+    def lasting(self) -> np.ndarray:
+        setup = self.setup
+        bytes_of = torch.finfo(setup.link.streams.dtype).bits / 8
+        need = np.array(
+            [
+                (COPIES * size.parameters + setup.batch * size.kept_reals) * bytes_of / 2**20
+                for size in setup.sizes
+            ]
+        )
+        memory = setup.hardware.memory_mb
+        what, least = "devices.compute.memory_mb: a device has", memory.min()
+        if self.settings.memory_mb is not None:
+            classes = np.array(self.settings.memory_mb)
+            what, least = f"{SECTION}.memory_mb: got", classes.min()
+            trials, devices = memory.shape
+            place = np.tile(np.arange(devices), (trials, 1))
+            memory = classes[by_place(place, bounds(self.settings.shares, len(classes)))]
+        if least < need[-1]:
+            raise UserError(
+                f"{what} {least:g}, but training the smallest model takes {need[-1]:.3g} MiB; more "
+                "memory, a smaller level or a smaller batch would do"
+            )
+        return np.asarray((need <= memory[..., None]).argmax(-1))

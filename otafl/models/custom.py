@@ -1,0 +1,122 @@
+"""Train a model of the user's own, which a callable named `module:callable` returns.
+
+It is called with `input_shape` (of one sample), `classes` and the section's other keys, and returns
+a `torch.nn.Module`, or an `otafl.models.Model`, which is written for a leading row dimension and
+is faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
+
+from otafl.core import custom, settings
+from otafl.core.contracts import Blocks
+from otafl.core.errors import UserError
+from otafl.models.base import Draw, Model
+
+_NORM_LAYERS = (
+    torch.nn.GroupNorm,
+    torch.nn.LayerNorm,
+    torch.nn.RMSNorm,
+    torch.nn.modules.batchnorm._NormBase,  # batch and instance norm
+)
+
+
+class CustomModel(Model):
+    """Makes the user's model."""
+
+    class Settings(settings.CustomSettings):
+        pass
+
+    def __new__(cls, settings: Settings, input_shape: tuple[int, ...], classes: int) -> Any:
+        options = settings.options | {"input_shape": input_shape, "classes": classes}
+        made = custom.call(settings.name, "model.name", options)
+        if isinstance(made, torch.nn.Module):
+            return ModuleModel(
+                made, input_shape, classes, {"name": settings.name, "options": options}
+            )
+        if not isinstance(made, Model):
+            raise UserError(
+                f"model.name: '{settings.name}' returned a {type(made).__name__}; a "
+                "torch.nn.Module or an otafl.models.Model would do"
+            )
+        return made
+
+
+class ModuleModel(Model):
+    """Wraps a module that maps x [B, *input] to scores [B, classes]: by vmap over rows, with
+    gradients by autograd.
+
+    The module's own random start is not used, since it comes from torch's global generator. Every
+    trial starts from uniform weights in +-1/sqrt(fan_in) for parameters of two or more dimensions
+    (fan_in: elements of one output); smaller ones keep a constant start, as of norm layers, and are
+    zero otherwise.
+
+    Parameters
+    ----------
+    origin : the "name" and the "options" of the user's callable, by which it is made again.
+
+    Raises
+    ------
+    UserError : if the module has buffers (batch-norm statistics cannot be averaged as parameters
+        are) or gives scores of another shape.
+    """
+
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        input_shape: tuple[int, ...],
+        classes: int,
+        origin: Mapping[str, Any] | None = None,
+    ) -> None:
+        buffers = [name for name, _ in module.named_buffers()]
+        if buffers:
+            raise UserError(
+                f"model: the module has the buffer '{buffers[0]}', whose running statistics have "
+                "no place in federated averaging; use a layer without buffers, such as GroupNorm"
+            )
+        self._module, self._origin = module, origin
+        self._start = {name: p.detach().clone() for name, p in module.named_parameters()}
+        self.shapes = {name: tuple(p.shape) for name, p in self._start.items()}
+        self.norms = tuple(
+            f"{path}.{name}" if path else name
+            for path, layer in module.named_modules()
+            if isinstance(layer, _NORM_LAYERS)
+            for name, _ in layer.named_parameters(recurse=False)
+        )
+        probe = torch.zeros(1, *input_shape, dtype=next(module.parameters()).dtype)
+        with torch.no_grad(), FlopCounterMode(display=False) as counter:
+            scores = module(probe)
+        if tuple(scores.shape) != (1, classes):
+            raise UserError(
+                f"model: the module gives scores of shape {list(scores.shape)} for one sample; "
+                f"[1, {classes}] would do"
+            )
+        self.macs = counter.get_total_flops() // 2
+
+    def init(self, draw: Draw) -> Blocks:
+        params = {}
+        for name, start in self._start.items():
+            uniform = draw(name, tuple(start.shape))
+            if start.dim() >= 2:
+                params[name] = (2.0 * uniform - 1.0) / start[0].numel() ** 0.5
+            else:
+                constant = start.flatten()[0] if (start == start.flatten()[0]).all() else 0.0
+                params[name] = torch.full_like(uniform, float(constant))
+        return params
+
+    def logits(self, params: Mapping[str, Any], x: Tensor) -> Tensor:
+        def row(values: Blocks, samples: Tensor) -> Tensor:
+            return torch.func.functional_call(self._module, values, (samples,))
+
+        if x.shape[0] == 1:
+            return torch.vmap(row, in_dims=(0, None))(dict(params), x[0])
+        return torch.vmap(row)(dict(params), x)
+
+    def described(self) -> dict[str, Any] | None:
+        return None if self._origin is None else {"kind": "module"} | dict(self._origin)

@@ -1,0 +1,334 @@
+"""Chain linear layers to a model, which methods that factor weights can look into."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, NamedTuple, Protocol
+
+import torch
+from pydantic import Field
+from torch import Tensor
+from torch.nn import functional
+
+from otafl.core.contracts import Batch, Blocks
+from otafl.core.settings import Settings
+from otafl.models import convolution
+from otafl.models.base import Draw, Model, descend_
+from otafl.models.convolution import Kept
+from otafl.models.geometry import Window
+
+BiasStart = Literal["zero", "uniform"]
+
+PATCHES_AT_ONCE = 1 << 21
+"""Numbers in the largest matrix of patches, all rows together, that scores are computed from at a
+time: 25 times its images at a kernel of 5."""
+
+
+class ActivationSettings(Settings):
+    """Settings that models of linear layers share."""
+
+    activation: Literal["relu", "leaky_relu"] = Field(
+        "relu", description="what follows each layer but the last"
+    )
+    leaky_slope: float = Field(
+        0.1, gt=0, lt=1, description="slope of leaky_relu below zero; relu has none"
+    )
+    bias_start: BiasStart = Field(
+        "zero", description="biases start at zero, or uniform in +-1/sqrt(fan_in) as in PyTorch"
+    )
+
+    @property
+    def slope(self) -> float:
+        """Return the slope of the activation below zero."""
+        return self.leaky_slope if self.activation == "leaky_relu" else 0.0
+
+
+class LinearMap(Protocol):
+    """A linear map acts like a weight [n, M, N] but is not stored dense (factored, say)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return x W [n, B, N] for x [n, B, M]."""
+
+    def backward(self, g: Tensor) -> Tensor:
+        """Return g W^T [n, B, M] for g [n, B, N]."""
+
+
+def apply(weight: Tensor | LinearMap, x: Tensor) -> Tensor:
+    """Return x W [n, B, N] for x [n or 1, B, M]."""
+    if not isinstance(weight, Tensor):
+        return weight.forward(x)
+    return torch.bmm(x.expand(weight.shape[0], -1, -1), weight)
+
+
+def apply_transposed(weight: Tensor | LinearMap, g: Tensor) -> Tensor:
+    """Return g W^T [n, B, M] for g [n, B, N]."""
+    return torch.bmm(g, weight.mT) if isinstance(weight, Tensor) else weight.backward(g)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer is linear, y = x W + b with W [inputs, outputs].
+
+    weight, bias: names of its parameters. With a window it is a convolution: linear in the k k C
+    numbers that the window sees at a position, by the same weight and bias at all of them.
+    """
+
+    weight: str
+    bias: str
+    inputs: int
+    outputs: int
+    window: Window | None = None
+
+    @property
+    def positions(self) -> int:
+        """Count how often the weight is applied to one sample."""
+        return 1 if self.window is None else self.window.positions
+
+    @property
+    def macs(self) -> int:
+        """Count the multiplications of one sample."""
+        return self.positions * self.inputs * self.outputs
+
+
+def numbered(sides: Iterable[tuple[int, int]], windows: Sequence[Window] = ()) -> tuple[Layer, ...]:
+    """Make layers "weight0", "bias0", .. of these sides, the first ones with windows."""
+    return tuple(
+        Layer(f"weight{i}", f"bias{i}", *one, windows[i] if i < len(windows) else None)
+        for i, one in enumerate(sides)
+    )
+
+
+def uniform_start(layers: Sequence[Layer], draw: Draw, bias: BiasStart = "zero") -> Blocks:
+    """Start weights uniform in +-1/sqrt(fan_in), biases at zero or uniform in the same range."""
+    params = {}
+    for layer in layers:
+        uniform = draw(layer.weight, (layer.inputs, layer.outputs))
+        params[layer.weight] = (2.0 * uniform - 1.0) / layer.inputs**0.5
+        if bias == "zero":
+            params[layer.bias] = uniform.new_zeros(uniform.shape[0], layer.outputs)
+        else:
+            uniform = draw(layer.bias, (layer.outputs,))
+            params[layer.bias] = (2.0 * uniform - 1.0) / layer.inputs**0.5
+    return params
+
+
+class Pair(NamedTuple):
+    """Hold the gradient of a layer in the form it arises: x [n, B, M] and g [n, B, N], the dense
+    gradient being x^T g [n, M, N]. Sample weights are in g. Of a convolution B counts the positions
+    of each sample one by one."""
+
+    x: Tensor
+    g: Tensor
+
+
+class LayeredModel(Model):
+    """A layered model is a chain of linear layers with an activation between them, the first ones
+    possibly convolutions with max-pooling.
+
+    The backward pass is written out: it fuses a gradient with its SGD step, and it hands the
+    factors of each gradient to methods that never form a dense one. A weight may be any
+    `LinearMap`.
+
+    Parameters
+    ----------
+    layers : in the order in which they act; convolutions before the others.
+    leaky_slope : of a leaky ReLU below zero; 0 is ReLU.
+    bias_start : how `init` starts biases, see `uniform_start`.
+
+    Raises
+    ------
+    ValueError : for a negative slope, or a convolution after a fully connected layer.
+    """
+
+    def __init__(
+        self,
+        layers: tuple[Layer, ...],
+        leaky_slope: float = 0.0,
+        bias_start: BiasStart = "zero",
+    ) -> None:
+        if leaky_slope < 0:
+            raise ValueError(f"leaky_slope: {leaky_slope}, must not be negative")
+        self.layers, self.leaky_slope, self.bias_start = layers, leaky_slope, bias_start
+        self.macs = sum(layer.macs for layer in layers)
+        self.shapes = {}
+        for layer in layers:
+            self.shapes[layer.weight] = (layer.inputs, layer.outputs)
+            self.shapes[layer.bias] = (layer.outputs,)
+        front = [(layer, layer.window) for layer in layers if layer.window is not None]
+        self._front = tuple(front)
+        self._linear = layers[len(front) :]
+        if not self._linear or any(layer.window is not None for layer in self._linear):
+            raise ValueError("convolutions come before the fully connected layers, one at least")
+        self.kept_reals = sum(w.positions * (one.inputs + one.outputs) for one, w in front)
+
+    def init(self, draw: Draw) -> Blocks:
+        return uniform_start(self.layers, draw, self.bias_start)
+
+    def described(self) -> dict[str, Any]:
+        layers = [asdict(layer) for layer in self.layers]
+        return {"kind": "layers", "layers": layers, "slope": self.leaky_slope}
+
+    def logits(self, params: Mapping[str, Any], x: Tensor) -> Tensor:
+        if self._front:
+            x = self._features(params, x)
+        x = x.flatten(2)
+        for layer in self._linear[:-1]:
+            x = self.activate_(apply(params[layer.weight], x).add_(params[layer.bias][:, None]))
+        last = self._linear[-1]
+        return apply(params[last.weight], x).add_(params[last.bias][:, None])
+
+    def activate_(self, z: Tensor) -> Tensor:
+        """Apply the activation in place."""
+        return functional.leaky_relu_(z, self.leaky_slope) if self.leaky_slope else z.relu_()
+
+    def gate(self, g: Tensor, out: Tensor) -> Tensor:
+        """Return the gradient by what the activation saw, from g by what it gave, `out`."""
+        if self.leaky_slope:  # the outputs have the signs of the inputs
+            return torch.ops.aten.leaky_relu_backward(g, out, self.leaky_slope, True)
+        return torch.ops.aten.threshold_backward(g, out, 0)
+
+    def pairs(self, params: Mapping[str, Any], batch: Batch) -> tuple[Tensor, list[Pair]]:
+        """Return the loss [n] and each layer's gradient as a pair."""
+        if not self._front:
+            loss, out, _ = self._linear_pairs(params, batch.x.flatten(2), batch)
+            return loss, out
+        x, kept = self._on_patches(params, batch.x)
+        loss, out, g = self._linear_pairs(params, x, batch)
+        return loss, self._patch_pairs(params, kept, g) + out
+
+    def gradients(self, params: Blocks, batch: Batch) -> tuple[Tensor, Blocks]:
+        loss, pairs, grads = self._dense(params, batch)
+        for layer, (x, g) in zip(self._linear, pairs, strict=True):
+            grads[layer.weight] = torch.bmm(x.mT, g)
+            grads[layer.bias] = g.sum(1)
+        return loss, grads
+
+    def sgd_(self, params: Blocks, batch: Batch, step: Tensor) -> Tensor:
+        loss, pairs, grads = self._dense(params, batch)
+        for layer, (x, g) in zip(self._linear, pairs, strict=True):
+            g.mul_(step[:, None, None])
+            params[layer.weight].baddbmm_(x.mT, g, alpha=-1.0)
+            params[layer.bias].sub_(g.sum(1))
+        descend_(params, grads, step)
+        return loss
+
+    def _dense(self, params: Blocks, batch: Batch) -> tuple[Tensor, list[Pair], Blocks]:
+        """Return the loss, pairs of the fully connected layers, gradients of the convolutions."""
+        if not self._front:
+            return *self._linear_pairs(params, batch.x.flatten(2), batch)[:2], {}
+        x, kept = self._beside(params, batch.x)
+        loss, pairs, g = self._linear_pairs(params, x, batch)
+        return loss, pairs, self._beside_gradients(params, kept, g)
+
+    def _linear_pairs(
+        self, params: Mapping[str, Any], x: Tensor, batch: Batch
+    ) -> tuple[Tensor, list[Pair], Tensor]:
+        """Return the loss [n], pairs of the fully connected layers over x [n, B, M], and what goes
+        on to the convolutions: the gradient [n, B, M] by their scores, past the activation."""
+        inputs = [x]
+        for layer in self._linear[:-1]:
+            z = apply(params[layer.weight], inputs[-1])
+            inputs.append(self.activate_(z.add_(params[layer.bias][:, None])))
+        last = self._linear[-1]
+        z = apply(params[last.weight], inputs[-1]).add_(params[last.bias][:, None])
+        loss, g = _cross_entropy_gradient(z, batch)
+        out = [Pair(inputs[-1], g)]
+        for index in range(len(inputs) - 1, -1 if self._front else 0, -1):
+            g = apply_transposed(params[self._linear[index].weight], g)
+            g = self.gate(g, inputs[index])
+            if index:
+                out.append(Pair(inputs[index - 1], g))
+        return loss, out[::-1], g
+
+    def _features(self, params: Mapping[str, Any], x: Tensor) -> Tensor:
+        """Return what the fully connected layers see of x, so many samples at a time."""
+        dense = all(isinstance(params[layer.weight], Tensor) for layer, _ in self._front)
+        see = self._beside if dense else self._on_patches
+        rows = params[self._front[0][0].bias].shape[0]
+        largest = max(window.positions * window.inputs for _, window in self._front)
+        parts = x.split(max(1, PATCHES_AT_ONCE // (rows * largest)), 1)
+        if len(parts) == 1:
+            return see(params, x)[0]
+        return torch.cat([see(params, part)[0] for part in parts], 1)
+
+    def _beside(self, params: Mapping[str, Any], x: Tensor) -> tuple[Tensor, list[Kept]]:
+        """Apply the convolutions with dense weights; return features [n, B, M] and what each
+        convolution keeps."""
+        image, kept = convolution.beside(x, self._front[0][1]), []
+        for layer, window in self._front:
+            bias = params[layer.bias]
+            z = convolution.convolve(image, params[layer.weight], bias, window)
+            pooled, winners = convolution.pool(z, window.pool)
+            kept.append(Kept(image, image, z, winners))
+            image = self.activate_(pooled)
+        return convolution.features_beside(image, bias.shape[0]), kept
+
+    def _beside_gradients(self, params: Blocks, kept: list[Kept], g: Tensor) -> Blocks:
+        """Return gradients of the convolutions from g [n, B, M] by the scores of the last one."""
+        grads = {}
+        above: Tensor | None = convolution.as_images_beside(g, self._front[-1][1])
+        for index in range(len(kept) - 1, -1, -1):
+            (layer, window), one = self._front[index], kept[index]
+            assert above is not None
+            by_z = convolution.unpool(above, one, window.pool)
+            above, grads[layer.weight], grads[layer.bias] = convolution.convolve_backward(
+                by_z, one.image, params[layer.weight], window, by_image=index > 0
+            )
+            if above is not None:
+                above = self.gate(above, one.image)
+        return grads
+
+    def _on_patches(self, params: Mapping[str, Any], x: Tensor) -> tuple[Tensor, list[Kept]]:
+        """Apply the convolutions with weights of any kind; return as `_beside`."""
+        image, kept = convolution.images(x, self._front[0][1]), []
+        n = x.shape[0]
+        for layer, window in self._front:
+            met = convolution.patches(image, n, window)
+            z = apply(params[layer.weight], met).add_(params[layer.bias][:, None])
+            n = z.shape[0]
+            z = convolution.scores(z, window)
+            pooled, winners = convolution.pool(z, window.pool)
+            kept.append(Kept(image, met, z, winners))
+            image = self.activate_(pooled)
+        return convolution.features(image, n), kept
+
+    def _patch_pairs(self, params: Mapping[str, Any], kept: list[Kept], g: Tensor) -> list[Pair]:
+        """Return pairs of the convolutions from g [n, B, M] by the scores of the last one."""
+        n, out = g.shape[0], []
+        above = convolution.as_images(g, self._front[-1][1])
+        for index in range(len(kept) - 1, -1, -1):
+            (layer, window), one = self._front[index], kept[index]
+            by_z = convolution.unpool(above, one, window.pool)
+            g = by_z.permute(0, 2, 3, 1).reshape(n, -1, layer.outputs)
+            out.append(Pair(one.met, g))
+            if index:
+                above = convolution.fold(apply_transposed(params[layer.weight], g), window)
+                above = self.gate(above, one.image)
+        return out[::-1]
+
+
+def layers_of(described: Mapping[str, Any]) -> list[Layer]:
+    """Make the layers again of what `LayeredModel.described` says."""
+    out = []
+    for one in described["layers"]:
+        window = one["window"]
+        out.append(Layer(**one | {"window": None if window is None else Window(**window)}))
+    return out
+
+
+def _cross_entropy_gradient(z: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Return the loss [n] and its gradient [n, B, classes] by the logits z, which are overwritten.
+    It is written out, since torch's softmax over a short last dimension is several times slower."""
+    index = batch.y[..., None]
+    z.sub_(z.amax(-1, keepdim=True))
+    picked = z.gather(-1, index)
+    g = z.exp_()
+    total = g.sum(-1, keepdim=True)
+    loss = total.log().sub_(picked)
+    g.div_(total)
+    g.scatter_add_(-1, index, total.new_full((), -1.0).expand_as(total))
+    if batch.weight is None:
+        return loss.mean((1, 2)), g.mul_(1.0 / z.shape[1])
+    weight = batch.weight[..., None]
+    return (loss * weight).sum((1, 2)), g.mul_(weight)

@@ -1,0 +1,74 @@
+"""Share what networks of convolutions with normalisation have in common."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from otafl.core.settings import Settings
+from otafl.models.base import Count
+from otafl.models.steps import Conv, Norm, Step
+
+
+class NormedSettings(Settings):
+    """Settings of networks of convolutions with normalisation."""
+
+    norm: Literal["batch", "group", "none"] = Field(
+        "batch",
+        description="after each convolution: batch normalisation, group normalisation (Wu and He "
+        "2018), or none, where convolutions have biases",
+    )
+    groups: int = Field(
+        2,
+        ge=1,
+        description="groups of channels of a group normalisation, two as in Reddi et al. 2021; "
+        "where they do not divide a layer's channels, their greatest common divisor",
+    )
+
+
+class StagesSettings(NormedSettings):
+    """Settings of networks of stages."""
+
+    blocks: tuple[Count, ...]
+    channels: tuple[Count, ...]
+    name: str
+
+    @model_validator(mode="after")
+    def _a_width_for_each_stage(self) -> Self:
+        if len(self.blocks) != len(self.channels):
+            raise ValueError(
+                f"channels: got {len(self.channels)} numbers for {len(self.blocks)} stages of "
+                "blocks; a number for each would do"
+            )
+        return self
+
+
+def stage_channels(default: tuple[int, ...]) -> tuple[int, ...]:
+    """Declare a setting: how wide the stages are."""
+    channels: tuple[int, ...] = Field(
+        default, min_length=1, description="output channels of each stage"
+    )
+    return channels
+
+
+def convolution(
+    settings: NormedSettings,
+    name: str,
+    inputs: int,
+    outputs: int,
+    stride: int = 1,
+    number: str = "",
+    kernel: int = 3,
+    cut: bool = True,
+) -> tuple[Step, ...]:
+    """Return a convolution that keeps the image's size (of every stride), with its
+    normalisation."""
+    bias = settings.norm == "none"
+    conv = Conv(
+        f"{name}conv{number}", inputs, outputs, kernel, stride, (kernel - 1) // 2, bias, cut
+    )
+    if settings.norm == "none":
+        return (conv,)
+    groups = settings.groups if settings.norm == "group" else None
+    return conv, Norm(f"{name}norm{number}", outputs, groups)

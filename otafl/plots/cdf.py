@@ -1,0 +1,179 @@
+"""Draw distributions over devices: what share of the devices has at most so much."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
+
+from otafl.analysis.summary import number
+from otafl.core.errors import UserError
+from otafl.plots import quantities
+from otafl.plots.kinds import NO_CELLS, Recipe
+from otafl.plots.layout import hue_legend, panels, plain_axes, settle
+from otafl.plots.parts import MOST, parts, split_by
+from otafl.plots.style import banded_line, spans_decades
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+PERSONAL = (
+    "device_personal_own_test_accuracy",
+    "device_tuned_own_test_accuracy",
+    "device_own_test_accuracy",
+    "device_local_own_test_accuracy",
+    "device_personal_test_accuracy",
+    "device_tuned_test_accuracy",
+    "device_local_test_accuracy",
+)
+"""What is drawn if nothing is said: the first that the result has, else joules."""
+JOULES = ("device_energy_j", "tx_energy_j")
+
+
+def cdf_data(
+    ds: xr.Dataset,
+    x: str | None = None,
+    hue: str | None = None,
+    facet: str | None = None,
+    sel: quantities.Selection | None = None,
+) -> xr.Dataset:
+    """Compute what is drawn as distribution functions, one for each hue and facet.
+
+    Devices that a point does not have are NaN and count nowhere; joules are summed over the causes.
+
+    Parameters
+    ----------
+    x : a variable with one value a device; None: the main one.
+    hue, facet : dims whose values are curves of a colour, and panels.
+    sel : dim -> the value of it that is drawn.
+
+    Returns
+    -------
+    With dims ([facet], [hue], step), a step of the function each. value: the finite values of all
+    devices of all trials at the end of the trials, each once, in order; NaN beyond their number.
+    share: of all these devices, that which has at most `value`. std: standard deviation (n - 1) of
+    the trials' own shares there; NaN for one trial. devices, trials: how many are in `share`.
+
+    Raises
+    ------
+    UserError : for unknown names, for a variable that is not one a device, and for a dim that is
+        neither drawn nor picked.
+    """
+    x = x or main_device_variable(ds)
+    quantities.check_variable(ds, "--x", x)
+    if "device" not in ds[x].dims:
+        able = [str(name) for name, one in ds.data_vars.items() if "device" in one.dims]
+        raise UserError(
+            f"--x {x}: is not one value a device; "
+            + (f"take one of {', '.join(able)}" if able else "this result has no such variable")
+        )
+    ds = quantities.picked(ds, sel, hue=hue, facet=facet)
+    drawn = [name for name in (facet, hue) if name]
+    if "device" not in ds[x].dims:
+        raise UserError("--sel device picks one; a distribution needs all devices")
+    # joules of devices are not summed over them
+    ds, values = quantities.quantity(ds, x, [*drawn, "device"])
+    trials = "trial" in values.dims and "trial" not in drawn
+    pool = values if trials else values.expand_dims(pooled=[0])
+    pool = pool.transpose(*drawn, "trial" if trials else "pooled", "device").compute()
+    table = _steps(pool, drawn)
+    table["share"].attrs["long_name"] = "share of devices"
+    axes = {"x": values.rename(x), "y": table["share"]}
+    table.attrs = quantities.about("cdf", ds, axes, x=x, y="share", hue=hue, facet=facet)
+    return table.assign_attrs(log_x=int(spans_decades(table["value"].values)))
+
+
+def main_device_variable(ds: xr.Dataset) -> str:
+    """Return what to draw if nothing is said.
+
+    Raises UserError where nothing is one value a device.
+    """
+    name = quantities.first_known(ds, (*PERSONAL, *JOULES))
+    if name is None:
+        raise UserError("--kind cdf: this result has no variable that is one value a device")
+    return name
+
+
+def draw_cdf(data: xr.Dataset, title: str = "") -> Figure:
+    """Draw a figure of `cdf_data`: a staircase for each hue, and the band of its trials."""
+    figure, axes = panels(data)
+    for ax, part in axes:
+        _panel(ax, part)
+    hue_legend(figure, data)
+    settle(figure, data, title)
+    return figure
+
+
+def described(data: xr.Dataset) -> str:
+    """Say what the distributions are of, and their medians."""
+    medians = []
+    for name, curve in parts(data, "facet", "hue"):
+        share, value = curve["share"].values, curve["value"].values
+        reached = np.flatnonzero(share >= 0.5)
+        if reached.size:
+            medians.append(f"{name} {number(float(value[reached[0]]), 3)}".strip())
+    said = f"Distribution over devices of {data.attrs['x_label']}{split_by(data)}."
+    return f"{said} Medians: {'; '.join(medians[:MOST])}." if medians else said
+
+
+def distribution(values: np.ndarray) -> np.ndarray:
+    """Compute value, share and std, as in `cdf_data`, of devices [trials, devices]: [3, steps].
+
+    NaN where there is no device. Infinite values count as devices, but have no step.
+    """
+    own = [row[~np.isnan(row)] for row in values]
+    own = [row for row in own if row.size]
+    pool = np.sort(np.concatenate(own)) if own else np.empty(0)
+    value = np.unique(pool[np.isfinite(pool)])
+    share = np.searchsorted(pool, value, "right") / max(1, pool.size)
+    each = np.array([np.searchsorted(np.sort(row), value, "right") / row.size for row in own])
+    std = each.std(0, ddof=1) if len(own) > 1 else np.full(value.size, np.nan)
+    return np.stack([value, share, std])
+
+
+def _steps(pool: xr.DataArray, drawn: list[str]) -> xr.Dataset:
+    shape = pool.shape[: len(drawn)]
+    rows = pool.values.reshape(-1, *pool.shape[len(drawn) :])
+    found = [distribution(row) for row in rows]
+    longest = max((one.shape[1] for one in found), default=0)
+    padded = np.full((3, len(found), longest), np.nan)
+    for i, one in enumerate(found):
+        padded[:, i, : one.shape[1]] = one
+    columns = zip(("value", "share", "std"), padded.reshape(3, *shape, longest), strict=True)
+    there = ~np.isnan(rows)
+    counts = {"devices": there.sum((1, 2)), "trials": there.any(2).sum(1)}
+    data = {name: ([*drawn, "step"], values) for name, values in columns}
+    data |= {name: (drawn, count.reshape(shape)) for name, count in counts.items()}
+    known = pool.drop_vars(["final_round", "trial", "pooled", "device"], errors="ignore").coords
+    return xr.Dataset(data, {name: one for name, one in known.items() if {*one.dims} <= {*drawn}})
+
+
+def _panel(ax: Axes, data: xr.Dataset) -> None:
+    for i, (name, curve) in enumerate(parts(data, "hue")):
+        value, share, std = _staircase(curve)
+        ends = (np.clip(share + way * std, 0, 1) for way in (-1, 1))
+        banded_line(ax, i, name, (value, share, *ends), markers=8, step="post")
+    plain_axes(ax, x=data.attrs["log_x"])
+    ax.set_ylim(0, 1.03)
+
+
+def _staircase(curve: xr.Dataset) -> tuple[np.ndarray, ...]:
+    """Return value, share and std of one curve, with the foot of the first step in front."""
+    seen = np.isfinite(curve["value"].values)
+    value, share, std = (curve[name].values[seen] for name in ("value", "share", "std"))
+    if not value.size:
+        return value, share, std
+    foot = 0.0 * std[:1]  # NaN where there is no band
+    return np.r_[value[:1], value], np.r_[0.0, share], np.r_[foot, std]
+
+
+RECIPE = Recipe(
+    cdf_data,
+    draw_cdf,
+    described,
+    {"value": "{x}", "share": "share", "std": "share_std"},
+    "{x}_cdf",
+    NO_CELLS | {"y": "upwards is the share of devices; give the variable with --x"},
+)

@@ -1,0 +1,228 @@
+"""Draw heat maps: a variable over two axes, mean over trials, its value written in each cell.
+
+References
+----------
+Nuñez, Anderton, Renslow 2018, "Optimizing colormaps with consideration for color vision deficiency
+    to enable accurate interpretation of scientific data", PLOS ONE 13(7).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+from matplotlib.colors import LogNorm, Normalize
+
+from otafl.analysis.points import numeric
+from otafl.analysis.summary import number
+from otafl.core.errors import UserError
+from otafl.plots import quantities
+from otafl.plots.kinds import Recipe
+from otafl.plots.layout import LETTERS_PER_INCH, in_a_row, name_ticks, panels, settle
+from otafl.plots.parts import split_by
+from otafl.plots.style import label, spans_decades, wrapped
+from otafl.results.coordinates import shown
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.collections import QuadMesh
+    from matplotlib.figure import Figure
+
+COLOURS = "cividis"
+"""Even in lightness, and the same to colour-blind readers (Nuñez et al. 2018). High values are
+light."""
+EMPTY = "0.85"
+"""Grey of a cell without a value, which is also hatched."""
+CELL = (0.62, 0.36)
+"""Inches that a cell should have; figures grow to it up to `LARGEST`."""
+LARGEST = (14.0, 7.0)
+"""Inches of all panels beside each other, and of the height of one."""
+SMALLEST = (2.4, 1.8)
+LINE = 0.18
+"""Inches of a line of a row's name."""
+LETTERS = (9.0, 7.5, 6.0)
+"""Font sizes that are tried for the values in the cells, largest first."""
+NAMED = 30
+"""More rows or columns than this do not all have their value under a tick."""
+
+
+def heatmap_data(
+    ds: xr.Dataset,
+    z: str | None = None,
+    x: str | None = None,
+    y: str | None = None,
+    facet: str | None = None,
+    sel: quantities.Selection | None = None,
+) -> xr.Dataset:
+    """Compute what is drawn as a heat map.
+
+    Without `round` among the dims it is the end of each trial (`results.ending`).
+
+    Parameters
+    ----------
+    z : a variable; None: the main accuracy.
+    x, y : dims or coordinates, also `round`; None: the first axes that are free, numbers first.
+    facet : a dim whose values are panels.
+    sel : dim -> the value of it that is drawn.
+
+    Returns
+    -------
+    With dims ([facet], y, x): mean, std and trials as in `curve_data`.
+
+    Raises
+    ------
+    UserError : for unknown names, where there are no two axes, and for a dim that is neither drawn
+        nor picked.
+    """
+    z = z or quantities.main_variable(ds)
+    quantities.check_variable(ds, "--z", z)
+    ds = quantities.picked(ds, sel, x=x, y=y, facet=facet)
+    x, y = _two_axes(ds, z, x, y, facet)
+    drawn = [name for name in (facet, y, x) if name]
+    ds, values = quantities.quantity(ds, z, drawn, "--facet")
+    table = quantities.statistics(values, drawn)
+    axes = {"x": ds[x], "y": ds[y], "z": values.rename(z)}
+    table.attrs = quantities.about("heatmap", ds, axes, z=z, x=x, y=y, facet=facet)
+    return table.assign_attrs(log_z=int(spans_decades(table["mean"].values)))
+
+
+def draw_heatmap(data: xr.Dataset, title: str = "") -> Figure:
+    """Draw a figure of `heatmap_data`: one colour bar for all panels."""
+    size = _size(data)
+    figure, shows = panels(data, size)
+    values = data["mean"].values
+    finite = values[np.isfinite(values)] if np.isfinite(values).any() else np.zeros(1)
+    norm = (LogNorm if data.attrs["log_z"] else Normalize)(finite.min(), finite.max())
+    axes = [ax for ax, _ in shows]
+    meshes = [_panel(ax, part, norm) for ax, part in shows]
+    bar = figure.colorbar(meshes[0], ax=axes, pad=0.02, aspect=25)
+    rows = -(-len(axes) // in_a_row(len(axes)))
+    bar.set_label(wrapped(data.attrs["z_label"], int(LETTERS_PER_INCH * rows * size[1])))
+    settle(figure, data, title, size, names=True)
+    _write_values(axes, meshes)
+    return figure
+
+
+def described(data: xr.Dataset) -> str:
+    """Say what the heat map is of, and where it is highest and lowest."""
+    attrs, mean = data.attrs, data["mean"]
+    said = f"Heat map of {attrs['z_label']} over {attrs['x_label']} and {attrs['y_label']}"
+    said += f"{split_by(data)}."
+    if not bool(mean.notnull().any()):
+        return said
+    told = []
+    for word, flat in (("Highest", mean.argmax(...)), ("lowest", mean.argmin(...))):
+        one = mean.isel(flat)
+        at = (f"{label(data[dim], str(dim))} {shown(one[dim].values)}" for dim in mean.dims)
+        told.append(f"{word} {number(float(one), 3)} at {', '.join(at)}")
+    return f"{said} {'; '.join(told)}."
+
+
+def free_axes(ds: xr.Dataset, z: str) -> list[str]:
+    """Return dims of a variable at the trials' end that have several values, numbers first."""
+    own = ("trial", "round", "device", "cause")
+    known = [str(dim) for dim in ds[z].dims if dim not in own and ds.sizes[dim] > 1]
+    return sorted(known, key=lambda dim: dim == "zip" or not numeric(ds[dim]))
+
+
+def _two_axes(
+    ds: xr.Dataset, z: str, x: str | None, y: str | None, facet: str | None
+) -> tuple[str, str]:
+    """Return the axes that were asked for, else those that are free."""
+    taken = {str(ds[name].dims[0]) for name in (x, y, facet) if name in ds.coords and ds[name].ndim}
+    free = [dim for dim in free_axes(ds, z) if dim not in taken]
+    if len(free) < (x, y).count(None):
+        have = ", ".join(free_axes(ds, z)) or "none"
+        raise UserError(
+            f"a heat map needs two axes; those of {z} with several values: {have}; --x round or "
+            "--y round draws it over the rounds"
+        )
+    x = x or free.pop(0)
+    return x, y or free.pop(0)
+
+
+def _size(data: xr.Dataset) -> tuple[float, float]:
+    """Return the inches of a panel whose cells hold their value, and their name, if they can."""
+    y, x = (str(dim) for dim in data["mean"].dims[-2:])
+    facet = data.attrs["facet"]
+    columns = in_a_row(data.sizes[facet]) if facet else 1
+    texts = [wrapped(shown(value)) for value in data[y].values[:NAMED]]
+    lines = max(text.count("\n") + 1 for text in texts) if data.sizes[y] <= NAMED else 1
+    width = max(SMALLEST[0], CELL[0] * data.sizes[x])
+    height = max(SMALLEST[1], max(CELL[1], LINE * lines) * data.sizes[y])
+    return min(LARGEST[0] / columns, width), min(LARGEST[1], height)
+
+
+def _panel(ax: Axes, data: xr.Dataset, norm: Any) -> QuadMesh:
+    """Draw cells of equal size; row 0 is below, column 0 at the left."""
+    y, x = (str(dim) for dim in data["mean"].dims)
+    values = np.ma.masked_invalid(data["mean"].values)
+    if data.attrs["log_z"]:
+        values = np.ma.masked_less_equal(values, 0)
+    ax.set_facecolor(EMPTY)
+    rows, columns = values.shape
+    if np.ma.is_masked(values):
+        ax.patch.set(hatch="///", edgecolor="0.7", linewidth=0)
+    edges = [np.arange(n + 1) - 0.5 for n in (columns, rows)]
+    mesh = ax.pcolormesh(*edges, values, cmap=COLOURS, norm=norm, edgecolors="white", linewidth=0.4)
+    for axis, name in ((ax.xaxis, x), (ax.yaxis, y)):
+        _name(axis, [shown(value) for value in data[name].values])
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+    return mesh
+
+
+def _name(axis: Any, names: list[str]) -> None:
+    """Write a name at each cell, or at every so many of a long axis."""
+    step = -(-len(names) // NAMED)
+    name_ticks(axis, names)
+    if step > 1:
+        axis.set_ticks(range(0, len(names), step), names[::step])
+
+
+def _write_values(axes: list[Axes], meshes: list[QuadMesh]) -> None:
+    """Write the value of each cell in it, black or white by its lightness, if all fit."""
+    values: list[np.ndarray] = [
+        np.ma.filled(np.ma.asarray(mesh.get_array()), np.nan) for mesh in meshes
+    ]
+    texts = [number(float(value), 3) for panel in values for value in panel[np.isfinite(panel)]]
+    size = _letters(axes[0], max(texts, key=len, default=""))
+    if size is None:
+        return
+    for ax, mesh, panel in zip(axes, meshes, values, strict=True):
+        for (row, column), value in np.ndenumerate(panel):
+            if np.isfinite(value):
+                colour = _readable_on(np.asarray(mesh.to_rgba(value)))
+                text = ax.text(column, row, number(float(value), 3), fontsize=size, color=colour)
+                text.set(ha="center", va="center")
+
+
+def _letters(ax: Axes, longest: str) -> float | None:
+    """Find the largest font size at which a text fits into a cell; None where none does."""
+    corners = ax.transData.transform([(0, 0), (1, 1)])
+    width, height = np.abs(corners[1] - corners[0])
+    for size in LETTERS:
+        trial = ax.text(0, 0, longest, fontsize=size)
+        box = trial.get_window_extent()
+        trial.remove()
+        if box.width < 0.9 * width and box.height < 0.95 * height:
+            return size
+    return None
+
+
+def _readable_on(colour: np.ndarray) -> str:
+    """Choose black or white, whichever contrasts more (relative luminance of WCAG 2)."""
+    rgb = colour[:3]
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    return "black" if np.dot(linear, (0.2126, 0.7152, 0.0722)) > 0.179 else "white"
+
+
+RECIPE = Recipe(
+    heatmap_data,
+    draw_heatmap,
+    described,
+    {"mean": "{z}", "std": "{z}_std"},
+    "{z}_heatmap",
+    {"hue": "a heat map's colours are its values; use --facet {}"},
+)

@@ -1,0 +1,82 @@
+"""Name the kinds of figures once, for the command line, the report and the library.
+
+A kind is the module of this package that has its name; the module ends with its `RECIPE`. None is
+imported before a figure of its kind is made, so that the command line can list kinds at no cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from otafl.core.errors import UserError
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.figure import Figure
+
+
+NO_CELLS = {"z": "only --kind heatmap has cells; use --y or --x"}
+"""What most kinds refuse."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Hold how a figure of a kind comes from a result.
+
+    Parameters
+    ----------
+    data : from a result to what is drawn. Its keyword arguments are flags of `otafl plot`, without
+        those of `refused`, and `sel`. What it returns has the attributes kind, note, x, y or z (the
+        names that were asked for), x_label, y_label, hue and facet ("" for none).
+    draw : from what is drawn, and a title, to the figure.
+    described : says what the figure shows, for those who cannot see it.
+    columns : variable of what is drawn -> its column in a table. "{x}" is what was asked for.
+    file : how the name of the figure's file ends, likewise.
+    refused : a flag that the kind does not take -> why. "{}" is its value.
+    """
+
+    data: Callable[..., xr.Dataset]
+    draw: Callable[[xr.Dataset, str], Figure]
+    described: Callable[[xr.Dataset], str]
+    columns: Mapping[str, str]
+    file: str
+    refused: Mapping[str, str]
+
+
+class Kind(StrEnum):
+    """Name a kind of figures."""
+
+    curves = "curves"
+    heatmap = "heatmap"
+    pareto = "pareto"
+    cdf = "cdf"
+
+    @property
+    def recipe(self) -> Recipe:
+        """Import the module of this kind."""
+        recipe: Recipe = import_module(f"otafl.plots.{self}").RECIPE
+        return recipe
+
+    def data(
+        self, ds: xr.Dataset, sel: Mapping[str, str] | None = None, **flags: str | None
+    ) -> xr.Dataset:
+        """Compute what is drawn of a result.
+
+        Parameters
+        ----------
+        sel : dim -> the value of it that is drawn.
+        flags : x, y, z, hue and facet; None: what is drawn if nothing is said.
+
+        Raises
+        ------
+        UserError : for a flag that the kind does not take, and for what cannot be drawn.
+        """
+        given = {flag: value for flag, value in flags.items() if value is not None}
+        for flag, why in self.recipe.refused.items():
+            if flag in given:
+                raise UserError(f"--{flag} {given[flag]}: {why.format(given[flag])}")
+        return self.recipe.data(ds, **given, sel=sel)

@@ -1,0 +1,257 @@
+"""Draw Pareto fronts: points of a sweep in two variables, those that no other one beats joined."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+from matplotlib.lines import Line2D
+
+from otafl.analysis.points import axes_of, numeric, unit
+from otafl.analysis.summary import number
+from otafl.core.errors import UserError
+from otafl.plots import quantities
+from otafl.plots.directions import better
+from otafl.plots.kinds import NO_CELLS, Recipe
+from otafl.plots.layout import GAP, legend, panels, plain_axes, settle
+from otafl.plots.parts import MOST, parts, split_by
+from otafl.plots.style import label, look, spans_decades
+from otafl.results.coordinates import shown
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COSTS = ("device_energy_j", "tx_energy_j", "uplink_symbols", "sim_time_s", "airtime_s")
+"""What is drawn along x if nothing is said: the first that the result has."""
+NOTED = 10
+"""Points of a front that are named, at most."""
+LONGEST = 28
+"""Letters of a point's name."""
+
+Point = tuple[float, float, str]
+"""x, y and name of a point of the front."""
+
+
+def pareto_data(
+    ds: xr.Dataset,
+    y: str | None = None,
+    x: str | None = None,
+    hue: str | None = None,
+    facet: str | None = None,
+    sel: quantities.Selection | None = None,
+) -> xr.Dataset:
+    """Compute what is drawn as a Pareto front: every point of the sweep is one.
+
+    Parameters
+    ----------
+    y, x : variables, at the end of each trial (`results.ending`); energies of devices are summed.
+        None: the main accuracy and the main cost.
+    hue, facet : dims whose values are colours, and panels.
+    sel : dim -> the value of it that is drawn.
+
+    Returns
+    -------
+    With dims ([facet], [hue], the other axes): x, x_std, y, y_std, mean and standard deviation
+    (n - 1) over the trials in which both are finite; trials: how many these are; front: whether no
+    other point of the panel is as good in both and better in one.
+
+    Raises
+    ------
+    UserError : for unknown names, for a variable of which it is not known which way it is better,
+        and where there is one point alone.
+    """
+    y, x = y or quantities.main_variable(ds), x or main_cost(ds)
+    ways = [_direction(ds, flag, name) for flag, name in (("--x", x), ("--y", y))]
+    if x == y:
+        raise UserError(f"--x and --y must differ; got {x}")
+    ds = quantities.picked(ds, sel, hue=hue, facet=facet)
+    named = [name for name in (facet, hue) if name]
+    ends = {name: quantities.at_the_end(ds, name, [*axes_of(ds), *named]) for name in (x, y)}
+    ds = quantities.along_coordinates(ds.assign(ends), named, y)
+    dims = [*named, *(dim for dim in axes_of(ds) if dim not in named)]
+    across, up = (quantities.only_drawn(ds[name], dims) for name in (x, y))
+    if math.prod(up.sizes[dim] for dim in dims) < 2:
+        raise UserError("a Pareto front needs a sweep of two points at the least; here is one")
+    paired = across.notnull() & up.notnull()
+    table = xr.Dataset()
+    for axis, values in (("x", across), ("y", up)):
+        found = quantities.statistics(values.where(paired), dims)
+        table = table.assign(found.rename(mean=axis, std=f"{axis}_std"))
+    table["front"] = (dims, _front(table, ways, bool(facet)))
+    axes = {"x": across.rename(x), "y": up.rename(y)}
+    table.attrs = quantities.about("pareto", ds, axes, y=y, x=x, hue=hue, facet=facet)
+    table.attrs |= {"x_better": ways[0], "y_better": ways[1]}
+    return table.assign_attrs({f"log_{one}": int(spans_decades(table[one].values)) for one in "xy"})
+
+
+def draw_pareto(data: xr.Dataset, title: str = "") -> Figure:
+    """Draw a figure of `pareto_data`.
+
+    The front is a staircase; its points are filled, and named by the axes that have no colour.
+    """
+    said = {f"{axis}_label": _with_direction(data, axis) for axis in "xy"}
+    figure, axes = panels(data.assign_attrs(said))
+    fronts = [(ax, _panel(ax, part)) for ax, part in axes]
+    hue = data.attrs["hue"]
+    legend(figure, *_entries(data), label(data[hue], hue) if hue else "")
+    settle(figure, data, title)
+    for ax, points in fronts:
+        _name_points(ax, points)
+    return figure
+
+
+def described(data: xr.Dataset) -> str:
+    """Say what the points are of, and which of them are the front."""
+    attrs = data.attrs
+    count = int(np.isfinite(data["x"]).sum())
+    said = f"{count} points of {attrs['y_label']} against {attrs['x_label']}{split_by(data)}."
+    told = []
+    for one in _front_points(data)[:MOST]:
+        name = ", ".join(shown(one[dim].values) for dim in data["x"].dims)
+        told.append(f"{name} ({number(float(one['x']), 3)}, {number(float(one['y']), 3)})")
+    return f"{said} Pareto front: {'; '.join(told)}." if told else said
+
+
+def main_cost(ds: xr.Dataset) -> str:
+    """Return what to draw accuracy against if nothing is said.
+
+    Raises UserError where there is no cost.
+    """
+    for name in COSTS:
+        if name in ds and bool((ds[name] > 0).any()):
+            return name
+    raise UserError(f"this result has none of {', '.join(COSTS)}; name a variable with --x")
+
+
+def non_dominated(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return which of the points [n], both smaller the better, no other one dominates.
+
+    None is as good in both and better in one. NaN is never on the front.
+    """
+    at_least = (x[:, None] <= x) & (y[:, None] <= y)
+    beaten = at_least & ((x[:, None] < x) | (y[:, None] < y))
+    return np.isfinite(x) & np.isfinite(y) & ~beaten.any(0)
+
+
+def _direction(ds: xr.Dataset, flag: str, name: str) -> str:
+    """Return which way a variable is better. Raises UserError where that is not known."""
+    quantities.check_variable(ds, flag, name)
+    way = better(name)
+    if way is None:
+        known = [str(one) for one in ds.data_vars if better(str(one))]
+        raise UserError(
+            f"{flag} {name}: whether higher or lower is better is not known, so there is no front; "
+            f"known for {', '.join(known)}"
+        )
+    return way
+
+
+def _front(table: xr.Dataset, ways: list[str], faceted: bool) -> np.ndarray:
+    signs = [1.0 if way == "lower" else -1.0 for way in ways]
+    across, up = (sign * table[axis].values for sign, axis in zip(signs, "xy", strict=True))
+    rows = zip(across, up, strict=True) if faceted else [(across, up)]
+    fronts = [non_dominated(a.ravel(), b.ravel()) for a, b in rows]
+    return np.concatenate(fronts).reshape(across.shape)
+
+
+def _with_direction(data: xr.Dataset, axis: str) -> str:
+    return f"{data.attrs[f'{axis}_label']}\n({data.attrs[f'{axis}_better']} is better)"
+
+
+def _panel(ax: Axes, data: xr.Dataset) -> list[Point]:
+    """Draw the points and the staircase; return the front's points, best x first."""
+    for i, (_, group) in enumerate(parts(data, "hue")):
+        flat = {name: group[name].values.ravel() for name in group.data_vars}
+        style: dict[str, Any] = look(i) | {"markersize": 6.0, "linestyle": "none"}
+        for on_front in (False, True):
+            part = {name: values[flat["front"] == on_front] for name, values in flat.items()}
+            up, across = (np.nan_to_num(part[f"{axis}_std"]) for axis in "yx")
+            fill = style["color"] if on_front else "white"
+            own = style | {"mfc": fill, "elinewidth": 0.8, "zorder": 3}
+            ax.errorbar(part["x"], part["y"], up, across, **own)
+    plain_axes(ax, x=data.attrs["log_x"], y=data.attrs["log_y"])
+    points = _named(data)
+    if points:
+        across, up, _ = zip(*points, strict=True)
+        ax.plot(across, up, drawstyle="steps-post", color="0.35", linewidth=1.2, zorder=2)
+    return points
+
+
+def _named(data: xr.Dataset) -> list[Point]:
+    """Return the front from the best x on; names tell the axes without a colour."""
+    others = [str(dim) for dim in data["x"].dims if dim != data.attrs["hue"]]
+    points = []
+    for one in _front_points(data):
+        name = ", ".join(_said(one[dim]) for dim in others)
+        name = name if len(name) <= LONGEST else name[: LONGEST - 1] + "…"
+        points.append((float(one["x"]), float(one["y"]), name))
+    sign = 1.0 if data.attrs["x_better"] == "lower" else -1.0
+    return sorted(points, key=lambda point: sign * point[0])
+
+
+def _front_points(data: xr.Dataset) -> list[xr.Dataset]:
+    places = np.argwhere(data["front"].values)
+    return [data.isel(dict(zip(data["x"].dims, place, strict=True))) for place in places]
+
+
+def _said(coordinate: xr.DataArray) -> str:
+    """Write a value with what makes it plain: "10 dB", "gbma", "learning rate 0.1"."""
+    text = shown(coordinate.values)
+    if unit(coordinate):
+        return f"{text} {unit(coordinate)}"
+    return f"{str(coordinate.name).replace('_', ' ')} {text}" if numeric(coordinate) else text
+
+
+def _entries(data: xr.Dataset) -> tuple[list[Any], list[str]]:
+    """Return what the legend has: the hue's values, and what filled points and the line mean."""
+    texts = [name for name, _ in parts(data, "hue") if name]
+    handles = [
+        Line2D([], [], linestyle="none", **look(i) | {"markersize": 6.0}) for i in range(len(texts))
+    ]
+    grey: dict[str, Any] = {"color": "0.35", "marker": "o", "markersize": 6.0, "linewidth": 1.2}
+    handles.append(Line2D([], [], **grey))
+    handles.append(Line2D([], [], **grey | {"linestyle": "none", "markerfacecolor": "white"}))
+    return handles, [*texts, "Pareto front", "dominated"]
+
+
+def _name_points(ax: Axes, points: list[Point]) -> None:
+    """Write names beside the points of a short front, where there is room for them."""
+    if len(points) > NOTED:
+        return
+    inside = ax.get_window_extent()
+    marks = [ax.transData.transform(point[:2]) for point in points]
+    taken: list[Any] = []
+    places = [(6, 5, "left", "bottom"), (6, -5, "left", "top")]
+    places += [(-6, 5, "right", "bottom"), (-6, -5, "right", "top")]
+    for x, y, name in points:
+        for right, above, ha, va in places if name else ():
+            text = ax.annotate(
+                *(name, (x, y), (right, above)),
+                textcoords="offset points",
+                fontsize=8,
+                color="0.25",
+                ha=ha,
+                va=va,
+            )
+            box = text.get_window_extent().padded(GAP)
+            free = inside.x0 <= box.x0 and box.x1 <= inside.x1
+            free &= inside.y0 <= box.y0 and box.y1 <= inside.y1
+            free &= not any(box.overlaps(other) for other in taken)
+            free &= not any(box.contains(*mark) for mark in marks)
+            if free:
+                taken.append(box)
+                break
+            text.remove()
+
+
+RECIPE = Recipe(
+    pareto_data,
+    draw_pareto,
+    described,
+    {f"{axis}{end}": f"{{{axis}}}{end}" for axis in "xy" for end in ("", "_std")},
+    "{y}_{x}_pareto",
+    NO_CELLS,
+)

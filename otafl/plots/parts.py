@@ -1,0 +1,36 @@
+"""Split what is drawn into panels and curves, and say by what."""
+
+from __future__ import annotations
+
+import numpy as np
+import xarray as xr
+
+from otafl.plots.style import label
+from otafl.results.coordinates import shown
+
+MOST = 12
+"""Curves or points that are told one by one in words."""
+
+
+def parts(data: xr.Dataset, *flags: str) -> list[tuple[str, xr.Dataset]]:
+    """Split what is drawn by the dims of these flags, "facet" or "hue", as far as it has them.
+
+    Returns the values of these dims in words, and what is drawn at them.
+    """
+    dims = [data.attrs[flag] for flag in flags if data.attrs[flag]]
+    found = []
+    for place in np.ndindex(*(data.sizes[dim] for dim in dims)):
+        part = data.isel(dict(zip(dims, place, strict=True)))
+        found.append((", ".join(shown(part[dim].values) for dim in dims), part))
+    return found
+
+
+def split_by(data: xr.Dataset) -> str:
+    """Say by what the figure tells curves and panels apart."""
+    said = ""
+    for flag, word in (("hue", "colour"), ("facet", "panel")):
+        name = data.attrs.get(flag)
+        if name:
+            values = ", ".join(shown(value) for value in data[name].values)
+            said += f"; a {word} for each {label(data[name], name)}: {values}"
+    return said

@@ -1,0 +1,40 @@
+"""With what a result was computed: versions of programs, and the processor."""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import platform
+import sys
+from pathlib import Path
+
+
+@functools.cache
+def versions() -> dict[str, str]:
+    """Return the versions of otafl and of the packages that its numbers depend on."""
+    names = {"sionna": ("sionna-no-rt", "sionna")}
+    packages = ("otafl", "torch", "sionna", "numpy", "xarray")
+    return {name: _version(*names.get(name, (name,))) for name in packages}
+
+
+def _version(*names: str) -> str:
+    """The version of the first distribution of these names that is installed."""
+    for name in names:
+        try:
+            return importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return "not installed"
+
+
+def device_name(device: str) -> str:
+    """The processor that computed, as its maker calls it."""
+    torch = sys.modules.get("torch")
+    if device != "cpu" and torch is not None and torch.cuda.is_available():
+        return str(torch.cuda.getdevice_name())
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()

@@ -1,0 +1,120 @@
+"""Write results whole or not at all, and read them: a file, or a sweep's folder as one result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import xarray as xr
+
+from otafl.core.errors import UserError
+from otafl.core.files import written
+from otafl.results.dataset import FORMAT, combine
+from otafl.results.environment import versions
+from otafl.scenario import same
+
+IN_MEMORY_BYTES = 2**32
+"""Results larger than this are written to disk as they are made."""
+
+LAZY_ABOVE_BYTES = 2**30
+"""Results larger than this are read from disk only where they are used."""
+
+
+def write_part(dataset: xr.Dataset, path: Path | str) -> None:
+    """Write a dataset as NetCDF so that the file is whole or not there at all.
+
+    Raises WriteError where the folder or the disk does not allow it.
+    """
+    checked = {"zlib": True, "complevel": 1, "shuffle": True, "fletcher32": True}
+    encoding = {name: checked for name, value in dataset.variables.items() if value.ndim}
+    encoding = {name: value for name, value in encoding.items() if _numeric(dataset[name])}
+    with written(Path(path)) as temporary:
+        if dataset.nbytes > IN_MEMORY_BYTES:
+            dataset.to_netcdf(temporary, engine="h5netcdf", encoding=encoding)
+            return
+        # HDF5 dies of a full disk, not with an error: what it makes in memory is written after
+        temporary.write_bytes(dataset.to_netcdf(engine="h5netcdf", encoding=encoding))
+
+
+def read_part(path: Path | str, lazy: bool = False) -> xr.Dataset:
+    """One file as it was written; `lazy` reads values only where they are used.
+
+    Raises UserError for a file that is missing, damaged or not otafl's.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise UserError(f"{path}: no such file; `otafl run` and `otafl sweep` write results")
+    try:
+        dataset = xr.open_dataset(path, engine="h5netcdf", chunks={} if lazy else None)
+        if not lazy:
+            with dataset:
+                dataset = dataset.load()
+    except Exception as error:  # what h5py raises for damaged files is not documented
+        raise UserError(
+            f"{path}: is damaged or no NetCDF-4 file ({_first_line(error)}); delete it and run the "
+            "same command again: only what it held is computed anew"
+        ) from error
+    if "scenario_hash" not in dataset.attrs or "sweep" not in dataset.attrs:
+        raise UserError(
+            f"{path}: is a NetCDF file, but no otafl result; give a file that `otafl run` wrote or "
+            "the folder of an `otafl sweep`"
+        )
+    if dataset.attrs.get("format", 0) > FORMAT:
+        raise UserError(
+            f"{path}: was written by otafl {dataset.attrs.get('otafl_version')} in a format that "
+            f"this one ({versions()['otafl']}) does not know; update otafl to read it"
+        )
+    return dataset
+
+
+def open_results(source: Path | str) -> xr.Dataset:
+    """Open a result file, or the folder of a sweep.
+
+    Parameters
+    ----------
+    source : str or Path
+        A NetCDF file that otafl wrote, or the folder of a sweep, finished or not.
+
+    Returns
+    -------
+    xarray.Dataset
+        One dataset with dims (sweep axes, trial, round[, device]), NaN for points that are not
+        there yet. Large results are read lazily.
+
+    Raises
+    ------
+    UserError
+        Names the file that cannot be read.
+    """
+    source = Path(source)
+    if source.is_dir():
+        paths = finished_files(source)
+        if not paths:
+            raise UserError(
+                f"{source}: no finished parts (parts/*.nc) in this folder; give a result file or "
+                "the folder of an `otafl sweep` of which at least one part is finished"
+            )
+    else:
+        paths = [source]
+    lazy = sum(path.stat().st_size for path in paths if path.is_file()) > LAZY_ABOVE_BYTES
+    parts = [read_part(path, lazy) for path in paths]
+    for path, part in zip(paths, parts, strict=True):
+        if not same(part.attrs, parts[0].attrs):
+            raise UserError(
+                f"{path}: belongs to another scenario than {paths[0].name}; keep each sweep in a "
+                "folder of its own"
+            )
+    return combine(parts) if "point" in parts[0].dims else parts[0]
+
+
+def finished_files(folder: Path, of_one: bool = True) -> list[Path]:
+    """List the files of a sweep's folder: packs of many stacks, then parts of one each."""
+    packs, parts = (sorted((folder / name).glob("*.nc")) for name in ("packs", "parts"))
+    return [*packs, *parts] if of_one else packs
+
+
+def _numeric(values: xr.DataArray) -> bool:
+    return values.dtype.kind in "fiu" and values.size > 0
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]

@@ -1,0 +1,121 @@
+"""The models that a stack of trials has at its end, as files: `<sweep>/models/NNNNN.pt` beside
+`parts/NNNNN.nc`, `<name>.models/NNNNN.pt` beside `<name>.nc`.
+
+Kept are the views that a method is tested by ("global", "local", "personal", ..., see
+`otafl.core.contracts.View`), as they lie: factors as factors, and once what all devices of a trial
+share. A model that is tested fine-tuned (Per-FedAvg's personal one) is kept fine-tuned, on the
+minibatches of the last round; batch normalisation comes with the statistics that it is tested on. A
+trial that stopped, ended or diverged before the last round has the models that it had then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from otafl.core.contracts import Blocks
+from otafl.core.errors import UserError
+from otafl.core.files import written
+from otafl.models.recipes import Recipe
+from otafl.results.environment import versions
+from otafl.scenario import Scenario, about
+
+FORMAT = 1
+
+Row = tuple[int, int]
+"""Point of the sweep, trial number."""
+
+
+@dataclass(frozen=True)
+class TrainedView:
+    """Hold the models of one view.
+
+    blocks: name -> [rows, K, *shape], or [rows, 1, *shape] of a trial's model and of what its
+    devices share. devices: K, or None for a trial's model.
+    """
+
+    recipe: Recipe
+    blocks: Blocks
+    devices: int | None
+
+    def one(self, row: int, device: int) -> Blocks:
+        """Return the parameters [*shape] of one model."""
+        return {n: b[row, device if b.shape[1] > 1 else 0] for n, b in self.blocks.items()}
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Models of points and trials, in the order of `rows`, which all views share."""
+
+    rows: list[Row]
+    views: dict[str, TrainedView]
+
+
+def join(several: Sequence[Trained]) -> Trained:
+    """Join several batches of points and trials of one stack."""
+    first = several[0]
+    if len(several) == 1:
+        return first
+    views = {}
+    for name, view in first.views.items():
+        each = [one.views[name] for one in several]
+        blocks = {}
+        for block in view.blocks:
+            parts = [one.blocks[block] for one in each]
+            most = max(part.shape[1] for part in parts)
+            whole = [part.expand(-1, most, *part.shape[2:]) for part in parts]
+            blocks[block] = torch.cat(whole)
+        views[name] = replace(view, blocks=blocks)
+    return Trained([row for one in several for row in one.rows], views)
+
+
+def write(trained: Trained, path: Path, scenario: Scenario) -> None:
+    """Writes plain tensors and plain data (`torch.load` reads them with `weights_only`); the file
+    is whole or not there. scenario: the whole sweep's. WriteError where the disk does not allow
+    it."""
+    views = {
+        name: {"recipe": view.recipe, "blocks": view.blocks, "devices": view.devices}
+        for name, view in trained.views.items()
+    }
+    head = {"otafl_models": FORMAT, "otafl_version": versions()["otafl"], **about(scenario)}
+    with written(path) as temporary:
+        torch.save(head | {"rows": trained.rows, "views": views}, temporary)
+
+
+def read(path: Path) -> tuple[Trained, dict[str, Any]]:
+    """Return what `write` wrote, and the head of the file, for `scenario.same`.
+
+    Blocks are read from disk where they are used. UserError for a file that is damaged or not
+    otafl's.
+    """
+    try:
+        kept: dict[str, Any] = torch.load(path, "cpu", weights_only=True, mmap=True)
+        if kept["otafl_models"] > FORMAT:
+            raise UserError(
+                f"{path}: was written by otafl {kept['otafl_version']} in a format that this one "
+                f"({versions()['otafl']}) does not know; update otafl to read it"
+            )
+        views = {name: TrainedView(**view) for name, view in kept.pop("views").items()}
+        rows = [(point, trial) for point, trial in kept.pop("rows")]
+        return Trained(rows, views), kept
+    except UserError:
+        raise
+    except Exception as error:  # whatever unpickling of damaged bytes may raise
+        raise UserError(
+            f"{path}: is damaged or holds no models of otafl; delete it and run the same command "
+            "again with output.save_models: true"
+        ) from error
+
+
+def folder_of(result: Path) -> Path:
+    """Where the models of a result file, or of the folder of a sweep, are."""
+    return result / "models" if result.is_dir() else result.with_name(f"{result.stem}.models")
+
+
+def files_of(result: Path) -> Iterator[Path]:
+    """The files of models beside a result, which may be none."""
+    yield from sorted(folder_of(result).glob("*.pt"))

@@ -1,0 +1,35 @@
+"""Add momentum to the averaged increments (FedAvgM).
+
+m = beta_1 m + Delta, and the model moves by eta m.
+
+References
+----------
+Hsu, Qi, Brown 2019, "Measuring the Effects of Non-Identical Data Distribution for Federated Visual
+    Classification".
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+
+from otafl.core.contracts import MODEL, Blocks, Hyper
+from otafl.core.settings import stackable
+from otafl.server.base import BETA1, RATE, ServerOptimiser
+
+
+class Momentum(ServerOptimiser):
+    """Keep m [S, P]."""
+
+    name: Literal["momentum"] = "momentum"
+    learning_rate: float = stackable(1.0, gt=0, description=RATE)
+    beta1: float = stackable(0.9, ge=0, lt=1, description=BETA1)
+
+    def init(self, server: Blocks, hyper: Hyper) -> Blocks:
+        return {"m": torch.zeros_like(server[MODEL])}
+
+    def step(self, old: Blocks, new: Blocks, memory: Blocks, hyper: Hyper) -> tuple[Blocks, Blocks]:
+        eta, beta = hyper["learning_rate"][:, None], hyper["beta1"][:, None]
+        m = torch.addcmul(new[MODEL] - old[MODEL], beta, memory["m"])
+        return new | {MODEL: torch.addcmul(old[MODEL], eta, m)}, {"m": m}

@@ -1,0 +1,41 @@
+"""Scale the averaged increments as Yogi does (FedYogi).
+
+v = v - (1 - beta_2) Delta^2 sign(v - Delta^2).
+The model moves by eta m / (sqrt(v) + tau) with m = beta_1 m + (1 - beta_1) Delta; v starts at
+tau^2.
+
+References
+----------
+Reddi et al. 2021, "Adaptive Federated Optimization", Algorithm 2.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from otafl.core.contracts import Blocks, Hyper
+from otafl.core.settings import stackable
+from otafl.server.base import BETA1, BETA2, RATE, TAU, ServerOptimiser, adaptive_init, adaptive_step
+
+
+class Yogi(ServerOptimiser):
+    """Keep m and v, [S, P]."""
+
+    name: Literal["yogi"] = "yogi"
+    learning_rate: float = stackable(0.01, gt=0, description=RATE)
+    tau: float = stackable(1e-3, gt=0, description=TAU)
+    beta1: float = stackable(0.9, ge=0, lt=1, description=BETA1)
+    beta2: float = stackable(0.99, ge=0, lt=1, description=BETA2)
+
+    def init(self, server: Blocks, hyper: Hyper) -> Blocks:
+        return adaptive_init(server, hyper)
+
+    def step(self, old: Blocks, new: Blocks, memory: Blocks, hyper: Hyper) -> tuple[Blocks, Blocks]:
+        return adaptive_step(old, new, memory, hyper, _square)
+
+
+def _square(v: Tensor, square: Tensor, hyper: Hyper) -> Tensor:
+    return v - (1.0 - hyper["beta2"]) * square * torch.sign(v - square)

@@ -1,0 +1,131 @@
+"""The contract of a transport: how a round's updates reach the server, and what that costs."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from otafl.codecs.base import Codec
+from otafl.core import settings
+from otafl.core.contracts import (
+    NO_LIMITS,
+    ChannelState,
+    Cohort,
+    Hyper,
+    Limits,
+    LinkBudget,
+    LinkReport,
+    Payload,
+    Received,
+    Statistics,
+)
+from otafl.core.rng import Streams
+from otafl.csi.base import Csi
+from otafl.power.base import PowerPolicy
+from otafl.receivers.base import Receiver
+from otafl.transport.impairments import Impairments
+
+Access = Literal["tdma", "ofdma"]
+Counts = Literal["shared", "one", "all"]
+
+
+@dataclass(frozen=True)
+class LinkSetup:
+    """Hold what every transport is built from.
+
+    budget: powers and bandwidth. statistics: of the channel, which a transport that has power
+    control lets the policy prepare with. policy_hyper: the policy's stackable fields; hyper: the
+    transport's own. save_link: report h, p, c, eta; save_gram: and the signals' Gram matrices with
+    them.
+    """
+
+    budget: LinkBudget
+    csi: Csi
+    receiver: Receiver
+    policy: PowerPolicy
+    statistics: Statistics
+    policy_hyper: Hyper
+    impairments: Impairments
+    codec: Codec
+    streams: Streams
+    hyper: Hyper
+    save_link: bool = False
+    save_gram: bool = True
+
+
+@dataclass(frozen=True)
+class OrthogonalUplink:
+    """Hold what devices know beforehand of an uplink on which each has channel uses of its own.
+
+    access: turns on the whole band, or equal parts of it. gap: [S] linear, by which the SNR counts
+    as lower. rate_factor: [S]. bits(reals): of an update of so many reals. csi: what is believed of
+    the channel.
+    """
+
+    access: Access
+    gap: np.ndarray
+    rate_factor: np.ndarray
+    bits: Callable[[int], float]
+    csi: Csi
+
+
+class Transport(ABC):
+    """Deliver the payload of a slot to the server.
+
+    Parameters
+    ----------
+    settings : the transport's, of its class `Settings`.
+    setup : what every transport is built from.
+    """
+
+    gives: ClassVar[frozenset[str]]
+    """What the server gets of the updates: "mean", and "each" where devices are told apart."""
+
+    counts: ClassVar[Counts]
+    """Whose symbols `uplink_symbols` are: those that all devices share, the longest device's, or
+    those of all devices, one after the other."""
+
+    class Settings(settings.Settings):
+        """Hold the section `transport` of a scenario."""
+
+        @property
+        def plannable(self) -> bool:
+            """Return whether devices can plan their energy for what an update takes (`planned`)."""
+            return False
+
+    def __init__(self, settings: Any, setup: LinkSetup) -> None:
+        self.settings, self.setup = settings, setup
+
+    @abstractmethod
+    def deliver(
+        self,
+        payload: Payload,
+        cohort: Cohort,
+        channel: ChannelState,
+        round: int,
+        limits: Limits = NO_LIMITS,
+    ) -> tuple[Received, LinkReport]:
+        """Deliver the payload of a slot.
+
+        Parameters
+        ----------
+        payload : groups of rows [n, *shape], of which those on the ideal route come free of error
+            and of charge.
+        cohort : the N rows that send.
+        channel : of the slot, h [S, K, A, B, F].
+        round : the slot's number, which its draws depend on.
+        limits : what bounds the transmissions beside the power budget.
+
+        Returns
+        -------
+        What the server gets of each group, and what it cost.
+        """
+
+    def planned(self) -> OrthogonalUplink | None:
+        """Return what devices know beforehand of an uplink of their own; None where there is no
+        such thing."""
+        return None

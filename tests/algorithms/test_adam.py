@@ -1,0 +1,55 @@
+"""Adam on the gradient of a penalty, against its definition.
+
+Mutations that must fail: epsilon without lambda, one row's rate for all.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from twins import tdpfed as twin
+
+from otafl.algorithms.adam import PenaltyAdam
+from otafl.factorised import cp
+
+pytestmark = pytest.mark.exact
+
+
+def test_adam_by_its_definition() -> None:
+    """Also where gradients are as small as epsilon: each row by its own rate and lambda, which
+    divides out but for epsilon."""
+    rate = torch.tensor([1e-3, 5e-2], dtype=torch.float64)
+    penalty = torch.tensor([12.0, 1.0], dtype=torch.float64)
+    generator = torch.Generator().manual_seed(3)
+    start = torch.randn(2, 3, 4, generator=generator, dtype=torch.float64)
+    ours = {"a": start.clone()}
+    adam = PenaltyAdam(ours, rate, penalty)
+    expected = [row.numpy() for row in start]
+    theirs = [twin.Adam(float(r)) for r in rate]
+    for step in range(5):
+        g = torch.randn(2, 3, 4, generator=generator, dtype=torch.float64)
+        g[:, 0] *= 1e-9
+        g[:, 1] = 0.0 if step < 2 else g[:, 1]
+        adam.step_({"a": g})
+        for row, other in enumerate(theirs):
+            expected[row] = other.step(expected[row], float(penalty[row]) * g[row].numpy())
+        np.testing.assert_allclose(ours["a"], np.stack(expected), rtol=0, atol=1e-14)
+
+
+def test_lambda_acts_on_the_factors_through_theta_alone() -> None:
+    """Fact F12: s' Adam steps at a fixed theta, lambda 12 and 1."""
+    generator = torch.Generator().manual_seed(4)
+    target = torch.randn(1, 20, 10, generator=generator, dtype=torch.float64)
+    found = []
+    for penalty in (12.0, 1.0):
+        one = {
+            f"A{n}": torch.ones(1, 3, size, dtype=torch.float64) / n
+            for n, size in ((1, 20), (2, 10))
+        }
+        adam = PenaltyAdam(one, *torch.tensor([[8e-4], [penalty]], dtype=torch.float64))
+        for _ in range(60):
+            by = cp.factor_gradients(target, [one["A1"], one["A2"]])
+            adam.step_(dict(zip(one, by, strict=True)))
+        found.append(torch.cat([b.flatten() for b in one.values()]))
+    assert 0 < float((found[0] - found[1]).norm() / found[1].norm()) < 6e-7

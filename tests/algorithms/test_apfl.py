@@ -1,0 +1,135 @@
+"""Holds APFL against its looped twin and in its limits: two trials of different rates, five devices
+of unequal shares, a round of all and two of some, so that absent devices and the state between
+rounds count.
+
+Mutations that must fail: alpha left out of v's gradient, w after its step in the mixture, alpha
+adapted at every step, or by the gradient at w, not kept in 0 to 1, the new alpha in v's first step,
+one trial's w in the view, the trained w there, server_learning_rate ignored; the refusal left out.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from support.rival_rounds import (
+    CLASSES,
+    DTYPES,
+    INPUTS,
+    MODEL,
+    OWN,
+    RATE,
+    RATES,
+    SERVER,
+    WHO,
+    Rounds,
+    arrays,
+    batches,
+    close,
+    device,
+    in_step,
+    losses,
+    members,
+    same_model,
+    server,
+    shares,
+    stepped,
+)
+from twins import rivals as twin
+
+from otafl.algorithms.apfl import Apfl
+
+pytestmark = pytest.mark.exact
+
+
+@pytest.mark.twin
+@pytest.mark.parametrize("adaptive", [True, False])
+@pytest.mark.parametrize("rate", [OWN, [3.0, 2.0]])
+def test_apfl(adaptive: bool, rate: list[float]) -> None:
+    """It also does with steps so large that alpha is cut off."""
+    mixing = [0.3, 0.9]
+    ours = Rounds(
+        "apfl",
+        MODEL,
+        {"adaptive": adaptive},
+        personal_learning_rate=rate,
+        mixing=mixing,
+        **RATES,
+    )
+    w = [server(ours, s) for s in range(2)]
+    v = [[w[s]] * 5 for s in range(2)]
+    alpha = [[mixing[s]] * 5 for s in range(2)]
+    seen = []
+    for t, who in enumerate(WHO):
+        one = ours.round(t, who)
+        for s in range(2):
+            there = members(one, s)
+            mean, new, alphas, loss = twin.apfl(
+                w[s],
+                [v[s][k] for k in there],
+                [alpha[s][k] for k in there],
+                batches(one, s),
+                shares(one, s),
+                RATE[s],
+                rate[s],
+                adaptive,
+            )
+            w[s] = stepped(w[s], mean, SERVER[s])
+            for k, params, share in zip(there, new, alphas, strict=True):
+                v[s][k], alpha[s][k] = params, share
+            close(server(ours, s), w[s])
+            for k in range(5):
+                close(device(ours, s, k), v[s][k])
+            np.testing.assert_allclose(ours.devices["mixing"][s], alpha[s], rtol=0, atol=1e-12)
+            np.testing.assert_allclose(losses(one, s), loss, rtol=1e-12)
+            seen += alpha[s]
+    personal = ours.method.views(ours.server, ours.devices)["personal"].params
+    for s in range(2):
+        for k in range(5):
+            share = alpha[s][k]
+            mixed = twin.plus([share * a for a in v[s][k]], w[s], 1.0 - share)
+            close(arrays(MODEL, personal, 5 * s + k), mixed)
+    if adaptive and rate is not OWN:
+        assert {0.0, 1.0} & set(seen)
+    assert (len(set(seen)) > 2) == adaptive
+
+
+@DTYPES
+def test_the_averaged_model_is_fedavgs(dtype: torch.dtype) -> None:
+    """It is, bit for bit, whatever the method does beside it."""
+    one = Rounds("apfl", MODEL, dtype=dtype, **RATES)
+    in_step(one, Rounds("fedavg", MODEL, dtype=dtype, **RATES), same_model)
+
+
+def test_apfl_at_the_ends() -> None:
+    """At alpha = 0 v does not move and the personal model is the averaged one; at alpha = 1 v
+    trains alone."""
+    own = {"personal_learning_rate": OWN}
+    none = Rounds("apfl", MODEL, {"adaptive": False}, mixing=[0.0, 0.0], **own, **RATES)
+    start = {name: block.clone() for name, block in none.devices.items()}
+    full = Rounds("apfl", MODEL, {"adaptive": False}, mixing=[1.0, 1.0], **own, **RATES)
+    alone = Rounds("local_only", MODEL, **own)
+    for t, who in enumerate(WHO):
+        for one in (none, full, alone):
+            one.round(t, who)
+    assert all(torch.equal(block, start[name]) for name, block in none.devices.items())
+    x = torch.randn(1, 4, INPUTS, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    views = none.method.views(none.server, none.devices)
+    personal, shared = (views[n].predict(views[n].params, x) for n in ("personal", "global"))
+    torch.testing.assert_close(personal.view(2, 5, 4, CLASSES), shared[:, None].expand(2, 5, 4, -1))
+    own_models = [o.method.views(o.server, o.devices)["personal"].params for o in (full, alone)]
+    for name, block in own_models[0].items():
+        np.testing.assert_allclose(block, own_models[1][name], rtol=0, atol=1e-12)
+
+
+def test_refuses_a_share_above_one() -> None:
+    with pytest.raises(ValueError, match="mixing"):
+        Apfl.Settings(mixing=1.5)
+
+
+def test_views_and_operations() -> None:
+    """Operations are for 60 samples, in MACs of a forward pass of one."""
+    macs = INPUTS * 8 + 8 * 5 + 5 * CLASSES
+    one = Rounds("apfl", MODEL)
+    assert set(one.method.views(one.server, one.devices)) == {"global", "personal"}
+    assert one.method.flops(60) == 12 * macs * 60

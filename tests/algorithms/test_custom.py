@@ -1,0 +1,384 @@
+"""A method of the user's own, and what is said of a wrong one.
+
+Mutations that make a test here fail: settings not read from the section, stackable settings not
+stacked, the class's own settings in the stack key left out, `needs` or `averages` of the class
+ignored, checks of sizes and ranks that do not see the settings, shapes unchecked, a method that a
+checkpoint cannot keep.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import otafl
+from otafl.algorithms.base import Algorithm
+from otafl.algorithms.custom import CustomAlgorithm, averages, class_of, custom_method, settings_of
+from otafl.algorithms.fedavg import FedAvg
+from otafl.algorithms.fedrlr import FedRLR
+from otafl.core import registry
+from otafl.core.errors import UserError
+from otafl.engine.assembly import assemble
+from otafl.engine.checkpoints import Checkpoint
+from otafl.engine.engine import Engine
+from otafl.engine.running import run_stack
+from otafl.scenario import expand, load_scenario, scenario_hash, stack_key, to_yaml
+
+pytestmark = pytest.mark.exact
+
+MODULE = """
+import torch
+from pydantic import Field
+from otafl.algorithms.base import Algorithm, AveragedSettings
+from otafl.algorithms.fedavg import FedAvg
+from otafl.algorithms.fedrlr import FedRLR
+from otafl.algorithms.heterofl import HeteroFL
+from otafl.core.contracts import Group
+from otafl.core.settings import Settings, stackable
+
+class Same(FedAvg):
+    pass
+
+class Clipped(FedAvg):
+    class Settings(FedAvg.Settings):
+        clip: float = Field(1.0, gt=0)
+
+    def local(self, broadcast, devices, context):
+        state, payload, loss = super().local(broadcast, devices, context)
+        update = payload[0].blocks["model"]
+        update *= (self.settings.clip / update.norm(dim=1, keepdim=True)).clamp_max(1.0)
+        return state, payload, loss
+
+class HeavyBall(FedAvg):
+    def init(self, streams, hyper):
+        server, devices = super().init(streams, hyper)
+        return server | {"velocity": torch.zeros_like(server["model"])}, devices
+
+    def broadcast(self, server, cohort):
+        return super().broadcast({"model": server["model"]}, cohort)
+
+    def combine(self, server, received, context):
+        velocity = 0.5 * server["velocity"] + received.mean[0]["model"]
+        return {"model": server["model"] + velocity, "velocity": velocity}
+
+class Scaled(FedAvg):
+    class Settings(FedAvg.Settings):
+        factor: float = stackable(1.0, gt=0)
+
+    def local(self, broadcast, devices, context):
+        state, payload, loss = super().local(broadcast, devices, context)
+        payload[0].blocks["model"].mul_(context.of_rows("factor")[:, None])
+        return state, payload, loss
+
+class Each(FedAvg):
+    needs = "each"
+
+class Averaging(HeavyBall):
+    averages = True
+
+class LowRank(FedRLR): pass
+class Widths(HeteroFL): pass
+
+class Asking(FedAvg):
+    class Settings(FedAvg.Settings):
+        clip: float
+
+class Whole(Algorithm):
+    class Settings(Settings):
+        whatever: int = 0
+
+    def local(self, broadcast, devices, context):
+        old = broadcast.blocks["model"]
+        params = {}
+        for (name, shape), part in zip(
+            self.model.shapes.items(),
+            old.split([torch.Size(s).numel() for s in self.model.shapes.values()], 1),
+        ):
+            params[name] = part.reshape(-1, *shape).clone()
+        loss = 0.0
+        for step in range(context.work.steps):
+            batch = context.work.batch(step)
+            loss = loss + self.model.sgd_(params, batch, torch.full((len(old),), 0.1))
+        new = torch.cat([block.flatten(1) for block in params.values()], 1)
+        return {}, (Group({"model": new - old}),), loss / context.work.steps
+
+    def combine(self, server, received, context):
+        return {"model": server["model"] + received.mean[0]["model"]}
+
+class Lean(Whole):
+    class Settings(AveragedSettings):
+        whatever: int = 0
+
+    combine = Algorithm.combine
+
+class Empty: pass
+
+class Unfinished(Algorithm): pass
+
+class NeedsLittle(FedAvg):
+    needs = "little"
+
+class Silent(FedAvg):
+    needs = None
+
+class Loose(FedAvg):
+    class Settings:
+        clip = 1.0
+
+def nothing(settings, model, devices): return None
+
+class Spoiled(FedAvg):
+    class Settings(FedAvg.Settings):
+        how: str
+
+    def local(self, *given):
+        state, payload, loss = super().local(*given)
+        how = self.settings.how
+        if how == "pair": return payload, loss
+        if how == "list": return state, list(payload), loss
+        if how == "loss": return state, payload, loss.mean()
+        if how == "state": return {"more": loss}, payload, loss
+        if how == "rows":
+            payload[0].blocks["model"] = payload[0].blocks["model"][:1]
+        return state, payload, loss
+
+    def combine(self, *given):
+        server = super().combine(*given)
+        if self.settings.how == "server": return server["model"]
+        if self.settings.how == "block": return {"model": server["model"][:, :5]}
+        return server
+"""
+SMALL: dict[str, Any] = {
+    "name": "own",
+    "data": {"name": "digits", "train_samples": 300},
+    "model": "softmax_regression",
+    "channel": {"name": "rayleigh", "snr_db": 5},
+    "devices": {"count": 4},
+    "training": {"rounds": 3, "local_steps": 2, "batch_size": 10, "eval_every": 1},
+    "trials": 2,
+}
+
+
+@pytest.fixture(autouse=True)
+def _module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_own_methods.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+def section(name: str, **keys: Any) -> dict[str, Any]:
+    return {"name": f"my_own_methods:{name}", **keys}
+
+
+def scenario(algorithm: Any, **keys: Any) -> dict[str, Any]:
+    return {**SMALL, "algorithm": algorithm, **keys}
+
+
+def models(algorithm: Any, **keys: Any) -> torch.Tensor:
+    """[3, S, P] server models after each round."""
+    engine = Engine(assemble(expand(load_scenario(scenario(algorithm, **keys))), [0, 1]))
+    rounds = []
+    for t in range(3):
+        engine.round(t)
+        rounds.append(engine.server["model"].clone())
+    return torch.stack(rounds)
+
+
+def test_a_class_that_changes_nothing_is_the_method_that_it_derives_from() -> None:
+    """The section's keys are the settings of that method."""
+    keys = {"learning_rate": 0.3, "decay": 0.1, "server_learning_rate": 0.7}
+    own, built_in = models(section("Same", **keys)), models({"name": "fedavg", **keys})
+    assert torch.equal(own, built_in)
+    assert not torch.equal(own, models(section("Same")))
+
+
+def test_a_part_of_its_own_is_used_and_gets_its_keys() -> None:
+    """Three steps of the mean of increments no longer than 0.01 leave the model within 0.03."""
+    start = models(section("Clipped", clip=1e-9))
+    moved = models(section("Clipped", clip=0.01), transport="ideal") - start[0]
+    steps = torch.cat([moved[:1], moved.diff(dim=0)]).norm(dim=2)
+    assert (steps > 0.005).all()
+    assert (steps <= 0.01 + 1e-6).all()
+    torch.testing.assert_close(
+        models(section("Clipped", clip=1e9)), models("fedavg"), rtol=0, atol=1e-6
+    )
+    assert torch.equal(models(section("Asking", clip=0.01)), models("fedavg"))
+
+
+def test_a_server_of_its_own() -> None:
+    """v = v / 2 + increment, against increments of the same start: the second step is that of the
+    first and what the server received."""
+    one = models(section("HeavyBall"), transport="ideal")
+    plain = models("fedavg", transport="ideal")
+    assert torch.equal(one[0], plain[0])
+    start = models(section("Clipped", clip=1e-9), transport="ideal")[0]
+    torch.testing.assert_close(one[1] - plain[1], 0.5 * (plain[0] - start), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["Whole", "Lean"])
+def test_a_method_that_derives_from_none(name: str) -> None:
+    own = models(section(name, whatever=3), transport="ideal")
+    torch.testing.assert_close(own, models("fedavg", transport="ideal"), rtol=0, atol=1e-6)
+    assert list(custom_method("my_own_methods:Whole").Settings.model_fields) == ["whatever"]
+
+
+def test_settings_are_stacked_as_those_of_built_in_methods() -> None:
+    def keys(**sweep: Any) -> set[str]:
+        points = expand(load_scenario(scenario(section("Clipped"), sweep=sweep)))
+        return {stack_key(point.scenario) for point in points}
+
+    assert len(keys(**{"algorithm.learning_rate": [0.1, 0.2, 0.3]})) == 1
+    assert len(keys(**{"algorithm.clip": [0.1, 0.2]})) == 2
+    assert len(keys(**{"algorithm.sends": ["model", "increment"]})) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "key"), [("Same", "learning_rate"), ("Clipped", "clip"), ("Scaled", "factor")]
+)
+def test_a_point_of_a_sweep_is_what_it_is_alone(name: str, key: str) -> None:
+    """Also of a field of the user's own, stacked or not."""
+    swept = otafl.run(scenario(section(name), sweep={f"algorithm.{key}": [0.05, 0.2]}))
+    assert swept[key].values.tolist() == [0.05, 0.2]
+    losses = []
+    for value in (0.05, 0.2):
+        alone = otafl.run(scenario(section(name, **{key: value})))
+        found = swept.sel({key: value}).test_loss.values
+        assert abs(found - alone.test_loss.values).max() < 1e-5
+        losses.append(found[..., -1].mean())
+    assert losses[1] < losses[0] - 1e-3
+
+
+def test_own_and_built_in_methods_in_one_sweep() -> None:
+    names = ["fedavg", section("Same"), section("Clipped", clip=0.01)]
+    result = otafl.run(scenario("fedavg", sweep={"algorithm.name": names}))
+    labels = ["fedavg", "my_own_methods:Same", "my_own_methods:Clipped(clip=0.01)"]
+    assert result.algorithm.values.tolist() == labels
+    loss = result.test_loss.isel(round=-1)
+    assert (loss.sel(algorithm=labels[1]) == loss.sel(algorithm="fedavg")).all()
+    assert (loss.sel(algorithm=labels[2]) > loss.sel(algorithm="fedavg")).all()
+
+
+def test_what_is_known_of_it() -> None:
+    for name, settings, needs, moves_by_means in [
+        ("Same", FedAvg.Settings, "mean", True),
+        ("Clipped", None, "mean", True),
+        ("HeavyBall", FedAvg.Settings, "mean", False),
+        ("Averaging", FedAvg.Settings, "mean", True),
+        ("Each", FedAvg.Settings, "each", True),
+        ("LowRank", FedRLR.Settings, "mean", False),
+        ("Whole", None, "mean", False),
+        ("Scaled", None, "mean", True),
+    ]:
+        method = custom_method(f"my_own_methods:{name}")
+        assert method.Settings is (settings or vars(method)["Settings"])
+        assert method.needs_of(method.Settings()) == needs
+        assert averages(method) is moves_by_means
+    one = load_scenario(scenario(section("Clipped", clip=0.5))).algorithm
+    assert class_of(one) is custom_method("my_own_methods:Clipped")
+    assert settings_of(one).clip == 0.5  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", registry.names("algorithm"))
+def test_every_built_in_method_can_be_derived_from(name: str) -> None:
+    kind = registry.component("algorithm", name)
+    method = custom_method(f"{kind.__module__}:{kind.__name__}")
+    assert method is kind
+    assert issubclass(method, Algorithm)
+    assert method.Settings is registry.settings("algorithm", name)
+    assert method.needs_of(method.Settings()) == method.needs
+
+
+def test_what_goes_with_it_is_checked_by_its_settings() -> None:
+    load_scenario(scenario(section("Each"), transport="digital"))
+    load_scenario(scenario(section("Same"), server="adam"))
+    levels = {"count": 4, "levels": {"name": "fixed", "shares": [0.5, 0.5]}}
+    load_scenario(scenario(section("Widths", levels=[1.0, 0.5]), model="mlp", devices=levels))
+
+
+def test_it_is_written_out_and_hashed_with_its_keys(tmp_path: Path) -> None:
+    one = load_scenario(scenario(section("Clipped", clip=0.5)))
+    path = tmp_path / "again.yaml"
+    path.write_text(to_yaml(one))
+    assert load_scenario(path) == one
+    assert isinstance(one.algorithm, CustomAlgorithm.Settings)
+    assert one.algorithm.options == {"clip": 0.5}
+    other = load_scenario(scenario(section("Clipped", clip=0.6)))
+    assert scenario_hash(one) != scenario_hash(other)
+
+
+def test_a_checkpoint_keeps_it(tmp_path: Path) -> None:
+    """A run that is stopped after two of three rounds goes on as if it had not been."""
+    points = expand(load_scenario(scenario(section("HeavyBall"))))
+    whole = run_stack(points)
+    kept = Checkpoint(tmp_path / "kept", every=2)
+
+    def stop(done: int, total: int) -> None:
+        if done == 2:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        run_stack(points, stop, checkpoint=kept)
+    rest: list[int] = []
+    again = run_stack(points, lambda done, total: rest.append(done), checkpoint=kept)
+    assert rest == [3]
+    assert (again.variables["test_loss"] == whole.variables["test_loss"]).all()
+
+
+OWN = "algorithm.name: 'my_own_methods:"
+WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    (section("Absent"), {}, f"{OWN}Absent': 'Absent' does not exist in module"),
+    ({"name": "no_such:f"}, {}, "algorithm.name: 'no_such:f': No module named 'no_such'; is it"),
+    (section("Empty"), {}, f"{OWN}Empty' is no method; a class that derives from one, like otafl."),
+    (section("nothing"), {}, f"{OWN}nothing' is no method; a class that derives from one, like "),
+    (section("Unfinished"), {}, f"{OWN}Unfinished' has no local; derive it from a method, like "),
+    (section("NeedsLittle"), {}, f"{OWN}NeedsLittle' has needs = 'little'; the attribute needs"),
+    (section("Silent"), {}, f"{OWN}Silent' has needs = None; the attribute needs = 'mean' would "),
+    (section("Loose"), {}, f"{OWN}Loose' has a Settings that is no class of settings; class "
+     "Settings(FedAvg.Settings) would do"),
+    (section("Clipped", clipp=1), {}, "algorithm.clipp: unknown key; did you mean 'clip'? (known "
+     "keys: learning_rate, decay, server_learning_rate, sends, bias_mode, clip)"),
+    (section("Asking"), {}, "algorithm.clip: must be given"),
+    (section("Clipped", clip=-1), {}, "algorithm.clip: got -1; must be greater than 0"),
+    (section("Same", learning_rate=-1), {}, "algorithm.learning_rate: got -1; must be greater th"),
+    (section("Same", sends="modl"), {}, "algorithm.sends: got 'modl'; must be 'increment' or 'mo"),
+    (section("Same", bias_mode="ideal"), {}, "algorithm: bias_mode: ideal needs the biases apart"),
+    (section("Each"), {}, "transport: 'over_the_air' gives the server only the mean of the updat"),
+    (section("HeavyBall"), {"server": "adam"}, "server: 'adam' steps along averaged increments, "),
+    (section("LowRank", rank=11), {}, "algorithm.rank: 11 is above the smaller side of every la"),
+    (section("Same"), {"devices": {"count": 4, "levels": {"name": "fixed", "shares": [1, 1]}}},
+     "devices.levels: algorithm 'my_own_methods:Same' has models of one size; leave it out"),
+    (section("Widths"), {"model": "mlp", "devices": {"count": 4, "levels": {
+        "name": "fixed", "shares": [1] * 9}}}, "devices.levels.shares: got 9 values, and there"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "keys", "says"), WRONG, ids=[says[:60] for *_, says in WRONG]
+)
+def test_what_cannot_be_is_said_before_anything_runs(
+    algorithm: dict[str, Any], keys: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(UserError, match=re.escape(says)) as error:
+        load_scenario(scenario(algorithm, **keys))
+    assert len(str(error.value).splitlines()) == 1
+
+
+SPOILED = {
+    "pair": "local of 'my_own_methods:Spoiled' returned a tuple; (devices, payload, loss) would do",
+    "list": "local of 'my_own_methods:Spoiled' returned the payload as a list; a tuple of",
+    "loss": "returned a loss of shape []; [8] would do",
+    "state": "returned the devices' blocks ['more']; [], as init made them, would do",
+    "rows": "returned the payload's block 'model' of shape [1, 650]; [8, ...], a row a device,",
+    "server": "combine of 'my_own_methods:Spoiled' returned a Tensor; the server's blocks ['mod",
+    "block": "combine of 'my_own_methods:Spoiled' returned the block 'model' of shape [2, 5]; [2, ",
+}
+
+
+@pytest.mark.parametrize("how", SPOILED)
+def test_wrong_shapes_are_said(how: str) -> None:
+    with pytest.raises(UserError, match=re.escape(SPOILED[how])) as error:
+        models(section("Spoiled", how=how))
+    assert str(error.value).startswith("algorithm.name: ")

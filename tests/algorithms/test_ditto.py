@@ -1,0 +1,111 @@
+"""Holds Ditto against its looped twin and in its limits: two trials of different rates, five
+devices of unequal shares, a round of all and two of some, so that absent devices and the state
+between rounds count.
+
+Mutations that must fail: v pulled to the trained w, a penalty of 1, v stepping by the other rate, v
+starting anew each round, server_learning_rate ignored; the refusal left out.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from support.rival_rounds import (
+    CLASSES,
+    DTYPES,
+    INPUTS,
+    MODEL,
+    OWN,
+    RATE,
+    RATES,
+    SERVER,
+    WHO,
+    Rounds,
+    batches,
+    close,
+    device,
+    in_step,
+    losses,
+    members,
+    same_devices,
+    same_model,
+    server,
+    shares,
+    stepped,
+)
+from twins import rivals as twin
+
+from otafl.algorithms.ditto import Ditto
+
+pytestmark = pytest.mark.exact
+
+
+@pytest.mark.twin
+def test_ditto() -> None:
+    penalty = [0.5, 2.0]
+    ours = Rounds("ditto", MODEL, penalty=penalty, personal_learning_rate=OWN, **RATES)
+    w = [server(ours, s) for s in range(2)]
+    v = [[w[s]] * 5 for s in range(2)]
+    for t, who in enumerate(WHO):
+        one = ours.round(t, who)
+        for s in range(2):
+            there = members(one, s)
+            mean, new, loss = twin.ditto(
+                w[s],
+                [v[s][k] for k in there],
+                batches(one, s),
+                shares(one, s),
+                RATE[s],
+                OWN[s],
+                penalty[s],
+            )
+            w[s] = stepped(w[s], mean, SERVER[s])
+            for k, params in zip(there, new, strict=True):
+                v[s][k] = params
+            close(server(ours, s), w[s])
+            for k in range(5):
+                close(device(ours, s, k), v[s][k])
+            np.testing.assert_allclose(losses(one, s), loss, rtol=1e-12)
+
+
+@DTYPES
+def test_the_averaged_model_is_fedavgs(dtype: torch.dtype) -> None:
+    """It is, bit for bit, whatever the method does beside it."""
+    one = Rounds("ditto", MODEL, dtype=dtype, **RATES)
+    in_step(one, Rounds("fedavg", MODEL, dtype=dtype, **RATES), same_model)
+
+
+@DTYPES
+def test_ditto_without_penalty_trains_alone(dtype: torch.dtype) -> None:
+    """It does, bit for bit."""
+    own = {"personal_learning_rate": OWN}
+    one = Rounds("ditto", MODEL, dtype=dtype, penalty=[0.0, 0.0], **own, **RATES)
+    in_step(one, Rounds("local_only", MODEL, dtype=dtype, **own), same_devices)
+
+
+def test_ditto_with_a_strong_penalty_follows() -> None:
+    one = Rounds(
+        "ditto", MODEL, penalty=[0.999999e6] * 2, personal_learning_rate=[1e-6] * 2, **RATES
+    )
+    one.round(0)
+    received = one.server["model"].clone()
+    one.round(1)
+    own = {n.removeprefix("personal."): b for n, b in one.devices.items()}
+    flat = torch.cat([block.flatten(2) for block in own.values()], 2)
+    np.testing.assert_allclose(flat, received[:, None].expand_as(flat), rtol=0, atol=1e-5)
+
+
+def test_refuses_a_step_that_jumps_over_the_centre() -> None:
+    with pytest.raises(
+        ValueError, match=r"personal_learning_rate times penalty .* got 0.1 times 10"
+    ):
+        Ditto.Settings(personal_learning_rate=0.1, penalty=10)
+
+
+def test_views_and_operations() -> None:
+    """Operations are for 60 samples, in MACs of a forward pass of one."""
+    macs = INPUTS * 8 + 8 * 5 + 5 * CLASSES
+    one = Rounds("ditto", MODEL)
+    assert set(one.method.views(one.server, one.devices)) == {"global", "personal"}
+    assert one.method.flops(60) == 12 * macs * 60

@@ -1,0 +1,133 @@
+"""Holds FedBN against its looped twin, and to the layers that it keeps: two trials of different
+rates, five devices of unequal shares, a round of all and two of some, so that absent devices and
+the state between rounds count.
+
+Mutations that must fail: norms anew each round, or not trained, or sent, server_learning_rate
+ignored; norms of some layers not found; the refusal left out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from support.rival_rounds import (
+    CLASSES,
+    INPUTS,
+    MODEL,
+    RATE,
+    RATES,
+    SERVER,
+    WHO,
+    Rounds,
+    batches,
+    close,
+    losses,
+    members,
+    shares,
+    stepped,
+)
+from twins import rivals as twin
+from twins.network import Array
+
+from otafl.core.errors import UserError
+from otafl.models.base import unflatten
+from otafl.models.module import ModuleModel
+
+pytestmark = pytest.mark.exact
+
+
+def normed() -> ModuleModel:
+    layers: list[Any] = [
+        torch.nn.Linear(INPUTS, 4),
+        torch.nn.LayerNorm(4),
+        torch.nn.ReLU(),
+        torch.nn.Linear(4, CLASSES),
+    ]
+    return ModuleModel(torch.nn.Sequential(*layers).double(), (INPUTS,), CLASSES)
+
+
+@pytest.mark.twin
+def test_fedbn() -> None:
+    model = normed()
+    ours = Rounds("fedbn", model, **RATES)
+    names = list(model.shapes)
+    kept = (2, 3)
+    assert [names[i] for i in kept] == ["1.weight", "1.bias"] == list(model.norms)
+    sent = {n: shape for n, shape in model.shapes.items() if n not in model.norms}
+
+    def model_of(s: int) -> list[Array]:
+        shared = unflatten(ours.server["model"], sent)
+        norms = {"1.weight": np.ones(4), "1.bias": np.zeros(4)}  # as the module starts
+        return [shared[n][s].numpy().copy() if n in shared else norms[n] for n in names]
+
+    def norms_of(s: int, k: int) -> list[Array]:
+        return [ours.devices[f"personal.{n}"][s, k].numpy().copy() for n in model.norms]
+
+    w = [model_of(s) for s in range(2)]
+    norms = [[norms_of(s, k) for k in range(5)] for s in range(2)]
+    for t, who in enumerate(WHO):
+        one = ours.round(t, who)
+        assert {g.reals for g in one.payload} == {model.size - 8}
+        for s in range(2):
+            there = members(one, s)
+            mean, new, loss = twin.fedbn(
+                w[s],
+                kept,
+                [norms[s][k] for k in there],
+                batches(one, s),
+                shares(one, s),
+                RATE[s],
+            )
+            w[s] = stepped(w[s], mean, SERVER[s])
+            for k, arrays_of in zip(there, new, strict=True):
+                norms[s][k] = arrays_of
+            close(model_of(s), w[s])
+            for k in range(5):
+                close(norms_of(s, k), norms[s][k])
+            np.testing.assert_allclose(losses(one, s), loss, rtol=1e-10)
+    personal = ours.method.views(ours.server, ours.devices)["personal"].params
+    for s in range(2):
+        for k in range(5):
+            for name, array in zip(model.norms, norms[s][k], strict=True):
+                np.testing.assert_allclose(personal[name][5 * s + k], array, rtol=0, atol=1e-12)
+            np.testing.assert_allclose(personal["0.weight"][5 * s + k], w[s][0], atol=1e-12)
+
+
+def norms(*layers: torch.nn.Module) -> tuple[str, ...]:
+    module = torch.nn.Sequential(
+        torch.nn.Unflatten(1, (2, 3, 3)), *layers, torch.nn.Flatten(), torch.nn.Linear(18, CLASSES)
+    )
+    return ModuleModel(module, (18,), CLASSES).norms
+
+
+def test_norm_layers_are_found() -> None:
+    assert norms(torch.nn.Conv2d(2, 2, 1)) == ()
+    assert norms(torch.nn.GroupNorm(1, 2)) == ("1.weight", "1.bias")
+    assert norms(torch.nn.InstanceNorm2d(2, affine=True)) == ("1.weight", "1.bias")
+    assert norms(torch.nn.InstanceNorm2d(2)) == ()
+    assert norms(torch.nn.BatchNorm2d(2, track_running_stats=False)) == ("1.weight", "1.bias")
+    inner = torch.nn.Sequential(torch.nn.LayerNorm((3, 3), bias=False), torch.nn.RMSNorm(3))
+    assert norms(inner, torch.nn.Conv2d(2, 2, 1)) == ("1.0.weight", "1.1.weight")
+    assert ModuleModel(Scaled(), (4,), 4).norms == ("layer.weight", "layer.bias")
+    assert MODEL.norms == ()
+
+
+class Scaled(torch.nn.Module):
+    """Has one norm layer under two names, and a parameter of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.ones(4))
+        self.layer = torch.nn.LayerNorm(4)
+        self.again = self.layer
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(self.again(x)) * self.scale
+
+
+def test_refuses_a_model_without_normalisation() -> None:
+    with pytest.raises(UserError, match=r"'fedbn' .* the model has none; .* GroupNorm"):
+        Rounds("fedbn", MODEL)

@@ -1,0 +1,154 @@
+"""Holds FedBuff against its looped twin in sequences of arrivals, against numbers by hand, and in
+limits in which it is federated averaging.
+
+Mutations that must fail: the buffer's mean under s in place of the sum over M, 1/came left out, the
+buffer or the count not emptied, emptied in all trials, steps not counted, momentum from the last
+slot and not the last step, the step taken twice by a slot that brings twice as many, data shares in
+the weights, the number that came not rounded, lost rows counted; the buffer broadcast.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from contract.small import engine
+from support.slots import F64, RATES, Slots, arrivals, close, in_the_engine, is_fedavg
+from torch import Tensor
+from twins import asynchronous as twin
+from twins.rivals import Params
+from twins.setting import everyone
+
+from otafl.core.contracts import Blocks, Received
+from otafl.scenario import ScenarioError
+
+pytestmark = pytest.mark.exact
+
+
+@pytest.mark.twin
+@pytest.mark.parametrize("momentum", [0.0, 0.7])
+@pytest.mark.parametrize("most", [1, 3])
+def test_fedbuff_against_the_twin(momentum: float, most: int) -> None:
+    """Devices come one by one into buffers of 3 and 4; and in slots of 1 to 3, where the twin takes
+    the mean over all that have come once it is full. Staleness counts steps."""
+    size, rate = [3, 4], [1.0, 0.6]
+    ours = Slots(
+        "fedbuff",
+        {},
+        learning_rate=RATES,
+        server_rate=rate,
+        buffer=size,
+        momentum=[momentum, momentum],
+    )
+    servers = [twin.FedBuffServer(ours.model(s), size[s], rate[s], momentum) for s in range(2)]
+    held: dict[tuple[int, int], tuple[Params, int]] = {}
+
+    def begin(who: list[tuple[int, int]], t: int) -> None:
+        losses = ours.begin(who, t)
+        for (s, k), loss in zip(sorted(who), losses.tolist(), strict=True):
+            delta, mean = twin.fedbuff_client(servers[s].w, ours.batches(s, k, t), RATES[s])
+            held[s, k] = (delta, servers[s].steps)
+            assert loss == pytest.approx(mean, rel=1e-12)
+
+    begin([(s, k) for s in range(2) for k in range(5)], 0)
+    seen = set()
+    for t, who in enumerate(arrivals(40, most), 1):
+        late = ours.slot(who)
+        for s in range(2):
+            there = [k for trial, k in who if trial == s]
+            one = servers[s]
+            one.size = max(size[s], len(one.buffer) + len(there))
+            now = one.steps
+            for k in there:
+                delta, began = held.pop((s, k))
+                assert late[who.index((s, k))] == now - began
+                seen.add(now - began)
+                one.receive(delta, now - began)
+            close(ours.model(s), one.w)
+            assert ours.server["came"][s] == len(one.buffer)
+            assert ours.server["steps"][s] == one.steps
+        begin(who, t)
+    assert min(seen) == 0
+    assert max(seen) >= 2
+
+
+def test_staleness_by_hand() -> None:
+    """It counts (1 + d)^-1/2 at 0, 3, 4, 5 and 8 steps, whatever the devices' samples."""
+    late = torch.tensor([0, 3, 4, 5, 8])
+    zeros = torch.zeros_like(late)
+    cohort = replace(everyone(torch.full((1, 5), 0.2, dtype=F64)), staleness=late, trial=zeros)
+    weights = Slots("fedbuff").weighted(cohort).weight
+    np.testing.assert_allclose(weights, [1.0, 0.5, 5**-0.5, 6**-0.5, 1 / 3], rtol=1e-12)
+
+
+def buffered(came: Tensor | None, count: float, late: list[int], size: int = 10) -> Blocks:
+    """Return the server of one trial, x = 1, after a slot of four devices that received the mean
+    2."""
+    ours = Slots("fedbuff", {}, buffer=[size, size])
+    cohort = ours.all.take(torch.arange(4))
+    cohort = ours.weighted(replace(cohort, staleness=torch.tensor(late)))
+    one = torch.ones(2, 1, dtype=F64)
+    server = {
+        "model": one,
+        "buffer": 0 * one,
+        "velocity": 0 * one,
+        "came": torch.zeros(2, dtype=torch.int64),
+        "steps": torch.zeros(2, dtype=torch.int64),
+    }
+    arrived = torch.tensor([count, 0.0], dtype=F64)
+    known = None if came is None else (came,)
+    received = Received(({"model": 2 * one},), (arrived,), None, arrived > 0, known)
+    out: Blocks = ours.method.combine(server, received, ours.context(cohort))
+    assert out["came"][1] == 0
+    assert out["steps"][1] == 0
+    return {name: block[0] for name, block in out.items()}
+
+
+def test_fedbuff_by_hand() -> None:
+    """Three of four equally fresh devices were heard: the sum is 2 x 3. One of staleness 3 among
+    them weighs 1/2: the sum of s is 3.5, and the step 2 x 3.5 / 4. Known rows are counted: one of
+    staleness 99, s = 1/10, of four, where its share of the weight alone would round to none."""
+    got = buffered(None, 0.75 - 1e-9, [0, 0, 0, 0])
+    assert got["came"] == 3
+    assert got["buffer"].item() == pytest.approx(6.0)
+    assert got["model"].item() == 1.0
+    got = buffered(None, 1.0 - 1e-9, [3, 0, 0, 0], 4)
+    assert got["came"] == 0
+    assert got["steps"] == 1
+    assert got["buffer"].item() == 0.0
+    assert got["model"].item() == pytest.approx(1 + 2 * 3.5 / 4)
+    heard = torch.tensor([True, False, False, False])
+    got = buffered(heard, 0.1 / 3.1, [99, 0, 0, 0])
+    assert got["came"] == 1
+    assert got["buffer"].item() == pytest.approx(0.2)
+
+
+def test_a_slot_with_more_than_are_missing_steps_once() -> None:
+    """Four devices into a buffer of one make one step, of their mean."""
+    got = buffered(None, 1.0, [0, 0, 0, 0], 1)
+    assert got["steps"] == 1
+    assert got["model"].item() == pytest.approx(3.0)
+
+
+def test_all_at_once_is_fedavg() -> None:
+    """Devices count alike, so they are of one size."""
+    sizes = [[8] * 5, [8] * 5]
+    is_fedavg(Slots("fedbuff", {}, sizes, learning_rate=RATES, buffer=[5, 5]))
+
+
+@pytest.mark.parametrize("transport", ["digital", "over_the_air"])
+def test_in_the_engine(transport: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The steps are the arrivals over the buffer where devices of unlike speeds work for
+    themselves."""
+    one, late, weight = in_the_engine({"name": "fedbuff", "buffer": 3}, transport, monkeypatch)
+    assert not late.gt(2).any()
+    torch.testing.assert_close(weight, (1.0 + late.double()).rsqrt())
+    assert one.server["steps"].tolist() == [6] * 3
+    assert one.server["came"].tolist() == [2] * 3
+
+
+def test_refuses_a_server_optimiser() -> None:
+    with pytest.raises(ScenarioError, match="server"):
+        engine({"algorithm": "fedbuff", "server": "momentum"})

@@ -1,0 +1,107 @@
+"""FedHM in the engine, over uplinks of every kind: without errors all ways to send are one method.
+
+Mutations that must fail: rows of levels out of order, counts of masked coordinates ignored, a
+coordinate beyond a device's rank charged.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from contract.small import engine, run
+
+from otafl.engine.engine import Engine
+
+pytestmark = pytest.mark.exact
+
+AIR = {"transport": "over_the_air", "channel.snr_db": 300.0, "power": "ci"}
+
+
+def after(sends: str, rounds: int = 2, **keys: Any) -> Engine:
+    algorithm = {"name": "fedhm", "sends": sends, "learning_rate": 0.02}
+    algorithm |= keys.pop("algorithm", {})
+    changes = {
+        "algorithm": algorithm,
+        "model": {"name": "mlp", "hidden": [12, 8]},
+        "devices.count": 8,
+        "devices.levels": "dynamic",
+        "engine.dtype": "float64",
+        "engine.chunk_mb": keys.pop("chunk_mb", 1000),
+    }
+    return run(engine(changes | keys), rounds)
+
+
+def near(one: Engine, other: Engine, tolerance: float) -> None:
+    for name in ("model", "frame"):
+        a, b = one.server[name], other.server[name]
+        if name == "frame":  # singular vectors have a sign
+            a, b = a.abs(), b.abs()
+        torch.testing.assert_close(a, b, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("sends", ["product", "tangent"])
+@pytest.mark.parametrize("levels", ["dynamic", "fixed"])
+def test_the_air_without_noise_is_the_ideal_uplink(sends: str, levels: str) -> None:
+    keys = {"devices.levels": levels}
+    near(after(sends, **AIR, **keys), after(sends, transport="ideal", **keys), 1e-9)
+
+
+@pytest.mark.parametrize("transport", ["ideal", "digital"])
+@pytest.mark.parametrize("levels", ["dynamic", "fixed"])
+def test_a_product_is_its_factors(transport: str, levels: str) -> None:
+    """Also where a trial has nobody at some level."""
+    keys = {"transport": transport, "devices.levels": levels}
+    near(after("factors", **keys), after("product", **keys), 1e-10)
+
+
+def test_the_tangent_is_near_the_product() -> None:
+    """Without a dense level, what is lost is of second order in the step."""
+    gaps = []
+    for rate in (0.02, 0.01):
+        keys = {"algorithm": {"levels": [0.5, 0.25], "learning_rate": rate}, "transport": "ideal"}
+        ends = [after(s, 1, **keys).server["model"] for s in ("product", "tangent")]
+        start = after("product", 0, **keys).server["model"]
+        moved = float((ends[0] - start).norm())
+        gaps.append(float((ends[0] - ends[1]).norm()))
+        assert gaps[-1] < 0.01 * moved
+    assert 3.0 < gaps[0] / gaps[1] < 5.0
+
+
+@pytest.mark.parametrize("sends", ["factors", "product", "tangent"])
+def test_chunks_do_not_matter(sends: str) -> None:
+    keys = {"transport": "ideal", "devices.levels": "fixed"}
+    near(after(sends, chunk_mb=1e-6, **keys), after(sends, **keys), 1e-11)
+
+
+@pytest.mark.parametrize("sends", ["product", "tangent"])
+def test_a_random_half_is_sent(sends: str) -> None:
+    """A codec in front of the superposition: all of it is the identity, a half is not."""
+    keys: dict[str, Any] = {**AIR, "devices.levels": "fixed"}
+    whole = after(sends, codec={"name": "random_subset", "keep": 1.0}, **keys)
+    near(whole, after(sends, **keys), 1e-9)
+    half = after(sends, codec={"name": "random_subset", "keep": 0.5}, **keys)
+    assert torch.isfinite(half.server["model"]).all()
+    assert not torch.allclose(half.server["model"], whole.server["model"], atol=1e-6)
+
+
+def bits(sends: str, level: int, **keys: Any) -> float:
+    """Of a round up, per device, all devices at one level."""
+    shares = [float(i == level) for i in range(4)]
+    levels = {"name": "fixed", "shares": shares}
+    one = after(sends, 1, transport="digital", **keys, **{"devices.levels": levels})
+    return float(one.means.take()["uplink_bits"].mean()) / 8
+
+
+def test_bits_of_each_level() -> None:
+    """Factors, and coordinates beyond a device's rank, cost nothing on a digital uplink."""
+    keys = {"algorithm": {"masked_loss": False}}
+    base = bits("factors", 3, **keys)
+    ours = after("factors", 0, transport="ideal").parts.algorithm
+    sizes = [one.parameters for one in ours.levels()]  # type: ignore[attr-defined]
+    for level in (1, 2):
+        for sends in ("factors", "tangent"):
+            ratio = bits(sends, level, **keys) / base
+            assert ratio == pytest.approx(sizes[level] / sizes[3], rel=1e-3), (sends, level)
+    assert bits("product", 3, **keys) / base == pytest.approx(sizes[0] / sizes[3], rel=1e-3)

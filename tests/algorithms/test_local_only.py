@@ -1,0 +1,66 @@
+"""Holds training alone against its looped twin, and to sending nothing: two trials of different
+rates, five devices of unequal shares, a round of all and two of some, so that absent devices and
+the state between rounds count.
+
+Mutations that must fail: a payload, devices of the other trial's rate, absent devices trained.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from contract.small import engine, run
+from support.rival_rounds import (
+    CLASSES,
+    INPUTS,
+    MODEL,
+    OWN,
+    WHO,
+    Round,
+    Rounds,
+    batches,
+    close,
+    device,
+    losses,
+    members,
+)
+from twins import rivals as twin
+
+from otafl.core import registry
+
+pytestmark = pytest.mark.exact
+
+
+@pytest.mark.twin
+def test_local_only() -> None:
+    ours = Rounds("local_only", MODEL, personal_learning_rate=OWN)
+    assert ours.server == {}
+    v = [[device(ours, s, k) for k in range(5)] for s in range(2)]
+    for t, who in enumerate(WHO):
+        one: Round = ours.round(t, who)
+        assert one.payload == ()
+        for s in range(2):
+            for k, own, loss in zip(members(one, s), batches(one, s), losses(one, s), strict=True):
+                v[s][k], expected = twin.sgd(v[s][k], own, OWN[s])
+                np.testing.assert_allclose(loss, expected, rtol=1e-12)
+            for k in range(5):
+                close(device(ours, s, k), v[s][k])
+
+
+def test_local_only_sends_nothing() -> None:
+    """No transport takes a symbol, bit, second or joule of radio, and work is still paid for."""
+    for transport in registry.names("transport"):
+        one = run(engine({"algorithm": "local_only", "transport": transport}), 2)
+        taken = one.means.take()
+        for name in ("uplink_symbols", "uplink_bits", "airtime_s", "radio_j", "participants"):
+            assert taken[name].eq(0).all(), name
+        assert not one.downlink_bits.any()
+        assert (one.parts.clock.spent_j()[..., 0] > 0).all()
+
+
+def test_views_and_operations() -> None:
+    """Operations are for 60 samples, in MACs of a forward pass of one."""
+    macs = INPUTS * 8 + 8 * 5 + 5 * CLASSES
+    one = Rounds("local_only", MODEL)
+    assert set(one.method.views(one.server, one.devices)) == {"personal"}
+    assert one.method.flops(60) == 6 * macs * 60

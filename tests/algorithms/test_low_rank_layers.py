@@ -1,0 +1,66 @@
+"""Ranks of layers that no model has, said when the scenario is read, each once.
+
+Mutations that must fail: the larger side for the smaller; a list of another length taken; a rank
+above one layer's side refused for all; TDPFed's list not looked at.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from otafl.core.errors import UserError
+from otafl.scenario import load_scenario
+
+pytestmark = pytest.mark.exact
+
+MLP = {"name": "mlp", "hidden": [12]}
+CNN = {"name": "cnn", "channels": [3], "kernel": 3, "hidden": [5]}
+LAYERS = "(64x12: 12, 12x10: 10)"
+
+
+def tree(method: str, model: dict[str, Any], **keys: Any) -> dict[str, Any]:
+    return {
+        "name": "ranks",
+        "data": "digits",
+        "model": model,
+        "algorithm": {"name": method, **keys},
+        "transport": "ideal",
+    }
+
+
+@pytest.mark.parametrize("method", ["fedrlr", "fedrlr_plus"])
+@pytest.mark.parametrize(
+    ("model", "rank", "says"),
+    [
+        (MLP, 13, f"rank: 13 is above the smaller side of every layer {LAYERS}; at most 12"),
+        (MLP, [4], f"rank: got [4] for 2 layers {LAYERS}; give one for each, or one number for"),
+        (MLP, [12, 11], "rank[1]: 11 is above the smaller side of its layer, 12x10; at most 10"),
+        (CNN, [4, 3, 2], "rank[0]: 4 is above the smaller side of its layer, 9x3; at most 3"),
+        (CNN, [3, 3], "rank: got [3, 3] for 3 layers (9x3: 3, "),
+    ],
+)
+def test_ranks_that_cannot_be(method: str, model: dict[str, Any], rank: Any, says: str) -> None:
+    with pytest.raises(UserError) as error:
+        load_scenario(tree(method, model, rank=rank))
+    assert len(re.findall(re.escape(f"algorithm.{says}"), str(error.value))) == 1
+
+
+@pytest.mark.parametrize("method", ["fedrlr", "fedrlr_plus", "tdpfed"])
+@pytest.mark.parametrize(("model", "rank"), [(MLP, 12), (MLP, [12, 10]), (CNN, [3, 3, 2])])
+def test_ranks_that_can_be(method: str, model: dict[str, Any], rank: Any) -> None:
+    """One number may be above the sides of some layers, where it is clipped."""
+    load_scenario(tree(method, model, rank=rank))
+
+
+def test_a_list_of_another_length_is_refused_by_tdpfed_too() -> None:
+    with pytest.raises(UserError, match=re.escape(f"got [4, 4, 4] for 2 layers {LAYERS}; give")):
+        load_scenario(tree("tdpfed", MLP, rank=[4, 4, 4]))
+    load_scenario(tree("tdpfed", MLP, rank=[400, 400]))  # clipped to what a layer can use
+
+
+def test_ranks_of_a_model_that_shows_no_layers_are_not_looked_at() -> None:
+    """That the model does not do is said when the method is made."""
+    load_scenario(tree("fedrlr", {"name": "resnet", "blocks": [1], "channels": [2]}, rank=400))

@@ -1,0 +1,153 @@
+"""Holds what is true of personalised methods whoever trains, whatever they are called and however
+often they are tested: invariants 10, 11, 12, 13 and 17 of pFedBreD's facts, F13 of TDPFed's.
+
+Mutations that make a test here fail: half of the server's step, or twice; the global model moved by
+devices that train without sending; a prior that forgets what its device has learned; a device's
+share taken by its number; one sender too many.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from contract.small import engine, equal, run
+
+from otafl.core.contracts import Blocks, Cohort
+from otafl.data.work import LocalData
+from otafl.engine.engine import Engine
+from otafl.engine.evaluation import Evaluation
+from otafl.selection.choosing import some_of
+
+METHODS: dict[str, Mapping[str, Any]] = {
+    "fedavg": {"name": "fedavg"},
+    "pfedme": {"name": "pfedme"},
+    "lg": {"name": "pfedbred", "strategy": "lg"},
+    "meg": {"name": "pfedbred", "strategy": "meg"},
+    "mh": {"name": "pfedbred", "strategy": "mh"},
+}
+
+
+pytestmark = pytest.mark.exact
+
+
+def small(method: str, **more: Any) -> Engine:
+    settings = {"transport": "ideal", "engine.dtype": "float64", "trials": 1, **more}
+    return engine({"algorithm": METHODS[method], **settings})
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_server_steps_along_the_mean_increment(method: str) -> None:
+    """Invariant 10: after a round with beta = 2 the model is where 2 w_bar - w is."""
+    one, two, before = (small(method) for _ in range(3))
+    start = one.server["model"].clone()
+    cohort = before.select(None, 0)
+    broadcast = before.parts.algorithm.broadcast(before.server, cohort)
+    payload, _ = before.local_work(broadcast, cohort, 0)
+    mean = (cohort.unit_weight[:, None] * payload[0].blocks["model"]).sum(0, keepdim=True)
+    two.parts.hyper["server_learning_rate"].fill_(2.0)
+    still = small(method)
+    still.parts.hyper["server_learning_rate"].fill_(0.0)
+    for each in (one, two, still):
+        each.round(0)
+    assert not torch.equal(one.server["model"], start)
+    torch.testing.assert_close(one.server["model"] - start, mean)
+    torch.testing.assert_close(two.server["model"], 2.0 * one.server["model"] - start)
+    assert torch.equal(still.server["model"], start)
+
+
+def forget_others(one: Engine) -> None:
+    """Devices that do not send keep the state that they had, as if they had not trained."""
+    put = one.devices.put
+
+    def only_senders(cohort: Cohort, state: Blocks) -> None:
+        rows = cohort.sends.nonzero().squeeze(1)
+        put(cohort.take(rows), {name: block[rows] for name, block in state.items()})
+
+    one.devices.put = only_senders  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_who_trains_in_vain_matters_to_methods_with_a_memory(method: str) -> None:
+    """Invariant 12: training of those who are not aggregated moves the global model where the
+    prior remembers a device's personal model, and there from the second round on."""
+    together, apart = (small(method, **{"devices.senders": 2}) for _ in range(2))
+    forget_others(apart)
+    models = []
+    for t in range(4):
+        for one in (together, apart):
+            one.round(t)
+        models.append(torch.equal(together.server["model"], apart.server["model"]))
+    assert models[0]
+    assert all(models) == (method not in ("meg", "mh"))
+
+
+def relabelled(one: Engine, order: list[int]) -> Engine:
+    """Device i has what device order[i] had, all of it in each minibatch."""
+    samples = one.parts.samples
+    data = samples.local_data
+    index, count = data.index[order][None], data.count[order][None]
+    streams, size = one.parts.streams, data.longest
+    local = LocalData(data.x, data.y, index, count, data.classes, streams, size, data.steps)
+    moved = dataclasses.replace(samples, local_data=local, share=samples.share[:, order])
+    return Engine(dataclasses.replace(one.parts, samples=moved))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_devices_may_be_renumbered(method: str) -> None:
+    """Invariant 13: personal models change places and the global model stays."""
+    order = [2, 0, 3, 1]
+    first = run(relabelled(small(method), [0, 1, 2, 3]), 3)
+    other = run(relabelled(small(method), order), 3)
+    torch.testing.assert_close(first.server["model"], other.server["model"], rtol=1e-9, atol=1e-11)
+    for name, block in first.devices.blocks().items():
+        moved = other.devices.blocks()[name]
+        torch.testing.assert_close(block[:, order], moved, rtol=1e-9, atol=1e-11)
+        if block.is_floating_point():
+            assert not torch.allclose(block, moved)
+
+
+@pytest.mark.parametrize("method", [*METHODS, "per_fedavg"])
+def test_a_test_leaves_no_trace(method: str) -> None:
+    """Invariant 17: models fine-tuned for a test are forgotten, and the local minibatches of the
+    rounds after it are what they would have been."""
+    settings = {"training.fine_tune_steps": 2, "data.own_test": True}
+    algorithm = METHODS.get(method, {"name": method})
+    tested, plain = (engine({"algorithm": algorithm, "trials": 2, **settings}) for _ in range(2))
+    evaluation = Evaluation(tested.parts.samples, tested.parts.scenario.training)
+    for t in range(3):
+        for one in (tested, plain):
+            one.round(t)
+        views = tested.parts.algorithm.views(tested.server, tested.devices.blocks())
+        got = evaluation.take(views, t + 1, tested.running)
+        assert np.isfinite(got["tuned_own_test_accuracy"]).all()
+    equal(tested.server, plain.server)
+    equal(tested.devices.blocks(), plain.devices.blocks())
+
+
+def test_drawn_senders_have_the_spread_of_lemma_3() -> None:
+    """Invariant 11 and F13: the mean over S of K equal devices differs from the mean over all by
+    (K/S - 1)/(K - 1) times their spread, in the mean over all sets, each drawn equally often."""
+    k, s, rounds = 6, 2, 3000
+    one = small("fedavg", **{"devices.count": k})
+    gradient = np.random.default_rng(0).standard_normal((k, 5))
+    spread = ((gradient - gradient.mean(0)) ** 2).sum(1).mean()
+    of = {
+        devices: ((gradient[list(devices)].mean(0) - gradient.mean(0)) ** 2).sum()
+        for devices in itertools.combinations(range(k), s)
+    }
+    assert np.mean(list(of.values())) == pytest.approx((k / s - 1) / (k - 1) * spread, rel=1e-12)
+    cohort = one.select(None, 0)
+    drawn = [
+        tuple(some_of(cohort, s, t, one.parts.streams).nonzero()[:, 0].tolist())
+        for t in range(rounds)
+    ]
+    counts = np.array([drawn.count(devices) for devices in of])
+    assert counts.sum() == rounds
+    expected = rounds / len(of)
+    assert ((counts - expected) ** 2 / expected).sum() < 36.1  # chi-square, 14 degrees, 0.1 %

@@ -1,0 +1,144 @@
+"""Holds pFedBayes against its looped twin over two rounds, its divergence against
+torch.distributions, its limits and what it refuses.
+
+Mutations that must fail: sigma = exp(rho), the derivative of sigma left out, noise of another step
+or of all devices alike, the divergence the other way, not divided by n_i or by all samples of the
+batch, the copy moved before the device's distribution or with its old values, rho not sent, the
+server's step on mu alone, rates exchanged, the increment to something else than the broadcast, the
+copy in the place of the personal model.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from support.exchange_bench import SIZES, WHO, WIDTHS, Bench, S, close, cohort_of
+from torch.distributions import Normal, kl_divergence
+from twins import exchange, pfedbayes
+from twins.setting import mlp
+
+from otafl.algorithms.pfedbayes import PFedBayes, _copy_step_
+from otafl.core.errors import UserError
+from otafl.models.cnn import Cnn
+
+HYPER = {
+    "learning_rate": [0.1, 0.05],
+    "personal_learning_rate": [0.05, 0.1],
+    "server_learning_rate": [1.0, 0.6],
+    "penalty": [0.02, 0.05],
+}
+DRAWS = 3
+
+pytestmark = pytest.mark.exact
+
+
+def bench_of(widths: tuple[int, ...] = WIDTHS, **changes: Any) -> Bench:
+    hyper = {name: changes.pop(name, values) for name, values in HYPER.items()}
+    settings = {"personal_steps": DRAWS, "rho_start": -1.5, **changes}
+    return Bench(PFedBayes.Settings(**settings), mlp(widths), hyper)
+
+
+@pytest.mark.twin
+def test_equals_the_looped_twin() -> None:
+    bench = bench_of()
+    size = bench.model.size
+    mu, rho = (bench.server[name].numpy().copy() for name in ("model", "rho"))
+    q = [[(mu[s], rho[s])] * 5 for s in range(S)]
+    w = [(mu[s], rho[s]) for s in range(S)]
+    for t, who in enumerate(WHO):
+        cohort = cohort_of(who)
+        batches = bench.batches(cohort, t)
+        bench.local(cohort, t)
+        bench.combine(cohort, t, None)
+        noise = [
+            bench.streams.device_normal(
+                "pfedbayes", (t << 32) + draw, cohort.trial, cohort.device, (size,)
+            ).numpy()
+            for draw in range(2 * DRAWS)
+        ]
+        sums = [np.zeros((2, size)) for _ in range(S)]
+        pairs = zip(cohort.trial.tolist(), cohort.device.tolist(), strict=True)
+        for row, (s, k) in enumerate(pairs):
+            q[s][k], copy, loss = pfedbayes.device(
+                q[s][k],
+                w[s],
+                WIDTHS,
+                batches[row],
+                [[noise[DRAWS * b + d][row] for d in range(DRAWS)] for b in range(2)],
+                SIZES[s][k],
+                HYPER["penalty"][s],
+                HYPER["learning_rate"][s],
+                HYPER["personal_learning_rate"][s],
+            )
+            share = SIZES[s][k] / sum(SIZES[s][j] for j in who[s])
+            sums[s] += share * (np.stack(copy) - np.stack(w[s]))
+            close(bench.loss[row], np.array(loss))
+        for s in range(S):
+            moved = np.stack(w[s]) + HYPER["server_learning_rate"][s] * sums[s]
+            w[s] = (moved[0], moved[1])
+            close(bench.server["model"][s], w[s][0])
+            close(bench.server["rho"][s], w[s][1])
+            for k in range(5):
+                close(bench.state("personal")[s, k], q[s][k][0])
+                close(bench.state("personal_rho")[s, k], q[s][k][1])
+    assert not np.allclose(q[0][0][0], w[0][0])
+    views = bench.method.views(bench.server, bench.devices.blocks())
+    assert torch.equal(views["personal"].params["model"][2], bench.state("personal")[0, 2])
+    assert torch.equal(views["global"].params["model"], bench.server["model"])
+
+
+def test_the_copy_goes_down_the_divergence() -> None:
+    """It is that of zeta KL(q || w) by torch.distributions and autograd."""
+    generator = torch.Generator().manual_seed(0)
+    mu, rho, w_mu, w_rho = (
+        torch.randn(2, 6, generator=generator, dtype=torch.float64) for _ in range(4)
+    )
+    zeta, rate = torch.tensor([[0.3], [2.0]]).double(), torch.tensor([[0.1], [0.02]]).double()
+    softplus = torch.nn.functional.softplus
+    leaves = (w_mu.clone().requires_grad_(), w_rho.clone().requires_grad_())
+    q, w = Normal(mu, softplus(rho)), Normal(leaves[0], softplus(leaves[1]))
+    grads = torch.autograd.grad((zeta * kl_divergence(q, w)).sum(), leaves)
+    expected = [leaf - rate * grad for leaf, grad in zip((w_mu, w_rho), grads, strict=True)]
+    _copy_step_(w_mu, w_rho, softplus(w_rho), mu, softplus(rho), zeta, rate)
+    torch.testing.assert_close([w_mu, w_rho], expected, rtol=0, atol=1e-14)
+
+
+def test_without_the_divergence_nothing_is_learnt_together() -> None:
+    """With zeta = 0 the global distribution stays, and with a vanishing deviation a device takes
+    plain SGD steps, several on each minibatch. (With one hidden layer: behind a dead one, zero
+    biases and biases of 1e-27 differ in their slopes.)"""
+    widths = (WIDTHS[0], 5, WIDTHS[-1])
+    bench = bench_of(widths, penalty=[0.0, 0.0], rho_start=-60.0)
+    before = {name: block.clone() for name, block in bench.server.items()}
+    cohort = cohort_of(WHO[0])
+    batches = bench.batches(cohort, 0)
+    start = before["model"].numpy()
+    bench.local(cohort, 0)
+    bench.combine(cohort, 0, None)
+    assert all(torch.equal(bench.server[name], block) for name, block in before.items())
+    pairs = zip(cohort.trial.tolist(), cohort.device.tolist(), strict=True)
+    for row, (s, k) in enumerate(pairs):
+        repeated = [b for b in batches[row] for _ in range(DRAWS)]
+        rate = HYPER["personal_learning_rate"][s]
+        close(bench.state("personal")[s, k], exchange.sgd(start[s], widths, repeated, rate)[0])
+
+
+def test_a_strong_divergence_holds_a_device_at_the_global_mean() -> None:
+    """With a small step and a large zeta q stays where w is, up to what the data move it."""
+    apart = []
+    for zeta in (0.0, 6e3):
+        bench = bench_of(
+            penalty=[zeta, zeta], personal_learning_rate=[1e-4, 1e-4], learning_rate=[1e-9, 1e-9]
+        )
+        bench.local(cohort_of(WHO[0]), 0)
+        apart.append(float((bench.state("personal")[0, 0] - bench.server["model"][0]).norm()))
+    assert 0 < apart[1] < 0.5 * apart[0]
+
+
+def test_refuses_convolutions() -> None:
+    model = Cnn(Cnn.Settings(channels=(2,), kernel=3, hidden=(4,)), (8, 8), 3)
+    with pytest.raises(UserError, match="mlp or softmax_regression would do"):
+        PFedBayes(PFedBayes.Settings(), model, 5)

@@ -1,0 +1,179 @@
+"""Holds the proximal solvers to closed forms of linear and quadratic losses, and to their error on
+a network. Sampling of devices without replacement.
+
+Every number here is deterministic: enumerations and fixed seeds.
+
+Mutations that must fail: the momentum of Nesterov's steps constant or one step early, its
+look-ahead point returned, the envelope's step without lambda; sampling with replacement in the
+enumeration's formula, the solver's start at the centre where it is told otherwise, the penalty's
+half or double.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from torch import Tensor
+from twins.setting import everyone, local_data, mlp
+
+from otafl.algorithms.prox import envelope_step, gradient_steps, nesterov_steps
+from otafl.core.rng import Streams
+from otafl.models.base import cross_entropy, flatten, unflatten
+from otafl.models.held import Held, Slope
+from otafl.models.span import difference, form_of
+
+
+class Curved:
+    """Is a span over vectors [n, d] with loss a/2 |x - b|^2 + <c, x>."""
+
+    def __init__(self, a: float, b: Tensor, c: Tensor) -> None:
+        self.a, self.b, self.c = a, b, c
+        self.origin, self.directions = b, [b]
+
+    def slope(self, point: Tensor) -> Slope:
+        loss = 0.5 * self.a * ((point - self.b) ** 2).sum(1) + (self.c * point).sum(1)
+        return Slope(loss, {"x": self.a * (point - self.b) + self.c}, point)
+
+    def descend_(self, point: Tensor, slope: Slope, step: Tensor) -> None:
+        assert isinstance(slope.by, dict)
+        point.sub_(step[:, None] * slope.by["x"])
+
+    def write_(self, point: Tensor, out: Held) -> None:
+        out.rest.copy_(point)
+
+    def between(self, start: Tensor, end: Tensor) -> Held:
+        return Held(end - start, None)
+
+
+def vectors(seed: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(2, 3, dtype=torch.float64, generator=generator)
+
+
+B, C, START, MEAN = (vectors(seed) for seed in range(4))
+PENALTY = torch.tensor([15.0, 30.0], dtype=torch.float64)
+STEP = torch.tensor([0.01, 0.01], dtype=torch.float64)
+
+
+@pytest.mark.exact
+def test_linear_loss() -> None:
+    """It gives lambda (mu - theta_K) = (1 - rho^K) c - lambda rho^K (s - mu), rho = 1 - alpha
+    lambda."""
+    span = Curved(0.0, B, C)
+    kept = ((1 - STEP * PENALTY) ** 5)[:, None]
+    assert (1 - kept).flatten().tolist() == pytest.approx([0.5562946875, 0.83193], abs=1e-12)
+    rate = torch.tensor([0.01, 0.03], dtype=torch.float64)
+    theta, moved, loss = envelope_step(span, B, START, MEAN, STEP, PENALTY, 5, rate)
+    expected = (1 - kept) * C - PENALTY[:, None] * kept * (START - MEAN)
+    torch.testing.assert_close(PENALTY[:, None] * (MEAN - theta), expected)
+    torch.testing.assert_close(moved, B - rate[:, None] * expected)
+    torch.testing.assert_close(loss, (C * START).sum(1))
+
+
+@pytest.mark.exact
+def test_quadratic_loss() -> None:
+    """It gives theta_K = theta* + (1 - alpha (a + lambda))^K (s - theta*), theta* = (a b + lambda
+    mu) / (a + lambda), and the envelope's gradient is a lambda / (a + lambda) (mu - b)."""
+    a, many = 3.0, 4000
+    span = Curved(a, B, torch.zeros_like(C))
+    weight = PENALTY[:, None]
+    best = (a * B + weight * MEAN) / (a + weight)
+    for steps in (1, 5):
+        theta, _ = gradient_steps(span, START, MEAN, STEP, PENALTY, steps)
+        factor = ((1 - STEP * (a + PENALTY)) ** steps)[:, None]
+        torch.testing.assert_close(theta, best + factor * (START - best))
+    theta, _ = gradient_steps(span, START, MEAN, STEP, PENALTY, many)
+    torch.testing.assert_close(weight * (MEAN - theta), a * weight / (a + weight) * (MEAN - B))
+
+
+@pytest.mark.exact
+def test_nesterov_steps() -> None:
+    """They follow the recurrence written with numbers; one step is a plain one."""
+    a = 3.0
+    span = Curved(a, B, torch.zeros_like(C))
+    best = (a * B + PENALTY[:, None] * MEAN) / (a + PENALTY[:, None])
+    factor = (1 - STEP * (a + PENALTY))[:, None]  # of the error, in a step without momentum
+    error, before = START - best, START - best
+    for j in range(1, 7):
+        ahead = error + (j - 1) / (j + 2) * (error - before)
+        before, error = error, factor * ahead
+        theta, loss = nesterov_steps(span, START, MEAN, STEP, PENALTY, j)
+        torch.testing.assert_close(theta, best + error)
+        torch.testing.assert_close(loss, 0.5 * a * ((START - B) ** 2).sum(1))
+    assert torch.equal(START, vectors(2))
+
+
+@pytest.mark.law
+def test_mean_over_a_sample_of_devices() -> None:
+    """Lemma 4 holds with equality: over all 2 of 6 devices, E |mean of the sample - mean|^2 = (N/S
+    - 1) / (N - 1) times the mean squared distance from the mean."""
+    generator = torch.Generator().manual_seed(0)
+    v = torch.randn(6, 4, dtype=torch.float64, generator=generator)
+    centred = v - v.mean(0)
+    for size in (1, 2, 3, 6):
+        samples = itertools.combinations(range(6), size)
+        errors = [(centred[list(rows)].mean(0) ** 2).sum() for rows in samples]
+        expected = (6 / size - 1) / 5 * (centred**2).sum(1).mean()
+        torch.testing.assert_close(torch.stack(errors).mean(), expected, rtol=1e-12, atol=1e-15)
+
+
+@pytest.fixture
+def setting():  # type: ignore[no-untyped-def]
+    """Make two devices' networks, a minibatch, and a centre away from them."""
+    streams = Streams([3], [0], dtype=torch.float64)
+    cohort = everyone(torch.full((1, 2), 0.5, dtype=torch.float64))
+    batch = local_data([[9, 9]], 6, 3, streams, 4, 1).work(0, cohort).batch(0)
+    model = mlp((6, 8, 3))
+    shapes = model.shapes
+    size = sum(torch.Size(shape).numel() for shape in shapes.values())
+    generator = torch.Generator().manual_seed(1)
+    w, centre = (
+        0.5 * torch.randn(2, size, dtype=torch.float64, generator=generator) for _ in range(2)
+    )
+    return model, batch, w, centre
+
+
+@pytest.mark.law
+def test_solvers_converge_and_the_envelope_has_the_gradient_they_imply(setting) -> None:  # type: ignore[no-untyped-def]
+    """At the solution grad f + lambda (theta - mu) = 0 by autograd; errors of gradient descent fall
+    by a constant factor a step and Nesterov's faster; and lambda (mu - theta) is the gradient of
+    the attained minimum by mu, against finite differences."""
+    model, batch, w, centre = setting
+    penalty = torch.tensor([40.0, 60.0], dtype=torch.float64)
+    form = form_of(model)
+
+    def solve(at: Tensor, steps: int, solver=gradient_steps, rate: float = 0.01) -> Tensor:  # type: ignore[no-untyped-def]
+        held, mean = (form.hold(unflatten(x, model.shapes)) for x in (w, at))
+        span = form.span(batch, held, difference(mean, held))
+        step = torch.full((2,), rate, dtype=torch.float64)
+        there = span.origin + span.directions[0]
+        theta, _ = solver(span, span.origin, there, step, penalty, steps)
+        span.write_(theta, held)
+        return flatten(form.blocks(held))
+
+    def objective(theta: Tensor, mu: Tensor) -> Tensor:
+        loss = cross_entropy(model.logits(unflatten(theta, model.shapes), batch.x), batch)
+        return loss + 0.5 * penalty * ((theta - mu) ** 2).sum(1)
+
+    best = solve(centre, 150)
+    point = best.clone().requires_grad_()
+    (slope,) = torch.autograd.grad(objective(point, centre).sum(), point)
+    assert float(slope.abs().max()) < 1e-10
+
+    errors = [(solve(centre, k) - best).norm(dim=1) for k in (4, 5, 6)]
+    for before, after in itertools.pairwise(errors):
+        assert ((after / before - (1 - 0.01 * penalty)).abs() < 0.04).all()
+    plain, fast = (
+        (solve(centre, 20, solver, 0.001) - best).norm(dim=1)
+        for solver in (gradient_steps, nesterov_steps)
+    )
+    assert (fast < 0.5 * plain).all()
+
+    generator = torch.Generator().manual_seed(2)
+    along = torch.randn(centre.shape, dtype=torch.float64, generator=generator)
+    h = 1e-5
+    ends = [objective(solve(mu, 150), mu) for mu in (centre + h * along, centre - h * along)]
+    implied = (penalty[:, None] * (centre - best) * along).sum(1)
+    torch.testing.assert_close((ends[0] - ends[1]) / (2 * h), implied, rtol=1e-6, atol=1e-8)

@@ -1,0 +1,152 @@
+"""Holds SCAFFOLD against its looped twin, in its limits, and to what it sends and keeps: two trials
+of different rates, five devices of unequal shares, a round of all and two of some, so that absent
+devices and the state between rounds count.
+
+Mutations that must fail: c - c_i with the other sign or unscaled by the rate, c_i+ without - c
+(option II), or not divided by K or by eta_l, c moved by the mean without the share that was there,
+or by the share of devices, eta_g on c, server_learning_rate ignored; groups joined in one, the
+broadcast without c, c moved as if all had arrived, c_i of devices that do not send moved.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from support.rival_rounds import (
+    CLASSES,
+    DTYPES,
+    INPUTS,
+    MODEL,
+    RATE,
+    RATES,
+    SERVER,
+    WHO,
+    Rounds,
+    arrays,
+    batches,
+    close,
+    exact,
+    losses,
+    members,
+    same_model,
+    server,
+    shares,
+)
+from twins import rivals as twin
+
+from otafl.models.base import unflatten
+
+pytestmark = pytest.mark.exact
+
+
+@pytest.mark.twin
+def test_scaffold() -> None:
+    ours = Rounds("scaffold", MODEL, **RATES)
+    x = [server(ours, s) for s in range(2)]
+    c = [[0.0 * a for a in x[s]] for s in range(2)]
+    own = [[c[s]] * 5 for s in range(2)]
+    for t, who in enumerate(WHO):
+        one = ours.round(t, who)
+        for s in range(2):
+            there = members(one, s)
+            x[s], c[s], new, loss = twin.scaffold(
+                x[s],
+                c[s],
+                [own[s][k] for k in there],
+                batches(one, s),
+                shares(one, s),
+                RATE[s],
+                SERVER[s],
+            )
+            for k, control in zip(there, new, strict=True):
+                own[s][k] = control
+            close(server(ours, s), x[s])
+            close(server(ours, s, "control"), c[s])
+            for k in range(5):
+                flat = unflatten(ours.devices["control"].flatten(0, 1), MODEL.shapes)
+                close(arrays(MODEL, flat, 5 * s + k), own[s][k])
+            np.testing.assert_allclose(losses(one, s), loss, rtol=1e-12)
+    weight = ours.all.weight.view(2, 5, 1)
+    balance = (weight * ours.devices["control"]).sum(1)
+    torch.testing.assert_close(balance, ours.server["control"], rtol=0, atol=1e-12)
+
+
+@DTYPES
+def test_scaffold_starts_as_fedavg(dtype: torch.dtype) -> None:
+    """It does, bit for bit, in the first round, while all control variates are zero, and not after
+    it."""
+    one = Rounds("scaffold", MODEL, dtype=dtype, **RATES)
+    other = Rounds("fedavg", MODEL, dtype=dtype, **RATES)
+    for rounds in (one, other):
+        rounds.round(0)
+    same_model(one, other)
+    for rounds in (one, other):
+        rounds.round(1)
+    assert not torch.equal(one.server["model"], other.server["model"])
+
+
+def test_scaffold_of_single_steps_is_fedavg() -> None:
+    """With one local step and all devices, sum_i p_i (c - c_i) = 0 in every round."""
+    one = Rounds("scaffold", MODEL, steps=1, **RATES)
+    other = Rounds("fedavg", MODEL, steps=1, **RATES)
+    for t in range(4):
+        one.round(t)
+        other.round(t)
+        np.testing.assert_allclose(one.server["model"], other.server["model"], atol=1e-12)
+    assert one.server["control"].abs().amax(1).gt(1e-3).all()
+
+
+def test_scaffold_sends_two_groups() -> None:
+    """They go one by one for a transport that scales a group, and there are as many reals down as
+    up."""
+    one = Rounds("scaffold", MODEL, **RATES)
+    rate = one.hyper["learning_rate"][one.all.trial][:, None]
+    payload = one.round(0).payload
+    assert [list(group.blocks) for group in payload] == [["model"], ["control"]]
+    model, control = (next(iter(group.blocks.values())) for group in payload)
+    np.testing.assert_allclose(control, -model / (3 * rate), rtol=1e-12)
+    broadcast = one.method.broadcast(one.server, one.all)
+    assert broadcast.reals == sum(group.reals for group in payload) == 2 * MODEL.size
+
+
+def test_scaffold_counts_what_arrived() -> None:
+    """c moves by the share of all samples that the mean is of; a device that does not send keeps
+    its c_i."""
+    one = Rounds("scaffold", MODEL, **RATES)
+    one.round(0)
+    cohort = one.all.take(torch.tensor([0, 2, 3, 6, 9]))
+    cohort = replace(cohort, sends=torch.tensor([True, False, True, True, True]), all_send=False)
+    control = one.devices["control"].flatten(0, 1)[cohort.cell]
+    broadcast = one.method.broadcast(one.server, cohort).rows(cohort, 0, cohort.size)
+    state, payload, _ = one.method.local(
+        broadcast, {"control": control.clone()}, one.context(cohort, 1)
+    )
+    change = payload[1].blocks["control"]
+    kept = state["control"] - control
+    assert kept[1].eq(0).all()
+    sent = torch.tensor([0, 2, 3, 4])
+    torch.testing.assert_close(kept[sent], change[sent])
+
+    senders = cohort.take(sent)
+    arrived = exact(
+        tuple(replace(g, blocks={n: b[sent] for n, b in g.blocks.items()}) for g in payload),
+        senders,
+    )
+    half = torch.tensor([1.0, 0.5], dtype=torch.float64)
+    arrived = replace(arrived, count=(half, half))
+    after = one.method.combine(one.server, arrived, one.context(senders, 1))
+    came = torch.tensor([20 + 30, 0.5 * (9 + 40)], dtype=torch.float64)
+    share = came / torch.tensor([70.0, 87.0])
+    moved = after["control"] - one.server["control"]
+    np.testing.assert_allclose(moved, share[:, None] * arrived.mean[1]["control"], atol=1e-12)
+
+
+def test_views_and_operations() -> None:
+    """Operations are for 60 samples, in MACs of a forward pass of one."""
+    macs = INPUTS * 8 + 8 * 5 + 5 * CLASSES
+    one = Rounds("scaffold", MODEL)
+    assert set(one.method.views(one.server, one.devices)) == {"global"}
+    assert one.method.flops(60) == 6 * macs * 60

@@ -1,0 +1,185 @@
+"""What it cost to reach a target, and whose symbols are counted.
+
+Mutations that make a test here fail: > for >=; the last record for the first, or the largest value;
+rounds counted from 1; a trial that never got there given its end; energies of one device, or 0 for
+devices that are not there; the digital uplink's sum for one device's, or the error-free slot for
+all devices'; the plain mean of records of unequal intervals; the scenario's transport for the
+axis's; causes added up over no device; participants of the first record, or the last one's; symbols
+of a digital upload times the devices; the scenario's bandwidth for the axis's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+from contract.small import TRANSPORTS, tree
+from twins.setting import mlp
+
+import otafl
+from otafl.algorithms.fedrlr import FedRLR
+from otafl.analysis.overhead import COUNTS
+
+ROUNDS = [0, 5, 10, 20]
+ACCURACY = [
+    [[0.1, 0.7, 0.6, 0.8], [0.1, 0.2, 0.3, 0.4]],
+    [[0.1, 0.69, 0.7, 0.7], [0.9, 0.1, np.nan, np.nan]],
+]
+"""Of two points and two trials: reached at 5 (and lost again), never, at 10, before round 1."""
+
+
+def result() -> xr.Dataset:
+    rounds = np.array(ROUNDS, dtype=float)
+    each = np.broadcast_to(rounds, (2, 2, 4))
+    joules = np.stack([each * 2.0, each * 3.0, np.full_like(each, np.nan)], -1)
+    dims = ("snr_db", "trial", "round")
+    return xr.Dataset(
+        {
+            "test_accuracy": (dims, np.array(ACCURACY)),
+            "uplink_symbols": (dims, each * 100.0, {"units": "symbol"}),
+            "side_symbols": (dims, each * 10.0),
+            "airtime_s": (dims, each * 1e-3),
+            "sim_time_s": (dims, each * 1.5),
+            "tx_energy_j": ((*dims, "device"), joules),
+            "compute_energy_j": ((*dims, "device"), joules * 10.0),
+            "device_energy_j": (
+                (*dims, "device", "cause"),
+                joules[..., None] * np.array([10.0, 1.0]),
+                {"units": "J"},
+            ),
+            "participants": (dims, np.where(each > 10, 5.0, np.where(each > 0, 8.0, np.nan))),
+            "stop_round": (dims[:2], np.full((2, 2), np.nan)),
+        },
+        {
+            "snr_db": [0, 10],
+            "round": ROUNDS,
+            "cause": ["compute", "idle"],
+            "final_round": ("snr_db", [20.0, 20.0]),
+        },
+        {"scenario": "transport: digital\nchannel: {bandwidth_hz: 2000000.0}\n"},
+    )
+
+
+def test_the_first_record_at_the_target_and_what_it_had_cost() -> None:
+    got = otafl.to_reach(result(), "test_accuracy", 0.7)
+    expected = [[5.0, np.nan], [10.0, 0.0]]
+    np.testing.assert_array_equal(got["round"], expected)
+    factors = {"uplink_symbols": 100.0, "side_symbols": 10.0, "airtime_s": 1e-3, "sim_time_s": 1.5}
+    factors |= {"tx_energy_j": 5.0, "compute_energy_j": 50.0, "energy_j": 55.0}
+    for name, factor in (factors | {"bandwidth_time": 2e3, "device_symbols": 100.0}).items():
+        assert got[name].dims == ("snr_db", "trial")
+        np.testing.assert_allclose(got[name], np.array(expected) * factor)
+    of_causes = np.array(expected)[..., None] * [50.0, 5.0]
+    np.testing.assert_allclose(got["device_energy_j"].transpose(..., "cause"), of_causes)
+    assert got["uplink_symbols"].attrs["units"] == "symbol"
+    assert got["energy_j"].attrs["units"] == "J"
+    assert "final_round" not in got.coords
+
+
+@pytest.mark.parametrize(("transport", "shared"), [("over_the_air", True), ("digital", False)])
+def test_symbols_times_devices(transport: str, shared: bool) -> None:
+    """A hundred symbols a round, of 8 devices in the first ten and 5 in ten more."""
+    data = result().assign_attrs(scenario=f"transport: {transport}\n")
+    got = otafl.to_reach(data, "sim_time_s", 30.0)["device_symbols"]
+    np.testing.assert_allclose(got, 100 * (10 * 8 + 10 * 5) if shared else 2000)
+    at_10 = otafl.to_reach(data, "test_accuracy", 0.7)["device_symbols"]
+    factor = 800 if shared else 100
+    np.testing.assert_allclose(at_10, np.array([[5.0, np.nan], [10.0, 0.0]]) * factor)
+
+
+def test_what_is_not_known_is_left_out() -> None:
+    """A transport whose count is not known; channels that are swept with a bandwidth of their own;
+    a result without its per-device values."""
+    data = result().assign_attrs(scenario="transport: pigeon\nchannel: rayleigh\n")
+    got = otafl.to_reach(data.drop_vars(["device_energy_j", "tx_energy_j"]), "test_accuracy", 0.7)
+    assert set(got.data_vars) == {
+        *("round", "uplink_symbols", "side_symbols", "airtime_s", "sim_time_s", "compute_energy_j")
+    }
+    names = ["awgn", "rayleigh(bandwidth_hz=1e5)"]
+    swept = result().rename(snr_db="channel").assign_coords(channel=names)
+    assert "bandwidth_time" not in otafl.to_reach(swept, "test_accuracy", 0.7)
+    swept = result().rename(snr_db="bandwidth_hz").assign_coords(bandwidth_hz=[1e5, 2e5])
+    got = otafl.to_reach(swept, "test_accuracy", 0.7)["bandwidth_time"]
+    np.testing.assert_allclose(got, np.array([[5.0, np.nan], [10.0, 0.0]]) * [[100], [200]])
+
+
+def test_a_target_that_nobody_reached() -> None:
+    got = otafl.to_reach(result(), "test_accuracy", 0.95)
+    assert all(got[name].isnull().all() for name in got.data_vars)
+
+
+@pytest.mark.parametrize("variable", ["accuracy", "tx_energy_j", "stop_round"])
+def test_what_cannot_be_asked_is_named(variable: str) -> None:
+    with pytest.raises(otafl.UserError, match=rf"to_reach: '{variable}' is not .* test_accuracy"):
+        otafl.to_reach(result(), variable, 0.5)
+
+
+def test_symbols_of_one_device_and_of_all() -> None:
+    """A hundred symbols a round: 8 participants in the first ten rounds and 5 in ten more, 6.5 on
+    average; one trial ended at round 5, with 8."""
+    data = result()
+    ended = (data["snr_db"] == 10) & (data["trial"] == 1) & (data["round"] > 5)
+    for name in ("uplink_symbols", "participants"):
+        data[name] = data[name].where(~ended)
+    participants = np.array([[6.5, 6.5], [6.5, 8.0]])
+    cases: dict[str, tuple[Any, Any]] = {
+        "digital": (100.0 / participants, 100.0),
+        "over_the_air": (100.0, 100.0),
+        "ideal": (100.0, 100.0 * participants),
+    }
+    for transport, (one, every) in cases.items():
+        of = data.assign_attrs(scenario=f"transport: {transport}\n")
+        np.testing.assert_allclose(otafl.symbols_per_round(of), np.broadcast_to(one, (2, 2)))
+        got = otafl.symbols_per_round(of, "all")
+        assert got.dims == ("snr_db", "trial")
+        np.testing.assert_allclose(got, np.broadcast_to(every, (2, 2)))
+
+
+def test_a_swept_transport_counts_as_itself() -> None:
+    data = result().rename(snr_db="transport")
+    data = data.assign_coords(transport=["ideal", "digital(rate=shannon)"])
+    got = otafl.symbols_per_round(data)
+    np.testing.assert_allclose(got, [[100.0] * 2, [100.0 / 6.5] * 2])
+
+
+def test_an_unknown_transport_is_named() -> None:
+    data = result().assign_attrs(scenario="transport: pigeon\n")
+    with pytest.raises(otafl.UserError, match="transport 'pigeon' counts is not known"):
+        otafl.symbols_per_round(data)
+
+
+def test_every_transport_is_known() -> None:
+    assert set(COUNTS) == set(TRANSPORTS)
+
+
+@pytest.mark.parametrize(("transport", "share"), [("ideal", 3.0), ("over_the_air", 1.0)])
+def test_symbols_of_a_run(transport: str, share: float) -> None:
+    """Three of four devices send the factors of 64-4-10 at rank 2: one device's symbols are the
+    payload's reals, all devices' three times that unless they share them."""
+    keys = {
+        "algorithm": {"name": "fedrlr", "rank": 2},
+        "transport": transport,
+        "devices.participants": 3,
+        "training.rounds": 2,
+        "trials": 2,
+    }
+    got = otafl.run(tree(keys))
+    payload = 2 * (64 + 4 + 4 + 10)
+    np.testing.assert_array_equal(otafl.symbols_per_round(got), [payload] * 2)
+    np.testing.assert_array_equal(otafl.symbols_per_round(got, "all"), [share * payload] * 2)
+
+
+def test_the_counts_of_table_2() -> None:
+    """Fact 18: overhead is rounds times one device's symbols, 75 x 268,800 = 2.02e7 for the
+    benchmark; 1.42 % of it are 39.4 rounds of FedRLR's 7,272. Ten devices' orthogonal uploads in
+    7.5 rounds would be the same number."""
+    model = mlp((784, 256, 256, 10))
+    assert (model.macs, model.size - model.macs) == (268_800, 522)
+    benchmark = 75 * model.macs
+    assert benchmark == 20_160_000 == 7.5 * 10 * model.macs
+    ratio = FedRLR(FedRLR.Settings(rank=4), model, 10).constants()["compression_actual"]
+    assert ratio * model.macs == pytest.approx(7272)
+    for percent, rounds in ((1.42, 39.4), (1.44, 39.9)):
+        assert percent / 100 * 2.02e7 / (ratio * model.macs) == pytest.approx(rounds, abs=0.11)

@@ -1,0 +1,50 @@
+"""The channel without fading. The statistical test has a false-alarm level of 1e-4, seeds fixed.
+
+Mutations that make a test here fail: an h other than one, one antenna for all, a closed form of
+several antennas, the estimate's error left out of the mean inverse.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from support.made_channels import made
+
+LEVEL = 1e-4
+
+
+@pytest.mark.exact
+def test_awgn_does_not_fade() -> None:
+    state = made("awgn", 4, [0, 1], torch.float32).state(3)
+    assert torch.equal(state.h, torch.ones(2, 4, 1, 1, 1, dtype=torch.complex64))
+    assert torch.equal(state.gain, torch.ones(2, 4))
+
+
+@pytest.mark.exact
+def test_awgn_with_antennas() -> None:
+    one = made("awgn", 2, dtype=torch.float32, antennas=3)
+    assert torch.equal(one.state(7).h, torch.ones(1, 2, 3, 1, 1, dtype=torch.complex64))
+    assert not one.closed_form
+
+
+@pytest.mark.exact
+def test_mean_inverse_of_awgn_without_error() -> None:
+    channel = made("awgn", 1)
+    assert channel.mean_inverse(0.1, 1.0, 0.0) == 1.0
+    assert channel.mean_inverse(0.1, 0.5, 0.0) == 2.0
+    assert channel.mean_inverse(0.6, 0.5, 0.0) == 0.0
+
+
+@pytest.mark.law
+@pytest.mark.parametrize("variance", [1e-6, 0.01, 0.3, 2.0])
+@pytest.mark.parametrize(("threshold", "gain"), [(0.1, 1.0), (0.5, 0.4), (0.01, 0.02)])
+def test_mean_inverse_of_awgn_with_error(threshold: float, gain: float, variance: float) -> None:
+    """Monte Carlo over 400,000 errors, within its own standard error."""
+    z = np.random.default_rng(0).standard_normal((2, 400_000)) * np.sqrt(variance / 2)
+    g = gain * ((1 + z[0]) ** 2 + z[1] ** 2)
+    sample = np.where(g >= threshold, 1 / g, 0.0)
+    bound = stats.norm.isf(LEVEL / 2) * sample.std() / np.sqrt(sample.size)
+    value = made("awgn", 1).mean_inverse(threshold, gain, variance)
+    assert abs(value - sample.mean()) < bound + 1e-9

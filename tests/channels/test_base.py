@@ -1,0 +1,100 @@
+"""What all channels have in common. Seeds are fixed; the statistical test has a false-alarm level
+of 1e-4.
+
+Mutations that make a test here fail: closed forms of one antenna claimed for several or under a
+surface, fading of another mean power than one, a channel that is called flat and is not.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+from scipy import stats
+from support.fading_laws import LEVEL, draws
+from support.made_channels import made
+
+from otafl.channels.base import Channel
+from otafl.channels.rayleigh import Rayleigh
+from otafl.channels.ris import RisSettings
+from otafl.core import registry
+
+NAMES = [
+    name
+    for name in registry.names("channel")
+    if not registry.settings("channel", name).example  # which would need more than a name
+]
+
+
+def known(name: str, **keys: Any) -> dict[str, Any]:
+    """Those of the keys that the channel's section has."""
+    fields = registry.settings("channel", name).model_fields
+    return {key: value for key, value in keys.items() if key in fields}
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("name", registry.names("channel"))
+def test_a_channel_derives_from_the_contract(name: str) -> None:
+    assert issubclass(registry.component("channel", name), Channel)
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("name", NAMES)
+def test_a_flat_channel_has_one_group(name: str) -> None:
+    channel = made(name, 2)
+    assert channel.state(0).h.shape[4] == 1 or not channel.flat
+    assert channel.flat or name not in ("awgn", "rayleigh", "rician")
+    assert channel.correlation_rounds == 1
+
+
+@pytest.mark.law
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "awgn"])
+@pytest.mark.parametrize("speed", [None, 30.0])
+def test_mean_power_is_one(name: str, speed: float | None) -> None:
+    """64 rounds of 50 devices of 4 trials, two antennas and two groups. Over a device's rounds the
+    mean of |h|^2 has a standard deviation of at most 1 / 8 when rounds are independent, which a
+    speed of 30 km/h and seconds between rounds are nearly; 200 links are independent."""
+    keys = known(name, speed_kmh=speed, antennas=2, subcarrier_groups=2)
+    h = draws(made(name, 50, range(4), torch.float32, seed=5, **keys), 64)
+    link = (np.abs(h) ** 2).mean((0, 3, 4)).ravel()
+    bound = stats.norm.isf(LEVEL / 2) * link.std() / math.sqrt(link.size)
+    assert abs(link.mean() - 1) < bound
+    assert bound < 0.1
+    cellwise = (np.abs(h) ** 2).mean((0, 1, 2))
+    assert (np.abs(cellwise - 1) < 0.15).all()
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("name", ["rayleigh", "rician"])
+def test_closed_forms_are_of_one_antenna_and_no_surface(name: str) -> None:
+    assert made(name, 3).closed_form
+    assert made(name, 3, speed_kmh=3.0).closed_form
+    assert not made(name, 3, antennas=2).closed_form
+    assert not made(name, 3, ris=RisSettings(elements=2)).closed_form
+
+
+@pytest.mark.exact
+def test_settings_that_cannot_be() -> None:
+    for keys in (
+        {"antennas": 0},
+        {"antenna_correlation": 1.0},
+        {"speed_kmh": -1.0},
+        {"block_symbols": 0},
+        {"ris": {"elements": 0}},
+        {"ris": {"elements": 3, "blocked": 1.5}},
+        {"ris": {"elements": 3, "rule": "best"}},
+        {"ris": {}},
+    ):
+        with pytest.raises(ValidationError):
+            Rayleigh.Settings.model_validate(keys)
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("name", ["cdl-a", "umi"])
+def test_a_correlation_that_follows_from_angles_is_not_given(name: str) -> None:
+    with pytest.raises(ValueError, match=r"antenna_correlation 0\.5 has no meaning here"):
+        registry.settings("channel", name)(name=name, antenna_correlation=0.5)

@@ -1,0 +1,130 @@
+"""Clustered delay lines against Sionna's, and laws of theirs. Seeds are fixed; a statistical test's
+false-alarm level over all that it compares is 1e-4.
+
+Mutations that make a test here fail: the bearing left out, the vertical angle left out of the
+array's phase, a ray's offset without its sign.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from support.fading_laws import LEVEL, small
+from support.made_channels import made
+from torch import Tensor
+
+from otafl.channels.cdl import Cdl, cdl_profile, cdl_rays
+from otafl.channels.ofdm import group_frequencies
+from otafl.channels.plane_waves import PlaneWaves, line_array
+from otafl.channels.sionna_rng import sionna_stream
+from otafl.core.rng import Streams
+
+CPU = torch.device("cpu")
+
+make = functools.partial(made, dtype=torch.float32, seed=5)
+
+
+class Phases:
+    """Stands for `Pairs` with given phases, in radians."""
+
+    def __init__(self, phase: Tensor) -> None:
+        self.streams = Streams([0], [0], dtype=torch.float64)
+        self._phase = phase
+
+    def once(self, purpose: str, shape: tuple[int, ...]) -> Tensor:
+        return self._phase / (2 * math.pi)
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("letter", "AE")
+def test_cdl_is_sionnas(letter: str) -> None:
+    """Sionna's CDL for one device at a bearing of 0.4, three antennas, at four times, with the
+    phases and couplings that it draws: the same frequency responses to rounding."""
+    from sionna.phy.channel import cir_to_ofdm_channel
+    from sionna.phy.channel.tr38901 import CDL, PanelArray
+
+    place: dict[str, Any] = {"precision": "double", "device": "cpu"}
+    server = PanelArray(1, 3, "single", "V", "omni", 3.5e9, **place)
+    device = PanelArray(1, 1, "single", "V", "omni", 3.5e9, **place)
+    velocity = torch.tensor([3.0, -2.0, 0.5], dtype=torch.float64)
+    sionna = CDL(
+        letter,
+        3e-7,
+        3.5e9,
+        device,
+        server,
+        "uplink",
+        bs_orientation=[0.4, 0.0, 0.0],
+        ut_velocity=velocity,
+        **place,
+    )
+    orders: list[Tensor] = []
+    shuffle, step_10 = sionna._shuffle_angles, sionna._cir_gen._step_10
+    drawn: list[Tensor] = []
+
+    def recorded(angles: Tensor) -> Tensor:
+        places = torch.arange(20, dtype=torch.float64).expand(angles.shape)
+        orders.append(shuffle(places).long())
+        return torch.gather(angles, -1, orders[-1])
+
+    def kept(shape: Any) -> Tensor:
+        drawn.append(step_10(shape))
+        return drawn[-1]
+
+    sionna._shuffle_angles, sionna._cir_gen._step_10 = recorded, kept
+    frequency = group_frequencies(torch.tensor([2e7]), 6)
+    with sionna_stream(1, CPU):
+        a, tau = sionna(1, 4, 50.0)
+    theirs = cir_to_ofdm_channel(frequency[0], a, tau)[0, 0, :, 0, 0]  # [A, time, F]
+
+    profile = cdl_profile(letter)
+    order = [orders[place] for place in (0, 2, 1, 3)]  # azimuth, zenith of arrival, of departure
+    coupling = torch.stack(order, 2)[:, :, :, 0]
+    bearing = torch.full((1, 1), 0.4, dtype=torch.float64)
+    rays = cdl_rays(profile, coupling, bearing, torch.tensor([3e-7], dtype=torch.float64))
+    phase = drawn[0][0, 0, 0, ..., 0].reshape(1, 1, -1)
+    if profile.los_power:
+        phase = torch.cat([phase, torch.zeros(1, 1, 1)], -1)
+    waves = PlaneWaves(rays, 3, frequency, Phases(phase), 3.5e9)  # type: ignore[arg-type]
+    time = torch.arange(4, dtype=torch.float64) / 50
+    ours = waves.moved((time[:, None] * velocity).view(4, 1, 1, 3))[:, 0, 0]
+    torch.testing.assert_close(ours.transpose(0, 1), theirs, rtol=0, atol=1e-9)
+
+
+@pytest.mark.law
+@pytest.mark.parametrize(("letter", "least"), [("a", 0.0), ("d", 0.9)])
+def test_cdl_antenna_covariance_follows_from_its_rays(letter: str, least: float) -> None:
+    """E h h^H = sum_m P_m a_m a_m^H over the rays of a device: unit diagonal, positive
+    semi-definite; 8,000 draws of 4 antennas. Neighbours are strongly correlated with a line of
+    sight, and never uncorrelated."""
+    channel: Cdl = make(f"cdl-{letter}", 2, antennas=4, subcarrier_groups=1)
+    blocks = channel.waves.fresh(torch.arange(8_000) << 20)[:, 0, :, :, 0].numpy()
+    rays = channel.rays
+    steering = torch.polar(
+        torch.ones_like(line_array(rays.azimuth, rays.zenith, 4)),
+        2 * math.pi * line_array(rays.azimuth, rays.zenith, 4),
+    )
+    known = torch.einsum("ukp,ukpa,ukpb->ukab", rays.power + 0j, steering, steering.conj())
+    for device in range(2):
+        h = blocks[:, device].astype(np.complex128)
+        matrix = known[0, device].numpy()
+        assert np.allclose(np.diag(matrix), 1)
+        assert np.linalg.eigvalsh(matrix).min() > -1e-12
+        assert abs(matrix[0, 1]) > max(least, 0.05)
+        assert small(h.T @ h.conj() / len(h) - matrix, len(h), 32)
+
+
+@pytest.mark.law
+def test_devices_see_cdl_from_bearings_of_their_own() -> None:
+    def angles(**settings: Any) -> Tensor:
+        return make("cdl-d", 400, **settings).rays.azimuth[0, :, -1]
+
+    assert angles(sector_deg=0).unique().numel() == 1
+    spread = angles(sector_deg=90) - angles(sector_deg=0)
+    assert stats.kstest(spread.numpy() / (math.pi / 2) + 0.5, "uniform").pvalue > LEVEL

@@ -1,0 +1,239 @@
+"""Gains of cells against hand-worked path losses and plain laws. Statistical tests have a
+false-alarm level of 1e-4, seeds fixed.
+
+Mutations that make a test here fail: the gain's sign, penetration loss or shadowing left out or
+twice, decibels as amplitudes, a gain over the mean of all trials, the mean of a physical trial
+taken out, two-dimensional for three-dimensional distance, path loss or shadowing that does not
+move, shadowing that forgets its start or whose correlation has another distance, a default of
+another cell's, cars in a town.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+from scipy import stats
+from support.made_channels import made, pairs
+from torch import Tensor
+
+from otafl import channels
+from otafl.channels.cell import Cell, ShadowingField
+from otafl.core.rng import Streams
+
+LEVEL = 1e-4
+
+made = functools.partial(made, seed=3)
+
+
+def cell(name: str, devices: int, trials: int = 1, **settings: Any) -> Cell:
+    return made(name, devices, range(trials), **settings)
+
+
+def db(gain: Tensor) -> Tensor:
+    return 10 * gain.log10()
+
+
+# Path loss of TR 38.901 Table 7.4.1-1, before the break point, with the antennas' default heights.
+
+
+def umi(d: float, ghz: float) -> tuple[float, float]:
+    los = 32.4 + 21 * math.log10(d) + 20 * math.log10(ghz)
+    return los, max(los, 35.3 * math.log10(d) + 22.4 + 21.3 * math.log10(ghz))
+
+
+def uma(d: float, ghz: float) -> tuple[float, float]:
+    los = 28 + 22 * math.log10(d) + 20 * math.log10(ghz)
+    return los, max(los, 13.54 + 39.08 * math.log10(d) + 20 * math.log10(ghz))
+
+
+def rma(d: float, ghz: float) -> tuple[float, float]:
+    h, w, server, device = 5.0, 20.0, 35.0, 1.5
+    los = 20 * math.log10(40 * math.pi * d * ghz / 3) + min(0.03 * h**1.72, 10) * math.log10(d)
+    los += -min(0.044 * h**1.72, 14.77) + 0.002 * math.log10(h) * d
+    nlos = 161.04 - 7.1 * math.log10(w) + 7.5 * math.log10(h)
+    nlos -= (24.37 - 3.7 * (h / server) ** 2) * math.log10(server)
+    nlos += (43.42 - 3.1 * math.log10(server)) * (math.log10(d) - 3) + 20 * math.log10(ghz)
+    nlos -= 3.2 * math.log10(11.75 * device) ** 2 - 4.97
+    return los, max(los, nlos)
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize(("name", "formula"), [("umi", umi), ("uma", uma), ("rma", rma)])
+@pytest.mark.parametrize("speed", [None, 3.0])
+def test_gain_outdoors_is_the_formulas(name: str, formula: Any, speed: float | None) -> None:
+    """Without shadowing, cars and houses, by position and line of sight; of walking devices too,
+    after 0 and 20 seconds. It falls with the distance."""
+    settings: dict[str, Any] = {"in_car": False} if name == "rma" else {}
+    if speed is not None:
+        settings |= {"speed_kmh": speed, "mobility": "linear"}
+    channel = cell(name, 40, 2, shadowing=False, indoor_probability=0.0, **settings)
+    server = torch.tensor([0.0, 0.0, Cell.Settings(name=name).server_height_m], dtype=torch.float64)
+    for round in (0, 20):
+        distance = (channel.positions_in(round) - server).norm(dim=-1)
+        assert distance.max() < {"umi": 210, "uma": 670, "rma": 3850}[name]  # the break points
+        gain = channel.state(round).gain
+        kinds = channel.line_of_sight.int()
+        expected = [
+            -formula(d, 3.5)[1 - los]
+            for d, los in zip(distance.flatten().tolist(), kinds.flatten().tolist(), strict=True)
+        ]
+        assert db(gain).flatten().numpy() == pytest.approx(expected, abs=1e-9)
+        for kind in (0, 1):
+            order = distance[kinds == kind].argsort()
+            assert (gain[kinds == kind][order].diff() < 0).all()
+    assert torch.equal(channel.positions_in(0), channel.positions)
+    assert torch.equal(channel.distance_m, (channel.positions - server).norm(dim=-1))
+
+
+@pytest.mark.law
+def test_houses_and_cars() -> None:
+    """Below 6 GHz, a house takes 20 dB and 0.5 dB for each of up to 25 metres inside; a car N(9 dB,
+    5 dB), a KS test over 128 of them."""
+    channel = cell("umi", 128, shadowing=False, indoor_probability=0.5)
+    loss = channel.links.penetration_db[0]
+    inside = channel.indoor[0]
+    assert 40 < inside.sum() < 88
+    assert not loss[~inside].any()
+    assert stats.kstest((loss[inside] - 20) / 12.5, "uniform").pvalue > LEVEL
+    outdoors = db(channel.state(0).gain)[0] + channel.links.path_loss_db[0]
+    torch.testing.assert_close(outdoors, -loss, rtol=0, atol=1e-9)
+    rural = cell("rma", 128, shadowing=False, indoor_probability=0.0)
+    assert stats.kstest((rural.links.penetration_db[0] - 9) / 5, "norm").pvalue > LEVEL
+
+
+@pytest.mark.slow
+@pytest.mark.law
+def test_shadowing_is_lognormal() -> None:
+    """First devices of 100 trials, 4 dB in line of sight and 7.82 dB without (UMi): KS."""
+    channel = cell("umi", 1, 100, indoor_probability=0.0)
+    links = channel.links
+    shadowing = db(channel.state(0).gain) + links.path_loss_db
+    std = torch.where(channel.line_of_sight, 4.0, 7.82)
+    assert stats.kstest((shadowing / std).flatten(), "norm").pvalue > LEVEL
+    assert not torch.equal(db(channel.state(0).gain), -links.path_loss_db)
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("snr_db", [None, 10.0])
+def test_budgets_are_over_thermal_noise_or_at_the_mean_gain(snr_db: float | None) -> None:
+    """Without snr_db, tx power over noise and gains as they are; with it, gains over their mean."""
+    section = Cell.Settings(name="uma", snr_db=snr_db)
+    streams = Streams([3, 3], [0, 1], dtype=torch.float64)
+    budget, channel = channels.build([section] * 2, 30, streams)
+    gain = channel.state(4).gain
+    raw = cell("uma", 30, 2).state(0).gain
+    if snr_db is None:
+        assert torch.equal(gain, raw)
+        noise_dbm = -174 + 60 + 5
+        assert db(budget.budget).numpy() == pytest.approx(20 - noise_dbm)
+    else:
+        torch.testing.assert_close(gain, raw / raw.mean(1, keepdim=True))
+        assert db(budget.budget).numpy() == pytest.approx(10)
+
+
+@pytest.mark.exact
+def test_a_walk_is_steady_and_stays_inside() -> None:
+    channel = cell("umi", 50, 2, speed_kmh=36.0, mobility="linear")
+    walk = torch.stack([channel.positions_in(round) for round in range(40)])
+    steps = walk.diff(dim=0)[..., :2].norm(dim=-1)
+    assert steps.max() <= 10 + 1e-9
+    assert steps.median() == pytest.approx(10)
+    for round in (0, 39, 2**20, 2**40):
+        assert channel.positions_in(round)[..., :2].norm(dim=-1).max() <= 100 + 1e-6
+    gain = torch.stack([channel.state(round).gain for round in range(3)])
+    assert not torch.equal(gain[0], gain[1])
+    standing = cell("umi", 50, 2).state(0).gain
+    torch.testing.assert_close(gain[0], standing, rtol=1e-9, atol=0)
+    plain = cell("umi", 50, 2, speed_kmh=36.0, mobility="linear", shadowing=False)
+    shadowing = torch.stack([db(channel.state(t).gain / plain.state(t).gain) for t in range(3)])
+    links = channel.links
+    torch.testing.assert_close(shadowing[0], links.shadowing_db, rtol=0, atol=1e-9)
+    # d_cor is 10 m in line of sight and 13 m without: one step's correlation is below 0.47
+    moved = (shadowing.diff(dim=0) / links.shadowing_std_db).abs()
+    assert moved.median() > 0.3
+
+
+@pytest.mark.exact
+def test_fading_follows_the_way() -> None:
+    """Up to the first reflection, walking through the cell and moving on the spot are the same to
+    the fading; after it, they differ."""
+    settings: dict[str, Any] = {"speed_kmh": 36.0, "subcarrier_groups": 2, "antennas": 2}
+    walking = cell("umi", 50, mobility="linear", **settings)
+    on_the_spot = cell("umi", 50, **settings)
+    straight = (walking.positions_in(2) - walking.positions).norm(dim=-1) > 20 - 1e-9
+    assert 10 < straight.sum() < 50
+    for round in (0, 1, 2):
+        first, second = walking.state(round).h, on_the_spot.state(round).h
+        torch.testing.assert_close(first[straight], second[straight], rtol=0, atol=1e-9)
+    assert not torch.isclose(first[~straight], second[~straight]).all((1, 2, 3)).any()
+
+
+@pytest.mark.exact
+def test_gains_stay_where_devices_stand() -> None:
+    channel = cell("uma", 5, speed_kmh=30.0)
+    assert torch.equal(channel.state(0).gain, channel.state(50).gain)
+    assert not torch.equal(channel.state(0).h, channel.state(50).h)
+    assert torch.equal(channel.positions_in(50), channel.positions)
+
+
+@pytest.mark.law
+def test_the_shadowing_field() -> None:
+    """Over 4,000 trials: what the drop says at its place; variance one and correlation exp(-d /
+    d_cor) with the drop and between two later places, within 4.2 standard errors of a product of
+    normal variables."""
+    trials = 4000
+    places = pairs(trials, 1)
+    level = torch.from_numpy(np.random.default_rng(0).standard_normal((trials, 1)))
+    start = torch.tensor([20.0, -7.0, 1.5], dtype=torch.float64).expand(trials, 1, 3)
+    outdoors = torch.zeros(trials, 1, dtype=torch.bool)
+    links: Any = SimpleNamespace(
+        line_of_sight=~outdoors,
+        shadowing_db=4.0 * level,
+        shadowing_std_db=torch.full((trials, 1), 4.0, dtype=torch.float64),
+        shadowing_distance_m=torch.full((trials, 1), 13.0, dtype=torch.float64),
+    )
+    field = ShadowingField(links, start, outdoors, places)
+    steps = torch.tensor([0.0, 2.6, 13.0, 26.0, 1300.0], dtype=torch.float64)
+    way = steps[:, None, None, None] * torch.tensor([0.6, -0.8, 0.0], dtype=torch.float64)
+    value = field(start + way)[:, :, 0] / 4.0
+    torch.testing.assert_close(value[0], level[:, 0])
+    covariance = (value @ value.T / trials).numpy()
+    known = (-(steps[:, None] - steps).abs() / 13.0).exp().numpy()
+    bound = stats.norm.isf(LEVEL / 25 / 2) * np.sqrt((1 + known**2) / trials)
+    assert (np.abs(covariance - known) < bound).all()
+
+
+@pytest.mark.exact
+def test_defaults_are_the_cells_own() -> None:
+    """Half of an inter-site distance of 200 m, 500 m and 5 km (TR 38.901 Tables 7.2-1 and 7.2-3);
+    what is given stays, and so does what is read back."""
+    expected = {"umi": (100, 10, 10, 0.8), "uma": (250, 35, 25, 0.8), "rma": (2500, 35, 35, 0.5)}
+    for name, numbers in expected.items():
+        own = Cell.Settings(name=name)
+        places = own.cell_radius_m, own.min_distance_m, own.server_height_m, own.indoor_probability
+        assert places == numbers
+        assert ("in_car" in own.model_dump()) == (name == "rma")
+        assert Cell.Settings.model_validate(own.model_dump()) == own
+        assert Cell.Settings(name=name, server_height_m=17.0).server_height_m == 17.0
+
+
+@pytest.mark.exact
+def test_settings_that_cannot_be() -> None:
+    for keys, fault in (
+        ({"path_loss_db": 90}, "path_loss_db 90: the cell has a path loss of its own"),
+        ({"cell_radius_m": 5}, "min_distance_m 10 leaves no room in cell_radius_m 5"),
+        ({"mobility": "linear"}, "needs speed_kmh, say 3"),
+        ({"name": "rma", "o2i_loss": "high"}, "not defined for rma"),
+        ({"in_car": True}, "in_car: true: there are cars in rma"),
+        ({"name": "rma", "in_car": None}, "in_car: none: there are cars in rma"),
+        ({"name": "village"}, "umi"),
+    ):
+        with pytest.raises(ValidationError, match=fault):
+            Cell.Settings(**keys)

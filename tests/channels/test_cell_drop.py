@@ -1,0 +1,113 @@
+"""Sionna's drops against hand-worked path losses and Sionna's own channel.
+
+Mutations that make a test here fail: a line of sight of the wrong power or delay, clusters split
+without being the strongest, sub-clusters' delays without the cluster spread, angles of the device
+at the server, penetration loss outdoors.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from support.made_channels import made, pairs
+from torch import Tensor
+
+from otafl.channels.cell import Cell
+from otafl.channels.cell_drop import SionnaCell, cell_rays, set_topology
+from otafl.channels.ofdm import group_frequencies
+from otafl.channels.plane_waves import PlaneWaves
+from otafl.channels.sionna_rng import sionna_stream
+from otafl.channels.topology import drop
+from otafl.core.rng import Streams
+
+pytestmark = pytest.mark.exact
+
+CPU = torch.device("cpu")
+
+
+def sionna_cell(name: str) -> SionnaCell:
+    own = Cell.Settings(name=name)
+    return SionnaCell(name, 3.5e9, "low", own.server_height_m, own.in_car)
+
+
+def test_umi_path_loss_at_100_m_by_hand() -> None:
+    """sqrt(100^2 + 8.5^2) = 100.3606 m: 32.4 + 21 * 2.0015635 + 20 * 0.5440680 = 85.3142 dB, and
+    without line of sight 35.3 * 2.0015635 + 22.4 + 21.3 * 0.5440680 = 104.6438 dB."""
+    position = torch.tensor([100.0, 0.0, 1.5], dtype=torch.float64).expand(1, 64, 3)
+    outdoors = torch.zeros(1, 64, dtype=torch.bool)
+    links = sionna_cell("umi").drop(pairs(1, 64), position, outdoors)
+    los = links.line_of_sight
+    assert 0 < los.sum() < 64
+    assert links.path_loss_db[los].numpy() == pytest.approx(85.3142, abs=1e-4)
+    assert links.path_loss_db[~los].numpy() == pytest.approx(104.6438, abs=1e-4)
+    assert not links.penetration_db.any()
+
+
+@pytest.mark.parametrize("name", ["umi", "uma", "rma"])
+def test_the_channel_is_sionnas(name: str) -> None:
+    """Sionna's UMi, UMa and RMa for a drop of 64 devices, some in each state, with the phases that
+    it draws: the same gains and frequency responses, over time, to rounding."""
+    from sionna.phy.channel import cir_to_ofdm_channel, tr38901
+
+    own = Cell.Settings(name=name)
+    position, indoor = drop(pairs(1, 64), own.min_distance_m, own.cell_radius_m, 1.5, 0.4)
+    place: dict[str, Any] = {"precision": "double", "device": "cpu"}
+    server = tr38901.PanelArray(1, 3, "single", "V", "omni", 3.5e9, **place)
+    device = tr38901.PanelArray(1, 1, "single", "V", "omni", 3.5e9, **place)
+    kind = {"umi": tr38901.UMi, "uma": tr38901.UMa, "rma": tr38901.RMa}[name]
+    common = {"ut_array": device, "bs_array": server, "direction": "uplink", **place}
+    sionna = kind(3.5e9, **common) if name == "rma" else kind(3.5e9, "low", **common)
+    sionna.return_rays = True
+    drawn: list[Tensor] = []
+    step_10 = sionna._cir_sampler._step_10
+
+    def kept(shape: Any) -> Tensor:
+        drawn.append(step_10(shape))
+        return drawn[-1]
+
+    sionna._cir_sampler._step_10 = kept
+    speed = 10 * torch.tensor([0.6, 0.8, 0.0], dtype=torch.float64).expand(1, 64, 3)
+    frequency = group_frequencies(torch.tensor([2e7]), 5)
+    with sionna_stream(9, CPU):
+        set_topology(sionna, own.server_height_m, position, indoor, "random", own.in_car)
+        sionna.set_topology(ut_velocities=speed)
+        a, tau, rays = sionna(3, 100.0)
+    theirs = cir_to_ofdm_channel(frequency[0], a, tau)[0, 0, :, :, 0]  # [A, K, time, F]
+
+    again = sionna_cell(name)
+    links = again.batch(9, position, indoor)
+    assert len(torch.unique(2 * links.line_of_sight + indoor)) == 3
+    links = replace(links, power=links.power * rays.powers[:, :, 0].sum(-1, keepdim=True))
+    # rays in the order of their clusters, then as step 11 regroups them; the same for the phases
+    as_rays = replace(
+        links, angles=drawn[0][:, :, 0, ..., :1].movedim(-1, 2).expand_as(links.angles)
+    )
+    phase = cell_rays(as_rays).azimuth.clone()
+    phase[..., -1] = -2 * math.pi * again.scenario.distance_3d[:, 0] * 3.5e9 / 299_792_458
+    once = SimpleNamespace(
+        streams=Streams([0], [0], dtype=torch.float64),
+        once=lambda purpose, shape: phase / (2 * math.pi),
+    )
+    waves = PlaneWaves(cell_rays(links), 3, frequency, once, 3.5e9)  # type: ignore[arg-type]
+    time = torch.arange(3, dtype=torch.float64) / 100
+    ours = waves.moved(time[:, None, None, None] * speed)[:, 0].permute(2, 1, 0, 3)
+    level = links.shadowing_db - links.path_loss_db - links.penetration_db
+    gain = 10 ** (level[0] / 20)
+    torch.testing.assert_close(ours, theirs / gain[:, None, None], rtol=0, atol=1e-9)
+
+
+def test_line_of_sight_power_and_delay() -> None:
+    """K / (K + 1) of the power, with the first path's delay; none without line of sight."""
+    channel = made("umi", 64, seed=3, indoor_probability=0.3)
+    rays = cell_rays(channel.links)
+    k = channel.links.k_factor
+    torch.testing.assert_close(rays.power[..., -1], k / (k + 1))
+    torch.testing.assert_close(rays.power.sum(-1), torch.ones(1, 64, dtype=torch.float64))
+    assert torch.equal(rays.power[..., -1] > 0, channel.line_of_sight)
+    assert not (channel.line_of_sight & channel.indoor).any()
+    assert torch.equal(rays.delay_s[..., -1], rays.delay_s.amin(-1))

@@ -1,0 +1,242 @@
+"""A channel of the user's own, and what is said of a wrong one.
+
+Mutations that make a test here fail: rounds drawn from where a block starts, draws of a call that
+are all the same, common keys not passed on, shapes, numbers or the mean power unchecked, several
+antennas lost, `correlation_rounds` ignored.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+import otafl
+from otafl import channels, csi
+from otafl.channels.custom import Draws
+from otafl.core.contracts import LinkBudget, Statistics
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
+from otafl.csi.long_term import statistics
+from otafl.receivers.scalar import Scalar
+from otafl.scenario import expand, load_scenario, stack_key
+
+MODULE = """
+import math
+import torch
+from scipy.special import gammaincinv
+
+def nakagami(draw, m=2.0):
+    share, phase = draw.uniform(2).unbind(-1)
+    power = torch.from_numpy(gammaincinv(m, share.cpu().numpy()) / m).to(share)
+    return torch.polar(power.sqrt(), 2 * math.pi * phase)
+
+def rayleigh(draw): return draw.complex_normal()
+def array(draw, antennas=3): return draw.complex_normal(antennas)
+def still(draw): return draw.complex_normal(fixed=True)
+def real(draw): return torch.ones(len(draw.rounds), draw.trials, draw.devices)
+def turning(draw): return torch.polar(torch.ones(1), 0.1 * (draw.rounds % 100).float()) * real(draw)
+
+class Table:
+    correlation_rounds = 7
+    def __init__(self, gains): self.gains = torch.tensor(gains)
+    def __call__(self, draw): return self.gains[draw.rounds % len(self.gains)] * real(draw)
+
+def loud(draw): return 2.0 * draw.complex_normal()
+def distant(draw, decay=0.5): return decay * draw.complex_normal()
+distant.unit_power = False
+
+def number(draw): return 1.0
+def flat(draw): return draw.complex_normal()[0]
+def rounds(draw): return draw.complex_normal()[:2]
+def infinite(draw): return draw.normal() / (draw.rounds != 70)
+def normalised(draw):
+    h = draw.complex_normal()
+    return h / h.abs().square().mean((0, 1, 2), keepdim=True).sqrt()
+def odd(draw): return real(draw)
+odd.correlation_rounds = 0
+def growing(draw): return real(draw)[..., None].expand(-1, -1, -1, len(draw.rounds))
+class Silent:
+    pass
+"""
+
+
+@pytest.fixture(autouse=True)
+def _module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_own_channels.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+def section(name: str, **keys: Any) -> dict[str, Any]:
+    return {"name": f"my_own_channels:{name}", **keys}
+
+
+@dataclass(frozen=True)
+class Link:
+    """A channel, its budgets, and what is known of it in the long run."""
+
+    channel: Any
+    budget: LinkBudget
+    statistics: Statistics
+
+
+def link(section: dict[str, Any], devices: int = 5, trials: tuple[int, ...] = (0,)) -> Link:
+    scenario = load_scenario({"name": "x", "channel": section})
+    streams = Streams([3] * len(trials), trials, dtype=torch.float64)
+    sections = [scenario.channel] * len(trials)
+    budget, channel = channels.build(sections, devices, streams)
+    known = csi.build([scenario.csi] * len(trials), channel, budget, streams)
+    noise = torch.full((len(trials),), 0.5, dtype=torch.float64)
+    return Link(channel, budget, statistics(channel, known, Scalar(), budget, noise))
+
+
+def states(channel: dict[str, Any], rounds: list[int], **keys: Any) -> torch.Tensor:
+    """[R, S, K, A]."""
+    found = link(channel, **keys).channel
+    return torch.stack([found.state(round).h[..., 0, 0] for round in rounds])
+
+
+@pytest.mark.law
+@pytest.mark.parametrize("m", [0.5, 1.0, 3.0])
+def test_ten_lines_of_nakagami(m: float) -> None:
+    """The amplitudes of 64 rounds and 50 devices against SciPy's law at 1e-4, with uniform
+    phases."""
+    h = states(section("nakagami", m=m), list(range(64)), devices=50).numpy().ravel()
+    assert stats.kstest(np.abs(h), stats.nakagami(m, scale=1.0).cdf).pvalue > 1e-4
+    assert stats.kstest(np.angle(h) / (2 * math.pi) + 0.5, "uniform").pvalue > 1e-4
+
+
+@pytest.mark.law
+def test_normal_draws() -> None:
+    draw = Draws(Streams([1], [0], dtype=torch.float64), 200, torch.arange(50))
+    assert stats.kstest(draw.normal().numpy().ravel(), "norm").pvalue > 1e-4
+    h = draw.complex_normal().numpy().ravel()
+    assert stats.kstest(np.abs(h) ** 2, "expon").pvalue > 1e-4
+    assert abs((h**2).mean()) < 0.05
+
+
+@pytest.mark.exact
+def test_draws_depend_on_round_trial_device_and_place_alone() -> None:
+    """Whatever else is drawn: in other rounds, trials or by other devices."""
+    wide = states(section("rayleigh"), [0, 1, 63, 64, 200], devices=8, trials=(0, 1, 2))
+    alone = states(section("rayleigh"), [64], devices=3, trials=(2,))
+    torch.testing.assert_close(alone[0, 0], wide[3, 2, :3])
+    assert len(wide.real.flatten().unique()) == wide.numel()
+    draw = Draws(Streams([3], [0], dtype=torch.float64), 4, torch.arange(3))
+    one, other = draw.uniform(), draw.uniform()
+    assert not torch.isclose(one, other).any()
+    fixed = draw.uniform(2, fixed=True)
+    assert fixed.shape == (1, 1, 4, 2)
+    later = Draws(Streams([3], [0], dtype=torch.float64), 4, torch.arange(9, 11))
+    later.uniform(), later.uniform()
+    assert torch.equal(fixed, later.uniform(2, fixed=True))
+
+
+@pytest.mark.exact
+def test_shapes_that_do() -> None:
+    assert states(section("array"), [0]).shape == (1, 1, 5, 3)
+    assert states(section("real"), [0, 1]).dtype == torch.complex128
+    still = states(section("still"), [0, 70])
+    assert torch.equal(still[0], still[1])
+    turned = states(section("turning"), [3, 65])
+    torch.testing.assert_close(turned.angle()[:, 0, 0, 0], torch.tensor([0.3, 6.5 - 2 * math.pi]),
+                               check_dtype=False)  # fmt: skip
+
+
+@pytest.mark.exact
+def test_a_class_is_made_once_with_the_keys() -> None:
+    gains = [0.5, 1.5, math.sqrt(0.5)]  # mean square 1
+    found = link(section("Table", gains=gains)).channel
+    assert found.correlation_rounds == 7
+    for round in (0, 1, 2, 63, 64, 65):
+        assert torch.allclose(found.state(round).h.real, torch.tensor(gains[round % 3]).double())
+
+
+@pytest.mark.exact
+def test_common_keys_still_work() -> None:
+    """Physical budgets, unequal devices; and the aggregation under a policy that needs long-term
+    statistics, which are averages here: gbma's mean gain is Rayleigh's."""
+    own = link(section("rayleigh", path_loss_db=110.0, device_budget_db=[0.0, 3.0]))
+    built_in = link({"name": "rayleigh", "path_loss_db": 110.0, "device_budget_db": [0.0, 3.0]})
+    assert torch.equal(own.budget.budget, built_in.budget.budget)
+    assert torch.equal(own.budget.gain, built_in.budget.gain)
+    mean = own.statistics.mean_amplitude() / own.budget.gain.sqrt()
+    assert (mean - math.sqrt(math.pi) / 2).abs().max() < 0.03  # 4096 states: four standard errors
+    assert torch.equal(own.statistics.mean_power(), own.budget.gain)
+    x = np.ones((5, 300))
+    estimate, report = otafl.over_the_air(x, channel=section("nakagami", m=50.0), snr_db=40.0)
+    assert report.h is not None
+    np.testing.assert_allclose(estimate, 1.0, atol=0.15)
+    assert np.abs(np.abs(report.h) - 1.0).max() < 0.5
+    again, _ = otafl.over_the_air(x, channel=section("nakagami", m=50.0), snr_db=40.0)
+    assert np.array_equal(estimate, again)
+    _, other = otafl.over_the_air(x, channel=section("nakagami", m=50.0), seed=1)
+    assert not np.isclose(report.h, other.h).any()
+
+
+@pytest.mark.exact
+def test_gains_of_its_own() -> None:
+    """Which no closed form knows: policies are told the averages."""
+    found = link(section("distant", decay=0.5), devices=40)
+    h = torch.stack([found.channel.state(round).h for round in range(50)])
+    assert float(h.abs().square().mean()) == pytest.approx(0.25, rel=0.1)
+    statistics = found.statistics
+    assert float(statistics.mean_power().mean()) == pytest.approx(0.25, rel=0.05)
+    amplitude = 0.5 * math.sqrt(math.pi) / 2
+    assert float(statistics.mean_amplitude().mean()) == pytest.approx(amplitude, rel=0.05)
+
+
+@pytest.mark.exact
+def test_points_that_differ_in_snr_are_stacked() -> None:
+    tree = {"name": "x", "channel": section("nakagami")}
+    for key, stacks in (("channel.snr_db", 1), ("channel.m", 2)):
+        points = expand(load_scenario({**tree, "sweep": {key: [1.0, 2.0]}}))
+        assert len({stack_key(point.scenario) for point in points}) == stacks
+
+
+ON = "channel.name: 'my_own_channels:"
+WRONG = [
+    (section("absent"), f"{ON}absent': 'absent' does not exist in module"),
+    (section("nakagami", k=3), "channel.k: unknown key (known keys: m, snr_db, path_loss_db, tx_"),
+    (section("nakagami", mm=3), "channel.mm: unknown key; did you mean 'm'? (known keys: m, snr_"),
+    (section("Table"), "channel.gains: must be given"),
+    (section("nakagami", snr_db="loud"), "channel.snr_db: got 'loud'; must be a number"),
+    (section("nakagami", bandwidth_hz=0), "channel.bandwidth_hz: got 0; must be greater than 0"),
+    (
+        section("loud"),
+        f"{ON}loud' has a mean |h|^2 of 3.92 over 256 rounds; E|h|^2 = 1, as by h / 1.98",
+    ),
+    (
+        section("number"),
+        f"{ON}number' returned a float; a tensor [3, 1, 5], rounds by trials by de",
+    ),
+    (section("flat"), f"{ON}flat' returned the shape [1, 5]; [3, 1, 5], rounds by trials by devic"),
+    (section("rounds"), f"{ON}rounds' returned the shape [2, 1, 5]; [3, 1, 5], rounds by trials"),
+    (section("normalised"), f"{ON}normalised' returned another h for round 5 alone than for round"),
+    (section("odd"), "the attribute correlation_rounds of 'my_own_channels:odd' is 0; a whole"),
+    (section("growing"), f"{ON}growing' returned 1 antennas, before 3; as many in all rounds wo"),
+    (section("Silent"), f"{ON}Silent' is a class whose instances cannot be called; a method __c"),
+]
+
+
+@pytest.mark.parametrize(("channel", "says"), WRONG, ids=[says[:70] for _, says in WRONG])
+@pytest.mark.exact
+def test_what_is_wrong_is_said(channel: dict[str, Any], says: str) -> None:
+    with pytest.raises(UserError, match=re.escape(says)):
+        link(channel)
+
+
+@pytest.mark.exact
+def test_numbers_that_are_not_finite_are_said_where_they_come() -> None:
+    found = link(section("infinite")).channel
+    found.state(63)
+    says = "returned an h that is not finite, in round 70, at trial 0, device 0 of the stack"
+    with pytest.raises(UserError, match=re.escape(says)):
+        found.state(64)

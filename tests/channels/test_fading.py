@@ -1,0 +1,39 @@
+"""Antennas that are correlated, and fading that is drawn many rounds at once.
+
+Mutations that make a test here fail: sqrt(1 - r) for sqrt(1 - r^2), blocks of rounds that start
+anywhere, or are drawn anew each time.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from otafl.channels.fading import RoundBlocks, correlated
+
+pytestmark = pytest.mark.exact
+
+
+@pytest.mark.parametrize("neighbours", [0.0, 0.3, 0.95])
+def test_antennas_are_correlated_by_the_cholesky_factor(neighbours: float) -> None:
+    """Of Sionna's exponential correlation matrix."""
+    from sionna.phy.channel import exp_corr_mat
+
+    matrix = exp_corr_mat(torch.tensor(neighbours), 6, precision="double", device="cpu")
+    h = torch.randn(2, 6, 5, dtype=torch.complex128, generator=torch.Generator().manual_seed(0))
+    expected = torch.linalg.cholesky(matrix) @ h
+    torch.testing.assert_close(correlated(h, neighbours, 1), expected)
+    torch.testing.assert_close(correlated(h.mT, neighbours, -1), expected.mT)
+
+
+def test_rounds_are_drawn_in_blocks_that_start_at_multiples_of_their_length() -> None:
+    asked: list[tuple[int, int]] = []
+
+    def draw(first: int, rounds: int) -> Tensor:
+        asked.append((first, rounds))
+        return torch.arange(first, first + rounds)
+
+    rounds = RoundBlocks(draw, 8)
+    assert [int(rounds[t]) for t in (3, 7, 0, 8, 2**40 + 5)] == [3, 7, 0, 8, 2**40 + 5]
+    assert asked == [(0, 8), (8, 8), (2**40, 8)]

@@ -1,0 +1,96 @@
+"""Moving devices against a looped twin, by hand and by numerical search.
+
+Mutations that make a test here fail: phases in double for whole numbers that wrap, no cos alpha in
+the Doppler shift, km/h taken for m/s, J0's bound a fifth as far.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import special
+from support.made_channels import FAR, blocks, made
+
+from otafl.channels.jakes import (
+    MOST_CORRELATED_ROUNDS,
+    SINUSOIDS,
+    correlation_rounds,
+    doppler_hz,
+)
+from otafl.channels.rayleigh import Rayleigh
+from otafl.core.rng import Streams
+
+
+@pytest.mark.exact
+def test_doppler_shift_by_hand() -> None:
+    """36 km/h are 10 m/s; at 2.99792458 GHz the wavelength is 0.1 m."""
+    assert doppler_hz(36.0, 2.99792458e9) == pytest.approx(100.0, rel=1e-12)
+
+
+MOVING: dict[str, Any] = {
+    "speed_kmh": 20.0,
+    "carrier_hz": 2.4e9,
+    "round_interval_s": 0.7,
+    "block_symbols": 500,
+    "bandwidth_hz": 2e5,
+}
+
+
+def turned(hz: float, round: int, block: int) -> float:
+    """2 pi f t, in exact arithmetic up to the turn: the frequencies are those of double numbers."""
+    turns = Fraction(hz * 0.7) * round + Fraction(hz * (500 / 2e5)) * block
+    return 2 * math.pi * float(turns % 1)
+
+
+@pytest.mark.twin
+@pytest.mark.parametrize("round", [0, 1, 12345, FAR])
+def test_moving_devices_are_a_sum_of_sinusoids(round: int) -> None:
+    """The sum of Xiao, Zheng and Beaulieu, looped; antennas by their recursion."""
+    streams = Streams([0, 0], [0, 1], dtype=torch.float64)
+    pair = torch.arange(4)
+    draw = streams.device_uniform("fading/scatterers", 0, pair // 2, pair % 2, (SINUSOIDS, 4))
+    doppler = 20.0 / 3.6 * 2.4e9 / 299_792_458.0
+    keys = {**MOVING, "antennas": 3, "antenna_correlation": 0.6}
+    got = blocks(made("rayleigh", 2, (0, 1), **keys).state(round), 3)
+    for cell, numbers in enumerate(draw.tolist()):
+        for block in range(3):
+            h = np.zeros(3, dtype=complex)
+            for n, (turn, *phases) in enumerate(numbers):
+                arrival = torch.tensor(2 * math.pi * (n + turn) / SINUSOIDS, dtype=torch.float64)
+                angle = turned(doppler * arrival.cos().item(), round, block)
+                h += np.exp(1j * (angle + 2 * np.pi * np.array(phases))) / math.sqrt(SINUSOIDS)
+            for a in (1, 2):
+                h[a] = 0.6 * h[a - 1] + 0.8 * h[a]
+            bound = 1e-9 if round < FAR else 1e-2  # an ulp of cos alpha, 2^40 rounds later
+            assert np.abs(got[cell // 2, cell % 2, :, block].numpy() - h).max() < bound
+
+
+@pytest.mark.exact
+def test_devices_that_stand_still_keep_their_channel() -> None:
+    one = made("rayleigh", 3, dtype=torch.float32, speed_kmh=0.0, antennas=2, block_symbols=10)
+    h = one.state(0).h
+    for round in (1, 1000, FAR):
+        assert torch.equal(one.state(round).h, h)
+        torch.testing.assert_close(blocks(one.state(round), 4), h[..., 0].expand(-1, -1, -1, 4))
+    assert one.correlation_rounds == MOST_CORRELATED_ROUNDS
+    assert 2**30 + 4096 * MOST_CORRELATED_ROUNDS < FAR
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("phase", [1e-5, 0.01, 0.3, 5.0])
+def test_rounds_apart_are_as_good_as_independent(phase: float) -> None:
+    """|J0| < 0.1 from there on, and not within half of that."""
+    speed = phase / (2 * math.pi) / doppler_hz(1.0, 3.5e9)
+    rounds = correlation_rounds(Rayleigh.Settings(speed_kmh=speed))
+    here = np.linspace(rounds, 3 * rounds, 20_000) * phase
+    assert np.abs(special.j0(here)).max() < 0.1
+    before = np.linspace(rounds / 2, rounds, 20_000) * phase
+    assert np.abs(special.j0(before)).max() > 0.1
+    assert made("rayleigh", 3).correlation_rounds == 1
+    still = made("rayleigh", 3, speed_kmh=0.05, round_interval_s=1e-6).correlation_rounds
+    assert still == MOST_CORRELATED_ROUNDS

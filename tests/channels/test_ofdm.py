@@ -1,0 +1,134 @@
+"""States of frequency-selective channels. Seeds are fixed; the statistical test's false-alarm level
+over all that it compares is 1e-4.
+
+Mutations that make a test here fail: the delay spread or the bandwidth of another trial, the
+block's time or index left out, one draw for all trials or all devices, rounds drawn as if the
+first, draws that depend on how many devices there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from support.fading_laws import small
+from support.made_channels import made
+from torch import Tensor
+
+from otafl.channels.ofdm import group_frequencies
+
+
+def make(
+    name: str,
+    devices: int,
+    trials: Sequence[int] = (0,),
+    dtype: torch.dtype = torch.float32,
+    **keys: Any,
+) -> Any:
+    return made(name, devices, trials, dtype, seed=5, **keys)
+
+
+CASES: list[tuple[str, dict[str, Any]]] = [
+    ("tdl-a", {}),
+    ("tdl-d", {"antennas": 3, "antenna_correlation": 0.5, "block_symbols": 100}),
+    ("tdl-e", {"antennas": 2, "speed_kmh": 30.0, "block_symbols": 100}),
+    ("cdl-a", {"antennas": 2, "block_symbols": 100}),
+    ("cdl-d", {"speed_kmh": 3.0, "block_symbols": 100}),
+    ("umi", {"antennas": 2, "block_symbols": 100}),
+    ("uma", {"speed_kmh": 30.0, "block_symbols": 100}),
+    ("rma", {"speed_kmh": 100.0, "mobility": "linear", "block_symbols": 50}),
+]
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize(("name", "settings"), CASES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_state_depends_on_its_round_alone(
+    name: str, settings: dict[str, Any], dtype: torch.dtype
+) -> None:
+    """Not on the order of rounds, on what a trial is stacked with, on how many devices there are,
+    or on how many blocks are asked for; torch's generator is left alone."""
+    rounds = [1, 70, 0, 2**40]
+    torch.manual_seed(11)
+    before = torch.get_rng_state()
+    whole = make(name, 4, [0, 1, 2], dtype, **settings)
+    states = {round: whole.state(round) for round in rounds}
+    others: list[tuple[Any, Callable[[Tensor], Tensor]]] = [
+        (make(name, 4, [1], dtype, **settings), lambda h: h[1:2]),
+        (make(name, 2, [0, 1, 2], dtype, **settings), lambda h: h[:, :2]),
+        (make(name, 4, [2, 2, 1], dtype, **settings), lambda h: h[[2, 2, 1]]),
+    ]
+    larger = make(name, 70, [2], dtype, **settings)
+    for round in reversed(rounds):
+        h, gain = states[round].h, states[round].gain
+        assert h.shape == (3, 4, settings.get("antennas", 1), 1, 8)
+        assert h.dtype == dtype.to_complex()
+        assert gain.shape == (3, 4)
+        assert gain.dtype == dtype
+        for other, part in others:
+            assert torch.equal(other.state(round).h, part(h))
+            assert torch.equal(other.state(round).gain, part(gain))
+        assert torch.equal(larger.state(round).h[0, :4], h[2])
+        if "block_symbols" in settings:
+            long, short = states[round].over(1000), states[round].over(400)
+            assert torch.equal(long[:, :, :, :1], h)
+            # a row of blocks is summed up in batches, whose last bits may differ
+            torch.testing.assert_close(long[:, :, :, : short.shape[3]], short)
+            assert long.shape[3] == 1000 // settings["block_symbols"]
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("name", ["tdl-c", "cdl-c"])
+def test_bandwidth_and_delay_spread_are_each_trials_own(name: str) -> None:
+    """A stack of two bandwidths and two delay spreads, against each alone; only their product
+    matters, so the last two agree."""
+    each = [
+        {"bandwidth_hz": 2e7, "delay_spread_s": 1e-7},
+        {"bandwidth_hz": 2e7, "delay_spread_s": 2e-7},
+        {"bandwidth_hz": 4e7, "delay_spread_s": 1e-7},
+    ]
+    stack = make(name, 3, [1, 1, 1], torch.float64, each=each).state(2).h
+    for row, own in enumerate(each):
+        assert torch.equal(make(name, 3, [1], torch.float64, each=[own]).state(2).h[0], stack[row])
+    assert not torch.allclose(stack[0], stack[1])
+    torch.testing.assert_close(stack[1], stack[2])
+
+
+@pytest.mark.exact
+def test_groups_are_at_the_centres_of_equal_parts_of_the_band() -> None:
+    frequency = group_frequencies(torch.tensor([8.0, 80.0]), 4)
+    assert frequency.tolist() == [[-3.0, -1.0, 1.0, 3.0], [-30.0, -10.0, 10.0, 30.0]]
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("settings", [{"speed_kmh": 3.0}, {}])
+def test_standing_devices_keep_their_channel(settings: dict[str, Any]) -> None:
+    """At speed 0 the channel stays; without a speed it is drawn anew."""
+    for name in ("tdl-d", "cdl-b", "uma"):
+        channel = make(name, 3, speed_kmh=0.0 if settings else None)
+        same = torch.equal(channel.state(0).h, channel.state(1000).h)
+        assert same == bool(settings)
+
+
+@pytest.mark.law
+@pytest.mark.parametrize("name", ["tdl-a", "tdl-e", "cdl-c", "umi"])
+def test_draws_are_independent(name: str) -> None:
+    """Between rounds, blocks, devices and trials: 64 rounds of 40 devices of 4 trials."""
+    channel = make(name, 40, range(4), block_symbols=10, subcarrier_groups=1)
+    states = [channel.state(round).over(20)[:, :, 0, :, 0] for round in range(64)]
+    h = torch.stack(states).numpy().astype(np.complex128)  # [64, 4, 40, 2]
+    first, second = h[..., 0], h[..., 1]
+    others = {
+        "block": (first, second),
+        "round": (first[:-1], first[1:]),
+        "next round's block": (second[:-1], first[1:]),
+        "trial": (first[:, :-1], first[:, 1:]),
+        "device": (first[:, :, :-1], first[:, :, 1:]),
+    }
+    for a, b in others.values():
+        assert small((a * b.conj()).mean(), a.size, 2 * len(others))
+        assert small((a * b).mean(), a.size, 2 * len(others))

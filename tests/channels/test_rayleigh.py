@@ -1,0 +1,43 @@
+"""The Rayleigh channel's shapes and closed forms.
+
+Mutations that make a test here fail: E1(threshold) without the mean gain, the threshold ignored in
+mean_inverse.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy import integrate
+from support.made_channels import made
+
+pytestmark = pytest.mark.exact
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_shapes_and_types(dtype: torch.dtype) -> None:
+    state = made("rayleigh", 3, [0, 1], dtype, path_loss_db=100.0).state(0)
+    assert state.h.shape == (2, 3, 1, 1, 1)
+    assert state.h.dtype == (torch.complex64 if dtype == torch.float32 else torch.complex128)
+    torch.testing.assert_close(state.gain, torch.full((2, 3), 1e-10, dtype=dtype))
+
+
+@pytest.mark.parametrize("variance", [0.0, 0.3])
+@pytest.mark.parametrize("gain", [1.0, 0.02])
+@pytest.mark.parametrize("threshold", [0.01, 0.1, 2.0])
+def test_mean_inverse_of_rayleigh(threshold: float, gain: float, variance: float) -> None:
+    """E[1/g; g >= threshold] by numerical integration over the exponential law."""
+    beta = gain * (1 + variance)
+    expected = 0.0
+    if threshold < 60 * beta:
+        ends = np.log(threshold), np.log(60 * beta)
+        expected, _ = integrate.quad(lambda t: np.exp(-np.exp(t) / beta) / beta, *ends)
+    value = made("rayleigh", 1).mean_inverse(threshold, gain, variance)
+    assert value == pytest.approx(expected, rel=1e-6, abs=1e-12)
+
+
+def test_known_exponential_integrals() -> None:
+    channel = made("rayleigh", 1)
+    assert channel.mean_inverse(0.1, 1.0, 0.0) == pytest.approx(1.822924, abs=1e-6)
+    assert channel.mean_inverse(0.01, 1.0, 0.0) == pytest.approx(4.037930, abs=1e-6)

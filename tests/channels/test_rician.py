@@ -1,0 +1,83 @@
+"""The line of sight, alone and over scattered fading.
+
+Mutations that make a test here fail: a line of sight whose phase changes with the round or has no
+Doppler shift, half the array's phase slope, K of the first trial for all.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import pytest
+import torch
+from support.made_channels import FAR, blocks, made
+
+from otafl.channels import rice
+from otafl.channels.jakes import doppler_hz
+
+pytestmark = pytest.mark.exact
+
+rician = functools.partial(made, "rician")
+
+MOVING: dict[str, Any] = {
+    "speed_kmh": 20.0,
+    "carrier_hz": 2.4e9,
+    "round_interval_s": 0.7,
+    "block_symbols": 500,
+    "bandwidth_hz": 2e5,
+}
+
+
+def test_line_of_sight() -> None:
+    """At K = 200 dB nothing else is left: of unit amplitude, over the array a steady phase pi sin
+    angle, over rounds and blocks a steady device."""
+    keys: dict[str, Any] = {
+        "k_factor_db": 200.0,
+        "trials": (0, 1),
+        "block_symbols": 100,
+        "antennas": 4,
+    }
+    one = rician(50, **keys)
+    line = blocks(one.state(0), 3)
+    torch.testing.assert_close(line.abs(), torch.ones_like(line.abs()))
+    for round in (1, FAR):
+        torch.testing.assert_close(blocks(one.state(round), 3), line, rtol=0, atol=1e-9)
+    torch.testing.assert_close(line, line[..., :1].expand_as(line), rtol=0, atol=1e-9)
+    step = line[:, :, 1:, 0] / line[:, :, :-1, 0]
+    torch.testing.assert_close(step, step[..., :1].expand_as(step), rtol=0, atol=1e-9)
+    slope = step[..., 0].angle().flatten() / math.pi
+    assert slope.abs().max() > 0.99
+    assert len(torch.unique(line[:, :, 0, 0].angle())) == 100
+
+
+def test_line_of_sight_of_moving_devices() -> None:
+    """It turns by 2 pi f_D cos(heading) t, with one heading of a device for rounds and blocks."""
+    one = rician(40, k_factor_db=200.0, **MOVING)
+    here, next_ = blocks(one.state(5), 4)[0, :, 0], blocks(one.state(6), 1)[0, :, 0]
+    turn = (here[:, 1:] / here[:, :-1]).angle() / (2 * math.pi)
+    torch.testing.assert_close(turn, turn[:, :1].expand_as(turn), rtol=0, atol=1e-9)
+    hz = turn[:, 0] / (500 / 2e5)
+    doppler = doppler_hz(20.0, 2.4e9)
+    assert 0.9 * doppler < hz.abs().max() <= doppler
+    per_round = torch.polar(torch.ones_like(hz), 2 * math.pi * (0.7 * hz) % (2 * math.pi))
+    torch.testing.assert_close(next_[:, 0], here[:, 0] * per_round, rtol=0, atol=1e-6)
+
+
+def test_k_factor_splits_the_power() -> None:
+    """h is the line of sight and the Rayleigh channel of the same stream, by each trial's K."""
+    k_factor_db = [-10.0, 0.0, 7.0]
+    keys: dict[str, Any] = {"trials": (0, 0, 0), "antennas": 2, "antenna_correlation": 0.5}
+    h = rician(3, each=[{"k_factor_db": level} for level in k_factor_db], **keys).state(4).h
+    line = rician(3, k_factor_db=300.0, **keys).state(4).h
+    scattered = made("rayleigh", 3, **keys).state(4).h
+    k = 10 ** (torch.tensor(k_factor_db, dtype=torch.float64).view(3, 1, 1, 1, 1) / 10)
+    expected = (k / (k + 1)).sqrt() * line + (1 / (k + 1)).sqrt() * scattered
+    torch.testing.assert_close(h, expected, rtol=0, atol=1e-12)
+
+
+def test_the_mean_amplitude_is_each_trials_own() -> None:
+    one = rician(3, (0, 1), each=[{"k_factor_db": 0.0}, {"k_factor_db": 6.0}])
+    k = 10 ** (torch.tensor([0.0, 6.0], dtype=torch.float64) / 10)
+    torch.testing.assert_close(one.unit_mean_amplitude, rice.mean_amplitude(k)[:, None])

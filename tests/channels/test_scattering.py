@@ -1,0 +1,94 @@
+"""States of flat channels, and what Sionna draws for them.
+
+Mutations that make a test here fail: blocks drawn from the stream of the rounds, the first of the
+later blocks not h, a block's place in its batch ignored, antennas taken for devices in Sionna's
+draw, phases drawn for each device at a random surface.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from support.made_channels import FAR, blocks, made
+
+from otafl.channels.sionna_rng import sionna_stream
+from otafl.core.rng import Streams
+
+pytestmark = pytest.mark.exact
+
+KINDS = [
+    pytest.param({}, id="independent"),
+    pytest.param({"antennas": 4}, id="antennas"),
+    pytest.param({"antennas": 3, "antenna_correlation": 0.7}, id="correlated"),
+    pytest.param({"speed_kmh": 30.0, "antennas": 3, "antenna_correlation": 0.7}, id="moving"),
+    pytest.param({"ris": {"elements": 5, "rule": "random"}}, id="surface"),
+    pytest.param({"ris": {"elements": 5}, "antennas": 2, "speed_kmh": 3.0}, id="moving, surface"),
+    pytest.param({"ris": {"elements": 5, "rule": "align_sum"}, "antennas": 2}, id="aligned sum"),
+]
+
+
+@pytest.mark.parametrize("keys", KINDS)
+@pytest.mark.parametrize("kind", ["rayleigh", "rician"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_block_is_a_function_of_round_and_block(
+    kind: str, keys: dict[str, Any], dtype: torch.dtype
+) -> None:
+    """Whatever was asked for before and however many blocks there are; the first block is h. Bit
+    for bit where nothing is summed over."""
+    keys = {**keys, "block_symbols": 100}
+    exact = "speed_kmh" not in keys and "ris" not in keys
+    bounds = {"rtol": 0.0, "atol": 0.0 if exact else 1e-5 if dtype == torch.float32 else 1e-12}
+    one, other = (made(kind, 2, (0, 1), dtype, **keys) for _ in range(2))
+    antennas, rounds = keys.get("antennas", 1), (0, 1, 7, 8, 63, 64, FAR - 1, FAR)
+    expected = {t: blocks(one.state(t), 21) for t in rounds}
+    for t in reversed(rounds):
+        state = other.state(t)
+        assert state.h.shape == (2, 2, antennas, 1, 1)
+        assert state.h.dtype == dtype.to_complex()
+        torch.testing.assert_close(state.h[..., 0], expected[t][..., :1], **bounds)
+        for count in (3, 1, 8, 16, 2):
+            assert blocks(state, count).shape == (2, 2, antennas, count)
+            torch.testing.assert_close(blocks(state, count), expected[t][..., :count], **bounds)
+        assert torch.equal(other.state(t).h, state.h)
+    values = torch.view_as_real(torch.stack(list(expected.values()))).flatten(0, -2)
+    assert len(torch.unique(values, dim=0)) == len(values)
+
+
+@pytest.mark.parametrize("keys", [*KINDS[:4], KINDS[4]])
+@pytest.mark.parametrize("kind", ["rayleigh", "rician"])
+def test_trials_and_devices_do_not_depend_on_each_other(kind: str, keys: dict[str, Any]) -> None:
+    keys = {**keys, "block_symbols": 10}
+    each = [{"k_factor_db": level} if kind == "rician" else {} for level in (0.0, 3.0, 9.0)]
+    full = made(kind, 40, (0, 1, 2), each=each, **keys)
+    alone = made(kind, 5, (1,), each=each[1:2], **keys)
+    for t in (0, 9, FAR):
+        whole, part = full.state(t), alone.state(t)
+        torch.testing.assert_close(part.h[0], whole.h[1, :5], rtol=0.0, atol=1e-12)
+        torch.testing.assert_close(
+            blocks(part, 6)[0], blocks(whole, 6)[1, :5], rtol=0.0, atol=1e-12
+        )
+
+
+def test_without_blocks_the_channel_lasts() -> None:
+    state = made("rayleigh", 3).state(0)
+    assert state.block_symbols is None
+    assert state.over(10**6) is state.h
+    assert made("rayleigh", 3, block_symbols=50).state(0).over(151).shape == (1, 3, 1, 4, 1)
+
+
+@pytest.mark.parametrize("antennas", [1, 3])
+def test_draws_are_sionnas(antennas: int) -> None:
+    """Devices 32 to 39 of the second batch, round by round, from Sionna's generator itself."""
+    from sionna.phy.channel import RayleighBlockFading
+
+    rounds = {1: 64, 3: 21}[antennas]
+    streams = Streams([0], [4])
+    (seed,) = streams.seeds("fading/1", 70 // rounds)
+    sionna = RayleighBlockFading(1, antennas, 32, 1, precision="single", device="cpu")
+    with sionna_stream(seed, streams.device):
+        taps, _ = sionna(rounds, 1)
+    one = made("rayleigh", 40, (4,), torch.float32, antennas=antennas)
+    expected = taps[70 % rounds, 0, :, :8, 0, 0, 0].T
+    assert torch.equal(one.state(70).h[0, 32:, :, 0, 0], expected)

@@ -1,0 +1,59 @@
+"""Sionna draws from our streams, and leaves the process as it was.
+
+Mutations that make a test here fail: Sionna's generator not put back, torch's not put back, an
+import of Sionna where a module is imported.
+"""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from support.fading_laws import MOVING
+from support.made_channels import made
+
+from otafl.core import registry
+
+pytestmark = pytest.mark.exact
+
+FADING = ("rayleigh", "rician")
+
+
+@pytest.mark.parametrize("name", [*FADING, "tdl-d", "cdl-d", "umi"])
+def test_the_global_generators_are_left_alone(name: str) -> None:
+    state, plain_state = torch.get_rng_state(), random.getstate()
+    numpy_state = np.random.get_state()[1].copy()  # type: ignore[index]  # noqa: NPY002
+    surface = {"ris": {"elements": 3, "rule": "random"}} if name in FADING else {}
+    for dtype, keys in ((torch.float32, {}), (torch.float64, MOVING)):
+        made(name, 3, dtype=dtype).state(70)
+        channel = made(name, 3, dtype=dtype, antennas=2, block_symbols=5, **surface, **keys)
+        for round in (0, 70):
+            channel.state(round).over(25)
+    assert torch.equal(state, torch.get_rng_state())
+    assert plain_state == random.getstate()
+    assert (numpy_state == np.random.get_state()[1]).all()  # type: ignore[index]  # noqa: NPY002
+
+
+@pytest.mark.slow
+def test_importing_sionna_leaves_the_global_generators_alone() -> None:
+    """In a fresh process, where Sionna is not yet imported."""
+    code = (
+        "import torch; torch.manual_seed(3); torch.rand(5); state = torch.get_rng_state()\n"
+        "from otafl.channels.sionna_rng import sionna_stream\n"
+        "with sionna_stream(1, torch.device('cpu')): pass\n"
+        "assert torch.equal(state, torch.get_rng_state())"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+@pytest.mark.slow
+def test_sionna_is_imported_late() -> None:
+    code = (
+        f"import sys, {', '.join(sorted(set(registry.TABLES['channel'].modules.values())))}\n"
+        "assert 'sionna' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

@@ -1,0 +1,215 @@
+"""Traces: what is written comes back, impulse responses become the frequency responses of their
+formula, and a file that will not do is refused in one sentence.
+
+Mutations that make a test here fail: real and imaginary part swapped, rounds not wrapped, the start
+of one trial for all, a start past the file, gains as amplitudes, a gain over the mean of each
+device, a gain taken out that the file gives, the sign of the delays, the band of the file for the
+run's, antennas and devices swapped in Sionna's axes, time and batch in the wrong order, transmitter
+and receiver not swapped in the downlink, blocks that all take the same round.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from support.made_channels import made
+
+from otafl.channels.trace import SCHEMA, Trace, export, export_impulse_responses
+from otafl.core.errors import UserError
+
+pytestmark = pytest.mark.exact
+
+BAND: dict[str, float] = {"carrier_hz": 3.5e9, "bandwidth_hz": 1e6}
+
+
+def replay(path: Path, devices: int, trials: int = 1, **settings: Any) -> Trace:
+    settings = {"path": str(path), "start": "zero"} | settings
+    return made("trace", devices, range(trials), seed=4, **settings)
+
+
+def responses(path: Path, *, rounds: int = 5, devices: int = 3, **more: Any) -> np.ndarray:
+    """A plain HDF5 file of random frequency responses of 2 antennas and 4 groups, and these."""
+    rng = np.random.default_rng(1)
+    h = rng.standard_normal((2, rounds, devices, 2, 4))
+    with h5py.File(path, "w") as file:
+        file.attrs.update({"schema": SCHEMA, "carrier_hz": 3.5e9, "bandwidth_hz": 1e6})
+        file["h_real"], file["h_imag"] = h
+        for name, value in more.items():
+            file[name] = value
+    return h[0] + 1j * h[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("rayleigh", {"path_loss_db": 90.0}),
+        ("tdl-d", {"antennas": 2}),
+        ("umi", {"speed_kmh": 30.0, "mobility": "linear", "antennas": 2}),
+    ],
+)
+def test_what_is_exported_comes_back(name: str, settings: dict[str, Any], tmp_path: Path) -> None:
+    """Of the second trial of two, flat and on a grid, with constant and with changing gains, rounds
+    in any order."""
+    original = made(name, 4, (0, 1), torch.float32, seed=4, **settings)
+    rounds = [7, 0, 80]
+    export(original, rounds, tmp_path / "trace.nc", trial=1, **BAND)
+    same = replay(tmp_path / "trace.nc", 4, gains="absolute")
+    fewer = replay(tmp_path / "trace.nc", 2, gains="absolute")
+    for place, round in enumerate(rounds):
+        state, back = original.state(round), same.state(place)
+        assert torch.equal(back.h[0].to(state.h), state.h[1])
+        assert torch.equal(back.gain[0].to(state.gain), state.gain[1])
+        assert torch.equal(fewer.state(place).h, back.h[:, :2])
+
+
+def test_a_run_that_is_longer_starts_the_file_again(tmp_path: Path) -> None:
+    h = responses(tmp_path / "t.h5", gain=np.ones(3))
+    trace = replay(tmp_path / "t.h5", 3)
+    for round in (0, 4, 5, 13, 2**40):
+        assert np.array_equal(trace.state(round).h[0, :, :, 0].numpy(), h[round % 5])
+
+
+def test_trials_start_where_chance_has_it(tmp_path: Path) -> None:
+    """Each round of the file is somebody's first among 60 trials; from there on, in order; with
+    as many rounds in the file as trials, not all start in the same."""
+    h = responses(tmp_path / "t.h5", gain=np.ones(3))
+    trace = replay(tmp_path / "t.h5", 3, 60, start="per_trial")
+    firsts = []
+    for trial in range(60):
+        played = [trace.state(round).h[trial, :, :, 0].numpy() for round in range(6)]
+        first = next(place for place in range(5) if np.array_equal(h[place], played[0]))
+        firsts.append(first)
+        for round, found in enumerate(played):
+            assert np.array_equal(found, h[(first + round) % 5])
+    assert set(firsts) == set(range(5))
+
+
+def test_without_gains_in_the_file_mean_powers_are_gains(tmp_path: Path) -> None:
+    h = responses(tmp_path / "t.h5")
+    gain = (np.abs(h) ** 2).mean((0, 2, 3))
+    absolute, relative = (
+        replay(tmp_path / "t.h5", 3, gains=gains).state(2) for gains in ("absolute", "relative")
+    )
+    assert absolute.gain[0].numpy() == pytest.approx(gain)
+    assert relative.gain[0].numpy() == pytest.approx(gain / gain.mean())
+    expected = h[2] / np.sqrt(gain)[:, None, None]
+    assert np.allclose(absolute.h[0, :, :, 0], expected, rtol=1e-12)
+    assert torch.equal(absolute.h, relative.h)
+
+
+def test_gains_of_the_file(tmp_path: Path) -> None:
+    """By round; relative ones over the mean of all rounds and of the devices that take part."""
+    gain = np.random.default_rng(2).uniform(1, 9, (5, 3))
+    h = responses(tmp_path / "t.h5", gain=gain)
+    state = replay(tmp_path / "t.h5", 2).state(6)
+    assert state.gain[0].numpy() == pytest.approx(gain[1, :2] / gain[:, :2].mean())
+    assert np.array_equal(state.h[0, :, :, 0].numpy(), h[1, :2])
+    lossy = replay(tmp_path / "t.h5", 2, path_loss_db=30).state(6)
+    assert lossy.gain.numpy() == pytest.approx(state.gain.numpy() / 1000)
+    absolute = Trace.Settings(path="t", gains="absolute")
+    assert absolute.physical
+    assert not Trace.Settings(path="t").physical
+    with pytest.raises(ValueError, match="leave snr_db out, or set gains to relative"):
+        Trace.Settings(path="t", gains="absolute", snr_db=3)
+
+
+def test_blocks_are_the_rounds_that_follow(tmp_path: Path) -> None:
+    h = responses(tmp_path / "t.h5", gain=np.ones(3))
+    state = replay(tmp_path / "t.h5", 3, block_symbols=100).state(3)
+    blocks = state.over(301)[0].numpy()  # [K, A, B, F]
+    assert blocks.shape == (3, 2, 4, 4)
+    for block in range(4):
+        assert np.array_equal(blocks[:, :, block], h[(3 + block) % 5])
+    assert replay(tmp_path / "t.h5", 3).state(3).over(301).shape[3] == 1
+
+
+@pytest.mark.parametrize("direction", ["uplink", "downlink"])
+def test_impulse_responses_by_their_formula(direction: str, tmp_path: Path) -> None:
+    """h(f) = sum_l a_l exp(-j 2 pi f tau_l) at the centres of 3 groups of 30 MHz, whatever the
+    file's band; rounds are batch after batch, time after time. Gain is the paths' power."""
+    rng = np.random.default_rng(3)
+    batch, antennas, devices, paths, times = 2, 2, 3, 4, 3
+    z = rng.standard_normal((2, batch, 1, antennas, devices, 1, paths, times))
+    a = 1e-4 * (z[0] + 1j * z[1])
+    tau = rng.uniform(0, 1e-6, (batch, 1, devices, paths))
+    given = (a, tau)
+    if direction == "downlink":
+        given = a.transpose(0, 3, 4, 1, 2, 5, 6), tau.transpose(0, 2, 1, 3)
+    path = tmp_path / "t.nc"
+    export_impulse_responses(*given, path, direction=direction, **BAND)
+    trace = replay(path, 3, subcarrier_groups=3, bandwidth_hz=3e7, gains="absolute")
+    gain = (np.abs(a[:, 0, :, :, 0]) ** 2).sum(3).mean((0, 1, 3))
+    for round in range(batch * times):
+        b, t = divmod(round, times)
+        state = trace.state(round)
+        assert state.gain[0].numpy() == pytest.approx(gain)
+        for k in range(devices):
+            for f, frequency in enumerate((-1e7, 0.0, 1e7)):
+                turn = np.exp(-2j * np.pi * frequency * tau[b, 0, k])
+                h = (a[b, 0, :, k, 0, :, t] * turn).sum(1) / np.sqrt(gain[k])
+                assert np.allclose(state.h[0, k, :, 0, f].numpy(), h, rtol=1e-9)
+
+
+def test_sionnas_responses_go_in_as_they_are(tmp_path: Path) -> None:
+    """A TDL's, without a batch axis as ray tracing has it; the file's delays are the profile's."""
+    from sionna.phy.channel.tr38901 import TDL
+
+    a, tau = TDL("A", 1e-7, 3.5e9, num_rx_ant=2, device="cpu")(1, 6, 1e3)
+    export_impulse_responses(a[0], tau[0], tmp_path / "t.nc", **BAND)
+    state = replay(tmp_path / "t.nc", 1).state(5)
+    assert state.h.shape == (1, 1, 2, 1, 1)
+    expected = a[0, 0, :, 0, 0, :, 5].sum(-1)
+    ratio = state.h[0, 0, :, 0, 0] / expected
+    torch.testing.assert_close(ratio[0], ratio[1], rtol=1e-5, atol=0)
+    with pytest.raises(UserError, match=r"impulse responses .*, downlink: \[batch, 1 server"):
+        export_impulse_responses(a, tau, tmp_path / "u.nc", direction="downlink", **BAND)
+
+
+def test_files_that_will_not_do(tmp_path: Path) -> None:
+    def refusal(path: Path, devices: int = 3, **settings: Any) -> str:
+        with pytest.raises(UserError) as error:
+            replay(path, devices, **settings)
+        return str(error.value).replace(str(path), "FILE")
+
+    path = tmp_path / "t.h5"
+    assert refusal(path) == (
+        "channel.path: there is no file 'FILE'; otafl.channels.trace.export writes one"
+    )
+    path.write_text("no trace")
+    assert refusal(path) == "channel.path: 'FILE' is not a NetCDF-4 or HDF5 file"
+    responses(path)
+    assert refusal(path, 4) == (
+        "channel.path: 'FILE' has 3 devices and the scenario 4; devices.count of 3 or less would do"
+    )
+    assert refusal(path, subcarrier_groups=2) == (
+        "channel.subcarrier_groups: 2, but 'FILE' has frequency responses of 4 groups; leave it out"
+    )
+    assert refusal(path, bandwidth_hz=2e6) == (
+        "channel.bandwidth_hz: 'FILE' has frequency responses over 1e+06 Hz; that bandwidth would "
+        "do"
+    )
+    responses(path, gain=np.array([1.0, 0.0, 1.0]))
+    assert refusal(path) == "channel.path: device 1 of 'FILE' has a gain of zero"
+    responses(path, gain=np.ones((4, 3)))
+    assert refusal(path) == (
+        "channel.path: gain of 'FILE' has the shape (4, 3); (5, 3) or (3,) would do"
+    )
+    with h5py.File(path, "r+") as file:
+        del file["h_imag"], file.attrs["carrier_hz"]
+    assert refusal(path) == "channel.path: 'FILE' lacks h_imag, carrier_hz"
+    with h5py.File(path, "r+") as file:
+        file.attrs["schema"] = "other"
+    assert refusal(path) == (
+        "channel.path: 'FILE' has the schema attribute 'other'; 'otafl-trace-1' is understood"
+    )
+    with h5py.File(path, "w") as file:
+        file.attrs.update({"schema": SCHEMA, "carrier_hz": 1.0, "bandwidth_hz": 1.0})
+        file["h_real"] = file["h_imag"] = np.ones((5, 3, 2))
+    assert refusal(path) == (
+        "channel.path: h_real of 'FILE' has 3 dimensions; (round, device, antenna, group) would do"
+    )

@@ -1,0 +1,97 @@
+"""The clocks of several trials.
+
+Mutations that make a test here fail: a trial's numbers go to another's devices; a stopped trial
+goes on, or stops the others.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from contract.small import scenario
+from support.made_devices import mains
+
+from otafl.clock import build
+from otafl.clock.local_work import Slot
+from otafl.clock.stack_clock import Clock
+from otafl.core.rng import Streams
+from otafl.devices.activities import CAUSES
+from otafl.devices.hardware import Hardware
+from otafl.devices.protocols import Rules
+
+pytestmark = pytest.mark.exact
+
+
+def cells(trials: int, devices: int) -> Hardware:
+    return Hardware.stack([mains(devices)] * trials)
+
+
+def test_trials_are_independent_and_equal_to_themselves_alone():
+    rng = np.random.default_rng(3)
+    seconds = rng.lognormal(size=(6, 4, 5))
+    down, airtime = rng.random((2, 6, 4))
+    deadline = [1.5, 0.7, np.inf, 1.0]
+
+    def history(trials: list[int]) -> list[list]:
+        rules = [Rules(deadline_s=deadline[s], late="next") for s in trials]
+        clock, seen = Clock(cells(len(trials), 5), rules), [[] for _ in trials]
+        for r in range(6):
+            free = clock.available()
+            who = [row.nonzero()[0] for row in free]
+            rows = down[r, trials][free.nonzero()[0]]
+            own = seconds[r, trials][free]
+            clock.begin(r, who, rows, own, np.ones_like(own), down[r, trials])
+            slots, at_work = clock.open_slot(), clock.at_work()
+            clock.close_slot(airtime[r, trials])
+            for entry, slot, rest, now in zip(seen, slots, at_work, clock.now(), strict=True):
+                entry.append((now, slot, rest.nonzero()[0].tolist()))
+        return seen
+
+    together = history([0, 1, 2, 3])
+    assert together == [history([s])[0] for s in range(4)]
+    assert len({entry[-1][0] for entry in together}) == 4
+    assert any(rest for _, _, rest in together[0])
+    assert not any(rest for _, _, rest in together[2])
+
+
+def test_rows_are_taken_trial_by_trial():
+    clock = Clock(cells(2, 3))
+    who = [np.array([0, 2]), np.array([1])]
+    seconds = np.array([1.0, 2.0, 5.0])
+    clock.begin(0, who, np.array([0.0, 0.0, 0.5]), seconds, 3.0 / seconds)
+    assert clock.open_slot() == [Slot(2.0, [0, 2], [0, 0]), Slot(5.5, [1], [0])]
+    joules = np.arange(6.0).reshape(2, 3)
+    clock.close_slot(np.array([1.0, 2.0]), joules)
+    assert clock.now().tolist() == [3.0, 7.5]
+    spent = clock.spent_j()
+    assert spent[..., CAUSES.index("compute")].tolist() == [[3.0, 0.0, 3.0], [0.0, 3.0, 0.0]]
+    assert spent[..., CAUSES.index("transmit")].tolist() == [[0.0, 0.0, 2.0], [0.0, 4.0, 0.0]]
+
+
+def test_a_stopped_trial_stands_still_and_the_others_go_on():
+    clock = Clock(cells(2, 2))
+    for round in range(2):
+        clock.begin(round, [np.arange(2), np.arange(2)], 0.0, np.ones(4), np.ones(4))
+        slots = clock.open_slot()
+        clock.close_slot(0.5)
+        if round == 0:
+            clock.stop(0)
+    assert clock.now().tolist() == [1.5, 3.0]
+    assert clock.available().tolist() == [[False, False], [True, True]]
+    assert slots == [Slot(1.5, [], []), Slot(2.5, [0, 1], [1, 1])]
+
+
+def test_a_clock_is_made_of_the_sections_of_its_trials() -> None:
+    """Each trial has its own deadline, and lives of its own."""
+    markov = {"name": "markov", "mean_on_s": 1.0, "mean_off_s": 1.0}
+    sections = [
+        scenario({"devices.deadline_s": at, "devices.availability": markov}).devices
+        for at in (2.0, None)
+    ]
+    made = build(sections, cells(2, 4), Streams([3, 3], [0, 1]), log=True)
+    assert [one.rules for one in made.trials] == [Rules(deadline_s=2.0), Rules()]
+    for trial, seed in enumerate((0, 1)):
+        alone = build(sections[trial:][:1], cells(1, 4), Streams([3], [seed]), log=False)
+        np.testing.assert_array_equal(alone.available()[0], made.available()[trial])
+        assert alone.timeline() is None
+    assert made.timeline() is not None

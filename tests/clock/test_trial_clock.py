@@ -1,0 +1,284 @@
+"""The clock against times worked by hand and against a plain loop over ready times.
+
+Mutations that make a test here fail: the slot opens during the broadcast, or before what happens at
+its very instant; a late device is available; a dropped update makes a later slot; the deadline
+counts from the end of the broadcast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from support.made_devices import mains
+
+from otafl.clock.local_work import Interval, Slot
+from otafl.clock.trial_clock import TrialClock
+from otafl.devices.activities import CAUSES
+from otafl.devices.protocols import Late, Rules
+
+pytestmark = pytest.mark.exact
+
+
+SPEEDS = np.array([1.0, 2.0, 4.0])
+ALL = np.arange(3)
+WORK = np.full(3, 4.0)  # 4, 2 and 1 seconds
+
+
+class Cell(TrialClock):
+    """Devices of given speeds, in operations a second, asked for operations. A whole update costs a
+    joule of computing."""
+
+    def __init__(self, speeds: np.ndarray, late: Late = "drop", log: bool = False) -> None:
+        super().__init__(mains(len(speeds)), Rules(late=late), log=log)
+        self.speeds = speeds
+
+    def ask(self, round: int, devices: np.ndarray, flops: np.ndarray, downlink_s: float) -> None:
+        seconds = (flops / self.speeds[devices]).tolist()
+        watts = [1.0 / one if one else 0.0 for one in seconds]
+        down = [downlink_s] * len(seconds)
+        self.start(round, devices.tolist(), down, seconds, watts, downlink_s)
+
+    def done(self) -> list[float]:
+        """What each device has computed, in updates."""
+        return self.spent_j()[:, CAUSES.index("compute")].tolist()
+
+    def slot(self, deadline_s: float = np.inf) -> Slot:
+        self.rules = replace(self.rules, deadline_s=deadline_s)
+        return self.admit()
+
+
+def check(
+    clock: TrialClock,
+    slot: Slot,
+    opened: float,
+    on_time: Sequence[int],
+    started: Sequence[int],
+    at_work: Sequence[int] = (),
+) -> None:
+    assert slot.opened_s == opened
+    assert slot.on_time == list(on_time)
+    assert slot.started_round == list(started)
+    assert clock.at_work() == list(at_work)
+
+
+def test_slot_waits_for_all_without_a_deadline():
+    clock = Cell(SPEEDS)
+    clock.ask(0, ALL, WORK, 0.5)
+    assert clock.now() == 0.0
+    check(clock, clock.slot(), 4.5, [0, 1, 2], [0, 0, 0], [])
+    assert clock.now() == 4.5
+    clock.transmit(1.25)
+    assert clock.now() == 5.75
+    assert clock.available().all()
+    clock.transmit(1.0)  # nothing to send: the server idles
+    assert clock.now() == 6.75
+
+
+def test_times_go_on_from_round_to_round_and_only_participants_count():
+    clock = Cell(SPEEDS)
+    clock.ask(0, ALL, WORK, 0.5)
+    clock.slot()
+    clock.transmit(1.25)
+    clock.ask(1, np.array([1, 2]), np.array([3.0, 1.0]), 0.25)
+    check(clock, clock.slot(), 5.75 + 0.25 + 1.5, [1, 2], [1, 1], [])
+
+
+def test_ready_at_the_deadline_is_on_time_and_just_after_is_late():
+    at, before = Cell(SPEEDS), Cell(SPEEDS)
+    at.ask(0, ALL, WORK, 0.5)
+    slot = at.slot(2.5)
+    check(at, slot, 2.5, [1, 2], [0, 0])
+    assert at.done() == [0.5, 1.0, 1.0]
+    before.ask(0, ALL, WORK, 0.5)
+    slot = before.slot(2.4375)
+    check(before, slot, 2.4375, [2], [0])
+    assert before.done() == [1.9375 / 4, 1.9375 / 2, 1.0]
+
+
+def test_slot_opens_before_the_deadline_when_all_are_ready():
+    clock = Cell(SPEEDS)
+    clock.ask(0, ALL, WORK, 0.5)
+    check(clock, clock.slot(7.0), 4.5, [0, 1, 2], [0, 0, 0], [])
+
+
+def test_swapping_two_speeds_swaps_who_is_admitted():
+    for speeds, on_time in (([1.0, 9.0], [1]), ([9.0, 1.0], [0])):
+        clock = Cell(np.array(speeds))
+        clock.ask(0, np.arange(2), np.full(2, 3.0), 0.0)
+        check(clock, clock.slot(1.0), 1.0, on_time, [0])
+
+
+def test_nobody_ready_leaves_the_slot_empty():
+    clock = Cell(SPEEDS)
+    clock.ask(0, ALL, WORK, 0.5)
+    slot = clock.slot(0.25)  # still receiving
+    check(clock, slot, 0.25, [], [])
+    assert clock.done() == [0.0, 0.0, 0.0]
+    assert clock.lost == 3
+    clock.transmit(0.0)
+    assert clock.now() == 0.25
+    assert clock.available().all()
+
+
+def test_nobody_takes_part():
+    clock = Cell(SPEEDS)
+    clock.ask(0, ALL[:0], WORK[:0], 0.5)
+    check(clock, clock.slot(), 0.5, [], [], [])
+
+
+def test_dropped_work_is_gone():
+    """Device 0 would have been ready at 4.5; what it starts anew takes its own time."""
+    clock = Cell(SPEEDS, late="drop")
+    clock.ask(0, ALL, WORK, 0.5)
+    clock.slot(2.5)
+    clock.transmit(1.0)
+    assert clock.available().all()
+    clock.ask(1, np.array([0]), np.array([8.0]), 0.5)
+    check(clock, clock.slot(3.0), 6.5, [], [])
+    clock.transmit(0.5)
+    clock.ask(2, np.array([0]), np.array([8.0]), 0.5)
+    check(clock, clock.slot(), 15.5, [0], [2], [])
+
+
+def test_late_work_goes_on_and_makes_a_later_slot():
+    clock = Cell(SPEEDS, late="next")
+    clock.ask(0, ALL, WORK, 0.5)
+    check(clock, clock.slot(2.5), 2.5, [1, 2], [0, 0], [0])
+    assert clock.available().tolist() == [False, False, False]
+    clock.transmit(1.0)
+    assert clock.available().tolist() == [False, True, True]
+
+    clock.ask(1, np.array([1, 2]), np.full(2, 4.0), 0.5)
+    slot = clock.slot(0.875)  # device 0 at 4.5, device 2 at 5, device 1 at 6
+    check(clock, slot, 4.375, [], [], [0, 1, 2])
+    assert clock.done() == [3.875 / 4, 1.0 + 0.375 / 2, 1.0 + 0.375]
+    clock.transmit(0.0)
+    assert not clock.available().any()
+
+    clock.ask(2, ALL[:0], WORK[:0], 0.0)
+    check(clock, clock.slot(0.625), 5.0, [0, 2], [0, 1], [1])
+    clock.transmit(0.25)
+    assert clock.available().tolist() == [True, False, True]
+
+    clock.ask(3, np.array([2]), np.array([2.0]), 0.0)
+    check(clock, clock.slot(), 6.0, [1, 2], [1, 3], [])
+
+
+def test_ready_during_a_transmission_keeps_its_update_for_the_next_slot():
+    clock = Cell(SPEEDS, late="next")
+    clock.ask(0, ALL, WORK, 0.5)
+    clock.slot(2.5)
+    clock.transmit(10.0)  # device 0 gets ready at 4.5
+    assert clock.available().tolist() == [False, True, True]
+    clock.ask(1, ALL[:0], WORK[:0], 2.0)
+    check(clock, clock.slot(), 14.5, [0], [0], [])  # once the broadcast is over
+    clock.transmit(1.0)
+    assert clock.available().all()
+
+
+def test_the_slot_does_not_open_during_the_broadcast_unless_at_the_deadline():
+    for deadline, opened in ((np.inf, 5.5), (9.0, 5.5), (2.0, 4.5)):
+        clock = Cell(SPEEDS, late="next")
+        clock.ask(0, ALL, WORK, 0.5)
+        clock.slot(2.5)
+        clock.transmit(0.0)
+        clock.ask(1, ALL[:0], WORK[:0], 3.0)  # until 5.5; device 0 is ready at 4.5
+        check(clock, clock.slot(deadline), opened, [0], [0], [])
+
+
+@pytest.mark.parametrize("deadline", [0.0, 0.5, 0.75])
+def test_ties_at_the_deadline_are_on_time_whatever_the_order_of_events(deadline):
+    """Broadcast, computing (none, or all of the time) and deadline end at the same instant."""
+    for down in {0.0, deadline}:
+        clock = Cell(np.ones(3))
+        clock.ask(0, ALL, np.array([deadline - down, 99.0, deadline - down]), down)
+        check(clock, clock.slot(deadline), deadline, [0, 2], [0, 0])
+
+
+@pytest.mark.parametrize("late", ["drop", "next"])
+def test_against_a_plain_loop(late):
+    """Same operations in the same order on floats, so the times are equal to the last bit."""
+    rng = np.random.default_rng(7)
+    speeds = rng.lognormal(0.0, 1.0, 12)
+    clock = Cell(speeds, late=late)
+    now, busy = 0.0, {}  # device -> (ready time, round)
+    ever_late = ever_stale = 0
+    for round in range(60):
+        assert clock.available().tolist() == [k not in busy for k in range(12)]
+        free = [k for k in range(12) if k not in busy]
+        devices = np.array([k for k in free if rng.random() < 0.7], dtype=np.int64)
+        flops, down, airtime = rng.random(len(devices)), rng.random() * 0.1, rng.random() * 0.1
+        deadline = np.inf if round % 7 == 6 else rng.random() * 2
+        clock.ask(round, devices, flops, down)
+        slot = clock.slot(deadline)
+        at_work = clock.at_work()
+        clock.transmit(airtime)
+
+        for k, work in zip(devices.tolist(), flops, strict=True):
+            busy[k] = (now + (down + work / speeds[k]), round)
+        opened = max([now + down] + [ready for ready, _ in busy.values()])
+        opened = min(opened, now + deadline)
+        on_time = sorted(k for k, (ready, _) in busy.items() if ready <= opened)
+        missed = sorted(set(busy) - set(on_time))
+        assert slot == Slot(opened, on_time, [busy[k][1] for k in on_time])
+        assert at_work == (missed if late == "next" else [])
+        ever_late += len(missed)
+        ever_stale += sum(busy[k][1] < round for k in on_time)
+        busy = {k: busy[k] for k in missed} if late == "next" else {}
+        now = opened + airtime
+        assert clock.now() == now
+    assert ever_late > 50
+    assert (ever_stale > 20) == (late == "next")
+
+
+def test_intervals():
+    clock = Cell(SPEEDS, late="drop", log=True)
+    clock.ask(5, ALL, WORK, 0.5)
+    clock.slot(2.0)
+    clock.transmit(1.0)
+    assert sorted(clock.intervals) == [
+        Interval(0, 5, "lost", 0.0, 2.0),
+        Interval(1, 5, "lost", 0.0, 2.0),
+        Interval(2, 5, "compute", 0.5, 1.5),
+        Interval(2, 5, "receive", 0.0, 0.5),
+        Interval(2, 5, "transmit", 2.0, 3.0),
+        Interval(2, 5, "wait", 1.5, 2.0),
+    ]
+
+
+def test_interval_of_a_device_dropped_during_the_broadcast():
+    clock = Cell(SPEEDS, late="drop", log=True)
+    clock.ask(0, ALL[:1], WORK[:1], 0.5)
+    clock.slot(0.25)
+    assert clock.intervals == [Interval(0, 0, "lost", 0.0, 0.25)]
+
+
+def test_no_intervals_unless_asked_for():
+    clock = Cell(SPEEDS)
+    clock.ask(0, ALL, WORK, 0.5)
+    clock.slot()
+    assert clock.intervals is None
+
+
+def test_misuse_is_refused():
+    clock = TrialClock(mains(3), Rules(late="next"))
+    with pytest.raises(RuntimeError, match="admit before start"):
+        clock.admit()
+    for seconds in (np.nan, -1.0, np.inf):
+        with pytest.raises(ValueError, match="seconds must be finite and not negative"):
+            TrialClock(mains(1)).start(0, [0], [0.0], [seconds], [0.0])
+    clock.start(0, [0, 1], [0.0, 0.0], [1.0, 9.0], [0.0, 0.0])
+    with pytest.raises(RuntimeError, match="start before"):
+        clock.start(0, [2], [0.0], [1.0], [0.0])
+    with pytest.raises(RuntimeError, match="transmit before admit"):
+        clock.transmit(1.0)
+    clock.rules = replace(clock.rules, deadline_s=3.0)
+    clock.admit()
+    with pytest.raises(ValueError, match="airtime_s must be finite and not negative, got inf"):
+        clock.transmit(np.inf)
+    clock.transmit(0.0)
+    with pytest.raises(ValueError, match="device 1 is busy"):
+        clock.start(1, [1], [0.0], [1.0], [0.0])

@@ -1,0 +1,123 @@
+"""What all codecs do: bits, words and back, the ideal route, what they refuse.
+
+Mutations that make a test here fail: side floats of the extremes uncounted, norms of buckets
+uncounted, one too many kept, the list of positions where a map is shorter, the ideal route decoded
+too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+from support.codec_bench import encode, made, normal
+
+from otafl.codecs.compressed_sensing import CompressedSensing
+from otafl.codecs.identity import Identity
+from otafl.codecs.qsgd import Qsgd
+from otafl.codecs.topk import TopK
+from otafl.codecs.uniform import Uniform
+from otafl.core.contracts import Group, Received
+from otafl.core.errors import UserError
+
+pytestmark = pytest.mark.exact
+
+
+def test_bits_by_hand() -> None:
+    """12 reals in two blocks of 6 (two buckets of 4 each): 32 bits each; 5 bits and two floats a
+    block; 5 bits and a float a block, or a bucket; the 3 largest of 12, or 2 of each 6: 32 bits
+    and a position of 4 (of 3) bits each, or a map of 12 (of 6) bits where that is less."""
+    group = Group({"a": torch.zeros(4, 2, 3), "b": torch.zeros(4, 6)})
+    for cls, config, bits in (
+        (Identity, Identity.Settings(), 384),
+        (Uniform, Uniform.Settings(bits=5), 12 * 5 + 2 * 64),
+        (Qsgd, Qsgd.Settings(bits=5), 12 * 5 + 2 * 32),
+        (Qsgd, Qsgd.Settings(bits=5, bucket=4), 12 * 5 + 4 * 32),
+        (Qsgd, Qsgd.Settings(bits=5, bucket=100), 12 * 5 + 2 * 32),
+        (TopK, TopK.Settings(keep=2 / 12), 2 * 32 + 2 * 4),
+        (TopK, TopK.Settings(keep=6 / 12), 6 * 32 + 12),
+        (TopK, TopK.Settings(keep=1 / 6, scope="block"), 2 * (32 + 3)),
+        (TopK, TopK.Settings(keep=1.0), 384),
+        (CompressedSensing, CompressedSensing.Settings(), 384),
+    ):
+        assert made(cls, config).bits(group) == bits
+
+
+def test_identity_changes_nothing() -> None:
+    group = Group({"a": torch.arange(6.0).view(2, 3)})
+    (coded,), memory = encode(made(Identity, Identity.Settings()), (group,))
+    assert coded is group
+    assert memory == {}
+
+
+@pytest.mark.parametrize(
+    "codec",
+    [
+        made(Uniform, Uniform.Settings(bits=1)),
+        made(Uniform, Uniform.Settings(bits=6)),
+        made(Qsgd, Qsgd.Settings(bits=2, norm="max")),
+        made(Qsgd, Qsgd.Settings(bits=6, norm="max", bucket=4)),
+    ],
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_words_and_back(codec: Any, dtype: torch.dtype) -> None:
+    """Words tell the quantised values, are in range, and one bit off is one level off."""
+    assert codec.word_bits is not None
+    block = normal(5, 2, 9).to(dtype)
+    block[2] = 0.25
+    payload = (Group({"a": block, "b": 10.0 * block[:, 0]}),)
+    (coded,), _ = encode(codec, payload)
+    words = codec.words(coded)
+    assert words.shape == (5, 27)
+    assert words.min() >= 0
+    assert words.max() < 2**codec.word_bits
+    for name, value in codec.values(coded, words).items():
+        torch.testing.assert_close(value, coded.blocks[name])
+    words[1, 3] ^= 1
+    off = codec.values(coded, words)["a"] - coded.blocks["a"]
+    spread = block[1].amax() - block[1].amin()
+    step = spread / (2**codec.word_bits - 1)
+    if isinstance(codec, Qsgd):
+        norm = (
+            block[1].flatten()[:4].abs().amax() if codec.settings.bucket else block[1].abs().amax()
+        )
+        step = norm / (2 ** (codec.word_bits - 1) - 1)
+    torch.testing.assert_close(off[1].flatten()[3].abs(), step, rtol=1e-4, atol=0)
+    off[1].flatten()[3] = 0
+    assert off.abs().amax() < 1e-5 * step
+
+
+def test_the_ideal_route_has_no_memory_and_is_not_coded() -> None:
+    block = normal(2, 10)
+    payload = (Group({"b": block}, route="ideal", reason="a test"), Group({"a": block}))
+    for codec in (
+        made(TopK, TopK.Settings()),
+        made(CompressedSensing, CompressedSensing.Settings()),
+        made(Qsgd, Qsgd.Settings()),
+    ):
+        coded, memory = encode(codec, payload)
+        assert torch.equal(coded[0].blocks["b"], block)
+        assert set(memory) <= {"rest/1"}
+        mean = tuple({n: b[:1] for n, b in group.blocks.items()} for group in coded)
+        one = torch.ones(1)
+        back = codec.decode(Received(mean, (one, one), None, None))
+        assert torch.equal(back.mean[0]["b"], block[:1])
+        assert back.mean[1]["a"].shape == (1, 10)
+
+
+def test_what_codecs_refuse() -> None:
+    twice = (Group({"a": normal(3, 8)}, rows=torch.tensor([0, 1, 1])),)
+    for cls, config in (
+        (Qsgd, Qsgd.Settings()),
+        (TopK, TopK.Settings()),
+        (CompressedSensing, CompressedSensing.Settings()),
+    ):
+        with pytest.raises(UserError, match="several rows of a device"):
+            encode(made(cls, config), twice)
+    masked = (Group({"a": normal(2, 8)}, mask={"a": torch.ones(8)}),)
+    with pytest.raises(UserError, match="know only some"):
+        encode(made(CompressedSensing, CompressedSensing.Settings()), masked)
+    with pytest.raises(ValidationError, match="fewer measurements"):
+        CompressedSensing.Settings(keep=0.3, ratio=0.2)

@@ -1,0 +1,215 @@
+"""Codec matrix_sensing and the recovery by AMP: what is measured, how many reals go on air, what
+comes back. (Rounds with it: test_fedrlr_baselines.)
+
+Mutations that must fail: the matrix scaled by 1/sqrt(side) or not at all; another matrix for each
+trial, or one for all layers; matrix_seed ignored; the other side measured, or side ignored; the
+smaller of two equally common sides; blocks on the ideal route measured; `each` not decoded; the
+last iterate of AMP for the best one; no stop of what is lost, or of all with the first.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from contract.small import engine, run
+from torch import Tensor
+from twins import baselines as twin
+
+from otafl.codecs import amp as amp_module
+from otafl.codecs.amp import amp
+from otafl.codecs.matrix_sensing import MatrixSensing
+from otafl.core.contracts import Cohort, Group, Payload, Received
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
+
+pytestmark = pytest.mark.exact
+
+PAPER = {"weight0": (784, 256), "weight1": (256, 256), "weight2": (256, 10)}
+
+
+def made(dtype: torch.dtype = torch.float64, **keys: int | None) -> MatrixSensing:
+    config = MatrixSensing.Settings.model_validate(keys)
+    return MatrixSensing(config, {}, Streams([1, 2], [0, 0], dtype=dtype))
+
+
+def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+def encode(codec: MatrixSensing, payload: Payload) -> Payload:
+    rows = len(next(iter(payload[0].blocks.values())))
+    device = torch.arange(rows)
+    weight = torch.full((rows,), 1.0 / rows, dtype=torch.float64)
+    cohort = Cohort.fresh(torch.zeros_like(device), device, weight, (rows,), rows)
+    streams = Streams([5], [0], dtype=torch.float64)
+    coded, memory = codec.encode(payload, codec.init(payload), cohort, 0, streams)
+    assert memory == {}
+    return coded
+
+
+def gaussian(name: str, rows: int, side: int, seed: int = 0) -> Tensor:
+    draw = Streams([seed], [0], dtype=torch.float64).normal(f"matrix/{name}", 0, (rows, side))
+    return draw[0] / rows**0.5
+
+
+@pytest.mark.parametrize(("rows", "reals"), [(8, 8_400), (200, 210_000)])
+def test_reals_of_the_paper_s_network(rows: int, reals: int) -> None:
+    """Fact 18: 1,050 reals a row of A, the last layer's side of 10 and the first's of 784 kept."""
+    blocks = {name: torch.zeros(1, *shape) for name, shape in PAPER.items()}
+    (coded,) = encode(made(torch.float32, rows=rows), (Group(blocks),))
+    assert coded.reals == reals
+    shapes = {name: tuple(block.shape[1:]) for name, block in coded.blocks.items()}
+    assert shapes == {"weight0": (784, rows), "weight1": (rows, 256), "weight2": (rows, 10)}
+
+
+@pytest.mark.parametrize(
+    ("side", "measured"),
+    [(None, "a second, b first"), (12, "a first, b second, c first"), (9, "c second")],
+)
+def test_the_side_that_is_measured(side: int | None, measured: str) -> None:
+    """Of 12x30, 30x12 and 12x9 the one that is named; of the first two alone, which have both
+    sides equally often, the larger."""
+    blocks = {"a": normal(2, 12, 30), "b": normal(2, 30, 12)}
+    if side is not None:
+        blocks["c"] = normal(2, 12, 9)
+    (coded,) = encode(made(rows=5, side=side), (Group(blocks),))
+    expected = dict(blocks)
+    for text in measured.split(", "):
+        name, which = text.split()
+        matrix = gaussian(name, 5, side or 30)
+        expected[name] = matrix @ blocks[name] if which == "first" else blocks[name] @ matrix.mT
+    torch.testing.assert_close(dict(coded.blocks), expected)
+
+
+def test_matrices() -> None:
+    """Entries N(0, 1/m), by the seed; one for a layer, the same in any trial and round."""
+    payload = (Group({"a": normal(2, 40, 6)}), Group({"b": normal(2, 40, 6)}))
+    one, again, other = (made(rows=10, matrix_seed=seed) for seed in (0, 0, 1))
+    first, second = encode(one, payload), encode(one, payload)
+    for group, repeated, same, seeded in zip(
+        first, second, encode(again, payload), encode(other, payload), strict=True
+    ):
+        ((name, block),) = group.blocks.items()
+        assert torch.equal(block, repeated.blocks[name])
+        assert torch.equal(block, same.blocks[name])
+        assert not torch.allclose(block, seeded.blocks[name])
+        torch.testing.assert_close(
+            block, gaussian(name, 10, 40) @ next(iter(payload[name == "b"].blocks.values()))
+        )
+    assert not torch.allclose(gaussian("a", 10, 40), gaussian("b", 10, 40))
+
+
+def test_sparse_matrices_come_back() -> None:
+    """Fact 20: 200x256 of 8 non-zeros, squared error below 1e-8; on the mean and on each, and of a
+    convolution's filters [256, 2, 3]. The ideal route and the biases pass as they are."""
+    rng = np.random.default_rng(0)
+    sparse = np.zeros((3, 20, 256))
+    for column in sparse.reshape(-1, 256):
+        column[rng.choice(256, 8, replace=False)] = rng.standard_normal(8)
+    a = torch.from_numpy(sparse)
+    filters = a[:, :6].mT.reshape(3, 256, 2, 3)
+    sent = Group({"a": a, "bias": normal(3, 7), "filters": filters})
+    free = Group({"b": normal(3, 256, 4)}, route="ideal", reason="a test")
+    codec = made(rows=200)
+    coded, ideal = encode(codec, (sent, free))
+    assert coded.reals == 20 * 200 + 7 + 200 * 6
+    assert torch.equal(ideal.blocks["b"], free.blocks["b"])
+    # columns of the mean of three have up to 24 non-zeros, which 200 rows recover too
+    mean = {name: block.mean(0, keepdim=True) for name, block in coded.blocks.items()}
+    free_mean = {"b": free.blocks["b"].mean(0, keepdim=True)}
+    received = Received(
+        (mean, free_mean), (torch.ones(1),) * 2, (coded.blocks, dict(ideal.blocks)), None
+    )
+    back = codec.decode(received)
+    assert back.each is not None
+    for name in ("a", "filters"):
+        for ours, block in (
+            (back.each[0][name], sent.blocks[name]),
+            (back.mean[0][name], sent.blocks[name].mean(0, keepdim=True)),
+        ):
+            assert ours.shape == block.shape
+            assert float((ours - block).square().sum() / block.square().sum()) < 1e-8
+    assert torch.equal(back.mean[0]["bias"], mean["bias"])
+    assert back.mean[1] is not received.mean[1]
+    assert torch.equal(back.mean[1]["b"], free_mean["b"])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_too_few_measurements_stay_finite(dtype: torch.dtype) -> None:
+    """Fact 20: 8x256 of 8 non-zeros diverges; also from huge and tiny measurements, and zero."""
+    matrix = gaussian("a", 8, 256).to(dtype)
+    x = torch.zeros(64, 256, dtype=dtype)
+    x[:, ::32] = normal(64, 8, dtype=dtype)
+    big = torch.finfo(dtype).max ** 0.4
+    scales = (1.0, big, 1.0 / big, 0.0)
+    for scale in scales:
+        y = (scale * x) @ matrix.mT
+        ours = amp(y, matrix, 1000, 1.5)
+        assert ours.isfinite().all()
+        misfit = torch.linalg.vector_norm(y - ours @ matrix.mT, dim=1)
+        assert (misfit <= torch.linalg.vector_norm(y, dim=1) * (1 + 1e-5)).all()
+
+
+def test_equals_the_looped_recovery(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Columns that are recovered, that diverge, and in between, in small batches."""
+    monkeypatch.setattr(amp_module, "_REALS_AT_ONCE", 60 * 7)
+    rng = np.random.default_rng(3)
+    for rows in (6, 20, 40):
+        matrix = rng.standard_normal((rows, 60)) / np.sqrt(rows)
+        x = np.zeros((18, 60))
+        for count, column in enumerate(x, 1):
+            column[rng.choice(60, count, replace=False)] = rng.standard_normal(count)
+        y = x @ matrix.T + 0.01 * rng.standard_normal((18, rows))
+        ours = amp(torch.from_numpy(y), torch.from_numpy(matrix), 25, 1.3).numpy()
+        theirs = np.stack([twin.amp(column, matrix, 25, 1.3) for column in y])
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-8)
+
+
+def test_what_diverges_costs_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """784 columns at the paper's 8 rows leave within a fifth of the 50 steps, by and large; 200
+    rows keep them all."""
+    done = [0]
+    step = amp_module._step
+
+    def counted(y: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
+        done[0] += len(y)
+        return step(y, *rest)
+
+    monkeypatch.setattr(amp_module, "_step", counted)
+    for rows, least, most in ((8, 0.1, 0.2), (200, 1.0, 1.0)):
+        done[0] = 0
+        matrix = gaussian("a", rows, 256)
+        amp(normal(784, 256) @ matrix.mT, matrix, 50, 1.5)
+        assert least <= done[0] / (784 * 50) <= most
+
+
+def test_what_it_refuses() -> None:
+    flat, matrix = Group({"a": normal(2, 12)}), normal(2, 12, 9)
+    masked = Group({"a": matrix}, mask={"a": torch.ones_like(matrix)})
+    cases: tuple[tuple[Payload, dict[str, Any], str], ...] = (
+        ((flat,), {}, "measures matrices, and the algorithm sends none"),
+        ((masked,), {}, "know only some of them"),
+        ((Group({"a": matrix}),), {"side": 10}, "no matrix has a side of 10; one of 9, 12"),
+        ((Group({"a": matrix}),), {"rows": 12}, "12 measurements of 12 reals compress nothing"),
+    )
+    for payload, keys, text in cases:
+        with pytest.raises(UserError, match=text):
+            encode(made(**keys), payload)
+
+
+@pytest.mark.parametrize("transport", ["ideal", "over_the_air", "digital"])
+def test_over_every_transport(transport: str) -> None:
+    keys: dict[str, Any] = {
+        "algorithm": {"name": "fedavg", "sends": "model", "bias_mode": "ideal"},
+        "codec": {"name": "matrix_sensing", "rows": 2},
+        "transport": transport,
+    }
+    one = run(engine(keys), 2)
+    assert all(block.isfinite().all() for block in one.server.values())
+    taken = one.means.take()
+    assert taken["uplink_symbols"].gt(0).all()
+    if transport == "over_the_air":  # 64x4 and 4x10: four devices' side of 4
+        assert taken["uplink_symbols"].tolist() == [2.0 * 2 * (64 + 10)] * 3

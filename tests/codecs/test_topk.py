@@ -1,0 +1,78 @@
+"""The largest magnitudes with error feedback, by hand.
+
+Mutations that make a test here fail: top-k by value for by magnitude, one too many kept, chosen
+among all blocks for block by block, the residual forgotten, added twice or of the wrong device, the
+memory of unknown coordinates wiped.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from support.codec_bench import encode, made, normal
+
+from otafl.codecs.topk import TopK
+from otafl.core.contracts import Group
+
+pytestmark = pytest.mark.exact
+
+
+def test_topk_with_memory_by_hand() -> None:
+    """Two of five. Round 0 leaves (0, 1, 0, -2, 0); round 1 sends 3 + 1 and -1 - 2."""
+    codec = made(TopK, TopK.Settings(keep=0.4))
+    first, second = torch.tensor([[-5.0, 1, 3, -2, 0]]), torch.tensor([[1.0, 3, 1, -1, 0]])
+    (sent,), memory = encode(codec, (Group({"a": first}),))
+    assert sent.blocks["a"].tolist() == [[-5, 0, 3, 0, 0]]
+    assert memory["rest/0"].tolist() == [[0, 1, 0, -2, 0]]
+    (sent,), memory = encode(codec, (Group({"a": second}),), memory)
+    assert sent.blocks["a"].tolist() == [[0, 4, 0, -3, 0]]
+    assert memory["rest/0"].tolist() == [[1, 0, 1, 0, 0]]
+
+
+@pytest.mark.parametrize("scope", ["payload", "block"])
+def test_topk_against_sorting(scope: Any) -> None:
+    blocks = {"a": normal(3, 4, 5), "b": 10.0 * normal(3, 10, seed=1)}
+    kept = blocks | {}
+    codec = made(TopK, TopK.Settings(keep=0.25, scope=scope, error_feedback=False))
+    (sent,), memory = encode(codec, (Group(blocks),))
+    assert memory == {}
+    for k in range(3):
+        rows = {name: block[k].flatten().numpy() for name, block in kept.items()}
+        if scope == "payload":
+            every = np.concatenate(list(rows.values()))
+            least = dict.fromkeys(rows, np.sort(np.abs(every))[-8])  # round(30 / 4) = 8
+        else:
+            least = {"a": np.sort(np.abs(rows["a"]))[-5], "b": np.sort(np.abs(rows["b"]))[-2]}
+        for name, row in rows.items():
+            hand = np.where(np.abs(row) >= least[name], row, 0)
+            np.testing.assert_array_equal(sent.blocks[name][k].flatten().numpy(), hand)
+
+
+def test_nothing_is_lost_with_error_feedback() -> None:
+    """What was sent so far and what is remembered is all there was."""
+    codec, memory = made(TopK, TopK.Settings(keep=0.2)), None
+    total, sent_so_far = torch.zeros(3, 10).double(), torch.zeros(3, 10).double()
+    for round in range(20):
+        x = normal(3, 10, seed=round)
+        total += x
+        (sent,), memory = encode(codec, (Group({"a": x}),), memory, round)
+        sent_so_far += sent.blocks["a"]
+        assert (sent.blocks["a"] != 0).sum(1).tolist() == [2, 2, 2]
+    torch.testing.assert_close(sent_so_far + memory["rest/0"], total)
+
+
+def test_memory_of_explicit_rows_and_of_unknown_coordinates() -> None:
+    """Rows 2 and 0 of three devices; the second knows only coordinates 1 and 2. Device 1 keeps its
+    memory, as does device 0 for the coordinate that it does not know."""
+    codec = made(TopK, TopK.Settings(keep=1 / 3))
+    block = torch.tensor([[1.0, 2, -3], [9, 1, 2]])
+    mask = torch.tensor([[1.0, 1, 1], [0, 1, 1]])
+    group = Group({"a": block}, rows=torch.tensor([2, 0]), mask={"a": mask})
+    before = torch.tensor([[10.0, 0, -4], [7, 7, 7], [0, 0, 0]])
+    (sent,), memory = encode(codec, (group,), {"rest/0": before})
+    assert sent.blocks["a"].tolist() == [[0, 0, -3], [0, 0, -2]]
+    assert memory["rest/0"].tolist() == [[10, 1, 0], [7, 7, 7], [1, 2, 0]]
+    assert before.tolist() == [[10, 0, -4], [7, 7, 7], [0, 0, 0]]

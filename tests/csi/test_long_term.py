@@ -1,0 +1,88 @@
+"""What is known of a channel in the long run. Seeds are fixed; a statistical test's false-alarm
+level is 1e-4 for each number.
+
+Mutations that make a test here fail: a closed form where there is none, an average over rounds that
+are correlated, the threshold or the gain left out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from otafl import channels, csi
+from otafl.core import registry
+from otafl.core.contracts import Statistics
+from otafl.core.rng import Streams
+from otafl.csi.long_term import statistics
+from otafl.receivers.scalar import Scalar
+
+STREAMS = Streams([0, 0], [0, 1], dtype=torch.float64)
+THRESHOLD = torch.tensor([0.05, 0.3], dtype=torch.float64)
+NUMBERS = ("amplitude", "power", "inverse")
+
+
+def known(name: str, csi_of: dict[str, Any], closed: bool = True, **keys: Any) -> Statistics:
+    """Of two trials of four devices; closed: whether the channel may use its closed forms."""
+    kind = registry.settings("channel", name)
+    sections = [kind(name=name, **keys)] * 2
+    budget, channel = channels.build(sections, 4, STREAMS)
+    if not closed:
+        channel.closed_form = False
+    believed = registry.settings("csi", csi_of["name"])(**csi_of)
+    noise = torch.full((2,), 0.5, dtype=torch.float64)
+    made = csi.build([believed] * 2, channel, budget, STREAMS)
+    return statistics(channel, made, Scalar(), budget, noise)
+
+
+def numbers(known: Statistics) -> dict[str, Tensor]:
+    values = known.mean_amplitude(), known.mean_power(), known.mean_inverse(THRESHOLD)
+    return dict(zip(NUMBERS, values, strict=True))
+
+
+@pytest.mark.exact
+def test_without_fading() -> None:
+    """Of gain 0.1, below the second trial's threshold."""
+    found = numbers(known("awgn", {"name": "perfect"}, path_loss_db=10.0))
+    ones = torch.ones(2, 4, dtype=torch.float64)
+    torch.testing.assert_close(found["amplitude"], 0.1**0.5 * ones)
+    torch.testing.assert_close(found["power"], 0.1 * ones)
+    torch.testing.assert_close(found["inverse"], torch.tensor([[10.0], [0.0]]).double() * ones)
+
+
+@pytest.mark.law
+@pytest.mark.parametrize("csi_of", [{"name": "perfect"}, {"name": "error", "variance": 0.2}])
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [
+        ("rayleigh", {}),
+        ("rayleigh", {"speed_kmh": 3.0}),
+        ("rician", {}),
+        ("tdl-a", {"subcarrier_groups": 1}),
+    ],
+)
+def test_closed_forms_are_what_averages_tend_to(
+    name: str, csi_of: dict[str, Any], keys: dict[str, Any]
+) -> None:
+    """Over 4,096 draws a device: |h|, |h|^2 and 1/|h|^2 above 0.05 have standard deviations of at
+    most 0.52, 1 and 3.3, so 8 means are within 4.4 of their standard errors."""
+    closed = numbers(known(name, csi_of, **keys))
+    drawn = numbers(known(name, csi_of, closed=False, **keys))
+    for number, deviation in zip(NUMBERS, (0.52, 1.0, 3.3), strict=True):
+        off = (closed[number] - drawn[number]).abs().max()
+        assert off < 4.4 * deviation / 64, number
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("name", ["cdl-a", "umi"])
+def test_a_channel_without_closed_forms_is_averaged(name: str) -> None:
+    found = known(name, {"name": "perfect"}, subcarrier_groups=2)
+    draws = found.draws(5)
+    assert draws.shape == (5, 2, 4)
+    assert torch.equal(draws, known(name, {"name": "perfect"}, subcarrier_groups=2).draws(5))
+    power = found.mean_power()
+    assert power.shape == (2, 4)
+    assert (power / found.gain - 1.0).abs().max() < 0.5

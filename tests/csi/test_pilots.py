@@ -1,0 +1,121 @@
+"""Estimates from pilots against twins written out and numbers worked by hand.
+
+Mutations that make a test here fail: the pilots' power, their number, the gain or `power_db` left
+out of the error, the error's variance of one device used for all, the MMSE's factor 1 + v taken for
+1 - v, pilots counted on every group of a comb, a comb that starts at the second group, antennas and
+blocks swapped before interpolation, a known variance claimed for MMSE, for a comb, for unequal
+budgets or for a gain that is not the budget's.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+from support.csi_bench import DOUBLE, K, Recorded, S, known, link_budget, of_shape
+from torch import Tensor
+
+from otafl.core.contracts import ChannelState
+from otafl.core.rng import Streams
+from otafl.csi.pilots import Pilots
+
+pytestmark = pytest.mark.exact
+
+BUDGET = torch.tensor([[4.0, 1.0, 9.0], [100.0, 25.0, 2.0]], dtype=DOUBLE)
+
+GAIN = torch.tensor([[1.0, 0.5, 0.1], [1e-2, 3.0, 2.0]], dtype=DOUBLE)
+
+
+def pilots(
+    h: Tensor,
+    budget: Tensor = BUDGET,
+    gain: Tensor = GAIN,
+    power_db: float = 0.0,
+    state_gain: Tensor | None = None,
+    trials: tuple[int, ...] = (0, 1),
+    **config: Any,
+) -> Pilots:
+    channel = Recorded(ChannelState(h, gain if state_gain is None else state_gain))
+    streams = Streams([5] * len(trials), trials, dtype=budget.dtype)
+    hyper = {"power_db": torch.full((len(trials),), power_db, dtype=budget.dtype)}
+    return known("pilots", channel, link_budget(budget, gain), streams, hyper, **config)
+
+
+@pytest.mark.twin
+@pytest.mark.parametrize("estimator", ["ls", "mmse"])
+def test_pilots_twin(estimator: str) -> None:
+    """h_ls = h + e / sqrt(L P beta), e ~ CN(0, 1) of each device's own; MMSE shrinks it by
+    1 + 1 / (L P beta). P is twice the budget."""
+    h = of_shape(S, K, 2, 3, 4)
+    csi = pilots(h, estimator=estimator, length=5, power_db=10 * math.log10(2))
+    got = csi.estimate(h, GAIN, 7)
+    streams = Streams([5, 5], [0, 1], dtype=DOUBLE)
+    for s in range(S):
+        for k in range(K):
+            pair = torch.tensor([s]), torch.tensor([k])
+            draw = streams.device_normal("csi_pilots", 7, *pair, (2, 3, 4, 2))[0].numpy()
+            energy = 5 * 2 * float(BUDGET[s, k] * GAIN[s, k])
+            error = (draw[..., 0] + 1j * draw[..., 1]) / np.sqrt(2 * energy)
+            expected = h[s, k].numpy() + error
+            if estimator == "mmse":
+                expected = expected / (1 + 1 / energy)
+            np.testing.assert_allclose(got[s, k].numpy(), expected, rtol=1e-12)
+    assert csi.pilot_symbols == 5 * 4
+
+
+def test_pilots_of_a_device_do_not_depend_on_the_others() -> None:
+    h = of_shape(S, K, 1, 1, 2)
+    whole = pilots(h).estimate(h, GAIN, 3)
+    part = pilots(h[1:, :2], BUDGET[1:, :2], GAIN[1:, :2], trials=(1,))
+    assert torch.equal(part.estimate(h[1:, :2], GAIN[1:, :2], 3), whole[1:, :2])
+
+
+def test_a_variance_is_claimed_where_it_is_one_and_independent_of_h() -> None:
+    flat, wide = of_shape(S, K, 1, 1, 1), of_shape(S, K, 1, 1, 4)
+    even = torch.tensor([[8.0] * K, [2.0] * K], dtype=DOUBLE)
+    ones = torch.ones_like(even)
+    csi = pilots(flat, even, ones, length=4)
+    assert csi.variance is not None
+    torch.testing.assert_close(csi.variance, torch.tensor([1 / 32, 1 / 8], dtype=DOUBLE))
+    assert pilots(flat, even, ones, comb=4).variance is not None  # one group: no comb
+    assert pilots(flat, BUDGET, ones).variance is None
+    assert pilots(flat, even, GAIN).variance is None
+    assert pilots(flat, even, ones, state_gain=2 * ones).variance is None
+    assert pilots(flat, even, ones, estimator="mmse").variance is None
+    assert pilots(wide, even, ones, comb=2).variance is None
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    ("groups", "comb", "carried"), [(7, 3, 3), (8, 3, 3), (8, 2, 4), (5, 9, 1), (4, 4, 1)]
+)
+def test_a_comb_is_interpolated(groups: int, comb: int, carried: int, dtype: torch.dtype) -> None:
+    """At 200 dB: linear between the pilots, extrapolated past the last two, constant with one."""
+    h = of_shape(S, K, 2, 3, groups).to(dtype.to_complex())
+    gain = torch.ones(S, K, dtype=dtype)
+    csi = pilots(h, BUDGET.to(dtype), gain, power_db=200.0, comb=comb, length=6)
+    assert csi.pilot_symbols == 6 * carried
+    got = csi.estimate(h, gain, 0)
+    assert got.dtype == h.dtype
+    at = np.arange(0, groups, comb)
+    assert len(at) == carried
+    for cell in np.ndindex(S, K, 2, 3):
+        row = h[cell].numpy()
+        expected = np.full(groups, row[0])
+        if carried > 1:
+            for f in range(groups):
+                left = min(int(np.searchsorted(at, f, side="right")) - 1, carried - 2)
+                a, b = at[left], at[left + 1]
+                expected[f] = row[a] + (row[b] - row[a]) * (f - a) / (b - a)
+        tolerance = 1e-5 if dtype == torch.float32 else 1e-9
+        np.testing.assert_allclose(got[cell].numpy(), expected, atol=tolerance)
+
+
+def test_mmse_does_not_interpolate() -> None:
+    text = r"estimator: 'mmse' estimates each sub-carrier group by its own pilots, but comb is 2"
+    with pytest.raises(ValidationError, match=text):
+        Pilots.Settings(estimator="mmse", comb=2)

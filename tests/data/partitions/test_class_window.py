@@ -1,0 +1,195 @@
+"""The split of pFedMe and pFedBreD against a plain reading of its published code, and against the
+numbers that are known of it.
+
+Mutations that must fail: the two seeds changed about; one of the draws left out, or b before a; the
+class size without the reserve; the share read at another place of the draw; `<=` for `<` where a
+class runs out; no shuffle, or test samples from the other end; the labels 0, 1, 2 on the samples
+that come after the first; `times` on the share alone; a draw where the factor is fixed.
+"""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from otafl.core.errors import UserError
+from otafl.data import load
+from otafl.data.dataset import Indices
+from otafl.data.fashion_mnist import FashionMnist
+from otafl.data.fetch import available
+from otafl.data.partitions import dealt
+from otafl.data.partitions.class_window import ClassWindow
+
+pytestmark = pytest.mark.exact
+
+MNIST_COUNTS = [6903, 7877, 6990, 7141, 6824, 6313, 6876, 7293, 6825, 6958]
+FASHION = ClassWindow(split_seed=(0, 1))
+MNIST = ClassWindow(classes_per_device=3, split_seed=(1, 1))
+CIFAR = ClassWindow(
+    classes_per_device=3,
+    reserve=20,
+    extra=(300, 600),
+    multiple=(1, 1),
+    times=2,
+    test_first=True,
+    split_seed=(1, 1),
+)
+
+
+def labels_of(counts: list[int]) -> Indices:
+    """Labels in a shuffled order."""
+    return np.random.default_rng(5).permutation(np.repeat(np.arange(len(counts)), counts))
+
+
+def split(window: ClassWindow, labels: Indices, devices: int) -> list[Indices]:
+    return dealt(window, labels, devices, np.random.default_rng(0))
+
+
+def published(labels: Indices, users: int, each: int, seeds: tuple[int, int], cifar: bool) -> list:
+    """[users] of (training, test) samples, as the scripts make them: ten classes, ten groups."""
+    first, rest = np.random.RandomState(seeds[0]), random.Random(seeds[1])
+    pools = [[int(i) for i in range(len(labels)) if labels[i] == c] for c in range(10)]
+    sizes = [len(pool) for pool in pools]
+    held: list[list[int]] = [[] for _ in range(users)]
+    taken = [0] * 10
+    for u in range(users):
+        for j in range(each):
+            c = (u + j) % 10
+            held[u] += pools[c][taken[c] : taken[c] + 10]
+            taken[c] += 10
+    props = first.lognormal(0, 2.0, (10, users, each))
+    reserve = users if cifar else 1000
+    props = (np.array(sizes) - reserve)[:, None, None] * props / props.sum((1, 2), keepdims=True)
+    for u in range(users):
+        for j in range(each):
+            c = (u + j) % 10
+            n = int(props[c, u // (users // 10), j])
+            if cifar:
+                n = 2 * (n + rest.randint(300, 600))
+            else:
+                a = rest.randint(10, 200)
+                n = n * rest.randint(1, 10) + a
+            if taken[c] + n < sizes[c]:
+                held[u] += pools[c][taken[c] : taken[c] + n]
+                taken[c] += n
+    out = []
+    for own in held:
+        rest.shuffle(own)
+        train = int(0.75 * len(own))
+        test = len(own) - train
+        out.append((own[test:], own[:test]) if cifar else (own[:train], own[train:]))
+    return out
+
+
+def cut(part: Indices) -> tuple[Indices, Indices]:
+    kept = int(0.75 * len(part))
+    return part[:kept], part[kept:]
+
+
+@pytest.mark.twin
+@pytest.mark.parametrize("name", ["fashion", "mnist", "cifar"])
+def test_equals_the_published_code(name: str) -> None:
+    window, counts, users, each, seeds = {
+        "fashion": (FASHION, [7000] * 10, 100, 2, (0, 1)),
+        "mnist": (MNIST, MNIST_COUNTS, 100, 3, (1, 1)),
+        "cifar": (CIFAR, [6000] * 10, 20, 3, (1, 1)),
+    }[name]
+    labels = labels_of(counts)
+    expected = published(labels, users, each, seeds, name == "cifar")
+    parts = split(window, labels, users)
+    assert len(parts) == users
+    for part, (train, test) in zip(parts, expected, strict=True):
+        ours = cut(part)
+        if name != "cifar":
+            assert_array_equal(part, [*train, *test])
+        assert_array_equal(np.sort(ours[0]), np.sort(train))
+        assert_array_equal(np.sort(ours[1]), np.sort(test))
+
+
+def test_sizes_of_mnist() -> None:
+    parts = split(MNIST, labels_of(MNIST_COUNTS), 100)
+    assert sum(map(len, parts)) == 59_229
+    assert sum(len(cut(part)[0]) for part in parts) == 44_383
+    assert sum(len(cut(part)[1]) for part in parts) == 14_846
+    together = np.concatenate(parts)
+    assert len(np.unique(together)) == len(together)
+
+
+def majority(parts: list[Indices], labels: Indices) -> tuple[float, float]:
+    """Accuracy on all test samples of what knows each device's most frequent test label, and of
+    what knows its most frequent training label."""
+    right = np.zeros(2)
+    for part in parts:
+        train, test = (np.bincount(labels[half], minlength=10) for half in cut(part))
+        right += test.max(), test[train.argmax()]
+    best, known = right / sum(len(cut(part)[1]) for part in parts)
+    return float(best), float(known)
+
+
+def test_majority_of_mnist_and_cifar10() -> None:
+    labels = labels_of(MNIST_COUNTS)
+    parts = split(MNIST, labels, 100)
+    assert majority(parts, labels)[0] == pytest.approx(0.625, abs=5e-4)
+    faulty = ClassWindow(classes_per_device=3, split_seed=(1, 1), mislabel_first=True)
+    borne = faulty.labels(labels, 100)
+    assert majority(parts, borne)[0] == pytest.approx(0.614, abs=5e-4)
+    cifar = labels_of([6000] * 10)
+    assert majority(split(CIFAR, cifar, 20), cifar)[0] == pytest.approx(0.442, abs=5e-4)
+
+
+def test_majority_of_fashion_mnist() -> None:
+    if "fashion_mnist" not in [a.name for a in available() if a.present]:
+        pytest.skip("fashion_mnist is not on this machine")
+    data = load(FashionMnist(pixel_scale="raw"))
+    labels = np.concatenate([data.y_train, data.y_test])
+    best, known = majority(split(FASHION, labels, 100), labels)
+    assert best == pytest.approx(0.744, abs=5e-4)
+    assert known == pytest.approx(0.739, abs=5e-4)
+
+
+def test_published_labels_of_mnist() -> None:
+    """The first ten samples of a device's j-th class bear the label j: 2,700 are wrong, 2,000 of
+    them for training, none where the first class is 0."""
+    labels = labels_of(MNIST_COUNTS)
+    faulty = ClassWindow(classes_per_device=3, split_seed=(1, 1), mislabel_first=True)
+    parts = split(faulty, labels, 100)
+    wrong = faulty.labels(labels, 100) != labels
+    assert wrong.sum() == 2_700
+    assert sum(wrong[cut(part)[0]].sum() for part in parts) == 2_000
+    assert [u for u, part in enumerate(parts) if not wrong[part].any()] == list(range(0, 100, 10))
+    assert all(wrong[part].sum() in (0, 30) for part in parts)
+    assert MNIST.labels(labels, 100) is labels
+
+
+def test_published_labels_by_hand() -> None:
+    """Three devices, two classes each of three, one sample first: of classes (0, 1), (1, 2) and
+    (2, 0). Samples 0 and 3, 4 and 6, 7 and 1 come first and bear 0 and 1."""
+    labels = np.array([0, 0, 0, 1, 1, 1, 2, 2, 2])
+    window = ClassWindow(first_samples=1, mislabel_first=True)
+    assert_array_equal(window.labels(labels, 3), [0, 1, 0, 1, 0, 1, 1, 0, 2])
+
+
+def test_a_seed_of_its_own_for_each_trial() -> None:
+    labels = labels_of([1500] * 10)
+    first = split(ClassWindow(), labels, 20)
+    again = split(ClassWindow(), labels, 20)
+    other = dealt(ClassWindow(), labels, 20, np.random.default_rng(1))
+    assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
+    assert any(not np.array_equal(a, b) for a, b in zip(first, other, strict=True))
+    fixed = ClassWindow(split_seed=(3, 4))
+    one, two = (dealt(fixed, labels, 20, np.random.default_rng(s)) for s in (0, 1))
+    assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True))
+
+
+def test_refuses() -> None:
+    with pytest.raises(UserError, match="classes_per_device: 11 is more than the 10 classes"):
+        split(ClassWindow(classes_per_device=11), labels_of([50] * 10), 5)
+    with pytest.raises(UserError, match="first_samples: 100 devices would get 200 samples of clas"):
+        split(ClassWindow(), labels_of([150] * 10), 100)
+    with pytest.raises(ValueError, match=r"extra: got \[3, 2\]"):
+        ClassWindow(extra=(3, 2))
+    with pytest.raises(ValueError, match="split_seed"):
+        ClassWindow(split_seed=(2**32, 0))

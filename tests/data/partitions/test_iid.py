@@ -1,0 +1,36 @@
+"""Samples shuffled and dealt out evenly."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from scipy import stats
+
+from otafl.data.partitions import dealt
+from otafl.data.partitions.iid import Iid
+
+LABELS = np.arange(1000) % 10
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+@pytest.mark.exact
+def test_iid_deals_out_everything_evenly() -> None:
+    parts = dealt(Iid(), LABELS[:103], 10, rng())
+    assert sorted(map(len, parts)) == [10] * 7 + [11] * 3
+    assert_array_equal(np.sort(np.concatenate(parts)), np.arange(103))
+    assert not np.array_equal(np.concatenate(parts), np.arange(103))
+
+
+@pytest.mark.law
+def test_iid_is_uniform() -> None:
+    """Where sample 0 goes, over 2,000 partitions to 10 devices: chi-square at level 1e-4."""
+    labels = np.zeros(50, np.int64)
+    owner = []
+    for seed in range(2000):
+        parts = dealt(Iid(), labels, 10, np.random.default_rng(seed))
+        owner.append(next(k for k, part in enumerate(parts) if 0 in part))
+    assert stats.chisquare(np.bincount(owner, minlength=10)).pvalue > 1e-4

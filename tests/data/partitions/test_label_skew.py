@@ -1,0 +1,85 @@
+"""A fixed number of classes for each device.
+
+A mutation that must fail: size_sigma ignored.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from otafl.core.errors import UserError
+from otafl.data.dataset import Indices
+from otafl.data.partitions import Partition, dealt
+from otafl.data.partitions.label_skew import LabelSkew
+
+LABELS = np.arange(1000) % 10
+SHUFFLED = np.random.default_rng(1).permutation(np.arange(2000) % 10)
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize(("devices", "each"), [(10, 2), (7, 3), (5, 2), (3, 4), (12, 1), (4, 10)])
+def test_label_skew_is_balanced(devices: int, each: int) -> None:
+    for seed in range(20):
+        parts = dealt(LabelSkew(classes_per_device=each), LABELS, devices, rng(seed))
+        held = [np.unique(LABELS[part]) for part in parts]
+        assert [len(classes) for classes in held] == [each] * devices
+        holders = np.bincount(np.concatenate(held), minlength=10)
+        assert holders.max() - holders.min() <= 1
+        for part in parts:
+            for c, share in zip(*np.unique(LABELS[part], return_counts=True), strict=True):
+                assert abs(share - 100 / holders[c]) < 1
+        assert len(np.concatenate(parts)) == 100 * np.count_nonzero(holders)
+
+
+@pytest.mark.exact
+def test_label_skew_with_unequal_sizes() -> None:
+    def parts_of(partition: LabelSkew) -> list[Indices]:
+        parts = dealt(partition, SHUFFLED, 20, rng())
+        together = np.concatenate(parts)
+        assert len(parts) == 20
+        assert len(np.unique(together)) == len(together)
+        return parts
+
+    parts = parts_of(LabelSkew(classes_per_device=2, size_sigma=1.5))
+    assert all(len(np.unique(SHUFFLED[part])) == 2 for part in parts)
+    assert sum(map(len, parts)) == 2000
+    assert np.std([len(part) for part in parts]) > 30
+    even = parts_of(LabelSkew(classes_per_device=2))
+    assert {len(part) for part in even} == {100}
+
+
+@pytest.mark.law
+def test_label_skew_pairs_all_classes() -> None:
+    """Device 0's two classes over 3,000 partitions: each of the 45 pairs equally often (its place
+    in the order is random, and no class is named before another). Chi-square at level 1e-4."""
+    labels = np.arange(40) % 10
+    pairs = np.zeros((10, 10))
+    for seed in range(3000):
+        parts = dealt(LabelSkew(), labels, 10, np.random.default_rng(seed))
+        a, b = np.unique(labels[parts[0]])
+        pairs[a, b] += 1
+    assert stats.chisquare(pairs[np.triu_indices(10, 1)]).pvalue > 1e-4
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize(
+    ("partition", "labels", "devices", "message"),
+    [
+        (LabelSkew(classes_per_device=11), LABELS, 5, "classes_per_device: 11 .* 10 classes"),
+        (
+            LabelSkew(classes_per_device=10),
+            LABELS[:20],
+            5,
+            "devices.count: 5 of 5 .* class 0",
+        ),
+    ],
+)
+def test_refuses(partition: Partition, labels: np.ndarray, devices: int, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        dealt(partition, labels, devices, rng())

@@ -1,0 +1,53 @@
+"""Parts of log-normal sizes.
+
+Mutations that must fail: `cut_lognormal` without the least number, or with the shares not made to
+sum to one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from otafl.core.errors import UserError
+from otafl.data.dataset import Indices
+from otafl.data.partitions import Partition, dealt
+from otafl.data.partitions.lognormal import Lognormal
+
+LABELS = np.random.default_rng(1).permutation(np.arange(2000) % 10)
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def parts_of(partition: Partition, devices: int, seed: int = 0) -> list[Indices]:
+    parts = dealt(partition, LABELS, devices, rng(seed))
+    together = np.concatenate(parts)
+    assert len(parts) == devices
+    assert len(np.unique(together)) == len(together)
+    return parts
+
+
+@pytest.mark.law
+def test_lognormal_sizes() -> None:
+    """The logarithms of many large sizes have the deviation asked for: 300 devices, five standard
+    errors of a deviation, 1 / sqrt(600) each."""
+    labels = np.zeros(3_000_000, np.int64)
+    parts = dealt(Lognormal(sigma=0.8), labels, 300, rng())
+    sizes = np.array([len(part) for part in parts])
+    assert sizes.sum() == len(labels)
+    assert abs(np.log(sizes).std() / 0.8 - 1) < 5 / 600**0.5
+    assert not np.array_equal(np.concatenate(parts), np.arange(len(labels)))
+
+
+@pytest.mark.exact
+def test_lognormal_least_and_even() -> None:
+    assert min(map(len, parts_of(Lognormal(sigma=5.0, min_samples=30), 40))) >= 30
+    assert {len(part) for part in parts_of(Lognormal(sigma=0.0), 40)} == {50}
+
+
+@pytest.mark.exact
+def test_refuses() -> None:
+    with pytest.raises(UserError, match="min_samples: 7 devices x 300 are more than the 200"):
+        dealt(Lognormal(min_samples=300), LABELS, 7, rng())

@@ -1,0 +1,162 @@
+"""Random crops and flips against a loop over pixels, and their independence of who takes part.
+
+Mutations that must fail: rows and columns changed about, or their numbers; the flip of what is cut
+left out of the columns that are read, or before the cut; black as 0 where it is not; all channels
+by the first one's numbers alone; numbers that depend on the place in the cohort, not on the step,
+not on the draw, or that all samples share; offsets from 0 to 2 p - 1.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from otafl.core.contracts import Cohort
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
+from otafl.data.augment import Augmentation, AugmentSettings, augmentation
+from otafl.data.work import LocalData
+
+pytestmark = pytest.mark.exact
+
+SHAPE = (2, 5, 4)
+BLACK = np.array([-1.0, 3.0], np.float32)[:, None, None]
+STEPS, BATCH, DEVICES = 3, 4, 3
+
+
+def local_data(settings: AugmentSettings | None, shape: tuple[int, ...] = SHAPE) -> LocalData:
+    """Two trials of three devices with ten samples each."""
+    streams = Streams([3, 3], [0, 1], dtype=torch.float64)
+    x = torch.arange(60 * int(np.prod(shape)), dtype=torch.float64).view(60, *shape) + 7
+    index = torch.arange(60).view(2, DEVICES, 10)
+    count = torch.full((2, DEVICES), 10)
+    black = BLACK if len(shape) == 3 else None
+    augment = augmentation(settings, shape, black, streams)
+    return LocalData(x, torch.arange(60) % 4, index, count, 4, streams, BATCH, STEPS, augment)
+
+
+def cohort(trial: list[int], device: list[int]) -> Cohort:
+    weight = torch.ones(len(trial), dtype=torch.float64)
+    counts = (trial.count(0), trial.count(1))
+    return Cohort.fresh(torch.tensor(trial), torch.tensor(device), weight, counts, DEVICES)
+
+
+EVERYBODY = cohort([0, 0, 0, 1, 1, 1], [0, 1, 2, 0, 1, 2])
+
+
+def looped(image: np.ndarray, u: np.ndarray, pad: int, flip: bool, black: np.ndarray) -> np.ndarray:
+    """Pads, cuts, then flips one image [C, H, W] with the numbers u [3]."""
+    channels, high, wide = image.shape
+    padded = np.empty((channels, high + 2 * pad, wide + 2 * pad))
+    padded[:] = np.broadcast_to(black, image.shape)[:, :1, :1]
+    padded[:, pad : pad + high, pad : pad + wide] = image
+    down, right = (int(one * (2 * pad + 1)) for one in u[:2])
+    cut = padded[:, down : down + high, right : right + wide]
+    return cut[:, :, ::-1] if flip and u[2] < 0.5 else cut
+
+
+@pytest.mark.twin
+@pytest.mark.parametrize("flip", [False, True])
+@pytest.mark.parametrize("crop", [0, 1, 3, 7])
+def test_equals_the_loop(crop: int, flip: bool) -> None:
+    plain = local_data(None).work(2, EVERYBODY)
+    work = local_data(AugmentSettings(crop=crop, flip=flip)).work(2, EVERYBODY)
+    streams = Streams([3, 3], [0, 1], dtype=torch.float64)
+    for step in range(STEPS):
+        for draw in (0, 1):
+            seen, whole = work.batch(step, draw), plain.batch(step, draw)
+            assert torch.equal(seen.y, whole.y)
+            purpose = "augment" if draw == 0 else "augment/1"
+            tick = torch.tensor([(2 << 32) + step])
+            pair = EVERYBODY.trial, EVERYBODY.device
+            u = streams.device_uniform_rounds(purpose, tick, *pair, (3, BATCH))[0]
+            for row in range(6):
+                for b in range(BATCH):
+                    image = whole.x[row, b].numpy()
+                    expected = looped(image, u[row, :, b].numpy(), crop, flip, BLACK)
+                    np.testing.assert_array_equal(seen.x[row, b], expected)
+
+
+def test_numbers_are_a_devices_own() -> None:
+    """Whoever else takes part, however the cohort is cut; and other ones each step, draw, round."""
+    settings = AugmentSettings(crop=2, flip=True)
+    whole = local_data(settings).work(5, EVERYBODY).batch(1)
+    few = local_data(settings).work(5, cohort([0, 1], [2, 1])).batch(1)
+    assert torch.equal(few.x, whole.x[[2, 4]])
+    chunk = local_data(settings).work(5, EVERYBODY.rows(3, 6)).batch(1)
+    assert torch.equal(chunk.x, whole.x[3:])
+
+    def offsets(round: int, step: int, draw: int) -> Tensor:
+        """Which pixel of a single image comes first, for all rows and samples."""
+        streams = Streams([3, 3], [0, 1], dtype=torch.float64)
+        act = Augmentation(settings, (9, 9), None, streams)
+        x = (torch.arange(81, dtype=torch.float64) + 1).view(1, 1, 9, 9).expand(6, BATCH, 9, 9)
+        tick = torch.tensor([(round << 32) + step])
+        return act(x, tick, EVERYBODY.trial, EVERYBODY.device, draw)[:, :, 4, 4]
+
+    first = offsets(0, 0, 0)
+    assert len(first.unique()) > 5
+    assert all(len(row.unique()) > 1 for row in first)
+    for other in (offsets(1, 0, 0), offsets(0, 1, 0), offsets(0, 0, 1)):
+        assert not torch.equal(first, other)
+
+
+@pytest.mark.law
+def test_laws() -> None:
+    """Every offset equally likely, half of the images flipped: 4,000 images, level 1e-6."""
+    streams = Streams([1], [0])
+    act = Augmentation(AugmentSettings(crop=1, flip=True), (1, 3, 3), None, streams)
+    x = torch.arange(1.0, 10.0).view(1, 1, 1, 3, 3).expand(1, 4000, -1, -1, -1)
+    zero = torch.zeros(1, dtype=torch.int64)
+    seen = act(x, zero, zero, zero, 0)[0, :, 0]
+    centre, counts = seen[:, 1, 1].unique(return_counts=True)
+    assert centre.tolist() == list(range(1, 10))
+    expected = 4000 / 9
+    chi_square = float(((counts - expected) ** 2 / expected).sum())
+    assert chi_square < 43  # 8 degrees of freedom
+    # With the middle column inside on both sides, left is below right unless flipped.
+    inside = seen[(seen[:, 1] > 0).all(1)]
+    flipped = (inside[:, 1, 0] > inside[:, 1, 2]).float().mean()
+    assert abs(flipped - 0.5) < 5 * 0.5 / len(inside) ** 0.5
+
+
+def test_grey_images_and_all_data() -> None:
+    """A long vector is a square image; the whole local data are left as they are."""
+    settings = AugmentSettings(crop=1)
+    flat, square = local_data(settings, (9,)), local_data(settings, (3, 3))
+    batches = [data.work(0, EVERYBODY).batch(0) for data in (flat, square)]
+    assert batches[0].x.shape == (6, BATCH, 9)
+    assert torch.equal(batches[0].x, batches[1].x.flatten(2))
+    whole = local_data(None, (9,)).work(0, EVERYBODY)
+    assert torch.equal(flat.work(0, EVERYBODY).full().x, whole.full().x)
+    assert not torch.equal(batches[0].x, whole.batch(0).x)
+
+
+def test_nothing_to_do_and_what_is_no_image() -> None:
+    streams = Streams([0], [0])
+    assert augmentation(None, (3, 3), None, streams) is None
+    assert augmentation(AugmentSettings(), (3, 3), None, streams) is None
+    with pytest.raises(UserError, match=r"data.augment: .* shape \[10\]; leave the key out"):
+        augmentation(AugmentSettings(flip=True), (10,), None, streams)
+
+
+def test_operations_do_not_grow_with_rows() -> None:
+    class Count(TorchDispatchMode):
+        calls = 0
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+            self.calls += 1
+            return func(*args, **(kwargs or {}))
+
+    counts = []
+    for rows in (1, 6):
+        streams = Streams([3, 3], [0, 1])
+        act = Augmentation(AugmentSettings(crop=2, flip=True), SHAPE, BLACK, streams)
+        trial, device = EVERYBODY.trial[:rows], EVERYBODY.device[:rows]
+        with Count() as counter:
+            act(torch.zeros(rows, BATCH, *SHAPE), torch.tensor([0]), trial, device, 0)
+        counts.append(counter.calls)
+    assert counts[0] == counts[1]

@@ -1,0 +1,42 @@
+"""Every data set: what is said of it, and what is said where its files are missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from otafl.core import registry
+from otafl.core.errors import UserError
+from otafl.data import load
+from otafl.data.base import DataSource
+
+pytestmark = pytest.mark.exact
+
+
+@pytest.mark.parametrize("name", registry.names("data"))
+def test_a_set_says_what_the_program_must_know(name: str) -> None:
+    kind = registry.component("data", name)
+    assert issubclass(kind, DataSource)
+    source = kind()
+    assert source.name == name
+    assert all(side > 0 for side in source.input_shape)
+    assert source.classes > 1
+    assert (source.files is None) == bool(source.ships_with)
+    if source.files is not None:
+        assert source.files.size
+        assert source.files.downloads
+        assert all(one.checksum.startswith(("md5:", "sha256:")) for one in source.files.downloads)
+
+
+@pytest.mark.parametrize("name", registry.names("data"))
+def test_what_is_read_is_as_it_says_or_says_how_to_get_it(name: str, tmp_path: Path) -> None:
+    kind = registry.component("data", name)
+    if kind.files is None:
+        source = kind()
+        data = load(source)
+        assert (data.input_shape, data.classes) == (source.input_shape, source.classes)
+        assert (data.owner is not None) == source.has_users
+        return
+    with pytest.raises(UserError, match=f"of {name} is not in .*`otafl data get {name}`"):
+        load(kind(root=str(tmp_path)))

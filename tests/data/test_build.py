@@ -1,0 +1,95 @@
+"""From sections of a scenario to the devices' samples.
+
+Fails if: the test samples of a device are trained on; trials share a partition that do not share
+all numbers; labels that the partition changes are not trained on.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
+from otafl.data import Samples, build, load
+from otafl.data.digits import Digits
+
+pytestmark = pytest.mark.exact
+
+TRAINING = SimpleNamespace(batch_size=4, local_steps=2)
+DEVICES = 4
+SKEWED = {"name": "label_skew"}
+
+
+def built(trials: tuple[int, ...] = (0, 1, 2), **keys: Any) -> Samples:
+    source = Digits(**{"train_samples": 300, "partition": "dirichlet", **keys})
+    streams = Streams([7] * len(trials), trials)
+    return build([source] * len(trials), DEVICES, TRAINING, streams)
+
+
+def held(samples: Samples, cell: int) -> set[int]:
+    """The training samples of a device."""
+    data = samples.local_data
+    return set(data.index[cell, : data.count[cell]].tolist())
+
+
+def test_no_sample_is_both_trained_on_and_tested() -> None:
+    samples = built(test="per_device", validation=0.2)
+    own, validation = samples.own_test, samples.own_validation
+    assert own is not None
+    assert validation is not None
+    for cell in range(3 * DEVICES):
+        trained = held(samples, cell)
+        tested = set(own.index[cell, : own.count[cell]].tolist())
+        validated = set(validation.index[cell, : validation.count[cell]].tolist())
+        assert not trained & tested
+        assert not validated & (trained | tested)
+        whole = len(trained) + len(validated) + len(tested)
+        assert len(trained) + len(validated) == int(0.75 * whole)
+        assert len(validated) == round(0.2 * int(0.75 * whole))
+
+
+def test_own_classes_of_the_official_test_set() -> None:
+    samples = built(own_test=True, partition=SKEWED, train_samples=None)
+    assert samples.own_test is not None
+    have = samples.local_data.class_counts(torch.arange(3 * DEVICES)) > 0
+    assert torch.equal(samples.own_test.class_counts() > 0, have)
+    in_test = np.bincount(samples.data.y_test, minlength=10)
+    expected = torch.from_numpy(in_test) * have
+    assert torch.equal(samples.own_test.class_counts(), expected)
+
+
+def test_devices_have_no_samples_of_their_own_unless_asked() -> None:
+    samples = built()
+    assert samples.own_test is None
+    assert samples.own_validation is None
+    assert samples.share.tolist() == samples.local_data.count.view(3, DEVICES).tolist()
+    assert samples.share.sum(1).tolist() == [300.0] * 3
+
+
+def test_trials_of_equal_numbers_share_a_partition() -> None:
+    samples = built((0, 1, 0))
+    first, second, again = (
+        [held(samples, DEVICES * s + k) for k in range(DEVICES)] for s in range(3)
+    )
+    assert first == again
+    assert first != second
+    alone = built((1,))
+    assert second == [held(alone, k) for k in range(DEVICES)]
+
+
+def test_the_labels_are_those_that_the_partition_publishes() -> None:
+    partition = {"name": "class_window", "mislabel_first": True, "reserve": 0}
+    samples = built(test="per_device", partition=partition, train_samples=None)
+    labels = load(Digits(test="per_device")).y_train
+    assert (samples.data.y_train != labels).sum() == 10 * 2 * (DEVICES - 1)
+    assert torch.equal(samples.local_data.y, torch.from_numpy(samples.data.y_train))
+
+
+def test_a_class_without_test_samples() -> None:
+    with pytest.raises(UserError, match="trains on classes of which there are no validation sam"):
+        built(own_test=True, partition=SKEWED, train_samples=12, validation=0.1)

@@ -1,0 +1,155 @@
+"""CIFAR-10 and CIFAR-100 from small files in the format of the official ones, and their scales.
+
+Mutations that must fail: channels last, the batches in another order, the test batch among them;
+labels by the coarse key; an unpickler without its list of what may be made; shapes, dtypes or
+labels not checked; a standardised set with the other set's means, by deviation times, or with
+black left at 0.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from support.small_sets import EACH, batch, cifar_batch, write_cifar10
+
+from otafl.core import registry
+from otafl.core.errors import UserError
+from otafl.data import DataSet, cifar10, cifar100, load
+from otafl.data.cifar import read_batch
+from otafl.data.cifar10 import Cifar10
+from otafl.data.cifar100 import Cifar100
+from otafl.data.fetch import available
+
+pytestmark = pytest.mark.exact
+
+
+def test_cifar10(tmp_path: Path) -> None:
+    write_cifar10(tmp_path / "cifar-10-batches-py")
+    data = load(Cifar10(root=str(tmp_path), pixel_scale="raw"))
+    train = np.concatenate([batch(i)[0] for i in range(1, 6)])
+    assert_array_equal(data.x_train, train.reshape(-1, 3, 32, 32))
+    assert_array_equal(data.y_train, [label for i in range(1, 6) for label in batch(i)[1]])
+    assert_array_equal(data.x_test.reshape(EACH, -1), batch(0)[0])
+    assert_array_equal(data.y_test, [0, 1, 2])
+    # Red comes first, row by row.
+    assert data.x_train[0, 1, 0, 5] == train[0, 1024 + 5]
+    assert data.x_train[0, 0, 2, 0] == train[0, 64]
+    assert (data.classes, data.x_train.dtype) == (10, np.float32)
+    assert data.input_shape == Cifar10.input_shape
+
+
+def test_cifar100(tmp_path: Path) -> None:
+    folder = tmp_path / "cifar-100-python"
+    folder.mkdir()
+    for name, number in (("train", 1), ("test", 2)):
+        pixels, labels = batch(number)
+        fine = [90 + one for one in labels]
+        content = cifar_batch(pixels, coarse_labels=labels, fine_labels=fine)
+        (folder / name).write_bytes(content)
+    data = load(Cifar100(root=str(tmp_path)))
+    assert_array_equal(data.y_train, [91, 92, 93])
+    assert_array_equal(data.y_test, [92, 93, 94])
+    assert_allclose(data.x_test.reshape(EACH, -1), batch(2)[0] / 255, rtol=1e-6)
+    assert data.classes == 100
+
+
+@pytest.mark.parametrize(
+    ("scale", "shift", "factor"),
+    [
+        ("unit", 0, 1),
+        ("raw", 0, 255),
+        ("signed", 0.5, 2),
+        (
+            "standardised",
+            np.array([0.4914, 0.4822, 0.4465]),
+            1 / np.array([0.2023, 0.1994, 0.2010]),
+        ),
+    ],
+)
+def test_scales(tmp_path: Path, scale: Any, shift: Any, factor: Any) -> None:
+    write_cifar10(tmp_path / "cifar-10-batches-py")
+    data = load(Cifar10(root=str(tmp_path), pixel_scale=scale))
+    unit = batch(1)[0].reshape(EACH, 3, 32, 32) / 255
+    expected = (unit.transpose(0, 2, 3, 1) - shift) * factor
+    assert_allclose(data.x_train[:EACH].transpose(0, 2, 3, 1), expected, rtol=1e-5, atol=1e-5)
+    assert data.black is not None
+    black = np.broadcast_to(data.black, (3, 32, 32))[:, 0, 0]
+    assert_allclose(black, np.broadcast_to((0 - shift) * factor, 3), rtol=1e-5)
+
+
+class Harmful:
+    def __reduce__(self) -> Any:
+        return os.mkdir, ("harmed",)
+
+
+GOOD = cifar_batch(*batch(0)[:1], labels=batch(0)[1])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (GOOD[:-40], "not a CIFAR batch"),
+        (b"", "not a CIFAR batch"),
+        (b"\x1f\x8b nonsense", "not a CIFAR batch"),
+        (pickle.dumps(Harmful()), "it asks for .*mkdir, which no batch needs"),
+        (pickle.dumps({b"data": Harmful()}, 2), "it asks for .*mkdir, which no batch needs"),
+        (pickle.dumps([1, 2]), "has no 'data' and 'labels'"),
+        (cifar_batch(batch(0)[0], fine_labels=[1, 2, 3]), "has no 'data' and 'labels'"),
+        (cifar_batch(batch(0)[0], labels=[1, 2]), "3 images but 2 labels"),
+        (
+            cifar_batch(batch(0)[0], labels=[1, 2, 10]),
+            "'labels' are not a list of numbers from 0 to 9",
+        ),
+        (
+            cifar_batch(batch(0)[0][:, :3000], labels=[1, 2, 3]),
+            r"shape \[3, 3000\]; wanted \[n, 3072\]",
+        ),
+        (pickle.dumps({b"data": [1], b"labels": [1]}, 2), "'data' are not an array of bytes"),
+        (pickle.dumps({b"data": np.zeros((1, 3072)), b"labels": [1]}, 2), "not an array of bytes"),
+    ],
+)
+def test_what_is_no_batch(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "batch"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=message) as error:
+        read_batch(path, "labels", 10)
+    assert str(path) in str(error.value)
+    assert not Path("harmed").exists()
+
+
+def test_batches_as_python_3_writes_them(tmp_path: Path) -> None:
+    pixels, labels = batch(4)
+    for protocol in (2, 4):
+        content = {b"data": pixels, b"labels": labels}
+        (tmp_path / "batch").write_bytes(pickle.dumps(content, protocol))
+        found = read_batch(tmp_path / "batch", "labels", 10)
+        assert_array_equal(found[0], pixels)
+        assert_array_equal(found[1], labels)
+
+
+def test_a_missing_batch_says_what_to_do(tmp_path: Path) -> None:
+    folder = write_cifar10(tmp_path / "cifar-10-batches-py")
+    (folder / "data_batch_3").unlink()
+    with pytest.raises(UserError, match=r"data_batch_3 of cifar10 .*otafl data get cifar10"):
+        load(Cifar10(root=str(tmp_path)))
+    with pytest.raises(UserError, match="train of cifar100"):
+        load(Cifar100(root=str(tmp_path)))
+
+
+@pytest.mark.parametrize("name", ["cifar10", "cifar100"])
+def test_the_real_set(name: str) -> None:
+    """Published sizes and channel means, where the files are on this machine."""
+    if not {a.name: a.present for a in available()}[name]:
+        pytest.skip(f"{name} is not on this machine")
+    data: DataSet = load(registry.settings("data", name)())
+    assert data.x_train.shape == (50_000, 3, 32, 32)
+    assert data.x_test.shape == (10_000, 3, 32, 32)
+    assert_array_equal(np.bincount(data.y_train), [50_000 // data.classes] * data.classes)
+    means = {"cifar10": cifar10._MEAN, "cifar100": cifar100._MEAN}[name]
+    assert_allclose(data.x_train.mean((0, 2, 3), dtype=np.float64), means, atol=1e-4)

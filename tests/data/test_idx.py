@@ -1,0 +1,104 @@
+"""The IDX format, and MNIST and Fashion-MNIST in it."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from support.small_sets import TRAIN, idx, write_images
+
+from otafl.core import registry
+from otafl.core.errors import UserError
+from otafl.data import load
+from otafl.data.fashion_mnist import FashionMnist
+from otafl.data.fetch import available
+from otafl.data.idx import read_images, read_labels
+from otafl.data.mnist import Mnist
+
+pytestmark = pytest.mark.exact
+
+
+def test_idx_by_hand(tmp_path: Path) -> None:
+    """The format's bytes, written out: two images of 1 x 3 pixels and two labels."""
+    images = b"\0\0\x08\x03" + b"\0\0\0\x02" + b"\0\0\0\x01" + b"\0\0\0\x03" + bytes(range(6))
+    labels = b"\0\0\x08\x01" + b"\0\0\0\x02" + b"\x07\xff"
+    (tmp_path / "i").write_bytes(images)
+    (tmp_path / "l.gz").write_bytes(gzip.compress(labels))
+    assert_array_equal(read_images(tmp_path / "i"), [[0, 1, 2], [3, 4, 5]])
+    assert_array_equal(read_labels(tmp_path / "l.gz"), [7, 255])
+
+
+GOOD = idx(np.zeros((2, 3, 3)))
+ZIPPED = gzip.compress(GOOD, mtime=0)  # the same bytes at all times: they name tests
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a", GOOD[:-1], "truncated.*2 x 3 x 3 = 18 bytes.*17 follow"),
+        ("a", GOOD + b"\0", "too long.*19 follow"),
+        ("a", GOOD[:9], "truncated, 9 bytes"),
+        ("a", b"", "truncated, 0 bytes"),
+        ("a", b"\0\0\x09\x03" + GOOD[4:], "magic number is 0x00000903, not 0x00000803"),
+        ("a", idx(np.zeros(30)), "magic number is 0x00000801, not 0x00000803"),
+        ("a", b"\0\0\x08\x03" + b"\xff\xff\xff\xff" + GOOD[8:], "truncated"),
+        ("a.gz", GOOD, "not a gzip file"),
+        ("a.gz", ZIPPED[:-9], "corrupt gzip"),
+        ("a.gz", ZIPPED[:12] + b"\xff\xff" + ZIPPED[14:], "corrupt gzip"),
+    ],
+)
+def test_idx_refuses(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=message) as error:
+        read_images(path)
+    assert str(path) in str(error.value)
+
+
+def test_idx_unreadable(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cannot be read"):
+        read_labels(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_image_files(tmp_path: Path, zipped: bool) -> None:
+    arrays = write_images(tmp_path / "mnist", zipped)
+    raw = load(Mnist(root=str(tmp_path), pixel_scale="raw"))
+    unit = load(Mnist(root=str(tmp_path)))
+    images = arrays["train-images-idx3-ubyte"].reshape(TRAIN, 784)
+    assert_array_equal(raw.x_train, images)
+    assert_array_equal(unit.x_train, images.astype(np.float32) / np.float32(255))
+    assert_array_equal(unit.y_test, arrays["t10k-labels-idx1-ubyte"])
+    assert (unit.x_train.dtype, unit.y_train.dtype) == (np.float32, np.int64)
+    assert unit.classes == 10
+    assert unit.x_train.max() == 1.0
+    assert unit.x_validation.shape == (0, 784)
+    assert unit.y_validation.shape == (0,)
+
+
+def test_counts_of_images_and_labels_must_agree(tmp_path: Path) -> None:
+    write_images(tmp_path / "fashion-mnist")
+    path = tmp_path / "fashion-mnist" / "train-labels-idx1-ubyte.gz"
+    path.write_bytes(gzip.compress(idx(np.zeros(TRAIN - 1))))
+    with pytest.raises(UserError, match=r"12 images but .*train-labels.* 11 labels"):
+        load(FashionMnist(root=str(tmp_path)))
+
+
+MEANS = {"fashion_mnist": 0.2860, "mnist": 0.1307}
+"""Of training pixels, the ones used to normalise, 4 digits."""
+
+
+@pytest.mark.parametrize("name", list(MEANS))
+def test_the_real_set(name: str) -> None:
+    """Published sizes, where the files are on this machine."""
+    if not {a.name: a.present for a in available()}[name]:
+        pytest.skip(f"{name} is not on this machine")
+    data = load(registry.settings("data", name)())
+    assert data.x_train.shape == (60_000, 784)
+    assert data.x_test.shape == (10_000, 784)
+    assert data.x_train.min() == 0
+    assert data.x_train.max() == 1
+    assert data.x_train.mean(dtype=np.float64) == pytest.approx(MEANS[name], abs=5e-5)

@@ -1,0 +1,148 @@
+"""Sent140 from small files in LEAF's format and in the authors' own.
+
+Mutations that must fail: words in upper case, without apostrophes or marks, beyond the length; a
+word that is not known as another's vector, padding in front; polarity 4 as 0; users in the order of
+the file; the text of another column; owners of other tweets.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from support.small_sets import VOCABULARY, vector, write_tweets, write_vectors
+
+from otafl.core.errors import UserError
+from otafl.data import load
+from otafl.data.sent140 import Sent140, words
+
+pytestmark = pytest.mark.exact
+
+TWEETS = [
+    ("4", "zoe", "Good day!"),
+    ("0", "adam", "The BAD bad day."),
+    ("4", "zoe", "the day the good"),
+    ("0", "zoe", "don't"),
+    ("0", "adam", "xyz bad"),
+    ("4", "adam", "good"),
+    ("4", "once", "good good"),
+]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = tmp_path / "sent140"
+    write_vectors(folder)
+    write_tweets(folder / "training.1600000.processed.noemoticon.csv", TWEETS)
+    return tmp_path
+
+
+def sample(text: list[str], length: int) -> np.ndarray:
+    rows = [vector(word) if word in VOCABULARY else np.zeros(50) for word in text]
+    return np.array(rows + [np.zeros(50)] * (length - len(text)), np.float32)
+
+
+def test_words() -> None:
+    assert words("I DON'T know... really?!", 25) == [
+        *("i", "don't", "know", ".", ".", "."),
+        *("really", "?", "!"),
+    ]
+    assert words("a b c d", 2) == ["a", "b"]
+    assert words(" ()-- ", 5) == []
+
+
+def test_the_authors_file(root: Path) -> None:
+    """Two users of three tweets each, by name; 'once' has too few."""
+    config = Sent140(root=str(root), fraction=1.0, length=4)
+    data = load(config)
+    assert data.input_shape == config.input_shape == (4, 50)
+    assert (data.classes, data.x_train.dtype) == (2, np.float32)
+    assert_array_equal(data.owner, [0, 0, 1, 1])
+    assert_array_equal(data.owner_test, [0, 1])
+    texts = {
+        "adam": [(["the", "bad", "bad", "day"], 0), (["xyz", "bad"], 0), (["good"], 1)],
+        "zoe": [(["good", "day", "!"], 1), (["the", "day", "the", "good"], 1), (["don't"], 0)],
+    }
+    assert data.owner is not None
+    assert data.owner_test is not None
+    for user, own in enumerate(texts.values()):
+        x = [*data.x_train[data.owner == user], *data.x_test[data.owner_test == user]]
+        y = [*data.y_train[data.owner == user], *data.y_test[data.owner_test == user]]
+        found = sorted((one.tobytes(), int(label)) for one, label in zip(x, y, strict=True))
+        assert found == sorted((sample(text, 4).tobytes(), label) for text, label in own)
+
+
+def test_length_and_seed(root: Path) -> None:
+    short = load(Sent140(root=str(root), fraction=1.0, length=2))
+    assert short.input_shape == (2, 50)
+    splits = {
+        load(Sent140(root=str(root), fraction=1.0, sample_seed=seed)).x_test.tobytes()
+        for seed in range(8)
+    }
+    assert len(splits) > 2
+    twice = [load(Sent140(root=str(root), fraction=1.0)).x_test for _ in range(2)]
+    assert_array_equal(*twice)
+
+
+def leafs(folder: Path, part: str, users: dict[str, list[tuple[str, int]]]) -> None:
+    data = {
+        name: {
+            "x": [["17", "Mon", "NO_QUERY", name, text, "training"] for text, _ in own],
+            "y": [label for _, label in own],
+        }
+        for name, own in users.items()
+    }
+    (folder / part).mkdir(parents=True, exist_ok=True)
+    content = {"users": list(users), "num_samples": [], "user_data": data}
+    (folder / part / "all_data_niid_05_keep_3.json").write_text(json.dumps(content))
+
+
+def test_leafs_files(root: Path) -> None:
+    """They come before the authors' file, and all of them are taken."""
+    folder = root / "sent140"
+    leafs(
+        folder, "train", {"b": [("Good day!", 1), ("bad", 0)], "a": [("not good", 0), ("the", 1)]}
+    )
+    leafs(folder, "test", {"b": [("don't.", 0)], "a": [("day day", 1)]})
+    data = load(Sent140(root=str(root), length=3))
+    assert_array_equal(data.owner, [0, 0, 1, 1])
+    assert_array_equal(data.y_train, [1, 0, 0, 1])
+    expected = [["good", "day", "!"], ["bad"], ["not", "good"], ["the"]]
+    assert_array_equal(data.x_train, [sample(text, 3) for text in expected])
+    assert_array_equal(data.x_test, [sample(text, 3) for text in (["don't", "."], ["day"] * 2)])
+    leafs(folder, "test", {"b": [("x", 0)], "a": []})
+    path = next((folder / "test").iterdir())
+    path.write_text(path.read_text().replace('"training"', "3").replace('"x"]', "3]"))
+    content = json.loads(path.read_text())
+    content["user_data"]["b"]["x"] = [["17", "Mon"]]
+    path.write_text(json.dumps(content))
+    with pytest.raises(UserError, match="user 'b': its 'x' are not tweets"):
+        load(Sent140(root=str(root)))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('"4","1","d","q","u"\n', "tweet 1 is not polarity, id"),
+        ('"4","1","d","q","u","t"\n"2","1","d","q","u","t"\n', "tweet 2 is not .* 0 or 4"),
+        ("a" * 200_000, "not a CSV file"),
+        ("", "none of the 0 users drawn has 3 samples"),
+    ],
+)
+def test_what_is_no_file_of_tweets(root: Path, text: str, message: str) -> None:
+    (root / "sent140" / "training.1600000.processed.noemoticon.csv").write_text(text)
+    with pytest.raises(UserError, match=message):
+        load(Sent140(root=str(root)))
+
+
+def test_missing_files(root: Path) -> None:
+    folder = root / "sent140"
+    (folder / "training.1600000.processed.noemoticon.csv").unlink()
+    with pytest.raises(UserError, match=r"training.*csv of sent140 .*otafl data get sent140"):
+        load(Sent140(root=str(root)))
+    (folder / "glove.6B.50d.txt").unlink()
+    with pytest.raises(UserError, match=r"glove.6B.50d.txt of sent140"):
+        load(Sent140(root=str(root)))

@@ -1,0 +1,12 @@
+"""Devices that are there all the time."""
+
+from __future__ import annotations
+
+import pytest
+from support.lives import made
+
+pytestmark = pytest.mark.exact
+
+
+def test_always_there_has_no_changes() -> None:
+    assert made("always", [3], [0], 2).changes(0, 1) is None

@@ -1,0 +1,69 @@
+"""Devices from a file, against numbers worked by hand, and files that are refused.
+
+Mutations that make a test here fail: a file's empty cell as 0, its rows not round again, frequency
+and speed mixed up.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.made_devices import of
+
+from otafl.core.errors import UserError
+from otafl.devices.compute.csv import Csv
+
+pytestmark = pytest.mark.exact
+
+
+def from_csv(folder: Path, text: str, **settings: Any) -> Csv:
+    file = folder / "devices.csv"
+    file.write_text(text)
+    return Csv(file=str(file), **settings)
+
+
+def test_a_file_has_a_device_a_row(tmp_path: Path) -> None:
+    text = "frequency_hz, flops_per_s, battery_j, flops_per_cycle\n2e9,,7,\n,3e9,,6\n\n1e9,,9,2\n"
+    devices = of(from_csv(tmp_path, text, flops_per_cycle=8, kappa=3e-28), 5)
+    assert devices.flops_per_s.tolist() == [16e9, 3e9, 2e9, 16e9, 3e9]
+    assert devices.frequency_hz.tolist() == [2e9, 0.5e9, 1e9, 2e9, 0.5e9]
+    assert devices.battery_j.tolist() == [7, np.inf, 9, 7, np.inf]
+    assert devices.kappa.tolist() == [3e-28] * 5
+    again = of(from_csv(tmp_path, "flops_per_s,charge\n1,0.5\n", battery_j=4), 2)
+    assert again.charge_j.tolist() == [2.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("flops_per_s,batery_j\n1,2\n", r"line 1: column 'batery_j' is not known; known: flops"),
+        ("flops_per_s,flops_per_s\n1,2\n", r"line 1: column 'flops_per_s' occurs twice"),
+        ("flops_per_s\n1\n-1\n", r"line 3, column 'flops_per_s': got -1; must be greater than 0"),
+        ("flops_per_s\nfast\n", r"line 2, column 'flops_per_s': got 'fast'; must be a finite"),
+        ("flops_per_s,charge\n1,2\n", r"line 2, column 'charge': got 2; must be less than or"),
+        ("flops_per_s,charge\n1\n", r"line 2: has 1 cells, and there are 2 columns"),
+        ("battery_j\n1\n", r"line 2: must have one of the columns flops_per_s and frequency_hz"),
+        ("flops_per_s,frequency_hz\n1,1\n", r"line 2: must have one of the columns flops_per_s"),
+        ("flops_per_s\n", r"has no rows below its first line"),
+    ],
+    ids=["unknown", "twice", "negative", "text", "range", "cells", "speed", "both", "empty"],
+)
+def test_bad_files_are_refused(tmp_path: Path, text: str, message: str) -> None:
+    config = from_csv(tmp_path, text)
+    with pytest.raises(UserError, match=r"^devices.compute.file: '.*devices.csv'.*" + message):
+        of(config)
+
+
+def test_a_file_that_is_not_there_is_said_so() -> None:
+    with pytest.raises(UserError, match=r"'no.csv' cannot be read \(No such file"):
+        of(Csv(file="no.csv"))
+
+
+def test_a_file_that_is_no_text_is_said_so(tmp_path: Path) -> None:
+    config = from_csv(tmp_path, "flops_per_s\n")
+    (tmp_path / "devices.csv").write_bytes(b"flops_per_s\n\xff\n")
+    with pytest.raises(UserError, match=r"cannot be read \(no UTF-8 text, byte 12\)"):
+        of(config)

@@ -1,0 +1,113 @@
+"""Devices whose quantities are drawn, and their laws. Seeds are fixed; each test of a law states
+its sample size and the chance that a right sampler fails it under another seed.
+
+Mutations that make a test here fail: normal numbers clipped at the least in place of drawn again,
+or the mirror's tail; a choice that leaves out its last value; two quantities from one draw; a law's
+range not checked.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from contract.small import scenario
+from scipy import stats
+from support.made_devices import of
+
+from otafl.devices.compute.drawn import Drawn
+from otafl.scenario.errors import ScenarioError
+
+SAMPLES = 20_000
+FALSE_ALARM = 1e-3
+
+
+DRAWN = Drawn.model_validate(
+    {
+        "flops_per_s": {"lognormal": {"median": 3e9, "sigma": 0.8}},
+        "battery_j": {"uniform": [100, 300]},
+        "harvest_w": {"normal": {"mean": 2.0, "std": 1.5, "least": 1.0}},
+        "memory_mb": {"choice": [1, 2, 2, 8]},
+    }
+)
+
+
+@pytest.mark.exact
+def test_numbers_stay_numbers_among_drawn_quantities() -> None:
+    config = Drawn.model_validate({"flops_per_s": {"choice": [2e9]}, "kappa": 3e-28})
+    devices = of(config, 3)
+    assert devices.flops_per_s.tolist() == [2e9] * 3
+    assert devices.kappa.tolist() == [3e-28] * 3
+    assert devices.battery_j.tolist() == [np.inf] * 3
+
+
+@pytest.mark.exact
+def test_a_law_leaves_the_other_quantities_as_they_are() -> None:
+    speed = {"uniform": [1e9, 2e9]}
+    plain = Drawn.model_validate({"flops_per_s": speed})
+    more = Drawn.model_validate(
+        {"flops_per_s": speed, "charge": {"uniform": [0, 1]}, "kappa": {"choice": [1, 2]}}
+    )
+    assert np.array_equal(of(plain, 9).flops_per_s, of(more, 9).flops_per_s)
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize(
+    ("key", "law", "message"),
+    [
+        ("battery_j", {"unifrm": [1, 2]}, "battery_j: got the keys unifrm; a law is one of"),
+        ("battery_j", {"uniform": [-1, 2]}, "battery_j: can be -1; .* must be above 0"),
+        ("efficiency", {"uniform": [0.5, 2]}, "efficiency: can be 2; .* must be at most 1"),
+        (
+            "charge",
+            {"lognormal": {"median": 0.1, "sigma": 1}},
+            "charge: can be inf; .* must be at most 1",
+        ),
+        ("kappa", {"lognormal": {"median": 1}}, "kappa: lognormal takes a mapping of median"),
+        ("kappa", {"choice": []}, r"kappa.choice: got \[\]; must be a list of at least 1"),
+        (
+            "harvest_w",
+            {"normal": {"mean": 1, "std": 1, "least": 2}},
+            r"harvest_w.normal: least \(2\) must not exceed the mean \(1\)",
+        ),
+        ("idle_w", "much", "idle_w: got 'much'; must be a number"),
+        ("idle_w", -1, "idle_w: can be -1; all that can be drawn must be at least 0"),
+    ],
+    ids=["name", "negative", "above", "tail", "keys", "none", "least", "text", "number"],
+)
+def test_laws_must_fit_their_quantity(key: str, law: Any, message: str) -> None:
+    with pytest.raises(ScenarioError, match=r"devices\.compute\." + message):
+        scenario({"devices.compute": {"name": "drawn", key: law}})
+
+
+@pytest.mark.law
+def test_drawn_quantities_have_their_laws() -> None:
+    """KS thrice and chi-square, 20,000 samples, false alarm 1e-3 each."""
+    devices = of(DRAWN, SAMPLES, seed=4)
+    assert stats.kstest(devices.battery_j, "uniform", (100, 200)).pvalue > FALSE_ALARM
+    least = (1.0 - 2.0) / 1.5
+    law = stats.truncnorm(least, np.inf, 2.0, 1.5)
+    assert devices.harvest_w.min() >= 1.0
+    assert stats.kstest(devices.harvest_w, law.cdf).pvalue > FALSE_ALARM
+    values, counts = np.unique(devices.memory_mb, return_counts=True)
+    assert values.tolist() == [1, 2, 8]
+    assert stats.chisquare(counts, SAMPLES * np.array([0.25, 0.5, 0.25])).pvalue > FALSE_ALARM
+
+
+@pytest.mark.law
+def test_drawn_quantities_are_independent() -> None:
+    """Spearman's rank correlation of each pair, 20,000 samples, false alarm 1e-3 each."""
+    devices = of(DRAWN, SAMPLES, seed=5)
+    columns = [devices.flops_per_s, devices.battery_j, devices.harvest_w]
+    for one in range(3):
+        for other in range(one):
+            assert stats.spearmanr(columns[one], columns[other]).pvalue > FALSE_ALARM
+
+
+@pytest.mark.exact
+def test_the_first_devices_do_not_depend_on_how_many_there_are() -> None:
+    many, few = of(DRAWN, 50, seed=4), of(DRAWN, 10, seed=4)
+    assert np.array_equal(many.flops_per_s[:10], few.flops_per_s)
+    assert np.array_equal(many.harvest_w[:10], few.harvest_w)
+    assert not np.array_equal(many.flops_per_s, of(DRAWN, 50, seed=6).flops_per_s)

@@ -1,0 +1,59 @@
+"""Phones against numbers worked by hand, and the law of their clocks.
+
+Mutations that make a test here fail: another range of frequencies; a battery that does not come
+with its radio, or takes the place of what is given.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from contract.small import scenario
+from pydantic import ValidationError
+from scipy import stats
+from support.made_devices import of
+
+from otafl.devices.compute.phone import Phone
+from otafl.scenario import load_scenario, to_yaml
+from otafl.scenario.yaml_source import parse
+
+SAMPLES = 20_000
+FALSE_ALARM = 1e-3
+
+
+@pytest.mark.exact
+def test_phone_frequencies_stay_in_their_range() -> None:
+    config = Phone(frequency_min_hz=1.25e9, frequency_max_hz=1.5e9, flops_per_cycle=8)
+    devices = of(config, 2000)
+    assert 1.25e9 <= devices.frequency_hz.min() < 1.26e9
+    assert 1.49e9 < devices.frequency_hz.max() <= 1.5e9
+    assert np.array_equal(devices.flops_per_s, 8 * devices.frequency_hz)
+    with pytest.raises(ValidationError, match="must not exceed frequency_max_hz, got 3e\\+09"):
+        Phone(frequency_min_hz=3e9)
+
+
+@pytest.mark.exact
+def test_a_phones_battery_comes_with_its_radio_and_leaves_what_is_given() -> None:
+    plain, own = Phone(), Phone(battery=True, idle_w=0.5)
+    assert own.battery_j == pytest.approx(4.0 * 3.85 * 3600)
+    assert own.sleep_w == pytest.approx(0.5943 * 43.2 / 1280.2, rel=0.01)
+    assert own.receive_w == pytest.approx(1.288 + 0.05197 * 10, rel=0.01)
+    assert own.idle_w == 0.5
+    assert np.array_equal(of(plain, 5).frequency_hz, of(own, 5).frequency_hz)
+    assert of(plain).mains
+    again = load_scenario(parse(to_yaml(scenario({"devices.compute": {"battery": True}}))).data)
+    assert again.devices.compute == Phone(battery=True)
+
+
+@pytest.mark.law
+def test_phone_speeds() -> None:
+    """KS, 20,000 samples, false alarm 1e-3: 4 operations a cycle, 1 to 2 GHz."""
+    speed = of(Phone(), SAMPLES, seed=2).flops_per_s
+    assert stats.kstest(speed / 4e9, "uniform", (1, 1)).pvalue > FALSE_ALARM
+
+
+@pytest.mark.exact
+def test_phones_follow_the_generator() -> None:
+    many = of(Phone(), 50, seed=4).flops_per_s
+    assert np.array_equal(many[:10], of(Phone(), 10, seed=4).flops_per_s)
+    assert not np.array_equal(many, of(Phone(), 50, seed=6).flops_per_s)

@@ -1,0 +1,40 @@
+"""The asynchronous uplink, worked by hand for three devices.
+
+Mutations that make a test here fail: the asynchronous uplink serves by number, not by who was ready
+first.
+"""
+
+from __future__ import annotations
+
+import pytest
+from support.cells import ask, cell
+
+from otafl.clock.local_work import Slot
+from otafl.devices.protocols.asynchronous import Asynchronous
+
+pytestmark = pytest.mark.exact
+
+
+def test_asynchronous_serves_who_was_ready_first() -> None:
+    """Device 2 at 1 s until 4; by then 1 (at 2) and 0 (at 3) wait, in this order."""
+    clock = cell(Asynchronous())
+    ask(clock, 0, {0: 3.0, 1: 2.0, 2: 1.0})
+    assert clock.admit() == Slot(1.0, [2], [0])
+    clock.transmit(3.0)
+    ask(clock, 1, {2: 0.5})
+    assert clock.admit() == Slot(4.0, [1], [0])
+    clock.transmit(3.0)
+    ask(clock, 2, {1: 9.0})
+    assert clock.admit() == Slot(7.0, [0], [0])
+    clock.transmit(3.0)
+    ask(clock, 3, {0: 9.0})
+    assert clock.admit() == Slot(10.0, [2], [1])
+
+
+def test_asynchronous_two_at_a_time() -> None:
+    clock = cell(Asynchronous(together=2))
+    ask(clock, 0, {0: 3.0, 1: 2.0, 2: 1.0})
+    assert clock.admit() == Slot(1.0, [2], [0])
+    clock.transmit(3.0)
+    ask(clock, 1, {2: 0.0})
+    assert clock.admit() == Slot(4.0, [0, 1], [0, 0])  # 1, then 0, were ready before 2

@@ -1,0 +1,40 @@
+"""What all protocols have in common, and what a scenario may not ask of them.
+
+Mutations that make a test here fail: a protocol that goes on drops what misses its slot; a deadline
+that is not kept to.
+"""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from contract.small import scenario
+
+from otafl.core import registry
+from otafl.scenario.errors import ScenarioError
+
+pytestmark = pytest.mark.exact
+
+NAMES = registry.names("protocol")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_rules_say_what_the_protocol_says_of_itself(name: str) -> None:
+    protocol = registry.settings("protocol", name)()
+    rules = protocol.rules(math.inf, "drop")
+    assert rules.late == ("next" if protocol.goes_on else "drop")  # else nothing is ever dropped
+    assert rules.deadline_s == math.inf
+    deadline_s = protocol.rules(2.0, "drop").deadline_s
+    assert deadline_s == (2.0 if protocol.has_deadline else math.inf)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_deadline_is_refused_where_there_is_none(name: str) -> None:
+    keys = {"devices.protocol": name, "devices.deadline_s": 1.0}
+    if registry.settings("protocol", name).has_deadline:
+        assert scenario(keys).devices.deadline_s == 1.0
+        return
+    text = rf"devices\.deadline_s: got 1, but protocol '{name}' has no deadline; leave it out"
+    with pytest.raises(ScenarioError, match=text):
+        scenario(keys)

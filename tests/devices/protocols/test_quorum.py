@@ -1,0 +1,54 @@
+"""Slots of a quorum, worked by hand for three devices.
+
+Mutations that make a test here fail: a slot opens before what happens at its very instant; a quorum
+of devices that are not there waits for ever.
+"""
+
+from __future__ import annotations
+
+import pytest
+from contract.small import scenario
+from support.cells import ask, cell
+
+from otafl.clock.local_work import Slot
+from otafl.devices.protocols.quorum import Quorum
+from otafl.scenario.errors import ScenarioError
+
+pytestmark = pytest.mark.exact
+
+
+def test_quorum() -> None:
+    """Two of three: devices 2 and 1 at 3 s; then 0, who was slower than a round, and 2."""
+    clock = cell(Quorum(ready=2))
+    ask(clock, 0, {0: 5.0, 1: 3.0, 2: 1.0}, down=0.0)
+    assert clock.admit() == Slot(3.0, [1, 2], [0, 0])
+    clock.transmit(1.0)
+    ask(clock, 1, {1: 9.0, 2: 3.0})
+    assert clock.admit() == Slot(7.0, [0, 2], [0, 1])
+    clock.transmit(0.0)
+    ask(clock, 2, {})  # one is at work: it is the quorum
+    assert clock.admit() == Slot(13.0, [1], [1])
+
+
+def test_who_is_ready_at_the_very_instant_is_in_the_slot() -> None:
+    clock = cell(Quorum(ready=1))
+    ask(clock, 0, {0: 3.0, 1: 3.0, 2: 4.0})
+    assert clock.admit() == Slot(3.0, [0, 1], [0, 0])
+
+
+def test_quorum_or_deadline() -> None:
+    clock = cell(Quorum(ready=3), deadline_s=2.0)
+    ask(clock, 0, {0: 5.0, 1: 3.0, 2: 1.0})
+    assert clock.admit() == Slot(2.0, [2], [0])
+    clock.transmit(0.5)
+    ask(clock, 1, {2: 1.0})
+    assert clock.admit() == Slot(4.5, [1, 2], [0, 1])
+    assert clock.lost == 0
+
+
+def test_a_quorum_of_more_than_take_part_is_refused() -> None:
+    keys = {"devices.protocol": {"name": "quorum", "ready": 3}}
+    assert scenario(keys).devices.protocol.ready == 3
+    text = r"devices\.protocol\.ready: got 3, more than the 2 devices that take part; at most 2"
+    with pytest.raises(ScenarioError, match=text):
+        scenario(keys | {"devices.participants": 2})

@@ -1,0 +1,185 @@
+"""Byzantine devices, refusals and the jammer, by hand.
+
+Mutations that make a test here fail: the last devices in place of the first, one count or one scale
+for all trials, rows of a group taken for rows of the cohort, a flip without its scale or its sign,
+noise without the update's norm or its own taken off, norms block by block, a mask ignored, one
+noise for all devices, blocks or rounds, the payload written to, a stack without attackers tampered
+with, a jammer's decibels taken as they are, or none for 0 dB; a refusal of the honest, of rows of a
+group for rows of the cohort, for one group or block alone, of all or of nothing where it is not
+asked for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from contract.small import equal, scenario
+from torch import Tensor
+
+from otafl.core.contracts import ChannelState, Cohort, Group, Payload
+from otafl.core.rng import Streams
+from otafl.devices.faults import Faults, jammer_power
+from otafl.scenario.errors import ScenarioError
+
+pytestmark = pytest.mark.exact
+
+S, K = 2, 4
+
+
+DOUBLE = torch.float64
+COUNT, SCALE = (1, 2), (3.0, 0.5)
+
+
+def byzantine(attack: Any, count: tuple[int, ...] = COUNT, **settings: Any) -> Faults:
+    sections = [
+        Faults.Settings(attack=attack, byzantine=n, scale=scale, **settings)
+        for n, scale in zip(count, SCALE, strict=True)
+    ]
+    return Faults(sections, Streams([4, 4], [0, 1], dtype=DOUBLE))
+
+
+def cohort() -> Cohort:
+    """Devices 0, 1, 3 of the first trial, 1, 2 of the second: attackers are rows 0 and 3."""
+    trial, device = torch.tensor([0, 0, 0, 1, 1]), torch.tensor([0, 1, 3, 1, 2])
+    return Cohort.fresh(trial, device, torch.full((5,), 0.2, dtype=DOUBLE), (3, 2), K)
+
+
+ROWS = torch.tensor([4, 3, 0, 3])
+
+
+def payload() -> Payload:
+    generator = torch.Generator().manual_seed(1)
+
+    def random(*shape: int) -> Tensor:
+        return torch.randn(shape, dtype=DOUBLE, generator=generator)
+
+    return (
+        Group({"a": random(5, 2, 3), "b": 10 * random(5, 4)}),
+        Group({"c": random(4, 3)}, rows=ROWS),
+        Group({"d": random(5, 1)}, route="ideal", reason="a test"),
+    )
+
+
+ATTACKED = ([0, 3], [1, 2, 3], [0, 3])
+"""Rows of each group, whose scales are those of the trials."""
+SCALES = ([3.0, 0.5], [0.5, 3.0, 0.5], [3.0, 0.5])
+
+
+@pytest.mark.parametrize(("attack", "sign"), [("sign_flip", -1.0), ("scale", 1.0)])
+def test_scaled(attack: str, sign: float) -> None:
+    given = payload()
+    sent = byzantine(attack).tamper(given, cohort(), 0)
+    for before, after, rows, scales in zip(payload(), sent, ATTACKED, SCALES, strict=True):
+        for name, block in before.blocks.items():
+            expected = block.clone()
+            for row, scale in zip(rows, scales, strict=True):
+                expected[row] *= sign * scale
+            assert torch.equal(after.blocks[name], expected)
+        assert (after.route, after.weighting) == (before.route, before.weighting)
+    for one, again in zip(given, payload(), strict=True):
+        equal(one.blocks, again.blocks)
+
+
+def test_gaussian() -> None:
+    """Normal noise, each device's own, of `scale` times the norm of all blocks of the row."""
+    streams, rows_of = Streams([4, 4], [0, 1], dtype=DOUBLE), cohort()
+    sent = byzantine("gaussian").tamper(payload(), rows_of, 7)
+    for g, (before, after) in enumerate(zip(payload(), sent, strict=True)):
+        honest = set(range(len(next(iter(before.blocks.values()))))) - set(ATTACKED[g])
+        for name, block in before.blocks.items():
+            assert torch.equal(after.blocks[name][sorted(honest)], block[sorted(honest)])
+        for row, scale in zip(ATTACKED[g], SCALES[g], strict=True):
+            at = row if before.rows is None else int(before.rows[row])
+            pair = rows_of.trial[at, None], rows_of.device[at, None]
+            noise = {
+                name: streams.device_normal(f"fault/{g}/{name}", 7, *pair, block.shape[1:])[0]
+                for name, block in before.blocks.items()
+            }
+            norms = [
+                np.sqrt(sum(float(block.square().sum()) for block in blocks))
+                for blocks in ([b[row] for b in before.blocks.values()], noise.values())
+            ]
+            for name, z in noise.items():
+                expected = z * scale * norms[0] / norms[1]
+                torch.testing.assert_close(after.blocks[name][row], expected)
+
+
+def test_gaussian_keeps_to_what_a_device_knows() -> None:
+    x = torch.ones(5, 4, dtype=DOUBLE)
+    mask = torch.tensor([[1.0, 1.0, 0.0, 0.0]] * 5, dtype=DOUBLE)
+    other = torch.ones(5, 2, dtype=DOUBLE)
+    group = Group({"x": x, "y": other}, mask={"x": mask})
+    (sent,) = byzantine("gaussian").tamper((group,), cohort(), 0)
+    assert sent.blocks["x"][[0, 3], 2:].eq(0).all()
+    for row, scale in ((0, 3.0), (3, 0.5)):
+        power = sent.blocks["x"][row].square().sum() + sent.blocks["y"][row].square().sum()
+        assert float(power) == pytest.approx(4 * scale**2, rel=1e-12)
+
+
+def test_noise_is_independent_over_devices_rounds_and_groups() -> None:
+    block = torch.ones(5, 50, dtype=DOUBLE)
+    groups = (Group({"x": block, "y": block}), Group({"x": block}))
+    one, other = (byzantine("gaussian", (4, 4)).tamper(groups, cohort(), t) for t in (0, 1))
+    rows = [group.blocks[name] for sent in (one, other) for group in sent for name in group.blocks]
+    drawn = torch.nn.functional.normalize(torch.cat(rows), dim=1)
+    likeness = (drawn @ drawn.T - torch.eye(len(drawn))).abs()
+    assert len(drawn) == 30
+    assert float(likeness.max()) < 0.7  # 5 standard deviations of 50 numbers
+
+
+def test_without_attackers_nothing_is_touched() -> None:
+    given = payload()
+    assert byzantine("sign_flip", (0, 0)).tamper(given, cohort(), 0) is given
+
+
+@pytest.mark.parametrize("refuse", [None, True, False])
+@pytest.mark.parametrize("attack", ["nan", "scale"])
+def test_what_is_not_a_number_is_refused(attack: str, refuse: bool | None) -> None:
+    """If not told, only where the attack is made of it."""
+    faults, rows = byzantine(attack, refuse_nonfinite=refuse), cohort()
+    keep = faults.refuse(faults.tamper(payload(), rows, 0), rows)
+    if refuse is False or (refuse is None and attack == "scale"):
+        assert keep is None
+        return
+    assert keep is not None
+    expected = [False, True, True, False, True] if attack == "nan" else [True] * 5
+    assert keep.tolist() == expected
+
+
+def test_refused_for_any_of_its_groups_and_blocks() -> None:
+    """An infinity in row 1 of the third group, and in row 2 of the second, which is row 0 of the
+    cohort, and one in the second block of row 4."""
+    faults, rows, sent = byzantine("scale", refuse_nonfinite=True), cohort(), payload()
+    sent[2].blocks["d"][1] = torch.inf
+    sent[1].blocks["c"][2, 1] = -torch.inf
+    sent[0].blocks["b"][4, 3] = torch.nan
+    keep = faults.refuse(sent, rows)
+    assert keep is not None
+    assert keep.tolist() == [False, False, True, True, False]
+
+
+def test_without_faults_there_are_none() -> None:
+    faults, rows = byzantine("nan", (0, 0)), cohort()
+    assert faults.refuse(payload(), rows) is None
+    assert faults.crashes(rows, 0) is None
+    assert faults.copies(rows, 0) is None
+    assert faults.slowdown(np.array([0]), np.array([0]), 0) is None
+    channel = ChannelState(torch.ones(S, K, 1, 1, 1, dtype=torch.complex128), torch.ones(S, K))
+    assert faults.fade(channel, 0) is channel
+
+
+def test_jammer_power() -> None:
+    sections = [Faults.Settings(jammer_db=level) for level in (None, 0.0, 20.0)]
+    power = jammer_power(sections, Streams([0] * 3, range(3)))
+    assert power.dtype == torch.float32
+    torch.testing.assert_close(power, torch.tensor([0.0, 1.0, 100.0]))
+
+
+def test_more_attackers_than_devices() -> None:
+    text = r"faults\.byzantine: got 5, more than devices\.count \(4\); at most all devices"
+    with pytest.raises(ScenarioError, match=text):
+        scenario({"faults.byzantine": 5})
+    assert scenario({"faults.byzantine": 4}).faults.byzantine == 4

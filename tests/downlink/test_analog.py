@@ -1,0 +1,155 @@
+"""The analogue downlink against a twin written out, and what the engine makes of it.
+
+Mutations that make a test here fail: the noise of a complex symbol in place of a real's, an SNR
+with the wrong sign, the power of one block or of one trial for all, an own broadcast scaled by
+another's, noise on integers, one noise for all devices, for all rounds or for all blocks, rows of a
+chunk numbered from its own start, |h| in place of |h|^2, no or double shrinkage, the mean square
+not told, integers sent for nothing, one copy of broadcasts that differ, seconds by the downlink
+rate or bits for what is sent uncoded, the server's own model made noisy, the engine's devices given
+the broadcast without noise.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from contract import probes
+from contract.small import close, engine, equal, run, scores
+from support.broadcasts import (
+    BANDWIDTH_HZ,
+    RATE_BPS,
+    SNR_DB,
+    cohort,
+    own,
+    setup,
+    shared,
+)
+
+from otafl.core.contracts import Broadcast
+from otafl.downlink.analog import AnalogDownlink
+
+pytestmark = pytest.mark.exact
+
+
+def analog(**config: Any) -> AnalogDownlink:
+    return AnalogDownlink(AnalogDownlink.Settings(**config), setup())
+
+
+@pytest.mark.parametrize("sent", [shared(), own()], ids=["shared", "own"])
+@pytest.mark.parametrize("fading", [False, True])
+@pytest.mark.parametrize("estimator", ["inversion", "mmse"])
+def test_analog_twin(sent: Broadcast, fading: bool, estimator: str) -> None:
+    """Device k hears x + e, e of variance m / (2 gamma |h|^2), times s with mmse; m is the mean
+    square over what is sent uncoded."""
+    round, rows, streams = 6, cohort(), setup().streams
+    arrival = analog(fading=fading, estimator=estimator).send(sent, rows, round)
+    heard = arrival.rows(rows, 0, 4)
+    assert heard.per_device
+    for row in range(4):
+        trial, device = int(rows.trial[row]), int(rows.device[row])
+        at = row if sent.per_device else trial
+        x = {n: b[at].numpy() for n, b in sent.blocks.items() if n != "count"}
+        m = np.mean(np.concatenate([block.ravel() for block in x.values()]) ** 2)
+        pair = torch.tensor([trial]), torch.tensor([device])
+        snr = 2 * 10 ** (SNR_DB[trial] / 10)
+        if fading:
+            draw = streams.device_normal("downlink_fading", round, *pair, (2,))[0].numpy()
+            snr *= (draw[0] ** 2 + draw[1] ** 2) / 2
+        shrink = snr / (1 + snr) if estimator == "mmse" else 1.0
+        for name, block in x.items():
+            z = streams.device_normal(f"downlink/{name}", round, *pair, block.shape)[0].numpy()
+            expected = shrink * (block + np.sqrt(m / snr) * z)
+            np.testing.assert_allclose(heard.blocks[name][row].numpy(), expected, rtol=1e-12)
+        if "count" in sent.blocks:
+            assert torch.equal(heard.blocks["count"][row], sent.blocks["count"][at])
+
+
+@pytest.mark.parametrize("sent", [shared(), own()], ids=["shared", "own"])
+def test_chunks_are_the_whole(sent: Broadcast) -> None:
+    rows = cohort()
+    arrival = analog(fading=True, estimator="mmse").send(sent, rows, 2)
+    whole = arrival.rows(rows, 0, 4).blocks
+    for start, stop in ((0, 1), (1, 3), (2, 4)):
+        part = arrival.rows(rows, start, stop).blocks
+        equal(part, {name: block[start:stop] for name, block in whole.items()})
+
+
+def test_the_server_keeps_what_it_sent() -> None:
+    sent = shared()
+    analog().send(sent, cohort(), 0).rows(cohort(), 0, 4)
+    equal(sent.blocks, shared().blocks)
+
+
+def test_the_cost_of_analog() -> None:
+    """Ten reals a broadcast at a real a symbol, and four words: three integers and the mean square.
+    Broadcasts that differ go out one after the other."""
+    arrival = analog().send(shared(), cohort(), 0)
+    seconds = [10 / b + 4 * 32 / r for b, r in zip(BANDWIDTH_HZ, RATE_BPS, strict=True)]
+    np.testing.assert_allclose(arrival.seconds, seconds, rtol=1e-12)
+    assert arrival.bits.tolist() == [4 * 32.0] * 2
+    arrival = analog().send(own(), cohort(), 0)
+    seconds = [n * (5 / b + 32 / r) for n, b, r in zip((3, 1), BANDWIDTH_HZ, RATE_BPS, strict=True)]
+    np.testing.assert_allclose(arrival.seconds, seconds, rtol=1e-12)
+    assert arrival.bits.tolist() == [3 * 32.0, 32.0]
+
+
+NOISY = {"downlink": {"name": "analog", "snr_db": 0.0}, "transport": "ideal"}
+
+
+def test_devices_send_the_increment_to_what_they_heard() -> None:
+    """With a step of nothing the increments are zero, however noisy the downlink."""
+    one = engine(NOISY | {"algorithm.learning_rate": 1e-30, "engine.dtype": "float64"})
+    before = one.server["model"].clone()
+    run(one, 3)
+    torch.testing.assert_close(one.server["model"], before, rtol=0, atol=1e-12)
+
+
+def test_noise_that_vanishes_is_ideal() -> None:
+    clear = {"downlink": {"name": "analog", "snr_db": 200.0}, "engine.dtype": "float64"}
+    ideal = scores(run(engine({"engine.dtype": "float64"}), 3))
+    close(scores(run(engine(clear), 3)), ideal, 1e-6)
+    noisy = scores(run(engine(clear | {"downlink.snr_db": 20.0}), 3))
+    with pytest.raises(AssertionError):
+        close(noisy, ideal, 1e-3)
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedrlr"])
+def test_stacked_is_alone(algorithm: str) -> None:
+    keys = {"downlink": {"name": "analog", "fading": True, "estimator": "mmse"}}
+    keys |= {"algorithm": algorithm, "engine.dtype": "float64"}
+    whole, alone = scores(run(engine(keys), 3)), scores(run(engine(keys, trials=[1]), 3))
+    one_by_one = scores(run(engine(keys | {"engine.chunk_mb": 1e-9}), 3))
+    close({n: v[1] for n, v in whole.items()}, {n: v[0] for n, v in alone.items()}, 1e-6)
+    close(whole, one_by_one, 1e-6)
+
+
+def test_time_and_bits() -> None:
+    """A model of 310 numbers at 1 MHz, and its mean square at 10 Mbit/s."""
+    compute = {"name": "fixed", "flops_per_s": 1e100}
+    one = run(engine(NOISY | {"devices.compute": compute}), 2)
+    up = 310 / 1e6
+    np.testing.assert_allclose(one.parts.clock.now(), 2 * (310 / 1e6 + 32 / 1e7 + up), rtol=1e-6)
+    assert one.downlink_bits.tolist() == [64.0] * 3
+
+
+def test_late_updates_are_as_ever() -> None:
+    keys = {
+        "devices.compute": {"name": "classes", "classes": [1.0, 1e3, 1e3, 1e3]},
+        "devices.deadline_s": 0.7,
+        "devices.late": "next",
+        "devices.downlink_rate_bps": 1e12,
+        "engine.dtype": "float64",
+        "transport": "ideal",
+    }
+    both = [
+        run(engine(keys | {"downlink": name}, probe=probes.Probe), 4)
+        for name in ("ideal", "analog")
+    ]
+    heard = [one.parts.algorithm.heard for one in both]
+    assert any(one.cohort.staleness.any() for one in heard[0])
+    for a, b in zip(*heard, strict=True):
+        for name in ("device", "staleness", "version"):
+            assert torch.equal(getattr(a.cohort, name), getattr(b.cohort, name))

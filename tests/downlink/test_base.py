@@ -1,0 +1,57 @@
+"""An arrival cut to those who heard it.
+
+Mutations that make a test here fail: an arrival cut without its blocks, noise or times.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from support.lossy_broadcasts import (
+    FOUR,
+    TEN,
+    seconds,
+    send,
+    setup,
+)
+from torch import Tensor
+
+from otafl.core.contracts import Broadcast, Cohort
+from otafl.downlink.analog import AnalogDownlink
+from otafl.downlink.base import Arrival
+
+pytestmark = pytest.mark.exact
+
+
+def test_taken() -> None:
+    keep = torch.tensor([True, False, True, True])
+    rows = FOUR.take(keep.nonzero().squeeze(1))
+    own = Broadcast(
+        {"a": torch.arange(8.0).view(4, 2)}, per_device=True, reals_of=torch.tensor([1, 2, 1, 2])
+    )
+    whole = send(broadcast=own)
+    arrival = whole.taken(keep)
+    assert arrival.heard is None
+    assert arrival.rows(rows, 1, 3).blocks["a"].tolist() == [[4.0, 5.0], [6.0, 7.0]]
+    assert arrival.sent.reals_of is not None
+    assert arrival.sent.reals_of.tolist() == [1, 1, 2]
+    assert seconds(arrival).tolist() == seconds(whole)[[0, 2, 3]].tolist()
+    assert arrival.seconds is whole.seconds
+    assert arrival.bits is whole.bits
+
+
+@pytest.mark.parametrize("estimator", ["inversion", "mmse"])
+def test_taken_noise(estimator: Any) -> None:
+    """What a row hears does not depend on who is left out."""
+    config = AnalogDownlink.Settings(fading=True, estimator=estimator)
+    made = AnalogDownlink(config, setup(snr_db=[10.0, 0.0]))
+    whole = made.send(TEN, FOUR, 3)
+    keep = torch.tensor([False, True, True, True])
+    rows = FOUR.take(keep.nonzero().squeeze(1))
+
+    def heard(arrival: Arrival, who: Cohort) -> Tensor:
+        return arrival.rows(who, 0, who.size).blocks["a"]
+
+    assert torch.equal(heard(whole.taken(keep), rows), heard(whole, FOUR)[1:])

@@ -1,0 +1,32 @@
+"""The error-free downlink by hand.
+
+Mutations that make a test here fail: one copy of broadcasts that differ, integers left out.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from support.broadcasts import (
+    RATE_BPS,
+    cohort,
+    own,
+    setup,
+    shared,
+)
+
+from otafl.downlink.ideal import IdealDownlink
+
+pytestmark = pytest.mark.exact
+
+
+def test_ideal() -> None:
+    ideal = IdealDownlink(IdealDownlink.Settings(), setup())
+    arrival = ideal.send(shared(), cohort(), 0)
+    rows = arrival.rows(cohort(), 1, 4)
+    for name, block in shared().blocks.items():
+        assert torch.equal(rows.blocks[name], block[[0, 0, 1]])
+    np.testing.assert_array_equal(arrival.seconds, 13 * 32 / RATE_BPS)
+    assert arrival.bits.tolist() == [13 * 32.0] * 2
+    assert ideal.send(own(), cohort(), 0).bits.tolist() == [3 * 5 * 32.0, 5 * 32.0]

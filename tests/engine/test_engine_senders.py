@@ -1,0 +1,87 @@
+"""Devices that train without sending.
+
+Fails if: a device that does not send is aggregated, does not train, or uses up the uplink; the
+senders are the same in all rounds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from contract.small import engine, run
+
+from otafl.core.contracts import Cohort
+from otafl.core.rng import Streams
+from otafl.scenario import ScenarioError
+from otafl.selection.choosing import some_of
+
+pytestmark = pytest.mark.exact
+
+
+def cohort(counts: tuple[int, ...], population: int) -> Cohort:
+    trial = torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))
+    device = torch.cat([torch.arange(n) for n in counts])
+    return Cohort.fresh(trial, device, torch.ones(len(trial)), counts, population)
+
+
+@pytest.mark.law
+def test_some_of_each_trial() -> None:
+    streams = Streams([0, 0, 0], [0, 1, 2])
+    who = cohort((5, 1, 8), 8)
+    seen = torch.zeros(14)
+    for round in range(400):
+        sends = some_of(who, 2, round, streams)
+        by_trial = [int(part.sum()) for part in sends.split([5, 1, 8])]
+        assert by_trial == [2, 1, 2]
+        seen += sends
+    # 5 standard deviations of a binomial
+    for part, share in zip(seen.split([5, 1, 8]), (2 / 5, 1.0, 2 / 8), strict=True):
+        spread = 5 * (400 * share * (1 - share)) ** 0.5
+        assert (part - 400 * share).abs().max() <= spread
+
+
+def test_senders_alone_are_aggregated_and_all_train() -> None:
+    """The server's step is the mean of the senders' increments; train loss is everyone's."""
+    keys = {"transport": "ideal", "engine.dtype": "float64"}
+    everyone, some = engine(keys), engine(keys | {"devices.senders": 2})
+    who = some.select(None, 0)
+    assert [int(part.sum()) for part in who.sends.split(4)] == [2, 2, 2]
+    before = everyone.server["model"].clone()
+    broadcast = everyone.parts.algorithm.broadcast(everyone.server, who)
+    (group,), _ = everyone.local_work(broadcast, everyone.select(None, 0), 0)
+    weight = torch.where(who.sends, who.weight, 0.0).view(3, 4)
+    weight = weight / weight.sum(1, keepdim=True)
+    expected = torch.einsum("sk,skp->sp", weight, group.blocks["model"].view(3, 4, -1))
+    run(some, 1)
+    torch.testing.assert_close(some.server["model"], before + expected, rtol=1e-10, atol=1e-13)
+    run(everyone, 1)
+    ours, all_of_them = some.means.take(), everyone.means.take()
+    torch.testing.assert_close(ours["train_loss"], all_of_them["train_loss"])
+    assert ours["participants"].tolist() == [2.0] * 3
+    assert not torch.equal(some.select(None, 1).sends, who.sends)
+
+
+@pytest.mark.parametrize("chunk", [1000.0, 1e-6])
+def test_senders_in_chunks(chunk: float) -> None:
+    keys = {"devices.senders": 2, "engine.dtype": "float64", "algorithm": "fedrlr"}
+    whole = run(engine(keys), 2)
+    again = run(engine(keys | {"engine.chunk_mb": chunk}), 2)
+    torch.testing.assert_close(again.server, whole.server, rtol=1e-9, atol=1e-12)
+
+
+def test_more_senders_than_participants() -> None:
+    with pytest.raises(ScenarioError, match=r"devices.senders: got 5, more than the 4 devices"):
+        engine({"devices.senders": 5})
+
+
+@pytest.mark.parametrize("place", ["host", "disk"])
+@pytest.mark.parametrize("keys", [{}, {"devices.participants": 2}, {"engine.chunk_mb": 1e-6}])
+def test_where_device_state_lies_changes_nothing(place: str, keys: dict[str, Any]) -> None:
+    keys = {"algorithm": "fedrlr", "engine.dtype": "float64", **keys}
+    memory = run(engine(keys), 3)
+    other = run(engine(keys | {"engine.device_state": place}), 3)
+    blocks, expected = other.devices.blocks(), memory.devices.blocks()
+    torch.testing.assert_close(blocks, expected, rtol=1e-10, atol=1e-13)
+    torch.testing.assert_close(other.server, memory.server, rtol=1e-10, atol=1e-13)

@@ -1,0 +1,253 @@
+"""Faults in rounds: the round goes on, what is counted is right, and the result says it.
+
+Mutations that make a test here fail: crashes of devices that are not in the slot, crashed packets
+in the mean, or a count of those that did not crash; downtime not served, or by others; a burst that
+shortens the work or burns joules; a fade that the transport or the power policy does not see, or
+selection alone; copies that the transport does not get; counts that start anew at each record;
+tampering after the codec or after the choice by norm; a refusal after the codec or the choice by
+norm; refusals not counted, a round without updates that goes wrong.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from contract import probes
+from contract.small import engine, equal, points, run
+
+from otafl.core.contracts import Broadcast, Cohort, Group, Payload
+from otafl.engine.running import run_stack
+
+pytestmark = pytest.mark.exact
+
+
+class Numbered(probes.Probe):
+    """Device k's update is k + 1."""
+
+    def payload(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Payload:
+        rows = (cohort.device + 1.0).to(broadcast.blocks["x"].dtype)
+        return (Group({"x": rows[:, None].repeat(1, self.width)}),)
+
+
+BASE: dict[str, Any] = {
+    "data.partition": "iid",
+    "engine.dtype": "float64",
+    "power": "ci",
+    "channel": {"name": "awgn", "snr_db": 120.0},
+}
+IDEAL: dict[str, Any] = {
+    "transport": "ideal",
+    "data.partition": "iid",
+    "engine.dtype": "float64",
+}
+NAN: dict[str, Any] = IDEAL | {"faults": {"byzantine": 2, "attack": "nan"}}
+
+
+def test_crashed_packets_are_lost_and_counted() -> None:
+    """Of devices that send 1, 2, 3, 4, the mean of those that did not crash."""
+    keys = BASE | {"transport": "digital", "faults": {"crash_probability": 0.5}}
+    one, model = engine(keys, probe=Numbered), np.zeros(3)
+    everyone, crashed = one.select(None, 0), np.zeros(3)
+    for t in range(6):
+        sent = one.parts.faults.crashes(everyone, t)
+        assert sent is not None
+        whole = (sent == 1.0).numpy()
+        count = whole.sum(1)
+        model += (whole * np.arange(1.0, 5.0)).sum(1) / np.maximum(count, 1)
+        crashed += 4 - count
+        one.round(t)
+        assert one.means.take()["participants"].tolist() == count.tolist()
+        np.testing.assert_allclose(one.server["x"][:, 0].numpy(), model, rtol=1e-12)
+        assert one.counts["crashed_updates"].tolist() == crashed.tolist()
+    assert 0 < crashed.sum() < 72
+
+
+def test_the_rest_of_a_crashed_update_is_missing_over_the_air() -> None:
+    """Of 40 numbers each."""
+    keys = BASE | {"faults": {"crash_probability": 0.5}}
+    one = engine(keys, probe=lambda parts: Numbered(parts, width=40))
+    sent = one.parts.faults.crashes(one.select(None, 0), 0)
+    assert sent is not None
+    run(one, 1)
+    stops = np.floor(sent.numpy() * 40)[..., None]
+    expected = (np.arange(1.0, 5.0)[:, None] * (np.arange(40) < stops)).sum(1) / 4
+    np.testing.assert_allclose(one.server["x"].numpy(), expected, atol=1e-4)
+    assert one.counts["crashed_updates"].tolist() == (sent < 1).sum(1).tolist()
+    assert one.means.take()["participants"].tolist() == [4.0] * 3
+
+
+def test_when_all_crash_the_model_stays() -> None:
+    keys = BASE | {"transport": "digital", "faults": {"crash_probability": 1.0}}
+    one = run(engine(keys, probe=Numbered), 3)
+    assert one.server["x"].eq(0).all()
+    assert one.counts["crashed_updates"].tolist() == [12.0] * 3
+
+
+def test_a_crashed_device_is_away() -> None:
+    """For an hour: the second round is without those that crashed in the first."""
+    faults = {"crash_probability": 0.5, "crash_downtime_s": 3600.0}
+    one = engine(BASE | {"transport": "digital", "faults": faults}, probe=Numbered, trials=[0])
+    sent = one.parts.faults.crashes(one.select(None, 0), 0)
+    assert sent is not None
+    assert 0 < int((sent < 1).sum()) < 4
+    one.round(0)
+    assert one.parts.clock.available().tolist() == (sent == 1).tolist()
+
+
+def test_bursts_take_time() -> None:
+    """Bursts of one round that begin at once: every other round takes four times as long."""
+    compute = {"name": "fixed", "flops_per_s": 1e4}
+    keys = BASE | {"devices.compute": compute, "devices.downlink_rate_bps": 1e15}
+    burst = {"straggler_probability": 1.0, "straggler_rounds": 1.0, "straggler_factor": 4.0}
+    plain, slow = engine(keys), engine(keys | {"faults": burst})
+    ends = {id(one): [0.0] for one in (plain, slow)}
+    for t in range(4):
+        for one in (plain, slow):
+            one.round(t)
+            ends[id(one)].append(float(one.parts.clock.now()[0]))
+    usual, taken = (np.diff(ends[id(one)]) for one in (plain, slow))
+    assert usual[0] > 0.1
+    air_s = 310 / 1e6
+    np.testing.assert_allclose(taken - air_s, (usual - air_s) * [4, 1, 4, 1], rtol=1e-6)
+    equal(plain.server, slow.server)
+    joules = [
+        run_stack(points(given)).variables["compute_energy_j"]
+        for given in (keys, keys | {"faults": burst})
+    ]
+    np.testing.assert_allclose(*joules, rtol=1e-12)
+    assert joules[0][0, :, -1].min() > 0
+
+
+def test_a_fade_of_all_is_a_weaker_channel() -> None:
+    """By 15 dB, known to devices and server, of a channel without fading."""
+    keys = BASE | {"power": "full", "channel": {"name": "awgn", "snr_db": 25.0}}
+    fade = {"faults": {"fade_probability": 1.0, "fade_db": 15.0}}
+    faded, weak = run(engine(keys | fade), 2), run(engine(keys | {"channel.snr_db": 10.0}), 2)
+    torch.testing.assert_close(faded.server["model"], weak.server["model"])
+    # a policy that plans for the channel without fades finds nobody above its threshold of 0.1
+    silent = run(engine(keys | fade | {"power": "tci"}), 2)
+    assert silent.means.take()["participants"].eq(0).all()
+
+
+def test_selection_sees_fades() -> None:
+    """The best channel of four equal ones is one that is not in a fade."""
+    keys = BASE | {"devices.selection": "best_channel", "devices.participants": 1}
+    one = engine(keys | {"faults": {"fade_probability": 0.5}}, probe=Numbered)
+    mixed = 0
+    for t in range(4):
+        h = one.parts.faults.fade(one.parts.link.channel.state(t), t).h
+        faded, before = h.abs().flatten(2)[..., 0] < 1, one.server["x"][:, 0].clone()
+        one.round(t)
+        chosen = (one.server["x"][:, 0] - before).round().long() - 1
+        some = ~faded.all(1)
+        assert not (faded[torch.arange(3), chosen] & some).any()
+        mixed += int((faded.any(1) & some).sum())
+    assert mixed > 6
+
+
+def test_all_twice_is_twice_the_sum() -> None:
+    faults = {"duplicate_probability": 1.0}
+    one = run(engine(BASE | {"faults": faults}, probe=Numbered), 2)
+    np.testing.assert_allclose(one.server["x"].numpy(), 2 * 2 * 2.5, rtol=1e-4)
+    assert one.counts["duplicated_updates"].tolist() == [8.0] * 3
+    digital = run(engine(BASE | {"faults": faults, "transport": "digital"}, probe=Numbered), 2)
+    np.testing.assert_allclose(digital.server["x"].numpy(), 2 * 2.5, rtol=1e-12)
+    plain = run(engine(BASE | {"transport": "digital"}, probe=Numbered), 2)
+    both, once = digital.means.take(), plain.means.take()
+    torch.testing.assert_close(both["radio_j"], 2 * once["radio_j"])
+
+
+def test_in_a_record() -> None:
+    """So far, from round to round; the same with trials alone."""
+    faults = {"crash_probability": 0.3, "duplicate_probability": 0.3, "straggler_probability": 0.3}
+    keys = {"faults": faults | {"byzantine": 1, "attack": "nan", "fade_probability": 0.3}}
+    whole, alone = run_stack(points(keys)), run_stack(points(keys), trials=[1])
+    for name in ("crashed_updates", "rejected_updates", "duplicated_updates"):
+        counts = whole.variables[name][0]
+        assert (np.diff(counts, axis=1) >= 0).all()
+        assert (counts[:, 0] == 0).all()
+        assert counts[:, -1].sum() > 0
+        assert (counts[:, -1] < 12).all()  # three honest devices in four rounds
+        np.testing.assert_array_equal(alone.variables[name][0, 0], counts[1])
+    for name in ("sim_time_s", "test_loss", "tx_energy_j"):
+        np.testing.assert_allclose(
+            alone.variables[name][0, 0], whole.variables[name][0, 1], rtol=1e-5, equal_nan=True
+        )
+
+
+def test_swept_over_the_number_of_attackers() -> None:
+    """In one stack: devices of equal weight that send 1, 2, 3, 4, the first 0, 1 or 4 of them
+    doubled and turned around."""
+    keys = IDEAL | {"faults.scale": 2.0, "sweep": {"faults.byzantine": [0, 1, 4]}, "trials": 1}
+    one = run(engine(keys, probe=Numbered), 1)
+    expected = torch.tensor([10.0, 7.0, -20.0], dtype=torch.float64) / 4
+    torch.testing.assert_close(one.server["x"][:, 0], expected)
+
+
+def test_attackers_lie_about_their_norm_and_to_the_codec() -> None:
+    """Device 0 makes itself the largest; what the codec keeps of it is what it claims."""
+    keys = IDEAL | {
+        "faults": {"byzantine": 1, "scale": 10.0},
+        "devices.selection": "update_norm",
+        "devices.participants": 1,
+    }
+    one = engine(keys, probe=Numbered)
+    object.__setattr__(one.parts.link, "codec", probes.Residual())
+    run(one, 1)
+    (heard,) = one.parts.algorithm.heard
+    assert heard.cohort.device.tolist() == [0, 0, 0]
+    assert one.server["x"].tolist() == [[-10.0, 0.0]] * 3
+    assert one.memory["rest"].view(3, 4, 2)[:, 0].tolist() == [[0.0, -10.0]] * 3
+
+
+def test_an_attacker_keeps_to_the_power_limit() -> None:
+    keys = {"power": "full", "faults": {"byzantine": 2, "attack": "scale", "scale": 1e3}}
+    keys |= {"engine.dtype": "float64"}
+    one = run(engine(keys), 3)
+    power = one.means.take()["tx_power"]
+    torch.testing.assert_close(power, one.parts.link.budget.budget.double())
+
+
+@pytest.mark.parametrize("transport", ["ideal", "over_the_air", "digital"])
+def test_the_round_goes_on_without_the_refused(transport: str) -> None:
+    """Of devices that send 1, 2, 3, 4 the last two are left."""
+    keys = NAN | {"transport": transport, "channel": {"name": "awgn", "snr_db": 120.0}}
+    one = run(engine(keys | {"power": "ci"}, probe=Numbered), 2)
+    np.testing.assert_allclose(one.server["x"].numpy(), 2 * 3.5, rtol=1e-4)
+    assert one.counts["rejected_updates"].tolist() == [4.0] * 3
+    assert one.means.take()["participants"].tolist() == [2.0] * 3
+
+
+def test_all_are_refused() -> None:
+    one = run(engine(NAN | {"faults.byzantine": 4}, probe=Numbered), 2)
+    assert one.server["x"].eq(0).all()
+    assert one.counts["rejected_updates"].tolist() == [8.0] * 3
+
+
+@pytest.mark.parametrize("codec", ["topk", "qsgd"])
+def test_what_is_refused_does_not_reach_the_codec(codec: str) -> None:
+    one = run(engine({"faults": {"byzantine": 1, "attack": "nan"}, "codec": codec}), 2)
+    assert all(table.isfinite().all() for table in one.memory.values())
+    assert one.server["model"].isfinite().all()
+
+
+def test_what_is_not_refused_ends_the_trial() -> None:
+    """As without faults, NaN in the model is recorded as divergence, and the round is known."""
+    faults = {"byzantine": 1, "attack": "nan", "refuse_nonfinite": False}
+    record = run_stack(points({"faults": faults}))
+    at = list(record.variables["diverged_round"].ravel())
+    assert at == [1.0] * 3
+    record = run_stack(points({"faults": faults | {"refuse_nonfinite": None}}))
+    assert np.isnan(record.variables["diverged_round"]).all()
+    assert record.variables["rejected_updates"][0, 0].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_a_model_that_diverges_by_itself_is_still_found() -> None:
+    """Refusing what is not finite keeps the server's model, and not the losses."""
+    keys = {"algorithm": {"name": "fedavg", "learning_rate": 1e30}}
+    for refuse in (None, True):
+        record = run_stack(points(keys | {"faults": {"refuse_nonfinite": refuse}}))
+        assert np.isfinite(record.variables["diverged_round"]).all()

@@ -1,0 +1,103 @@
+"""What the engine makes of model sizes: time, joules, bits and counts go by a device's level.
+
+Mutations that make a test here fail: the largest level's operations charged to all, on the clock or
+in joules; a participant of no level counted, exchanged parameters of one direction.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from contract.small import engine
+
+from otafl.devices.activities import CAUSES
+
+pytestmark = pytest.mark.exact
+
+
+def test_time_joules_and_parameters_go_by_level() -> None:
+    settings = {"levels": [1.0, 0.5], "momentum": 0.0}
+    one = engine(
+        {
+            "algorithm": {"name": "heterofl", **settings},
+            "devices.levels.shares": [1, 3],
+            "devices.compute": {"name": "fixed", "flops_per_s": 1e3},
+            "trials": 1,
+        }
+    )
+    sizes = one.parts.algorithm.levels()
+    one.round(0)
+    samples = 4 * 2
+    flops = np.array([sizes[0].flops(samples)] + [sizes[1].flops(samples)] * 3)
+    assert flops[0] > flops[1]
+    joules = one.parts.clock.spent_j()[0, :, CAUSES.index("compute")]
+    np.testing.assert_allclose(joules / flops, joules[0] / flops[0])
+    taken = one.parts.sizes.take()
+    np.testing.assert_array_equal(taken["level_participants"], [[1, 3]])
+    parameters = sizes[0].parameters + 3 * sizes[1].parameters
+    np.testing.assert_array_equal(taken["exchanged_parameters"], [2 * parameters])
+    macs = sizes[0].macs + 3 * sizes[1].macs
+    np.testing.assert_array_equal(taken["training_macs"], [macs * samples])
+    sent = 32.0 * parameters
+    assert one.downlink_bits[0] == sent
+    received_s = 32.0 * sizes[0].parameters / 1e7
+    slot = one.means.take()["airtime_s"].item()
+    assert one.parts.clock.now()[0] == pytest.approx(received_s + flops[0] / 1e3 + slot)
+
+
+def test_a_digital_uplink_carries_what_a_device_has() -> None:
+    """Of a masked group its slice alone, 32 bits a number, and airtime by that."""
+    keys = {
+        "algorithm": {"name": "heterofl", "levels": [1.0, 0.5], "masked_loss": False},
+        "devices.levels.shares": [1, 3],
+        "transport": "digital",
+        "channel": {"name": "awgn", "snr_db": 0.0},
+        "trials": 1,
+    }
+    one = engine(keys)
+    one.round(0)
+    sizes = [level.parameters for level in one.parts.algorithm.levels()]
+    taken = one.means.take()
+    bits = 32.0 * (sizes[0] + 3 * sizes[1])
+    assert taken["uplink_bits"].item() == bits
+    assert taken["uplink_symbols"].item() == pytest.approx(bits)  # one bit a use at 0 dB
+    codec = engine(keys | {"codec": {"name": "uniform", "bits": 8}})
+    codec.round(0)
+    whole = 8 * sizes[0] + 64
+    share = 1 + 3 * sizes[1] / sizes[0]
+    assert codec.means.take()["uplink_bits"].item() == pytest.approx(whole * share)
+
+
+def test_late_updates_keep_what_they_pay_for() -> None:
+    """A masked update that waits for the next slot costs no more there."""
+    one = engine(
+        {
+            "algorithm": {"name": "heterofl", "levels": [1.0, 0.5], "masked_loss": False},
+            "devices.levels.shares": [1, 3],
+            "transport": "digital",
+            "devices.compute": {
+                "name": "classes",
+                "classes": [30.0, 1e9],
+                "assignment": "in_order",
+            },
+            "devices.deadline_s": 100.0,
+            "devices.late": "next",
+            "trials": 1,
+        }
+    )
+    sizes = np.array([level.parameters for level in one.parts.algorithm.levels()])
+    slow = one.parts.hardware.flops_per_s[0] == 30.0
+    level = np.array([0, 1, 1, 1])
+    sent, waited = [], False
+    for t in range(60):
+        one.round(t)
+        waited |= one.pending is not None
+        sent.append(one.means.take()["uplink_bits"].item())
+    each = np.diff([0.0, *sent]) / 32.0
+    fast = sizes[level[~slow]].sum()
+    assert waited
+    assert each[0] == pytest.approx(fast)
+    assert {round(value) for value in each} <= {
+        fast + own for own in (0, *np.unique(sizes[level[slow]]), sizes[level[slow]].sum())
+    }
+    assert max(each) > fast + 1

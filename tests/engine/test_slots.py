@@ -1,0 +1,308 @@
+"""The engine under every protocol and with devices that come, go and run empty: each update is used
+once or lost, stacked is alone, replays are equal, budgets hold.
+
+Mutations that make a test here fail: a lost device's payload is delivered with its next one; late
+payloads are dropped where the protocol keeps them; the staleness is of the slot before; a device
+that cannot afford its work takes part; the radio's limit forgets the circuits; trials that end are
+not recorded.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from contract import probes
+from contract.small import engine, run, scenario, tree
+
+import otafl
+from otafl.core.contracts import Cohort, Context, Payload
+from otafl.devices.activities import ACTIVITIES
+from otafl.engine.engine import Engine
+from otafl.engine.running import run_stack
+from otafl.results.ending import final
+from otafl.scenario import expand
+
+pytestmark = pytest.mark.exact
+
+SLOW = {"name": "lognormal", "median_flops_per_s": 1e6, "sigma": 1.0}
+PROTOCOLS: dict[str, dict[str, Any]] = {
+    "deadline": {"devices.deadline_s": 0.015},
+    "late": {"devices.deadline_s": 0.015, "devices.late": "next"},
+    "periodic": {"devices.protocol": {"name": "periodic", "period_s": 0.01}},
+    "quorum": {"devices.protocol": {"name": "quorum", "ready": 2}},
+    "asynchronous": {"devices.protocol": "asynchronous"},
+    "pairs": {"devices.protocol": {"name": "asynchronous", "together": 2}},
+}
+LEAVING = {"devices.availability": {"name": "markov", "mean_on_s": 0.08, "mean_off_s": 0.03}}
+BATTERIES = {
+    "devices.compute": SLOW
+    | {
+        "battery_j": 2e-4,
+        "restart": 0.3,
+        "harvest_w": 2e-4,
+        "kappa": 1.3e-19,  # 2 mW at the median speed
+        "circuit_w": 1e-3,
+        "receive_w": 1e-3,
+        "idle_w": 1e-3,
+    },
+    "channel": {"name": "awgn", "snr_db": 20.0, "tx_power_dbm": -10.0},
+    "power": "full",
+}
+
+
+class Sent(probes.Probe):
+    """Sends who and when: what reaches the server is one update for each (device, round)."""
+
+    def payload(self, broadcast: Any, cohort: Cohort, round: int) -> Payload:
+        self.began = getattr(self, "began", []) + [
+            (int(s), int(k), round) for s, k in zip(cohort.trial, cohort.device, strict=True)
+        ]
+        return super().payload(broadcast, cohort, round)
+
+    def flops(self, samples: int) -> float:
+        return 1.4e4  # 14 ms for the median device
+
+
+def delivered(one: Engine) -> list[tuple[int, int, int]]:
+    """(trial, device, round in which it was started) of all that was aggregated, by what was
+    heard: the staleness says the round."""
+    out = []
+    for heard in one.parts.algorithm.heard:
+        rows = zip(heard.cohort.trial, heard.cohort.device, heard.cohort.staleness, strict=True)
+        out += [(int(s), int(k), heard.round - int(stale)) for s, k, stale in rows]
+    return out
+
+
+@pytest.mark.parametrize("life", ["always", "leaving", "batteries"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_every_update_is_used_once_or_lost(protocol: str, life: str) -> None:
+    # slots of 20 ms, in which a device may lose its update, come back, and begin another
+    slow_air = {"channel": {"name": "awgn", "bandwidth_hz": 100.0}}
+    more = {"always": {}, "leaving": LEAVING | slow_air, "batteries": BATTERIES}[life]
+    keys = {
+        "engine.dtype": "float64",
+        "transport": "ideal",
+        "devices.count": 5,
+        "devices.compute": SLOW,
+        "output.save_timeline": True,
+    }
+    one = run(engine(keys | PROTOCOLS[protocol] | more, probe=Sent), 40)
+    began, used = Counter(one.parts.algorithm.began), Counter(delivered(one))
+    assert max(used.values()) == 1
+    assert not used - began
+    started, lost = one.parts.clock.updates()
+    at_work = one.parts.clock.at_work().sum(1)
+    for trial in range(3):
+        mine = [cell for cell in used if cell[0] == trial]
+        assert started[trial] == sum(cell[0] == trial for cell in began)
+        assert started[trial] == len(mine) + lost[trial] + at_work[trial]
+        assert one.counts["updates_used"][trial] == len(mine)
+    # what was aggregated is what those devices sent then: the sum of the means of each slot
+    hand = torch.zeros(3, dtype=torch.float64)
+    for heard in one.parts.algorithm.heard:
+        numbers = probes.value(
+            heard.cohort.trial.double(),
+            heard.cohort.device.double(),
+            heard.round - heard.cohort.staleness.double(),
+        )
+        hand.index_add_(0, heard.cohort.trial, numbers * heard.cohort.unit_weight)
+    torch.testing.assert_close(one.server["x"][:, 0], hand, rtol=1e-12, atol=0)
+    if life != "always" or protocol == "deadline":
+        assert lost.sum() > 0
+    stale = any((heard.cohort.staleness > 0).any() for heard in one.parts.algorithm.heard)
+    assert stale == (protocol != "deadline")
+
+
+@pytest.mark.parametrize("life", ["leaving", "batteries"])
+@pytest.mark.parametrize("protocol", ["late", "quorum", "asynchronous"])
+def test_stacked_is_alone_though_participants_differ(protocol: str, life: str) -> None:
+    """Trials and points of a stack, each with its own devices in each slot, are what they are
+    alone; and once more is the same."""
+    low = {"devices.compute": BATTERIES["devices.compute"] | {"charge": 0.2}}
+    more = LEAVING if life == "leaving" else BATTERIES | low
+    keys = {
+        "devices.compute": SLOW,
+        "training.rounds": 12,
+        "training.eval_every": 12,
+        "transport": "over_the_air",
+        "engine.dtype": "float64",
+        "sweep": {"algorithm.learning_rate": [0.1, 0.2]},
+    }
+    points = expand(scenario(keys | PROTOCOLS[protocol] | more))
+    together = run_stack(points).variables
+    again = run_stack(points).variables
+    for name, values in together.items():
+        if name != "wall_time_s":
+            np.testing.assert_array_equal(values, again[name], err_msg=name)
+    for point, trial in ((0, 0), (1, 2)):
+        alone = run_stack([points[point]], trials=[trial]).variables
+        for name, values in alone.items():
+            if name != "wall_time_s":
+                np.testing.assert_allclose(
+                    values[0, 0], together[name][point, trial], rtol=1e-9, err_msg=name
+                )
+    assert len(np.unique(together["updates_lost"][..., -1])) > 1
+
+
+def test_swapped_speeds_change_who_is_aggregated_in_an_asynchronous_cell() -> None:
+    """One device twenty times as fast as the others is in most slots; each holds digits of its own,
+    so the accuracy follows it."""
+    accuracy, share = [], []
+    for fast in (0, 3):
+        speeds = [2e7 if k == fast else 1e6 for k in range(4)]
+        keys = PROTOCOLS["asynchronous"] | {
+            "transport": "ideal",
+            "devices.compute": {"name": "classes", "classes": speeds},
+            "data.partition": {"name": "label_skew", "classes_per_device": 2},
+            "data.train_samples": None,
+            "training.eval_samples": None,
+            "training.rounds": 40,
+            "training.eval_every": 40,
+        }
+        record = run_stack(expand(scenario(keys))).variables
+        accuracy.append(record["test_accuracy"][0, :, -1])
+        on_air = record["tx_energy_j"][0, :, -1]
+        share.append(on_air[:, fast] / on_air.sum(1))
+    assert (np.array(share) > 0.5).all()
+    assert (accuracy[0] != accuracy[1]).all()
+
+
+@pytest.mark.parametrize("protocol", ["periodic", "quorum", "asynchronous"])
+def test_no_more_devices_at_work_than_take_part(protocol: str) -> None:
+    keys = PROTOCOLS[protocol] | {
+        "devices.compute": SLOW,
+        "devices.count": 6,
+        "devices.participants": 3,
+        "engine.dtype": "float64",
+        "transport": "ideal",
+    }
+    one = engine(keys, probe=Sent)
+    for t in range(20):
+        before = one.parts.clock.updates()[0]
+        free = 3 - one.parts.clock.at_work().sum(1)
+        one.round(t)
+        np.testing.assert_array_equal(one.parts.clock.updates()[0] - before, free)
+
+
+def test_weights_of_stale_updates() -> None:
+    """The server is told w_k s(tau), of samples and staleness, whatever the weight was before."""
+    keys = PROTOCOLS["late"] | {
+        "engine.dtype": "float64",
+        "transport": "ideal",
+        "devices.compute": SLOW,
+        "algorithm": {"name": "fedasync", "staleness": "polynomial", "exponent": 0.5},
+    }
+    one = engine(keys)
+    method, seen = one.parts.algorithm, []
+    combine = method.combine
+
+    def spy(server: Any, received: Any, context: Context) -> Any:
+        seen.append(context.cohort)
+        return combine(server, received, context)
+
+    method.combine = spy
+    run(one, 12)
+    share = one.share / one.share.sum(1, keepdim=True)
+    for cohort in seen:
+        expected = share[cohort.trial, cohort.device] / (1.0 + cohort.staleness).sqrt()
+        torch.testing.assert_close(cohort.weight, expected, rtol=1e-6, atol=0)
+    assert any((cohort.staleness > 1).any() for cohort in seen)
+
+
+def test_joules_of_batteries_are_what_was_spent() -> None:
+    """At the end of a run on batteries, charge and spending make up what there was and came."""
+    keys = BATTERIES | PROTOCOLS["late"] | {"engine.dtype": "float64"}
+    one = run(engine(keys), 40)
+    clock, own = one.parts.clock, one.parts.hardware
+    spent, left = clock.spent_j().sum(2), clock.charge_j()
+    came = [[battery.harvested_j for battery in trial.power.batteries] for trial in clock.trials]
+    np.testing.assert_allclose(own.charge_j + np.array(came) - left, spent, rtol=1e-9)
+    assert (clock.charge_j() >= 0).all()
+    assert (spent > 2e-4).any()
+
+
+def test_nobody_radiates_more_than_its_battery_has() -> None:
+    """Mains-sized power on a battery of a tenth of a slot: the slot takes what there is, circuits
+    first, and no more."""
+    reals, bandwidth = 310, 1e6
+    slot_j = 0.1 * reals / bandwidth  # 20 dBm
+    compute = {"name": "fixed", "flops_per_s": 1e9, "kappa": 0.0, "circuit_w": 0.02}
+    keys = {
+        "engine.dtype": "float64",
+        "channel": {"name": "awgn", "snr_db": 20.0, "tx_power_dbm": 20.0},
+        "power": "full",
+        "devices.compute": compute | {"battery_j": 0.5 * slot_j, "efficiency": 0.5},
+    }
+    one = run(engine(keys), 1)
+    spent = one.parts.clock.spent_j()
+    np.testing.assert_allclose(spent.sum(2), 0.5 * slot_j, rtol=1e-6)
+    np.testing.assert_allclose(spent[..., 2], 0.02 * reals / bandwidth, rtol=1e-6)
+    radiated = one.means.take()["radio_j"].numpy()
+    np.testing.assert_allclose(radiated, 0.5 * (0.5 * slot_j - 0.02 * reals / bandwidth), rtol=1e-6)
+
+
+def test_round_budget() -> None:
+    """Whose work costs more than the budget stays away; the others radiate what is left of it."""
+    flops = 6 * (64 * 4 + 4 * 10) * 4 * 2
+    speeds = np.array([1e8, 2e8, 4e8, 8e8])
+    work_j = 1e-22 * (speeds / 4) ** 2 * flops / 4
+    budget = 1.5 * work_j[1]
+    keys = {
+        "engine.dtype": "float64",
+        "channel": {"name": "awgn", "snr_db": 20.0, "tx_power_dbm": 40.0},
+        "power": "full",
+        "devices.compute": {"name": "classes", "classes": speeds.tolist(), "kappa": 1e-22},
+        "devices.round_budget_j": budget,
+    }
+    record = run_stack(expand(scenario(keys | {"training.rounds": 2}))).variables
+    assert (record["participants"][..., 1:] == 2).all()
+    spent = record["device_energy_j"][0, :, -1].sum(-1)
+    full_j = 10.0 * 310 / 1e6
+    hand = [work_j[0] + min(full_j, budget - work_j[0]), budget, 0.0, 0.0]
+    np.testing.assert_allclose(spent, [np.array(hand) * 2] * 3, rtol=1e-6)
+
+
+def test_trials_end_at_their_time_or_when_nobody_will_come() -> None:
+    """Each trial is recorded at its own last slot, and `final` finds it there."""
+    keys = PROTOCOLS["asynchronous"] | {
+        "name": "ends",
+        "devices.compute": SLOW,
+        "training.rounds": 60,
+        "training.eval_every": 50,
+        "training.duration_s": 0.05,
+    }
+    result = otafl.run(tree(keys))
+    ends = result["end_round"].values
+    assert np.isfinite(ends).all()
+    assert len(set(ends)) > 1
+    for trial, end in enumerate(ends):
+        times = result["sim_time_s"].sel(trial=trial)
+        assert times.sel(round=end) >= 0.05
+        assert (times.sel(round=slice(None, end - 1)).dropna("round") < 0.05).all()
+        assert times.sel(round=slice(end + 1, None)).isnull().all()
+    assert np.isfinite(final(result, "test_accuracy")).all()
+    dead = {"battery_j": 2e-4, "kappa": 1e-22, "receive_w": 1e-3}
+    keys = {"training.rounds": 200, "devices.compute": SLOW | dead, "transport": "ideal"}
+    result = otafl.run(tree(keys | {"training.eval_every": 100}))
+    assert (result["end_round"] < 200).all()
+    assert (final(result, "present") == 0).all()
+    np.testing.assert_allclose(final(result, "charge_j"), 0.0, atol=1e-15)
+
+
+def test_timeline() -> None:
+    """Who did what when, as the clock kept it; transmissions add up to the updates used."""
+    keys = PROTOCOLS["periodic"] | LEAVING | {"devices.compute": SLOW, "transport": "ideal"}
+    result = otafl.run(tree(keys | {"output.save_timeline": True, "training.rounds": 20}))
+    activity = result["timeline_activity"]
+    assert activity.attrs["flag_meanings"].split() == list(ACTIVITIES)
+    start, end = result["timeline_start_s"], result["timeline_end_s"]
+    assert (end > start).sum() == np.isfinite(activity).sum()
+    last = result.isel(round=-1)
+    for kind, count in (("transmit", "updates_used"), ("lost", "updates_lost")):
+        found = (activity == ACTIVITIES.index(kind)).sum("event")
+        np.testing.assert_array_equal(found, last[count])
+    assert float(end.max()) <= float(last["sim_time_s"].max())

@@ -1,0 +1,143 @@
+"""CP algebra, against definitions and autograd.
+
+Mutations that must fail: Khatri-Rao products in descending order, one mode's factor left in its own
+gradient, the residual's sign, ALS with the old factors in V_n, ranks rounded down, N in place of 2N
+in the start's deviation.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+import torch
+from support.cp_bench import BOTH, KERNEL, factors, near, normal, relative, unfold
+
+from otafl.factorised import cp
+
+pytestmark = pytest.mark.exact
+
+
+@BOTH
+def test_kruskal_by_its_definition(modes: tuple[int, ...], rank: int) -> None:
+    a = factors(1, modes, rank)
+    letters = "abcd"[: len(modes)]
+    terms = ",".join(f"nr{i}" for i in letters)
+    whole = torch.einsum(f"{terms}->n{letters}", *a)
+    torch.testing.assert_close(cp.kruskal(a).view(2, *modes), whole)
+    assert cp.kruskal(a).shape == (2, math.prod(modes[:-1]), modes[-1])
+    assert relative(cp.gram(a).sum((1, 2)), whole.flatten(1).square().sum(1)) < 1e-14
+
+
+@BOTH
+def test_matricisation(modes: tuple[int, ...], rank: int) -> None:
+    """Eq. (2), X_(n) = A^(n) H_n^T, in the row-major convention."""
+    a = factors(1, modes, rank)
+    x = cp.kruskal(a)
+    for mode in range(len(modes)):
+        others = cp.khatri_rao([f for m, f in enumerate(a) if m != mode])
+        product = torch.bmm(a[mode].mT, others)
+        torch.testing.assert_close(unfold(x, modes, mode), product)
+
+
+def test_khatri_rao_is_a_kronecker_product_of_columns() -> None:
+    u, w = torch.tensor([[[1.0, 2.0]]]), torch.tensor([[[3.0, 5.0, 7.0]]])
+    assert cp.khatri_rao([u, w]).tolist() == [[[3, 5, 7, 6, 10, 14]]]
+
+
+@BOTH
+def test_gradients_are_autograds_and_the_papers(modes: tuple[int, ...], rank: int) -> None:
+    """Facts F3, F4: (25), by autograd, by the residual and by Gram matrices; (17) as printed, and
+    an unfolding mixed with the other convention's product, are something else."""
+    a = factors(2, modes, rank)
+    target = normal(5, 2, math.prod(modes[:-1]), modes[-1])
+    leaves = [f.clone().requires_grad_() for f in a]
+    ((target - cp.kruskal(leaves)).square().sum() / 2).backward()
+    memory = torch.empty_like(target)
+    ours = cp.factor_gradients(target, a, out=memory)
+    products = [
+        (unfold(target, modes, mode) @ cp.khatri_rao(a[:mode] + a[mode + 1 :]).mT).mT
+        for mode in range(len(modes))
+    ]
+    for mode, (grad, leaf) in enumerate(zip(ours, leaves, strict=True)):
+        assert leaf.grad is not None
+        assert relative(grad, leaf.grad) < 1e-14
+        v = cp.gram(a, (mode,))
+        assert relative(torch.bmm(v, a[mode]) - products[mode], leaf.grad) < 1e-13  # eq. (25)
+        assert relative(torch.bmm(v, a[mode]) + products[mode], leaf.grad) > 0.1  # eq. (17)
+        others = [f for m, f in enumerate(a) if m != mode]
+        mixed = cp.khatri_rao(others[::-1]) @ unfold(target, modes, mode).mT
+        assert (relative(mixed, products[mode]) > 0.1) == (len(modes) > 2)
+
+
+def test_a_residual_of_nothing_is_exactly_nothing() -> None:
+    a = [f.float() for f in factors(3, (50, 30), 11)]
+    assert all(not g.any() for g in cp.factor_gradients(cp.kruskal(a), a))
+
+
+def test_ranks_of_table_1() -> None:
+    """Facts F15, F16: all 20 ranks, and the rates of the networks."""
+    dnn: list[tuple[int, ...]] = [(784, 100), (100, 10)]
+    vgg: list[tuple[int, ...]] = [(3, 3, 3, 32), (3, 3, 32, 64), (3, 3, 64, 128)]
+    vgg += [(3, 3, 128, 256), (3, 3, 256, 256), (256, 256), (256, 256), (256, 10)]
+    table = {
+        (1.5, "dnn"): (dnn, [59, 6], 1.5033),
+        (2.0, "dnn"): (dnn, [44, 5], 2.0129),
+        (1.5, "vgg"): (vgg, [14, 120, 248, 504, 759, 85, 85, 6], 1.5013),
+        (2.0, "vgg"): (vgg, [11, 90, 186, 378, 569, 64, 64, 5], 2.0008),
+    }
+    for (rate, _), (layers, ranks, whole) in table.items():
+        assert [cp.rank_for(modes, rate) for modes in layers] == ranks
+        dense = sum(math.prod(modes) for modes in layers)
+        thin = sum(cp.reals(modes, r) for modes, r in zip(layers, ranks, strict=True))
+        assert dense / thin == pytest.approx(whole, abs=5e-5)
+    assert cp.rank_for((2, 2), 100.0) == 1
+    assert cp.largest_rank((784, 100)) == 100
+    assert cp.largest_rank((3, 3, 3, 32)) == 27
+
+
+@pytest.mark.parametrize(
+    ("modes", "rank", "fan_in", "tolerance"),
+    [((784, 100), 44, 784, 0.05), ((3, 3, 128, 256), 378, 1152, 0.1)],
+)
+def test_start_has_hes_variance(
+    modes: tuple[int, ...], rank: int, fan_in: int, tolerance: float
+) -> None:
+    """Fact F10, and He's deviations of the DNN at x2."""
+    deviation = cp.start_deviation(fan_in, rank, len(modes))
+    a = [deviation * f for f in factors(4, modes, rank, n=5)]
+    assert float(cp.kruskal(a).var()) == pytest.approx(2 / fan_in, rel=tolerance)
+    assert cp.start_deviation(784, 44, 2) == pytest.approx(0.0873, abs=5e-5)
+    assert cp.start_deviation(100, 5, 2) == pytest.approx(0.2515, abs=5e-5)
+
+
+def test_als_recovers_a_rank_and_never_gets_worse() -> None:
+    """Fact F8, each row by itself: the first is exact, the second has a tail."""
+    true = factors(5, KERNEL, 4)
+    target = cp.kruskal(true)
+    target[1] += 0.3 * normal(9, *target[1].shape)
+    start = near(true, 1, 0.1)
+    errors = []
+    for sweeps in (0, 1, 2, 5, 20, 300):
+        found, error = cp.als(target, start, sweeps=sweeps, change=0.0)
+        actual = (cp.kruskal(found) - target).flatten(1).norm(dim=1)
+        torch.testing.assert_close(error, actual / target.flatten(1).norm(dim=1))
+        errors.append(error)
+    assert all((b <= a).all() for a, b in itertools.pairwise(errors))
+    assert errors[-1][0] < 1e-8
+    assert 0.05 < errors[-1][1] < errors[0][1]
+    alone, error = cp.als(target[:1], [f[:1] for f in start])
+    both, _ = cp.als(target, start)
+    assert all(torch.equal(a, b[:1]) for a, b in zip(alone, both, strict=True))
+    assert error < 1e-4
+
+
+def test_als_of_a_diverged_row_leaves_the_others() -> None:
+    target, start = cp.kruskal(factors(6, KERNEL, 3)), factors(7, KERNEL, 3)
+    broken = target.clone()
+    broken[1] = torch.nan
+    good, _ = cp.als(target, start, sweeps=5)
+    bad, error = cp.als(broken, start, sweeps=5)
+    assert all(torch.equal(a[0], b[0]) for a, b in zip(good, bad, strict=True))
+    assert error[1].isnan()

@@ -1,0 +1,302 @@
+"""The fixed-rank manifold, in factors, against dense algebra (the facts are numbered as the
+quantities of the FedRLR paper need them: projection (47), retraction (18)-(19), product (31)).
+
+Mutations that must fail: in `project`, bu or bv without its minus term, h transposed, the normal
+part of a square basis as it is rounded; in `retract`, h, either normal part or s left out, 1 in
+place of T^-1, U and V swapped, no truncation; in `_gram_root`, no ridge (rank-deficient steps give
+NaN), or one a million times larger; in `compress`, truncation forgotten; in `truncate`, no
+rescaling; in `_orthonormal`, 1 and 0 for 1.5 and -0.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from twins import fedrlr as twin
+
+from otafl.factorised.lowrank import (
+    LowRank,
+    LowRankMap,
+    Tangent,
+    compress,
+    dense,
+    project,
+    reorthonormalise,
+    retract,
+    truncate,
+)
+
+pytestmark = pytest.mark.exact
+
+F64 = torch.float64
+SIZES = [(9, 7, 3), (7, 9, 3), (12, 5, 4), (5, 5, 5), (8, 3, 3), (20, 16, 1)]
+"""M, N, R: 2R below and above the smaller side, and full rank."""
+
+
+def normal(*shape: int, seed: int = 0, dtype: torch.dtype = F64) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+def some_point(m: int, n: int, r: int, rows: int = 4, dtype: torch.dtype = F64) -> LowRank:
+    """Points of singular values 1, 1/2, 1/3, ..."""
+    u = torch.linalg.qr(normal(rows, m, r, seed=1))[0]
+    v = torch.linalg.qr(normal(rows, n, r, seed=2))[0]
+    s = (1.0 / torch.arange(1, r + 1, dtype=F64)).expand(rows, r).clone()
+    return LowRank(u.to(dtype), s.to(dtype), v.to(dtype))
+
+
+def tangent_of(point: LowRank, g: Tensor) -> Tangent:
+    return project(point, g @ point.v, g.mT @ point.u)
+
+
+def dense_tangent(point: LowRank, xi: Tangent) -> Tensor:
+    return point.u @ xi.h @ point.v.mT + xi.bu @ point.v.mT + point.u @ xi.bv.mT
+
+
+def scaled(xi: Tangent, factor: float) -> Tangent:
+    return Tangent(xi.h * factor, xi.bu * factor, xi.bv * factor)
+
+
+def off_orthonormal(point: LowRank) -> float:
+    one = torch.eye(point.s.shape[1], dtype=point.u.dtype)
+    return max(float((basis.mT @ basis - one).abs().max()) for basis in (point.u, point.v))
+
+
+def unit_point(s: float) -> LowRank:
+    """s e1 e1^T, 2 x 2."""
+    e1 = torch.tensor([[[1.0], [0.0]]], dtype=F64)
+    return LowRank(e1, torch.tensor([[s]], dtype=F64), e1)
+
+
+G22 = torch.tensor([[[1.0, 2.0], [3.0, 4.0]]], dtype=F64)
+
+
+def test_projection_by_hand() -> None:
+    """Fact 1."""
+    point = unit_point(2.0)
+    expected = torch.tensor([[[1.0, 2.0], [3.0, 0.0]]], dtype=F64)
+    assert torch.equal(dense_tangent(point, tangent_of(point, G22)), expected)
+
+
+def test_retraction_by_hand() -> None:
+    """Fact 2: eta = 1."""
+    point = unit_point(2.0)
+    xi = scaled(tangent_of(point, G22), -1.0)
+    argument = dense(point) + dense_tangent(point, xi)
+    assert torch.equal(argument, torch.tensor([[[1.0, -2.0], [-3.0, 0.0]]], dtype=F64))
+    values = torch.linalg.svdvals(argument)[0].tolist()
+    assert values == pytest.approx([3.256617, 1.842403], abs=5e-7)
+    moved = retract([point], [xi])[0]
+    assert moved.s.item() == pytest.approx(3.256617, abs=5e-7)
+    expected = [[1.470725, -0.445300], [-2.748076, 0.832050]]
+    np.testing.assert_allclose(dense(moved)[0], expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(("m", "n", "r"), SIZES)
+def test_projection_is_the_orthogonal_one(m: int, n: int, r: int) -> None:
+    """Fact 3, and equality with eq. (47) written out dense."""
+    point, g, other = some_point(m, n, r), normal(4, m, n), normal(4, m, n, seed=5)
+
+    def p(matrix: Tensor) -> Tensor:
+        return dense_tangent(point, tangent_of(point, matrix))
+
+    for row in range(4):
+        expected = twin.project(point.u[row].numpy(), point.v[row].numpy(), g[row].numpy())
+        np.testing.assert_allclose(p(g)[row], expected, rtol=0, atol=1e-12)
+    close: dict[str, Any] = {"rtol": 0, "atol": 1e-12}
+    torch.testing.assert_close(p(p(g)), p(g), **close)
+    torch.testing.assert_close((p(g) * other).sum((1, 2)), (g * p(other)).sum((1, 2)), **close)
+    torch.testing.assert_close(p(dense(point)), dense(point), **close)
+    assert ((g - p(g)) * p(other)).sum((1, 2)).abs().max() < 1e-12
+    assert (p(g).norm(dim=(1, 2)) <= g.norm(dim=(1, 2)) + 1e-12).all()
+    assert torch.linalg.matrix_rank(p(g), rtol=1e-10).max() <= 2 * r
+    xi = tangent_of(point, g)
+    assert (point.u.mT @ xi.bu).abs().max() < 1e-12
+    assert (point.v.mT @ xi.bv).abs().max() < 1e-12
+
+
+def test_dimension_of_the_manifold() -> None:
+    """Fact 5, eq. (8): (M + N - R) R is the trace of the projection; 4,144 for 784 x 256, R = 4."""
+    m, n, r = 9, 7, 3
+    units = torch.eye(m * n, dtype=F64).view(m * n, m, n)
+    point = LowRank(*(block.expand(m * n, *block.shape[1:]) for block in some_point(m, n, r, 1)))
+    trace = (dense_tangent(point, tangent_of(point, units)) * units).sum()
+    assert trace.item() == pytest.approx((m + n - r) * r, abs=1e-10)
+    # At U = V = first columns of the identity, the projection keeps entries or drops them.
+    u, v = (torch.eye(side, 4, dtype=F64)[None] for side in (784, 256))
+    point = LowRank(u, torch.ones(1, 4, dtype=F64), v)
+    assert dense_tangent(point, tangent_of(point, torch.ones(1, 784, 256, dtype=F64))).sum() == 4144
+
+
+@pytest.mark.parametrize(("m", "n", "r"), SIZES)
+@pytest.mark.parametrize("size", [1e-6, 0.1, 30.0])
+def test_retraction_is_the_truncated_svd(m: int, n: int, r: int, size: float) -> None:
+    """Fact 4: exact rank R, orthonormal factors, equal to a dense truncated SVD."""
+    point = some_point(m, n, r)
+    xi = scaled(tangent_of(point, normal(4, m, n)), size)
+    moved = retract([point], [xi])[0]
+    assert moved.u.shape == (4, m, r)
+    assert moved.v.shape == (4, n, r)
+    assert off_orthonormal(moved) < 1e-12
+    assert (moved.s > 0).all()
+    assert (moved.s.diff(dim=1) <= 0).all()
+    argument = (dense(point) + dense_tangent(point, xi)).numpy()
+    for row in range(4):
+        expected = twin.nearest(argument[row], r)
+        error = np.linalg.norm(dense(moved)[row].numpy() - expected)
+        assert error < 1e-10 * np.linalg.norm(expected)
+
+
+def test_retraction_axioms() -> None:
+    """Fact 4: R(0) = Theta, and R(eta xi) leaves Theta + eta xi by O(eta^2): a step of half the
+    size is a quarter as far off (within 10 %, the next order being eta)."""
+    point = some_point(9, 7, 3)
+    xi = tangent_of(point, normal(4, 9, 7))
+    still = retract([point], [scaled(xi, 0.0)])[0]
+    torch.testing.assert_close(dense(still), dense(point), rtol=0, atol=1e-14)
+
+    def gap(eta: float) -> Tensor:
+        step = scaled(xi, eta)
+        moved = dense(retract([point], [step])[0])
+        return (moved - dense(point) - dense_tangent(point, step)).norm(dim=(1, 2))
+
+    for eta in (1e-3, 1e-4):
+        assert ((gap(eta) / gap(eta / 2) - 4.0).abs() < 0.4).all()
+
+
+def test_layers_of_any_sizes_are_retracted_and_compressed_together() -> None:
+    """Batching layers of equal cores must not mix them up."""
+    sizes = [(9, 7, 3), (12, 5, 2), (7, 8, 3), (6, 6, 1)]
+    points = [some_point(*size) for size in sizes]
+    steps = [
+        tangent_of(p, normal(4, m, n, seed=m)) for p, (m, n, _) in zip(points, sizes, strict=True)
+    ]
+    together = retract(points, steps)
+    alone = [retract([p], [x])[0] for p, x in zip(points, steps, strict=True)]
+    packed = compress([p.u * p.s[:, None] for p in points], [p.v for p in points], [3, 2, 3, 1])
+    for got, one, same, point in zip(together, alone, packed, points, strict=True):
+        torch.testing.assert_close(dense(got), dense(one), rtol=0, atol=1e-14)
+        torch.testing.assert_close(dense(same), dense(point), rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("columns", [3, 5, 12])
+def test_compress_is_the_truncated_svd(columns: int) -> None:
+    """Products of more columns than a side included."""
+    left, right = normal(4, 9, columns), normal(4, 7, columns, seed=1)
+    point = compress([left], [right], [3])[0]
+    assert off_orthonormal(point) < 1e-12
+    for row in range(4):
+        expected = twin.nearest((left @ right.mT)[row].numpy(), 3)
+        np.testing.assert_allclose(dense(point)[row], expected, rtol=0, atol=1e-11)
+
+
+def test_compress_is_the_identity_on_matrices_of_rank_r() -> None:
+    """Fact 16: the projection in eq. (31) only refactors."""
+    left, right = normal(4, 9, 3), normal(4, 7, 3, seed=1)
+    point = compress([left], [right], [3])[0]
+    torch.testing.assert_close(dense(point), left @ right.mT, rtol=0, atol=1e-12)
+
+
+def test_truncate_and_its_norm() -> None:
+    matrix = normal(4, 9, 7)
+    plain, whole = truncate(matrix, 3), truncate(matrix, 3, rescale=True)
+    for row in range(4):
+        expected = twin.nearest(matrix[row].numpy(), 3)
+        np.testing.assert_allclose(dense(plain)[row], expected, rtol=0, atol=1e-12)
+    norm = matrix.norm(dim=(1, 2))
+    torch.testing.assert_close(dense(whole).norm(dim=(1, 2)), norm, rtol=1e-12, atol=0)
+    ratio = norm / dense(plain).norm(dim=(1, 2))
+    torch.testing.assert_close(whole.s, plain.s * ratio[:, None], rtol=1e-12, atol=0)
+    assert (ratio > 1.05).all()
+
+
+def test_map_is_the_dense_weight_and_keeps_the_thin_products() -> None:
+    """Fact 6: x^T (g V) and g^T (x U) are the products with the dense gradient x^T g."""
+    point = some_point(9, 7, 3)
+    x, g = normal(4, 6, 9), normal(4, 6, 7, seed=1)
+    acting = LowRankMap(point)
+    torch.testing.assert_close(acting.forward(x), x @ dense(point), rtol=0, atol=1e-13)
+    torch.testing.assert_close(acting.backward(g), g @ dense(point).mT, rtol=0, atol=1e-13)
+    assert acting.xu is not None
+    assert acting.gv is not None
+    gradient = x.mT @ g
+    torch.testing.assert_close(x.mT @ acting.gv, gradient @ point.v, rtol=0, atol=1e-12)
+    torch.testing.assert_close(g.mT @ acting.xu, gradient.mT @ point.u, rtol=0, atol=1e-12)
+    shared = LowRankMap(point).forward(x[:1])
+    torch.testing.assert_close(shared, x[:1] @ dense(point), rtol=0, atol=1e-13)
+
+
+def gradient_of_rank(rank: int, m: int = 20) -> Callable[[int], Tensor]:
+    """Fresh [4, m, 12] gradients of a rank, of Frobenius norm 0.05 (0: none at all)."""
+
+    def draw(step: int) -> Tensor:
+        left = normal(4, m, rank, seed=2 * step, dtype=torch.float32)
+        g = left @ normal(4, rank, 12, seed=2 * step + 1, dtype=torch.float32)
+        return 0.05 * g / g.norm(dim=(1, 2), keepdim=True).clamp_min(1e-30)
+
+    return draw
+
+
+@pytest.mark.parametrize("rank", [0, 1, 2, 4, 12])
+@pytest.mark.parametrize(("m", "n", "r"), [(20, 12, 4), (20, 12, 12), (12, 12, 12)])
+def test_drift_in_float32_is_bounded(m: int, n: int, r: int, rank: int) -> None:
+    """500 steps along gradients of any rank, corrected every 64: U and V are 5e-5 off orthonormal
+    at most, rounding after a correction, and Theta follows float64 to 1e-4 of its norm. At full
+    rank singular values come down to 3e-5, near rounding."""
+    draw = gradient_of_rank(rank, m)
+    point = some_point(m, n, r, dtype=torch.float32)
+    exact = LowRank(*(block.double() for block in point))
+    for step in range(500):
+        g = draw(step)
+        point = retract([point], [tangent_of(point, g)])[0]
+        exact = retract([exact], [tangent_of(exact, g.double())])[0]
+        assert off_orthonormal(point) < 5e-5
+        if step % 64 == 63:
+            point = reorthonormalise(point)
+            assert off_orthonormal(point) < 2e-6
+    error = (dense(point).double() - dense(exact)).norm(dim=(1, 2))
+    assert (error < 1e-4 * dense(exact).norm(dim=(1, 2))).all()
+
+
+@pytest.mark.parametrize("rank", [0, 1, 2])
+def test_rank_deficient_steps_are_exact(rank: int) -> None:
+    """Normal parts of too low a rank, also against the dense SVD."""
+    point = some_point(20, 12, 4)
+    xi = tangent_of(point, gradient_of_rank(rank)(0).double())
+    moved = retract([point], [xi])[0]
+    assert off_orthonormal(moved) < 1e-13
+    argument = (dense(point) + dense_tangent(point, xi)).numpy()
+    for row in range(4):
+        np.testing.assert_allclose(
+            dense(moved)[row], twin.nearest(argument[row], 4), rtol=0, atol=1e-13
+        )
+
+
+def test_reorthonormalise_squares_the_distance() -> None:
+    """U (1 + e A) of distance e leaves 3/4 e^2 at most (Newton and Schulz), in the span of U."""
+    point = some_point(9, 7, 3)
+    for e in (1e-2, 1e-4):
+        bent = LowRank(point.u @ (torch.eye(3, dtype=F64) + e * normal(3, 3)), point.s, point.v)
+        off = off_orthonormal(bent)
+        again = reorthonormalise(bent)
+        assert off > e
+        assert off_orthonormal(again) < 3 * off**2
+        torch.testing.assert_close(
+            again.u - point.u @ (point.u.mT @ again.u), torch.zeros(4, 9, 3, dtype=F64)
+        )
+        assert torch.equal(again.s, point.s)
+
+
+def test_a_vanishing_singular_value_stays_at_the_floor() -> None:
+    """A step that takes the last singular value to zero leaves it at 1e-12 of the first."""
+    point = some_point(9, 7, 3)
+    xi = Tangent(torch.zeros(4, 3, 3, dtype=F64), point.u * 0.0, point.v * 0.0)
+    xi.h[:, 2, 2] = -point.s[:, 2]
+    moved = retract([point], [xi])[0]
+    torch.testing.assert_close(moved.s[:, 2], 1e-12 * moved.s[:, 0], rtol=1e-2, atol=0)
+    torch.testing.assert_close(moved.s[:, :2], point.s[:, :2], rtol=1e-12, atol=0)

@@ -1,0 +1,80 @@
+"""Proximal maps: thresholds on singular values and on entries.
+
+Mutations that must fail: soft threshold hard; pruning of magnitudes signed; the Gram matrix in
+single precision, or of what is not finite; measured along the other side.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from twins import baselines as twin
+
+from otafl.factorised.shrinkage import numerical_rank, soft, svt, top
+
+pytestmark = pytest.mark.exact
+
+
+def test_shrinkage_by_hand() -> None:
+    """Fact 19 of the specification, and both threshold shapes; ties are pruned to the count."""
+    two = torch.tensor([1.5, 0.5])
+    diagonal = torch.diag_embed(torch.tensor([[3.0, 1.0], [3.0, 1.0]]))
+    expected = torch.diag_embed(torch.tensor([[1.5, 0.0], [2.5, 0.5]]))
+    torch.testing.assert_close(svt(diagonal, two), expected, rtol=0, atol=1e-7)
+    row = torch.tensor([[3.0, -1.0], [-3.0, 1.0]])
+    torch.testing.assert_close(soft(row, torch.tensor(2.0)), torch.tensor([[1.0, 0], [-1, 0]]))
+    each = torch.tensor([[2.0], [0.5]])
+    torch.testing.assert_close(soft(row, each), torch.tensor([[1.0, 0], [-2.5, 0.5]]))
+    pruned = top(torch.tensor([[1.0, -5.0, 2.0, 4.0], [7.0, 7.0, -7.0, 7.0]]), 2)
+    assert pruned[0].tolist() == [0.0, -5.0, 0.0, 4.0]
+    assert int(torch.count_nonzero(pruned[1])) == 2
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-13), (torch.float32, 1e-6)])
+@pytest.mark.parametrize("shape", [(40, 17), (17, 40), (25, 25), (30, 1)])
+@pytest.mark.parametrize("threshold", [0.0, 1e-6, 1e-4, 0.3, 2.0, 20.0])
+def test_svt_against_an_svd(
+    shape: tuple[int, int], threshold: float, dtype: torch.dtype, tolerance: float
+) -> None:
+    """Relative to the largest singular value; one matrix of rank one, one that is small, and one of
+    singular values from 1 to 1e-5."""
+    rng = np.random.default_rng(1)
+    exact = rng.standard_normal((4, *shape)) / 4.0
+    exact[1] = np.outer(exact[1, :, 0], exact[1, 0])  # all but one singular value zero
+    exact[2] *= 1e-3
+    u, spread, vt = np.linalg.svd(exact[3], full_matrices=False)
+    exact[3] = u @ np.diag(np.geomspace(1.0, 1e-5, len(spread))) @ vt
+    ours = svt(torch.from_numpy(exact).to(dtype), torch.full((4,), threshold, dtype=dtype))
+    assert ours.dtype == dtype
+    assert ours.is_contiguous()
+    for own, matrix in zip(ours.double().numpy(), exact, strict=True):
+        scale = float(np.linalg.norm(matrix, 2))
+        np.testing.assert_allclose(own, twin.svt(matrix, threshold), rtol=0, atol=tolerance * scale)
+
+
+def test_svt_minimises_its_objective() -> None:
+    """1/2 |X - W|^2 + t |X|_* grows in all of 200 random directions."""
+    generator = torch.Generator().manual_seed(0)
+    w = torch.randn(1, 6, 4, dtype=torch.float64, generator=generator)
+    best = svt(w, torch.tensor([1.1], dtype=torch.float64))
+
+    def cost(x: Tensor) -> Tensor:
+        return 0.5 * (x - w).square().sum((1, 2)) + 1.1 * torch.linalg.svdvals(x).sum(1)
+
+    away = torch.randn(200, 6, 4, dtype=torch.float64, generator=generator)
+    assert (cost(best + 1e-3 * away) > cost(best)).all()
+    assert int(numerical_rank(best)) < 4
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_a_diverged_trial_leaves_the_others_alone(bad: float) -> None:
+    w = torch.randn(3, 5, 4, generator=torch.Generator().manual_seed(0))
+    half = torch.full((3,), 0.5)
+    whole, ranks = svt(w, half), numerical_rank(w)
+    w[1, 2, 3] = bad
+    ours = svt(w, half)
+    assert torch.equal(ours[[0, 2]], whole[[0, 2]])
+    assert not ours[1].isfinite().all()
+    assert torch.equal(numerical_rank(w)[[0, 2]], ranks[[0, 2]])

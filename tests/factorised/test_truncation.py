@@ -1,0 +1,139 @@
+"""Truncated factors of matrices, and coordinates of changes in them.
+
+Mutations that must fail: ranks rounded up or 0, factors not balanced, a NaN trial ending the SVD,
+singular vectors made of rounding, the overlap M of coordinates not halved, the old factors in the
+place of the new ones, a sum of products without weights.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from otafl.factorised import truncation
+from otafl.factorised.truncation import Factors
+
+pytestmark = pytest.mark.exact
+
+DOUBLE = torch.float64
+
+
+def normal(*shape: int, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, dtype=DOUBLE, generator=generator)
+
+
+def close(a: Tensor, b: Tensor, tolerance: float = 1e-12) -> None:
+    torch.testing.assert_close(a, b, rtol=0, atol=tolerance)
+
+
+def test_truncation_is_the_best_and_repeats_itself() -> None:
+    """F2, F5: the tail's energy is lost, factors of smaller rank are a prefix, and a product
+    factored again gives the same factors up to signs."""
+    matrix = normal(3, 9, 7)
+    s = torch.linalg.svdvals(matrix)
+    wide = truncation.spectral(matrix, 6)
+    for rank in (1, 3, 6):
+        narrow = truncation.spectral(matrix, rank)
+        close(narrow.product, wide.first(rank).product)
+        for a, b in zip(narrow, wide.first(rank), strict=True):
+            close(a.abs(), b.abs())
+        lost = (matrix - narrow.product).square().sum((1, 2))
+        torch.testing.assert_close(lost, s[:, rank:].square().sum(1), rtol=1e-10, atol=0)
+        close(truncation.spectral(narrow.product, rank).product, narrow.product)
+        close(narrow.left.mT @ narrow.left, narrow.right @ narrow.right.mT)  # balanced
+    close(truncation.singular_values(wide), s[:, :6])
+
+
+def test_eq_18_distance_of_padded_factors() -> None:
+    """F7: the squared distance of zero-padded factors from their mean is twice that of the roots
+    of their singular values."""
+    wide = truncation.spectral(normal(1, 9, 7), 7)
+    root, ranks = truncation.singular_values(wide)[0].sqrt(), (7, 4, 2)
+    padded = [torch.cat([wide.left[0], wide.right[0].mT]) * (torch.arange(7) < r) for r in ranks]
+    mean = sum(padded) / 3
+    roots = [root * (torch.arange(7) < r) for r in ranks]
+    for own, mine in zip(padded, roots, strict=True):
+        expected = 2 * (sum(roots) / 3 - mine).square().sum()
+        close((mean - own).square().sum(), expected)
+
+
+def test_products_do_not_superpose() -> None:
+    """F8: four clients of rank 3 have a mean of rank 7, the smaller side of 9 x 7."""
+    left, right = normal(4, 9, 3), normal(4, 3, 7, seed=1)
+    mean = truncation.sum_of_products(
+        Factors(left, right), torch.full((4,), 0.25, dtype=DOUBLE), torch.zeros(4).long(), 1
+    )[0]
+    apart = mean - left.mean(0) @ right.mean(0)
+    close(apart, sum(left[p] @ (right[p] - right.mean(0)) for p in range(4)) / 4)
+    assert int(torch.linalg.matrix_rank(mean)) == 7
+
+
+def test_coordinates_are_the_tangent_projection() -> None:
+    """Of a change of any kind, idempotent, self-adjoint by its size, and of smaller rank in the
+    first coordinates; the pair is the shortest."""
+    wide = truncation.spectral(normal(2, 9, 7), 5)
+    frame = truncation.vectors(wide)
+    close(frame.left.mT @ frame.left, torch.eye(5, dtype=DOUBLE).expand(2, -1, -1))
+    change = normal(2, 9, 7, seed=1)
+    pair = truncation.coordinates_of_matrix(frame, change)
+    projected = truncation.along(frame, pair)
+    u, v = frame.left @ frame.left.mT, frame.right.mT @ frame.right
+    close(projected, u @ change + change @ v - u @ change @ v)
+    again = truncation.coordinates_of_matrix(frame, projected)
+    close(again.left, pair.left)
+    close(again.right, pair.right)
+    close(frame.left.mT @ pair.left, pair.right @ frame.right.mT)  # the overlap is shared evenly
+    old = wide.first(3)
+    new = Factors(old.left + normal(2, 9, 3, seed=2), old.right + normal(2, 3, 7, seed=3))
+    thin = truncation.coordinates_of_factors(truncation.vectors(old), old, new)
+    whole = truncation.coordinates_of_matrix(truncation.vectors(old), new.product - old.product)
+    close(thin.left, whole.left)
+    close(thin.right, whole.right)
+    padded = Factors(
+        torch.nn.functional.pad(thin.left, (0, 2)),
+        torch.nn.functional.pad(thin.right.mT, (0, 2)).mT,
+    )
+    close(truncation.along(frame, padded), truncation.along(truncation.vectors(old), thin))
+
+
+def test_the_tangent_loses_second_order_only() -> None:
+    """Halving the factors' step quarters what is lost of the change."""
+    old = truncation.spectral(normal(1, 30, 20), 4)
+    step = Factors(normal(1, 30, 4, seed=1), normal(1, 4, 20, seed=2))
+    frame = truncation.vectors(old)
+    lost = []
+    for size in (1e-2, 5e-3):
+        new = Factors(old.left + size * step.left, old.right + size * step.right)
+        change = new.product - old.product
+        own = truncation.along(frame, truncation.coordinates_of_factors(frame, old, new))
+        bare = size**2 * (step.left @ step.right)
+        assert (change - own).norm() < bare.norm()  # less than without the second order
+        lost.append(float((change - own).norm()))
+    assert lost[0] / lost[1] == pytest.approx(4.0, rel=1e-6)
+
+
+def test_directions_without_a_singular_value_are_no_part_of_the_frame() -> None:
+    matrix = normal(1, 9, 2) @ normal(1, 2, 7, seed=1)
+    frame = truncation.vectors(truncation.spectral(matrix, 4))
+    assert not frame.left[:, :, 2:].any()
+    assert not frame.right[:, 2:].any()
+    change = normal(1, 9, 7, seed=2)
+    pair = truncation.coordinates_of_matrix(frame, change)
+    first = truncation.vectors(truncation.spectral(matrix, 2))
+    expected = truncation.along(first, truncation.coordinates_of_matrix(first, change))
+    close(truncation.along(frame, pair), expected)
+
+
+def test_a_diverged_trial_does_not_end_the_others() -> None:
+    matrix = normal(2, 5, 4)
+    both = torch.stack([matrix[0], matrix[1] * torch.nan])
+    close(truncation.spectral(both, 2).product[0], truncation.spectral(matrix, 2).product[0])
+    assert truncation.spectral(both, 2).product[1].isnan().all()
+
+
+def test_ranks() -> None:
+    assert truncation.rank_of(0.01, 8, (24, 24)) == 1
+    assert truncation.rank_of(0.3, 8, (24, 24)) == 2
+    assert truncation.rank_of(0.9, 64, (192, 27)) == 27

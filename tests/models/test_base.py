@@ -1,0 +1,45 @@
+"""What every model shares: parameters side by side, and what is said before it is built.
+
+Mutations that must fail: the blocks in another order, copies for views.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from support.layered_bench import WIDTHS, some_params
+from twins.setting import mlp
+
+from otafl.core import registry
+from otafl.models import LayeredModel, build, sides
+from otafl.models.base import flatten, unflatten
+
+pytestmark = pytest.mark.exact
+
+
+def test_flatten_and_back() -> None:
+    blocks = some_params(mlp(WIDTHS))
+    shapes = {name: tuple(block.shape[1:]) for name, block in blocks.items()}
+    flat = flatten(blocks)
+    back = unflatten(flat, shapes)
+    assert list(back) == list(blocks)
+    assert all(torch.equal(back[name], block) for name, block in blocks.items())
+    back["bias1"].fill_(7.0)
+    assert (flat == 7.0).sum() == back["bias1"].numel()
+
+
+@pytest.mark.parametrize("name", registry.names("model"))
+def test_sides_are_those_of_the_layers(name: str) -> None:
+    section = registry.settings("model", name)()
+    model = build(section, (1024,), 10)
+    if isinstance(model, LayeredModel):
+        expected = [(layer.inputs, layer.outputs) for layer in model.layers]
+        assert sides(section, (1024,), 10) == expected
+    else:
+        assert sides(section, (1024,), 10) is None
+
+
+def test_sides_are_unknown_where_samples_do_not_fit_or_the_model_is_the_users() -> None:
+    assert sides(registry.settings("model", "cnn")(), (65,), 10) is None
+    section = registry.settings("model", "no_such_module:f")(name="no_such_module:f")
+    assert sides(section, (64,), 10) is None

@@ -1,0 +1,142 @@
+"""The convolutional network: sizes, its start, and what is refused.
+
+Mutations that must fail: `Layer.positions` left out of `macs`; another fan-in; in `sides`, another
+side; a problem of another key.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from support.cnn_bench import (
+    F64,
+    OF_CASES,
+    B,
+    N,
+    by_torch,
+    cnn,
+    leaves,
+    some_batch,
+    some_params,
+)
+from torch.utils.flop_counter import FlopCounterMode
+
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
+from otafl.models import sides
+from otafl.models.cnn import Cnn
+from otafl.scenario import load_scenario
+
+pytestmark = pytest.mark.exact
+
+
+@OF_CASES
+def test_multiplications_are_those_that_torch_counts(case: str) -> None:
+    model, batch = cnn(case), some_batch(case)
+    weights, biases = leaves(model, some_params(model), 0)
+    with FlopCounterMode(display=False) as counter:
+        by_torch(case, weights, biases, batch.x[0])
+    assert counter.get_total_flops() == 2 * B * model.macs
+
+
+@pytest.mark.parametrize(
+    ("settings", "size", "macs", "expected"),
+    [
+        # LeNet-5 with max-pooling on 28x28: 24x24 and 8x8 positions.
+        (
+            {"channels": (6, 16), "padding": "valid", "hidden": (120, 84)},
+            44_426,
+            576 * 25 * 6 + 64 * 150 * 16 + 256 * 120 + 120 * 84 + 84 * 10,
+            [(25, 6), (150, 16), (256, 120), (120, 84), (84, 10)],
+        ),
+        # McMahan et al. 2017, section 3, state the size.
+        (
+            {"channels": (32, 64), "hidden": (512,)},
+            1_663_370,
+            784 * 25 * 32 + 196 * 800 * 64 + 3136 * 512 + 512 * 10,
+            [(25, 32), (800, 64), (3136, 512), (512, 10)],
+        ),
+    ],
+)
+def test_networks_of_the_literature(
+    settings: dict[str, Any], size: int, macs: int, expected: list[tuple[int, int]]
+) -> None:
+    model = Cnn(Cnn.Settings(**settings), (784,), 10)
+    assert (model.size, model.macs) == (size, macs)
+    assert [(layer.inputs, layer.outputs) for layer in model.layers] == expected
+    front = [layer for layer in model.layers if layer.window is not None]
+    patches, images = (
+        sum(layer.positions * getattr(layer, side) for layer in front)
+        for side in ("inputs", "outputs")
+    )
+    assert model.kept_reals == patches + images
+    tree = {"name": "x", "data": "mnist", "model": {"name": "cnn", **settings}}
+    scenario = load_scenario(tree)
+    data = scenario.data
+    assert sides(scenario.model, data.input_shape, data.classes) == expected
+
+
+def test_counts_of_cifarnet() -> None:
+    """3-6-16 convolutions of 5x5 without padding, 400-120-84-10: 62,006 parameters."""
+    settings = Cnn.Settings(channels=(6, 16), padding="valid", hidden=(120, 84))
+    model = Cnn(settings, (3, 32, 32), 10)
+    assert [layer.inputs for layer in model.layers] == [75, 150, 400, 120, 84]
+    assert model.size == 456 + 2416 + 48_120 + 10_164 + 850 == 62_006
+
+
+def test_start() -> None:
+    """Uniform in +-1/sqrt(fan_in), the fan-in of a convolution being what its window sees."""
+    model = Cnn(Cnn.Settings(channels=(20, 30), hidden=(40,)), (3, 16, 16), 10)
+    streams = Streams([4] * N, list(range(N)), dtype=F64)
+    params = model.init(lambda name, shape: streams.uniform(f"init/{name}", 0, shape))
+    for layer, fan_in in zip(model.layers, (75, 500, 480, 40), strict=True):
+        assert layer.inputs == fan_in
+        scaled = params[layer.weight] * fan_in**0.5
+        assert 0.99 < scaled.abs().max() <= 1.0
+        # Variance 1/3 of a uniform; 5 standard errors: level 1e-6.
+        assert abs(scaled.square().mean() - 1 / 3) < 5 * (4 / 45 / scaled.numel()) ** 0.5
+        assert (params[layer.bias] == 0).all()
+    assert not torch.equal(params["weight0"][0], params["weight0"][1])
+
+
+@pytest.mark.parametrize(
+    ("settings", "shape", "message"),
+    [
+        ({}, (65,), r"model.name: 'cnn' needs images, but .* has shape \[65\];"),
+        ({}, (2, 2, 8, 8), r"model.name: 'cnn' needs images, but .* has shape \[2, 2, 8, 8\];"),
+        (
+            {"padding": "valid"},
+            (64,),
+            "model.kernel: got 5, but convolution 2 sees an image of only 2x2; .*padding: same",
+        ),
+        (
+            {"channels": (2, 2, 2, 2)},
+            (8, 30),
+            "model.pool: got 2, but convolution 4 leaves an image of only 1x3; a smaller pool or",
+        ),
+    ],
+)
+def test_samples_that_are_no_images_or_too_small(
+    settings: dict[str, Any], shape: tuple[int, ...], message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        Cnn(Cnn.Settings(**settings), shape, 10)
+
+
+@pytest.mark.parametrize(
+    ("model", "rank", "message"),
+    [
+        ({"padding": "valid"}, 4, "model.kernel: got 5, but convolution 2 sees an image of only"),
+        ({"kernel": 4}, 4, "'same' needs a window with a middle pixel, and kernel is 4; kernel: 5"),
+        ({}, [4, 33, 4, 4], r"algorithm.rank\[1\]: 33 .* its layer, 400x32; at most 32"),
+        ({}, [4, 4, 4], r"for 4 layers \(25x16: 16, 400x32: 32, 128x128: 128, 128x10: 10\)"),
+        ({}, 129, r"algorithm.rank: 129 is above .*; at most 128"),
+    ],
+)
+def test_a_scenario_that_does_not_fit_is_refused(model: dict, rank: Any, message: str) -> None:
+    algorithm = {"name": "fedrlr", "rank": rank}
+    tree = {"name": "x", "data": "digits", "model": {"name": "cnn", **model}}
+    with pytest.raises(UserError, match=message):
+        load_scenario({**tree, "algorithm": algorithm})

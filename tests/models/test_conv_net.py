@@ -1,0 +1,74 @@
+"""The small network of convolutions, against `torch.nn.functional`.
+
+Mutations that must fail: ReLU, norms or poolings left out; `last_pool` or `hidden` ignored; groups
+that do not divide.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from support.sized_bench import CLASSES, CLOSE, SHAPE, B, N, some, some_params
+from torch import Tensor
+from torch.nn import functional
+
+from otafl.core.errors import UserError
+from otafl.models.conv_net import ConvNet
+from otafl.models.resnet import ResNet
+
+pytestmark = pytest.mark.exact
+
+
+def normal(kind: str, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    if kind == "group":
+        return functional.group_norm(x, 2, weight, bias)
+    return functional.batch_norm(x, None, None, weight, bias, training=True)
+
+
+@pytest.mark.parametrize("kind", ["batch", "group"])
+def test_conv_net_against_torch(kind: str) -> None:
+    settings = ConvNet.Settings(channels=(4, 6), norm=kind, hidden=(3,), last_pool=kind == "batch")
+    network = ConvNet(settings, SHAPE, CLASSES)
+    params, batch = some_params(network), some(N, B, *SHAPE, seed=99)
+    scores = network.training_logits(params, batch)
+    for row in range(N):
+        p, x = {name: block[row] for name, block in params.items()}, batch[row]
+        for number in (1, 2):
+            x = functional.conv2d(x, p[f"conv{number}.weight"], padding=1)
+            x = normal(kind, x, p[f"norm{number}.weight"], p[f"norm{number}.bias"]).relu()
+            if number == 1 or settings.last_pool:
+                x = functional.max_pool2d(x, 2)
+        x = (x.flatten(1) @ p["linear1.weight"] + p["linear1.bias"]).relu()
+        expected = x @ p["classifier.weight"] + p["classifier.bias"]
+        torch.testing.assert_close(scores[row], expected, **CLOSE)
+
+
+def test_groups_of_a_narrower_network() -> None:
+    """Four groups of 8 channels, gcd(4, 6) = 2 of 6: as torch has them."""
+    settings = ConvNet.Settings(channels=(8,), norm="group", groups=4, last_pool=False)
+    network = ConvNet(settings, SHAPE, CLASSES)
+    for channels, groups in ((8, 4), (6, 2), (3, 1)):
+        narrow = network.network(lambda _, channels=channels: channels)
+        params, x = some_params(narrow), some(N, B, *SHAPE, seed=99)
+        scores = narrow.logits(params, x)
+        p = {name: block[1] for name, block in params.items()}
+        seen = functional.conv2d(x[1], p["conv1.weight"], padding=1)
+        seen = functional.group_norm(seen, groups, p["norm1.weight"], p["norm1.bias"]).relu()
+        expected = seen.flatten(1) @ p["classifier.weight"] + p["classifier.bias"]
+        torch.testing.assert_close(scores[1], expected, **CLOSE)
+
+
+@pytest.mark.parametrize("shape", [(8, 8), (1, 8, 8), (64,)])
+def test_shapes_of_images(shape: tuple[int, ...]) -> None:
+    network = ConvNet(ConvNet.Settings(channels=(2, 3)), shape, CLASSES)
+    assert network.image == (1, 8, 8)
+    expected = network.logits(some_params(network), some(N, B, 8, 8))
+    scores = network.logits(some_params(network), some(N, B, 8, 8).view(N, B, *shape))
+    torch.testing.assert_close(scores, expected, rtol=0, atol=0)
+
+
+def test_too_small_images() -> None:
+    with pytest.raises(UserError, match="images of 1x3 pixels reach a max-pooling"):
+        ConvNet(ConvNet.Settings(), (4, 12), 10)
+    ConvNet(ConvNet.Settings(last_pool=False), (4, 12), 10)
+    assert ResNet(ResNet.Settings(), (1, 1), 10).macs > 0

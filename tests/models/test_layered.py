@@ -1,0 +1,192 @@
+"""Chains of layers: the written-out backward pass against autograd and a loop, factored weights
+against dense ones.
+
+Mutations that must fail: in `pairs`, the ReLU's gate left out or taken from the wrong layer, the
+transposed weight for the weight; in `_cross_entropy_gradient`, no -1 at the label, no 1/B, the
+sample weights ignored in g or in the loss; in `sgd_`, the bias by the mean over samples, the step
+applied twice; in `LowRankMap`, s left out on one side; the slope of a leaky ReLU left out of the
+forward or of the backward pass, in the perceptron, the scores or the convolutions.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from support.layered_bench import CLOSE, F64, WIDTHS, B, N, factored, some_batch, some_params
+from twins.network import gradients as looped_gradients
+from twins.setting import minibatch, mlp
+
+from otafl.core.contracts import Batch
+from otafl.factorised.lowrank import LowRankMap
+from otafl.models import LayeredModel, Model
+from otafl.models.base import cross_entropy
+from otafl.models.cnn import Cnn
+from otafl.models.mlp import Mlp
+from otafl.models.softmax_regression import SoftmaxRegression
+
+pytestmark = pytest.mark.exact
+
+
+def models() -> list[LayeredModel]:
+    regression = SoftmaxRegression(SoftmaxRegression.Settings(), (WIDTHS[0],), WIDTHS[-1])
+    return [mlp(WIDTHS), mlp((6, 3, 4)), regression]
+
+
+def leaky(slope: float, bias_start: Any = "zero") -> Mlp:
+    settings = Mlp.Settings(
+        hidden=WIDTHS[1:-1], activation="leaky_relu", leaky_slope=slope, bias_start=bias_start
+    )
+    return Mlp(settings, (WIDTHS[0],), WIDTHS[-1])
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("index", range(3))
+def test_backward_equals_autograd_and_the_loop(index: int, weighted: bool) -> None:
+    model, batch = models()[index], some_batch(weighted)
+    params = some_params(model)
+    before = [block.clone() for block in (*params.values(), batch.x)]
+    loss, grads = model.gradients(params, batch)
+    for block, old in zip((*params.values(), batch.x), before, strict=True):
+        assert torch.equal(block, old)
+    auto_loss, auto = Model.gradients(model, params, batch)
+    torch.testing.assert_close(loss, auto_loss, **CLOSE)
+    torch.testing.assert_close(loss, cross_entropy(model.logits(params, batch.x), batch), **CLOSE)
+    assert set(grads) == set(auto) == set(params)
+    for name in params:
+        torch.testing.assert_close(grads[name], auto[name], **CLOSE)
+    for row in range(N):
+        weights = [params[layer.weight][row].numpy() for layer in model.layers]
+        biases = [params[layer.bias][row].numpy() for layer in model.layers]
+        value, by_w, by_b = looped_gradients(weights, biases, minibatch(batch, row))
+        assert float(loss[row]) == pytest.approx(value, abs=1e-12)
+        for layer, w, b in zip(model.layers, by_w, by_b, strict=True):
+            np.testing.assert_allclose(grads[layer.weight][row], w, **CLOSE)
+            np.testing.assert_allclose(grads[layer.bias][row], b, **CLOSE)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("index", range(3))
+def test_sgd_is_a_step_along_the_gradient(index: int, weighted: bool) -> None:
+    model, batch = models()[index], some_batch(weighted)
+    params = some_params(model)
+    step = torch.tensor([0.1, 0.7, 0.0], dtype=F64)
+    loss, grads = Model.gradients(model, params, batch)
+    for way in (type(model).sgd_, Model.sgd_):
+        moved = {name: block.clone() for name, block in params.items()}
+        torch.testing.assert_close(way(model, moved, batch, step), loss, **CLOSE)
+        for name, block in params.items():
+            by = step.view(-1, *[1] * (block.dim() - 1)) * grads[name]
+            torch.testing.assert_close(moved[name], block - by, **CLOSE)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_factored_weights_give_the_dense_gradient_in_thin_products(weighted: bool) -> None:
+    """Also fact 6 of FedRLR: G V and G^T U come without a dense gradient, at every layer."""
+    model, batch = mlp(WIDTHS), some_batch(weighted)
+    thin, full = factored(model, some_params(model), 3, 3)
+    loss, pairs = model.pairs(thin, batch)
+    auto_loss, auto = Model.gradients(model, full, batch)
+    torch.testing.assert_close(loss, auto_loss, **CLOSE)
+    torch.testing.assert_close(model.logits(thin, batch.x), model.logits(full, batch.x), **CLOSE)
+    for index, (layer, (x, g)) in enumerate(zip(model.layers, pairs, strict=True)):
+        acting = thin[layer.weight]
+        assert isinstance(acting, LowRankMap)
+        u, _, v = acting.point
+        assert acting.xu is not None
+        # The first layer passes nothing further back, so its g V is not there yet.
+        assert (acting.gv is None) == (index == 0)
+        gv = g @ v if acting.gv is None else acting.gv
+        gradient = auto[layer.weight]
+        torch.testing.assert_close(x.mT @ g, gradient, **CLOSE)
+        torch.testing.assert_close(x.mT @ gv, gradient @ v, **CLOSE)
+        torch.testing.assert_close(g.mT @ acting.xu, gradient.mT @ u, **CLOSE)
+        torch.testing.assert_close(g.sum(1), auto[layer.bias], **CLOSE)
+
+
+def test_shared_samples_and_samples_of_any_shape() -> None:
+    """x [1, B, ...] is every row's, and an image is a long vector."""
+    model, batch = mlp(WIDTHS), some_batch(False)
+    params = some_params(model)
+    shared = batch.x[:1]
+    expected = model.logits(params, shared.expand(N, -1, -1))
+    torch.testing.assert_close(model.logits(params, shared), expected, **CLOSE)
+    images = batch.x.view(N, B, 1, 2, 3)
+    torch.testing.assert_close(model.logits(params, images), model.logits(params, batch.x), **CLOSE)
+    loss, grads = model.gradients(params, Batch(images, batch.y, None))
+    flat_loss, flat = model.gradients(params, batch)
+    assert torch.equal(loss, flat_loss)
+    assert all(torch.equal(grads[name], flat[name]) for name in flat)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_leaky_relu_against_autograd_and_torchs(weighted: bool) -> None:
+    model, batch = leaky(0.1), some_batch(weighted)
+    params = some_params(model)
+    x = batch.x
+    for i in range(len(WIDTHS) - 1):
+        x = torch.bmm(x, params[f"weight{i}"]) + params[f"bias{i}"][:, None]
+        x = torch.nn.functional.leaky_relu(x, 0.1) if i < len(WIDTHS) - 2 else x
+    torch.testing.assert_close(model.logits(params, batch.x), x, **CLOSE)
+    loss, grads = model.gradients(params, batch)
+    auto_loss, auto = Model.gradients(model, params, batch)
+    torch.testing.assert_close(loss, auto_loss, **CLOSE)
+    step = torch.tensor([0.1, 0.7, 0.0], dtype=F64)
+    moved = {name: block.clone() for name, block in params.items()}
+    torch.testing.assert_close(model.sgd_(moved, batch, step), loss, **CLOSE)
+    for name in params:
+        torch.testing.assert_close(grads[name], auto[name], **CLOSE)
+        by = step.view(-1, *[1] * (auto[name].dim() - 1)) * auto[name]
+        torch.testing.assert_close(moved[name], params[name] - by, **CLOSE)
+    straight = mlp(WIDTHS)
+    assert not torch.allclose(straight.gradients(params, batch)[1]["weight0"], grads["weight0"])
+
+
+def test_leaky_relu_of_factored_weights() -> None:
+    model, batch = leaky(0.3), some_batch(True)
+    thin, full = factored(model, some_params(model), 3, 3)
+    loss, pairs = model.pairs(thin, batch)
+    auto_loss, auto = Model.gradients(model, full, batch)
+    torch.testing.assert_close(loss, auto_loss, **CLOSE)
+    for layer, (x, g) in zip(model.layers, pairs, strict=True):
+        torch.testing.assert_close(x.mT @ g, auto[layer.weight], **CLOSE)
+
+
+def test_leaky_relu_of_convolutions() -> None:
+    """Both ways of computing them: with dense weights, and patch by patch."""
+    settings = Cnn.Settings(channels=(2, 3), kernel=3, hidden=(5,), activation="leaky_relu")
+    model = Cnn(settings, (1, 8, 8), WIDTHS[-1])
+    generator = torch.Generator().manual_seed(5)
+    x = torch.randn(N, B, 1, 8, 8, generator=generator, dtype=F64)
+    batch = Batch(x, some_batch(False).y, None)
+    params = some_params(model)
+    loss, grads = model.gradients(params, batch)
+    auto_loss, auto = Model.gradients(model, params, batch)
+    torch.testing.assert_close(loss, auto_loss, **CLOSE)
+    for name in params:
+        torch.testing.assert_close(grads[name], auto[name], **CLOSE)
+    pair_loss, pairs = model.pairs(params, batch)
+    torch.testing.assert_close(pair_loss, loss, **CLOSE)
+    for layer, (met, g) in zip(model.layers, pairs, strict=True):
+        torch.testing.assert_close(met.mT @ g, grads[layer.weight], **CLOSE)
+    image = x[0]
+    for i in range(2):
+        kernel = params[f"weight{i}"][0].view(3, 3, -1, (2, 3)[i]).permute(3, 2, 0, 1)
+        z = torch.nn.functional.conv2d(image, kernel, params[f"bias{i}"][0], padding=1)
+        image = torch.nn.functional.max_pool2d(torch.nn.functional.leaky_relu(z, 0.1), 2)
+    hidden = image.permute(0, 2, 3, 1).flatten(1) @ params["weight2"][0] + params["bias2"][0]
+    hidden = torch.nn.functional.leaky_relu(hidden, 0.1)
+    scores = hidden @ params["weight3"][0] + params["bias3"][0]
+    torch.testing.assert_close(model.logits(params, x)[0], scores, **CLOSE)
+
+
+def test_relu_ignores_the_slope() -> None:
+    batch = some_batch(False)
+    one = Mlp(Mlp.Settings(hidden=WIDTHS[1:-1], leaky_slope=0.4), (WIDTHS[0],), WIDTHS[-1])
+    params = some_params(one)
+    loss, grads = one.gradients(params, batch)
+    same_loss, same = mlp(WIDTHS).gradients(params, batch)
+    assert torch.equal(loss, same_loss)
+    assert all(torch.equal(grads[name], same[name]) for name in grads)

@@ -1,0 +1,191 @@
+"""Convolutional networks: forward and backward against torch's own layers and autograd, in the
+dense and in the factored form.
+
+Mutations that must fail: in `_beside_gradients` and `_patch_pairs`, the ReLU's gate left out, the
+gate of the scores for that of the image; in `unpool`, the gradient at all equal numbers; in
+`convolve_backward`, height and width exchanged; in `_features`, the samples' parts in another
+order, the rows of x for the rows of the weights.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from support.cnn_bench import (
+    CLOSE,
+    F64,
+    OF_CASES,
+    B,
+    N,
+    by_torch,
+    cnn,
+    leaves,
+    some_batch,
+    some_params,
+)
+from support.layered_bench import factored
+from torch.nn import functional
+
+from otafl.core.contracts import Batch, Blocks
+from otafl.models import Layer, LayeredModel, Window, convolution, layered
+from otafl.models.base import cross_entropy
+
+pytestmark = pytest.mark.exact
+
+
+@OF_CASES
+@pytest.mark.parametrize("weighted", [False, True])
+def test_forward_and_backward_equal_torchs_layers_and_autograd(case: str, weighted: bool) -> None:
+    """Scores, gradients, an SGD step, and the pairs, whose products are the same gradients."""
+    model, batch = cnn(case), some_batch(case, weighted)
+    params = some_params(model)
+    before = [block.clone() for block in (*params.values(), batch.x)]
+    loss, grads = model.gradients(params, batch)
+    pair_loss, pairs = model.pairs(params, batch)
+    logits = model.logits(params, batch.x)
+    for block, old in zip((*params.values(), batch.x), before, strict=True):
+        assert torch.equal(block, old)
+    step = torch.tensor([0.1, 0.7, 0.0], dtype=F64)
+    moved = {name: block.clone() for name, block in params.items()}
+    torch.testing.assert_close(model.sgd_(moved, batch, step), loss, **CLOSE)
+    torch.testing.assert_close(pair_loss, loss, **CLOSE)
+    for row in range(N):
+        weights, biases = leaves(model, params, row)
+        scores = by_torch(case, weights, biases, batch.x[row])
+        torch.testing.assert_close(logits[row], scores, **CLOSE)
+        weight = None if batch.weight is None else batch.weight[row : row + 1]
+        value = cross_entropy(scores[None], Batch(batch.x[:1], batch.y[row : row + 1], weight))
+        torch.testing.assert_close(loss[row], value[0], **CLOSE)
+        auto = torch.autograd.grad(value.sum(), weights + biases)
+        count = len(model.layers)
+        of_layers = zip(model.layers, pairs, auto[:count], auto[count:], strict=True)
+        for layer, (x, g), by_weight, by_bias in of_layers:
+            torch.testing.assert_close(grads[layer.weight][row], by_weight, **CLOSE)
+            torch.testing.assert_close(grads[layer.bias][row], by_bias, **CLOSE)
+            assert x.shape == (N, B * layer.positions, layer.inputs)
+            assert g.shape == (N, B * layer.positions, layer.outputs)
+            torch.testing.assert_close(x[row].mT @ g[row], by_weight, **CLOSE)
+            torch.testing.assert_close(g[row].sum(0), by_bias, **CLOSE)
+            for name, by in ((layer.weight, by_weight), (layer.bias, by_bias)):
+                expected = params[name][row] - step[row] * by
+                torch.testing.assert_close(moved[name][row], expected, **CLOSE)
+
+
+def test_equal_numbers_in_a_window_the_first_one_wins() -> None:
+    """As torch has it: of a flat image with a positive bias, whose windows are all ties."""
+    case = "flat grey, default kernel"
+    model, batch = cnn(case), some_batch(case)
+    params = some_params(model)
+    for layer in model.layers[:2]:
+        params[layer.bias].abs_()
+    batch = Batch(torch.zeros_like(batch.x), batch.y, None)
+    _, grads = model.gradients(params, batch)
+    _, pairs = model.pairs(params, batch)
+    for row in range(N):
+        weights, biases = leaves(model, params, row)
+        scores = by_torch(case, weights, biases, batch.x[row])
+        auto = torch.autograd.grad(functional.cross_entropy(scores, batch.y[row]), weights)
+        for layer, (x, g), by_weight in zip(model.layers, pairs, auto, strict=True):
+            torch.testing.assert_close(grads[layer.weight][row], by_weight, **CLOSE)
+            torch.testing.assert_close(x[row].mT @ g[row], by_weight, **CLOSE)
+
+
+@OF_CASES
+def test_rows_are_independent(case: str) -> None:
+    """What the other rows hold, or that there are any, changes nothing."""
+    model, batch = cnn(case), some_batch(case)
+    params = some_params(model)
+    loss, grads = model.gradients(params, batch)
+    _, pairs = model.pairs(params, batch)
+    alone = {name: block[1:2].clone() for name, block in params.items()}
+    one = Batch(batch.x[1:2], batch.y[1:2], None)
+    own_loss, own = model.gradients(alone, one)
+    torch.testing.assert_close(own_loss, loss[1:2], **CLOSE)
+    for name in params:
+        torch.testing.assert_close(own[name], grads[name][1:2], **CLOSE)
+    for (x, g), (own_x, own_g) in zip(pairs, model.pairs(alone, one)[1], strict=True):
+        torch.testing.assert_close(own_x, x[1:2], **CLOSE)
+        torch.testing.assert_close(own_g, g[1:2], **CLOSE)
+
+
+@OF_CASES
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_factored_convolution_is_the_dense_one(case: str, weighted: bool) -> None:
+    """Scores, and every layer's gradient by way of thin products."""
+    model, batch = cnn(case), some_batch(case, weighted)
+    thin, full = factored(model, some_params(model), 2, 5)
+    torch.testing.assert_close(model.logits(thin, batch.x), model.logits(full, batch.x), **CLOSE)
+    loss, pairs = model.pairs(thin, batch)
+    dense_loss, grads = model.gradients(full, batch)
+    torch.testing.assert_close(loss, dense_loss, **CLOSE)
+    for index, (layer, (x, g)) in enumerate(zip(model.layers, pairs, strict=True)):
+        acting = thin[layer.weight]
+        u, _, v = acting.point
+        # The first layer passes nothing further back, so its g V is not there yet.
+        assert (acting.gv is None) == (index == 0)
+        gv = g @ v if acting.gv is None else acting.gv
+        gradient = grads[layer.weight]
+        torch.testing.assert_close(x.mT @ gv, gradient @ v, **CLOSE)
+        torch.testing.assert_close(g.mT @ acting.xu, gradient.mT @ u, **CLOSE)
+        torch.testing.assert_close(g.sum(1), grads[layer.bias], **CLOSE)
+
+
+@OF_CASES
+def test_one_factored_layer_among_dense_ones(case: str) -> None:
+    model, batch = cnn(case), some_batch(case)
+    thin, full = factored(model, some_params(model), 2, 5)
+    expected = model.logits(full, batch.x)
+    for layer in model.layers:
+        mixed = {**full, layer.weight: thin[layer.weight]}
+        torch.testing.assert_close(model.logits(mixed, batch.x), expected, **CLOSE)
+
+
+@OF_CASES
+@pytest.mark.parametrize("part", [1, 3, 10_000])
+def test_shared_samples_and_a_few_at_a_time(
+    case: str, part: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """x [1, B, ...] is every row's; scores do not depend on how many are computed at once."""
+    model, batch = cnn(case), some_batch(case)
+    front = [layer for layer in model.layers if layer.window is not None]
+    largest = max(layer.positions * layer.inputs for layer in front)
+    plain, calls = convolution.pool, []
+    for params in factored(model, some_params(model), 2, 5):
+        expected = model.logits(params, batch.x[:1].expand_as(batch.x))
+        own = model.logits(params, batch.x)
+        with monkeypatch.context() as patch:
+            patch.setattr(layered, "PATCHES_AT_ONCE", part * N * largest)
+            patch.setattr(convolution, "pool", lambda *of: calls.append(0) or plain(*of))
+            for x, right in ((batch.x[:1], expected), (batch.x, own)):
+                calls.clear()
+                torch.testing.assert_close(model.logits(params, x), right, **CLOSE)
+                assert len(calls) == -(-B // part) * len(front)
+
+
+@OF_CASES
+def test_single_precision(case: str) -> None:
+    model, batch = cnn(case), some_batch(case)
+    params = some_params(model)
+    _, expected = model.gradients(params, batch)
+    single = {name: block.float() for name, block in params.items()}
+    short = Batch(batch.x.float(), batch.y, None)
+    for name, grad in model.gradients(single, short)[1].items():
+        assert grad.dtype == torch.float32
+        assert (grad - expected[name]).abs().max() <= 1e-4 * expected[name].abs().max()
+    for layer, (x, g) in zip(model.layers, model.pairs(single, short)[1], strict=True):
+        error = (x.mT @ g - expected[layer.weight]).abs().max()
+        assert error <= 1e-4 * expected[layer.weight].abs().max()
+
+
+def test_convolutions_come_first() -> None:
+    class Wrong(LayeredModel):
+        def init(self, draw: Any) -> Blocks:
+            return {}
+
+    window = Window(1, 4, 4, 2)
+    convolving = Layer("w1", "b1", 4, 2, window)
+    for chain in ((convolving,), (Layer("w0", "b0", 16, 16), convolving, Layer("w2", "b2", 2, 2))):
+        with pytest.raises(ValueError, match="convolutions come before the fully connected"):
+            Wrong(chain)

@@ -1,0 +1,160 @@
+"""The LSTM against torch.nn.LSTM with the same weights, and what its classifier reads.
+
+Mutations that must fail: in `_run`, c not carried on (f left out), i and f changed about, h fed
+back without the output gate; in `_layer`, the way back not reversed before or not after, one of the
+two biases left out; in `logits`, the way back read at the last position only, or the forward one
+read once; the classifier without its slope; one row's parameters for all; macs without the length.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.utils.flop_counter import FlopCounterMode
+
+from otafl.core.contracts import Batch, Blocks
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
+from otafl.models.base import cross_entropy
+from otafl.models.lstm import Lstm
+
+pytestmark = pytest.mark.exact
+
+F64 = torch.float64
+N, B, LENGTH, FEATURES, CLASSES = 3, 4, 6, 5, 2
+CLOSE: dict[str, Any] = {"rtol": 0, "atol": 1e-12}
+SETTINGS = [
+    Lstm.Settings(hidden=4, classifier=(7,)),
+    Lstm.Settings(hidden=4, classifier=(7, 3), bidirectional=True, leaky_slope=0.3),
+    Lstm.Settings(hidden=2, layers=1, classifier=()),
+    Lstm.Settings(hidden=3, layers=3, classifier=(4,), bidirectional=True),
+]
+
+
+def uniform(name: str, shape: tuple[int, ...]) -> Tensor:
+    return Streams([4] * N, list(range(N)), dtype=F64).uniform(f"init/{name}", 0, shape)
+
+
+def built(settings: Lstm.Settings) -> tuple[Lstm, Blocks, Batch]:
+    model = Lstm(settings, (LENGTH, FEATURES), CLASSES)
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(N, B, LENGTH, FEATURES, generator=generator, dtype=F64)
+    y = torch.randint(CLASSES, (N, B), generator=generator)
+    weight = torch.rand(N, B, generator=generator, dtype=F64)
+    return model, model.init(uniform), Batch(x, y, weight / weight.sum(1, keepdim=True))
+
+
+def torchs(
+    settings: Lstm.Settings, params: Blocks, row: int
+) -> tuple[torch.nn.LSTM, dict[str, Tensor]]:
+    """torch's LSTM with the parameters of a row, which are named there, and leaves of both."""
+    module = torch.nn.LSTM(
+        FEATURES,
+        settings.hidden,
+        settings.layers,
+        batch_first=True,
+        bidirectional=settings.bidirectional,
+    ).double()
+    leaves = {name: value[row].clone().requires_grad_() for name, value in params.items()}
+    kinds = {
+        "weight_ih": "input",
+        "weight_hh": "hidden",
+        "bias_ih": "input_bias",
+        "bias_hh": "hidden_bias",
+    }
+    own = {}
+    for layer in range(settings.layers):
+        for theirs, ours in kinds.items():
+            for end, way in (("", "ahead"), ("_reverse", "back"))[: 1 + settings.bidirectional]:
+                value = leaves[f"{ours}{layer}_{way}"]
+                own[f"{theirs}_l{layer}{end}"] = value.mT if value.dim() == 2 else value
+    assert {name: p.shape for name, p in module.named_parameters()} == {
+        name: value.shape for name, value in own.items()
+    }
+    return module, leaves | {f"torch/{name}": value for name, value in own.items()}
+
+
+def scores(settings: Lstm.Settings, params: Blocks, row: int, x: Tensor) -> tuple[Tensor, Blocks]:
+    """One row's scores by torch's LSTM and the reading of Shi et al.'s code, and the leaves."""
+    module, leaves = torchs(settings, params, row)
+    own = {k.removeprefix("torch/"): v for k, v in leaves.items() if k.startswith("torch/")}
+    out, (hidden, _) = torch.func.functional_call(module, own, (x,))
+    read = hidden[-1]
+    if settings.bidirectional:
+        h = settings.hidden
+        read = torch.cat([out[:, -1, :h], out[:, -1, h:], hidden[-1], hidden[-2]], -1)
+    last = len(settings.classifier)
+    for i in range(last + 1):
+        read = read @ leaves[f"weight{i}"] + leaves[f"bias{i}"]
+        if i < last:
+            read = functional.leaky_relu(read, settings.leaky_slope)
+    return read, {k: v for k, v in leaves.items() if not k.startswith("torch/")}
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_equals_torchs_lstm_forwards_and_backwards(settings: Lstm.Settings) -> None:
+    model, params, batch = built(settings)
+    logits = model.logits(params, batch.x)
+    loss, grads = model.gradients(params, batch)
+    assert batch.weight is not None
+    for row in range(N):
+        expected, leaves = scores(settings, params, row, batch.x[row])
+        torch.testing.assert_close(logits[row], expected, **CLOSE)
+        at = slice(row, row + 1)
+        value = cross_entropy(expected[None], Batch(batch.x, batch.y[at], batch.weight[at]))
+        torch.testing.assert_close(loss[at], value.detach(), **CLOSE)
+        by = torch.autograd.grad(value.sum(), list(leaves.values()))
+        for name, grad in zip(leaves, by, strict=True):
+            torch.testing.assert_close(grads[name][row], grad, **CLOSE)
+
+
+def test_shared_samples_and_long_vectors() -> None:
+    """x [1, B, ...] is every row's, and a long vector is a sequence of single numbers."""
+    model, params, batch = built(SETTINGS[1])
+    expected = model.logits(params, batch.x[:1].expand(N, -1, -1, -1))
+    torch.testing.assert_close(model.logits(params, batch.x[:1]), expected, **CLOSE)
+    single = Lstm(Lstm.Settings(hidden=3, classifier=()), (LENGTH,), CLASSES)
+    params = single.init(uniform)
+    long = single.logits(params, batch.x[..., 0])
+    torch.testing.assert_close(single.logits(params, batch.x[..., :1]), long, **CLOSE)
+
+
+def test_counts_of_the_paper_and_of_its_code() -> None:
+    """Words of 50 numbers, 50 units, two layers: torch's 40,800 parameters in one direction (both
+    biases), classifiers 50-100-2 and 200-5000-2."""
+    paper = Lstm(Lstm.Settings(), (25, 50), 2)
+    assert paper.size == 2 * (50 * 200 + 50 * 200 + 2 * 200) + 50 * 100 + 100 + 100 * 2 + 2
+    code = Lstm(Lstm.Settings(bidirectional=True, classifier=(5000,)), (25, 50), 2)
+    recurrent = 2 * (50 * 200 + 50 * 200 + 400) + 2 * (100 * 200 + 50 * 200 + 400)
+    assert code.size == recurrent + 200 * 5000 + 5000 + 5000 * 2 + 2
+    module = torch.nn.LSTM(50, 50, 2, bidirectional=True)
+    assert recurrent == sum(p.numel() for p in module.parameters())
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_macs_are_those_that_torch_counts(settings: Lstm.Settings) -> None:
+    model, params, batch = built(settings)
+    with FlopCounterMode(display=False) as counter:
+        model.logits(params, batch.x)
+    assert counter.get_total_flops() == 2 * N * B * model.macs
+
+
+def test_start() -> None:
+    """Uniform in +-1/sqrt(hidden) in the LSTM, +-1/sqrt(fan_in) in the classifier, biases too."""
+    model = Lstm(Lstm.Settings(hidden=16, classifier=(64,)), (LENGTH, 30), CLASSES)
+    params = model.init(uniform)
+    assert {name: tuple(p.shape[1:]) for name, p in params.items()} == model.shapes
+    for name, value in params.items():
+        layer = "01".find(name[-1]) if name.startswith(("weight", "bias")) else None
+        bound = 1 / 4 if layer in (None, 0) else 1 / 8
+        assert 0.9 * bound < value.abs().max() <= bound, name
+        assert not torch.equal(value[0], value[1]), name
+
+
+def test_images_are_refused() -> None:
+    with pytest.raises(UserError, match=r"'lstm' needs sequences.*\[3, 32, 32\]"):
+        Lstm(Lstm.Settings(), (3, 32, 32), 10)

@@ -1,0 +1,140 @@
+"""Low-rank layers as PyTorch modules, against the dense product and otafl's own model.
+
+Mutations that must fail: in `weights`, s for its root on either side, u and v swapped, no bias; in
+`_chain`, no activation, one after the last layer, no flattening; in `linear`, a start drawn on the
+CPU, no clone, parameters that stay in inference mode.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from twins.setting import mlp
+
+from otafl.algorithms.fedrlr import FedRLR
+from otafl.core import registry
+from otafl.core.contracts import Blocks, View
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
+from otafl.factorised.lowrank import LowRank, dense
+from otafl.models import LayeredModel, build
+from otafl.models.layered import numbered
+from otafl.models.modules import module_of
+from otafl.models.recipes import recipe_of
+
+pytestmark = pytest.mark.exact
+
+
+def layer(dtype: torch.dtype = torch.float64, rows: int = 3) -> tuple[LowRank, Tensor]:
+    """Rows of 6 x 5 matrices of rank 2, and biases."""
+    generator = torch.Generator().manual_seed(4)
+    u, v = (torch.randn(rows, side, 2, generator=generator, dtype=dtype) for side in (6, 5))
+    s = torch.tensor([[9.0, 0.25]], dtype=dtype).expand(rows, 2)
+    return LowRank(u, s, v), torch.randn(rows, 5, generator=generator, dtype=dtype)
+
+
+def module(point: LowRank, bias: Tensor, row: int = 0) -> Any:
+    """The two thin layers of a row of a point."""
+    inputs, outputs = point.u.shape[1], point.v.shape[1]
+    model = LayeredModel(numbered([(inputs, outputs)]))
+    params = {"u0": point.u, "s0": point.s, "v0": point.v, "b0": bias}
+    recipe = recipe_of(model, View(params, model.logits), "mlp", (inputs,), outputs)
+    (thin,) = module_of(recipe, {name: block[row] for name, block in params.items()})
+    return thin
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("row", [0, 2])
+def test_it_is_the_dense_layer(row: int, dtype: torch.dtype) -> None:
+    point, bias = layer(dtype)
+    x = torch.randn(4, 6, generator=torch.Generator().manual_seed(5), dtype=dtype)
+    out = module(point, bias, row)(x)
+    assert out.dtype == dtype
+    torch.testing.assert_close(out, x @ dense(point)[row] + bias[row])
+
+
+def test_by_hand() -> None:
+    """2 e_1 e_2^T and bias (10, 20): x = (3, 4) gives (10, 26)."""
+    u, v = torch.tensor([[[1.0], [0.0]]]), torch.tensor([[[0.0], [1.0]]])
+    thin = module(LowRank(u, torch.tensor([[2.0]]), v), torch.tensor([[10.0, 20.0]]))
+    torch.testing.assert_close(thin(torch.tensor([3.0, 4.0])), torch.tensor([10.0, 26.0]))
+
+
+def test_parameters() -> None:
+    """R (M + N) + N of them, contiguous, trainable, and both weights at one scale."""
+    point, bias = layer()
+    thin = module(point, bias)
+    shapes = {name: tuple(p.shape) for name, p in thin.named_parameters()}
+    assert shapes == {"0.weight": (2, 6), "1.weight": (5, 2), "1.bias": (5,)}
+    assert sum(p.numel() for p in thin.parameters()) == 2 * (6 + 5) + 5
+    assert all(p.is_contiguous() and p.requires_grad for p in thin.parameters())
+    u, _, v = (part[0] for part in point)
+    torch.testing.assert_close(thin[0].weight.norm(dim=1), u.norm(dim=0) * point.s[0].sqrt())
+    torch.testing.assert_close(thin[1].weight.norm(dim=0), v.norm(dim=0) * point.s[0].sqrt())
+
+
+def test_it_owns_its_parameters_and_draws_nothing() -> None:
+    point, bias = layer()
+    before = torch.get_rng_state()
+    thin = module(point, bias)
+    assert torch.equal(torch.get_rng_state(), before)
+    kept = {name: value.clone() for name, value in thin.state_dict().items()}
+    for tensor in (point.u, point.v, bias):
+        tensor.zero_()
+    for name, value in thin.state_dict().items():
+        assert torch.equal(value, kept[name])
+
+
+@pytest.mark.parametrize("view", ["global", "local"])
+def test_it_scores_as_fedrlr_does(view: str) -> None:
+    """Made in inference mode, as the engine's blocks are, it can be trained further."""
+    model = mlp((6, 5, 4, 3))
+    algorithm = FedRLR(FedRLR.Settings(rank=2), model, 2)
+    with torch.inference_mode():
+        server, devices = algorithm.init(Streams([0], [0], dtype=torch.float64), {})
+        devices = {name: b.expand(-1, 2, *b.shape[2:]) * 1.5 for name, b in devices.items()}
+        server = {name: b + 0.1 if name[0] == "b" else b for name, b in server.items()}
+        seen = algorithm.views(server, devices)[view]
+        row = len(seen.params["u0"]) - 1
+        recipe = recipe_of(model, seen, "mlp", (2, 3), 3)
+        one = module_of(recipe, {name: block[row] for name, block in seen.params.items()})
+    x = torch.randn(7, 2, 3, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    scores = one(x)
+    torch.testing.assert_close(scores, seen.predict(seen.params, x.flatten(1)[None])[row])
+    kinds = [nn.Flatten, *[nn.Sequential, nn.ReLU] * 2, nn.Sequential]
+    assert [type(m) for m in one] == kinds
+    scores.sum().backward()
+    assert all(p.grad is not None for p in one.parameters())
+
+
+def small(name: str) -> Any:
+    """The model of a name, kept small, for 12 x 12 pixels or a sequence of them."""
+    kind = registry.settings("model", name)
+    keys = {key.removeprefix("model."): value for key, value in kind.example.items()}
+    return build(kind(**{key: value for key, value in keys.items() if "." not in key}), (144,), 3)
+
+
+def started(model: Any) -> Blocks:
+    streams = Streams([2], [0], dtype=torch.float64)
+    return model.init(lambda name, shape: streams.uniform(f"init/{name}", 0, shape))
+
+
+@pytest.mark.parametrize("name", registry.names("model"))
+def test_a_model_is_its_description(name: str) -> None:
+    """Every model of the registry: the module of its description scores as it does, or it has none
+    and says so."""
+    model = small(name)
+    params = started(model)
+    x = torch.randn(1, 5, 144, generator=torch.Generator().manual_seed(6), dtype=torch.float64)
+    params |= model.moments(params, x)
+    recipe = recipe_of(model, View(params, model.logits), name, (144,), 3)
+    one = {key: block[0] for key, block in params.items()}
+    if model.described() is None:
+        with pytest.raises(UserError, match=f"'{name}' cannot be had as a plain PyTorch module"):
+            module_of(recipe, one)
+        return
+    scores = module_of(recipe, one)(x[0])
+    torch.testing.assert_close(scores, model.logits(params, x)[0])

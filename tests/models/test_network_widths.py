@@ -1,0 +1,176 @@
+"""Networks whose width and rank can be cut: what is cut of them, `mlp` and `cnn` as networks
+against themselves.
+
+Mutations that must fail: channels(c) at the image or the classes, not at hidden layers, norms or
+biases; the pixels of a flattened image before its channels in `axes`; the slope ignored; 1x1
+shortcuts or the classifier in `factorisable`; the dense prefix of another network.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from support.sized_bench import (
+    CLASSES,
+    CLOSE,
+    F64,
+    SHAPE,
+    SMALL,
+    B,
+    N,
+    some,
+    some_params,
+    third,
+    whole,
+)
+
+from otafl.core import registry
+from otafl.core.errors import UserError
+from otafl.models import LayeredModel
+from otafl.models.network import Sized, each_step
+from otafl.models.resnet import ResNet
+from otafl.models.steps import Conv, Norm
+
+pytestmark = pytest.mark.exact
+
+OF_SMALL = pytest.mark.parametrize("name", SMALL)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "macs"),
+    [
+        ("vgg11", 9_228_362, 152_769_536),
+        ("vgg16", 14_724_042, 313_201_664),
+        ("resnet34", 21_282_122, 1_159_402_496),
+        ("resnet", 19_954, 3_236_160),
+        ("vgg", 15_698, 1_401_152),
+        ("conv_net", 33_946, 2_811_904),
+    ],
+)
+def test_sizes(name: str, parameters: int, macs: int) -> None:
+    """On 3x32x32 pixels and 10 classes; the presets', as their files say."""
+    model = registry.component("model", name)(registry.settings("model", name)(), (3, 32, 32), 10)
+    assert (model.size, model.macs) == (parameters, macs)
+    if name in ("vgg11", "vgg16", "resnet34"):
+        text = registry.about("model", name).text
+        assert f"{parameters:,} parameters" in " ".join(text.split())
+
+
+@pytest.mark.parametrize("name", ["mlp", "cnn", "strided"])
+def test_layers_as_a_network(name: str) -> None:
+    """The same scores, costs and number of parameters, in another layout."""
+    model = SMALL[name]
+    assert isinstance(model, LayeredModel)
+    network, params = whole(model), some_params(model)
+    assert (network.size, network.macs) == (model.size, model.macs)
+    own, pixels = {}, 1
+    for number, layer in enumerate(model.layers):
+        weight, window = params[layer.weight], layer.window
+        if window is not None:
+            k = window.kernel
+            weight = weight.view(N, k, k, window.channels, -1).permute(0, 4, 3, 1, 2)
+            pixels = window.features
+        elif pixels > 1:
+            weight = weight.unflatten(1, (pixels, -1)).transpose(1, 2).flatten(1, 2)
+            pixels = 1
+        own[f"layer{number}.weight"] = weight.contiguous()
+        own[f"layer{number}.bias"] = params[layer.bias]
+    assert {name: block.shape[1:] for name, block in own.items()} == network.shapes
+    shape = (9, 11) if name == "strided" else SHAPE
+    x = some(N, B, *shape, seed=99)
+    torch.testing.assert_close(network.logits(own, x), model.logits(params, x), **CLOSE)
+
+
+@OF_SMALL
+def test_every_hidden_width_is_cut(name: str) -> None:
+    """A narrow network's parameters in the place of a prefix of each side, 0 elsewhere: the wide
+    one's scores are the narrow one's."""
+    model = SMALL[name]
+    wide, narrow = whole(model), model.network(third)
+    assert list(wide.shapes) == list(narrow.shapes)
+    small, params = some_params(narrow), {}
+    for parameter, shape in wide.shapes.items():
+        axes = wide.axes[parameter]
+        cut = tuple(
+            side if axis is None else third(axis.channels) * axis.repeat
+            for side, axis in zip(shape, axes, strict=True)
+        )
+        assert cut == narrow.shapes[parameter]
+        block = torch.zeros(N, *shape, dtype=F64)
+        block[(slice(None), *map(slice, cut))] = small[parameter]
+        params[parameter] = block
+    if wide.norms:
+        return  # a norm's scores of zeros are its shift: zeros
+    x = some(N, B, *wide.image, seed=99)
+    torch.testing.assert_close(wide.logits(params, x), narrow.logits(small, x), **CLOSE)
+
+
+def test_norms_are_cut_too() -> None:
+    """Channels of zeros stay zeros where scale and shift are."""
+    config = ResNet.Settings(blocks=(1, 2), channels=(4, 6))
+    wide = ResNet(config, SHAPE, CLASSES)
+    narrow = wide.network(third)
+    small, params = some_params(narrow), {}
+    for name, shape in wide.shapes.items():
+        block = torch.zeros(N, *shape, dtype=F64)
+        block[(slice(None), *map(slice, narrow.shapes[name]))] = small[name]
+        params[name] = block
+    x = some(N, B, *SHAPE, seed=99)
+    torch.testing.assert_close(wide.logits(params, x), narrow.logits(small, x), **CLOSE)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("mlp", ("layer0", "layer1")),
+        ("cnn", ("layer0", "layer1", "layer2")),
+        ("conv_net", ("conv1", "conv2", "linear1", "linear2")),
+        (
+            "resnet none",
+            ("stem.conv", *(f"stage{s}.block1.conv{c}" for s in (1, 2) for c in (1, 2))),
+        ),
+        ("vgg none", ("stage1.conv1", "stage1.conv2", "stage2.conv1")),
+    ],
+)
+def test_factorisable(name: str, expected: tuple[str, ...]) -> None:
+    model = SMALL[name]
+    assert isinstance(model, Sized)
+    assert whole(model).factorisable == expected
+    low = whole(model).with_ranks(dict.fromkeys(expected, 2))
+    kept = [name for name in low.shapes if name.endswith((".left", ".right"))]
+    assert len(kept) == 2 * len(expected)
+
+
+def test_norms_and_biases() -> None:
+    """Norms are listed for FedBN; a convolution has a bias where no norm follows it."""
+    for norm in ("batch", "group", "none"):
+        network = ResNet(ResNet.Settings(norm=norm), SHAPE, CLASSES)
+        convolutions = [s for s in each_step(network.steps) if isinstance(s, Conv)]
+        norms = [s for s in each_step(network.steps) if isinstance(s, Norm)]
+        assert len(network.norms) == 2 * len(norms) == (0 if norm == "none" else 18)
+        assert all(step.bias == (norm == "none") for step in convolutions)
+        assert network.batch_norms == (norm == "batch")
+        assert network.network(lambda c: c // 2).batch_norms == (norm == "batch")
+
+
+@pytest.mark.parametrize("name", ["conv_net", "resnet", "vgg"])
+def test_samples_that_are_no_images(name: str) -> None:
+    model = registry.component("model", name)
+    with pytest.raises(UserError, match=rf"'{name}' needs images, but .* shape \[65\]"):
+        model(registry.settings("model", name)(), (65,), 10)
+
+
+@pytest.mark.parametrize(
+    ("name", "prefix"),
+    [("mlp", 0), ("cnn", 1), ("conv_net", 1), ("resnet none", 3), ("vgg none", 1)],
+)
+def test_dense_prefix(name: str, prefix: int) -> None:
+    """A network of convolutions keeps its first one; a residual one, what FedHM's tables say."""
+    model = SMALL[name]
+    assert whole(model).dense_prefix == model.network(third).dense_prefix == prefix
+
+
+def test_dense_prefix_of_fedhms_networks() -> None:
+    for name, prefix in (("resnet18", 3), ("resnet34", 15)):
+        model = registry.component("model", name)(registry.settings("model", name)(), SHAPE, 4)
+        assert model.dense_prefix == whole(model).dense_prefix == prefix

@@ -1,0 +1,233 @@
+"""Residual networks: parameters and multiplications as printed in FedHM's Tables 1 to 3 and drawn
+in its Fig. 7 (exact numbers by an independent count), rows of a stack against plain `torch.nn`
+layers.
+
+Mutations that must fail: a stride of 2 at the first stage, none at the others, the shortcut left
+out, without its norm or with a 3x3 kernel, ReLU inside the sum, the norm before its convolution, a
+bias beside a norm, none without one, statistics of all rows together, of the batch where some are
+given, biased or exchanged moments, `stem_stride` ignored, the shortcuts or the classifier
+factorisable, the image's channels or the classes cut, group norms of another number of groups.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from twins import convnet as twin
+
+from otafl.core.contracts import Batch, Blocks
+from otafl.models.network import Network
+from otafl.models.resnet import ResNet, ResNet18, ResNet34
+
+pytestmark = pytest.mark.exact
+
+F64 = torch.float64
+CLOSE: dict[str, Any] = {"rtol": 0, "atol": 1e-11}
+N, B, CLASSES, SHAPE = 3, 5, 4, (2, 9, 8)
+
+EIGHTEEN = ResNet18(ResNet18.Settings(), (3, 32, 32), 10)
+CIFAR = ResNet34(ResNet34.Settings(), (3, 32, 32), 100)
+TINY = ResNet34(ResNet34.Settings(), (3, 64, 64), 200)
+
+
+def hybrid(network: Network, dense: int, ratio: float) -> Network:
+    """All but the first `dense` factorisable steps low-rank."""
+    names = network.factorisable[dense:]
+    ranks = {n: max(1, round(ratio * network.shapes[f"{n}.weight"][0])) for n in names}
+    return network.with_ranks(ranks)
+
+
+def slim(network: Network, ratio: float) -> Network:
+    return network.network(lambda channels: round(ratio * channels))
+
+
+@pytest.mark.parametrize(
+    ("network", "parameters", "macs"),
+    [
+        (EIGHTEEN, 11_173_962, 555_422_720),
+        (hybrid(EIGHTEEN, 3, 0.5), 4_157_514, 259_724_288),
+        (hybrid(EIGHTEEN, 3, 0.25), 2_209_866, 171_643_904),
+        (hybrid(EIGHTEEN, 3, 0.125), 1_236_042, 127_603_712),
+        (hybrid(EIGHTEEN, 3, 1.0), 8_052_810, None),
+        (slim(EIGHTEEN, 0.62), 4_293_347, 214_519_218),
+        (slim(EIGHTEEN, 0.50), 2_797_610, 139_299_328),
+        (slim(EIGHTEEN, 0.35), 1_373_160, 67_991_534),
+        (slim(EIGHTEEN, 0.125), 176_402, None),
+        (CIFAR, 21_328_292, 1_159_448_576),
+        (hybrid(CIFAR, 15, 0.5), 8_401_316, 744_212_480),
+        (hybrid(CIFAR, 15, 0.25), 4_985_252, 630_966_272),
+        (hybrid(CIFAR, 15, 0.125), 3_277_220, 574_343_168),
+        (hybrid(CIFAR, 15, 1 / 12), 2_707_748, 555_173_888),
+        (slim(CIFAR, 0.64), 8_769_303, 476_257_312),
+        (slim(CIFAR, 0.50), 5_349_636, 290_317_312),
+        (slim(CIFAR, 0.40), 3_423_974, 186_315_556),
+        (TINY, 21_379_592, 4_637_691_904),
+        (hybrid(TINY, 15, 0.5), 8_452_616, 2_976_747_520),
+        (hybrid(TINY, 15, 0.25), 5_036_552, 2_523_762_688),
+        (hybrid(TINY, 15, 0.125), 3_328_520, 2_297_270_272),
+        (slim(TINY, 0.64), 8_802_203, None),
+        (slim(TINY, 0.50), 5_375_336, None),
+        (slim(TINY, 0.40), 3_444_574, None),
+    ],
+    ids=lambda value: None if isinstance(value, Network) else str(value),
+)
+def test_parameters_and_multiplications(network: Network, parameters: int, macs: int) -> None:
+    assert network.size == parameters
+    assert macs is None or network.macs == macs
+    other = Network(network.image, network.steps, "horizontal_first")
+    assert (other.size, other.macs) == (network.size, network.macs)
+
+
+@pytest.mark.parametrize(
+    ("dense", "millions"), [(1, [4.108, 2.148, 1.168]), (2, [4.133, 2.179, 1.202])]
+)
+def test_other_dense_prefixes(dense: int, millions: list[float]) -> None:
+    sizes = [hybrid(EIGHTEEN, dense, ratio).size for ratio in (0.5, 0.25, 0.125)]
+    assert [round(size / 1e6, 3) for size in sizes] == millions
+
+
+@pytest.mark.parametrize(
+    ("network", "stages", "classifier"),
+    [
+        (EIGHTEEN, [0.148, 0.526, 2.100, 8.394], 0.005),
+        (CIFAR, [0.222, 1.116, 6.822, 13.114], 0.051),
+        (TINY, [0.222, 1.116, 6.822, 13.114], 0.103),
+    ],
+    ids=["18", "34 of 100", "34 of 200"],
+)
+def test_parameters_of_each_stage(network: Network, stages: list[float], classifier: float) -> None:
+    """Fig. 7, millions."""
+
+    def millions(prefix: str) -> float:
+        shapes = [shape for name, shape in network.shapes.items() if name.startswith(prefix)]
+        return round(sum(torch.Size(shape).numel() for shape in shapes) / 1e6, 3)
+
+    assert [millions(f"stage{number}.") for number in range(1, 5)] == stages
+    assert millions("classifier") == classifier
+
+
+def test_factorisable_steps() -> None:
+    names = EIGHTEEN.factorisable
+    assert len(names) == 17
+    assert len(CIFAR.factorisable) == 33
+    assert names[:4] == (
+        "stem.conv",
+        "stage1.block1.conv1",
+        "stage1.block1.conv2",
+        "stage1.block2.conv1",
+    )
+    assert names[-1] == "stage4.block2.conv2"
+    assert [round(0.35 * c) for c in (64, 512)] == [22, 179]
+    narrow = slim(EIGHTEEN, 0.35).shapes
+    assert narrow["stem.conv.weight"] == (22, 3, 3, 3)
+    assert narrow["stage4.block1.shortcut.conv.weight"] == (179, 90, 1, 1)
+    assert narrow["classifier.weight"] == (179, 10)
+
+
+CASES: dict[str, dict[str, Any]] = {
+    "batch": {"blocks": (1, 2), "channels": (3, 4)},
+    "deep stem": {"blocks": (2, 1, 1), "channels": (2, 4, 3), "stem_stride": 2},
+    "group": {"blocks": (1, 1), "channels": (6, 4), "norm": "group", "groups": 4},
+    "none": {"blocks": (1, 1), "channels": (2, 3), "norm": "none"},
+}
+OF_CASES = pytest.mark.parametrize("case", CASES)
+
+
+def made(case: str) -> tuple[ResNet.Settings, ResNet, Blocks, Batch]:
+    settings = ResNet.Settings(**CASES[case])
+    network = ResNet(settings, SHAPE, CLASSES)
+    generator = torch.Generator().manual_seed(3)
+
+    def some(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=F64)
+
+    params = {name: some(N, *shape) / 2 for name, shape in network.shapes.items()}
+    y = torch.randint(0, CLASSES, (N, B), generator=generator)
+    return settings, network, params, Batch(some(N, B, *SHAPE), y, None)
+
+
+@OF_CASES
+def test_training_equals_torchs_layers(case: str) -> None:
+    """Scores, loss and gradients of every row, with statistics of its own batch alone."""
+    settings, network, params, batch = made(case)
+    scores = network.training_logits(params, batch.x)
+    loss, grads = network.gradients(params, batch)
+    torch.testing.assert_close(network.logits(params, batch.x), scores, rtol=0, atol=0)
+    for row in range(N):
+        module = twin.resnet(settings, 2, CLASSES, params, row).train()
+        torch.testing.assert_close(scores[row], module(batch.x[row]), **CLOSE)
+        expected, by = twin.gradients(module, batch.x[row], batch.y[row])
+        torch.testing.assert_close(loss[row], expected, **CLOSE)
+        assert grads.keys() == by.keys() == params.keys()
+        for name, grad in by.items():
+            torch.testing.assert_close(grads[name][row], grad, **CLOSE)
+
+
+@pytest.mark.parametrize("case", ["batch", "deep stem"])
+def test_moments_are_those_of_torch(case: str) -> None:
+    """A pass over batches of different rows in training mode, momentum=None: running statistics
+    are the means of our moments, and with them scores are those of eval()."""
+    settings, network, params, batch = made(case)
+    parts = [batch.x, batch.x.flip(2) * 2, batch.x[:, :3]]
+    moments = [network.moments(params, x) for x in parts]
+    mean = {name: torch.stack([m[name] for m in moments]).mean(0) for name in moments[0]}
+    scores = network.logits({**params, **mean}, batch.x)
+    for row in range(N):
+        module = twin.resnet(settings, 2, CLASSES, params, row).train()
+        for x in parts:
+            module(x[row])
+        state = module.eval().state_dict()
+        for name, value in mean.items():
+            kind = {"mean": "running_mean", "variance": "running_var"}[name.rsplit(".", 1)[1]]
+            torch.testing.assert_close(
+                value[row], state[f"{name.rsplit('.', 1)[0]}.{kind}"], **CLOSE
+            )
+        torch.testing.assert_close(scores[row], module(batch.x[row]), **CLOSE)
+        given = twin.resnet(settings, 2, CLASSES, {**params, **mean}, row).eval()
+        torch.testing.assert_close(scores[row], given(batch.x[row]), **CLOSE)
+    assert len(mean) == len(network.norms)
+    apart = network.training_logits({**params, **mean}, batch.x) - scores
+    assert apart.abs().max() > 0.01  # training does not use them
+
+
+def test_moments_of_one_batch_are_the_statistics_of_all_data() -> None:
+    """Layer by layer: what a norm's scale and shift act on has mean 0 and variance 1 with them."""
+    settings, network, params, batch = made("batch")
+    moments = network.moments(params, batch.x)
+    seen: dict[str, Tensor] = {}
+    module = twin.resnet(settings, 2, CLASSES, params, 1).train()
+    for name, layer in module.named_modules():
+        if isinstance(layer, torch.nn.BatchNorm2d):
+            layer.register_forward_hook(lambda _, x, __, name=name: seen.update({name: x[0]}))
+    module(batch.x[1])
+    assert {f"{name}.mean" for name in seen} | {f"{name}.variance" for name in seen} == set(moments)
+    for name, x in seen.items():
+        flat = x.transpose(0, 1).flatten(1)
+        torch.testing.assert_close(moments[f"{name}.mean"][1], flat.mean(1), **CLOSE)
+        torch.testing.assert_close(moments[f"{name}.variance"][1], flat.var(1), **CLOSE)
+
+
+@OF_CASES
+def test_stacked_is_alone(case: str) -> None:
+    _, network, params, batch = made(case)
+    scores, moments = network.training_logits(params, batch.x), network.moments(params, batch.x)
+    _, grads = network.gradients(params, batch)
+    for row in range(N):
+        own = {name: block[row : row + 1] for name, block in params.items()}
+        part = Batch(batch.x[row : row + 1], batch.y[row : row + 1], None)
+        torch.testing.assert_close(network.training_logits(own, part.x), scores[row : row + 1])
+        for name, value in network.moments(own, part.x).items():
+            torch.testing.assert_close(value[0], moments[name][row])
+        for name, grad in network.gradients(own, part)[1].items():
+            torch.testing.assert_close(grad[0], grads[name][row], **CLOSE)
+
+
+@OF_CASES
+def test_shared_samples(case: str) -> None:
+    """x [1, B, ...] is every row's."""
+    _, network, params, batch = made(case)
+    expected = network.logits(params, batch.x[:1].expand_as(batch.x))
+    torch.testing.assert_close(network.logits(params, batch.x[:1]), expected, rtol=0, atol=0)

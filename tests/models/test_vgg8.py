@@ -1,0 +1,55 @@
+"""VGG8 of the TDPFed paper: its layers, and images that are too small for it.
+
+Mutations that must fail: another size of a layer, a pooling of one pixel, that of a `cnn` left out.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from otafl.core.errors import UserError
+from otafl.models import LayeredModel, build, cp_layers, sides
+from otafl.models.cnn import Cnn
+from otafl.models.vgg8 import Vgg8
+
+pytestmark = pytest.mark.exact
+
+
+def test_it_has_the_papers_layers() -> None:
+    """Table I, and the dense parameters of both networks."""
+    model = build(Vgg8.Settings(), (3, 32, 32), 10)
+    assert isinstance(model, LayeredModel)
+    assert [cp_layers.modes(layer) for layer in model.layers] == [
+        *((3, 3, 3, 32), (3, 3, 32, 64), (3, 3, 64, 128), (3, 3, 128, 256), (3, 3, 256, 256)),
+        *((256, 256), (256, 256), (256, 10)),
+    ]
+    assert model.size == 1_112_650
+    windows = [layer.window for layer in model.layers[:5]]
+    assert [w.pooled for w in windows if w] == [(16, 16), (8, 8), (4, 4), (2, 2), (1, 1)]
+    assert [w.padding for w in windows if w] == [1] * 5
+
+
+@pytest.mark.parametrize("shape", [(784,), (64,), (3, 32, 32), (1, 48, 40)])
+def test_it_leaves_what_is_too_small_to_pool(shape: tuple[int, ...]) -> None:
+    settings = Vgg8.Settings(channels=(2, 3, 4, 5, 6))
+    model = Vgg8(settings, shape, 10)
+    assert model.layers[5].inputs == 6
+    assert sides(settings, shape, 10) == [(one.inputs, one.outputs) for one in model.layers]
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(1, 2, *shape, generator=generator)
+    params = {n: torch.randn(1, *s, generator=generator) for n, s in model.shapes.items()}
+    assert model.logits(params, x).shape == (1, 2, 10)
+
+
+def test_a_cnn_says_where_it_does_not_fit() -> None:
+    assert Vgg8.Settings().name == "vgg8"
+    settings = Cnn.Settings(channels=(2, 3, 4, 5, 6), kernel=3)
+    assert sides(settings, (784,), 10) is None
+    with pytest.raises(UserError, match="convolution 5 leaves an image of only 1x1"):
+        Cnn(settings, (784,), 10)
+
+
+def test_samples_that_are_no_images() -> None:
+    with pytest.raises(UserError, match=r"'vgg8' needs images, but .* shape \[65\]"):
+        Vgg8(Vgg8.Settings(), (65,), 10)

@@ -1,0 +1,132 @@
+"""The state's equations and the plan of an average power budget: against numerical minimisation,
+which knows nothing of multipliers or closed forms.
+
+Mutations that make a test here fail: the amplitude's |h| or eta misplaced, the weights m missing,
+the multiplier not over the budget, silence decided at sum g / lambda <= 2 N, multipliers not let go
+to zero, the Hessian without its rank-one parts (the plan does not converge).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import optimize
+from support.power_links import N
+
+from otafl.power.average_power import inverse_scaling, multipliers
+
+pytestmark = pytest.mark.exact
+
+
+def lagrangian(log_eta: float, amplitude: np.ndarray, *args: np.ndarray) -> float:
+    m, g, lam = args
+    root = math.exp(log_eta / 2)
+    c = np.sqrt(g) * amplitude / root
+    return float((m * (c - 1) ** 2).sum() + N / root**2 + (lam * m * amplitude**2).sum())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_state_minimises_the_lagrangian_with_unequal_symbol_powers(seed: int) -> None:
+    """Over eta and all amplitudes, by a quasi-Newton method from another start: the equations of
+    the paper with m_k as weights."""
+    rng = np.random.default_rng(seed)
+    m, g = 10 ** rng.uniform(-1, 1, 4), rng.exponential(size=4) + 0.05
+    lam = 10 ** rng.uniform(-2, -0.5, 4)
+    tensors = (torch.from_numpy(x)[None] for x in (g, lam, m))
+    s = inverse_scaling(*tensors, torch.tensor([N], dtype=torch.float64)).item()
+    eta = 1 / s
+    assert (m * lam * g * eta**2 / (g + eta * lam) ** 2).sum() == pytest.approx(N)
+    amplitude = math.sqrt(eta) * np.sqrt(g) / (g + eta * lam)
+    here = lagrangian(math.log(eta), amplitude, m, g, lam)
+    found = optimize.minimize(
+        lambda x: lagrangian(x[0], x[1:], m, g, lam), np.r_[0.0, np.full(4, 0.5)], tol=1e-12
+    )
+    assert here <= found.fun * (1 + 1e-12)
+    assert here == pytest.approx(found.fun, rel=1e-6)
+    np.testing.assert_allclose(found.x[1:], amplitude, rtol=1e-3)
+
+
+def test_a_state_is_silent_where_the_prices_are_too_high() -> None:
+    """sum m g / lambda <= N: the Lagrangian falls towards eta = infinity, where it is sum m."""
+    g = torch.tensor([[0.2, 0.3]], dtype=torch.float64)
+    one = torch.ones(1, 2, dtype=torch.float64)
+    noise = torch.tensor([N], dtype=torch.float64)
+    assert inverse_scaling(g, 1.001 * one, one, noise).item() == 0.0
+    s = inverse_scaling(g, 0.999 * one, one, noise).item()
+    assert 0 < s < 0.01
+
+
+def test_one_device_has_a_closed_form() -> None:
+    """K = 1: |p|^2 = sqrt(N / (lambda g)) - N / g above g = lambda N, else silent (the paper's
+    channel-inversion water-filling without a second device)."""
+    rng = np.random.default_rng(7)
+    g = torch.from_numpy(rng.exponential(size=(2000, 1, 1)))
+    noise = torch.tensor([N], dtype=torch.float64)
+    lam = multipliers(g, noise)
+
+    def power(level: float) -> np.ndarray:
+        gain = g[:, 0, 0].numpy()
+        return np.maximum(np.sqrt(N / (level * gain)) - N / gain, 0.0)
+
+    root = optimize.brentq(lambda level: power(level).mean() - 1, 1e-6, 1e3, xtol=1e-14)
+    assert lam.item() == pytest.approx(root, rel=1e-8)
+    s = inverse_scaling(g[:, 0], lam.expand(2000, 1), torch.ones(2000, 1), noise)
+    np.testing.assert_allclose(
+        (g[:, 0, 0] * s / (g[:, 0, 0] * s + lam[0, 0]) ** 2).numpy(), power(root), atol=1e-6
+    )
+
+
+def test_no_other_policy_of_the_same_power_is_better() -> None:
+    """Over 12 states of 3 devices, the mean error against a direct constrained minimisation over
+    all 36 amplitudes, with the best receive scaling of each state."""
+    rng = np.random.default_rng(8)
+    g = rng.exponential(size=(12, 3)) * np.array([1.0, 4.0, 20.0])
+    lam = multipliers(torch.from_numpy(g)[:, None], torch.tensor([N], dtype=torch.float64))[0]
+    s = inverse_scaling(
+        torch.from_numpy(g), lam.expand(12, 3), torch.ones(12, 3), torch.full((12,), N).double()
+    ).numpy()[:, None]
+    amplitude = np.sqrt(g * s) / (g * s + lam.numpy())
+
+    def error(flat: np.ndarray) -> float:
+        arrives = np.sqrt(g) * flat.reshape(12, 3)
+        # at the best eta: K - (sum a)^2 / (N + sum a^2)
+        return float((3 - arrives.sum(1) ** 2 / (N + (arrives**2).sum(1))).mean())
+
+    found = optimize.minimize(
+        error,
+        np.full(36, 0.5),
+        method="SLSQP",
+        bounds=[(0, None)] * 36,
+        constraints={"type": "ineq", "fun": lambda x: 1 - (x.reshape(12, 3) ** 2).mean(0)},
+        options={"maxiter": 500, "ftol": 1e-12},
+    )
+    assert found.success
+    assert error(amplitude.ravel()) == pytest.approx(found.fun, rel=1e-5)
+    assert error(amplitude.ravel()) <= found.fun * (1 + 1e-7)
+
+
+@pytest.mark.parametrize("spread_db", [0, 20, 100])
+@pytest.mark.parametrize("kind", ["rayleigh", "rician", "static"])
+@pytest.mark.parametrize("devices", [1, 2, 10, 40])
+def test_the_plan_converges(devices: int, kind: str, spread_db: float) -> None:
+    """To 1e-8 of every budget, from -10 to 60 dB, qualities over up to ten decades (a cell), with
+    and without fading."""
+    rng = np.random.default_rng(devices)
+    z = rng.standard_normal((2, 200, 3, devices))
+    line = {"rayleigh": 0.0, "rician": 3.0, "static": 3.0}[kind]
+    g = (z[0] + line) ** 2 + z[1] ** 2 if kind != "static" else np.full(z[0].shape, 1.0)
+    snr = 10 ** (
+        np.array([-1.0, 1.0, 6.0])[:, None]
+        + rng.uniform(-0.5, 0.5, (3, devices)) * (spread_db / 10)
+    )
+    q = torch.from_numpy(g * snr)
+    lam = multipliers(q, torch.full((3,), N, dtype=torch.float64))
+    s = inverse_scaling(q, lam.expand_as(q), torch.ones_like(q), torch.full((200, 3), N).double())
+    s = s[..., None]
+    mean = (q * s / (q * s + lam).square()).mean(0)
+    assert (mean <= 1 + 1e-8).all()
+    np.testing.assert_allclose(mean[lam > 0].numpy(), 1.0, rtol=1e-5)
+    assert (lam > 0).any()

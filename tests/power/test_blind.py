@@ -1,0 +1,70 @@
+"""Blind aggregation, and the receiver that it is for.
+
+Mutations that make a test here fail: the receiver without conjugation, A or K; a noise of A
+antennas for that of one.
+"""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from support.power_links import arrived, changed, fading, plain_link, policy_of, solve
+
+from otafl.core.contracts import Link
+from otafl.core.problems import Problem
+
+pytestmark = pytest.mark.exact
+
+
+def blind_link(
+    antennas: int, trials: int, devices: int, budget: float
+) -> tuple[Link, torch.Tensor]:
+    """The link behind maximum-ratio combining, and h [S, K, A]."""
+    h = fading(trials, devices, antennas, seed=antennas)
+    total = h.sum(1)
+    f = total / torch.linalg.vector_norm(total, dim=-1, keepdim=True)
+    scalar = torch.einsum("sa,ska->sk", f.conj(), h)
+    return plain_link(scalar, budget, antennas=antennas), h
+
+
+@pytest.mark.parametrize("antennas", [1, 4, 16])
+def test_blind_is_the_papers_estimate(antennas: int) -> None:
+    """Re(sum_a conj(sum_k h_ka) y_a) / (K A sqrt(P)), antenna by antenna, of one symbol."""
+    budget, devices = 3.0, 5
+    link, h = blind_link(antennas, 20, devices, budget)
+    got = solve(policy_of("blind"), link)
+    rng = np.random.default_rng(1)
+    x = torch.from_numpy(rng.standard_normal((20, devices)))
+    z = fading(20, antennas, seed=9)
+    p = got.p[:, 0]
+    torch.testing.assert_close(p, torch.full_like(p, math.sqrt(budget)))  # real, the same for all
+    y = (h * (p * x)[..., None]).sum(1) + z
+    total = h.sum(1)
+    paper = (total.conj() * y).sum(-1).real / (devices * antennas * math.sqrt(budget))
+    f = total / torch.linalg.vector_norm(total, dim=-1, keepdim=True)
+    ours = (f.conj() * y).sum(-1).real / (devices * got.eta[:, 0].sqrt())
+    torch.testing.assert_close(ours, paper)
+    assert policy_of("blind").receiver == "mrc"
+
+
+def test_blind_divides_by_the_large_scale_gain() -> None:
+    """Everything a hundred times weaker: the same gains arrive."""
+    link, _ = blind_link(4, 20, 5, 3.0)
+    weak = changed(link, h=0.1 * link.h, gain=0.01 * link.gain)
+    one, other = solve(policy_of("blind"), link), solve(policy_of("blind"), weak)
+    torch.testing.assert_close(arrived(weak, other), arrived(link, one))
+
+
+@pytest.mark.parametrize("receiver", ["auto", "mrc", "eigen"])
+def test_it_needs_the_sum_of_channels(receiver: str) -> None:
+    scenario = SimpleNamespace(receiver=SimpleNamespace(name=receiver))
+    found = list(policy_of("blind").check(scenario))
+    text = (
+        "receiver: 'eigen' does not go with power: 'blind', whose devices do not know their "
+        "phases; auto or mrc would do"
+    )
+    assert found == ([Problem(text, ("receiver",), (("power",),))] if receiver == "eigen" else [])

@@ -1,0 +1,103 @@
+"""`budget_paced`: what it remembers between slots, by hand, and the level that it chooses in one,
+against all others.
+
+Mutations that make a test here fail: an allowance of the whole slot for each group; the unspent
+energy forgotten; the battery, the burst or the peak left out; greedy paced; the level of the most
+or of the fewest devices, K/a without its square, the noise without it, the devices that are silent
+left out of the error; a sum below the noise sent.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from support.energy_slots import F64, Slots, link_of, paced
+from support.power_links import N, arrived, changed, make_link
+from torch import Tensor
+
+from otafl.core.contracts import Link
+
+pytestmark = pytest.mark.exact
+
+
+def test_pacing_by_hand() -> None:
+    """P = 2, so 40 of energy for four slots of ten symbols, 1 of power in the first. A slot that
+    the device is not in leaves 30 for two: 1.5 each. Nothing is left for a fifth."""
+    slots = paced()
+    first = link_of([1.0, 0.0])
+    absent = changed(first, sends=torch.tensor([[False, True]]))
+    powers = [float(slots.power(one)[0, 0, 0]) for one in (first, absent, first, first, first)]
+    assert powers == pytest.approx([1.0, 0.0, 1.5, 1.5, 0.0], abs=1e-12)
+    assert not slots(first).active.any()
+
+
+def test_batteries_bursts_and_peaks() -> None:
+    """40 for four slots. A battery of 8 leaves 2 of it a slot; a burst of 1.5 makes 1.5 of 1, and
+    one of 100 no more than the peak; greedy spends at the peak until nothing is left; without a
+    budget the battery alone is paced, and without either the peak holds."""
+    one = link_of([10.0])
+
+    def battery(energy: float) -> Link:
+        return changed(one, energy=torch.tensor([[energy]], dtype=F64))
+
+    assert float(paced().power(battery(8.0))) == pytest.approx(0.2)
+    assert float(paced().power(battery(math.inf))) == pytest.approx(1.0)
+    assert float(paced(burst=1.5).power(one)) == pytest.approx(1.5)
+    assert float(paced(burst=100.0).power(one)) == pytest.approx(2.0)
+    greedy = paced(spend="greedy")
+    got = [float(greedy.power(one)) for _ in range(4)]
+    assert got == pytest.approx([2.0, 2.0, 0.0, 0.0])
+    alone = Slots("budget_paced", {"energy_db": None}, rounds=4.0, burst=1.0)
+    assert float(alone.power(battery(20.0))) == pytest.approx(0.5)
+    assert float(alone.power(battery(15.0))) == pytest.approx(0.5)
+    assert float(Slots("budget_paced", rounds=4.0, burst=1.0).power(one)) == pytest.approx(2.0)
+    capped = Slots("lyapunov", v=10.0, average_db=0.0)
+    for energy, power in ((5.0, 0.5), (0.0, 0.0), (math.inf, 2.0), (1e6, 2.0)):
+        assert float(capped.power(battery(energy))) == pytest.approx(power)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_level_is_the_best_of_all(seed: int) -> None:
+    """Over a fine grid of receive levels, by the error of a mean over those that reach it."""
+    link = changed(make_link(seed), lengths=torch.tensor([3.0, 5.0], dtype=F64), payload=8)
+    slots = Slots("budget_paced", rounds=[4.0] * 3, burst=[1.0] * 3, energy_db=[-9.0, -3.0, -6.0])
+    got = slots(link)
+    share = torch.pow(10.0, slots.hyper["energy_db"] / 10)[:, None]
+    reach = (share * link.budget)[:, None].div(link.power).sqrt() * link.h.abs()
+
+    def error(root: Tensor) -> Tensor:
+        there = link.sends[:, None]
+        heard = there & (reach >= root[..., None])
+        k, a = there.sum(-1), heard.sum(-1)
+        m = link.power * there
+        ratio = k / a
+        value = (ratio - 1).square() * (m * heard).sum(-1) + (m * ~heard).sum(-1)
+        value = value + ratio.square() * N / root.square()
+        worth = N / root.square() <= (m * heard).sum(-1)
+        return torch.where(worth & (a > 0), value, math.inf)
+
+    best = error(got.eta.sqrt() * (1 - 1e-12))
+    grid = [error(torch.full_like(best, root)) for root in np.geomspace(1e-2, 1e2, 4000)]
+    assert (best <= torch.stack(grid).amin(0) * (1 + 1e-9)).all()
+    c = arrived(link, got)
+    torch.testing.assert_close(c, got.active.to(F64), rtol=0, atol=1e-12)
+
+
+def test_nobody_sends_below_the_noise() -> None:
+    """h = 1 and power 0.4 under noise 1/2: one device would be below it, two are above."""
+    assert not Slots("budget_paced", rounds=1.0, burst=1.0)(link_of([1.0], 0.4)).active.any()
+    two = Slots("budget_paced", rounds=1.0, burst=1.0)(link_of([1.0, 1.0], 0.4))
+    assert two.active.all()
+    assert two.eta.item() == pytest.approx(0.4)
+
+
+def test_the_level_by_hand() -> None:
+    """Levels of 1, 1 and 0.21 of three: two heard are off by 2/4 + 1 + 9/4 x 1/2 = 2.625, and
+    three by 1/2 / 0.21 = 2.38, at levels of 0.18 by 2.78."""
+    for weakest, heard in ((0.21, 3), (0.18, 2)):
+        slots = Slots("budget_paced", rounds=1.0, burst=1.0)
+        got = slots(link_of([1.0, 1.0, math.sqrt(weakest)], 1.0))
+        assert int(got.active.sum()) == heard

@@ -1,0 +1,124 @@
+"""Average power: budgets on the states planned for, and what a plan depends on.
+
+Mutations that make a test here fail: the multiplier not over the budget, multipliers not let go to
+zero, the weights m missing, the receive scaling of equal m for unequal ones.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from support.power_links import (
+    N,
+    changed,
+    make_link,
+    policy_of,
+    rayleigh_statistics,
+    single_precision,
+    solve,
+)
+
+from otafl.core.contracts import Statistics
+from otafl.core.problems import Problem
+
+pytestmark = pytest.mark.exact
+
+
+@pytest.mark.parametrize("snr", [0.03, 1.0, 100.0])
+def test_the_budget_is_met_on_the_states_planned_for(snr: float) -> None:
+    """With equality, or the multiplier is zero and the budget is not needed, but for the power of
+    states so rare that it is held; all three occur."""
+    policy, draws = policy_of("cao_average", draws=500), 500
+    link = make_link(1, spread=False)
+    budget = snr * torch.tensor([1.0, 0.3, 1.0, 1.0, 3.0, 1e4], dtype=torch.float64)
+    link = changed(link, budget=budget.expand(3, 6), sends=torch.ones_like(link.sends))
+    statistics = rayleigh_statistics(link)
+    h = statistics.draws(draws).transpose(0, 1)  # as segments
+    state = policy.prepare(statistics, link.hyper)
+    got = policy.coefficients(state, changed(link, h=h, power=torch.ones_like(h.real)))[1]
+    used = got.p.abs().square() / link.budget[:, None]
+    mean, held = used.mean(1), used.amax(1) >= draws / 16 * (1 - 1e-9)
+    assert (used <= draws / 16 * (1 + 1e-9)).all()
+    assert (mean <= 1 + 1e-8).all()
+    free = (state[0] > 0) & ~held
+    assert free.any()
+    np.testing.assert_allclose(mean[free].numpy(), 1.0, rtol=1e-8)
+    if snr == 1.0:
+        assert (state[0][:, 5] == 0).all()
+    assert held.any() == (snr != 1.0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_without_fading_it_is_the_static_policy(seed: int) -> None:
+    """One state only: an average is a peak. Devices that need not their budget have no
+    multiplier."""
+    link = make_link(seed, spread=False)
+    link = changed(link, sends=torch.ones_like(link.sends))
+    still = Statistics(
+        **{**vars(rayleigh_statistics(link)), "draws": lambda n: link.h[:, 0].expand(n, -1, -1)}
+    )
+    policy = policy_of("cao_average", draws=64)
+    state = policy.prepare(still, link.hyper)
+    got, expected = policy.coefficients(state, link)[1], solve(policy_of("cao_static"), link)
+    torch.testing.assert_close(got.p, expected.p, rtol=1e-5, atol=0)
+    torch.testing.assert_close(got.eta, expected.eta, rtol=1e-5, atol=0)
+    assert (state[0] == 0).any()
+
+
+@pytest.mark.parametrize("reference", ["max", "mean"])
+def test_unequal_symbol_powers_share_one_scale(reference: str) -> None:
+    """Transmit scalars are those of the common power; the receive scaling is the best for the
+    actual ones. A device of the largest m is at its budget, all others below."""
+    link = make_link(3)
+    policy = policy_of("cao_average", draws=64, reference=reference)
+    state = policy.prepare(rayleigh_statistics(link), link.hyper)
+    there = link.power * link.sends[:, None]
+    common = there.amax(-1, keepdim=True)
+    if reference == "mean":
+        common = there.sum(-1, keepdim=True) / link.sends.sum(-1)[:, None, None]
+    equal = policy.coefficients(state, changed(link, power=common.expand_as(link.power)))[1]
+    got = policy.coefficients(state, link)[1]
+    torch.testing.assert_close(got.p, equal.p)
+    arrives = (link.h * got.p).real
+    root = (N + (there * arrives.square()).sum(-1)) / (there * arrives).sum(-1)
+    torch.testing.assert_close(got.eta, root.square())
+
+
+def test_a_plan_does_not_depend_on_what_it_is_stacked_with() -> None:
+    """Nor, to single precision, on the precision."""
+    link = make_link(5)
+    policy = policy_of("cao_average", draws=128)
+    statistics = rayleigh_statistics(link)
+    whole = policy.prepare(statistics, link.hyper)[0]
+    for s in range(3):
+        alone = Statistics(
+            gain=link.gain[s : s + 1],
+            budget=link.budget[s : s + 1],
+            noise=link.noise[s : s + 1],
+            mean_amplitude=statistics.mean_amplitude,
+            mean_power=statistics.mean_power,
+            mean_inverse=statistics.mean_inverse,
+            draws=lambda n, s=s: statistics.draws(n)[:, s : s + 1],
+        )
+        torch.testing.assert_close(policy.prepare(alone, {})[0][0], whole[s], rtol=1e-7, atol=0)
+    single = policy.prepare(rayleigh_statistics(single_precision(link)), {})[0]
+    assert single.dtype == torch.float32
+    torch.testing.assert_close(single, whole.float(), rtol=1e-3, atol=0)
+
+
+def test_it_plans_for_a_budget_on_the_power() -> None:
+    text = (
+        "transport.snr_convention: 'total_energy' does not go with power: 'cao_average', which "
+        "plans for a budget on the power; per_symbol would do"
+    )
+    path = ("transport", "snr_convention")
+    for given, problems in (
+        ({"snr_convention": "total_energy"}, [Problem(text, path, (("power",),))]),
+        ({"snr_convention": "per_symbol"}, []),
+        ({}, []),  # a transport that does not know of it
+    ):
+        scenario = SimpleNamespace(transport=SimpleNamespace(**given))
+        assert list(policy_of("cao_average").check(scenario)) == problems

@@ -1,0 +1,108 @@
+"""What several policies share: inversion, common scales, thresholds and the receive scaling.
+
+Mutations that make a test here fail: min and max swapped in the common scale, a mean over all for
+one over the senders, |h| for |h|^2 in a threshold, m missing in the receive scaling, the policy's
+eta where something is received.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from scipy import special
+from support.power_links import HYPER, N, changed, make_link, policy_of, solve
+from twins.power import TWINS
+
+from otafl.core.contracts import Coefficients
+from otafl.power.scalars import mmse_scaled
+
+pytestmark = pytest.mark.exact
+
+POLICY = {name: policy for name, (policy, _) in TWINS.items()}
+
+
+@pytest.mark.parametrize("name", ["none", "ci", "multi_antenna_ci", "tci", "tci, peak", "cotaf"])
+def test_inversion_arrives_with_gain_one(name: str) -> None:
+    link = make_link(4)
+    got = solve(POLICY[name], link)
+    c = link.h * got.p / got.eta.sqrt()[..., None]
+    torch.testing.assert_close(c, got.active.to(c.dtype), rtol=0, atol=1e-12)
+
+
+def test_mean_reference_is_the_papers_oracle_scaling() -> None:
+    """reference mean: gamma = P / mean m for gbma, P / (mean m E1(g_th)) for tci, over the devices
+    that send; without count_policy_power, E1 is left out. gbma is then an average policy."""
+    link = make_link(7)
+    link = changed(link, budget=link.budget[:, :1].expand_as(link.budget))
+    count = link.sends.sum(-1)[:, None]
+    gamma = link.budget[:, :1] * count / (link.power * link.sends[:, None]).sum(-1)
+    policy = policy_of("gbma", reference="mean")
+    assert policy.keeps == "average"
+    got = solve(policy, link)
+    torch.testing.assert_close(got.p.abs().amax(-1).square(), gamma)
+    ratio = (HYPER["threshold"] / link.gain).numpy()
+    cost = torch.from_numpy(special.exp1(ratio))[:, :1] / link.gain[:, :1]
+    for counted, expected in ((True, gamma / cost), (False, gamma)):
+        policy = policy_of("tci", reference="mean", count_policy_power=counted, relative=False)
+        torch.testing.assert_close(solve(policy, link).eta, expected)
+
+
+@pytest.mark.parametrize("name", ["tci", "tci, peak", "cotaf"])
+def test_everybody_silent_stays_finite(name: str) -> None:
+    link = make_link(9)
+    assert POLICY[name].may_be_silent
+    got = solve(POLICY[name], changed(link, h=1e-3 * link.h))
+    assert not got.active.any()
+    assert (got.p == 0).all()
+    assert (torch.isfinite(got.eta) & (got.eta > 0)).all()
+
+
+@pytest.mark.parametrize("options", [{}, {"constraint": "peak"}, {"count_policy_power": False}])
+@pytest.mark.parametrize("name", ["tci", "cotaf"])
+def test_relative_thresholds_mean_the_same_with_a_path_loss(
+    name: str, options: dict[str, Any]
+) -> None:
+    """A path loss of 120 dB that every device's power makes up for changes nothing that arrives; at
+    a mean gain of 1, relative and absolute are the same."""
+    options = options if name == "tci" else {}
+    link = make_link(11)
+    one = changed(link, h=link.h / link.gain.mean(1).sqrt()[:, None, None])
+    one = changed(one, gain=link.gain / link.gain.mean(1, keepdim=True))
+    far = changed(one, h=1e-6 * one.h, gain=1e-12 * one.gain, budget=1e12 * one.budget)
+    near, absolute, distant = (
+        solve(policy_of(name, relative=relative, **options), which)
+        for relative, which in ((True, one), (False, one), (True, far))
+    )
+    assert 0 < near.active.sum() < near.active.numel()
+    for got, h in ((absolute, one.h), (distant, far.h)):
+        assert torch.equal(got.active, near.active)
+        arrives = got.p * h / got.eta.sqrt()[..., None]
+        torch.testing.assert_close(arrives, near.p * one.h / near.eta.sqrt()[..., None])
+    torch.testing.assert_close(distant.p, 1e6 * near.p)
+    torch.testing.assert_close(distant.eta, near.eta)
+
+
+@pytest.mark.parametrize("name", ["ci", "gbma", "blind"])
+def test_mmse_scaling_is_the_best_for_what_arrives(name: str) -> None:
+    """sum m (c - 1)^2 + N / eta at the policy's p, phases included: no neighbour of eta does
+    better; and a trial that receives nothing useful keeps the policy's eta."""
+    link = make_link(6)
+    got = solve(POLICY[name], link)
+    p = got.p.clone()
+    p[0] = -torch.conj(link.h[0])  # all of it arrives with the wrong sign
+    scaled = mmse_scaled(Coefficients(p, got.eta, got.active), link)
+    assert torch.equal(scaled.p, p)
+    assert torch.equal(scaled.eta[0], got.eta[0])
+    a = (link.h * p).real
+
+    def error(eta: torch.Tensor) -> torch.Tensor:
+        c = a / eta.sqrt()[..., None]
+        return (link.power * (c - 1).square() * got.active).sum(-1) + N / eta
+
+    useful = (link.power * a).sum(-1) > 0
+    assert useful[1:].any()
+    for factor in (0.5, 0.98, 1.02, 2.0):
+        better = error(factor * scaled.eta) < error(scaled.eta)
+        assert not (better & useful).any()

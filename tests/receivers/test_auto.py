@@ -1,0 +1,32 @@
+"""What `auto` stands for.
+
+Mutations that make a test here fail: the policy's receiver with one antenna, none for blind devices
+with one, the section's scaling lost.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from otafl import receivers
+from otafl.core import registry
+from otafl.receivers.auto import Auto
+
+pytestmark = pytest.mark.exact
+
+
+@pytest.mark.parametrize("scale", ["policy", "mmse"])
+@pytest.mark.parametrize("power", registry.names("power"))
+def test_it_is_the_receiver_that_the_policy_is_made_for(power: str, scale: str) -> None:
+    policy = registry.make("power", registry.settings("power", power)())
+    many, one = (receivers.build(Auto(scale=scale), policy, count) for count in (2, 1))
+    assert many.name == policy.receiver
+    assert one.name == ("mrc" if power == "blind" else "scalar")
+    assert many.scale == one.scale == scale
+
+
+@pytest.mark.parametrize("name", set(registry.names("receiver")) - {"auto"})
+def test_a_receiver_that_is_named_is_taken(name: str) -> None:
+    section = registry.settings("receiver", name)(scale="mmse")
+    for count in (1, 4):
+        assert receivers.build(section, registry.settings("power", "ci")(), count) is section

@@ -1,0 +1,20 @@
+"""The first eigenvector."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from support.combiners import channels
+
+from otafl.receivers.eigen import Eigen
+
+pytestmark = pytest.mark.exact
+
+
+def test_eigen_receives_the_most_power() -> None:
+    h, budget = channels(), torch.linspace(0.5, 2.0, 8, dtype=torch.float64).expand(40, 8)
+    f = Eigen().combine(h, torch.ones(40, 8).bool(), budget)
+    best = ((f.conj()[:, :, None] * h).sum(-1).abs().square()[:, 0] * budget).sum(1)
+    a = h[:, 0] * budget.sqrt()[..., None]
+    law = torch.linalg.matrix_norm(a, ord=2).square()
+    torch.testing.assert_close(best, law)

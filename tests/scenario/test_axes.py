@@ -1,0 +1,149 @@
+"""The axes of a sweep and its points."""
+
+from __future__ import annotations
+
+from support.scenarios import scenario
+
+from otafl.algorithms.fedrlr import FedRLR
+from otafl.channels.awgn import Awgn
+from otafl.power.gbma import Gbma
+from otafl.power.tci import TruncatedChannelInversion as Tci
+from otafl.scenario import (
+    axes_of,
+    expand,
+)
+
+
+def test_no_sweep_is_one_point() -> None:
+    one = scenario(power="ci")
+    (point,) = expand(one)
+    assert (point.index, point.coords, point.scenario) == (0, {}, one)
+    assert axes_of(one) == {}
+
+
+def test_points_are_in_c_order_over_the_axes() -> None:
+    swept = scenario(sweep={"channel.snr_db": [0, 10], "power.name": ["gbma", "ci", "tci"]})
+    points = expand(swept)
+    assert [point.index for point in points] == list(range(6))
+    assert [point.coords for point in points][:4] == [
+        {"snr_db": 0, "power": "gbma"},
+        {"snr_db": 0, "power": "ci"},
+        {"snr_db": 0, "power": "tci"},
+        {"snr_db": 10, "power": "gbma"},
+    ]
+    assert points[5].scenario.channel.snr_db == 10
+    assert points[5].scenario.power == Tci()
+    assert all(point.scenario.sweep == {} for point in points)
+
+
+def test_axes_have_units_and_names() -> None:
+    swept = scenario(
+        sweep={
+            "channel.snr_db": [0, 10],
+            "channel.bandwidth_hz": [1e6],
+            "devices.count": [10, 50],
+            "devices.deadline_s": [1.5],
+            "power": ["gbma", {"name": "tci", "threshold": 0.2}],
+            "data.partition": ["iid", {"name": "dirichlet", "alpha": 0.1}],
+            "algorithm.learning_rate": [0.1],
+            "devices.participants": [5],
+        }
+    )
+    found = axes_of(swept)
+    assert list(found) == [
+        "snr_db",
+        "bandwidth_hz",
+        "device_count",
+        "deadline_s",
+        "power",
+        "partition",
+        "learning_rate",
+        "devices_participants",
+    ]
+    assert [axis.units for axis in found.values()] == ["dB", "Hz", "1", "s", "", "", "1", "1"]
+    assert found["snr_db"].long_name == "normalised SNR"
+    assert found["device_count"].long_name == "devices in the population"
+    assert found["snr_db"].keys == ("channel.snr_db",)
+    assert found["power"].long_name == "power policy"
+    assert found["power"].values == ("gbma", "tci(threshold=0.2)")
+    assert found["partition"].values == ("iid", "dirichlet(alpha=0.1)")
+    assert found["snr_db"].coords == {"snr_db": found["snr_db"]}
+
+
+def test_a_choice_replaces_its_section_and_other_axes_set_its_keys() -> None:
+    swept = scenario(
+        power={"name": "gbma", "gain_target": "energy"},
+        sweep={"power.threshold": [0.1, 0.3], "power.name": ["tci"]},
+    )
+    assert [point.scenario.power for point in expand(swept)] == [
+        Tci(threshold=0.1),
+        Tci(threshold=0.3),
+    ]
+    swept = scenario(power={"name": "gbma", "gain_target": "energy"}, sweep={"power": ["gbma"]})
+    assert expand(swept)[0].scenario.power == Gbma(gain_target="auto")
+    swept = scenario(channel={"snr_db": 7}, sweep={"channel": ["awgn"], "channel.snr_db": [3]})
+    assert expand(swept)[0].scenario.channel == Awgn.Settings(snr_db=3)
+
+
+def test_a_data_set_and_its_partition_are_two_axes() -> None:
+    swept = scenario(sweep={"data.partition.name": ["iid", "shards"], "data": ["mnist", "digits"]})
+    names = [(p.scenario.data.name, p.scenario.data.partition.name) for p in expand(swept)]
+    assert names == [("mnist", "iid"), ("digits", "iid"), ("mnist", "shards"), ("digits", "shards")]
+    assert list(axes_of(swept)) == ["partition", "data"]
+
+
+def test_dims_that_collide_are_named_after_their_sections() -> None:
+    swept = scenario(
+        model={"name": "my:Net"},
+        sweep={"model.threshold": [1, 2], "power.threshold": [0.1, 0.2], "power.name": ["tci"]},
+    )
+    assert list(axes_of(swept)) == ["model_threshold", "power_threshold", "power"]
+    assert expand(swept)[3].coords == {
+        "model_threshold": 2,
+        "power_threshold": 0.2,
+        "power": "tci",
+    }
+
+
+def test_zip_advances_its_keys_together() -> None:
+    swept = scenario(
+        sweep={
+            "seed": [3, 4],
+            "zip": [
+                {"devices.count": 10, "algorithm.name": "fedavg"},
+                {"devices.count": 20, "algorithm.name": {"name": "fedrlr", "rank": 2}},
+            ],
+        }
+    )
+    points = expand(swept)
+    assert [point.coords for point in points] == [
+        {"seed": 3, "device_count": 10, "algorithm": "fedavg"},
+        {"seed": 3, "device_count": 20, "algorithm": "fedrlr(rank=2)"},
+        {"seed": 4, "device_count": 10, "algorithm": "fedavg"},
+        {"seed": 4, "device_count": 20, "algorithm": "fedrlr(rank=2)"},
+    ]
+    assert points[3].scenario.algorithm == FedRLR.Settings(rank=2)
+    found = axes_of(swept)
+    assert list(found) == ["seed", "zip"]
+    assert found["zip"].values == (0, 1)
+    assert found["zip"].keys == ("devices.count", "algorithm.name")
+    assert list(found["zip"].coords) == ["device_count", "algorithm"]
+    assert found["zip"].coords["device_count"].values == (10, 20)
+
+
+def test_keys_of_the_users_own_component_can_be_swept() -> None:
+    swept = scenario(model={"name": "my:Net", "width": 1}, sweep={"model.width": [2, 3]})
+    assert [point.scenario.model.options["width"] for point in expand(swept)] == [2, 3]
+    swept = scenario(sweep={"model.name": ["my:Net"], "model.depth": [2, 3]})
+    assert [point.scenario.model.options["depth"] for point in expand(swept)] == [2, 3]
+
+
+def test_only_points_must_agree_across_sections() -> None:
+    swept = scenario(devices={"participants": 20}, sweep={"devices.count": [20, 50]})
+    assert [point.scenario.devices.count for point in expand(swept)] == [20, 50]
+
+
+def test_a_point_of_a_sweep_equals_the_scenario_written_out() -> None:
+    swept = scenario(trials=3, sweep={"channel.snr_db": [0, 10], "power.name": ["gbma", "ci"]})
+    alone = scenario(trials=3, channel={"name": "rayleigh", "snr_db": 10}, power="ci")
+    assert expand(swept)[3].scenario == alone

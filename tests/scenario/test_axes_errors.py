@@ -1,0 +1,151 @@
+"""Faults of the section sweep, and of single points."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.faults_of import POLICIES, lines, lines_of_file
+
+from otafl.core import registry
+from otafl.scenario import Scenario, ScenarioError, expand
+
+
+@pytest.mark.parametrize(
+    ("sweep", "said"),
+    [
+        (
+            {"channel.snrdb": [1]},
+            "sweep: 'channel.snrdb' is no key of a scenario; did you mean 'channel.snr_db'?",
+        ),
+        (
+            {"snr_db": [1]},
+            "sweep: 'snr_db' is no key of a scenario; did you mean 'channel.snr_db'?",
+        ),
+        ({"qqqq": [1]}, "sweep: 'qqqq' is no key of a scenario"),
+        (
+            {"power": [3]},
+            "sweep: power: got 3; must be names, or mappings with a name and settings",
+        ),
+        (
+            {"power": [{"threshold": 1}]},
+            "sweep: power: got {'threshold': 1}; must be names, or mappings with a name and "
+            "settings",
+        ),
+        (
+            {"devices": [1]},
+            "sweep: 'devices' is a section; sweep one of its keys, like devices.count",
+        ),
+        (
+            {"trials": [1]},
+            "sweep: 'trials' cannot be swept: it does not change what a trial computes",
+        ),
+        (
+            {"engine.dtype": ["float64"]},
+            "sweep: 'engine.dtype' cannot be swept: it does not change what a trial computes",
+        ),
+        (
+            {"channel.snr_db": 3},
+            "sweep: channel.snr_db: got 3; must be a list of at least one value",
+        ),
+        (
+            {"channel.snr_db": []},
+            "sweep: channel.snr_db: got []; must be a list of at least one value",
+        ),
+        ({"channel.snr_db": [1, 1.0]}, "sweep: channel.snr_db: 1 is listed twice; keep one"),
+        ({"power": ["ci", {"name": "ci"}]}, "sweep: power: 'ci' is listed twice; keep one"),
+        (
+            {"power": ["ci"], "power.name": ["tci"]},
+            "sweep: 'power' and 'power.name' set the same key; keep one",
+        ),
+        (
+            {"seed": [1], "zip": [{"seed": 1}]},
+            "sweep: 'seed' and 'seed' set the same key; keep one",
+        ),
+        ([1], "sweep: got [1]; must be a mapping of keys"),
+        (
+            {"zip": {"seed": [1]}},
+            "sweep: zip: must be a list of mappings, each with a value for the same keys",
+        ),
+        (
+            {"zip": [{"seed": 1}, {"devices.count": 2}]},
+            "sweep: zip[1]: has the keys devices.count, but zip[0] has seed; every entry must set "
+            "the same keys",
+        ),
+        (
+            {"zip": [{"sed": 1}]},
+            "sweep: 'sed' is no key of a scenario; did you mean 'seed'?",
+        ),
+        (
+            {"power": ["gbam"]},
+            "sweep: power=gbam: power: unknown power policy 'gbam'; did you mean 'gbma'? known: "
+            f"{POLICIES}, or module:callable of your own",
+        ),
+        (
+            {"channel.snr_db": [1, "a"]},
+            "sweep: channel.snr_db=a: channel.snr_db: got 'a'; must be a number",
+        ),
+        (
+            {"channel.snr_db": [2, True]},
+            "sweep: channel.snr_db=true: channel.snr_db: got true; must be a number",
+        ),
+        (
+            {"power.threshold": [0.1]},
+            "sweep: power.threshold=0.1: power.threshold: unknown key; it is a key of tci, not of "
+            "gbma (known keys: name, gain_target, reference, gamma)",
+        ),
+        (
+            {"power.name": ["tci", "ci"], "channel.snr_db": [0, 5], "power.threshold": [0.1, 0.2]},
+            "sweep: power.name=ci, power.threshold=0.1 (and 1 more): power.threshold: unknown key; "
+            "it is a key of tci, not of ci (known keys: name)",
+        ),
+        (
+            {"devices.count": [2, 50], "devices.participants": [5]},
+            "sweep: devices.count=2, devices.participants=5: devices.participants: got 5, more "
+            "than devices.count (2); leave it out for all devices",
+        ),
+    ],
+)
+def test_a_sweep(sweep: Any, said: str) -> None:
+    assert lines({"sweep": sweep}) == [said]
+
+
+def test_a_point_that_cannot_be_is_laid_to_its_axis(tmp_path: Path) -> None:
+    text = """name: x
+devices: {participants: 20}
+sweep:
+  channel.snr_db: [0, 10]
+  devices.count:
+    - 10
+    - 50
+  zip:
+    - {seed: 1, algorithm.name: fedavg}
+    - {seed: 2, algorithm.name: fedrl}
+"""
+    assert lines_of_file(tmp_path, text) == [
+        "quickstart.yaml:6:7: sweep: devices.count=10: devices.participants: got 20, more than "
+        "devices.count (10); leave it out for all devices",
+        "quickstart.yaml:10:17: sweep: algorithm.name=fedrl: algorithm: unknown algorithm 'fedrl'; "
+        f"did you mean 'fedrlr'? known: {', '.join(registry.names('algorithm'))}, or "
+        "module:callable of your own",
+    ]
+
+
+def test_a_fault_that_no_axis_changes_is_said_once() -> None:
+    tree = {"devices": {"participants": 20}, "sweep": {"seed": [1, 2, 3]}}
+    assert lines(tree) == [
+        "devices.participants: got 20, more than devices.count (10); leave it out for all devices"
+    ]
+
+
+def test_faults_of_sections_and_of_the_sweep_are_said_together() -> None:
+    tree = {"seed": -1, "sweep": {"channel.snrdb": [1], "channel.snr_db": 4}}
+    assert len(lines(tree)) == 3
+
+
+def test_expanding_a_scenario_that_was_made_by_hand_checks_it_too() -> None:
+    with pytest.raises(ScenarioError, match=r"'channel\.snrdb' is no key"):
+        expand(Scenario(name="x", sweep={"channel.snrdb": [1]}))
+    with pytest.raises(ScenarioError, match=r"devices\.late: 'next' needs"):
+        expand(Scenario.model_validate({"name": "x", "devices": {"late": "next"}}))

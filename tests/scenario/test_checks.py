@@ -1,0 +1,115 @@
+"""What no section of a scenario can tell alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.faults_of import lines
+
+from otafl.algorithms.fedavg import FedAvg
+from otafl.scenario import Scenario, ScenarioError, load_scenario
+
+
+@pytest.mark.parametrize(
+    ("tree", "said"),
+    [
+        (
+            {"devices": {"count": 10, "participants": 12}},
+            "devices.participants: got 12, more than devices.count (10); leave it out for all "
+            "devices",
+        ),
+        (
+            {"devices": {"late": "next"}},
+            "devices.late: 'next' needs devices.deadline_s: without a deadline the slot waits for "
+            "everyone and nobody is late",
+        ),
+        (
+            {"training": {"stop_at": {"validation_accuracy": 0.9}}},
+            "training.stop_at.validation_accuracy: there are no validation samples; set "
+            "data.validation, e.g. to 0.1",
+        ),
+        (
+            {
+                "data": "mnist",
+                "model": {"hidden": [256]},
+                "algorithm": {"name": "fedrlr", "rank": 300},
+            },
+            "algorithm.rank: 300 is above the smaller side of every layer (784x256: 256, "
+            "256x10: 10); at most 256",
+        ),
+        (
+            {"model": "softmax_regression", "algorithm": {"name": "fedrlr", "rank": 11}},
+            "algorithm.rank: 11 is above the smaller side of every layer (64x10: 10); at most 10",
+        ),
+        (
+            {"algorithm": {"name": "fedrlr", "rank": [3]}},
+            "algorithm.rank: got [3] for 2 layers (64x100: 64, 100x10: 10); give one for each, or "
+            "one number for all",
+        ),
+        (
+            {"algorithm": {"name": "fedrlr", "rank": [3, 20]}},
+            "algorithm.rank[1]: 20 is above the smaller side of its layer, 100x10; at most 10",
+        ),
+    ],
+)
+def test_sections_that_do_not_fit(tree: dict[str, Any], said: str) -> None:
+    assert lines(tree) == [said]
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        {"algorithm": {"name": "fedrlr", "rank": 64}},
+        {"algorithm": {"name": "fedrlr", "rank": [64, 10]}},
+        {"algorithm": {"name": "fedrlr", "rank": 900}, "model": "my:Net"},
+        {"algorithm": {"name": "fedrlr", "rank": 900}, "data": "my:load"},
+        {"devices": {"participants": 10}},
+        {"devices": {"late": "next", "deadline_s": 1}},
+        {"training": {"stop_at": {"validation_accuracy": 0.9}}, "data": {"validation": 0.1}},
+        {"training": {"rounds": 3, "eval_every": 10}},
+    ],
+)
+def test_sections_that_just_fit(tree: dict[str, Any]) -> None:
+    assert isinstance(load_scenario({"name": "x", **tree}), Scenario)
+
+
+def test_a_method_that_needs_each_update(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FedAvg, "needs", "each")
+    assert lines({}) == [
+        "transport: 'over_the_air' gives the server only the mean of the updates, but algorithm "
+        "'fedavg' needs each of them; transports that would do: ideal, digital"
+    ]
+    assert load_scenario({"name": "x", "transport": "digital"}).transport.name == "digital"
+
+
+def said(tree: dict[str, Any]) -> str:
+    with pytest.raises(ScenarioError) as error:
+        load_scenario({"name": "x", **tree})
+    return str(error.value)
+
+
+@pytest.mark.parametrize("receiver", ["scalar", "eigen", "uniform_forcing"])
+def test_blind_devices_need_the_sum_of_channels(receiver: str) -> None:
+    assert said({"power": "blind", "receiver": receiver}) == (
+        f"receiver: '{receiver}' does not go with power: 'blind', whose devices do not know their "
+        "phases; auto or mrc would do"
+    )
+
+
+@pytest.mark.parametrize("receiver", ["auto", "mrc"])
+def test_receivers_that_would_do(receiver: str) -> None:
+    assert load_scenario({"name": "x", "power": "blind", "receiver": receiver})
+
+
+def test_an_average_plan_is_one_of_power() -> None:
+    tree = {"transport": {"name": "over_the_air", "snr_convention": "total_energy"}}
+    assert load_scenario({"name": "x", "power": "gbma", **tree})
+    assert "'cao_average', which plans for a budget on the power" in said(
+        {"power": "cao_average", **tree}
+    )
+
+
+def test_quadrature_pairs_reals_of_the_whole_payload() -> None:
+    tree = {"name": "over_the_air", "quadrature": True, "normalise": "block"}
+    assert "normalise: payload goes with it" in said({"transport": tree})

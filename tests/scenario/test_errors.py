@@ -1,0 +1,251 @@
+"""What is said of a scenario that is wrong: key, value, remedy and place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.faults_of import POLICIES, TOP, lines, lines_of_file
+
+from otafl.core.errors import UserError
+from otafl.scenario import ScenarioError, load_scenario
+
+
+def test_it_is_a_user_error() -> None:
+    assert issubclass(ScenarioError, UserError)
+
+
+@pytest.mark.parametrize(
+    ("tree", "said"),
+    [
+        (
+            {"power": {"name": "tci", "treshold": 0.2}},
+            "power.treshold: unknown key; did you mean 'threshold'? (known keys: name, threshold, "
+            "relative, reference, count_policy_power, constraint, gamma)",
+        ),
+        (
+            {"power": {"name": "gbma", "threshold": 0.2}},
+            "power.threshold: unknown key; it is a key of tci, not of gbma (known keys: name, "
+            "gain_target, reference, gamma)",
+        ),
+        (
+            {"power": {"treshold": 0.2}},
+            "power.treshold: unknown key; did you mean 'threshold'? it is a key of tci, not of "
+            "gbma (known keys: name, gain_target, reference, gamma)",
+        ),
+        (
+            {"power": "gbam"},
+            f"power: unknown power policy 'gbam'; did you mean 'gbma'? known: {POLICIES}, or "
+            "module:callable of your own",
+        ),
+        (
+            {"power": {"name": "gbam", "reference": 3}},
+            f"power.name: unknown power policy 'gbam'; did you mean 'gbma'? known: {POLICIES}, or "
+            "module:callable of your own",
+        ),
+        (
+            {"data": "imagenet"},
+            "data: unknown data set 'imagenet'; known: digits, mnist, fashion_mnist, "
+            "cifar10, cifar100, femnist, sent140, or "
+            "module:callable of your own",
+        ),
+        (
+            {"data": {"partition": "idd"}},
+            "data.partition: unknown partition 'idd'; did you mean 'iid'? known: iid, shards, "
+            "dirichlet, label_skew, lognormal, dirichlet_mix, class_window, natural",
+        ),
+        (
+            {"data": {"partition": {"alpha": 1}}},
+            "data.partition.alpha: unknown key; it is a key of dirichlet and dirichlet_mix, not of "
+            "iid (known keys: name)",
+        ),
+        (
+            {"data": {"partition": 5}},
+            "data.partition: got 5; must be a name or a mapping of keys: iid, shards, dirichlet, "
+            "label_skew, lognormal, dirichlet_mix, class_window, natural",
+        ),
+        ({"model": "a:b:c"}, "model: got 'a:b:c'; must be of the form module:callable"),
+        (
+            {"power": None},
+            f"power: got null; must be a name or a mapping of keys: {POLICIES}",
+        ),
+        ({"power": {"name": 3}}, f"power.name: got 3; must be a name: {POLICIES}"),
+        ({"modle": "mlp"}, f"modle: unknown key; did you mean 'model'? {TOP}"),
+        ({"snr_db": 3}, f"snr_db: unknown key; did you mean 'channel.snr_db'? {TOP}"),
+        ({"zzz": 3}, f"zzz: unknown key {TOP}"),
+        ({"devices": {"count": -3}}, "devices.count: got -3; must be greater than or equal to 1"),
+        ({"devices": {"count": 2.5}}, "devices.count: got 2.5; must be a whole number"),
+        ({"devices": {"count": "ten"}}, "devices.count: got 'ten'; must be a whole number"),
+        (
+            {"devices": {"late": "nxt"}},
+            "devices.late: got 'nxt'; must be 'drop' or 'next'; did you mean 'next'?",
+        ),
+        ({"devices": [1]}, "devices: got [1]; must be a mapping of keys"),
+        ({"training": None}, "training: got null; must be a mapping of keys"),
+        ({"trials": True}, "trials: got true; must be a number"),
+        ({"channel": {"snr_db": False}}, "channel.snr_db: got false; must be a number"),
+        ({"model": {"hidden": [True]}}, "model.hidden[0]: got true; must be a number"),
+        (
+            {"output": {"save_link": "maybe"}},
+            "output.save_link: got 'maybe'; must be true or false",
+        ),
+        ({"channel": {"snr_db": float("inf")}}, "channel.snr_db: got inf; must be a finite number"),
+        ({"model": {"hidden": []}}, "model.hidden: got []; must be a list of at least 1"),
+        ({"model": {"hidden": 3}}, "model.hidden: got 3; must be a list"),
+        (
+            {"model": {"hidden": [3, 0]}},
+            "model.hidden[1]: got 0; must be greater than or equal to 1",
+        ),
+        (
+            {"algorithm": {"name": "fedrlr", "rank": -1}},
+            "algorithm.rank: got -1; must be greater than or equal to 1",
+        ),
+        (
+            {"algorithm": {"name": "fedrlr", "rank": [4, -1]}},
+            "algorithm.rank[1]: got -1; must be greater than or equal to 1",
+        ),
+        (
+            {"algorithm": {"name": "fedrlr", "rank": {"a": 1}}},
+            "algorithm.rank: got {'a': 1}; must be a whole number or a list",
+        ),
+        (
+            {"algorithm": {"name": "fedrlr", "c1": 3}},
+            "algorithm: c1 must be below 1 (Lemma 2), got 3",
+        ),
+        (
+            {"channel": {"snr_db": 3, "path_loss_db": 80}},
+            "channel: snr_db and path_loss_db are two ways to say the same thing; give one of them",
+        ),
+        ({"devices": {"compute": "classes"}}, "devices.compute.classes: must be given"),
+        (
+            {
+                "devices": {
+                    "compute": {"name": "classes", "classes": [{"flops_per_s": 3, "shar": 1}]}
+                }
+            },
+            "devices.compute.classes[0].shar: unknown key; did you mean 'share'? (known keys: "
+            "flops_per_cycle, kappa, frequency_min_share, memory_mb, battery_j, charge, restart, "
+            "harvest_w, circuit_w, receive_w, idle_w, sleep_w, efficiency, power_db, flops_per_s, "
+            "share)",
+        ),
+        (
+            {"devices": {"compute": {"name": "classes", "classes": [1e9, -1]}}},
+            "devices.compute.classes[1]: got -1; must be greater than 0",
+        ),
+        (
+            {"training": {"stop_at": {"test_acc": 0.5}}},
+            "training.stop_at.test_acc: unknown key; did you mean 'test_accuracy'? (known keys: "
+            "test_accuracy, local_test_accuracy, personal_test_accuracy, "
+            "personal_own_test_accuracy, validation_accuracy)",
+        ),
+        (
+            {"training": {"stop_at": {"test_accuracy": 90}}},
+            "training.stop_at.test_accuracy: got 90; must be less than or equal to 1",
+        ),
+        ({"name": 3}, "name: got 3; must be text"),
+        (
+            {"name": "a/b"},
+            "name: got 'a/b'; must be letters, digits, '_', '-' and '.', as files are named after "
+            "it",
+        ),
+    ],
+)
+def test_one_fault(tree: dict[str, Any], said: str) -> None:
+    assert lines(tree) == [said]
+
+
+def test_a_name_must_be_given() -> None:
+    with pytest.raises(ScenarioError) as error:
+        load_scenario({})
+    assert str(error.value) == "name: must be given"
+
+
+def test_every_fault_is_said_with_its_place_in_the_order_of_the_file(tmp_path: Path) -> None:
+    text = """name: x
+zz: 1
+power:
+  name: tci
+  treshold: 0.2
+devices: {count: -3, compute: {name: phon}}
+model: {hidden: [3, 0]}
+"""
+    assert lines_of_file(tmp_path, text) == [
+        f"quickstart.yaml:2:1: zz: unknown key {TOP}",
+        "quickstart.yaml:5:3: power.treshold: unknown key; did you mean 'threshold'? (known keys: "
+        "name, threshold, relative, reference, count_policy_power, constraint, gamma)",
+        "quickstart.yaml:6:11: devices.count: got -3; must be greater than or equal to 1",
+        "quickstart.yaml:6:32: devices.compute.name: unknown compute 'phon'; did you mean 'phone'? "
+        "known: fixed, lognormal, classes, drawn, csv, mcu, phone, edge_gpu",
+        "quickstart.yaml:7:21: model.hidden[1]: got 0; must be greater than or equal to 1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "quickstart.yaml: is empty; a scenario begins like 'name: my_run'"),
+        ("# nothing\n", "quickstart.yaml: is empty; a scenario begins like 'name: my_run'"),
+        (
+            "- a\n",
+            "quickstart.yaml:1:1: is a list; a scenario is a mapping of keys, like 'name: my_run'",
+        ),
+        (
+            "hello\n",
+            "quickstart.yaml:1:1: is a single value; a scenario is a mapping of keys, like "
+            "'name: my_run'",
+        ),
+        (
+            "name: x\ndevices:\n  count: 3\n  count: 4\n",
+            "quickstart.yaml:4:3: the key 'count' is given twice, first in line 3; keep one",
+        ),
+        ("name: x\n1: y\n", "quickstart.yaml:2:1: bad YAML: the key '1' is not text; quote it"),
+        (
+            "name: x\n? [a]\n: y\n",
+            "quickstart.yaml:2:3: bad YAML: the key is not text; quote it",
+        ),
+        (
+            "name: x\nmodel: [1\n",
+            "quickstart.yaml:3:1: bad YAML: while parsing a flow sequence: expected ',' or ']', "
+            "but got '<stream end>'",
+        ),
+        (
+            "name: x\npower: a: b\n",
+            "quickstart.yaml:2:9: bad YAML: mapping values are not allowed here",
+        ),
+        (
+            "name: x\n\tseed: 1\n",
+            "quickstart.yaml:2:1: bad YAML: while scanning for the next token: found character "
+            "'\\t' that cannot start any token",
+        ),
+        ("name: x\nseed: *a\n", "quickstart.yaml:2:7: bad YAML: found undefined alias 'a'"),
+        (
+            "name: x\nseed: &a [*a]\n",
+            "quickstart.yaml:2:7: bad YAML: an alias that contains itself",
+        ),
+        (
+            "name: x\nseed: !!python/name:os.system\n",
+            "quickstart.yaml:2:7: bad YAML: could not determine a constructor for the tag "
+            "'tag:yaml.org,2002:python/name:os.system'",
+        ),
+        ("name: \x01\n", "quickstart.yaml:1:7: bad YAML: the character U+0001 is not allowed"),
+        ("seed: 1\n", "quickstart.yaml: name: must be given"),
+    ],
+)
+def test_a_file_that_is_no_scenario(tmp_path: Path, text: str, said: str) -> None:
+    assert lines_of_file(tmp_path, text) == [said]
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match=r"no\.yaml: cannot be read \(No such file"):
+        load_scenario(tmp_path / "no.yaml")
+    with pytest.raises(ScenarioError, match=r"cannot be read \(Is a directory\)"):
+        load_scenario(tmp_path)
+    (tmp_path / "latin.yaml").write_bytes(b"name: \xe9t\xe9\n")
+    with pytest.raises(ScenarioError, match=r"latin\.yaml: is no UTF-8 text \(byte 6\)"):
+        load_scenario(tmp_path / "latin.yaml")
+
+
+def test_nesting_without_end_is_refused(tmp_path: Path) -> None:
+    said = lines_of_file(tmp_path, "name: x\nseed: " + "[" * 5000 + "]" * 5000)
+    assert said == ["quickstart.yaml: bad YAML: nested too deeply"]

@@ -1,0 +1,121 @@
+"""Hashes and stacks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.scenarios import scenario
+
+from otafl.scenario import (
+    scenario_hash,
+    stack_key,
+    stackable_values,
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "together"),
+    [
+        ({"channel": {"snr_db": 3}}, True),
+        ({"channel": {"path_loss_db": 80, "tx_power_dbm": 10}}, True),
+        ({"algorithm": {"learning_rate": 0.7}}, True),
+        ({"devices": {"deadline_s": 2.0}}, True),
+        ({"devices": {"downlink_rate_bps": 1e6}}, True),
+        ({"devices": {"compute": {"kappa": 1e-27}}}, True),
+        ({"seed": 5}, True),
+        ({"name": "y"}, True),
+        ({"trials": 4}, True),
+        ({"engine": {"threads": 1}}, True),
+        ({"output": {"folder": "elsewhere"}}, True),
+        ({"channel": "awgn"}, False),
+        ({"power": "ci"}, False),
+        ({"power": {"gain_target": "energy"}}, False),
+        ({"algorithm": "fedrlr"}, False),
+        ({"devices": {"count": 11}}, False),
+        ({"devices": {"compute": "fixed"}}, False),
+        ({"devices": {"late": "next", "deadline_s": 1}}, False),
+        ({"training": {"rounds": 11}}, False),
+        ({"data": {"partition": "shards"}}, False),
+        ({"model": {"hidden": [3]}}, False),
+        ({"codec": "uniform"}, False),
+    ],
+)
+def test_stack_key(change: dict[str, Any], together: bool) -> None:
+    assert (stack_key(scenario()) == stack_key(scenario(**change))) is together
+
+
+DRAWS = ("harvest", "circuit", "receive", "idle", "sleep")
+
+
+def test_stackable_values() -> None:
+    got = stackable_values(
+        scenario(
+            channel={"name": "awgn", "snr_db": 3},
+            power={"name": "tci", "threshold": 0.2},
+            devices={"compute": "fixed", "deadline_s": 4},
+        )
+    )
+    assert got == {
+        "algorithm.learning_rate": 0.1,
+        "algorithm.decay": 0.0,
+        "algorithm.server_learning_rate": 1.0,
+        "channel.snr_db": 3.0,
+        "channel.tx_power_dbm": 20.0,
+        "channel.bandwidth_hz": 1e6,
+        "channel.noise_figure_db": 5.0,
+        "power.threshold": 0.2,
+        "impairments.residual_phase_rad": 0.0,
+        "impairments.carrier_offset": 0.0,
+        "impairments.timing_offset": 0.0,
+        "impairments.adc_range": 3.0,
+        "faults.byzantine": 0.0,
+        "faults.scale": 1.0,
+        "faults.crash_probability": 0.0,
+        "faults.crash_downtime_s": 0.0,
+        "faults.straggler_probability": 0.0,
+        "faults.straggler_rounds": 5.0,
+        "faults.straggler_factor": 4.0,
+        "faults.fade_probability": 0.0,
+        "faults.fade_db": 20.0,
+        "faults.duplicate_probability": 0.0,
+        "signalling.sync_symbols": 0.0,
+        "signalling.feedback_symbols": 0.0,
+        "devices.compute.jitter_scale": 0.5,
+        "devices.compute.flops_per_cycle": 4.0,
+        "devices.compute.kappa": 1e-28,
+        "devices.compute.frequency_min_share": 1.0,
+        "devices.compute.charge": 1.0,
+        "devices.compute.restart": 0.1,
+        **{f"devices.compute.{part}_w": 0.0 for part in DRAWS},
+        "devices.compute.efficiency": 1.0,
+        "devices.compute.power_db": 0.0,
+        "devices.compute.flops_per_s": 6e9,
+        "devices.deadline_s": 4.0,
+        "devices.downlink_rate_bps": 1e7,
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "same"),
+    [
+        ({"name": "y"}, True),
+        ({"engine": {"threads": 1, "device": "cpu"}}, True),
+        ({"output": {"folder": "elsewhere"}}, True),
+        ({"power": {"name": "gbma"}}, True),
+        ({"devices": {"count": 10}}, True),
+        ({"seed": 1}, False),
+        ({"trials": 2}, False),
+        ({"output": {"save_link": True}}, False),
+        ({"channel": {"snr_db": 20}}, False),
+        ({"sweep": {"seed": [0]}}, False),
+    ],
+)
+def test_scenario_hash(change: dict[str, Any], same: bool) -> None:
+    assert (scenario_hash(scenario()) == scenario_hash(scenario(**change))) is same
+
+
+def test_the_order_of_axes_is_part_of_the_hash() -> None:
+    one = {"seed": [1, 2], "channel.snr_db": [0, 10]}
+    other = dict(reversed(one.items()))
+    assert scenario_hash(scenario(sweep=one)) != scenario_hash(scenario(sweep=other))

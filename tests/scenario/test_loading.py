@@ -1,0 +1,131 @@
+"""Reading a scenario: files, mappings, defaults, overrides."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from support.scenarios import scenario, written
+
+from otafl.algorithms.fedrlr import FedRLR
+from otafl.channels.rayleigh import Rayleigh
+from otafl.data.custom import CustomData
+from otafl.data.partitions.dirichlet import Dirichlet
+from otafl.data.partitions.label_skew import LabelSkew
+from otafl.models.custom import CustomModel
+from otafl.models.mlp import Mlp
+from otafl.power.tci import TruncatedChannelInversion as Tci
+from otafl.scenario import (
+    expand,
+    load_scenario,
+    to_yaml,
+)
+from otafl.scenario.yaml_source import parse
+
+FULL = """
+name: gbma_vs_ci
+data: {name: fashion_mnist, partition: {name: label_skew, classes_per_device: 2}}
+model: {name: mlp, hidden: [256, 256]}
+algorithm: {name: fedrlr, rank: 4}
+channel: {name: rayleigh, snr_db: 25}
+csi: {name: perfect}
+power: {name: gbma}
+transport: {name: over_the_air}
+devices: {count: 10, participants: 10, compute: {name: phone}}
+training: {rounds: 1500, local_steps: 1, batch_size: 6, eval_every: 25}
+trials: 10
+seed: 0
+sweep:
+  channel.snr_db: [0, 10, 20]
+  devices.count: [10, 50]
+  power.name: [gbma, ci, tci, full]
+"""
+
+
+def test_a_whole_file(tmp_path: Path) -> None:
+    got = load_scenario(written(tmp_path, FULL))
+    assert got.data.partition == LabelSkew(classes_per_device=2)
+    assert got.model == Mlp.Settings(hidden=(256, 256))
+    assert got.algorithm == FedRLR.Settings(rank=4)
+    assert got.channel == Rayleigh.Settings(snr_db=25)
+    assert got.training.rounds == 1500
+    assert got.trials == 10
+    assert list(got.sweep) == ["channel.snr_db", "devices.count", "power.name"]
+
+
+def test_a_name_is_enough() -> None:
+    got = scenario()
+    assert (got.data.name, got.model.name, got.algorithm.name) == ("digits", "mlp", "fedavg")
+    assert (got.channel.name, got.csi.name, got.power.name) == ("rayleigh", "perfect", "gbma")
+    assert (got.codec.name, got.transport.name) == ("identity", "over_the_air")
+    assert (got.devices.count, got.devices.participants) == (10, None)
+    assert (got.devices.compute.name, got.devices.late) == ("phone", "drop")
+    assert (got.devices.deadline_s, got.devices.downlink_rate_bps) == (None, 1e7)
+    assert (got.training.rounds, got.training.eval_every, got.training.batch_size) == (100, 10, 20)
+    assert (got.trials, got.seed, got.sweep) == (1, 0, {})
+    assert (got.engine.memory_gb, got.engine.chunk_mb, got.engine.dtype) == (2.0, 96.0, "float32")
+    assert (got.output.folder, got.output.save_link) == ("results", False)
+
+
+def test_a_plain_name_and_a_section_without_a_name() -> None:
+    got = scenario(power="tci", channel={"snr_db": 5}, data={"partition": "dirichlet"})
+    assert got.power == Tci()
+    assert got.channel == Rayleigh.Settings(snr_db=5)
+    assert got.data.partition == Dirichlet()
+
+
+def test_components_of_the_users_own_keep_their_keys() -> None:
+    got = scenario(
+        data={"name": "my.data:load", "folder": "here", "partition": "iid"},
+        model={"name": "my.nets:Net", "width": 3},
+    )
+    assert isinstance(got.data, CustomData)
+    assert got.data.options == {"folder": "here"}
+    assert isinstance(got.model, CustomModel.Settings)
+    assert got.model.options == {"width": 3}
+    assert scenario(model="my.nets:Net").model.options == {}
+
+
+def test_numbers_of_numpy_and_tuples_are_taken_from_a_mapping() -> None:
+    got = scenario(
+        model={"hidden": (np.int64(3), 4)}, sweep={"channel.snr_db": np.array([0.0, 2.5])}
+    )
+    assert got.model.hidden == (3, 4)
+    assert got.sweep == {"channel.snr_db": [0.0, 2.5]}
+    assert load_scenario(parse(to_yaml(got)).data) == got
+
+
+def test_loading_leaves_the_mapping_alone() -> None:
+    tree = {"name": "x", "power": "tci", "channel": {"snr_db": 1}}
+    load_scenario(tree, ["power.threshold=0.3", "channel.snr_db=3"])
+    assert tree == {"name": "x", "power": "tci", "channel": {"snr_db": 1}}
+
+
+def test_overrides(tmp_path: Path) -> None:
+    got = load_scenario(
+        written(tmp_path, "name: x\npower: tci\ntraining:\n"),
+        [
+            "power.threshold=5e-1",
+            "channel.snr_db=3",
+            "model.hidden=[8, 9]",
+            "training.rounds=7",
+            "devices.compute=fixed",
+            "devices.compute.flops_per_s=2e9",
+            "csi={name: error, variance: 0.2}",
+        ],
+    )
+    assert got.power == Tci(threshold=0.5)
+    assert got.channel == Rayleigh.Settings(snr_db=3)
+    assert got.model.hidden == (8, 9)
+    assert got.training.rounds == 7
+    assert got.devices.compute.flops_per_s == 2e9
+    assert got.csi.variance == 0.2
+
+
+def test_overrides_of_the_sweep(tmp_path: Path) -> None:
+    path = written(tmp_path, FULL)
+    assert load_scenario(path, ["sweep={}"]).sweep == {}
+    got = load_scenario(path, ["sweep.channel.snr_db=[7]", "sweep.algorithm.rank=[1, 2]"])
+    assert got.sweep["channel.snr_db"] == [7]
+    assert got.sweep["algorithm.rank"] == [1, 2]
+    assert len(expand(got)) == 1 * 2 * 4 * 2

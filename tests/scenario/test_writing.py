@@ -1,0 +1,84 @@
+"""Scenarios as text, and the JSON schema."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.scenarios import SCENARIOS, scenario, written
+
+from otafl.core import registry
+from otafl.scenario import (
+    axes_of,
+    expand,
+    json_schema,
+    load_scenario,
+    scenario_hash,
+    stack_key,
+    to_yaml,
+)
+
+
+@pytest.mark.parametrize("file", sorted(SCENARIOS.rglob("*.yaml")), ids=lambda path: path.name)
+def test_filled_in_yaml_reads_back(file: Path, tmp_path: Path) -> None:
+    once = load_scenario(file)
+    again = load_scenario(written(tmp_path, to_yaml(once)))
+    assert again == once
+    assert scenario_hash(again) == scenario_hash(once)
+    assert [stack_key(p.scenario) for p in expand(again)] == [
+        stack_key(p.scenario) for p in expand(once)
+    ]
+
+
+def test_filled_in_yaml_shows_every_key() -> None:
+    text = to_yaml(scenario(model={"hidden": [3, 4]}, channel={"snr_db": -2.5}))
+    assert text.startswith("name: x\ndata:\n  name: digits\n  partition:\n    name: iid\n")
+    assert "channel:\n  name: rayleigh\n  snr_db: -2.5\n  path_loss_db: null\n" in text
+    assert "  hidden: [3, 4]\n" in text
+    assert "sweep" not in text
+
+
+def test_the_quickstart_runs_four_snrs_and_three_policies() -> None:
+    quickstart = load_scenario(SCENARIOS / "quickstart.yaml")
+    assert quickstart.data.name == "digits"
+    assert [len(axis.values) for axis in axes_of(quickstart).values()] == [4, 3]
+    assert len({stack_key(point.scenario) for point in expand(quickstart)}) == 3
+
+
+def test_json_schema() -> None:
+    schema = json_schema()
+    power = schema["properties"]["power"]["anyOf"]
+    assert power[0] == {"enum": list(registry.names("power"))}
+    kinds = {one["title"]: one for one in power[-1]["oneOf"]}
+    assert list(kinds) == [*registry.names("power"), "module:callable"]
+    assert kinds["tci"]["properties"]["threshold"]["stackable"] is True
+    assert kinds["tci"]["properties"]["name"]["const"] == "tci"
+    assert kinds["tci"]["description"] == registry.about("power", "tci").summary
+    # without a name a section is its default choice, and only that
+    assert kinds["tci"]["required"] == ["name"]
+    assert "required" not in kinds["gbma"]
+    channels = {one["title"]: one for one in schema["properties"]["channel"]["anyOf"][-1]["oneOf"]}
+    assert channels["rayleigh"]["additionalProperties"] is False
+    assert channels["module:callable"]["additionalProperties"] is True
+    data = {one["title"]: one for one in schema["properties"]["data"]["anyOf"][-1]["oneOf"]}
+    partition = data["digits"]["properties"]["partition"]["anyOf"]
+    assert partition[0] == {"enum": list(registry.names("partition"))}
+    assert schema["required"] == ["name"]
+
+
+def test_every_reference_of_the_json_schema_resolves() -> None:
+    schema = json_schema()
+    found = list(_references(schema))
+    assert len(found) > 20
+    assert {one.removeprefix("#/$defs/") for one in found} <= set(schema["$defs"])
+
+
+def _references(tree: Any) -> Any:
+    if isinstance(tree, dict):
+        if isinstance(tree.get("$ref"), str):
+            yield tree["$ref"]
+        tree = list(tree.values())
+    if isinstance(tree, list):
+        for item in tree:
+            yield from _references(item)

@@ -1,0 +1,71 @@
+"""What all selections have in common, and what the engine makes of each of the table.
+
+Mutations that make a test here fail: busy devices chosen; side information left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from contract.small import close, engine, equal, run, scores
+from support.selections import FLAT, K, S, selection, sets
+
+from otafl.core import registry
+
+pytestmark = pytest.mark.exact
+
+NAMES = registry.names("selection")
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n not in ("threshold", "update_norm")])
+def test_fewer_are_free_than_wanted(name: str) -> None:
+    free = np.zeros((S, K), bool)
+    free[0, 2] = free[0, 4] = True
+    made = selection(name, window=[10.0, 10.0])
+    assert sets(made.choose(free, 3, 0, FLAT)) == [[2, 4], []]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_stacked_is_alone_and_so_many_take_part(name: str) -> None:
+    keys = {
+        "devices.selection": name,
+        "devices.participants": 2,
+        "channel.snr_db": 10.0,
+        "csi": "pilots",
+    }
+    whole = run(engine(keys), 4)
+    alone = run(engine(keys, trials=[1]), 4)
+    close(
+        {view: value[1] for view, value in scores(whole).items()},
+        {view: value[0] for view, value in scores(alone).items()},
+        1e-4,
+    )
+    equal(scores(run(engine(keys), 4)), scores(whole))
+    participants = whole.means.take()["participants"]
+    if name == "threshold":
+        assert (participants < 2).any()
+    else:
+        assert participants.tolist() == [2.0] * 3
+
+
+def side_symbols(keys: Mapping[str, Any]) -> float:
+    return float(run(engine(keys, trials=[0]), 1).means.take()["side_symbols"][0])
+
+
+def test_side_information() -> None:
+    """Beside a real a sender for its power: choosing by the channel takes the pilots of all four
+    devices, of which the senders' are counted anyway; norms are one symbol each."""
+    base = {"devices.participants": 2, "csi": {"name": "pilots", "length": 3}}
+    senders = 2 * (1 + 3)
+    for name in ("uniform", "round_robin"):
+        assert side_symbols(base | {"devices.selection": name}) == senders
+    for name in ("best_channel", "proportional_fair"):
+        assert side_symbols(base | {"devices.selection": name}) == senders + 2 * 3
+    low = {"name": "threshold", "min_snr_db": -200.0}
+    assert side_symbols(base | {"devices.selection": low}) == senders + 2 * 3
+    assert side_symbols(base | {"devices.selection": "update_norm"}) == senders + 4
+    perfect = {"devices.participants": 2, "devices.selection": "best_channel"}
+    assert side_symbols(perfect) == 2

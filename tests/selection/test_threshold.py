@@ -1,0 +1,82 @@
+"""Devices that are heard well enough, by hand and by their law.
+
+Mutations that make a test here fail: a threshold in linear units, on the amplitude, on the gain
+alone, the best in place of a random choice among those above it; `narrows` of the threshold
+ignored.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from contract.small import engine, equal, run
+from scipy import stats
+from support.fading_choices import LEVEL, ROUNDS, TRIALS, chosen
+from support.selections import ALL, DOUBLE, FLAT, K, S, selection, sets, state
+
+from otafl.core.rng import Streams
+
+
+@pytest.mark.exact
+def test_threshold() -> None:
+    """SNR = budget times gain: 1, 2, .. 5 in the first trial and twice that in the second; 3 dB is
+    1.995 and 7 dB 5.01."""
+    made = selection("threshold", min_snr_db=[3.0, 7.0])
+    assert sets(made.choose(ALL, K, 0, FLAT)) == [[1, 2, 3, 4], [2, 3, 4]]
+    busy = ALL.copy()
+    busy[0, 2] = False
+    assert sets(made.choose(busy, K, 0, FLAT)) == [[1, 3, 4], [2, 3, 4]]
+    assert sets(made.choose(ALL, K, 0, state(torch.full((S, K), 0.1)))) == [[], []]
+    for round in range(20):
+        draw = Streams([1, 1], [0, 1], dtype=DOUBLE).uniform("selection", round, (K,)).numpy()
+        chosen = sets(made.choose(ALL, 2, round, FLAT))
+        for trial, heard in enumerate([[1, 2, 3, 4], [2, 3, 4]]):
+            order = sorted(heard, key=lambda k: draw[trial, k])
+            assert chosen[trial] == sorted(order[:2])
+
+
+@pytest.mark.law
+def test_threshold_probability() -> None:
+    """exp(-threshold / s) of mean SNR s, each device on its own: 8,000 binomial draws a device."""
+    gain = torch.tensor([0.5, 1.0, 4.0])
+    who, _, _ = chosen("threshold", 3, gain, min_snr_db=-3.0)
+    p = np.exp(-(10**-0.3) / gain.numpy())
+    count = TRIALS * ROUNDS
+    z = (who.mean((0, 1)) - p) / np.sqrt(p * (1 - p) / count)
+    assert np.abs(z).max() < stats.norm.isf(LEVEL / 6)
+
+
+@pytest.mark.exact
+def test_a_round_in_which_nobody_takes_part() -> None:
+    """Nothing is learned or sent; time passes for the broadcast."""
+    keys = {"devices.selection": {"name": "threshold", "min_snr_db": 200.0}}
+    one = engine(keys)
+    before = {name: block.clone() for name, block in one.server.items()}
+    run(one, 3)
+    equal(one.server, before)
+    taken = one.means.take()
+    for name in ("participants", "uplink_symbols", "side_symbols", "airtime_s", "radio_j"):
+        assert not taken[name].any()
+    assert not one.parts.clock.spent_j().any()
+    seconds = 3 * 32 * sum(block[0].numel() for block in before.values()) / 1e7
+    np.testing.assert_allclose(one.parts.clock.now(), seconds, rtol=1e-12)
+
+
+@pytest.mark.exact
+def test_a_threshold_that_some_trials_miss() -> None:
+    """On a channel that does not fade, trial by trial: those with the lower SNR learn nothing."""
+    keys: dict[str, Any] = {
+        "devices.selection": {"name": "threshold", "min_snr_db": 15.0},
+        "channel": "awgn",
+        "sweep": {"channel.snr_db": [10.0, 20.0]},
+        "trials": 1,
+    }
+    one = engine(keys)
+    before = one.server["model"].clone()
+    run(one, 2)
+    assert one.means.take()["participants"].tolist() == [0.0, 4.0]
+    assert torch.equal(one.server["model"][0], before[0])
+    assert not torch.equal(one.server["model"][1], before[1])

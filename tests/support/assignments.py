@@ -1,0 +1,79 @@
+"""Assignments of levels over devices of given speeds and memories, without a scenario."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from support.made_devices import mains
+from support.selections import Believed
+from torch import Tensor
+
+from otafl.core import registry
+from otafl.core.contracts import ChannelState, Cohort, Level, LinkBudget
+from otafl.core.rng import Streams
+from otafl.devices.hardware import Hardware
+from otafl.levels.base import Levels, LevelSetup
+from otafl.selection.base import SelectionSetup
+
+DOUBLE = torch.float64
+K = 8
+SIZES = tuple(
+    Level(ratio, size, size, flops=lambda n, size=size: float(n * size), kept_reals=10)
+    for ratio, size in ((1.0, 400), (0.5, 200), (0.25, 100))
+)
+
+
+def levels(
+    name: str,
+    speeds: Any = None,
+    budget: float = 1.0,
+    trials: int = 1,
+    memory: Any = np.inf,
+    **settings: Any,
+) -> Levels:
+    """Of `trials` trials of K devices with a band of 1,000 Hz; a round has 2 batches of 5."""
+    own = torch.full((trials, K), budget, dtype=DOUBLE)
+    one = torch.ones(trials, dtype=DOUBLE)
+    link = LinkBudget(own, torch.ones_like(own), one, 1000.0 * one, one.bool())
+    streams = Streams([5] * trials, list(range(trials)), dtype=DOUBLE)
+    rates = np.ones((trials, K)) if speeds is None else np.asarray(speeds, float).reshape(-1, K)
+    hardware = replace(
+        Hardware.stack([mains(K)] * trials),
+        flops_per_s=rates,
+        memory_mb=np.broadcast_to(memory, (trials, K)),
+    )
+    setup = LevelSetup(
+        SIZES,
+        hardware,
+        samples=10,
+        batch=5,
+        link=SelectionSetup(Believed(), link, streams, {}),
+    )
+    made: Levels = registry.make("levels", registry.settings("levels", name)(**settings), setup)
+    return made
+
+
+def cohort(*devices: list[int]) -> Cohort:
+    """Of the devices of each trial; all, if none are given."""
+    rows = devices or (list(range(K)),)
+    trial = torch.cat([torch.full((len(row),), s) for s, row in enumerate(rows)])
+    device = torch.tensor([k for row in rows for k in row])
+    weight = torch.ones(len(device), dtype=DOUBLE)
+    return Cohort.fresh(trial, device, weight, tuple(map(len, rows)), K)
+
+
+def state(power: Any = 1.0, trials: int = 1) -> ChannelState:
+    """The power gains of the devices, without fading."""
+    power = torch.as_tensor(power, dtype=DOUBLE).expand(trials, K)
+    h = power.sqrt().to(torch.complex128)[:, :, None, None, None]
+    return ChannelState(h, torch.ones_like(power))
+
+
+def of(assigned: Levels, who: Cohort, power: Any = 1.0, round: int = 0) -> list[int]:
+    """Who trains what."""
+    got: Tensor = assigned.of(who, round, state(power, who.trials))
+    assert got.dtype == torch.int64
+    return got.tolist()

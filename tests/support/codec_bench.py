@@ -1,0 +1,36 @@
+"""Codecs of one trial, and payloads for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from otafl.core.contracts import Blocks, Cohort, Payload
+from otafl.core.rng import Streams
+
+STREAMS = Streams([0], [0], dtype=torch.float64)
+
+
+def cohort(devices: int) -> Cohort:
+    zero, device = torch.zeros(devices, dtype=torch.int64), torch.arange(devices)
+    weight = torch.full((devices,), 1.0 / devices)
+    return Cohort(zero, device, weight, zero, zero, zero, weight > 0, (devices,), devices)
+
+
+def made(cls: Any, config: Any, streams: Streams = STREAMS) -> Any:
+    return cls(config, {}, streams)
+
+
+def encode(codec: Any, payload: Payload, memory: Blocks | None = None, round: int = 0) -> Any:
+    """Of as many devices as the first group has rows, or names in `rows`."""
+    first = payload[0]
+    rows = len(next(iter(first.blocks.values())))
+    if first.rows is not None:
+        rows = int(first.rows.max()) + 1
+    own = codec.init(payload) if memory is None else memory
+    return codec.encode(payload, own, cohort(rows), round, STREAMS)
+
+
+def normal(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)

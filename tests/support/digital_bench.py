@@ -1,0 +1,110 @@
+"""A digital uplink over channels that the test gives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from otafl.codecs.identity import Identity
+from otafl.codecs.uniform import Uniform
+from otafl.core.contracts import ChannelState, Cohort, Group, LinkBudget, LinkReport, Received
+from otafl.core.rng import Streams
+from otafl.core.settings import stackable_fields
+from otafl.transport.base import LinkSetup
+from otafl.transport.digital import Digital
+from otafl.transport.impairments import Impairments
+
+BANDWIDTH, WATT = 2e6, 1e-3
+"""Hertz, and watts of unit power."""
+
+
+class Estimate:
+    """An estimate of h made up by the test; None: h itself."""
+
+    pilot_symbols: ClassVar[int] = 0
+    variance = None
+
+    def __init__(self, h_hat: Tensor | None) -> None:
+        self._h_hat = h_hat
+
+    def estimate(self, h: Tensor, gain: Tensor, round: int) -> Tensor:
+        return h if self._h_hat is None else self._h_hat
+
+
+class Bench:
+    """S trials over K devices with amplitudes h [S, K] (or any [S, K, A, B, F]), budgets 1."""
+
+    def __init__(
+        self,
+        h: Any,
+        h_hat: Any = None,
+        codec: Any = None,
+        budget: Any = None,
+        impairments: Impairments.Settings | None = None,
+        seed: int = 0,
+        per_trial: dict[str, Sequence[float]] | None = None,
+        **options: Any,
+    ) -> None:
+        self.h, size = cells(h), len(cells(h))
+        config = Digital.Settings(**options)
+        self.streams = Streams([seed] * size, range(size), dtype=torch.float64)
+        ones = torch.ones(self.h.shape[:2]).double()
+        one = ones[:, 0]
+        hyper = {
+            name: one * getattr(config, name) for name in stackable_fields(Digital.Settings)
+        } | {name: torch.tensor(value).double() for name, value in (per_trial or {}).items()}
+        power = ones if budget is None else torch.as_tensor(budget).double().expand_as(ones)
+        self.gain = ones
+        self.link = Digital(
+            config,
+            LinkSetup(
+                budget=LinkBudget(power, ones, one * WATT, one * BANDWIDTH, one > 0),
+                csi=Estimate(None if h_hat is None else cells(h_hat)),
+                receiver=None,
+                policy=None,
+                statistics=None,
+                policy_hyper={},
+                impairments=Impairments.of(
+                    [impairments or Impairments.Settings()] * size, None, self.streams
+                ),
+                codec=Identity(Identity.Settings(), {}, self.streams) if codec is None else codec,
+                streams=self.streams,
+                hyper=hyper,
+            ),
+        )
+
+    def deliver(
+        self, *payload: Group, who: Cohort | None = None, round: int = 0
+    ) -> tuple[Received, LinkReport]:
+        if who is None:
+            who = cohort((self.h.shape[1],) * len(self.h), self.h.shape[1])
+        return self.link.deliver(payload, who, ChannelState(self.h, self.gain), round)
+
+
+def cells(h: Any) -> Tensor:
+    h = torch.as_tensor(np.asarray(h)).to(torch.complex128)
+    return h if h.dim() == 5 else h[:, :, None, None, None]
+
+
+def cohort(counts: Sequence[int], population: int, weight: Sequence[float] | None = None) -> Cohort:
+    trial = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts))
+    device = torch.cat([torch.arange(count) for count in counts])
+    w = torch.ones(len(trial)) if weight is None else torch.tensor(weight)
+    return Cohort.fresh(trial, device, w.double(), tuple(counts), population)
+
+
+def rows(count: int, reals: int, seed: int = 0) -> Tensor:
+    rng = np.random.default_rng(seed)
+    return torch.from_numpy(rng.standard_normal((count, reals)))
+
+
+def amplitude(snr: Any) -> np.ndarray:
+    return np.sqrt(np.asarray(snr, dtype=float))
+
+
+def uniform(bits: int) -> Uniform:
+    return Uniform(Uniform.Settings(bits=bits), {}, Streams([0], [0], dtype=torch.float64))

@@ -1,0 +1,35 @@
+"""What is said of a scenario that is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from otafl.core import registry
+from otafl.scenario import ScenarioError, load_scenario
+
+POLICIES = ", ".join(registry.names("power"))
+TOP = (
+    "(known keys: name, data, model, algorithm, channel, csi, receiver, power, impairments, "
+    "faults, codec, transport, signalling, server, downlink, devices, training, trials, seed, "
+    "sweep, engine, output)"
+)
+
+
+def lines(tree: dict[str, Any], *overrides: str) -> list[str]:
+    """What is said of a scenario given as a mapping."""
+    with pytest.raises(ScenarioError) as error:
+        load_scenario({"name": "x", **tree}, overrides)
+    assert str(error.value) == "\n".join(error.value.lines)
+    return list(error.value.lines)
+
+
+def lines_of_file(folder: Path, text: str, *overrides: str) -> list[str]:
+    """The same of a file, its folder cut off."""
+    path = folder / "quickstart.yaml"
+    path.write_text(text)
+    with pytest.raises(ScenarioError) as error:
+        load_scenario(str(path), overrides)
+    return [line.replace(f"{folder}/", "") for line in error.value.lines]

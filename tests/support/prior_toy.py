@@ -1,0 +1,139 @@
+"""Gives the toy of the proximal methods: softmax regression without bias, W [classes, features] =
+0, X = [[1, 0], [0, 2]], y = [0, 1], the full batch as every minibatch, two local steps of one
+device's first round. Each W is (a, -b, -a, b) by rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from twins.setting import everyone, local_data, mlp
+
+from otafl.algorithms.fedavg import FedAvg
+from otafl.algorithms.per_fedavg import PerFedAvg
+from otafl.algorithms.pfedbred import PFedBreD
+from otafl.algorithms.pfedme import PFedMe
+from otafl.core.contracts import Batch, Blocks, Broadcast, Hyper, LocalContext
+from otafl.core.rng import Streams
+from otafl.models.module import ModuleModel
+
+RATES = {
+    "penalty": 15.0,
+    "personal_learning_rate": 0.01,
+    "learning_rate": 0.01,
+    "eta": 0.05,
+    "eta_alpha": 0.01,
+    "weight_decay": 1e-3,
+    "spread": 1e-4,
+    "decay": 0.0,
+    "server_learning_rate": 1.0,
+}
+COHORT = everyone(torch.ones(1, 1, dtype=torch.float64))
+STREAMS = Streams([0], [0], dtype=torch.float64)
+
+
+class Whole:
+    """Is local work whose every minibatch is the toy's two samples."""
+
+    def __init__(self, steps: int) -> None:
+        self.cohort, self.round, self.steps = COHORT, 0, steps
+
+    def batch(self, step: int, draw: int = 0) -> Batch:
+        x = torch.tensor([[[1.0, 0.0], [0.0, 2.0]]], dtype=torch.float64)
+        return Batch(x, torch.tensor([[0, 1]]), None)
+
+
+def context(hyper: Hyper, steps: int) -> LocalContext:
+    return LocalContext(COHORT, hyper, STREAMS, 0, Whole(steps))
+
+
+def toy(method: Any, steps: int = 2, **changes: float) -> tuple[list[float], list[float]]:
+    """Return (a, b) of the local model and of the personal one after the toy's round."""
+    hyper = {n: torch.tensor([v], dtype=torch.float64) for n, v in (RATES | changes).items()}
+    _, start = method.init(STREAMS, hyper)
+    devices = {name: torch.zeros_like(block)[:, 0] for name, block in start.items()}
+    broadcast = Broadcast({"model": torch.zeros(1, 4, dtype=torch.float64)}, per_device=True)
+    state, (group,), loss = method.local(broadcast, devices, context(hyper, steps))
+    assert 0.6 < float(loss) <= 0.6931471805599454
+    personal = state.get("personal.weight", group.blocks["model"])
+    return pair(group.blocks["model"]), pair(personal)
+
+
+def pair(w: Tensor) -> list[float]:
+    a, minus_b, minus_a, b = w.flatten().tolist()
+    assert a == pytest.approx(-minus_a, abs=1e-14)
+    assert b == pytest.approx(-minus_b, abs=1e-14)
+    return [a, b]
+
+
+def model() -> ModuleModel:
+    return ModuleModel(nn.Linear(2, 2, bias=False).double(), (2,), 2)
+
+
+def prior(strategy: str, variant: str = "code", **keys: Any) -> PFedBreD:
+    config = PFedBreD.Settings.model_validate({"strategy": strategy, "variant": variant, **keys})
+    return PFedBreD(config, model(), 1)
+
+
+def pfedme(**keys: Any) -> PFedMe:
+    return PFedMe(PFedMe.Settings.model_validate(keys), model(), 1)
+
+
+def per_fedavg(**keys: Any) -> PerFedAvg:
+    return PerFedAvg(PerFedAvg.Settings.model_validate(keys), model(), 1)
+
+
+def fedavg() -> FedAvg:
+    return FedAvg(FedAvg.Settings(), model(), 1)
+
+
+SIZES = [[20, 10, 3], [9, 25, 4]]
+"""Samples of three devices of two trials."""
+
+
+def states(method: Any, rounds: int = 2, **changes: float) -> list[Blocks]:
+    """Return device state and payload of a network in real minibatches, some of them padded; the
+    server stays at its start."""
+    streams = Streams([5, 5], [0, 1], dtype=torch.float64)
+    data = local_data(SIZES, 6, 3, streams, batch_size=4, steps=3)
+    cohort = everyone(torch.full((2, 3), 1 / 3, dtype=torch.float64))
+    rates = RATES | {"eta": 0.3, "eta_alpha": 0.2} | changes
+    hyper = {n: torch.tensor([v, v], dtype=torch.float64) for n, v in rates.items()}
+    server, start = method.init(streams, hyper)
+    devices = {n: b.expand(2, 3, *b.shape[2:]).flatten(0, 1).clone() for n, b in start.items()}
+    out = []
+    for t in range(rounds):
+        broadcast = method.broadcast(server, cohort).rows(cohort, 0, 6)
+        context = LocalContext(cohort, hyper, streams, t, data.work(t, cohort))
+        devices, (group,), _ = method.local(broadcast, devices, context)
+        kept = {name: b.clone() for name, b in devices.items() if name.startswith("personal")}
+        out.append(kept | {"model": group.blocks["model"].clone()})
+    return out
+
+
+def network(method: Any, **keys: Any) -> Any:
+    return method(method.Settings.model_validate(keys), mlp((6, 8, 3)), 3)
+
+
+def of(strategy: str, variant: str = "code") -> PFedBreD:
+    made: PFedBreD = network(PFedBreD, strategy=strategy, variant=variant)
+    return made
+
+
+def exact(method: Any, penalty: float, steps: int = 2) -> tuple[list[float], list[float]]:
+    """Run the toy with a solver that converges: curvature at most penalty + 2."""
+    return toy(method, steps, penalty=penalty, personal_learning_rate=1 / (penalty + 2))
+
+
+def counts_gradients(method: Any, count: int) -> None:
+    """Hold the gradients of a step to the count, as told and as called for."""
+    assert method.constants() == {"gradients_per_step": float(count)}
+    assert method.flops(40) == count * method.model.training_flops(40)
+    calls = []
+    gradients = method.model.gradients
+    method.model.gradients = lambda *given: (calls.append(1), gradients(*given))[1]
+    toy(method, steps=2)
+    assert len(calls) == 2 * count

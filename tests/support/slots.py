@@ -1,0 +1,179 @@
+"""Runs slots of an asynchronous method by hand: devices that begin and arrive when they like."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from contract.small import engine, run
+from support.rival_rounds import CLASSES, INPUTS, SIZES, STEPS, arrays, exact
+from torch import Tensor
+from twins.rivals import Params
+from twins.setting import everyone, local_data, minibatch, mlp
+
+from otafl.core import registry
+from otafl.core.contracts import Cohort, Group, LocalContext, Received
+from otafl.core.rng import Streams
+from otafl.engine.engine import Engine
+from otafl.models.base import unflatten
+
+MODEL = mlp((INPUTS, 5, CLASSES))
+RATES = [0.3, 0.05]
+F64 = torch.float64
+
+
+@dataclass
+class Sent:
+    """Says what a device is at: the flat payload, and the version it began with."""
+
+    row: Tensor
+    version: int
+
+
+class Slots:
+    """Runs a method over two trials of five devices that come and go: `begin` and `slot` by (trial,
+    device)."""
+
+    def __init__(
+        self,
+        name: str,
+        settings: dict[str, Any] | None = None,
+        sizes: list[list[int]] = SIZES,
+        **fields: Any,
+    ) -> None:
+        """fields: stackable ones, a list by trial."""
+        config = registry.settings("algorithm", name).model_validate(settings or {})
+        self.method = registry.make("algorithm", config, MODEL, 5)
+        self.streams = Streams([5, 5], [0, 1], dtype=F64)
+        numbers = {n: v for n, v in config.model_dump().items() if type(v) in (float, int)}
+        self.hyper = {n: torch.tensor(fields.get(n, [v, v]), dtype=F64) for n, v in numbers.items()}
+        self.data = local_data(sizes, INPUTS, CLASSES, self.streams, 4, STEPS)
+        count = torch.tensor(sizes, dtype=F64)
+        self.all = everyone(count / count.sum(1, keepdim=True))
+        self.server, _ = self.method.init(self.streams, self.hyper)
+        self.sent: dict[tuple[int, int], Sent] = {}
+        self.slots = 0
+
+    def context(self, cohort: Cohort, draw: int = 0) -> LocalContext:
+        return LocalContext(
+            cohort, self.hyper, self.streams, self.slots, self.data.work(draw, cohort)
+        )
+
+    def weighted(self, cohort: Cohort) -> Cohort:
+        """Return the cohort with the method's own weights."""
+        return replace(cohort, weight=self.method.row_weights(self.context(cohort)))
+
+    def version(self) -> list[int]:
+        steps = self.method.version(self.server)
+        return [self.slots, self.slots] if steps is None else list(steps.tolist())
+
+    def begin(self, who: list[tuple[int, int]], draw: int) -> Tensor:
+        """Do local work from what is broadcast now, on minibatches of round `draw`; returns the
+        losses."""
+        cohort = self.all.take(torch.tensor([5 * s + k for s, k in sorted(who)]))
+        cohort = self.weighted(cohort)
+        down = self.method.broadcast(self.server, cohort)
+        assert list(down.blocks) == ["model"]
+        rows = down.rows(cohort, 0, cohort.size)
+        state, (group,), loss = self.method.local(rows, {}, self.context(cohort, draw))
+        assert state == {}
+        for key, row in zip(sorted(who), group.blocks["model"], strict=True):
+            self.sent[key] = Sent(row.clone(), self.version()[key[0]])
+        return loss
+
+    def slot(self, who: list[tuple[int, int]]) -> list[int]:
+        """Let these arrive together; returns their staleness."""
+        cohort = self.all.take(torch.tensor([5 * s + k for s, k in sorted(who)]))
+        now, sent = self.version(), [self.sent.pop(key) for key in sorted(who)]
+        late = [now[s] - one.version for (s, _), one in zip(sorted(who), sent, strict=True)]
+        cohort = self.weighted(replace(cohort, staleness=torch.tensor(late)))
+        rows = torch.stack([one.row for one in sent])
+        received = exact((Group({"model": rows}),), cohort)
+        before = {name: block.clone() for name, block in self.server.items()}
+        old = self.server
+        self.server = self.method.combine(old, received, self.context(cohort))
+        for name, block in before.items():
+            assert torch.equal(old[name], block)
+            assert self.server[name].data_ptr() != old[name].data_ptr()
+            assert self.server[name].dtype == block.dtype
+        self.slots += 1
+        return late
+
+    def batches(self, s: int, k: int, draw: int) -> Any:
+        work = self.data.work(draw, self.all.take(torch.tensor([5 * s + k])))
+        return [minibatch(work.batch(step), 0) for step in range(STEPS)]
+
+    def model(self, s: int, block: str = "model") -> Params:
+        return arrays(MODEL, unflatten(self.server[block], MODEL.shapes), s)
+
+
+def close(ours: Params, theirs: Params) -> None:
+    for one, other in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-12)
+
+
+def arrivals(slots: int, most: int = 1) -> list[list[tuple[int, int]]]:
+    """Draw devices of each trial, slot by slot, 1 to `most` of them."""
+    rng = np.random.default_rng(3)
+    out = []
+    for _ in range(slots):
+        who = []
+        for s in range(2):
+            chosen = rng.choice(5, rng.integers(1, most + 1), replace=False)
+            who += [(s, int(k)) for k in chosen]
+        out.append(sorted(who))
+    return out
+
+
+def is_fedavg(one: Slots) -> None:
+    """Hold it against three rounds of everybody, without staleness."""
+    other = registry.make("algorithm", registry.settings("algorithm", "fedavg")(), MODEL, 5)
+    hyper = {
+        "learning_rate": torch.tensor(RATES, dtype=F64),
+        "decay": torch.zeros(2, dtype=F64),
+        "server_learning_rate": torch.ones(2, dtype=F64),
+    }
+    server, _ = other.init(one.streams, hyper)
+    everybody = [(s, k) for s in range(2) for k in range(5)]
+    for t in range(3):
+        one.begin(everybody, t)
+        assert one.slot(everybody) == [0] * 10
+        rows = other.broadcast(server, one.all).rows(one.all, 0, 10)
+        work = one.data.work(t, one.all)
+        context = LocalContext(one.all, hyper, one.streams, t, work)
+        _, payload, _ = other.local(rows, {}, context)
+        server = other.combine(server, exact(payload, one.all), context)
+        torch.testing.assert_close(one.server["model"], server["model"], rtol=0, atol=1e-12)
+
+
+def in_the_engine(
+    algorithm: dict[str, Any], transport: str, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Engine, Tensor, Tensor]:
+    """Run twenty slots of devices of unlike speeds, each for itself; return the engine, and of the
+    last ten slots the staleness and the weights."""
+    keys: dict[str, Any] = {
+        "algorithm": {"learning_rate": 0.3, **algorithm},
+        "transport": transport,
+        "channel": {"name": "awgn", "snr_db": 30.0},
+        "devices.count": 6,
+        "devices.protocol": "asynchronous",
+        "devices.compute": {"name": "lognormal"},
+        "engine.dtype": "float64",
+    }
+    one, cohorts = engine(keys), []
+    combine = one.combine
+
+    def told(received: Received, cohort: Cohort, t: int) -> None:
+        cohorts.append(cohort)
+        combine(received, cohort, t)
+
+    monkeypatch.setattr(one, "combine", told)
+    run(one, 20)
+    assert {cohort.counts for cohort in cohorts} == {(1, 1, 1)}
+    late = torch.stack([cohort.staleness for cohort in cohorts[10:]])
+    assert late.ge(1).all()
+    assert one.server["model"].isfinite().all()
+    return one, late, torch.stack([cohort.weight for cohort in cohorts[10:]])

@@ -1,0 +1,211 @@
+"""Small data sets as files in the formats of the official ones."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import sqlite3
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+TRAIN, TEST = 12, 4
+"""Samples of a small set of grey images."""
+EACH = 3
+"""Images of a small CIFAR batch."""
+WRITERS = {"f0": (4, 1), "f2": (2, 2), "f1": (9, 3)}
+"""Of a small FEMNIST: name -> training and test samples, in the order of the file."""
+VOCABULARY = ["the", "good", "bad", "day", "!", ".", "don't", "not", "good"]
+"""Words of a small file of vectors."""
+
+
+def idx(values: np.ndarray) -> bytes:
+    """Return an array of bytes as IDX."""
+    header = struct.pack(f">I{values.ndim}I", 0x0800 + values.ndim, *values.shape)
+    return header + values.astype(np.uint8).tobytes()
+
+
+def write_images(folder: Path, zipped: bool = True) -> dict[str, np.ndarray]:
+    """Write four small files; pixel p of image i is (7 i + p) mod 256, its label i mod 10."""
+    folder.mkdir(parents=True)
+    arrays = {}
+    for part, n in (("train", TRAIN), ("t10k", TEST)):
+        images = (7 * np.arange(n)[:, None] + np.arange(784)) % 256
+        arrays[f"{part}-images-idx3-ubyte"] = images.reshape(n, 28, 28)
+        arrays[f"{part}-labels-idx1-ubyte"] = np.arange(n) % 10
+    for name, values in arrays.items():
+        path = folder / (f"{name}.gz" if zipped else name)
+        path.write_bytes(gzip.compress(idx(values), mtime=0) if zipped else idx(values))
+    return arrays
+
+
+def cifar_batch(pixels: np.ndarray, **labels: list[int]) -> bytes:
+    """Return a pickle as Python 2 wrote it: protocol 2, its strings plain bytes, an array by its
+    constructor and its state."""
+
+    def text(word: str) -> bytes:
+        return b"U" + bytes([len(word)]) + word.encode()
+
+    shape = b"".join(b"J" + struct.pack("<i", side) for side in pixels.shape)
+    array = (
+        b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85" + text("b") + b"\x87R"
+        b"(K\x01" + shape + b"\x86cnumpy\ndtype\n" + text("u1") + b"K\x00K\x01\x87R"
+        b"(K\x03" + text("|") + b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb\x89"
+        b"T" + struct.pack("<i", pixels.size) + pixels.tobytes() + b"tb"
+    )
+    items = text("data") + array
+    for key, values in labels.items():
+        items += text(key) + b"](" + b"".join(bytes([75, one]) for one in values) + b"e"
+    return b"\x80\x02}(" + text("batch_label") + text("x") + items + b"u."
+
+
+def batch(number: int) -> tuple[np.ndarray, list[int]]:
+    """Return pixels and labels of a CIFAR batch, all different."""
+    pixels = np.random.default_rng(number).integers(0, 256, (EACH, 3072), np.uint8)
+    return pixels, [(number + i) % 10 for i in range(EACH)]
+
+
+def write_cifar10(folder: Path) -> Path:
+    """Write a small CIFAR-10; batch 0 is the test batch."""
+    folder.mkdir(parents=True)
+    for number in range(6):
+        name = f"data_batch_{number}" if number else "test_batch"
+        pixels, labels = batch(number)
+        (folder / name).write_bytes(cifar_batch(pixels, labels=labels))
+    return folder
+
+
+def write(folder: Path, name: str, value: Any) -> None:
+    """Write a text, or JSON."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(value if isinstance(value, str) else json.dumps(value))
+
+
+def image(number: int) -> list[float]:
+    """Return a writer's image."""
+    return [round(((number * 7 + p) % 256) / 255, 6) for p in range(784)]
+
+
+def leaf_content(part: int, names: list[str]) -> dict[str, Any]:
+    """Return LEAF's JSON: image i of writer w in a part is image(1000 part + 100 w + i), labelled
+    60 - i."""
+    data = {}
+    for name in names:
+        count = WRITERS[name][part]
+        first = 1000 * part + 100 * int(name[1])
+        data[name] = {
+            "x": [image(first + i) for i in range(count)],
+            "y": [60 - i for i in range(count)],
+        }
+    return {"users": names, "num_samples": [len(d["y"]) for d in data.values()], "user_data": data}
+
+
+def write_femnist(root: Path) -> Path:
+    """Write a split FEMNIST of three writers in two files."""
+    for part, folder in enumerate(("train", "test")):
+        place = root / "femnist" / folder
+        write(place, "all_data_0_keep_0.json", leaf_content(part, ["f0", "f2"]))
+        write(place, "all_data_1_keep_0.json", leaf_content(part, ["f1"]))
+    return root
+
+
+def first_pixels(x: np.ndarray) -> list[int]:
+    """Return the first pixel of each image, 0 to 255."""
+    return np.rint(x[:, 0] * 255).astype(int).tolist()
+
+
+def expected_pixels(part: int, names: Iterable[str]) -> list[int]:
+    """Return what `first_pixels` should be of the writers."""
+    firsts = ((name, 1000 * part + 100 * int(name[1])) for name in names)
+    return [(first + i) * 7 % 256 for name, first in firsts for i in range(WRITERS[name][part])]
+
+
+def varint(value: int) -> bytes:
+    """Return a whole number in protocol buffers' encoding."""
+    value %= 1 << 64
+    out = b""
+    while value > 0x7F:
+        out += bytes([value & 0x7F | 0x80])
+        value >>= 7
+    return out + bytes([value])
+
+
+def field(number: int, value: bytes) -> bytes:
+    """Return a field of bytes in protocol buffers' encoding."""
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def example(pixels: list[float], label: int, packed: bool = True) -> bytes:
+    """Return a `tf.train.Example` by protocol buffers' encoding; a list is packed or number by
+    number."""
+    if packed:
+        floats = field(1, struct.pack(f"<{len(pixels)}f", *pixels))
+        integers = field(1, varint(label))
+    else:
+        floats = b"".join(varint(1 << 3 | 5) + struct.pack("<f", one) for one in pixels)
+        integers = varint(1 << 3) + varint(label)
+    entries = (
+        field(1, b"label") + field(2, field(3, integers)),
+        field(1, b"pixels") + field(2, field(2, floats)),
+    )
+    name = field(1, b"id") + field(2, field(1, field(1, b"some bytes")))
+    return field(1, field(1, name) + b"".join(field(1, entry) for entry in entries))
+
+
+def write_hosted(path: Path, samples: dict[tuple[str, str], list[bytes]]) -> None:
+    """Write a file of TensorFlow Federated with the samples of (split, client)."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = sqlite3.connect(path)
+    file.execute(
+        "CREATE TABLE examples (split_name TEXT NOT NULL, client_id TEXT NOT NULL, "
+        "serialized_example_proto BLOB NOT NULL)"
+    )
+    file.execute(
+        "CREATE TABLE client_metadata (client_id TEXT NOT NULL, split_name TEXT NOT NULL, "
+        "num_examples INTEGER NOT NULL)"
+    )
+    for (split, client), messages in samples.items():
+        for message in messages:
+            file.execute("INSERT INTO examples VALUES (?, ?, ?)", (split, client, message))
+        file.execute("INSERT INTO client_metadata VALUES (?, ?, ?)", (client, split, len(messages)))
+    file.commit()
+    file.close()
+
+
+def all_writers() -> dict[tuple[str, str], list[bytes]]:
+    """Return the samples of all writers for `write_hosted`."""
+    samples = {}
+    for part, split in enumerate(("all_train", "all_test")):
+        for name, counts in WRITERS.items():
+            first = 1000 * part + 100 * int(name[1])
+            samples[split, name] = [
+                example(image(first + i), 60 - i, packed=i % 2 == 0) for i in range(counts[part])
+            ]
+        samples["digits_only" + split[3:], "f0"] = [example(image(5), 3)]
+    return samples
+
+
+def vector(word: str) -> np.ndarray:
+    """Return a word's 50 numbers: its first place in the vocabulary, and a half for each place."""
+    return VOCABULARY.index(word) + np.arange(50, dtype=np.float32) / 2
+
+
+def write_vectors(folder: Path) -> None:
+    """Write the vocabulary's vectors as GloVe does."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = []
+    for place, word in enumerate(VOCABULARY):
+        lines.append(" ".join([word, *(f"{place + i / 2:.1f}" for i in range(50))]))
+    (folder / "glove.6B.50d.txt").write_text("\n".join(lines) + "\n")
+
+
+def write_tweets(path: Path, rows: list[tuple[str, str, str]]) -> None:
+    """Write (polarity, user, text) as the authors of Sent140 do."""
+    with path.open("w", encoding="latin-1", newline="") as file:
+        writer = csv.writer(file, quoting=csv.QUOTE_ALL)
+        for number, (polarity, user, text) in enumerate(rows):
+            writer.writerow([polarity, number, "Mon Apr 06", "NO_QUERY", user, text])

@@ -1,0 +1,356 @@
+"""What goes wrong in a sweep harms nothing else: memory that runs out, stacks that fail, a full
+disk, damaged files, another program on the same folder."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import subprocess
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from contract.small import scenario
+from contract.test_sweeps import same
+
+from otafl import open_results, sweeping
+from otafl.core.errors import UserError, WriteError
+from otafl.engine import checkpoints
+from otafl.results import packing as packs
+from otafl.scenario import Scenario, expand
+from otafl.sweeping import FailedStacks, executing, locks, working
+from otafl.sweeping.folder import Folder
+
+EACH: dict[str, Any] = {"training.batch_size": [1, 2, 3, 4]}
+"""Four stacks of a point each."""
+
+
+def short(keys: Mapping[str, Any] | None = None) -> Scenario:
+    """Two rounds of one trial."""
+    return scenario({"training.rounds": 2, "trials": 1} | dict(keys or {}))
+
+
+def limit(monkeypatch: pytest.MonkeyPatch, most: int, error: Exception) -> list[int]:
+    """Makes `run_stack` fail for more trials of points than `most`; the sizes it was asked for."""
+    true, asked = working.run_stack, []
+
+    def limited(points: Any, progress: Any, trials: Any, checkpoint: Any = None) -> Any:
+        asked.append(len(points) * len(trials))
+        if asked[-1] > most:
+            raise error
+        return true(points, progress, trials, checkpoint)
+
+    monkeypatch.setattr(working, "run_stack", limited)
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("most", "error"),
+    [
+        (3, MemoryError()),
+        (
+            1,
+            RuntimeError("DefaultCPUAllocator: can't allocate memory"),
+        ),
+        (2, torch.OutOfMemoryError("CUDA out of memory")),
+    ],
+    ids=["host", "torch", "gpu"],
+)
+def test_a_stack_that_memory_is_short_for_is_halved(
+    most: int, error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sweep's result is the same to rounding, and its plan says how it ran."""
+    one = scenario({"sweep": {"channel.snr_db": [0, 20]}, "engine.dtype": "float64"})
+    whole = sweeping.run(one)
+    asked = limit(monkeypatch, most, error)
+    result = sweeping.sweep(one, tmp_path)
+    same(result, whole, tolerance=1e-8)
+    assert asked[0] == 6
+    assert max(size for size in asked if size <= most) == most or most == 3
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    ran = [len(points) * len(trials) for points, trials in plan["stacks"][0]["batches"]]
+    assert ran == [size for size in asked if size <= most]
+    assert sum(ran) == 6
+
+
+def test_no_memory_for_a_single_trial_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit(monkeypatch, 0, MemoryError())
+    with pytest.raises(UserError, match="no memory for a single trial") as raised:
+        sweeping.sweep(short(), tmp_path)
+    assert "engine.chunk_mb" in str(raised.value)
+
+
+def broken(monkeypatch: pytest.MonkeyPatch, times: dict[int, int], error: Exception) -> Counter:
+    """Makes the stacks of a batch size fail so many times; how often each was tried."""
+    true, tried = working.run_stack, Counter()
+
+    def run(points: Any, *rest: Any) -> Any:
+        size = points[0].scenario.training.batch_size
+        tried[size] += 1
+        if tried[size] <= times.get(size, 0):
+            raise error
+        return true(points, *rest)
+
+    monkeypatch.setattr(working, "run_stack", run)
+    return tried
+
+
+def test_a_failed_stack_is_tried_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = short({"sweep": EACH})
+    tried = broken(monkeypatch, {2: 1}, ZeroDivisionError("x"))
+    result = sweeping.sweep(one, tmp_path)
+    assert result.attrs["complete"] == 1
+    assert sorted(tried.values()) == [1, 1, 1, 2]
+    assert not (tmp_path / "failures").exists()
+
+
+def test_stacks_that_fail_for_good_are_listed_and_the_others_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = short({"sweep": EACH})
+    tried = broken(monkeypatch, {2: 2, 3: 2}, ZeroDivisionError("by 0"))
+    with pytest.raises(FailedStacks) as raised:
+        sweeping.sweep(one, tmp_path)
+    lines = str(raised.value).splitlines()
+    assert lines[0] == "2 of 4 stacks failed; the others are finished and kept"
+    assert lines[1].startswith("  batch_size=2: ZeroDivisionError: by 0 (")
+    assert lines[2].startswith("  batch_size=3: ")
+    trace = Path(lines[1].partition("(")[2].rstrip(")"))
+    assert "Traceback" in trace.read_text()
+    there = open_results(tmp_path)
+    assert int(there["final_round"].notnull().sum()) == 2
+    sweeping.sweep(one, tmp_path)  # tries those again alone
+    assert sorted(tried.values()) == [1, 1, 3, 3]
+    assert not (tmp_path / "failures").exists()
+
+
+def test_what_the_user_must_mend_is_not_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = short({"sweep": EACH})
+    tried = broken(monkeypatch, dict.fromkeys([1, 2, 3, 4], 9), UserError("data: none here"))
+    with pytest.raises(UserError, match=r"^data: none here$"):
+        sweeping.sweep(one, tmp_path)
+    assert set(tried.values()) == {1}
+
+
+def test_the_error_of_the_only_stack_is_not_wrapped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken(monkeypatch, {4: 9}, ZeroDivisionError("by 0"))
+    with pytest.raises(ZeroDivisionError):
+        sweeping.sweep(short(), tmp_path)
+
+
+def test_two_programs_share_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each stack is computed once, and both have the whole result. Locks are by open file, so two
+    threads are like two programs."""
+    one = short({"sweep": EACH})
+    monkeypatch.setattr(executing, "AGAIN_S", 0.02)
+    whole = sweeping.run(one)
+    tried = broken(monkeypatch, {}, ZeroDivisionError())
+    both, errors = threading.Barrier(2), []
+    results = []
+
+    def client() -> None:
+        both.wait()
+        try:
+            results.append(sweeping.sweep(one, tmp_path).load())
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=client) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert set(tried.values()) == {1}
+    for result in results:
+        same(result, whole)
+    assert not (tmp_path / "locks").exists()
+
+
+def test_a_stack_under_lock_is_busy(tmp_path: Path) -> None:
+    one = short()
+    (stack,) = sweeping.planning.stored(one, tmp_path)
+    job = working.Job(one, stack, tmp_path)
+    with locks.held(Folder(tmp_path).lock(0)):
+        assert working.work(job, lambda *_: None).state == "busy"
+    assert working.work(job, lambda *_: None).state == "done"
+
+
+def test_a_worker_of_other_versions_refuses(tmp_path: Path) -> None:
+    one = short()
+    (stack,) = sweeping.planning.stored(one, tmp_path)
+    job = working.Job(one, stack, tmp_path, versions={"otafl": "0.0.1"})
+    outcome = working.work(job, lambda *_: None)
+    assert (outcome.state, outcome.kind) == ("failed", "user")
+    assert "0.0.1" in outcome.message
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 1.6 MB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1600k", "tmpfs", str(place)]
+    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("file systems cannot be mounted here")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def test_a_full_disk_loses_nothing_finished(small_disk: Path) -> None:
+    one = short({"sweep": EACH})
+    whole = sweeping.run(one)
+    folder = small_disk / "sweep"
+    other = small_disk / "other"
+    other.write_bytes(bytes(1_100_000))
+    with pytest.raises(WriteError, match="No space left on device"):
+        sweeping.sweep(one, folder)
+    kept = {path.name: path.read_bytes() for path in (folder / "parts").glob("*")}
+    assert 0 < len(kept) < 4
+    assert int(open_results(folder)["final_round"].notnull().sum()) == len(kept)
+    other.unlink()
+    same(sweeping.sweep(one, folder), whole)
+    assert all((folder / "parts" / name).read_bytes() == was for name, was in kept.items())
+
+
+def filled(path: Path) -> None:
+    """A file that takes all the space there is."""
+    with contextlib.suppress(OSError), path.open("wb", buffering=0) as file:
+        for _ in range(2000):
+            file.write(bytes(1024))
+
+
+def test_a_full_disk_leaves_the_last_checkpoint(small_disk: Path) -> None:
+    one, other = short({"training.rounds": 6}), small_disk / "other"
+    seen = []
+
+    def fill(done: int, total: int, note: str) -> None:
+        seen.append(done)
+        if done == 3:
+            filled(other)
+
+    with pytest.raises(WriteError):
+        sweeping.sweep(one, small_disk / "sweep", fill, checkpoint_every=1)
+    assert seen == [1, 2, 3]
+    other.unlink()
+    rest: list[int] = []
+    result = sweeping.sweep(
+        one, small_disk / "sweep", lambda done, *_: rest.append(done), checkpoint_every=1
+    )
+    assert rest == [4, 5, 6]
+    same(result, sweeping.run(one))
+
+
+@pytest.mark.parametrize("kind", ["empty", "cut", "text"])
+def test_a_damaged_part_is_computed_anew(kind: str, tmp_path: Path) -> None:
+    one = short({"sweep": {"csi": ["perfect", "error"]}})
+    whole = sweeping.sweep(one, tmp_path).load()
+    part = tmp_path / "parts" / "00001.nc"
+    true = part.read_bytes()
+    part.write_bytes({"empty": b"", "cut": true[: len(true) // 2], "text": b"text"}[kind])
+    calls: list[int] = []
+    same(sweeping.sweep(one, tmp_path, lambda done, *_: calls.append(done)), whole)
+    assert calls == [3, 4]  # of rounds 1 to 4, those of the second stack
+
+
+def test_a_damaged_checkpoint_is_not_gone_on_from(tmp_path: Path) -> None:
+    one = short({"training.rounds": 4})
+    whole = sweeping.run(one)
+
+    def stop(done: int, total: int, note: str) -> None:
+        if done == 3:
+            raise KeyboardInterrupt
+
+    for content in (lambda true: b"", lambda true: true[:1000], lambda true: b"x" * len(true)):
+        shutil.rmtree(tmp_path / "s", ignore_errors=True)
+        with pytest.raises(KeyboardInterrupt):
+            sweeping.sweep(one, tmp_path / "s", stop, checkpoint_every=1)
+        (kept,) = (tmp_path / "s" / "running").glob("*.checkpoint")
+        kept.write_bytes(content(kept.read_bytes()))
+        same(sweeping.sweep(one, tmp_path / "s", checkpoint_every=1), whole)
+    assert not (tmp_path / "s" / "running").exists()
+
+
+def test_a_sweep_packs_and_goes_on_from_packs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = short({"sweep": {"training.batch_size": [2, 3, 4]}})
+    whole = sweeping.run(one)
+    monkeypatch.setattr(packs, "AT_ONCE", 2)
+    broken(monkeypatch, {4: 9}, ZeroDivisionError())
+    with pytest.raises(FailedStacks):
+        sweeping.sweep(one, tmp_path)
+    names = [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.nc")]
+    assert names == ["packs/1-00000.nc"]
+    monkeypatch.undo()
+    calls: list[int] = []
+    result = sweeping.sweep(one, tmp_path, lambda done, *_: calls.append(done))
+    assert calls == [5, 6]
+    same(result, whole)
+
+
+def test_what_another_program_has_packed_is_not_computed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that was made before the other program finished and packed its stack."""
+    one = short({"sweep": {"training.batch_size": [2, 3]}})
+    jobs = [working.Job(one, s, tmp_path) for s in sweeping.planning.stored(one, tmp_path)]
+    monkeypatch.setattr(packs, "AT_ONCE", 2)
+    sweeping.sweep(one, tmp_path)
+    assert [path.parent.name for path in tmp_path.rglob("*.nc")] == ["packs"]
+    tried = broken(monkeypatch, {}, ZeroDivisionError())
+    assert [working.work(job, lambda *_: None).state for job in jobs] == ["done", "done"]
+    assert not tried
+
+
+def test_locks_outlive_a_folder_that_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As another program does that has found the sweep finished."""
+    place, true = tmp_path / "locks" / "0.lock", locks.FileLock.acquire
+    removed = []
+
+    def acquire(self: Any, timeout: float) -> Any:
+        if len(removed) < 2:
+            removed.append(shutil.rmtree(place.parent))
+            raise FileNotFoundError(2, "No such file or directory")
+        return true(self, timeout=timeout)
+
+    monkeypatch.setattr(locks.FileLock, "acquire", acquire)
+    with locks.held(place):
+        assert place.exists()
+    assert len(removed) == 2
+
+
+@pytest.mark.parametrize("what", ["versions", "threads", "points"])
+def test_a_checkpoint_of_another_program_is_not_gone_on_from(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = checkpoints.Checkpoint(tmp_path / "kept", every=1)
+
+    def stop(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    points = expand(short())
+    working.run_stack(points, stop, [0], kept)
+    found = kept.load(points, [0])
+    assert found is not None
+    assert found.rounds == 1
+    if what == "versions":
+        monkeypatch.setattr(checkpoints, "versions", lambda: {"otafl": "0.0.1"})
+    elif what == "threads":
+        monkeypatch.setattr("torch.get_num_threads", lambda: 7)
+    else:
+        points = expand(short({"channel.snr_db": 3}))
+    assert kept.load(points, [0]) is None

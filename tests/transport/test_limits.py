@@ -1,0 +1,268 @@
+"""Energy and power limits of a slot, by hand and against a symbol-by-symbol twin.
+
+Mutations that make a test here fail: a share taken of the amplitude, of one group alone or not by
+the digital transport; energy scaled in p in place of its square, up as well as down, each segment
+by itself, anew for every group, without the circuits, with the circuits of one group; the receive
+scaling changed with it; a device without energy on air, counted or paid for its symbols; a trial
+without energy alive; energy that policies do not see, or see with what earlier groups spent; a
+packet begun that cannot be paid, its circuits or its share of the band forgotten; a limit on the
+ideal uplink.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from support.limited_bench import digital, estimate, radiated, send, table, with_budget
+from support.link_bench import POLICIES, WEIGHTS, Bench, bench, cohort, given, updates
+
+from otafl.core.contracts import Coefficients, Group, Limits, Link
+
+pytestmark = pytest.mark.exact
+
+K = 6
+INF = float("inf")
+WHO = cohort(weight=WEIGHTS)
+SHARES = table([1.0, 0.5, 0.25, 0.1, 1.0, 0.7])
+
+
+WEIGHT = WHO.unit_weight.numpy()
+CHANNELS = [(None, 1, False), (10, 4, False), (10, 4, True)]
+"""Channel uses of a coherence block, their number, and whether two reals share a channel use."""
+
+
+def payload() -> tuple[Group, ...]:
+    """Two groups on the uplink with one that is carried ideally in between."""
+    return (
+        Group({"a": updates(K, 21)}),
+        Group({"b": updates(K, 3, 2)}, route="ideal", reason="a test"),
+        Group({"c": 2.0 * updates(K, 12, 1)}),
+    )
+
+
+def fading(policy: str, block: int | None, blocks: int, quadrature: bool) -> Bench:
+    link = bench(policy, quadrature=quadrature)
+    return link if block is None else given(link, blocks=blocks, block_symbols=block)
+
+
+def cells(start: int, symbols: int, block: int | None) -> np.ndarray:
+    """[symbols] the segment of each channel use of a group that begins at `start`."""
+    place = np.arange(start, start + symbols) // (block or 10**9)
+    return place - place[0]
+
+
+def energy(x: np.ndarray, p: np.ndarray, cell: np.ndarray, quadrature: bool) -> np.ndarray:
+    """[K] of signals x [K, P] of all devices, sent with p [Q, K]."""
+    square = (K * WEIGHT[:, None] * x) ** 2
+    if quadrature:
+        square = np.pad(square, ((0, 0), (0, square.shape[1] % 2)))
+        square = square[:, : len(cell)] + square[:, len(cell) :]
+    return (np.abs(p[cell]).T ** 2 * square).sum(1)
+
+
+class Looking:
+    """A policy that keeps what it sees and says."""
+
+    def __init__(self, policy: Any) -> None:
+        self._policy, self.seen, self.said = policy, list[Link](), list[Coefficients]()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._policy, name)
+
+    def coefficients(self, state: Any, link: Link) -> tuple[Any, Coefficients]:
+        state, said = self._policy.coefficients(state, link)
+        self.seen.append(link)
+        self.said.append(said)
+        return state, said
+
+
+def looking(link: Bench) -> Looking:
+    policy = Looking(link.transport.setup.policy)
+    object.__setattr__(link.transport.setup, "policy", policy)
+    return policy
+
+
+@pytest.mark.parametrize("transport", ["over_the_air", "digital"])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_share_of_the_power_is_a_smaller_budget(policy: str, transport: str) -> None:
+    link = bench(policy, transport=transport)
+    smaller = with_budget(link, SHARES)
+    received, report = send(link, payload(), WHO, Limits(power=SHARES))
+    expected, cost = send(smaller, payload(), WHO)
+    for one, other in zip(received.mean, expected.mean, strict=True):
+        for name in one:
+            assert torch.equal(one[name], other[name])
+    assert torch.equal(report.energy_j, cost.energy_j)
+    assert torch.equal(report.airtime_s, cost.airtime_s)
+    _, whole = send(link, payload(), WHO)
+    assert (report.energy_j - whole.energy_j).abs().max() > 0.01 * whole.energy_j.max()
+
+
+def test_a_share_of_the_total_energy() -> None:
+    link = bench("full", snr_convention="total_energy")
+    _, whole = send(link, payload(), WHO)
+    _, report = send(link, payload(), WHO, Limits(power=SHARES))
+    torch.testing.assert_close(report.energy_j, whole.energy_j * SHARES)
+
+
+@pytest.mark.parametrize(("block", "blocks", "quadrature"), CHANNELS)
+@pytest.mark.parametrize("policy", POLICIES)
+def test_energy(policy: str, block: int | None, blocks: int, quadrature: bool) -> None:
+    """Two groups, one after the other, and circuits of 0.01 a channel use of both. Devices have no
+    bound, what they want, less than the first group wants, more than that, and plenty."""
+    link = fading(policy, block, blocks, quadrature)
+    lengths, names = (11, 6) if quadrature else (21, 12), {0: "a", 2: "c"}
+    x = {index: payload()[index].blocks[name].numpy() for index, name in names.items()}
+    start = {0: 0, 2: lengths[0]}
+    cell = {0: cells(0, lengths[0], block), 2: cells(lengths[0], lengths[1], block)}
+    _, free = send(link, payload(), WHO)
+    first, second = (
+        energy(x[i], free.saved[f"p/{i}"][0].numpy(), cell[i], quadrature) for i in (0, 2)
+    )
+    circuits = 0.01 * sum(lengths)
+    bound = circuits + np.array([INF, 1, 0.5, 1, 1e9, 1]) * first + [0, 1, 0, 0.3, 0, 1] * second
+    bound[5] -= circuits  # for all but the circuits
+    limits = Limits(energy=torch.from_numpy(bound)[None], per_symbol=table([0.01] * K))
+    policy_says = looking(link)
+    received, report = send(link, payload(), WHO, limits)
+    left, total, saved = bound - circuits, np.zeros(K), report.saved
+    for said, index in zip(policy_says.said, names, strict=True):
+        wanted = said.p[0].numpy()
+        wants = energy(x[index], wanted, cell[index], quadrature)
+        cut = np.sqrt(np.minimum(1.0, left / np.where(wants > 0, wants, 1.0)))
+        p = saved[f"p/{index}"][0].numpy()
+        np.testing.assert_allclose(p, wanted * cut, rtol=1e-7, atol=1e-9)
+        assert torch.equal(saved[f"eta/{index}"], said.eta)
+        gain = saved[f"h/{index}"][0].numpy() * p / np.sqrt(said.eta[0].numpy())[:, None]
+        np.testing.assert_allclose(saved[f"c/{index}"][0].numpy(), gain.real, rtol=1e-9, atol=1e-9)
+        used = energy(x[index], p, cell[index], quadrature)
+        total, left = total + used, np.maximum(left - used, 0.0)
+        place = {"start": start[index], "cell": cell[index], "quadrature": quadrature}
+        expected = estimate(link, report, x[index], WEIGHT, index=index, **place)
+        got = received.mean[index][names[index]][0].numpy()
+        np.testing.assert_allclose(got, expected, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(radiated(link, report)[0], total, rtol=1e-9)
+    assert (total <= np.maximum(bound - circuits, 0.0) * (1 + 1e-9)).all()
+    assert total[2] == pytest.approx(0.5 * first[2], rel=1e-9)
+    assert not saved["active/2"][0, :, 2].any()  # the first group took all that it had
+
+
+def test_a_device_that_has_nothing_is_silent() -> None:
+    """Channel inversion by the weakest of the others; they alone are in the mean."""
+    link, x = bench("ci"), updates(K, 9)
+    h = link.channel.state(0).h[0, :, 0, 0, 0]
+    weakest = int(h.abs().argmin())
+    bound = table([1e9] * K)
+    bound[0, weakest] = 0.0899  # the circuits take 0.09
+    limits = Limits(energy=bound, per_symbol=table([0.01] * K))
+    received, report = send(link, (Group({"a": x}),), WHO, limits)
+    able = np.arange(K) != weakest
+    m = ((K * WEIGHT[:, None] * x.numpy()) ** 2).mean(1)
+    eta = (link.budget[0].item() * h.abs().numpy() ** 2 / m)[able].min()
+    assert float(report.saved["eta/0"][0, 0]) == pytest.approx(eta, rel=1e-9)
+    assert report.participants.tolist() == [K - 1]
+    assert float(report.energy_j[0, weakest]) == 0.0
+    assert float(report.power[0, weakest]) == 0.0
+    np.testing.assert_allclose(
+        received.mean[0]["a"][0].numpy(), estimate(link, report, x.numpy(), WEIGHT), rtol=1e-9
+    )
+    assert float(received.count[0][0]) == pytest.approx(WEIGHT[able].sum())
+
+
+@pytest.mark.parametrize("transport", ["over_the_air", "digital"])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_trial_in_which_nobody_has_anything(policy: str, transport: str) -> None:
+    link = bench(policy, (0, 1), transport=transport)
+    bound = torch.stack([torch.zeros(K), torch.full((K,), INF)]).double()
+    who = cohort((6, 6), weight=WEIGHTS * 2)
+    received, report = send(link, (Group({"a": updates(12, 5)}),), who, Limits(energy=bound))
+    assert received.alive is not None
+    assert received.alive.tolist() == [False, True]
+    assert received.mean[0]["a"].isfinite().all()
+    assert report.energy_j[0].sum() == 0
+    assert report.participants[0] == 0
+    assert report.participants[1] > 0
+
+
+@pytest.mark.parametrize("transport", ["over_the_air", "digital", "ideal"])
+def test_limits_that_do_not_bind(transport: str) -> None:
+    one, many = table([1.0] * K), table([INF] * K)
+    limits = Limits(power=one, energy=many, per_symbol=one, sent=one, copies=one)
+    link = bench("full", transport=transport)
+    (got, cost), (free, without) = (send(link, payload(), WHO, x) for x in (limits, Limits()))
+    for a, b in zip(got.mean, free.mean, strict=True):
+        for name in a:
+            torch.testing.assert_close(a[name], b[name], rtol=1e-12, atol=1e-14)
+    for name in ("symbols", "bits", "side_symbols", "airtime_s", "participants", "energy_j"):
+        torch.testing.assert_close(getattr(cost, name), getattr(without, name), rtol=1e-12, atol=0)
+
+
+def test_what_policies_see() -> None:
+    link = given(bench("full"), blocks=4, block_symbols=10)
+    policy = looking(link)
+    bound = table([INF, 50.0, 50.0, 40.0, 3.0, 50.0])
+    limits = Limits(energy=bound, per_symbol=table([0.1] * K), power=SHARES)
+    _, report = send(link, payload(), WHO, limits)
+    one, two = policy.seen
+    assert (one.payload, two.payload) == (33, 33)
+    assert one.lengths is not None
+    assert two.lengths is not None
+    assert (one.lengths.tolist(), two.lengths.tolist()) == ([10, 10, 1], [9, 3])
+    torch.testing.assert_close(one.budget, 10.0 * SHARES)
+    assert one.energy is not None
+    assert two.energy is not None
+    torch.testing.assert_close(one.energy, (bound - 3.3).clamp_min(0.0))
+    assert one.sends.tolist() == [[True] * 4 + [False, True]]
+    p, x = report.saved["p/0"][0].numpy(), payload()[0].blocks["a"].numpy()
+    gone = energy(x, p, cells(0, 21, 10), False)
+    expected = np.maximum(bound[0].numpy() - 3.3, 0.0) - gone
+    np.testing.assert_allclose(two.energy[0], expected.clip(0), rtol=1e-9, atol=1e-9)
+    send(link, payload(), WHO)
+    assert policy.seen[-1].energy is None
+
+
+# ---- digital: SNRs 1, 3, 15 carry 1, 2, 4 bits a channel use; 320 bits take 320, 160, 80 of them
+
+TEN = (Group({"a": updates(3, 10)}),)
+THREE = cohort((3,), 3)
+
+
+@pytest.mark.parametrize("access", ["tdma", "ofdma"])
+def test_a_packet_is_paid_for_or_not_begun(access: str) -> None:
+    """At a power of 10 and circuits of 2; in a third of the band a packet lasts three times its
+    channel uses. The second device is one short of what it needs."""
+    link = digital(1, 3, 15, access=access)
+    snr = np.array([1.0, 3.0, 15.0]) * (3 if access == "ofdma" else 1)
+    uses = 320 / np.log2(1 + snr) * (3 if access == "ofdma" else 1)
+    bound = torch.from_numpy(12.0 * uses)[None]
+    bound[0, 1] -= 12.0
+    limits = Limits(energy=bound, per_symbol=table([2.0] * 3))
+    received, report = send(link, TEN, THREE, limits)
+    assert received.came is not None
+    assert received.came[0].tolist() == [True, False, True]
+    assert report.participants.tolist() == [2]
+    np.testing.assert_allclose(radiated(link, report)[0], 10 * uses * [1, 0, 1], rtol=1e-9)
+    slot = uses[0] + uses[2] if access == "tdma" else max(uses[0], uses[2])
+    assert float(report.symbols[0]) == pytest.approx(slot)
+    assert float(report.bits[0]) == 640.0
+    expected = TEN[0].blocks["a"][[0, 2]].mean(0)
+    torch.testing.assert_close(received.mean[0]["a"][0], expected)
+
+
+def test_half_the_power_takes_longer() -> None:
+    link = digital(2, 6, 30)
+    _, report = send(link, TEN, THREE, Limits(power=table([0.5] * 3)))
+    assert float(report.symbols[0]) == pytest.approx(320 + 160 + 80)
+    np.testing.assert_allclose(radiated(link, report)[0], [1600, 800, 400], rtol=1e-9)
+
+
+def test_the_ideal_uplink_knows_no_limits() -> None:
+    link = bench(transport="ideal")
+    low = table([1e-9] * K)
+    limits = Limits(power=low, energy=low, per_symbol=low, sent=low, copies=2.0 + low)
+    (got, cost), (free, without) = (send(link, payload(), WHO, x) for x in (limits, Limits()))
+    assert torch.equal(got.mean[0]["a"], free.mean[0]["a"])
+    assert torch.equal(cost.energy_j, without.energy_j)

@@ -1,0 +1,237 @@
+"""The over-the-air uplink against a plain complex simulation, closed forms, and means by hand.
+
+Mutations that make a test here fail: one noise per device, noise of variance sigma^2 for
+sigma^2 / 2, the same noise for all blocks or groups, all devices for those that take part in K,
+weights not renormalised over who is on air, the estimate used in place of h, the conjugate of h
+missing, a root of eta forgotten, weights that m does not square, masked means over all weights or
+left as sums.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from support.link_bench import POLICIES, WEIGHTS, bench, cohort, updates
+from twins.over_the_air import plain
+
+from otafl.core.contracts import Group
+
+pytestmark = pytest.mark.exact
+
+
+@pytest.mark.parametrize("variance", [0.0, 0.1])
+@pytest.mark.parametrize("weighting", ["equal", "unequal", "none"])
+@pytest.mark.parametrize("normalise", ["payload", "block"])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_against_the_plain_complex_simulation(
+    policy: str, normalise: str, weighting: str, variance: float
+) -> None:
+    """Two blocks of very different scale, three trials, two rounds, our noise in both."""
+    link = bench(policy, (0, 1, 2), variance=variance, normalise=normalise)
+    weight = np.array([1.0] * 6 if weighting != "unequal" else WEIGHTS)
+    who = cohort((6, 6, 6), weight=list(weight) * 3)
+    blocks = {"a": updates(18, 6).view(18, 2, 3), "b": 1e-3 * updates(18, 11, 1)}
+    group = Group(blocks, weighting="none" if weighting == "none" else "mean")
+    x = np.concatenate([blocks["a"].flatten(1).numpy(), blocks["b"].numpy()], 1).reshape(3, 6, 17)
+    for round in (0, 70):
+        received, report = link.deliver((group,), who, round)
+        got = torch.cat([b.flatten(1) for b in received.mean[0].values()], 1).numpy()
+        h, h_hat = (report.saved[f"{name}/0"].numpy() for name in ("h", "h_hat"))
+        noise = link.noise(17, round)
+        columns = [slice(0, 17)] if normalise == "payload" else [slice(0, 6), slice(6, 17)]
+        for s in range(3):
+            for part in columns:
+                expected = plain(
+                    policy, x[s][:, part], weight, h[s, 0], h_hat[s, 0], noise[s, part],
+                    link.budget[s].item(), weighting != "none", variance,
+                )  # fmt: skip
+                np.testing.assert_allclose(got[s, part], expected, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_only_who_takes_part_counts(policy: str) -> None:
+    """Four of the six devices are in the cohort and one of them does not send: K is 3."""
+    link, x = bench(policy), updates(4, 9)
+    on = [True, False, True, True]
+    who = cohort((4,), weight=WEIGHTS[:4], sends=on)
+    received, report = link.deliver((Group({"a": x}),), who)
+    h = report.saved["h/0"][0, 0, :4].numpy()[on]
+    w, noise = np.array(WEIGHTS[:4])[on], link.noise(9)[0]
+    expected = plain(policy, x.numpy()[on], w, h, h, noise, link.budget[0].item())
+    np.testing.assert_allclose(received.mean[0]["a"][0].numpy(), expected, rtol=1e-6, atol=1e-9)
+
+
+def test_link_channel_is_the_channels() -> None:
+    link = bench("ci", (0, 1), variance=0.1)
+    _, report = link.deliver((Group({"a": updates(12, 4)}),), cohort((6, 6)), 3)
+    h = link.channel.state(3).h
+    torch.testing.assert_close(report.saved["h/0"][:, 0], h[:, :, 0, 0, 0])
+    assert (report.saved["h_hat/0"] - report.saved["h/0"]).abs().min() > 0
+
+
+@pytest.mark.parametrize("devices", [1, 4, 25])
+def test_one_noise_whatever_the_number_of_devices(devices: int) -> None:
+    """Equal channels, inversion: K^2 eta error / N is chi-square over 20,000 symbols, mean 1. Level
+    1e-4 two-sided. Noise once per device would give K."""
+    reals = 20_000
+    link = bench("ci", devices=devices, fading=False)
+    _, report = link.deliver((Group({"a": updates(devices, reals)}),), cohort((devices,), devices))
+    x = updates(devices, reals).mean(0)
+    scaled = report.nmse[0] * x.square().sum() * devices**2 * report.saved["eta/0"][0, 0] / 0.5
+    low, high = stats.chi2.ppf([5e-5, 1 - 5e-5], reals)
+    assert low < scaled < high
+
+
+@pytest.mark.parametrize("devices", [2, 10, 40])
+@pytest.mark.parametrize("policy", ["full", "ci", "gbma"])
+def test_mean_squared_error_of_uncorrelated_symbols(policy: str, devices: int) -> None:
+    """(1/K^2) [sum m (c - 1)^2 + N / eta] at 0, 10 and 20 dB, for one fading state and 20,000
+    uncorrelated symbols of unequal power; level 1e-4 over the three, by the sample's own
+    standard error."""
+    reals, levels = 20_000, (0.0, 10.0, 20.0)
+    rng = np.random.default_rng(devices)
+    m = rng.uniform(0.2, 3.0, devices)
+    x = torch.from_numpy(rng.standard_normal((devices, reals)) * np.sqrt(m)[:, None])
+    link = bench(policy, (0, 0, 0), devices, levels)
+    received, report = link.deliver(
+        (Group({"a": x.repeat(3, 1)}),), cohort((devices,) * 3, devices)
+    )
+    error = (received.mean[0]["a"] - x.mean(0)).square().numpy()
+    c, eta = report.saved["c/0"][:, 0].numpy(), report.saved["eta/0"][:, 0].numpy()
+    law = ((m * (c - 1) ** 2).sum(1) + 0.5 / eta) / devices**2
+    half = stats.norm.isf(1e-4 / 6) * error.std(1) / math.sqrt(reals)
+    assert (np.abs(error.mean(1) - law) < half).all()
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_aggregation_error_from_what_is_saved(policy: str) -> None:
+    """nmse = |sum a_k x_k + n|^2 / |sum w_k x_k|^2, a_k = c_k w_k / W - w_k over who is on air: the
+    Gram matrix gives all but the noise's share; saved c is Re(h p) / sqrt(eta)."""
+    link = bench(policy, (0, 1))
+    x = updates(12, 40)
+    _, report = link.deliver((Group({"a": x}),), cohort((6, 6), weight=WEIGHTS * 2))
+    saved = {name: value.numpy() for name, value in report.saved.items()}
+    for s in range(2):
+        rows = x[6 * s : 6 * s + 6].numpy()
+        np.testing.assert_allclose(saved["gram/0"][s, 0], rows @ rows.T, rtol=1e-9, atol=1e-9)
+        w, on, eta = saved["weight/0"][s], saved["active/0"][s, 0], saved["eta/0"][s, 0]
+        np.testing.assert_allclose(w, np.array(WEIGHTS) / sum(WEIGHTS))
+        c = (saved["h/0"][s, 0] * saved["p/0"][s, 0]).real / math.sqrt(eta)
+        np.testing.assert_allclose(saved["c/0"][s, 0], c, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(saved["m/0"][s, 0], ((6 * w[:, None] * rows) ** 2).mean(1))
+        share = w[on].sum()
+        a = np.where(on, c * w / share, 0) - w
+        noise = link.noise(40)[s] / (6 * share * math.sqrt(eta))
+        squared = a @ saved["gram/0"][s, 0] @ a + 2 * (a @ rows) @ noise + noise @ noise
+        exact = w @ saved["gram/0"][s, 0] @ w
+        assert report.nmse[s].item() == pytest.approx(squared / exact, rel=1e-9)
+
+
+def test_error_over_several_groups_is_total_error_over_total_aggregate() -> None:
+    link = bench("gbma")
+    a, b = updates(6, 9), 5 * updates(6, 4, 1)
+    received, report = link.deliver((Group({"a": a}), Group({"b": b})), cohort())
+    off = [received.mean[0]["a"][0] - a.mean(0), received.mean[1]["b"][0] - b.mean(0)]
+    error = sum(part.square().sum() for part in off)
+    total = a.mean(0).square().sum() + b.mean(0).square().sum()
+    torch.testing.assert_close(report.nmse[0], error / total)
+    assert report.symbols[0] == 13
+    assert report.side_symbols[0] == 12  # one mean power a device and group
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_stacked_is_alone(policy: str) -> None:
+    """Also with other numbers of devices in the other trials, and a trial without any."""
+    counts = (4, 2, 0, 6)
+    x, weight = updates(12, 5), (WEIGHTS * 2)
+    stack = bench(policy, (0, 1, 2, 3))
+    received, report = stack.deliver((Group({"a": x}),), cohort(counts, weight=weight), 2)
+    assert received.alive is not None
+    first = 0
+    for s, count in enumerate(counts):
+        if not count:
+            assert not received.alive[s]
+            assert report.symbols[s] == report.energy_j[s].sum() == report.participants[s] == 0
+            assert (received.mean[0]["a"][s] == 0).all()
+            continue
+        rows = slice(first, first + count)
+        alone, cost = bench(policy, (s,)).deliver(
+            (Group({"a": x[rows]}),), cohort((count,), weight=weight[rows]), 2
+        )
+        torch.testing.assert_close(received.mean[0]["a"][s], alone.mean[0]["a"][0])
+        torch.testing.assert_close(received.count[0][s], alone.count[0][0])
+        torch.testing.assert_close(report.energy_j[s], cost.energy_j[0])
+        torch.testing.assert_close(report.nmse[s], cost.nmse[0])
+        assert bool(received.alive[s]) == (alone.alive is None or bool(alone.alive[0]))
+        first += count
+
+
+NO_NOISE = 150.0
+"""dB: the noise is then below 1e-7 of the signal, so that means can be worked by hand."""
+
+
+def test_inversion_without_noise_is_the_exact_weighted_mean() -> None:
+    x = updates(6, 8)
+    received, _ = bench("ci", snr_db=NO_NOISE).deliver((Group({"a": x}),), cohort(weight=WEIGHTS))
+    w = torch.tensor(WEIGHTS).double()
+    torch.testing.assert_close(
+        received.mean[0]["a"][0], (w[:, None] * x).sum(0) / w.sum(), rtol=0, atol=1e-6
+    )
+    assert received.alive is None
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_masked_mean_against_the_plain_simulation(policy: str) -> None:
+    """What a device does not know it sends as zero; the sum is divided by the weight on air that
+    knows the coordinate."""
+    x, w = updates(6, 10).numpy(), np.array(WEIGHTS)
+    mask = (np.arange(10) < np.array([[10], [8], [6], [4], [2], [0]]) + 1).astype(float)
+    link = bench(policy)
+    group = Group({"a": torch.from_numpy(x)}, mask={"a": torch.from_numpy(mask)})
+    received, report = link.deliver((group,), cohort(weight=WEIGHTS))
+    h, on = report.saved["h/0"][0, 0].numpy(), report.saved["active/0"][0, 0].numpy()
+    total = plain(policy, x * mask, w, h, h, link.noise(10)[0], link.budget[0].item())
+    knows = (w[on, None] * mask[on]).sum(0) / w.sum()
+    expected = np.where(knows > 0, total * w[on].sum() / w.sum() / np.maximum(knows, 1e-9), 0)
+    np.testing.assert_allclose(received.mean[0]["a"][0].numpy(), expected, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(received.count[0]["a"][0].numpy(), knows, atol=1e-12)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_the_order_of_a_groups_rows_does_not_matter(policy: str) -> None:
+    link, x = bench(policy, (0, 1), 3), updates(6, 5)
+    who = cohort((3, 3), 3, weight=WEIGHTS)
+    straight, cost = link.deliver((Group({"a": x}),), who)
+    order = torch.tensor([2, 0, 1, 4, 5, 3])
+    mixed, same = link.deliver((Group({"a": x[order]}, rows=order),), who)
+    torch.testing.assert_close(mixed.mean[0]["a"], straight.mean[0]["a"])
+    torch.testing.assert_close(same.energy_j, cost.energy_j)
+
+
+def test_everybody_silent_is_a_no_op() -> None:
+    """A threshold that nobody meets: nothing arrives, nothing is radiated, nothing is NaN."""
+    link = bench("tci", (0, 1), threshold=60.0)
+    received, report = link.deliver((Group({"a": updates(12, 5)}),), cohort((6, 6)))
+    assert received.alive is not None
+    assert received.alive.tolist() == [False, False]
+    assert (received.mean[0]["a"] == 0).all()
+    assert received.count[0].tolist() == [0, 0]
+    assert report.participants.tolist() == [0, 0]
+    assert (report.energy_j == 0).all()
+    torch.testing.assert_close(report.nmse, torch.ones(2).double())
+
+
+def test_noise_differs_between_rounds_groups_and_trials() -> None:
+    """Zero updates but for one symbol: what is left of the others is the noise."""
+    link = bench("ci", (0, 1), snr_db=0.0, fading=False)
+    x = torch.zeros(12, 50).double()
+    x[:, 0] = 1.0
+    seen = []
+    for round in (0, 1):
+        received, _ = link.deliver((Group({"a": x}), Group({"a": x})), cohort((6, 6)), round)
+        seen += [row[1:] for mean in received.mean for row in mean["a"]]
+    assert len(torch.unique(torch.cat(seen))) == 8 * 49

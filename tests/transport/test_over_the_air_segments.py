@@ -1,0 +1,155 @@
+"""The over-the-air uplink in general: several antennas, coherence blocks and sub-carrier groups,
+both quadratures, deviations from a mean, against a simulation of the complex baseband written
+symbol by symbol.
+
+Mutations that make a test here fail: the conjugate of the combiner missing, noise of every antenna
+added, a cell's channel used for its neighbour, the last cell's remainder lost, the second
+quadrature's cross-talk with the wrong sign or left out, m of one real for a symbol of two, means
+not given back or given back for silent devices, a receive scaling that is not the best.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from support.impaired_bench import K, P, cells_of, deliver, impaired
+from support.link_bench import WEIGHTS, bench, cohort, given, updates, with_setup
+
+from otafl.core.contracts import Group
+from otafl.receivers.eigen import Eigen
+
+pytestmark = pytest.mark.exact
+
+
+GRIDS = [(None, 1, 1), (None, 1, 4), (10, 5, 1), (16, 3, 4), (1, 41, 1), (2, 21, 2)]
+
+
+@pytest.mark.parametrize("weighting", ["mean", "none"])
+@pytest.mark.parametrize("quadrature", [False, True])
+@pytest.mark.parametrize("grid", GRIDS)
+@pytest.mark.parametrize("policy", ["full", "ci", "tci"])
+def test_against_the_complex_baseband(
+    policy: str, grid: tuple[int | None, int, int], quadrature: bool, weighting: str
+) -> None:
+    """y_a[i] = sum_k sqrt(gain) h_ka[i] p_k[i] x_k[i] + z_a[i] of three antennas, combined by the
+    first eigenvector of each cell, from the saved p and eta; imperfect estimates, residual
+    phases."""
+    block_symbols, blocks, groups = grid
+    link = bench(policy, (0, 1), variance=0.1, quadrature=quadrature)
+    link = given(with_setup(link, receiver=Eigen()), 3, blocks, groups, block_symbols)
+    link = impaired(link, residual_phase_rad=0.4)
+    got, x, report = deliver(link, weighting)
+    symbols = -(-P // 2) if quadrature else P
+    cell = cells_of(block_symbols, blocks, groups, symbols)
+    used = sorted(set(cell))
+    saved = {name.split("/")[0]: value.numpy() for name, value in report.saved.items()}
+    channel = link.channel.state(3)
+    root, fading = channel.gain.sqrt()[..., None, None, None], channel.over(symbols)
+    h = (root * fading).flatten(3).numpy()
+    estimate = link.transport.setup.csi.estimate(fading, channel.gain, 3)
+    h_hat = (root * estimate).flatten(3).numpy()
+    phase = link.transport.setup.impairments.phases(K, 3).numpy()
+    budget = link.transport.setup.budget.budget.numpy()
+    noise = link.noise(P, 3)
+    w = np.array(WEIGHTS) / sum(WEIGHTS)
+    for s in range(2):
+        u = x[s]
+        if quadrature:
+            u = u[:, :symbols] + 1j * np.pad(u[:, symbols:], ((0, 0), (0, 2 * symbols - P)))
+        sent = u * (K * w[:, None] if weighting == "mean" else 1.0)
+        np.testing.assert_allclose(saved["m"][s, 0], (np.abs(sent) ** 2).mean(1))
+        for q, c in enumerate(used):
+            here = np.flatnonzero(cell == c)
+            a = np.sqrt(budget[s]) * h_hat[s, :, :, c].T  # [A, K]
+            f = np.linalg.eigh(a @ a.conj().T)[1][:, -1]
+            f = f * np.exp(-1j * np.angle(f[0]))
+            p = saved["p"][s, q] * np.exp(1j * phase[s])
+            clean = h[s, :, :, c].T @ (p[:, None] * sent[:, here])  # [A, symbols here]
+            combined = f.conj() @ clean / math.sqrt(saved["eta"][s, q])
+            on = saved["active"][s, q]
+            unit = 1 / (K * w[on].sum()) if weighting == "mean" else 1.0
+            spread = 1 / math.sqrt(saved["eta"][s, q])
+            expected = (combined.real + noise[s, here] * spread) * unit
+            np.testing.assert_allclose(got[s, here], expected, rtol=1e-5, atol=1e-6)
+            if quadrature:
+                second = here[here + symbols < P]
+                keep = here + symbols < P
+                expected = (combined.imag[keep] + noise[s, second + symbols] * spread) * unit
+                np.testing.assert_allclose(got[s, second + symbols], expected, rtol=1e-5, atol=1e-6)
+            scalar = f.conj() @ h[s, :, :, c].T * np.exp(1j * phase[s])
+            np.testing.assert_allclose(saved["h"][s, q], scalar, rtol=1e-5, atol=1e-6)
+    assert report.symbols.tolist() == [symbols] * 2
+    energy = (np.abs(saved["p"]) ** 2).max(1) * saved["m"][:, 0]
+    assert (report.power.numpy() <= energy + 1e-9).all()
+
+
+@pytest.mark.parametrize("policy", ["full", "ci", "gbma"])
+@pytest.mark.parametrize("quadrature", [False, True])
+def test_mean_power_of_the_payload_is_within_the_budget(policy: str, quadrature: bool) -> None:
+    """Over cells of very different symbol power too, where m is that of the whole payload."""
+    link = given(bench(policy, quadrature=quadrature), 1, 5, 2, 8)
+    x = updates(K, 40) * torch.logspace(-2, 1, 40, dtype=torch.float64)
+    _, report = link.deliver((Group({"a": x}),), cohort())
+    assert (report.power / link.transport.setup.budget.budget <= 1 + 1e-6).all()
+    spent = report.energy_j / (0.1 * report.symbols[:, None] * 1e-6)
+    assert (spent <= 1 + 1e-6).all()
+
+
+@pytest.mark.parametrize("quadrature", [False, True])
+@pytest.mark.parametrize("normalise", ["payload", "block"])
+def test_deviations_from_the_mean(normalise: str, quadrature: bool) -> None:
+    """What is sent has mean zero in a normalised stretch, and less power; the estimate without
+    noise is the same, and the means are counted."""
+    if quadrature and normalise == "block":
+        pytest.skip("symbols pair reals of the whole payload")
+    blocks = {"a": updates(K, 6) + 3.0, "b": updates(K, 11, 1) - 7.0}
+    reports = []
+    for centre in (False, True):
+        options = {"normalise": normalise, "centre": centre, "quadrature": quadrature}
+        link = bench("ci", snr_db=300.0, **options)
+        received, report = link.deliver((Group(blocks),), cohort(weight=WEIGHTS))
+        w = torch.tensor(WEIGHTS, dtype=torch.float64)
+        for name, block in blocks.items():
+            mean = (w[:, None] * block).sum(0) / w.sum()
+            torch.testing.assert_close(received.mean[0][name][0], mean)
+        reports.append(report)
+    plain, centred = reports
+    assert (centred.saved["m/0"] < plain.saved["m/0"]).all()
+    assert torch.equal(centred.side_symbols, 2 * plain.side_symbols)
+    if normalise == "block":
+        rows = (K * w / w.sum())[:, None] * blocks["b"]
+        torch.testing.assert_close(centred.saved["m/0"][0, 1], rows.var(1, correction=0))
+
+
+def test_means_of_silent_devices_are_not_given_back() -> None:
+    """Truncated inversion: the estimate is the mean over who is on air, of all of it."""
+    link = bench("tci", snr_db=300.0, threshold=0.8, centre=True)
+    x = updates(K, 9) + 5.0
+    received, report = link.deliver((Group({"a": x}),), cohort())
+    on = report.saved["active/0"][0, 0]
+    assert 0 < on.sum() < K
+    torch.testing.assert_close(received.mean[0]["a"][0], x[on].mean(0))
+
+
+@pytest.mark.parametrize("policy", ["ci", "gbma", "tci"])
+def test_mmse_scale_never_has_a_larger_error(policy: str) -> None:
+    """sum m (c - 1)^2 + N / eta at the policy's p: no other eta is better, at 0 dB."""
+    link = bench(policy, tuple(range(8)), snr_db=0.0)
+    scaled = Eigen(scale="mmse")
+    plain, best = (
+        deliver(one, "none")[2].saved for one in (link, with_setup(link, receiver=scaled))
+    )
+    torch.testing.assert_close(best["p/0"].abs(), plain["p/0"].abs())
+
+    def law(saved: dict[str, torch.Tensor], factor: float = 1.0) -> torch.Tensor:
+        c = saved["c/0"] / math.sqrt(factor)
+        on = saved["active/0"]
+        error = (saved["m/0"] * (c - 1).square() * on).sum(-1)
+        return error + 0.5 / (saved["eta/0"] * factor)
+
+    assert (law(best) <= law(plain) + 1e-12).all()
+    for factor in (0.98, 1.02):
+        assert (law(best) < law(best, factor)).all()
