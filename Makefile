@@ -1,7 +1,7 @@
 # Development tasks; PYTHON is the interpreter that otafl[dev] is installed for.
 PYTHON ?= .venv/bin/python
 
-.PHONY: check lint types test docs format benchmarks
+.PHONY: check lint types test test-slow test-all docs format benchmarks
 
 check: lint types test
 
@@ -15,6 +15,12 @@ types:
 
 test:
 	$(PYTHON) -m pytest
+
+# tests of extras that are not installed are skipped
+test-slow:
+	$(PYTHON) -m pytest -m slow
+
+test-all: test test-slow
 
 docs:
 	$(PYTHON) -m sphinx -W --keep-going -q -b html docs build/docs

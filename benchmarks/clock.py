@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import simpy
 import torch
-from otafl.devices.protocol import Rules
 
 import otafl
 from otafl.clock.trial_clock import TrialClock
 from otafl.devices.compute.fixed import Fixed
 from otafl.devices.hardware import Hardware
+from otafl.devices.protocols.base import Rules
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
 from otafl.scenario import expand, load_scenario

@@ -16,7 +16,12 @@ from page import duration, header, normal, orthonormal_point, row, three
 from timing import Pair, seconds, side_by_side
 from torch import Tensor, nn
 
-from otafl.factorised.inference import factored_mlp
+from otafl.core.contracts import View
+from otafl.factorised.lowrank import LowRank
+from otafl.models import LayeredModel
+from otafl.models.layered import numbered
+from otafl.models.modules import module_of
+from otafl.models.recipes import recipe_of
 from otafl.plots import COLOURS
 
 NETWORKS = {
@@ -32,7 +37,7 @@ TEXT = """
 ## Inference (the paper's Fig. 10)
 
 Time depends on shapes and on how many weights are kept, not on their values: weights are random.
-Factored: two thin linear layers in place of each (`otafl.factorised.inference`), R clipped to a
+Factored: two thin linear layers in place of each (`otafl.models.modules`), R clipped to a
 layer's smaller side. Dense is the uncompressed benchmark, and nuclear-norm training too, whose
 weights are dense though their numerical rank may be low. Pruned: the largest weights in compressed
 rows, indices not counted. int8: dynamically quantised linear layers, which quantise the activations
@@ -53,8 +58,18 @@ class SparseLinear(nn.Module):
         return torch.addmm(self.bias, self.weight, x.T).T
 
 
+def factored(sides: Sequence[tuple[int, int]], points: Sequence[LowRank]) -> nn.Module:
+    """What a trained low-rank model is exported as."""
+    model = LayeredModel(numbered(sides))
+    params = {f"b{i}": torch.zeros(1, n) for i, (_, n) in enumerate(sides)}
+    for i, point in enumerate(points):
+        params |= {f"{part}{i}": block for part, block in zip("usv", point, strict=True)}
+    recipe = recipe_of(model, View(params, model.logits), "mlp", sides[0][:1], sides[-1][1])
+    return module_of(recipe, {name: block[0] for name, block in params.items()})
+
+
 def chain(layers: Sequence[nn.Module]) -> nn.Sequential:
-    """With ReLU between the layers, as `factored_mlp` has it."""
+    """With ReLU between the layers, as `factored` has it."""
     modules: list[nn.Module] = [nn.Flatten()]
     for layer in layers:
         modules += [layer, nn.ReLU()]
@@ -70,7 +85,7 @@ def deployed(widths: Sequence[int]) -> dict[str, tuple[nn.Module, int]]:
     models: dict[str, tuple[nn.Module, int]] = {"dense": (chain(layers), weights + biases)}
     for rank in RANKS:
         points = [orthonormal_point(m, n, min(rank, m, n)) for m, n in sides]
-        model = factored_mlp(points, [torch.zeros(1, n) for n in widths[1:]])
+        model = factored(sides, points)
         models[f"factored, R={rank}"] = (model, sum(p.numel() for p in model.parameters()))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch calls its CSR layout a beta, its int8 layers old

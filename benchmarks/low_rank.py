@@ -24,12 +24,10 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 import otafl
-from otafl.algorithms.config import FedRLRConfig
 from otafl.algorithms.fedrlr import FedRLR
-from otafl.core.contracts import Batch, Blocks, Cohort, Received
+from otafl.core.contracts import Batch, Blocks, Cohort, Context, LocalContext, Received
 from otafl.core.rng import Streams
-from otafl.models.base import Pair
-from otafl.models.config import SoftmaxRegressionConfig
+from otafl.models.layered import Pair
 from otafl.models.softmax_regression import SoftmaxRegression
 from otafl.plots import COLOURS, LINES, MARKERS
 
@@ -73,7 +71,7 @@ class OneLayer(SoftmaxRegression):
     """A layer of equal sides whose gradient's factors are given: no forward pass, no loss."""
 
     def __init__(self, side: int) -> None:
-        super().__init__(SoftmaxRegressionConfig(), (side,), side)
+        super().__init__(self.Settings(), (side,), side)
         x, g = normal(0, DEVICES, BATCH, side), normal(1, DEVICES, BATCH, side)
         self.pair = Pair(x, g.mul_(1e-3))
         self.xu = torch.empty(0)
@@ -86,7 +84,7 @@ class OneLayer(SoftmaxRegression):
 class OneStep:
     """Local work of a single step."""
 
-    round, steps = 0, 1
+    steps = 1
 
     def batch(self, step: int, draw: int = 0) -> None:
         """The model has its own."""
@@ -100,7 +98,7 @@ class Round:
         model = OneLayer(side)
         point = orthonormal_point(side, side, rank, DEVICES)
         model.xu = torch.bmm(model.pair.x, point.u)
-        self.algorithm = FedRLR(FedRLRConfig(rank=rank), model, DEVICES)
+        self.algorithm = FedRLR(FedRLR.Settings(rank=rank), model, DEVICES)
         rows = torch.arange(DEVICES)
         share = torch.full((DEVICES,), 1.0 / DEVICES)
         self.cohort = Cohort.fresh(torch.zeros_like(rows), rows, share, (DEVICES,), DEVICES)
@@ -117,14 +115,12 @@ class Round:
     def devices(self) -> Any:
         broadcast = self.algorithm.broadcast(self.theta_0, self.cohort)
         broadcast = broadcast.rows(self.cohort, 0, DEVICES)
-        return self.algorithm.local(
-            broadcast, self.own, self.cohort, OneStep(), self.hyper, self.streams
-        )
+        context = LocalContext(self.cohort, self.hyper, self.streams, 0, OneStep())
+        return self.algorithm.local(broadcast, self.own, context)
 
     def server(self) -> Blocks:
-        return self.algorithm.combine(
-            self.theta_0, self.received, self.cohort, 0, self.hyper, self.streams
-        )
+        context = Context(self.cohort, self.hyper, self.streams, 0)
+        return self.algorithm.combine(self.theta_0, self.received, context)
 
 
 def dense_step(side: int) -> Call:

@@ -9,12 +9,12 @@ is set beside the square of the step from the broadcast model to that mean.
 from __future__ import annotations
 
 import torch
-from otafl.algorithms.config import FedRLRConfig
 from torch import Tensor
 
 import otafl
 from otafl.algorithms.fedrlr import FedRLR
 from otafl.algorithms.low_rank_layers import point, point_blocks
+from otafl.core.contracts import LocalContext
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
 from otafl.factorised.lowrank import LowRank, compress, dense, project, retract
@@ -40,8 +40,8 @@ def updates() -> list[tuple[LowRank, LowRank]]:
     for t in range(50):
         engine.round(t)
     parts = engine.parts
-    config = FedRLRConfig(rank=RANK, inv_k_gradient=False, mu_schedule="constant", mu=0)
-    fedrlr = FedRLR(config, parts.model, K)
+    settings = FedRLR.Settings(rank=RANK, inv_k_gradient=False, mu_schedule="constant", mu=0)
+    fedrlr = FedRLR(settings, parts.model, K)
     server = {}
     for i in range(len(parts.model.layers)):
         u, s, v = point(engine.server, i)
@@ -54,7 +54,8 @@ def updates() -> list[tuple[LowRank, LowRank]]:
     devices["weight"] = torch.full((K, 1), 1 / K, dtype=torch.float64)
     broadcast = fedrlr.broadcast(server, cohort).rows(cohort, 0, K)
     work = parts.samples.local_data.work(50, cohort)
-    state, _, _ = fedrlr.local(broadcast, devices, cohort, work, hyper, parts.streams)
+    context = LocalContext(cohort, hyper, parts.streams, 50, work)
+    state, _, _ = fedrlr.local(broadcast, devices, context)
     return [(point(server, i), point(state, i)) for i in range(len(parts.model.layers))]
 
 

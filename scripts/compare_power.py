@@ -16,8 +16,9 @@ from pathlib import Path
 from tables import command, curves, head, opened_at, options, row
 
 from otafl.analysis.paired import LEAST_PAIRS, paired
+from otafl.analysis.points import along, by_point
 from otafl.analysis.summary import number
-from otafl.analysis.tabulating import along, by_point, grid, text
+from otafl.analysis.tabulating import grid, text
 from otafl.plots import main_variable
 from otafl.results.coordinates import shown
 

@@ -12,8 +12,8 @@ from tables import command, head, opened_at, options, panels, row
 
 import otafl
 from otafl.analysis.overhead import soonest
+from otafl.analysis.points import by_point
 from otafl.analysis.summary import number, spread
-from otafl.analysis.tabulating import by_point
 from otafl.results.coordinates import long_name
 
 EFFORT = {

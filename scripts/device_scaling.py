@@ -13,8 +13,8 @@ import numpy as np
 import xarray as xr
 from tables import command, head, opened_at, options, panels, row
 
+from otafl.analysis.points import along, by_point
 from otafl.analysis.summary import spread
-from otafl.analysis.tabulating import along, by_point
 from otafl.plots import main_variable
 from otafl.results.ending import ended
 

@@ -69,7 +69,7 @@ def curves(ds: xr.Dataset, variable: str, x: str, path: Path) -> None:
     """The end of each trial against an axis: a curve for each value of another, panels for a
     third; else a curve for each point of the others."""
     from otafl import plots
-    from otafl.analysis.tabulating import along, by_point
+    from otafl.analysis.points import along, by_point
     from otafl.results.ending import ended
 
     ds = along(ds, x)
@@ -79,7 +79,7 @@ def curves(ds: xr.Dataset, variable: str, x: str, path: Path) -> None:
         ds, others = by_point(ds, keep=x), ["point"]
     others.sort(key=lambda dim: ds[dim].dtype.kind in "fiu")  # choices are curves first
     hue, facet = [*others, None, None][:2]
-    plots.plot(ds, variable, x, hue, facet, path)
+    plots.draw(plots.curve_data(ds, variable, x, hue, facet), path)
     many = hue == "point" and ds.sizes["point"] > 2 * plots.MANY
     print(f"figure: {path}" + (" (many curves: --sel DIM=VALUE picks)" if many else ""))
 
@@ -91,9 +91,9 @@ def panels(
     pair (y, x), a curve with a band of one standard deviation for each `point`. line: a value that
     every panel marks."""
     from matplotlib import pyplot as plt
+    from otafl.plots.drawing import save
 
     from otafl.plots import COLOURS, LINES, curve_data
-    from otafl.plots.files import save
     from otafl.results.coordinates import long_name
 
     across = min(3, len(pairs))

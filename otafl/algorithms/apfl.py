@@ -27,19 +27,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm, AveragedSettings, personal_rate
-from otafl.algorithms.parameters import (
-    MODEL,
-    column,
-    copied,
-    increment_,
-    named,
-    own,
-    received_params,
-    shared_start,
-    view_of,
-)
-from otafl.core.contracts import Blocks, Broadcast, Hyper, LocalContext, Payload, View
+from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome, Views, personal_rate
+from otafl.algorithms.parameters import column, increment_, named, own, received_copy, view_of
+from otafl.core.contracts import MODEL, Blocks, Broadcast, Hyper, LocalContext
 from otafl.core.rng import Streams
 from otafl.core.settings import stackable
 from otafl.models.base import descend_, unflatten
@@ -52,6 +42,8 @@ class Apfl(Algorithm):
     server's start at first; "mixing" [S, K]: alpha."""
 
     averages: ClassVar[bool] = True
+
+    keeps = ("personal",)
 
     class Settings(AveragedSettings):
         name: Literal["apfl"] = "apfl"
@@ -66,14 +58,11 @@ class Apfl(Algorithm):
         )
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
-        server, _ = super().init(streams, hyper)
-        devices = shared_start("personal", server[MODEL], self.model)
+        server, devices = super().init(streams, hyper)
         return server, devices | {ALPHA: hyper["mixing"][:, None]}
 
-    def local(
-        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
-    ) -> tuple[Blocks, Payload, Tensor]:
-        w, work = copied(received_params(broadcast, self.model)), context.work
+    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
+        w, work = received_copy(broadcast, self.model), context.work
         v, alpha = own(devices, "personal"), devices[ALPHA]
         mixed = {name: torch.empty_like(block) for name, block in v.items()}
         rate, own_rate = context.of_rows("learning_rate"), context.of_rows("personal_learning_rate")
@@ -91,7 +80,7 @@ class Apfl(Algorithm):
         sent = increment_(w, broadcast, self.model.shapes)
         return named("personal", v) | {ALPHA: alpha}, sent, loss / work.steps
 
-    def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
+    def views(self, server: Blocks, devices: Blocks) -> Views:
         w, alpha = unflatten(server[MODEL], self.model.shapes), devices[ALPHA]
         mixed = {}
         for name, v in own(devices, "personal").items():

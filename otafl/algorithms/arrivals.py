@@ -25,6 +25,7 @@ def not_lost(received: Received, cohort: Cohort) -> Tensor:
     return received.came[0].to(cohort.weight.dtype)
 
 
-def per_trial(rows: Tensor, cohort: Cohort) -> Tensor:
-    """Sum rows [N] over each trial, [S]."""
-    return rows.new_zeros(cohort.trials).index_add_(0, cohort.trial, rows)
+def per_trial(values: Tensor, cohort: Cohort, rows: Tensor | None = None) -> Tensor:
+    """Sum values [N] of the cohort's rows, or [n] of some rows, over each trial, [S]."""
+    trial = cohort.trial if rows is None else cohort.trial[rows]
+    return values.new_zeros(cohort.trials).index_add_(0, trial, values)

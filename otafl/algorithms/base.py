@@ -1,4 +1,4 @@
-"""The contract of a federated method.
+"""Say what a federated method is asked for: its contract.
 
 What most methods do alike is done here: the server's block "model" [S, P] holds all parameters of a
 trial side by side, every device receives it, and it moves by the mean of the increments that come
@@ -7,12 +7,22 @@ back. A method says what is different.
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
-from otafl.algorithms.parameters import averaged, flat_view, start
+from otafl.algorithms.level_training import levels_of, sent_to_levels
+from otafl.algorithms.parameters import (
+    averaged,
+    device_view,
+    flat_view,
+    shared_start,
+    start,
+    view_of,
+)
+from otafl.algorithms.whole_models import density, received_model
 from otafl.core import settings
 from otafl.core.contracts import (
     MODEL,
@@ -30,12 +40,19 @@ from otafl.core.contracts import (
 from otafl.core.rng import Streams
 from otafl.core.settings import stackable
 from otafl.models.base import Model, flatten
+from otafl.models.network import Network
+from otafl.models.span import Form, form_of
 
 Needs = Literal["mean", "each"]
 
+Outcome = tuple[Blocks, Payload, Tensor]
+"""What local work gives: the rows' blocks [n, *shape], the payload, and the training loss [n]."""
+
+Views = dict[str, View]
+
 
 class Algorithm(ABC):
-    """A federated method over a model.
+    """A federated method trains a model on many devices and a server.
 
     Tensors that a method is given belong to it; what it returns must not alias what the engine
     keeps (state of the server, of the devices, other rows).
@@ -54,11 +71,30 @@ class Algorithm(ABC):
     """The server's block "model" moves by averaged increments, so that a server optimiser may take
     the step instead."""
 
+    whole: ClassVar[bool] = False
+    """Devices send the model itself, by `whole_models.payload_of`, and its mean is the server's
+    next; the server's blocks are the parameters [S, *shape], not "model"."""
+
+    sent_down: ClassVar[tuple[str, ...]] = ()
+    """The server's blocks that devices receive; all of them if none is named."""
+
+    keeps: tuple[str, ...] = ()
+    """Models that each device keeps, at first the server's, as blocks "personal.<parameter>" if
+    one is called "personal", which then is tested."""
+
+    sizes: tuple[Network, ...] = ()
+    """The network of each level, the largest first, of a method that has levels."""
+
     class Settings(settings.Settings):
-        """The section `algorithm` of a scenario."""
+        """Holds the section `algorithm` of a scenario."""
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         self.settings, self.model, self.devices = settings, model, devices
+
+    @functools.cached_property
+    def form(self) -> Form:
+        """Return how the model's parameters are kept where several steps share a minibatch."""
+        return form_of(self.model)
 
     @classmethod
     def needs_of(cls, settings: Any) -> Needs:
@@ -67,17 +103,24 @@ class Algorithm(ABC):
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
         """Return the server's blocks [S, *shape] and the devices' [S, K, *shape] at the start;
-        [S, 1, *shape] for a start that all devices of a trial share."""
-        return {MODEL: flatten(start(self.model, streams))}, {}
+        [S, 1, *shape] for a start that all devices of a trial share. By default the model's own
+        start, and the same at the devices of a method that `keeps` any."""
+        params = start(self.model, streams)
+        flat = flatten(params)
+        devices: Blocks = {}
+        for kept in self.keeps:
+            devices |= shared_start(kept, flat, self.model)
+        return params if self.whole else {MODEL: flat}, devices
 
     def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
         """Return what the devices receive."""
-        return Broadcast(server)
+        blocks = {name: server[name] for name in self.sent_down or server}
+        if not self.sizes:
+            return Broadcast(blocks)
+        return sent_to_levels(blocks, cohort, [size.size for size in self.sizes])
 
     @abstractmethod
-    def local(
-        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
-    ) -> tuple[Blocks, Payload, Tensor]:
+    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
         """Do the local work of a chunk of n rows, (trial, device) pairs of any trials.
 
         Parameters
@@ -88,12 +131,14 @@ class Algorithm(ABC):
 
         Returns
         -------
-        The rows' blocks [n, *shape], the payload, and the training loss [n].
+        The rows' blocks, what they send, and their training loss.
         """
 
     def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
         """Return the server's blocks [S, *shape] after what was received: by default a step of
         `server_learning_rate` along the mean increment."""
+        if self.whole:
+            return received_model(received, self.model)
         return {MODEL: averaged(server, received, context.hyper)}
 
     def settle(self, devices: Blocks, heard: Tensor, context: Context) -> Blocks:
@@ -109,14 +154,27 @@ class Algorithm(ABC):
         """
         return devices
 
-    def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
+    def views(self, server: Blocks, devices: Blocks) -> Views:
         """Return the models to test, by the names "global", "local", "personal" and "mean", and
         "level0", "level1", ... of a method that has models of several sizes."""
-        return {"global": flat_view(self.model, server[MODEL])}
+        views: Views = {}
+        if self.whole:
+            views["global"] = view_of(self.model, server)
+        elif MODEL in server:
+            views["global"] = flat_view(self.model, server[MODEL])
+        if "personal" in self.keeps:
+            views["personal"] = device_view(self.model, devices, "personal")
+        return views
 
     def flops(self, samples: int) -> float:
         """Return the floating-point operations of a device's local work on so many samples."""
-        return self.model.training_flops(samples)
+        return (self.gradients_per_step or 1) * self.model.training_flops(samples)
+
+    @property
+    def gradients_per_step(self) -> int | None:
+        """Count the gradients of a local step, for a method of which they are recorded; None for
+        one in each step."""
+        return None
 
     def sends(self, context: Context) -> Tensor | None:
         """Return which rows are aggregated, [N] bool; the others train all the same. None: all."""
@@ -136,21 +194,24 @@ class Algorithm(ABC):
     def levels(self) -> tuple[Level, ...]:
         """Return the sizes that the method has models of, the largest first; none if all devices
         train the same model."""
-        return ()
+        return levels_of(self.settings.levels, self.sizes) if self.sizes else ()
 
     def measures(self, server: Blocks, devices: Blocks) -> dict[str, Tensor]:
         """Return what more there is to say of a trained state, [S] each, by names of
-        `otafl.results.variables.VARIABLES`; asked at every evaluation."""
-        return {}
+        `otafl.results.variables.VARIABLES`; asked at every evaluation. By default, of whole models,
+        the share of the weights that are not zero."""
+        return density(server, self.model) if self.whole else {}
 
     def constants(self) -> dict[str, float]:
         """Return what holds for all trials and rounds, by names of
         `otafl.results.variables.VARIABLES`."""
-        return {}
+        count = self.gradients_per_step
+        return {} if count is None else {"gradients_per_step": float(count)}
 
     def model_of(self, view: str) -> Model:
         """Return the model whose parameters a view has."""
-        return self.model
+        level = view.removeprefix("level")
+        return self.sizes[int(level)] if self.sizes and level.isdigit() else self.model
 
 
 class AveragedSettings(settings.Settings):
@@ -163,6 +224,15 @@ class AveragedSettings(settings.Settings):
         1.0,
         gt=0,
         description="factor on the averaged increment; 2 is the trick AM of pFedBreD, appendix C.4",
+    )
+
+
+class DecayedSettings(settings.Settings):
+    """Hold what methods with one global model have whose devices step less from round to round."""
+
+    learning_rate: float = stackable(0.1, gt=0, description="SGD step of the first round")
+    decay: float = stackable(
+        0.0, ge=0, description="the step of round t is learning_rate / (1 + decay t)"
     )
 
 

@@ -12,11 +12,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn, get_args
 
 from pydantic import create_model
-from torch import Tensor
 
-from otafl.algorithms.base import Algorithm, Needs
+from otafl.algorithms.base import Algorithm, Needs, Outcome
 from otafl.core import custom, registry, settings
-from otafl.core.contracts import Blocks, Broadcast, Context, Group, LocalContext, Payload, Received
+from otafl.core.contracts import Blocks, Broadcast, Context, Group, LocalContext, Received
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem, problem
 from otafl.core.words import did_you_mean
@@ -134,9 +133,7 @@ class _Checked(Algorithm):
     said: str
     """The method, as the scenario names it."""
 
-    def local(
-        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
-    ) -> tuple[Blocks, Payload, Tensor]:
+    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
         before = _shapes(devices)
         given = super().local(broadcast, devices, context)  # type: ignore[safe-super]
         if not isinstance(given, tuple) or len(given) != 3:

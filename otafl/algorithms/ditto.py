@@ -20,28 +20,24 @@ from typing import ClassVar, Literal, Self
 
 import torch
 from pydantic import model_validator
-from torch import Tensor
 
 from otafl.algorithms.base import (
     Algorithm,
     AveragedSettings,
+    Outcome,
     must_contract,
     penalty,
     personal_rate,
 )
 from otafl.algorithms.parameters import (
-    MODEL,
     copied,
-    device_view,
     increment_,
     named,
     own,
     penalised_sgd_,
     received_params,
-    shared_start,
 )
-from otafl.core.contracts import Blocks, Broadcast, Hyper, LocalContext, Payload, View
-from otafl.core.rng import Streams
+from otafl.core.contracts import Blocks, Broadcast, LocalContext
 
 
 class Ditto(Algorithm):
@@ -49,6 +45,8 @@ class Ditto(Algorithm):
     server's start at first."""
 
     averages: ClassVar[bool] = True
+
+    keeps = ("personal",)
 
     class Settings(AveragedSettings):
         name: Literal["ditto"] = "ditto"
@@ -62,13 +60,7 @@ class Ditto(Algorithm):
             must_contract("personal_learning_rate", self.personal_learning_rate, self.penalty)
             return self
 
-    def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
-        server, _ = super().init(streams, hyper)
-        return server, shared_start("personal", server[MODEL], self.model)
-
-    def local(
-        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
-    ) -> tuple[Blocks, Payload, Tensor]:
+    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
         received, work = received_params(broadcast, self.model), context.work
         w, v = copied(received), own(devices, "personal")
         rate, own_rate = context.of_rows("learning_rate"), context.of_rows("personal_learning_rate")
@@ -80,10 +72,6 @@ class Ditto(Algorithm):
             penalised_sgd_(self.model, v, received, batch, own_rate, weight)
         sent = increment_(w, broadcast, self.model.shapes)
         return named("personal", v), sent, loss / work.steps
-
-    def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
-        personal = device_view(self.model, devices, "personal")
-        return super().views(server, devices) | {"personal": personal}
 
     def flops(self, samples: int) -> float:
         return 2.0 * super().flops(samples)

@@ -31,33 +31,15 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.algorithms.arrivals import arrived
-from otafl.algorithms.base import Algorithm, Needs, penalty
+from otafl.algorithms.base import Algorithm, Needs, Outcome, penalty
 from otafl.algorithms.device_tables import rewritten
-from otafl.algorithms.parameters import (
-    MODEL,
-    device_view,
-    named,
-    own,
-    received_params,
-    shared_start,
-    whole_model,
-)
+from otafl.algorithms.parameters import MODEL, named, own, received_params, whole_model
 from otafl.algorithms.prox import gradient_steps
 from otafl.core import settings
-from otafl.core.contracts import (
-    Blocks,
-    Broadcast,
-    Cohort,
-    Context,
-    Hyper,
-    LocalContext,
-    Payload,
-    Received,
-    View,
-)
+from otafl.core.contracts import Blocks, Broadcast, Cohort, Context, Hyper, LocalContext, Received
 from otafl.core.rng import Streams
 from otafl.core.settings import stackable
-from otafl.models.span import difference, form_of
+from otafl.models.span import difference
 
 
 class FedAMP(Algorithm):
@@ -65,6 +47,8 @@ class FedAMP(Algorithm):
     [S, K, P], the mixtures u_i; device blocks "personal.<name>": w_i."""
 
     needs: ClassVar[Needs] = "each"
+
+    keeps = ("personal",)
 
     class Settings(settings.Settings):
         example: ClassVar[Mapping[str, Any]] = {"transport.name": "digital"}
@@ -99,20 +83,16 @@ class FedAMP(Algorithm):
         )
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
-        server, _ = super().init(streams, hyper)
-        flat = server[MODEL]
-        table = flat[:, None].repeat(1, self.devices, 1)
-        devices = shared_start("personal", flat, self.model)
+        server, devices = super().init(streams, hyper)
+        table = server[MODEL][:, None].repeat(1, self.devices, 1)
         return {"models": table, "cloud": table.clone()}, devices
 
     def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
         cloud = server["cloud"].flatten(0, 1)
         return Broadcast({MODEL: cloud[cohort.cell]}, per_device=True)
 
-    def local(
-        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
-    ) -> tuple[Blocks, Payload, Tensor]:
-        form, work = form_of(self.model), context.work
+    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
+        form, work = self.form, context.work
         rate, weight = context.of_rows("learning_rate"), context.of_rows("penalty")
         w = form.hold(own(devices, "personal"))
         u = form.hold(received_params(broadcast, self.model))
@@ -141,9 +121,6 @@ class FedAMP(Algorithm):
         else:
             others = cosine_weights(models, hyper["cosine_scale"], hyper["self_weight"])
         return others + torch.diag_embed(1.0 - others.sum(2))  # the weights sum to one
-
-    def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
-        return {"personal": device_view(self.model, devices, "personal")}
 
     def flops(self, samples: int) -> float:
         return self.settings.prox_steps * super().flops(samples)

@@ -29,7 +29,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from otafl.algorithms.arrivals import not_lost, per_trial
-from otafl.algorithms.base import Algorithm
+from otafl.algorithms.base import Algorithm, Outcome
 from otafl.algorithms.parameters import (
     MODEL,
     copied,
@@ -39,7 +39,7 @@ from otafl.algorithms.parameters import (
     whole_model,
 )
 from otafl.core import settings
-from otafl.core.contracts import Blocks, Broadcast, Context, LocalContext, Payload, Received
+from otafl.core.contracts import Blocks, Broadcast, Context, LocalContext, Received
 from otafl.core.settings import stackable
 
 
@@ -110,9 +110,7 @@ class FedAsync(Algorithm):
             return 1.0 / (context.of_rows("hinge_slope") * beyond + 1.0)
         return torch.ones_like(late)
 
-    def local(
-        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
-    ) -> tuple[Blocks, Payload, Tensor]:
+    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
         centre, work = received_params(broadcast, self.model), context.work
         params = copied(centre)
         rate, rho = context.of_rows("learning_rate"), context.of_rows("rho")

@@ -16,35 +16,23 @@ from typing import ClassVar, Literal, Self
 
 import torch
 from pydantic import Field, model_validator
-from torch import Tensor
 
-from otafl.algorithms.base import Algorithm
-from otafl.algorithms.parameters import MODEL, copied, increment_, received_params, sgd_
-from otafl.algorithms.whole_models import payload_of, received_model, step_size, weights_of
-from otafl.core import settings
-from otafl.core.contracts import (
-    Blocks,
-    Broadcast,
-    Context,
-    LocalContext,
-    Payload,
-    Received,
-)
+from otafl.algorithms.base import Algorithm, DecayedSettings, Outcome
+from otafl.algorithms.parameters import MODEL, increment_, received_copy, sgd_
+from otafl.algorithms.whole_models import payload_of, received_model, step_size
+from otafl.core.contracts import Blocks, Broadcast, Context, LocalContext, Received
 from otafl.core.settings import stackable
 from otafl.models.base import flatten
 
 
 class FedAvg(Algorithm):
-    """Server block "model" [S, P], all parameters of a trial side by side; no device state."""
+    """Keeps server block "model" [S, P], all parameters of a trial side by side; no device
+    state."""
 
     averages: ClassVar[bool] = True
 
-    class Settings(settings.Settings):
+    class Settings(DecayedSettings):
         name: Literal["fedavg"] = "fedavg"
-        learning_rate: float = stackable(0.1, gt=0, description="SGD step of the first round")
-        decay: float = stackable(
-            0.0, ge=0, description="the step of round t is learning_rate / (1 + decay t)"
-        )
         server_learning_rate: float = stackable(
             1.0, gt=0, description="factor on the averaged increment"
         )
@@ -68,14 +56,12 @@ class FedAvg(Algorithm):
                 )
             return self
 
-    def local(
-        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
-    ) -> tuple[Blocks, Payload, Tensor]:
-        params = copied(received_params(broadcast, self.model))
+    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
+        params = received_copy(broadcast, self.model)
         rate = step_size(context.hyper, context.round)[context.cohort.trial]
         loss = sgd_(self.model, params, rate, context)
         if self.settings.sends == "model":
-            return {}, payload_of(params, weights_of(self.model), self.settings.bias_mode), loss
+            return {}, payload_of(params, self.model, self.settings.bias_mode), loss
         return {}, increment_(params, broadcast, self.model.shapes), loss
 
     def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:

@@ -18,12 +18,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from torch import Tensor
-
-from otafl.algorithms.base import Algorithm, AveragedSettings
+from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome, Views
 from otafl.algorithms.parameters import increment_, named, sgd_
 from otafl.algorithms.partly_shared import KEPT, joined, personal_view, shared_shapes, split_start
-from otafl.core.contracts import Blocks, Broadcast, Hyper, LocalContext, Payload, View
+from otafl.core.contracts import Blocks, Broadcast, Hyper, LocalContext
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.models.base import Model
@@ -56,13 +54,11 @@ class FedBn(Algorithm):
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
         return split_start(self.model, self.model.norms, streams)
 
-    def local(
-        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
-    ) -> tuple[Blocks, Payload, Tensor]:
+    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
         params = joined(broadcast, devices, self.shapes)
         loss = sgd_(self.model, params, context.of_rows("learning_rate"), context)
         kept = named(KEPT, {name: params[name] for name in self.model.norms})
         return kept, increment_(params, broadcast, self.shapes), loss
 
-    def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
+    def views(self, server: Blocks, devices: Blocks) -> Views:
         return {"personal": personal_view(self.model, server, devices, self.shapes)}

@@ -27,19 +27,10 @@ import torch
 from torch import Tensor
 
 from otafl.algorithms.arrivals import not_lost, per_trial
-from otafl.algorithms.base import Algorithm
-from otafl.algorithms.parameters import MODEL, copied, increment_, received_params, sgd_
+from otafl.algorithms.base import Algorithm, Outcome
+from otafl.algorithms.parameters import MODEL, increment_, received_copy, sgd_
 from otafl.core import settings
-from otafl.core.contracts import (
-    Blocks,
-    Broadcast,
-    Cohort,
-    Context,
-    Hyper,
-    LocalContext,
-    Payload,
-    Received,
-)
+from otafl.core.contracts import Blocks, Broadcast, Cohort, Context, Hyper, LocalContext, Received
 from otafl.core.rng import Streams
 from otafl.core.settings import stackable
 
@@ -47,6 +38,8 @@ from otafl.core.settings import stackable
 class FedBuff(Algorithm):
     """Keeps server blocks "model", "buffer" and "velocity" [S, P]; "came" and "steps" [S] int64,
     updates in the buffer and steps taken; no device state."""
+
+    sent_down: ClassVar[tuple[str, ...]] = (MODEL,)
 
     class Settings(settings.Settings):
         example: ClassVar[Mapping[str, Any]] = {"devices.protocol.name": "quorum"}
@@ -85,13 +78,8 @@ class FedBuff(Algorithm):
         late = context.cohort.staleness.to(context.cohort.weight.dtype)
         return (1.0 + late).pow(-context.of_rows("exponent"))
 
-    def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
-        return Broadcast({MODEL: server[MODEL]})
-
-    def local(
-        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
-    ) -> tuple[Blocks, Payload, Tensor]:
-        params = copied(received_params(broadcast, self.model))
+    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
+        params = received_copy(broadcast, self.model)
         loss = sgd_(self.model, params, context.of_rows("learning_rate"), context)
         return {}, increment_(params, broadcast, self.model.shapes), loss
 

@@ -29,18 +29,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm, AveragedSettings
+from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome, Views
 from otafl.algorithms.parameters import MODEL, copied, draws, start, subtract_
-from otafl.core.contracts import (
-    Batch,
-    Blocks,
-    Broadcast,
-    Group,
-    Hyper,
-    LocalContext,
-    Payload,
-    View,
-)
+from otafl.core.contracts import Batch, Blocks, Broadcast, Group, Hyper, LocalContext, View
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.models.base import flatten, unflatten
@@ -80,9 +71,7 @@ class FedEM(Algorithm):
             starts.append(one)
         return starts
 
-    def local(
-        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
-    ) -> tuple[Blocks, Payload, Tensor]:
+    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
         flat, work, rate = broadcast.blocks[MODEL], context.work, context.of_rows("learning_rate")
         old, log_pi = self._parts(flat), devices[PI].log()
         pi = self._mean_posterior(old, log_pi, work.full())
@@ -118,7 +107,7 @@ class FedEM(Algorithm):
         q, share = self._posterior(parts, log_pi, everything), everything.weight
         return q.mean(-1) if share is None else (q * share[:, None]).sum(-1)
 
-    def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
+    def views(self, server: Blocks, devices: Blocks) -> Views:
         flat, pi = server[MODEL], devices[PI]
         every = flat[:, None].expand(-1, pi.shape[1], -1).flatten(0, 1)
         views = {

@@ -18,7 +18,8 @@ random one of the others. A device is forwarded the models of the same M devices
 has come. Reports are part of the payload.
 
 Validation samples are evenly spaced over a device's samples, floor(share n_i) of them (a device of
-very few has none and trains alone), and are in no training minibatch.
+very few has none and trains alone), and are in no training minibatch. Operations are counted of
+training alone.
 
 References
 ----------
@@ -37,18 +38,10 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.algorithms.arrivals import arrived
-from otafl.algorithms.base import Algorithm, Needs
+from otafl.algorithms.base import Algorithm, Needs, Outcome
 from otafl.algorithms.device_tables import rewritten
 from otafl.algorithms.local_samples import add_, held, pieces
-from otafl.algorithms.parameters import (
-    MODEL,
-    copied,
-    device_view,
-    named,
-    own,
-    shared_start,
-    whole_model,
-)
+from otafl.algorithms.parameters import MODEL, copied, named, own, whole_model
 from otafl.core import settings
 from otafl.core.contracts import (
     Batch,
@@ -59,9 +52,7 @@ from otafl.core.contracts import (
     Group,
     Hyper,
     LocalContext,
-    Payload,
     Received,
-    View,
 )
 from otafl.core.rng import Streams, purpose, tick
 from otafl.core.settings import stackable
@@ -115,18 +106,17 @@ class FedFomo(Algorithm):
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         super().__init__(settings, model, devices)
         self.offers = min(settings.models, devices - 1)
+        self.keeps = ("personal", "base") if settings.baseline == "last" else ("personal",)
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
-        flat = super().init(streams, hyper)[0][MODEL]
+        server, state = super().init(streams, hyper)
+        flat = server[MODEL]
         affinity = flat.new_zeros(len(flat), self.devices, self.devices)
         server = {
             "models": flat[:, None].repeat(1, self.devices, 1),
             "affinity": affinity,
             "offer": self.offer(affinity, 0, hyper, streams),
         }
-        state = shared_start("personal", flat, self.model)
-        if self.settings.baseline == "last":
-            state |= shared_start("base", flat, self.model)
         return server, state
 
     def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
@@ -134,9 +124,7 @@ class FedFomo(Algorithm):
         rows = cohort.trial[:, None] * self.devices + whose
         return Broadcast({"models": server["models"].flatten(0, 1)[rows]}, per_device=True)
 
-    def local(
-        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
-    ) -> tuple[Blocks, Payload, Tensor]:
+    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
         work, cohort = context.work, context.cohort
         data = HeldOut(work.full(), self.settings.validation, work.batch(0).y.shape[1])
         trained = own(devices, "personal")
@@ -238,13 +226,6 @@ class FedFomo(Algorithm):
         )
         score = torch.where(rank < liked, 1.0 + chance, chance).masked_fill(itself, -1.0)
         return score.topk(wanted, 2).indices
-
-    def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
-        return {"personal": device_view(self.model, devices, "personal")}
-
-    def flops(self, samples: int) -> float:
-        """Of training alone: how many validation samples a device has is not known here."""
-        return self.model.training_flops(samples)
 
 
 class HeldOut:

@@ -36,26 +36,19 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm, Needs
-from otafl.algorithms.fedhm_layers import FRAME, Layer, Sends, cut_of, frobenius
-from otafl.algorithms.fedhm_updates import (
-    arrived,
-    joined,
-    rows_of_blocks,
-    summed,
-    superposed,
-    update,
-)
+from otafl.algorithms.arrivals import per_trial
+from otafl.algorithms.base import Algorithm, Needs, Outcome, Views
+from otafl.algorithms.fedhm_layers import FRAME, Cut, Layer, Sends, frobenius
+from otafl.algorithms.fedhm_updates import arrived, joined, summed, superposed, update
 from otafl.algorithms.level_training import (
     LevelsSettings,
     Ratio,
     buckets,
-    levels_of,
-    model_of_level,
     ratios,
     sent_to_levels,
     train_,
 )
+from otafl.algorithms.local_samples import some
 from otafl.algorithms.parameters import column, copied, flat_view, start
 from otafl.core.contracts import (
     MODEL,
@@ -64,11 +57,8 @@ from otafl.core.contracts import (
     Cohort,
     Context,
     Hyper,
-    Level,
     LocalContext,
-    Payload,
     Received,
-    View,
     Work,
 )
 from otafl.core.rng import Streams
@@ -85,9 +75,9 @@ _TINY = 1e-30
 
 
 class FedHm(Algorithm):
-    """Server blocks: "model" [S, P], dense; "frame" [S, F], spectral factors of the layers that are
-    low-rank at some level, at the largest rank. With homogeneous_mode: factor, "model" alone, the
-    low-rank model. No device state."""
+    """Keeps server blocks: "model" [S, P], dense; "frame" [S, F], spectral factors of the layers
+    that are low-rank at some level, at the largest rank. With homogeneous_mode: factor, "model"
+    alone, the low-rank model. No device state."""
 
     needs: ClassVar[Needs] = "each"
 
@@ -168,50 +158,35 @@ class FedHm(Algorithm):
             return of / self.temperature
 
         @model_validator(mode="after")
-        def _falling(self) -> Self:
+        def _fits(self) -> Self:
             if any(a <= b for a, b in zip(self.levels, self.levels[1:], strict=False)):
                 raise ValueError(
                     f"levels must fall, the largest first, and are {list(self.levels)}; "
                     f"{sorted(set(self.levels), reverse=True)} would do"
                 )
-            return self
-
-        @model_validator(mode="after")
-        def _all_count(self) -> Self:
             lightest = math.exp(min(self.score(ratio) for ratio in self.levels))
             if lightest < SMALLEST_WEIGHT:
                 raise ValueError(
                     f"temperature: {self.temperature} leaves level {self.levels[-1]} a weight of "
                     f"{lightest:.0e} of a dense model's; a larger one would do"
                 )
-            return self
-
-        @model_validator(mode="after")
-        def _one_low_rank_level(self) -> Self:
-            if self.homogeneous_mode == "weight":
-                return self
-            if len(self.levels) > 1 or self.levels[0] == 1.0:
+            averages_factors = self.homogeneous_mode == "factor"
+            if averages_factors and (len(self.levels) > 1 or self.levels[0] == 1.0):
                 raise ValueError(
                     "homogeneous_mode: factor averages factors of one rank, and levels are "
                     f"{list(self.levels)}; one ratio below 1 would do"
                 )
-            if self.keep_server_history:
+            if averages_factors and self.keep_server_history:
                 raise ValueError(
                     "keep_server_history is for a mean of weights, and homogeneous_mode: factor "
                     "has none; homogeneous_mode: weight would do"
                 )
-            return self
-
-        @model_validator(mode="after")
-        def _frame_holds_the_factors(self) -> Self:
-            if self.frame_ratio is None:
-                return self
-            if self.sends != "tangent":
+            if self.frame_ratio is not None and self.sends != "tangent":
                 raise ValueError(
                     f"frame_ratio is for sends: tangent, and it is {self.sends}; leave it out"
                 )
             largest = max(self.rank_ratios, default=0.0)
-            if self.frame_ratio < largest:
+            if self.frame_ratio is not None and self.frame_ratio < largest:
                 raise ValueError(
                     f"frame_ratio ({self.frame_ratio}) must hold the factors of every level; "
                     f"{largest} or more would do"
@@ -219,19 +194,14 @@ class FedHm(Algorithm):
             return self
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
-        self.cut = cut_of(settings, model)
+        self.cut = Cut(settings, model)
+        self.sizes = self.cut.networks
         super().__init__(settings, self.cut.network, devices)
 
     @classmethod
     def needs_of(cls, settings: Any) -> Needs:
         products = settings.sends == "factors" and settings.homogeneous_mode == "weight"
         return "each" if products else "mean"
-
-    def levels(self) -> tuple[Level, ...]:
-        return levels_of(self.settings.levels, self.cut.networks)
-
-    def model_of(self, view: str) -> Model:
-        return model_of_level(view, self.cut.networks, self.model)
 
     def flops(self, samples: int) -> float:
         return self.cut.networks[0].training_flops(samples)
@@ -264,22 +234,20 @@ class FedHm(Algorithm):
             reals[0] += sum(a * b for a, b in self.cut.frame.values())
         return sent_to_levels(blocks, cohort, reals)
 
-    def local(
-        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
-    ) -> tuple[Blocks, Payload, Tensor]:
+    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
         received = self.cut.named(broadcast.blocks, self.cut.down)
         present = context.work.class_counts() > 0 if self.settings.masked_loss else None
         loss = torch.zeros_like(context.cohort.weight)
         groups = []
         for level, rows in enumerate(buckets(context.cohort, len(self.cut.networks))):
-            first = rows_of_blocks(self.cut.first(level, received), rows)
+            first = some(self.cut.first(level, received), rows)
             params = copied(first)
             if len(rows):
                 loss[rows] = self._train_(level, params, context.work.take(rows), context.hyper)
             on = self.cut.frame if self.cut.projects(level) else ()
-            frame = rows_of_blocks({name: received[name] for name in on}, rows)
-            some = None if present is None else present[rows]
-            groups.append(update(self.cut, level, rows, first, params, frame, some))
+            frame = some({name: received[name] for name in on}, rows)
+            classes = None if present is None else present[rows]
+            groups.append(update(self.cut, level, rows, first, params, frame, classes))
         return {}, tuple(groups) if self.cut.sends == "factors" else (joined(groups),), loss
 
     def _train_(self, level: int, params: Blocks, work: Work, hyper: Hyper) -> Tensor:
@@ -295,13 +263,8 @@ class FedHm(Algorithm):
         cut, cohort = self.cut, context.cohort.senders
         old, rows_of = cut.named(server, self.model.shapes), buckets(cohort, len(cut.networks))
         weight = arrived(cut, received, cohort, rows_of)
-        levels = torch.stack(
-            [
-                own.new_zeros(cohort.trials).index_add_(0, cohort.trial[rows], own)
-                for own, rows in zip(weight, rows_of, strict=True)
-            ],
-            1,
-        )
+        both = zip(weight, rows_of, strict=True)
+        levels = torch.stack([per_trial(own, cohort, rows) for own, rows in both], 1)
         server_too = torch.zeros_like(levels[:, 0])
         if self.settings.keep_server_history:
             nobody = levels[:, 0] == 0 if cut.has_dense else server_too == 0
@@ -344,7 +307,7 @@ class FedHm(Algorithm):
         whole = shares[:, :first].sum(1) + shares[:, -1]
         return layer.weights(change + column(whole, matrix) * matrix)
 
-    def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
+    def views(self, server: Blocks, devices: Blocks) -> Views:
         of = self.cut.named(server, self.model.shapes)
         views = {"global": flat_view(self.model, server[MODEL])}
         for level, network in enumerate(self.cut.networks):

@@ -62,9 +62,9 @@ class Layer:
         return rolled(matrix, self.shape, self.unroll)
 
 
-@dataclass(frozen=True)
 class Cut:
-    """A model is cut into a network for each level.
+    """Cuts a model into a network for each level, as FedHM's settings say. Raises UserError where
+    it cannot be.
 
     dense: at full rank. network: the server's, the dense one; with homogeneous_mode: factor the
     low-rank one. networks: of each level, the largest first. has_dense: the first is of full rank.
@@ -74,15 +74,30 @@ class Cut:
     them.
     """
 
-    dense: Network
-    network: Network
-    networks: tuple[Network, ...]
-    has_dense: bool
-    could_be: tuple[Layer, ...]
-    layers: dict[str, Layer]
-    ranks: dict[str, list[int]]
-    frame: Shapes
-    sends: Sends
+    def __init__(self, of: Any, model: Model) -> None:
+        self.dense = _dense_network(of.unroll, model)
+        self.could_be = _low_rank_layers(of, self.dense)
+        averages_factors = of.homogeneous_mode == "factor"
+        self.networks = tuple(
+            self.dense.with_ranks(
+                {layer.name: layer.rank(ratio) for layer in self.could_be if ratio < 1.0}
+            )
+            for ratio in of.levels
+        )
+        self.network = self.networks[0] if averages_factors else self.dense
+        self.has_dense = of.levels[0] == 1.0
+        self.sends: Sends = "product" if averages_factors else of.sends
+        factored = self.could_be if of.rank_ratios and not averages_factors else ()
+        self.layers = {layer.weight: layer for layer in factored}
+        widest = of.frame_ratio or max(of.rank_ratios, default=1.0)
+        self.ranks: dict[str, list[int]] = {}
+        self.frame: Shapes = {}
+        for layer in factored:
+            (left, right), rank = layer.pair, layer.rank(widest)
+            self.frame |= {left: (layer.sides[0], rank), right: (rank, layer.sides[1])}
+            self.ranks[layer.weight] = [
+                layer.rank(ratio) if ratio < 1.0 else rank for ratio in of.levels
+            ]
 
     @property
     def down(self) -> Shapes:
@@ -136,38 +151,6 @@ class Cut:
         """Return the parameters, of these shapes, and factors that lie side by side in blocks."""
         out = unflatten(blocks[MODEL], shapes)
         return out | (unflatten(blocks[FRAME], self.frame) if self.frame else {})
-
-
-def cut_of(of: Any, model: Model) -> Cut:
-    """Cut a model as FedHM's settings say. Raises UserError where it cannot be."""
-    dense = _dense_network(of.unroll, model)
-    could_be = _low_rank_layers(of, dense)
-    ranks = [
-        {layer.name: layer.rank(ratio) for layer in could_be} if ratio < 1.0 else {}
-        for ratio in of.levels
-    ]
-    networks = tuple(dense.with_ranks(of_level) for of_level in ranks)
-    averages_factors = of.homogeneous_mode == "factor"
-    factored = could_be if of.rank_ratios and not averages_factors else ()
-    widest = of.frame_ratio or max(of.rank_ratios, default=1.0)
-    frame: Shapes = {}
-    for layer in factored:
-        (left, right), rank = layer.pair, layer.rank(widest)
-        frame |= {left: (layer.sides[0], rank), right: (rank, layer.sides[1])}
-    return Cut(
-        dense=dense,
-        network=networks[0] if averages_factors else dense,
-        networks=networks,
-        has_dense=of.levels[0] == 1.0,
-        could_be=could_be,
-        layers={layer.weight: layer for layer in factored},
-        ranks={
-            layer.weight: [at.get(layer.name, layer.rank(widest)) for at in ranks]
-            for layer in factored
-        },
-        frame=frame,
-        sends="product" if averages_factors else of.sends,
-    )
 
 
 def _dense_network(unroll: Unroll, model: Model) -> Network:

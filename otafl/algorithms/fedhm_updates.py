@@ -21,11 +21,6 @@ from otafl.factorised.truncation import Factors
 from otafl.models.base import Shapes, flatten, unflatten
 
 
-def rows_of_blocks(blocks: Blocks, rows: Tensor) -> Blocks:
-    """Return the rows [n] int64, in memory of their own."""
-    return {name: block.index_select(0, rows) for name, block in blocks.items()}
-
-
 def update(
     cut: Cut,
     level: int,

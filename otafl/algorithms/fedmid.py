@@ -15,44 +15,25 @@ Xue, Lau 2023, "Riemannian Low-Rank Model Compression for Federated Learning wit
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm
-from otafl.algorithms.parameters import start
-from otafl.algorithms.whole_models import (
-    BiasMode,
-    WholeModelSettings,
-    as_matrix,
-    bias_mode,
-    global_view,
-    payload_of,
-    received_model,
-    step_size,
-    weights_of,
-)
-from otafl.core.contracts import (
-    Blocks,
-    Broadcast,
-    Context,
-    Hyper,
-    LocalContext,
-    Payload,
-    Received,
-    View,
-)
-from otafl.core.rng import Streams
+from otafl.algorithms.base import Algorithm, Outcome
+from otafl.algorithms.whole_models import BiasMode, WholeSettings, payload_of, step_size, weights_of
+from otafl.core.contracts import Blocks, Broadcast, Context, LocalContext, Received
 from otafl.core.settings import stackable
 from otafl.factorised.shrinkage import numerical_rank, svt
 
 
 class FedMiD(Algorithm):
-    """Server blocks: every parameter of the model, [S, *shape]; no device state."""
+    """Keeps server blocks: every parameter of the model, [S, *shape]; no device state."""
 
-    class Settings(WholeModelSettings):
+    whole: ClassVar[bool] = True
+
+    class Settings(WholeSettings):
         name: Literal["fedmid"] = "fedmid"
         nuclear_weight: float = stackable(
             5e-4, ge=0, description="lambda, the weight of the nuclear norm in the loss"
@@ -62,17 +43,12 @@ class FedMiD(Algorithm):
             description="the server thresholds the received mean's singular values too, by lambda "
             "times the sum of a device's steps in the round",
         )
-        bias_mode: BiasMode = bias_mode()
+        bias_mode: BiasMode = "ideal"
 
     _steps = 1
     """Local steps of the last round."""
 
-    def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
-        return start(self.model, streams), {}
-
-    def local(
-        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
-    ) -> tuple[Blocks, Payload, Tensor]:
+    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
         trial, work = context.cohort.trial, context.work
         self._steps = work.steps
         params = dict(broadcast.blocks)
@@ -82,29 +58,27 @@ class FedMiD(Algorithm):
         for index in range(work.steps):
             loss += self.model.sgd_(params, work.batch(index), step)
             self._shrink_(params, threshold)
-        payload = payload_of(params, weights_of(self.model), self.settings.bias_mode)
+        payload = payload_of(params, self.model, self.settings.bias_mode)
         return {}, payload, loss / work.steps
 
     def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
-        model = received_model(received, self.model)
+        model = super().combine(server, received, context)
         if self.settings.server_prox:
             eta = step_size(context.hyper, context.round)
             self._shrink_(model, self._steps * eta * context.hyper["nuclear_weight"])
         return model
 
     def _shrink_(self, params: Blocks, threshold: Tensor) -> None:
-        """Replace every weight [n, *shape] by its svt, threshold [n]."""
+        """Replace every weight [n, *shape] by its svt, threshold [n]; the filters of a convolution
+        are the rows of a matrix."""
         for name in weights_of(self.model):
             weight = params[name]
-            params[name] = svt(as_matrix(weight), threshold).view_as(weight)
-
-    def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
-        return global_view(self.model, server)
+            params[name] = svt(weight.flatten(2), threshold).view_as(weight)
 
     def measures(self, server: Blocks, devices: Blocks) -> dict[str, Tensor]:
         """Measure "weight_rank" [S]: mean over the weights of how many singular values are above
         1e-3 of the largest."""
-        ranks = [numerical_rank(as_matrix(server[name])) for name in weights_of(self.model)]
+        ranks = [numerical_rank(server[name].flatten(2)) for name in weights_of(self.model)]
         return {"weight_rank": torch.stack(ranks).mean(0)}
 
     def flops(self, samples: int) -> float:

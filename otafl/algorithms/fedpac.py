@@ -21,7 +21,9 @@ over the devices of which something came in the round: variance against bias. A 
 heard gets the head back that was last mixed for it, at first the start.
 
 The personal model is (f, phi_i) after local training. Heads differ, so that the broadcast goes to
-each device apart, extractor and all. `learning_rate` is the extractor's.
+each device apart, extractor and all. `learning_rate` is the extractor's. Operations are counted as
+those of plain training, the head's steps on features among them; the two forward passes over all of
+a device's samples, for the statistics, are not counted.
 
 References
 ----------
@@ -39,19 +41,18 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.algorithms.arrivals import arrived
-from otafl.algorithms.base import Algorithm, AveragedSettings, Needs, penalty, personal_rate
+from otafl.algorithms.base import (
+    Algorithm,
+    AveragedSettings,
+    Needs,
+    Outcome,
+    Views,
+    penalty,
+    personal_rate,
+)
 from otafl.algorithms.device_tables import heard, rewritten, spread
 from otafl.algorithms.local_samples import add_, held, pieces, some
-from otafl.algorithms.parameters import (
-    MODEL,
-    averaged,
-    copied,
-    device_view,
-    increment_,
-    named,
-    shared_start,
-    start,
-)
+from otafl.algorithms.parameters import MODEL, averaged, copied, device_view, increment_, named
 from otafl.algorithms.simplex_qp import minimisers
 from otafl.core.contracts import (
     Batch,
@@ -62,13 +63,11 @@ from otafl.core.contracts import (
     Group,
     Hyper,
     LocalContext,
-    Payload,
     Received,
-    View,
 )
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
-from otafl.models.base import Model, cross_entropy, descend_, flatten, unflatten
+from otafl.models.base import Model, by_autograd, cross_entropy, descend_, flatten, unflatten
 from otafl.models.layered import LayeredModel
 
 
@@ -86,6 +85,8 @@ class FedPAC(Algorithm):
 
     needs: ClassVar[Needs] = "each"
     averages: ClassVar[bool] = True
+
+    keeps = ("personal",)
 
     class Settings(AveragedSettings):
         example: ClassVar[Mapping[str, Any]] = {"transport.name": "digital"}
@@ -115,7 +116,8 @@ class FedPAC(Algorithm):
         self.body_shapes = {n: s for n, s in model.shapes.items() if n not in self.head.shapes}
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
-        params = start(self.model, streams)
+        server, devices = super().init(streams, hyper)
+        params = unflatten(server[MODEL], self.model.shapes)
         head = flatten({name: params[name] for name in self.head.shapes})
         centroid = head.new_zeros(len(head), self.classes, self.width)
         server = {
@@ -124,16 +126,14 @@ class FedPAC(Algorithm):
             "centroid": centroid,
             "known": torch.zeros_like(centroid[:, :, 0]),
         }
-        return server, shared_start("personal", flatten(params), self.model)
+        return server, devices
 
     def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
         blocks = {name: server[name][cohort.trial] for name in (MODEL, "centroid", "known")}
         head = server["head"].flatten(0, 1)[cohort.cell]
         return Broadcast(blocks | {"head": head}, per_device=True)
 
-    def local(
-        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
-    ) -> tuple[Blocks, Payload, Tensor]:
+    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
         blocks, work = broadcast.blocks, context.work
         body = copied(unflatten(blocks[MODEL], self.body_shapes))
         head = copied(unflatten(blocks["head"], self.head.shapes))
@@ -194,19 +194,17 @@ class FedPAC(Algorithm):
     ) -> tuple[Tensor, Blocks]:
         """Return the cross-entropy [n], and the gradient by the extractor's parameters of it and of
         the mean of pull[y] |f(x) - c_y|^2; pull [n, C]."""
-        with torch.inference_mode(False), torch.enable_grad():  # which saves no inference tensors
-            leaves = {name: value.clone().requires_grad_() for name, value in body.items()}
-            weight = None if batch.weight is None else batch.weight.clone()
-            batch = Batch(batch.x.clone(), batch.y.clone(), weight)
+
+        def objective(leaves: Blocks, batch: Batch) -> tuple[Tensor, Tensor]:
             last, bias = (head[name].clone() for name in (self.last.weight, self.last.bias))
-            centroid, pull = centroid.clone(), pull.clone()
             seen = self.features(leaves, batch.x)
             loss = cross_entropy(torch.baddbmm(bias[:, None], seen, last), batch)
-            target = centroid.gather(1, batch.y[:, :, None].expand_as(seen))
-            apart = (seen - target).square().sum(2) * pull.gather(1, batch.y)
-            aligned = apart.mean(1) if weight is None else (apart * weight).sum(1)
-            grads = torch.autograd.grad((loss + aligned).sum(), list(leaves.values()))
-        return loss.detach(), dict(zip(leaves, grads, strict=True))
+            target = centroid.clone().gather(1, batch.y[:, :, None].expand_as(seen))
+            apart = (seen - target).square().sum(2) * pull.clone().gather(1, batch.y)
+            aligned = apart.mean(1) if batch.weight is None else (apart * batch.weight).sum(1)
+            return loss, loss + aligned
+
+        return by_autograd(objective, body, batch)
 
     def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
         cohort = context.cohort
@@ -227,14 +225,8 @@ class FedPAC(Algorithm):
             "known": torch.where(somebody, 1.0, server["known"]),
         }
 
-    def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
+    def views(self, server: Blocks, devices: Blocks) -> Views:
         return {"personal": device_view(self.model, devices, "personal")}
-
-    def flops(self, samples: int) -> float:
-        """Return the operations of training: the extractor's steps, and the head's on features of
-        fewer minibatches. The statistics take two forward passes over a device's samples, whose
-        number is not known here."""
-        return super().flops(samples)
 
 
 def statistics(total: Tensor, square: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:

@@ -15,15 +15,14 @@ from typing import ClassVar, Literal, Self
 
 import torch
 from pydantic import model_validator
-from torch import Tensor
 
-from otafl.algorithms.base import Algorithm, AveragedSettings, must_contract, penalty
+from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome, must_contract, penalty
 from otafl.algorithms.parameters import copied, increment_, penalised_sgd_, received_params
-from otafl.core.contracts import Blocks, Broadcast, LocalContext, Payload
+from otafl.core.contracts import Blocks, Broadcast, LocalContext
 
 
 class FedProx(Algorithm):
-    """Server block "model" [S, P]; no device state."""
+    """Keeps server block "model" [S, P]; no device state."""
 
     averages: ClassVar[bool] = True
 
@@ -36,9 +35,7 @@ class FedProx(Algorithm):
             must_contract("learning_rate", self.learning_rate, self.penalty)
             return self
 
-    def local(
-        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
-    ) -> tuple[Blocks, Payload, Tensor]:
+    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
         centre, work = received_params(broadcast, self.model), context.work
         params = copied(centre)
         rate, mu = context.of_rows("learning_rate"), context.of_rows("penalty")

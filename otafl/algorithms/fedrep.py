@@ -23,13 +23,13 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm, AveragedSettings, personal_rate
+from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome, Views, personal_rate
 from otafl.algorithms.parameters import increment_, named
 from otafl.algorithms.partly_shared import KEPT, joined, personal_view, shared_shapes, split_start
-from otafl.core.contracts import Batch, Blocks, Broadcast, Hyper, LocalContext, Payload, View
+from otafl.core.contracts import Batch, Blocks, Broadcast, Hyper, LocalContext
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
-from otafl.models.base import Model, cross_entropy, descend_
+from otafl.models.base import Model, by_autograd, cross_entropy, descend_
 
 
 def head_of(model: Model) -> tuple[str, ...]:
@@ -48,13 +48,13 @@ def head_of(model: Model) -> tuple[str, ...]:
 def head_gradients(model: Model, params: Blocks, head: tuple[str, ...], batch: Batch) -> Blocks:
     """Return the gradients [n, *shape] of the cross-entropy by the head alone: nothing is kept of
     the body's forward pass."""
-    with torch.inference_mode(False), torch.enable_grad():  # which saves no inference tensors
-        leaves = {name: params[name].clone().requires_grad_() for name in head}
-        weight = None if batch.weight is None else batch.weight.clone()
-        scores = model.training_logits(params | leaves, batch.x, weight)
-        loss = cross_entropy(scores, Batch(batch.x, batch.y.clone(), weight))
-        grads = torch.autograd.grad(loss.sum(), list(leaves.values()))
-    return dict(zip(leaves, grads, strict=True))
+
+    def objective(leaves: Blocks, batch: Batch) -> tuple[Tensor, Tensor]:
+        scores = model.training_logits(params | leaves, batch.x, batch.weight)
+        loss = cross_entropy(scores, batch)
+        return loss, loss
+
+    return by_autograd(objective, {name: params[name] for name in head}, batch)[1]
 
 
 class FedRep(Algorithm):
@@ -81,9 +81,7 @@ class FedRep(Algorithm):
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
         return split_start(self.model, self.head, streams)
 
-    def local(
-        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
-    ) -> tuple[Blocks, Payload, Tensor]:
+    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
         params, work = joined(broadcast, devices, self.shapes), context.work
         rate, own_rate = context.of_rows("learning_rate"), context.of_rows("personal_learning_rate")
         for draw in range(1, 1 + self.settings.head_factor):
@@ -99,7 +97,7 @@ class FedRep(Algorithm):
         sent = increment_(params, broadcast, self.shapes)
         return named(KEPT, head), sent, loss / work.steps
 
-    def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
+    def views(self, server: Blocks, devices: Blocks) -> Views:
         return {"personal": personal_view(self.model, server, devices, self.shapes)}
 
     def flops(self, samples: int) -> float:

@@ -20,19 +20,10 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm
-from otafl.algorithms.low_rank_layers import (
-    LowRankSettings,
-    layered,
-    of_sides,
-    point,
-    point_blocks,
-    ranks_of,
-    received_blocks,
-    sent_down,
-    start_weights,
-)
-from otafl.algorithms.whole_models import BiasMode, bias_mode, biases_of
+from otafl.algorithms import low_rank_layers
+from otafl.algorithms.base import Algorithm, Outcome, Views
+from otafl.algorithms.low_rank_layers import LowRankSettings, point, point_blocks
+from otafl.algorithms.whole_models import BiasMode, biases_of
 from otafl.core.contracts import (
     Blocks,
     Broadcast,
@@ -47,18 +38,8 @@ from otafl.core.contracts import (
 )
 from otafl.core.rng import Streams, purpose
 from otafl.core.settings import stackable
-from otafl.factorised import rlc
-from otafl.factorised.lowrank import (
-    LowRank,
-    LowRankMap,
-    Tangent,
-    compress,
-    project,
-    reorthonormalise,
-    retract,
-    thin_product,
-    truncate,
-)
+from otafl.factorised import lowrank, rlc
+from otafl.factorised.lowrank import LowRank, LowRankMap, Tangent
 from otafl.models.base import Model, Shapes
 from otafl.models.layered import LayeredModel, Pair
 
@@ -69,7 +50,7 @@ SIGNS = purpose("rlc", __name__)
 
 
 class FedRLR(Algorithm):
-    """Blocks "u<l>" [..., M, R], "s<l>" [..., R], "v<l>" [..., N, R], "b<l>" [..., N] of each
+    """Keeps blocks "u<l>" [..., M, R], "s<l>" [..., R], "v<l>" [..., N, R], "b<l>" [..., N] of each
     layer l: at the server (Theta_0) with leading S, at the devices (Theta_k) with S, K, and there
     "weight" [..., 1]: the share w_k of all samples by which a device last counted."""
 
@@ -90,7 +71,7 @@ class FedRLR(Algorithm):
         inv_k_penalty: bool | None = Field(
             None, description="factor 1/K on the penalty; as inv_k_gradient if not given"
         )
-        bias_mode: BiasMode = bias_mode()
+        bias_mode: BiasMode = "ideal"
         init_rescale: bool = Field(
             True, description="the rank-R start keeps the Frobenius norm it had before truncation"
         )
@@ -107,8 +88,8 @@ class FedRLR(Algorithm):
             return self
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
-        super().__init__(settings, layered(model, settings.name), devices)
-        self.ranks = ranks_of(settings.rank, self.model)
+        super().__init__(settings, low_rank_layers.layered(model, settings.name), devices)
+        self.ranks = low_rank_layers.ranks_of(settings.rank, self.model)
         self._layers = range(len(self.ranks))
         self._shapes: Shapes = {}
         for i, (layer, rank) in enumerate(zip(self.model.layers, self.ranks, strict=True)):
@@ -123,9 +104,9 @@ class FedRLR(Algorithm):
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
         """Start at Theta_k = Theta_0: the model's start, truncated to rank R. The devices' copies
         are spread by the engine's `expand`, in memory of their own."""
-        weights, biases = zip(*start_weights(self.model, streams), strict=True)
+        weights, biases = zip(*low_rank_layers.start_weights(self.model, streams), strict=True)
         points = [
-            truncate(weight, rank, self.settings.init_rescale)
+            lowrank.truncate(weight, rank, self.settings.init_rescale)
             for weight, rank in zip(weights, self.ranks, strict=True)
         ]
         server = _blocks(points, biases)
@@ -134,15 +115,13 @@ class FedRLR(Algorithm):
         return server, devices | {"weight": share}
 
     def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
-        return sent_down(server, self._shapes)
+        return low_rank_layers.sent_down(server, self._shapes)
 
-    def local(
-        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
-    ) -> tuple[Blocks, Payload, Tensor]:
+    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
         layers, work, cohort = self._layers, context.work, context.cohort
         eta, mu = (value[cohort.trial] for value in self._schedule(context))
         own = [point(devices, i) for i in layers]
-        global_model = received_blocks(broadcast, self._shapes)
+        global_model = low_rank_layers.received_blocks(broadcast, self._shapes)
         anchor = [point(global_model, i) for i in layers]
         bias = [devices[f"b{i}"] for i in layers]
         bias0 = [global_model[f"b{i}"] for i in layers]
@@ -160,9 +139,9 @@ class FedRLR(Algorithm):
             for i in layers:
                 pull = (bias[i] - bias0[i]).mul_(of_penalty[:, 0])
                 bias[i] = pull.addcmul_(pairs[i].g.sum(1), of_loss[:, 0]).add_(bias[i])
-            own = retract(own, tangents)  # eqs. (17)-(19)
+            own = lowrank.retract(own, tangents)  # eqs. (17)-(19)
             if (context.round * work.steps + step + 1) % REORTHONORMALISE_EVERY == 0:
-                own = [reorthonormalise(one) for one in own]
+                own = [lowrank.reorthonormalise(one) for one in own]
         state = {"weight": cohort.weight[:, None].clone()} | _blocks(own, bias)
         return state, self._encode(own, bias, context), loss / work.steps
 
@@ -189,8 +168,8 @@ class FedRLR(Algorithm):
         )
         for i, (one, r, sigma, f) in enumerate(each):
             coder = sigma[:, :, None] * f.view(-1, r, r)
-            coded[f"u{i}"] = thin_product(one.u, coder).mT
-            coded[f"v{i}"] = thin_product(one.v, coder).mT
+            coded[f"u{i}"] = lowrank.thin_product(one.u, coder).mT
+            coded[f"v{i}"] = lowrank.thin_product(one.v, coder).mT
         biases = {f"b{i}": b.clone() for i, b in enumerate(bias)}
         return Group(coded, weighting="none"), biases_of(biases, self.settings.bias_mode)
 
@@ -201,14 +180,14 @@ class FedRLR(Algorithm):
         count = received.count[0]
         assert isinstance(count, Tensor)
         scale = count.clamp_min(1e-12).rsqrt()[:, None, None]
-        points = compress(
+        points = lowrank.compress(
             [(factors[f"u{i}"] * scale).mT for i in self._layers],
             [(factors[f"v{i}"] * scale).mT for i in self._layers],
             self.ranks,
         )
         return _blocks(points, [biases[f"b{i}"] for i in self._layers])
 
-    def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
+    def views(self, server: Blocks, devices: Blocks) -> Views:
         owned = {name: block.flatten(0, 1) for name, block in devices.items()}
         views = {
             "global": View(server, self._predict),
@@ -223,7 +202,7 @@ class FedRLR(Algorithm):
         devices' factors side by side; and the weighted mean of the biases."""
         weight = _shares(devices)
         own = [point(devices, i) for i in self._layers]
-        points = compress(
+        points = lowrank.compress(
             [_side_by_side(p.u * (p.s * weight)[:, :, None]) for p in own],
             [_side_by_side(p.v) for p in own],
             self.ranks,
@@ -267,7 +246,7 @@ class FedRLR(Algorithm):
         }
 
     def constants(self) -> dict[str, float]:
-        return of_sides(self.model, self.ranks)
+        return low_rank_layers.of_sides(self.model, self.ranks)
 
     def _predict(self, blocks: Blocks, x: Tensor) -> Tensor:
         maps = [LowRankMap(point(blocks, i)) for i in self._layers]
@@ -329,6 +308,6 @@ def _tangent(
     by_v.baddbmm_(pull_v.mT, anchor.u.mT, alpha=-1.0)
     by_u = torch.bmm((weight.xu * of_loss).mT, g)
     by_u.baddbmm_(pull_u.mT, anchor.v.mT, alpha=-1.0)
-    tangent = project(own, by_v.mT, by_u.mT)
+    tangent = lowrank.project(own, by_v.mT, by_u.mT)
     tangent.h.diagonal(dim1=1, dim2=2).addcmul_(own.s, of_penalty[:, 0])
     return tangent

@@ -23,18 +23,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm
-from otafl.algorithms.low_rank_layers import (
-    LowRankSettings,
-    layered,
-    of_sides,
-    point,
-    point_blocks,
-    ranks_of,
-    received_blocks,
-    sent_down,
-    start_weights,
-)
+from otafl.algorithms import low_rank_layers
+from otafl.algorithms.base import Algorithm, DecayedSettings, Outcome, Views
+from otafl.algorithms.low_rank_layers import LowRankSettings, point, point_blocks
 from otafl.algorithms.whole_models import step_size
 from otafl.core.contracts import (
     Blocks,
@@ -44,21 +35,13 @@ from otafl.core.contracts import (
     Group,
     Hyper,
     LocalContext,
-    Payload,
     Received,
     View,
 )
 from otafl.core.rng import Streams
 from otafl.core.settings import stackable
-from otafl.factorised.lowrank import (
-    LowRank,
-    LowRankMap,
-    Tangent,
-    complement,
-    reorthonormalise,
-    retract,
-    truncate,
-)
+from otafl.factorised import lowrank
+from otafl.factorised.lowrank import LowRank, LowRankMap, Tangent
 from otafl.models.base import Model, Shapes
 from otafl.models.layered import LayeredModel, Pair
 
@@ -105,17 +88,13 @@ def _with_one(x: Tensor, thin_t: Tensor) -> Tensor:
 
 
 class FedRLRPlus(Algorithm):
-    """Server blocks "u<l>" [S, M + 1, R], "s<l>" [S, R], "v<l>" [S, N, R] of Theta_0, and of the
-    momentum D V^T + U E^T there "d<l>" [S, M + 1, R], "e<l>" [S, N, R]; no device state."""
+    """Keeps server blocks "u<l>" [S, M + 1, R], "s<l>" [S, R], "v<l>" [S, N, R] of Theta_0, and of
+    the momentum D V^T + U E^T there "d<l>" [S, M + 1, R], "e<l>" [S, N, R]; no device state."""
 
     model: LayeredModel
 
-    class Settings(LowRankSettings):
+    class Settings(DecayedSettings, LowRankSettings):
         name: Literal["fedrlr_plus"] = "fedrlr_plus"
-        learning_rate: float = stackable(0.1, gt=0, description="SGD step of the first round")
-        decay: float = stackable(
-            0.0, ge=0, description="the step of round t is learning_rate / (1 + decay t)"
-        )
         server_learning_rate: float = stackable(
             1.0, gt=0, description="factor on the server's step along the averaged increments"
         )
@@ -124,8 +103,8 @@ class FedRLRPlus(Algorithm):
         )
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
-        super().__init__(settings, layered(model, settings.name), devices)
-        self.ranks = ranks_of(settings.rank, self.model)
+        super().__init__(settings, low_rank_layers.layered(model, settings.name), devices)
+        self.ranks = low_rank_layers.ranks_of(settings.rank, self.model)
         self._shapes: Shapes = {}
         for i, (layer, rank) in enumerate(zip(self.model.layers, self.ranks, strict=True)):
             self._shapes |= {f"u{i}": (rank, layer.inputs + 1), f"s{i}": (rank,)}
@@ -135,20 +114,18 @@ class FedRLRPlus(Algorithm):
         """Start at the model's start, truncated to rank R at the Frobenius norm it had; momentum
         zero."""
         server: Blocks = {}
-        starts = start_weights(self.model, streams)
+        starts = low_rank_layers.start_weights(self.model, streams)
         for i, (rank, (weight, bias)) in enumerate(zip(self.ranks, starts, strict=True)):
-            start = truncate(torch.cat([weight, bias[:, None]], 1), rank, rescale=True)
+            start = lowrank.truncate(torch.cat([weight, bias[:, None]], 1), rank, rescale=True)
             server |= point_blocks(i, start)
             server |= {f"d{i}": torch.zeros_like(start.u), f"e{i}": torch.zeros_like(start.v)}
         return server, {}
 
     def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
-        return sent_down(server, self._shapes)
+        return low_rank_layers.sent_down(server, self._shapes)
 
-    def local(
-        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
-    ) -> tuple[Blocks, Payload, Tensor]:
-        blocks, work = received_blocks(broadcast, self._shapes), context.work
+    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
+        blocks, work = low_rank_layers.received_blocks(broadcast, self._shapes), context.work
         step = step_size(context.hyper, context.round)[context.cohort.trial]
         coded: Blocks = {}
         params: dict[str, Any] = {}
@@ -177,27 +154,27 @@ class FedRLRPlus(Algorithm):
         steps, momenta = [], []
         for i, at in enumerate(points):
             a, b = mean[f"a{i}"].mT, mean[f"b{i}"].mT
-            b = complement(at.v, b)  # along V there is noise alone
+            b = lowrank.complement(at.v, b)  # along V there is noise alone
             a, b = a + beta * server[f"d{i}"], b + beta * server[f"e{i}"]
             momenta.append((a, b))
             h = at.u.mT @ a
-            steps.append(Tangent(step * h, step * complement(at.u, a), step * b))
+            steps.append(Tangent(step * h, step * lowrank.complement(at.u, a), step * b))
         state: Blocks = {}
-        moved = [reorthonormalise(to) for to in retract(points, steps)]
+        moved = [lowrank.reorthonormalise(to) for to in lowrank.retract(points, steps)]
         for i, (at, to, (a, b)) in enumerate(zip(points, moved, momenta, strict=True)):
             xi_v = a @ (at.v.mT @ to.v) + at.u @ (b.mT @ to.v)
             xi_u = at.v @ (a.mT @ to.u) + b @ (at.u.mT @ to.u)
             state |= point_blocks(i, to)
-            state |= {f"d{i}": xi_v, f"e{i}": complement(to.v, xi_u)}
+            state |= {f"d{i}": xi_v, f"e{i}": lowrank.complement(to.v, xi_u)}
         return state
 
-    def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
+    def views(self, server: Blocks, devices: Blocks) -> Views:
         model = {name: server[name] for name in self._shapes}
         return {"global": View(model, self._predict)}
 
     def constants(self) -> dict[str, float]:
         """Return the compression of the weights; a bias costs R reals more."""
-        return of_sides(self.model, self.ranks)
+        return low_rank_layers.of_sides(self.model, self.ranks)
 
     def _predict(self, blocks: Blocks, x: Tensor) -> Tensor:
         params: dict[str, Any] = {}

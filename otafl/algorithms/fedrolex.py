@@ -20,8 +20,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm
-from otafl.algorithms.level_training import levels_of, model_of_level, sent_to_levels
+from otafl.algorithms.base import Algorithm, Outcome, Views
 from otafl.algorithms.width_slices import (
     WidthsSettings,
     level_views,
@@ -30,28 +29,17 @@ from otafl.algorithms.width_slices import (
     slices,
     train_slices,
 )
-from otafl.core.contracts import (
-    MODEL,
-    Blocks,
-    Broadcast,
-    Cohort,
-    Context,
-    Hyper,
-    Level,
-    LocalContext,
-    Payload,
-    Received,
-    View,
-)
+from otafl.core.contracts import MODEL, Blocks, Broadcast, Context, Hyper, LocalContext, Received
 from otafl.core.rng import Streams
 from otafl.models.base import Model
 
 
 class FedRolex(Algorithm):
-    """Server blocks "model" [S, P]; "round" [S] int64, the next one, whose slices are tested. No
-    device state."""
+    """Keeps server blocks "model" [S, P]; "round" [S] int64, the next one, whose slices are tested.
+    No device state."""
 
     averages: ClassVar[bool] = True
+    sent_down: ClassVar[tuple[str, ...]] = (MODEL,)
 
     class Settings(WidthsSettings):
         name: Literal["fedrolex"] = "fedrolex"
@@ -59,12 +47,6 @@ class FedRolex(Algorithm):
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         self.sizes = networks(settings, model, settings.name)
         super().__init__(settings, self.sizes[0], devices)
-
-    def levels(self) -> tuple[Level, ...]:
-        return levels_of(self.settings.levels, self.sizes)
-
-    def model_of(self, view: str) -> Model:
-        return model_of_level(view, self.sizes, self.model)
 
     def row_weights(self, context: Context) -> Tensor:
         return torch.ones_like(context.cohort.weight)
@@ -74,23 +56,15 @@ class FedRolex(Algorithm):
         trials = len(server[MODEL])
         return server | {"round": server[MODEL].new_zeros(trials, dtype=torch.int64)}, devices
 
-    def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
-        reals = [size.size for size in self.sizes]
-        return sent_to_levels({MODEL: server[MODEL]}, cohort, reals)
-
-    def local(
-        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
-    ) -> tuple[Blocks, Payload, Tensor]:
-        payload, loss = train_slices(
-            self.sizes, self.settings, broadcast.blocks[MODEL], context, offset=context.round
-        )
-        return {}, payload, loss
+    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
+        received, offset = broadcast.blocks[MODEL], context.round
+        return train_slices(self.sizes, self.settings, received, context, offset)
 
     def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
         following = torch.full_like(server["round"], context.round + 1)
         return {MODEL: moved(server[MODEL], received), "round": following}
 
-    def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
+    def views(self, server: Blocks, devices: Blocks) -> Views:
         model, following = server[MODEL], server["round"]
         models = [model.new_empty(len(model), size.size) for size in self.sizes]
         for offset in following.unique().tolist():  # one, but for trials that nothing came to

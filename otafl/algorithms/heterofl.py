@@ -26,40 +26,19 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm
-from otafl.algorithms.level_training import buckets, levels_of, model_of_level, sent_to_levels
-from otafl.algorithms.parameters import draws
-from otafl.algorithms.width_slices import (
-    WidthsSettings,
-    known,
-    level_views,
-    moved,
-    networks,
-    slices,
-    train_slices,
-    trained,
-)
-from otafl.core.contracts import (
-    MODEL,
-    Blocks,
-    Broadcast,
-    Cohort,
-    Context,
-    Group,
-    Hyper,
-    Level,
-    LocalContext,
-    Payload,
-    Received,
-    View,
-)
+from otafl.algorithms import width_slices
+from otafl.algorithms.base import Algorithm, Outcome, Views
+from otafl.algorithms.level_training import buckets
+from otafl.algorithms.parameters import MODEL, draws
+from otafl.algorithms.width_slices import WidthsSettings, moved, train_slices
+from otafl.core.contracts import Blocks, Broadcast, Context, Group, Hyper, LocalContext, Received
 from otafl.core.rng import Streams
 from otafl.models.base import Model, flatten, unflatten
 
 
 class HeteroFL(Algorithm):
-    """Server block "model" [S, P]: the parameters of the largest network; with `aggregation: own`
-    of all of them, side by side. No device state."""
+    """Keeps server block "model" [S, P]: the parameters of the largest network; with `aggregation:
+    own` of all of them, side by side. No device state."""
 
     averages: ClassVar[bool] = True
 
@@ -72,15 +51,9 @@ class HeteroFL(Algorithm):
         )
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
-        self.sizes = networks(settings, model, settings.name)
+        self.sizes = width_slices.networks(settings, model, settings.name)
         self.shared = settings.aggregation == "shared"
         super().__init__(settings, self.sizes[0], devices)
-
-    def levels(self) -> tuple[Level, ...]:
-        return levels_of(self.settings.levels, self.sizes)
-
-    def model_of(self, view: str) -> Model:
-        return model_of_level(view, self.sizes, self.model)
 
     def row_weights(self, context: Context) -> Tensor:
         return torch.ones_like(context.cohort.weight)
@@ -92,20 +65,13 @@ class HeteroFL(Algorithm):
         ]
         return {MODEL: torch.cat(models, 1)}, {}
 
-    def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
-        return sent_to_levels(server, cohort, [size.size for size in self.sizes])
-
-    def local(
-        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
-    ) -> tuple[Blocks, Payload, Tensor]:
+    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
         received = broadcast.blocks[MODEL]
         if self.shared:
-            payload, loss = train_slices(self.sizes, self.settings, received, context)
-        else:
-            payload, loss = self._train_own(received, context)
-        return {}, payload, loss
+            return train_slices(self.sizes, self.settings, received, context)
+        return self._train_own(received, context)
 
-    def _train_own(self, received: Tensor, context: LocalContext) -> tuple[Payload, Tensor]:
+    def _train_own(self, received: Tensor, context: LocalContext) -> Outcome:
         """Train each row's model: a group for each level, with the rows of that level; loss [n]."""
         groups, loss = [], received.new_zeros(len(received))
         rows_of = buckets(context.cohort, len(self.sizes))
@@ -115,13 +81,15 @@ class HeteroFL(Algorithm):
             if len(rows):
                 work = context.work.take(rows)
                 start = unflatten(model.index_select(0, rows), size.shapes)
-                increments, loss[rows] = trained(size, start, work, self.settings, context.hyper)
+                increments, loss[rows] = width_slices.trained(
+                    size, start, work, self.settings, context.hyper
+                )
                 update = flatten(increments)
-                mask = flatten(known(size, work, self.settings.masked_loss))
+                mask = flatten(width_slices.known(size, work, self.settings.masked_loss))
             groups.append(
                 Group({MODEL: update}, rows, {MODEL: mask} if self.settings.masked_loss else None)
             )
-        return tuple(groups), loss
+        return {}, tuple(groups), loss
 
     def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
         if self.shared:
@@ -131,10 +99,11 @@ class HeteroFL(Algorithm):
         ]
         return {MODEL: torch.cat(models, 1)}
 
-    def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
+    def views(self, server: Blocks, devices: Blocks) -> Views:
+        sizes, model = self.sizes, server[MODEL]
         if self.shared:
-            return level_views(self.sizes, slices(self.sizes, server[MODEL]))
-        return level_views(self.sizes, self._apart(server[MODEL]))
+            return width_slices.level_views(sizes, width_slices.slices(sizes, model))
+        return width_slices.level_views(sizes, self._apart(model))
 
     def _apart(self, flat: Tensor) -> tuple[Tensor, ...]:
         """Split the levels' own models [.., P] that lie side by side in one."""

@@ -16,7 +16,7 @@ from otafl.algorithms.parameters import column
 from otafl.core import settings
 from otafl.core.contracts import Batch, Blocks, Broadcast, Cohort, Hyper, Level, Work
 from otafl.core.settings import stackable
-from otafl.models.base import Model, cross_entropy
+from otafl.models.base import by_autograd, cross_entropy
 from otafl.models.network import Network
 from otafl.models.steps import Linear, each_step
 
@@ -71,12 +71,6 @@ def _level(ratio: float, network: Network, copies: int) -> Level:
         flops=lambda samples: copies * network.training_flops(samples),
         kept_reals=copies * network.kept_reals,
     )
-
-
-def model_of_level(view: str, networks: Sequence[Model], whole: Model) -> Model:
-    """Return the model whose parameters the view "level<i>" has, or "global"."""
-    level = view.removeprefix("level")
-    return networks[int(level)] if level.isdigit() else whole
 
 
 def sent_to_levels(blocks: Blocks, cohort: Cohort, reals: Sequence[int]) -> Broadcast:
@@ -138,16 +132,15 @@ def gradients(
 ) -> tuple[Tensor, Blocks]:
     """Return the loss [n] and the gradient [n, *shape] of loss and penalty. present: [n, classes]
     bool, whose scores are not taken as 0; None for all."""
-    with torch.inference_mode(False), torch.enable_grad():  # which saves no inference tensors
-        leaves = {name: value.clone().requires_grad_() for name, value in params.items()}
-        weight = None if batch.weight is None else batch.weight.clone()
-        scores = network.training_logits(leaves, batch.x.clone(), weight)
+
+    def objective(leaves: Blocks, batch: Batch) -> tuple[Tensor, Tensor]:
+        scores = network.training_logits(leaves, batch.x, batch.weight)
         if present is not None:
             scores = scores * present.clone()[:, None]
-        loss = cross_entropy(scores, Batch(batch.x, batch.y.clone(), weight))
-        whole = loss if penalty is None else loss + penalty(leaves)
-        grads = torch.autograd.grad(whole.sum(), list(leaves.values()))
-    return loss.detach(), dict(zip(leaves, grads, strict=True))
+        loss = cross_entropy(scores, batch)
+        return loss, loss if penalty is None else loss + penalty(leaves)
+
+    return by_autograd(objective, params, batch)
 
 
 def clip_(grads: Blocks, norm: float) -> None:

@@ -9,27 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from torch import Tensor
-
-from otafl.algorithms.base import Algorithm, personal_rate
-from otafl.algorithms.parameters import MODEL, device_view, named, own, sgd_, shared_start
+from otafl.algorithms.base import Algorithm, Outcome, personal_rate
+from otafl.algorithms.parameters import named, own, sgd_
 from otafl.core import settings
-from otafl.core.contracts import (
-    Blocks,
-    Broadcast,
-    Context,
-    Hyper,
-    LocalContext,
-    Payload,
-    Received,
-    View,
-)
+from otafl.core.contracts import Blocks, Broadcast, Context, Hyper, LocalContext, Received
 from otafl.core.rng import Streams
 
 
 class LocalOnly(Algorithm):
     """Keeps nothing at the server, and device blocks "personal.<name>", in each trial the same at
     first."""
+
+    keeps = ("personal",)
 
     class Settings(settings.Settings):
         example: ClassVar[Mapping[str, Any]] = {"data.own_test": True}
@@ -38,18 +29,12 @@ class LocalOnly(Algorithm):
         personal_learning_rate: float = personal_rate()
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
-        server, _ = super().init(streams, hyper)
-        return {}, shared_start("personal", server[MODEL], self.model)
+        return {}, super().init(streams, hyper)[1]
 
-    def local(
-        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
-    ) -> tuple[Blocks, Payload, Tensor]:
+    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
         params = own(devices, "personal")
         loss = sgd_(self.model, params, context.of_rows("personal_learning_rate"), context)
         return named("personal", params), (), loss
 
     def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
         return server
-
-    def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
-        return {"personal": device_view(self.model, devices, "personal")}

@@ -12,62 +12,38 @@ Xue, Lau 2023, "Riemannian Low-Rank Model Compression for Federated Learning wit
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm
-from otafl.algorithms.parameters import sgd_, start
-from otafl.algorithms.whole_models import (
-    BiasMode,
-    WholeModelSettings,
-    bias_mode,
-    density,
-    global_view,
-    payload_of,
-    received_model,
-    step_size,
-    weights_of,
-)
-from otafl.core.contracts import (
-    Blocks,
-    Broadcast,
-    Context,
-    Hyper,
-    LocalContext,
-    Payload,
-    Received,
-    View,
-)
-from otafl.core.rng import Streams
+from otafl.algorithms.base import Algorithm, Outcome
+from otafl.algorithms.parameters import sgd_
+from otafl.algorithms.whole_models import BiasMode, WholeSettings, payload_of, step_size, weights_of
+from otafl.core.contracts import Blocks, Broadcast, LocalContext
 from otafl.factorised.shrinkage import top
 from otafl.models.base import flatten, unflatten
 
 
 class MagnitudePruning(Algorithm):
-    """Server blocks: every parameter of the model, [S, *shape]; no device state."""
+    """Keeps server blocks: every parameter of the model, [S, *shape]; no device state."""
 
-    class Settings(WholeModelSettings):
+    whole: ClassVar[bool] = True
+
+    class Settings(WholeSettings):
         name: Literal["magnitude_pruning"] = "magnitude_pruning"
         keep: float = Field(0.03125, gt=0, le=1, description="share of the weights that is kept")
         scope: Literal["layer", "global"] = Field(
             "layer", description="the largest of each layer are kept, or of all layers together"
         )
-        bias_mode: BiasMode = bias_mode()
+        bias_mode: BiasMode = "ideal"
 
-    def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
-        return start(self.model, streams), {}
-
-    def local(
-        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
-    ) -> tuple[Blocks, Payload, Tensor]:
-        weights = weights_of(self.model)
+    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
         params = dict(broadcast.blocks)
         rate = step_size(context.hyper, context.round)[context.cohort.trial]
         loss = sgd_(self.model, params, rate, context)
-        params |= self._pruned({name: params[name] for name in weights})
-        return {}, payload_of(params, weights, self.settings.bias_mode), loss
+        params |= self._pruned({name: params[name] for name in weights_of(self.model)})
+        return {}, payload_of(params, self.model, self.settings.bias_mode), loss
 
     def _pruned(self, weights: Blocks) -> Blocks:
         """Keep the largest magnitudes of each layer, or of all layers side by side."""
@@ -78,12 +54,3 @@ class MagnitudePruning(Algorithm):
 
     def _largest(self, rows: Tensor) -> Tensor:
         return top(rows, max(1, round(self.settings.keep * rows.shape[1])))
-
-    def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
-        return received_model(received, self.model)
-
-    def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
-        return global_view(self.model, server)
-
-    def measures(self, server: Blocks, devices: Blocks) -> dict[str, Tensor]:
-        return density(server, self.model)

@@ -68,6 +68,11 @@ def received_params(broadcast: Broadcast, model: Model) -> Blocks:
     return unflatten(broadcast.blocks[MODEL], model.shapes)
 
 
+def received_copy(broadcast: Broadcast, model: Model) -> Blocks:
+    """Return the broadcast model as parameters to be trained in place."""
+    return copied(received_params(broadcast, model))
+
+
 def column(value: Tensor, like: Tensor) -> Tensor:
     """Return a number a row [n], ready to multiply blocks [n, *shape]."""
     return value.view(-1, *[1] * (like.dim() - 1))

@@ -19,31 +19,26 @@ Fallah, Mokhtari, Ozdaglar 2020, "Personalized Federated Learning with Theoretic
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
-from torch import Tensor
 
-from otafl.algorithms.base import Algorithm, AveragedSettings
+from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome, Views
 from otafl.algorithms.parameters import MODEL, increment_, received_params
 from otafl.algorithms.prox import stepped
 from otafl.core.contracts import (
     Blocks,
     Broadcast,
-    Cohort,
     Context,
     FineTune,
     Hyper,
     LocalContext,
-    Payload,
     Received,
     View,
 )
 from otafl.core.rng import Streams
 from otafl.core.settings import stackable
-from otafl.models.base import Model
-from otafl.models.span import form_of
 
 ALPHA = "fine_tune_learning_rate"
 """The server's block of alpha, [S]: what the views need of the settings."""
@@ -53,6 +48,7 @@ class PerFedAvg(Algorithm):
     """Keeps server blocks "model" [S, P], and alpha [S]; no device state."""
 
     averages: ClassVar[bool] = True
+    sent_down: ClassVar[tuple[str, ...]] = (MODEL,)
 
     class Settings(AveragedSettings):
         name: Literal["per_fedavg"] = "per_fedavg"
@@ -77,20 +73,11 @@ class PerFedAvg(Algorithm):
             "pFedBreD's text has 2, its program 1",
         )
 
-    def __init__(self, settings: Any, model: Model, devices: int) -> None:
-        super().__init__(settings, model, devices)
-        self.form = form_of(model)
-
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
         server, devices = super().init(streams, hyper)
         return server | {ALPHA: hyper["personal_learning_rate"].clone()}, devices
 
-    def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
-        return Broadcast({MODEL: server[MODEL]})
-
-    def local(
-        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
-    ) -> tuple[Blocks, Payload, Tensor]:
+    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
         form, work = self.form, context.work
         w = form.hold(received_params(broadcast, self.model))
         alpha, beta = context.of_rows("personal_learning_rate"), context.of_rows("learning_rate")
@@ -118,18 +105,11 @@ class PerFedAvg(Algorithm):
     def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
         return super().combine(server, received, context) | {ALPHA: server[ALPHA]}
 
-    def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
+    def views(self, server: Blocks, devices: Blocks) -> Views:
         views = super().views(server, devices)
         model, tuned = views["global"], FineTune(self.settings.fine_tune_steps, server[ALPHA])
         return views | {"personal": View(model.params, model.predict, fine_tune=tuned)}
 
-    def constants(self) -> dict[str, float]:
-        return {"gradients_per_step": float(self._gradients)}
-
     @property
-    def _gradients(self) -> int:
-        """Count the gradients of a local step."""
+    def gradients_per_step(self) -> int:
         return 2 if self.settings.hessian == "none" else 4
-
-    def flops(self, samples: int) -> float:
-        return self._gradients * super().flops(samples)

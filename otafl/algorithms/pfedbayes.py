@@ -29,21 +29,17 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
-from otafl.algorithms.base import Algorithm, AveragedSettings, penalty, personal_rate
+from otafl.algorithms.base import (
+    Algorithm,
+    AveragedSettings,
+    Outcome,
+    Views,
+    penalty,
+    personal_rate,
+)
 from otafl.algorithms.device_tables import flat_personal_view
 from otafl.algorithms.parameters import MODEL, averaged
-from otafl.core.contracts import (
-    Batch,
-    Blocks,
-    Broadcast,
-    Context,
-    Group,
-    Hyper,
-    LocalContext,
-    Payload,
-    Received,
-    View,
-)
+from otafl.core.contracts import Blocks, Broadcast, Context, Group, Hyper, LocalContext, Received
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams, purpose, tick
 from otafl.models.base import Model, flatten, unflatten
@@ -52,6 +48,9 @@ from otafl.models.layered import LayeredModel
 NOISE = purpose("pfedbayes", __name__)
 
 RHO = "rho"
+
+Normal = tuple[Tensor, Tensor]
+"""Mean mu and rho of a distribution, [n, P]."""
 
 
 class PFedBayes(Algorithm):
@@ -89,10 +88,9 @@ class PFedBayes(Algorithm):
         rho = torch.full_like(mu, self.settings.rho_start)
         return server | {RHO: rho}, {"personal": mu[:, None], "personal_rho": rho[:, None]}
 
-    def local(
-        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
-    ) -> tuple[Blocks, Payload, Tensor]:
+    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
         work, cohort = context.work, context.cohort
+        of_device = cohort.trial, cohort.device, (self.model.size,)
         start_mu, start_rho = broadcast.blocks[MODEL], broadcast.blocks[RHO]
         w_mu, w_rho = start_mu.clone(), start_rho.clone()
         mu, rho = devices["personal"], devices["personal_rho"]
@@ -106,49 +104,26 @@ class PFedBayes(Algorithm):
             precision = zeta / w_sigma.square()
             for draw in range(draws):
                 noise = context.streams.device_normal(
-                    NOISE,
-                    tick(context.round, step * draws + draw),
-                    cohort.trial,
-                    cohort.device,
-                    (self.model.size,),
+                    NOISE, tick(context.round, step * draws + draw), *of_device
                 )
-                loss += self._own_step_(
-                    mu, rho, sigma, w_mu, precision, batch, noise, zeta, own_rate
-                )
-                sigma = functional.softplus(rho)
-            _copy_step_(w_mu, w_rho, w_sigma, mu, sigma, zeta, rate)
+                theta = torch.addcmul(mu, sigma, noise)
+                one, grads = self.model.gradients(unflatten(theta, self.model.shapes), batch)
+                loss, by_theta = loss + one, flatten(grads)
+                by_sigma = torch.mul(precision, sigma, out=theta).addcdiv_(zeta, sigma, value=-1.0)
+                by_sigma.addcmul_(by_theta, noise)
+                by_theta.addcmul_(precision, torch.sub(mu, w_mu, out=sigma))  # the gradient by mu
+                rho.addcmul_(own_rate, by_sigma.mul_(torch.sigmoid(rho)), value=-1.0)
+                mu.addcmul_(own_rate, by_theta, value=-1.0)
+                sigma = functional.softplus(rho)  # whose slope is sigmoid(rho)
+            _copy_step_((w_mu, w_rho), w_sigma, mu, sigma, rate * zeta)
         state = {"personal": mu, "personal_rho": rho}
         sent = {MODEL: w_mu.sub_(start_mu), RHO: w_rho.sub_(start_rho)}
         return state, (Group(sent),), loss / (work.steps * draws)
 
-    def _own_step_(
-        self,
-        mu: Tensor,
-        rho: Tensor,
-        sigma: Tensor,
-        w_mu: Tensor,
-        precision: Tensor,
-        batch: Batch,
-        noise: Tensor,
-        zeta: Tensor,
-        rate: Tensor,
-    ) -> Tensor:
-        """Take an SGD step of q = (mu, rho) in place, precision = zeta / w_sigma^2; returns the
-        loss [n] of the drawn model. sigma, that of rho, is used up."""
-        theta = torch.addcmul(mu, sigma, noise)
-        loss, grads = self.model.gradients(unflatten(theta, self.model.shapes), batch)
-        by_theta = flatten(grads)
-        by_sigma = torch.mul(precision, sigma, out=theta).addcdiv_(zeta, sigma, value=-1.0)
-        by_rho = by_sigma.addcmul_(by_theta, noise).mul_(torch.sigmoid(rho))  # sigma' = sigmoid
-        by_mu = by_theta.addcmul_(precision, torch.sub(mu, w_mu, out=sigma))
-        rho.addcmul_(rate, by_rho, value=-1.0)
-        mu.addcmul_(rate, by_mu, value=-1.0)
-        return loss
-
     def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
         return {name: averaged(server, received, context.hyper, name) for name in (MODEL, RHO)}
 
-    def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
+    def views(self, server: Blocks, devices: Blocks) -> Views:
         personal = flat_personal_view(self.model, devices["personal"])
         return super().views(server, devices) | {"personal": personal}
 
@@ -156,19 +131,12 @@ class PFedBayes(Algorithm):
         return self.settings.personal_steps * super().flops(samples)
 
 
-def _copy_step_(
-    w_mu: Tensor,
-    w_rho: Tensor,
-    w_sigma: Tensor,
-    mu: Tensor,
-    sigma: Tensor,
-    zeta: Tensor,
-    rate: Tensor,
-) -> None:
-    """Take an SGD step of w = (w_mu, w_rho), w_sigma being its deviation, on zeta KL(q || w) with
-    KL = ln(w_sigma / sigma) + (sigma^2 + (mu - w_mu)^2) / (2 w_sigma^2) - 1/2, in place."""
+def _copy_step_(w: Normal, w_sigma: Tensor, mu: Tensor, sigma: Tensor, step: Tensor) -> None:
+    """Take an SGD step of w, w_sigma being its deviation, on KL(q || w) = ln(w_sigma / sigma) +
+    (sigma^2 + (mu - w_mu)^2) / (2 w_sigma^2) - 1/2, in place."""
+    w_mu, w_rho = w
     apart = w_mu - mu
     square = torch.addcmul(sigma.square(), apart, apart)
     by_sigma = (1.0 - square / w_sigma.square()).div_(w_sigma).mul_(torch.sigmoid(w_rho))
-    w_mu.addcmul_(rate * zeta, apart / w_sigma.square(), value=-1.0)
-    w_rho.addcmul_(rate * zeta, by_sigma, value=-1.0)
+    w_mu.addcmul_(step, apart / w_sigma.square(), value=-1.0)
+    w_rho.addcmul_(step, by_sigma, value=-1.0)

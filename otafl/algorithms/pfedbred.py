@@ -34,36 +34,25 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm, AveragedSettings, penalty, personal_rate
-from otafl.algorithms.parameters import (
-    MODEL,
-    device_view,
-    increment_,
-    named,
-    own,
-    received_params,
-    shared_start,
+from otafl.algorithms.base import (
+    Algorithm,
+    AveragedSettings,
+    Outcome,
+    Views,
+    penalty,
+    personal_rate,
 )
+from otafl.algorithms.parameters import MODEL, device_view, increment_, named, own, received_params
 from otafl.algorithms.prox import PENALTY, PROX_STEPS, envelope_step, must_converge, stepped
-from otafl.core.contracts import Blocks, Broadcast, Hyper, LocalContext, Payload, View
+from otafl.core.contracts import Blocks, Broadcast, Hyper, LocalContext
 from otafl.core.rng import Streams
 from otafl.core.settings import stackable
 from otafl.factorised.coherence import coherence
 from otafl.models.base import Model, flatten
-from otafl.models.span import Slope, Span, Towards, form_of
+from otafl.models.span import Slope, Span, Towards
 
 UPDATE = "update"
 """The device block of the last envelope gradient, lambda (mu - theta), [S, K, P]."""
-
-
-class Rates(NamedTuple):
-    """Hold a chunk's step sizes and penalty, [n]."""
-
-    penalty: Tensor
-    personal_learning_rate: Tensor
-    learning_rate: Tensor
-    eta: Tensor
-    eta_alpha: Tensor
 
 
 class Prior(NamedTuple):
@@ -144,51 +133,39 @@ class PFedBreD(Algorithm):
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         super().__init__(settings, model, devices)
-        self.form = form_of(model)
         self.remembers = settings.strategy in ("meg", "mh")
+        self.keeps = ("personal", "last") if self.remembers else ("personal",)
         self._two_batches = settings.strategy == "mh" and (
             settings.variant == "code" or settings.c2_two_batches
         )
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
-        server, _ = super().init(streams, hyper)
-        flat = server[MODEL]
-        devices = shared_start("personal", flat, self.model)
-        if self.remembers:
-            devices |= shared_start("last", flat, self.model)
+        server, devices = super().init(streams, hyper)
         if self.settings.coherence:
-            devices[UPDATE] = torch.zeros_like(flat)[:, None]
+            devices[UPDATE] = torch.zeros_like(server[MODEL])[:, None]
         return server, devices
 
-    def local(
-        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
-    ) -> tuple[Blocks, Payload, Tensor]:
+    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
         form, settings, work = self.form, self.settings, context.work
-        rates = Rates(*map(context.of_rows, Rates._fields))
+        rates = {name: context.of_rows(name) for name in context.hyper}
         w = form.hold(received_params(broadcast, self.model))
         theta = form.take(own(devices, "personal"))
         last = form.take(own(devices, "last")) if self.remembers else None
         update: Blocks = {}
-        loss = torch.zeros_like(rates.penalty)
+        loss = torch.zeros_like(rates["penalty"])
         for index in range(work.steps):
             pull = [] if last is None else [Towards(theta, last)]
             beside = work.batch(index, draw=1) if self._two_batches else None
             span = form.span(work.batch(index), w, *pull, beside=beside)
             prior = self._prior(span, span.slope_beside() if self._two_batches else None, rates)
+            base, start = prior.base, prior.start
             solved, moved, first = envelope_step(
-                span,
-                prior.base,
-                prior.start,
-                prior.mean,
-                rates.personal_learning_rate,
-                rates.penalty,
-                settings.prox_steps,
-                rates.learning_rate,
+                span, base, start, prior.mean, rates, settings.prox_steps
             )
             loss += first if prior.loss is None else prior.loss
             if settings.coherence and index == work.steps - 1:
                 step = flatten(form.blocks(span.between(solved, prior.mean)))
-                update = {UPDATE: step * rates.penalty[:, None]}
+                update = {UPDATE: step * rates["penalty"][:, None]}
             span.write_each_((moved, w), (solved, theta))
         local = form.blocks(w)
         state = named("personal", form.blocks(theta)) | update
@@ -196,7 +173,7 @@ class PFedBreD(Algorithm):
             state |= named("last", local)
         return state, increment_(local, broadcast, self.model.shapes), loss / work.steps
 
-    def _prior(self, span: Span, inner: Slope | None, rates: Rates) -> Prior:
+    def _prior(self, span: Span, inner: Slope | None, rates: Blocks) -> Prior:
         """Choose the points of a local step. inner: the slope at w on a minibatch of its own, where
         there is one."""
         strategy, variant = self.settings.strategy, self.settings.variant
@@ -208,8 +185,8 @@ class PFedBreD(Algorithm):
             return Prior(w, mean, w if variant == "code" else mean, None)
         slope = first = span.slope(w) if inner is None else inner
         if strategy == "mh" and variant != "paper":  # the gradient of eq. (24)
-            slope = span.slope(stepped(span, w, first, rates.eta_alpha))
-        ahead = stepped(span, w, slope, rates.eta_alpha)
+            slope = span.slope(stepped(span, w, first, rates["eta_alpha"]))
+        ahead = stepped(span, w, slope, rates["eta_alpha"])
         if strategy == "lg":
             return Prior(w, ahead, ahead, first.loss)  # eq. (14), lg
         mean = _recalled(span, ahead, rates)  # eq. (14), mh
@@ -217,9 +194,8 @@ class PFedBreD(Algorithm):
             return Prior(ahead, mean, ahead, first.loss)
         return Prior(w, mean, mean, first.loss)
 
-    def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
+    def views(self, server: Blocks, devices: Blocks) -> Views:
         views = super().views(server, devices)
-        views["personal"] = device_view(self.model, devices, "personal")
         if self.remembers:
             views["local"] = device_view(self.model, devices, "last")
         return views
@@ -232,21 +208,14 @@ class PFedBreD(Algorithm):
         value, log_det = coherence(devices[UPDATE])
         return {"update_coherence": value, "update_coherence_log": log_det}
 
-    def constants(self) -> dict[str, float]:
-        return {"gradients_per_step": float(self._gradients)}
-
     @property
-    def _gradients(self) -> int:
-        """Count the gradients of a local step."""
+    def gradients_per_step(self) -> int:
         settings = self.settings
         meta = {"none": 0, "meg": 0, "lg": 1, "mh": 1 if settings.variant == "paper" else 2}
         return settings.prox_steps + meta[settings.strategy]
 
-    def flops(self, samples: int) -> float:
-        return self._gradients * super().flops(samples)
 
-
-def _recalled(span: Span, point: Tensor, rates: Rates) -> Tensor:
+def _recalled(span: Span, point: Tensor, rates: Blocks) -> Tensor:
     """Return point - eta (last - theta): the memorised envelope gradient, span's only direction."""
     (pull,) = span.directions
-    return torch.addcmul(point, rates.eta[:, None], pull, value=-1.0)
+    return torch.addcmul(point, rates["eta"][:, None], pull, value=-1.0)

@@ -32,21 +32,11 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.algorithms.arrivals import arrived
-from otafl.algorithms.base import Algorithm, Needs
+from otafl.algorithms.base import Algorithm, Needs, Outcome, Views
 from otafl.algorithms.device_tables import flat_personal_view, heard, spread
-from otafl.algorithms.parameters import MODEL, copied, increment_, received_params, sgd_, start
+from otafl.algorithms.parameters import MODEL, increment_, received_copy, sgd_, start
 from otafl.core import settings
-from otafl.core.contracts import (
-    Blocks,
-    Broadcast,
-    Cohort,
-    Context,
-    Hyper,
-    LocalContext,
-    Payload,
-    Received,
-    View,
-)
+from otafl.core.contracts import Blocks, Broadcast, Cohort, Context, Hyper, LocalContext, Received
 from otafl.core.rng import Streams, family
 from otafl.core.settings import stackable
 from otafl.models.base import Model, flatten
@@ -123,10 +113,8 @@ class PFedHN(Algorithm):
         models = self.forward(server)[-1].flatten(0, 1)
         return Broadcast({MODEL: models[cohort.cell]}, per_device=True)
 
-    def local(
-        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
-    ) -> tuple[Blocks, Payload, Tensor]:
-        params = copied(received_params(broadcast, self.model))
+    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
+        params = received_copy(broadcast, self.model)
         loss = sgd_(self.model, params, context.of_rows("learning_rate"), context)
         return {}, increment_(params, broadcast, self.model.shapes), loss
 
@@ -148,5 +136,5 @@ class PFedHN(Algorithm):
         new[EMBEDDING] = torch.addcmul(server[EMBEDDING], own_step, by)
         return {name: new[name] for name in server}
 
-    def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
+    def views(self, server: Blocks, devices: Blocks) -> Views:
         return {"personal": flat_personal_view(self.model, self.forward(server)[-1])}

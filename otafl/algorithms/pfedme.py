@@ -21,33 +21,18 @@ Dinh, Tran, Nguyen 2020, "Personalized Federated Learning with Moreau Envelopes"
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm, AveragedSettings, penalty, personal_rate
-from otafl.algorithms.parameters import (
-    MODEL,
-    device_view,
-    increment_,
-    named,
-    received_params,
-    shared_start,
-)
-from otafl.algorithms.prox import (
-    PENALTY,
-    PROX_STEPS,
-    envelope_step,
-    gradient_steps,
-    must_converge,
-)
-from otafl.core.contracts import Batch, Blocks, Broadcast, Hyper, LocalContext, Payload, View
-from otafl.core.rng import Streams
+from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome, penalty, personal_rate
+from otafl.algorithms.parameters import increment_, named, received_params
+from otafl.algorithms.prox import PENALTY, PROX_STEPS, envelope_step, gradient_steps, must_converge
+from otafl.core.contracts import Batch, Blocks, Broadcast, LocalContext
 from otafl.core.settings import stackable
-from otafl.models.base import Model
-from otafl.models.span import Held, difference, form_of
+from otafl.models.span import Held, difference
 
 
 class PFedMe(Algorithm):
@@ -55,6 +40,8 @@ class PFedMe(Algorithm):
     personal model, the server's start at first."""
 
     averages: ClassVar[bool] = True
+
+    keeps = ("personal",)
 
     class Settings(AveragedSettings):
         name: Literal["pfedme"] = "pfedme"
@@ -76,17 +63,7 @@ class PFedMe(Algorithm):
             must_converge(self.personal_learning_rate, self.penalty)
             return self
 
-    def __init__(self, settings: Any, model: Model, devices: int) -> None:
-        super().__init__(settings, model, devices)
-        self.form = form_of(model)
-
-    def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
-        server, _ = super().init(streams, hyper)
-        return server, shared_start("personal", server[MODEL], self.model)
-
-    def local(
-        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
-    ) -> tuple[Blocks, Payload, Tensor]:
+    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
         form, work = self.form, context.work
         as_published = self.settings.implementation == "paper"
         rates = {name: context.of_rows(name) for name in context.hyper}
@@ -105,16 +82,8 @@ class PFedMe(Algorithm):
     def _step_(self, batch: Batch, w: Held, theta: Held, rates: Blocks) -> Tensor:
         """Take a local step, in place; returns the loss [n] before it."""
         span = self.form.span(batch, w)
-        solved, moved, loss = envelope_step(
-            span,
-            span.origin,
-            span.origin,
-            span.origin,
-            rates["personal_learning_rate"],
-            rates["penalty"],
-            self.settings.prox_steps,
-            rates["learning_rate"],
-        )
+        at, steps = span.origin, self.settings.prox_steps
+        solved, moved, loss = envelope_step(span, at, at, at, rates, steps)
         span.write_each_((moved, w), (solved, theta))
         return loss
 
@@ -134,12 +103,6 @@ class PFedMe(Algorithm):
         span.write_each_((moved, w), (solved, theta))
         return loss
 
-    def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
-        personal = device_view(self.model, devices, "personal")
-        return super().views(server, devices) | {"personal": personal}
-
-    def constants(self) -> dict[str, float]:
-        return {"gradients_per_step": float(self.settings.prox_steps)}
-
-    def flops(self, samples: int) -> float:
-        return self.settings.prox_steps * super().flops(samples)
+    @property
+    def gradients_per_step(self) -> int:
+        return int(self.settings.prox_steps)

@@ -22,6 +22,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from otafl.core.contracts import Blocks
 from otafl.models.span import Slope, Span
 
 PENALTY = (
@@ -68,20 +69,16 @@ def nesterov_steps(
 
 
 def envelope_step(
-    span: Span,
-    base: Tensor,
-    start: Tensor,
-    centre: Tensor,
-    step: Tensor,
-    penalty: Tensor,
-    steps: int,
-    rate: Tensor,
+    span: Span, base: Tensor, start: Tensor, centre: Tensor, rates: Blocks, steps: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return theta of `gradient_steps`, base - rate penalty (centre - theta), rate [n], and the
-    loss."""
-    theta, loss = gradient_steps(span, start, centre, step, penalty, steps)
-    moved = torch.addcmul(base, (rate * penalty)[:, None], theta - centre)
-    return theta, moved, loss
+    """Return theta of `gradient_steps` of size "personal_learning_rate", base - "learning_rate"
+    "penalty" (centre - theta), and the loss; rates [n] by these names."""
+    penalty = rates["penalty"]
+    theta, loss = gradient_steps(
+        span, start, centre, rates["personal_learning_rate"], penalty, steps
+    )
+    along = (rates["learning_rate"] * penalty)[:, None]
+    return theta, torch.addcmul(base, along, theta - centre), loss
 
 
 def stepped(span: Span, point: Tensor, slope: Slope, step: Tensor) -> Tensor:

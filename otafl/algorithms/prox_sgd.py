@@ -15,36 +15,16 @@ Xue, Lau 2023, "Riemannian Low-Rank Model Compression for Federated Learning wit
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm
-from otafl.algorithms.parameters import column, start
-from otafl.algorithms.whole_models import (
-    BiasMode,
-    WholeModelSettings,
-    bias_mode,
-    density,
-    global_view,
-    payload_of,
-    received_model,
-    step_size,
-    weights_of,
-)
-from otafl.core.contracts import (
-    Batch,
-    Blocks,
-    Broadcast,
-    Context,
-    Hyper,
-    LocalContext,
-    Payload,
-    Received,
-    View,
-)
+from otafl.algorithms.base import Algorithm, Outcome
+from otafl.algorithms.parameters import column
+from otafl.algorithms.whole_models import BiasMode, WholeSettings, payload_of, step_size, weights_of
+from otafl.core.contracts import Batch, Blocks, Broadcast, Hyper, LocalContext
 from otafl.core.rng import Streams
 from otafl.core.settings import stackable
 from otafl.factorised.shrinkage import soft
@@ -52,10 +32,12 @@ from otafl.models.base import descend_
 
 
 class ProxSgd(Algorithm):
-    """Server blocks: every parameter of the model, [S, *shape]. Device blocks: with momentum, v of
-    every parameter, [S, K, *shape], zero at first."""
+    """Keeps server blocks: every parameter of the model, [S, *shape]. Device blocks: with momentum,
+    v of every parameter, [S, K, *shape], zero at first."""
 
-    class Settings(WholeModelSettings):
+    whole: ClassVar[bool] = True
+
+    class Settings(WholeSettings):
         name: Literal["prox_sgd"] = "prox_sgd"
         l1_weight: float = stackable(
             0.02, ge=0, description="lambda, the weight of the l1 norm in the loss"
@@ -68,17 +50,15 @@ class ProxSgd(Algorithm):
         rho: float = stackable(
             0.1, gt=0, le=1, description="share of the newest gradient in v; momentum: true alone"
         )
-        bias_mode: BiasMode = bias_mode()
+        bias_mode: BiasMode = "ideal"
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
-        server = start(self.model, streams)
+        server, devices = super().init(streams, hyper)
         if not self.settings.momentum:
-            return server, {}
+            return server, devices
         return server, {name: torch.zeros_like(block)[:, None] for name, block in server.items()}
 
-    def local(
-        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
-    ) -> tuple[Blocks, Payload, Tensor]:
+    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
         trial, work, weights = context.cohort.trial, context.work, weights_of(self.model)
         params = dict(broadcast.blocks)
         eta = step_size(context.hyper, context.round)
@@ -95,7 +75,7 @@ class ProxSgd(Algorithm):
                 loss += self.model.sgd_(params, batch, step)
             for name in weights:
                 params[name] = soft(params[name], column(threshold, params[name]))
-        payload = payload_of(params, weights, self.settings.bias_mode)
+        payload = payload_of(params, self.model, self.settings.bias_mode)
         return devices, payload, loss / work.steps
 
     def _momentum_step_(
@@ -106,12 +86,3 @@ class ProxSgd(Algorithm):
         moved = {name: torch.lerp(along[name], g, column(rho, g)) for name, g in grads.items()}
         descend_(params, moved, step)
         return loss, moved
-
-    def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
-        return received_model(received, self.model)
-
-    def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
-        return global_view(self.model, server)
-
-    def measures(self, server: Blocks, devices: Blocks) -> dict[str, Tensor]:
-        return density(server, self.model)

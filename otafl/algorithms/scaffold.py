@@ -29,18 +29,9 @@ import torch
 from torch import Tensor
 
 from otafl.algorithms.arrivals import per_trial
-from otafl.algorithms.base import Algorithm, AveragedSettings
-from otafl.algorithms.parameters import MODEL, averaged, copied, received_params
-from otafl.core.contracts import (
-    Blocks,
-    Broadcast,
-    Context,
-    Group,
-    Hyper,
-    LocalContext,
-    Payload,
-    Received,
-)
+from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome
+from otafl.algorithms.parameters import MODEL, averaged, received_copy
+from otafl.core.contracts import Blocks, Broadcast, Context, Group, Hyper, LocalContext, Received
 from otafl.core.rng import Streams
 from otafl.models.base import flatten, unflatten
 
@@ -48,8 +39,8 @@ CONTROL = "control"
 
 
 class Scaffold(Algorithm):
-    """Server blocks "model" x and "control" c, [S, P]. Device block "control" c_i [S, K, P], zero
-    at first like c."""
+    """Keeps server blocks "model" x and "control" c, [S, P]. Device block "control" c_i [S, K, P],
+    zero at first like c."""
 
     averages: ClassVar[bool] = True
 
@@ -61,11 +52,9 @@ class Scaffold(Algorithm):
         zero = torch.zeros_like(server[MODEL])
         return server | {CONTROL: zero}, {CONTROL: zero[:, None]}
 
-    def local(
-        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
-    ) -> tuple[Blocks, Payload, Tensor]:
+    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
         x, c, own = broadcast.blocks[MODEL], broadcast.blocks[CONTROL], devices[CONTROL]
-        params, work = copied(received_params(broadcast, self.model)), context.work
+        params, work = received_copy(broadcast, self.model), context.work
         rate = context.of_rows("learning_rate")
         shift = unflatten((own - c).mul_(rate[:, None]), self.model.shapes)
         loss = torch.zeros_like(rate)

@@ -22,38 +22,28 @@ from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm
+from otafl.algorithms import width_slices
+from otafl.algorithms.base import Algorithm, Outcome, Views
 from otafl.algorithms.level_training import LevelsSettings, Ratio, levels_of, sent_to_levels
 from otafl.algorithms.parameters import draws
-from otafl.algorithms.width_slices import (
-    WidthRule,
-    by_level,
-    known,
-    moved,
-    must_descend,
-    network,
-    trained,
-    width_rule,
-)
+from otafl.algorithms.width_slices import WidthRule, descending, width_rule
 from otafl.core.contracts import (
     MODEL,
     Blocks,
     Broadcast,
     Cohort,
     Context,
-    Group,
     Hyper,
     Level,
     LocalContext,
-    Payload,
     Received,
     View,
 )
 from otafl.core.rng import Streams, purpose
-from otafl.models.base import Model, flatten, unflatten
+from otafl.models.base import Count, Model, flatten, unflatten
 from otafl.models.network import Network
 
 QUEUE = purpose("split_mix/queue", __name__)
@@ -61,15 +51,15 @@ OTHERS = purpose("split_mix/others", __name__)
 
 
 class SplitMix(Algorithm):
-    """Server blocks "model" [S, M P], the atoms side by side; "dealt" [S] int64, how many devices
-    took from the queue. No device state. Tested are the first b atoms."""
+    """Keeps server blocks "model" [S, M P], the atoms side by side; "dealt" [S] int64, how many
+    devices took from the queue. No device state. Tested are the first b atoms."""
 
     averages: ClassVar[bool] = True
 
     class Settings(LevelsSettings):
         name: Literal["split_mix"] = "split_mix"
         atom: Ratio = Field(0.125, description="width of each of the narrow networks")
-        levels: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        levels: Annotated[tuple[Count, ...], AfterValidator(descending)] = Field(
             (8, 4, 2, 1),
             min_length=1,
             description="how many of the networks a device of each level trains, the largest "
@@ -77,14 +67,8 @@ class SplitMix(Algorithm):
         )
         width_rule: WidthRule = width_rule()
 
-        @field_validator("levels")
-        @classmethod
-        def _descending(cls, levels: tuple[int, ...]) -> tuple[int, ...]:
-            must_descend(levels)
-            return levels
-
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
-        self.atom = network(model, settings.atom, settings.width_rule, settings.name)
+        self.atom = width_slices.network(model, settings.atom, settings.width_rule, settings.name)
         self.atoms = settings.levels[0]
         super().__init__(settings, self.atom, devices)
 
@@ -110,9 +94,7 @@ class SplitMix(Algorithm):
         blocks = {MODEL: server[MODEL], "place": place.view(cohort.trials, -1)}
         return sent_to_levels(blocks, cohort, [b * self.atom.size for b in self.settings.levels])
 
-    def local(
-        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
-    ) -> tuple[Blocks, Payload, Tensor]:
+    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
         cohort, received = context.cohort, broadcast.blocks[MODEL]
         place = broadcast.blocks["place"].gather(1, cohort.device[:, None]).squeeze(1)
         first = first_atom(place, cohort.trial, self.atoms, context.streams)
@@ -121,20 +103,22 @@ class SplitMix(Algorithm):
         row, atom = has.nonzero(as_tuple=True)  # all that is trained is one stack
         pairs = context.work.take(row)
         start = unflatten(self._by_atom(received)[row, atom], self.atom.shapes)
-        increments, losses = trained(self.atom, start, pairs, self.settings, context.hyper)
+        settings, hyper = self.settings, context.hyper
+        increments, losses = width_slices.trained(self.atom, start, pairs, settings, hyper)
         update, mask = torch.zeros_like(received), torch.zeros_like(received)
         self._by_atom(update)[row, atom] = flatten(increments)
-        knows = known(self.atom, pairs, self.settings.masked_loss)
+        knows = width_slices.known(self.atom, pairs, self.settings.masked_loss)
         self._by_atom(mask)[row, atom] = flatten(knows)
         loss = received.new_zeros(len(received)).index_add_(0, row, losses) / has.sum(1)
-        return {}, (Group({MODEL: update}, mask={MODEL: mask}),), loss
+        return {}, width_slices.masked(update, mask), loss
 
     def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
         dealt = server["dealt"] + context.cohort.rows_of.long()
-        return {MODEL: moved(server[MODEL], received), "dealt": dealt}
+        return {MODEL: width_slices.moved(server[MODEL], received), "dealt": dealt}
 
-    def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
-        return by_level([self._view(server[MODEL], budget) for budget in self.settings.levels])
+    def views(self, server: Blocks, devices: Blocks) -> Views:
+        views = [self._view(server[MODEL], budget) for budget in self.settings.levels]
+        return width_slices.by_level(views)
 
     def _view(self, model: Tensor, budget: int) -> View:
         mixed = partial(_mixed, self.atom, budget)

@@ -26,7 +26,8 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from otafl.algorithms.adam import PenaltyAdam
-from otafl.algorithms.base import Algorithm, Needs
+from otafl.algorithms.arrivals import not_lost, per_trial
+from otafl.algorithms.base import Algorithm, Needs, Outcome, Views
 from otafl.algorithms.cp_blocks import CpBlocks
 from otafl.algorithms.low_rank_layers import (
     Ranks,
@@ -59,7 +60,7 @@ from otafl.factorised import cp, cp_aggregation
 from otafl.models import cp_layers
 from otafl.models.base import Model, flatten, unflatten
 from otafl.models.layered import LayeredModel
-from otafl.models.span import difference, form_of
+from otafl.models.span import difference
 
 BATCH = 20
 """Samples of a minibatch, by which the operations of local work are counted."""
@@ -68,7 +69,7 @@ TENSOR, RESIDUAL = "tensor", "residual"
 
 
 class TDPFed(Algorithm):
-    """Server blocks, a trial's factors and biases: "<weight>.A<n>" [S, R, I_n] and "<bias>"
+    """Keeps server blocks, a trial's factors and biases: "<weight>.A<n>" [S, R, I_n] and "<bias>"
     [S, outputs]; with act "residual" [S], and where they are sent the tensors, "tensor" [S, P].
     Device blocks: "personal.<parameter>" [S, K, *shape] and, as at the server, "local.<block>"."""
 
@@ -135,13 +136,9 @@ class TDPFed(Algorithm):
         )
 
         @model_validator(mode="after")
-        def _one_way_to_say_the_rank(self) -> Self:
+        def _fits(self) -> Self:
             if self.rank is not None and self.compression_rate is not None:
                 raise ValueError("rank and compression_rate both set the ranks; give one of them")
-            return self
-
-        @model_validator(mode="after")
-        def _tensor_start(self) -> Self:
             if self.act_theta_start == "tensor" and self.aggregation != "act":
                 raise ValueError(
                     f"act_theta_start: tensor is for aggregation: act, and it is "
@@ -200,12 +197,10 @@ class TDPFed(Algorithm):
             blocks[TENSOR] = server[TENSOR]
         return Broadcast(blocks)
 
-    def local(
-        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
-    ) -> tuple[Blocks, Payload, Tensor]:
+    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
         """Do Algorithm 1, lines 6 to 11."""
         step, penalty = context.of_rows("personal_learning_rate"), context.of_rows("penalty")
-        work, form = context.work, form_of(self.model)
+        work, form = context.work, self.form
         start = unflatten(broadcast.blocks[MODEL], self.cp.shapes)
         local = copied(start)
         centre_params = self.cp.dense(local)
@@ -302,8 +297,7 @@ class TDPFed(Algorithm):
         is lost on the way the devices' weights tell how much of it."""
         count = received.count[0]
         assert isinstance(count, Tensor)
-        weight = count.new_zeros(cohort.trials).index_add_(0, cohort.trial, cohort.weight)
-        lost = weight / count.clamp_min(torch.finfo(count.dtype).tiny)
+        lost = per_trial(cohort.weight, cohort) / count.clamp_min(torch.finfo(count.dtype).tiny)
         return lost * self.devices / cohort.rows_of.clamp_min(1.0)
 
     def _composed(self, server: Blocks, received: Received, context: Context) -> Blocks:
@@ -340,16 +334,13 @@ class TDPFed(Algorithm):
     def _weight_of(self, received: Received, cohort: Cohort) -> Tensor:
         """Return each device's weight in the mean, [n], summing to one over those of a trial that
         came."""
-        weight = cohort.weight
-        if self.settings.weights == "uniform":
-            weight = torch.ones_like(weight)
-        came = None if received.came is None else received.came[0]
-        if came is not None:
-            weight = weight * came
-        total = weight.new_zeros(cohort.trials).index_add_(0, cohort.trial, weight)
+        weight = not_lost(received, cohort)
+        if self.settings.weights == "samples":
+            weight = weight * cohort.weight
+        total = per_trial(weight, cohort)
         return weight / total.clamp_min(torch.finfo(total.dtype).tiny)[cohort.trial]
 
-    def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
+    def views(self, server: Blocks, devices: Blocks) -> Views:
         local = {name: block.flatten(0, 1) for name, block in own(devices, "local").items()}
         return {
             "global": View(self.cp.of(server), self._predict),
@@ -359,7 +350,7 @@ class TDPFed(Algorithm):
 
     def _predict(self, blocks: Blocks, x: Tensor) -> Tensor:
         factors = {name: self.cp.factors(blocks, name) for name in self.cp.weights}
-        return cp_layers.logits(self.model, factors, blocks, x)
+        return cp_layers.logits(self.model, {**blocks, **factors}, x)
 
     def measures(self, server: Blocks, devices: Blocks) -> dict[str, Tensor]:
         """Measure prox_gap: mean over devices of |theta_k - [[A_k]]| / |[[A_k]]|, weights and

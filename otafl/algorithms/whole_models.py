@@ -6,22 +6,25 @@ parameters of two and more dimensions; everything else is called a bias.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.parameters import view_of
 from otafl.core import settings
-from otafl.core.contracts import Blocks, Group, Hyper, Payload, Received, View
+from otafl.core.contracts import Blocks, Group, Hyper, Payload, Received
 from otafl.core.settings import stackable
 from otafl.models.base import Model
 from otafl.models.layered import LayeredModel
 
-BiasMode = Literal["ideal", "ota"]
+BiasMode = Annotated[
+    Literal["ideal", "ota"],
+    Field(description="biases carried free of error and uncounted, or over the uplink"),
+]
+"""How biases travel."""
 
 
-class WholeModelSettings(settings.Settings):
+class WholeSettings(settings.Settings):
     """Hold what the methods share that FedRLR is compared with (Xue and Lau 2023, section VI)."""
 
     learning_rate: float = stackable(
@@ -37,24 +40,11 @@ class WholeModelSettings(settings.Settings):
     )
 
 
-def bias_mode() -> BiasMode:
-    """Declare how biases travel."""
-    mode: BiasMode = Field(
-        "ideal", description="biases carried free of error and uncounted, or over the uplink"
-    )
-    return mode
-
-
 def weights_of(model: Model) -> tuple[str, ...]:
     """List the names of a model's weights."""
     if isinstance(model, LayeredModel):
         return tuple(layer.weight for layer in model.layers)
     return tuple(name for name, shape in model.shapes.items() if len(shape) >= 2)
-
-
-def as_matrix(weight: Tensor) -> Tensor:
-    """View a weight [n, M, ...] as matrices [n, M, N]: a convolution's filters are its rows."""
-    return weight.flatten(2)
 
 
 def step_size(hyper: Hyper, round: int) -> Tensor:
@@ -63,10 +53,10 @@ def step_size(hyper: Hyper, round: int) -> Tensor:
     return hyper["learning_rate"] / (1.0 + hyper["decay"] * round)
 
 
-def payload_of(params: Blocks, weights: tuple[str, ...], bias_mode: BiasMode) -> Payload:
+def payload_of(params: Blocks, model: Model, bias_mode: BiasMode) -> Payload:
     """Send weights over the uplink, and biases in a second group, free of error or over the
     uplink."""
-    matrices = {name: params[name] for name in weights}
+    matrices = {name: params[name] for name in weights_of(model)}
     biases = {name: block for name, block in params.items() if name not in matrices}
     groups = [Group(matrices)] if matrices else []
     return (*groups, biases_of(biases, bias_mode)) if biases else tuple(groups)
@@ -85,11 +75,6 @@ def received_model(received: Received, model: Model) -> Blocks:
     for blocks in received.mean:
         mean |= blocks
     return {name: mean[name] for name in model.shapes}
-
-
-def global_view(model: Model, server: Blocks) -> dict[str, View]:
-    """Test the server's model, a block for each parameter."""
-    return {"global": view_of(model, server)}
 
 
 def density(server: Blocks, model: Model) -> dict[str, Tensor]:

@@ -13,9 +13,10 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Literal
 
 import torch
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field
 from torch import Tensor
 
+from otafl.algorithms.base import Outcome, Views
 from otafl.algorithms.level_training import (
     LevelsSettings,
     Ratio,
@@ -24,21 +25,11 @@ from otafl.algorithms.level_training import (
     ratios,
     train_,
 )
-from otafl.algorithms.parameters import copied, flat_view
-from otafl.core.contracts import (
-    MODEL,
-    Blocks,
-    Group,
-    Hyper,
-    LocalContext,
-    Payload,
-    Received,
-    View,
-    Work,
-)
+from otafl.algorithms.parameters import MODEL, copied, flat_view
+from otafl.core.contracts import Blocks, Group, Hyper, LocalContext, Payload, Received, View, Work
 from otafl.core.errors import UserError
 from otafl.models.base import Model, flatten, unflatten
-from otafl.models.network import Network
+from otafl.models.network import Network, Sized
 from otafl.models.steps import Axis, Channels
 
 WidthRule = Literal["ceil", "round", "floor"]
@@ -60,8 +51,8 @@ def width_rule() -> WidthRule:
     return rule
 
 
-def must_descend(values: Sequence[float]) -> None:
-    """Raise ValueError unless each level is smaller than the one before."""
+def descending(values: tuple[float, ...]) -> tuple[float, ...]:
+    """Return the levels. Raises ValueError unless each is smaller than the one before."""
     if any(a <= b for a, b in itertools.pairwise(values)):
         got = ", ".join(f"{value:g}" for value in values)
         order = ", ".join(f"{value:g}" for value in sorted(set(values), reverse=True))
@@ -69,12 +60,13 @@ def must_descend(values: Sequence[float]) -> None:
             f"levels must go from the largest to the smallest, each once; got {got}, and {order} "
             "would do"
         )
+    return values
 
 
 class WidthsSettings(LevelsSettings):
     """Hold what methods have whose levels are slices of one network."""
 
-    levels: tuple[Ratio, ...] = ratios(
+    levels: Annotated[tuple[Ratio, ...], AfterValidator(descending)] = ratios(
         (1.0, 0.5, 0.25, 0.125), "width of each model size, the largest first"
     )
     width_rule: WidthRule = width_rule()
@@ -89,12 +81,6 @@ class WidthsSettings(LevelsSettings):
         "authors' programs",
     )
 
-    @field_validator("levels")
-    @classmethod
-    def _descending(cls, levels: tuple[float, ...]) -> tuple[float, ...]:
-        must_descend(levels)
-        return levels
-
 
 def channels(ratio: float, rule: WidthRule) -> Channels:
     """Say how many of C channels a network of this width keeps."""
@@ -104,14 +90,12 @@ def channels(ratio: float, rule: WidthRule) -> Channels:
 
 def network(model: Model, ratio: float, rule: WidthRule, method: str) -> Network:
     """Return the model as a network of this width. Raises UserError where it has none."""
-    make = getattr(model, "network", None)
-    if make is None:
+    if not isinstance(model, Sized):
         raise UserError(
             f"algorithm.name: '{method}' trains the model at several widths, and a "
             f"{type(model).__name__} has one; model: mlp, cnn, conv_net, vgg or resnet would do"
         )
-    made: Network = make(channels(ratio, rule))
-    return made
+    return model.network(channels(ratio, rule))
 
 
 def networks(of: WidthsSettings, model: Model, method: str) -> tuple[Network, ...]:
@@ -206,7 +190,7 @@ def train_slices(
     received: Tensor,
     context: LocalContext,
     offset: int = 0,
-) -> tuple[Payload, Tensor]:
+) -> Outcome:
     """Train each row's slice of the received model [n, P] of the first size, as its level says: one
     group with increments and a mask [n, P], which superpose coordinate by coordinate; loss [n]."""
     wide = sizes[0]
@@ -221,7 +205,12 @@ def train_slices(
         increments, loss[rows] = trained(narrow, start, work, of, context.hyper)
         place_(wide, narrow, increments, into, rows, offset)
         place_(wide, narrow, known(narrow, work, of.masked_loss), knows, rows, offset)
-    return (Group({MODEL: update}, mask={MODEL: mask}),), loss
+    return {}, masked(update, mask), loss
+
+
+def masked(update: Tensor, mask: Tensor) -> Payload:
+    """Return one group with increments and their mask, both [n, P]."""
+    return (Group({MODEL: update}, mask={MODEL: mask}),)
 
 
 def moved(model: Tensor, received: Received, group: int = 0) -> Tensor:
@@ -239,12 +228,12 @@ def slices(sizes: Sequence[Network], model: Tensor, offset: int = 0) -> list[Ten
     return [flatten(cut(sizes[0], narrow, blocks, rows, offset)) for narrow in sizes]
 
 
-def level_views(sizes: Sequence[Network], models: Sequence[Tensor]) -> dict[str, View]:
+def level_views(sizes: Sequence[Network], models: Sequence[Tensor]) -> Views:
     """Show "global", the largest model, and "level0", "level1", .. of the models [S, P] of each
     size."""
     return by_level([flat_view(size, model) for size, model in zip(sizes, models, strict=True)])
 
 
-def by_level(each: Sequence[View]) -> dict[str, View]:
+def by_level(each: Sequence[View]) -> Views:
     """Name the views of the levels, of which the first is "global" too."""
     return {"global": each[0]} | {f"level{level}": one for level, one in enumerate(each)}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import math
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -30,6 +31,8 @@ from otafl.scenario import Scenario, axes, load_scenario, to_yaml
 from otafl.scenario.keys import CHOICES, child, put
 from otafl.scenario.yaml_source import parse
 
+ABOUT = re.compile(r"_version$|^(scenario_hash|seed|device_name|complete|format)$")
+"""Attributes of a result that tell what it was made with."""
 IGNORED = "wall_time_s"
 """Differs from run to run; shown, but no difference."""
 
@@ -129,9 +132,7 @@ def compare(a: Path, b: Path, tolerance: float = 0.0) -> Comparison:
     names = (str(a), str(b))
     if first is None or second is None:
         return Comparison(names, settings, {})
-    about = _changed(
-        *({str(k): v for k, v in ds.attrs.items() if _is_about(k)} for ds in (first, second))
-    )
+    told = [{k: v for k, v in ds.attrs.items() if ABOUT.search(str(k))} for ds in (first, second)]
     paths = list(dict.fromkeys((*one.tracks, *two.tracks)))
     matched, lacking = _matched(one.places(first, paths), two.places(second, paths))
     first, second = (
@@ -149,7 +150,7 @@ def compare(a: Path, b: Path, tolerance: float = 0.0) -> Comparison:
     return Comparison(
         names,
         settings,
-        about,
+        _changed(*told),
         first.sizes["point"],
         lacking,
         [one for one in found if one.name != IGNORED],
@@ -185,7 +186,8 @@ class _Settings:
             tree = axes.applied(self.tree, point)
             for track, _ in point:
                 if track.chooses:
-                    tree = put(tree, track.path, _filled(track.path, _at(tree, track.path)))
+                    section = json.dumps(_at(tree, track.path))
+                    tree = put(tree, track.path, _filled(track.path, section))
             if ran[number]:
                 found[_key([_at(tree, path) for path in paths])] = number
         return found
@@ -233,16 +235,13 @@ def _changed(one: dict[str, Any], two: dict[str, Any]) -> dict[str, Pair]:
 def _flat_settings(side: _Settings, swept: Collection[Keys]) -> dict[str, Any]:
     replaced = {".".join(map(str, path)): path for path in swept}
     below = tuple(f"{key}." for key in replaced)
-    out = {
-        key: value
-        for key, value in _flat(side.tree)
-        if key not in replaced and not key.startswith(below)
-    }
+    flat = ((key, value) for key, value in _flat(side.tree) if key not in replaced)
+    out = {key: value for key, value in flat if not key.startswith(below)}
     for key, path in replaced.items():
         value = _at(side.tree, path)
         if path in side.tracks:
-            values = side.tracks[path].values
-            out[key] = "swept: " + ", ".join(shown(axes.label(v)) for v in values)
+            values = (shown(axes.label(value)) for value in side.tracks[path].values)
+            out[key] = f"swept: {', '.join(values)}"
         elif value is not None:
             out[key] = axes.label(value) if path in CHOICES else value
     return out
@@ -316,25 +315,17 @@ def _paired(a: xr.Dataset, b: xr.Dataset, names: list[str]) -> Iterator[PairedDi
                 yield PairedDifference(name, str(point), *moments(row))
 
 
-def _is_about(key: object) -> bool:
-    text = str(key)
-    named = ("scenario_hash", "seed", "device_name", "complete", "format")
-    return text.endswith("_version") or text in named
-
-
-def _filled(path: Keys, section: Any) -> Any:
-    """Return a choice with its defaults, or as it is where this version does not know it."""
-    given = {"name": section} if isinstance(section, str) else dict(section)
-    return json.loads(_filled_text(CHOICES[path].table, json.dumps(given)))
-
-
 @functools.lru_cache(maxsize=1024)
-def _filled_text(table: str, section: str) -> str:
+def _filled(path: Keys, section: str) -> Any:
+    """Return a choice (JSON) with its defaults, or as it is where this version does not know it."""
     given = json.loads(section)
+    given = {"name": given} if isinstance(given, str) else given
     try:
-        return str(registry.settings(table, given["name"])(**given).model_dump_json())
+        return registry.settings(CHOICES[path].table, given["name"])(**given).model_dump(
+            mode="json"
+        )
     except Exception:  # another version's choice, or the user's own
-        return section
+        return given
 
 
 def _at(tree: Any, path: Keys) -> Any:

@@ -15,8 +15,8 @@ from otafl.results.coordinates import listed, named, pick, shown
 
 
 def axes_of(ds: xr.Dataset) -> list[str]:
-    """Return the dims of the sweep, in the scenario's order."""
-    return [str(dim) for dim in ds["final_round"].dims]
+    """Return the dims of the sweep, in the scenario's order; none of a point that was picked."""
+    return [str(dim) for dim in ds["final_round"].dims] if "final_round" in ds else []
 
 
 def numeric(values: xr.DataArray) -> bool:

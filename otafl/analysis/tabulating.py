@@ -123,11 +123,8 @@ def best(
     largest = "accuracy" in table.variable if largest is None else largest
     groups: dict[object, list[tuple[int, int]]] = {}
     for (i, row), (j, column) in itertools.product(enumerate(table.rows), enumerate(table.columns)):
-        cell = zip(names, (*row, *column), strict=True)
-        key: object = {"row": i, "column": j}.get(over)
-        if over in names:
-            key = tuple(text for name, text in cell if name != over)
-        groups.setdefault(key, []).append((i, j))
+        others = tuple(t for name, t in zip(names, (*row, *column), strict=True) if name != over)
+        groups.setdefault({"row": i, "column": j}.get(over, others), []).append((i, j))
     marked = np.zeros(table.values.shape[:2], dtype=bool)
     for places in groups.values():
         trials = np.array([table.values[place] for place in places])
@@ -137,8 +134,7 @@ def best(
             continue
         won = int(np.nanargmax(means) if largest else np.nanargmin(means))
         seen[won] = False
-        if level is None or _told_apart(trials[won], trials[seen], level):
-            marked[places[won]] = True
+        marked[places[won]] = level is None or _told_apart(trials[won], trials[seen], level)
     return marked
 
 
@@ -155,14 +151,7 @@ def text(table: Grid) -> str:
 
 def markdown(table: Grid, bold: np.ndarray | None = None) -> str:
     """Return the table as GitHub's Markdown; `bold` [rows, columns] marks cells."""
-    rows = []
-    for i, row in enumerate(_body(table)):
-        first = len(table.row_names)
-        cells = [
-            f"**{cell}**" if bold is not None and j >= first and bold[i, j - first] else cell
-            for j, cell in enumerate(row)
-        ]
-        rows.append([cell.replace("|", "\\|") for cell in cells])
+    rows = [[cell.replace("|", "\\|") for cell in row] for row in _body(table, bold)]
     lines = [_head(table), ["---"] * len(_head(table)), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
@@ -196,20 +185,17 @@ def latex(table: Grid, bold: np.ndarray | None = None, label: str = "") -> str:
     ]
     lines += [f"    {line}" for line in _latex_head(table, first)]
     lines.append(r"    \midrule")
-    cells = [aligned(table.values[:, j]) for j in range(count)]
-    widths = [max((len(std.partition(".")[0]) for _, std in column), default=0) for column in cells]
+    marks = np.zeros(table.values.shape[:2], bool) if bold is None else bold
+    cells = [_latex_cells(table.values[:, j], marks[:, j]) for j in range(count)]
     before: tuple[str, ...] = ()
-    for i, row in enumerate(table.rows):
-        if i and len(row) > 1 and row[0] != before[0]:
+    for row, *values in zip(table.rows, *cells, strict=True):
+        if before and len(row) > 1 and row[0] != before[0]:
             lines.append(r"    \addlinespace")
-        said = [
-            "" if i and row[: k + 1] == before[: k + 1] and k < len(row) - 1 else escaped(one)
-            for k, one in enumerate(row)
-        ] or [""]
-        for j in range(count):
-            mark = bold is not None and bool(bold[i, j])
-            said.append(_latex_cell(cells[j][i], widths[j], mark))
-        lines.append(f"    {' & '.join(said)} \\\\")
+        names = [
+            "" if row[: k + 1] == before[: k + 1] and k < len(row) - 1 else escaped(name)
+            for k, name in enumerate(row)
+        ]
+        lines.append(f"    {' & '.join([*(names or ['']), *values])} \\\\")
         before = row
     lines += [r"    \bottomrule", r"  \end{tabular}", r"\end{table}"]
     return "\n".join(lines)
@@ -270,10 +256,15 @@ def _told(name: str, words: str) -> str:
     return f"{name} {words}" if re.fullmatch(r"-?[\d.e+-]+", words) else words
 
 
-def _body(table: Grid) -> list[list[str]]:
+def _body(table: Grid, bold: np.ndarray | None = None) -> list[list[str]]:
+    """Return the cells of each row in words, after its names; `bold` cells between stars."""
+    stars = np.where(np.zeros(table.values.shape[:2], bool) if bold is None else bold, "**", "")
     return [
-        [*row, *(spread(trials) for trials in values)]
-        for row, values in zip(table.rows, table.values, strict=True)
+        [
+            *names,
+            *(f"{star}{spread(trials)}{star}" for trials, star in zip(values, row, strict=True)),
+        ]
+        for names, values, row in zip(table.rows, table.values, stars, strict=True)
     ]
 
 
@@ -300,16 +291,18 @@ def _latex_head(table: Grid, first: int) -> list[str]:
     return lines
 
 
-def _latex_cell(cell: Cell, width: int, bold: bool) -> str:
-    mean, std = (_exponent(part) for part in cell)
-    if not mean:
-        return "--"
-    zeros = "0" * (width - len(cell[1].partition(".")[0]))
-    pad = rf"\phantom{{{zeros}}}" if zeros else ""
-    said = f"{mean} \\pm {pad}{std}" if std else mean
-    return rf"$\mathbf{{{said}}}$" if bold else f"${said}$"
+def _latex_cells(column: np.ndarray, bold: np.ndarray) -> list[str]:
+    """Return the cells of a column [rows, trials]; those that are bold [rows] are marked."""
+    cells, out = aligned(column), []
+    whole = [len(std.partition(".")[0]) for _, std in cells]
+    for (mean, std), digits, mark in zip(cells, whole, bold, strict=True):
+        pad = rf"\phantom{{{'0' * (max(whole) - digits)}}}" if digits < max(whole) else ""
+        said = rf"{_exponent(mean)} \pm {pad}{_exponent(std)}" if std else _exponent(mean)
+        out.append((rf"$\mathbf{{{said}}}$" if mark else f"${said}$") if mean else "--")
+    return out
 
 
 def _exponent(value: str) -> str:
+    """Write a number with a power of ten as LaTeX takes it."""
     mantissa, e, power = value.partition("e")
     return rf"{mantissa} \times 10^{{{int(power)}}}" if e else value

@@ -82,11 +82,11 @@ def _columns(ds: xr.Dataset) -> dict[str, np.ndarray]:
     there = np.isfinite(ds["timeline_start_s"].values)
     columns = {name: ds[table].values[there] for name, table in TABLES.items()}
     order = np.lexsort((columns["device"], columns["start_s"]))
-    columns = {name: values[order] for name, values in columns.items()}
-    for name in ("device", "round", "activity"):
-        columns[name] = columns[name].astype(np.int64)
-    columns["activity"] = np.array(ACTIVITIES)[columns["activity"]]
-    return columns
+    columns = {
+        name: values[order] if name.endswith("_s") else values[order].astype(np.int64)
+        for name, values in columns.items()
+    }
+    return columns | {"activity": np.array(ACTIVITIES)[columns["activity"]]}
 
 
 def _finite(ds: xr.Dataset, name: str) -> np.ndarray:
@@ -198,16 +198,13 @@ def print_totals(part: xr.Dataset, console: Console | None = None) -> None:
         table.add_row(str(row.Index), count, number(row.seconds), f"{100 * row.share:.1f} %")
     rows = about["rows"]
     whose = f"{len(rows)} devices" if len(rows) > 1 else f"device {rows[0]}"
-    console.print(f"{about['title']}: {whose}, {_span(part)}\n", soft_wrap=True)
+    start_s, until_s, end_s = (number(about[name]) for name in ("start_s", "until_s", "end_s"))
+    span = f"{start_s} to {until_s} s of {end_s} s"
+    console.print(f"{about['title']}: {whose}, {span}\n", soft_wrap=True)
     console.print(table)
     counts = [f"{about[name]} {said}" for name, said in UPDATES.items() if about.get(name)]
     if counts:
         console.print(f"\nupdates of the whole trial: {', '.join(counts)}", soft_wrap=True)
-
-
-def _span(part: xr.Dataset) -> str:
-    start_s, until_s, end_s = (part.attrs[name] for name in ("start_s", "until_s", "end_s"))
-    return f"{number(start_s)} to {number(until_s)} s of {number(end_s)} s"
 
 
 def write_events(part: xr.Dataset, path: Path) -> None:

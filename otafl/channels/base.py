@@ -1,4 +1,4 @@
-"""The contract of a radio channel, and the settings that channels share.
+"""Define the contract of a radio channel, and the settings that channels share.
 
 The signal-to-noise ratio is said in one of two ways. Normalised: `snr_db` is the budget on the mean
 symbol power over the receiver's complex noise variance, whatever the distance. Physical: with
@@ -8,15 +8,20 @@ symbol power over the receiver's complex noise variance, whatever the distance. 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
+import numpy as np
+import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from otafl.channels.ris import RisSettings
 from otafl.core.contracts import ChannelState, Hyper, LinkBudget
 from otafl.core.rng import Streams
 from otafl.core.settings import Settings, stackable
+from otafl.core.units import db_to_linear, dbm_to_watt, noise_power_w
+
+DEFAULT_SNR_DB = 20.0
 
 
 class ChannelSettings(Settings):
@@ -53,7 +58,7 @@ class ChannelSettings(Settings):
 
     @property
     def physical(self) -> bool:
-        """Whether budgets are watts over thermal noise; else they are an SNR at gain 1."""
+        """Say whether budgets are watts over thermal noise; else they are an SNR at gain 1."""
         return self.path_loss_db is not None
 
 
@@ -85,12 +90,6 @@ class FadingSettings(ChannelSettings):
     )
 
 
-class FlatFadingSettings(FadingSettings):
-    """The section of a flat channel that fades may hold these keys."""
-
-    ris: RisSettings | None = Field(None, description="a reflecting surface")
-
-
 class Channel(ABC):
     """A radio channel gives h of every round, for S trials over K devices.
 
@@ -119,7 +118,7 @@ class Channel(ABC):
     false, averages over drawn states take their place."""
 
     class Settings(ChannelSettings):
-        """The section `channel` of a scenario."""
+        """Describe the section `channel` of a scenario."""
 
     def __init__(
         self,
@@ -152,7 +151,7 @@ class Channel(ABC):
 
     @property
     def unit_mean_amplitude(self) -> float | Tensor | None:
-        """E|h|, a number or [S, 1] or [S, K]; None where it is not known in closed form."""
+        """Return E|h|, a number or [S, 1] or [S, K]; None where it is not known in closed form."""
         return None
 
     def mean_inverse(self, threshold: float, gain: float, error_variance: float) -> float | None:
@@ -170,3 +169,48 @@ class Channel(ABC):
         not known in closed form.
         """
         return None
+
+
+def link_budget(
+    sections: Sequence[ChannelSettings],
+    devices: int,
+    streams: Streams,
+    power_db: np.ndarray | None = None,
+) -> LinkBudget:
+    """Return the budgets of S trials over K devices.
+
+    Physical, with `path_loss_db` or on a channel that has a path loss of its own and no `snr_db`:
+    transmit power over thermal noise in the band, and the path loss is the gain; else `snr_db` is
+    the budget at gain 1.
+
+    Parameters
+    ----------
+    sections : S, the channel's settings of each trial.
+    devices : K.
+    streams : of the S trials.
+    power_db : [S, K] dB that devices' budgets are above the channel's.
+    """
+    rows, budgets, device = [], [], streams.device
+    for section in sections:
+        tx_power_w = dbm_to_watt(section.tx_power_dbm)
+        gain = 1.0 if section.path_loss_db is None else db_to_linear(-section.path_loss_db)
+        if section.physical:
+            unit_w = noise_power_w(section.bandwidth_hz, section.noise_figure_db)
+        else:
+            snr_db = DEFAULT_SNR_DB if section.snr_db is None else section.snr_db
+            unit_w = tx_power_w / db_to_linear(snr_db)
+        rows.append((gain, unit_w, section.bandwidth_hz))
+        offsets = [db_to_linear(offset) for offset in section.device_budget_db] or [1.0]
+        budgets.append([tx_power_w / unit_w * offsets[k % len(offsets)] for k in range(devices)])
+    numbers = torch.tensor(rows, dtype=torch.float64).T.to(device, streams.dtype)
+    gain, unit_power_w, bandwidth_hz = numbers
+    budget = torch.tensor(budgets, dtype=torch.float64).to(device, streams.dtype)
+    if power_db is not None and power_db.any():
+        budget = budget * torch.from_numpy(db_to_linear(power_db)).to(budget)
+    return LinkBudget(
+        budget=budget,
+        gain=gain[:, None].expand(-1, devices),
+        unit_power_w=unit_power_w,
+        bandwidth_hz=bandwidth_hz,
+        physical=torch.tensor([section.physical for section in sections], device=device),
+    )

@@ -26,12 +26,18 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 from torch import Tensor
 
 from otafl.channels.base import Channel
-from otafl.channels.cell_drop import DEVICES_PER_DROP, CellDrop, SionnaCell, cell_rays
+from otafl.channels.cell_drop import (
+    DEVICES_PER_DROP,
+    CellDrop,
+    SionnaCell,
+    cell_rays,
+    placed,
+    reflected,
+)
 from otafl.channels.fading import ROUNDS_PER_BLOCK, RoundBlocks
 from otafl.channels.jakes import correlation_rounds
 from otafl.channels.ofdm import NUMBERS_AT_ONCE, OfdmStates, Pairs, group_frequencies
 from otafl.channels.plane_waves import GeometricSettings, PlaneWaves, velocities
-from otafl.channels.topology import drop, reflected
 from otafl.core.contracts import ChannelState
 from otafl.core.rng import purpose
 from otafl.core.units import db_to_linear
@@ -52,9 +58,7 @@ def _by_name(defaults: Mapping[str, Any], description: str, **bounds: Any) -> An
 class Cell(Channel):
     """Give h [S, K, A, B, F] complex, E|h|^2 = 1 over the phases of the rays.
 
-    positions: [S, K, 3] metres in the drop, the server at the origin; distance_m: [S, K] from its
-    antennas, in three dimensions; line_of_sight, indoor: [S, K] bool. links: the whole drop, of
-    the U trials that differ.
+    line_of_sight, indoor: [S, K] bool. links: the whole drop, of the U trials that differ.
     """
 
     class Settings(GeometricSettings):
@@ -172,37 +176,23 @@ class Cell(Channel):
         """Drop the devices, and return whom to ask about them later."""
         settings, streams, devices = self.settings, self.streams, self.devices
         whole = -(-devices // DEVICES_PER_DROP) * DEVICES_PER_DROP
-        position, indoor = drop(
+        position, indoor = placed(
             Pairs(streams, whole, self.budget.bandwidth_hz),
             settings.min_distance_m,
             settings.cell_radius_m,
             settings.device_height_m,
             settings.indoor_probability,
         )
-        sionna = SionnaCell(
-            settings.name,
-            settings.carrier_hz,
-            settings.o2i_loss,
-            settings.server_height_m,
-            settings.in_car,
-        )
+        sionna = SionnaCell(settings)
         links = sionna.drop(self._pairs, position.cpu(), indoor.cpu())
         self.links = links.each(lambda one: one[:, :devices].to(streams.device))
         self._start, self._indoor = position[:, :devices], indoor[:, :devices]
-        self.positions = self._pairs.spread(self._start)
-        server = self._start.new_tensor([0.0, 0.0, settings.server_height_m])
-        self.distance_m = (self.positions - server).norm(dim=-1)
         self.line_of_sight = self._pairs.spread(self.links.line_of_sight)
         self.indoor = self._pairs.spread(self._indoor)
         return sionna
 
     def state(self, round: int) -> ChannelState:
         return self._states.state(round, self._gains[round] if self._moves else self._fixed_gain)
-
-    def positions_in(self, round: int) -> Tensor:
-        """Return the positions [S, K, 3] in metres at the beginning of a round."""
-        time = torch.tensor([[round * self.settings.round_interval_s]], dtype=torch.float64)
-        return self._pairs.spread(self._position(time.to(self._start.device))[0])
 
     def _scaled(self, gain: Tensor) -> Tensor:
         """Return the gain [S, K] in the budget's unit and type."""

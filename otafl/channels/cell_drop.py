@@ -6,10 +6,15 @@ It draws line of sight, path loss, penetration loss, large-scale parameters and 
 Devices are handed to Sionna 64 at a time, each batch with a seed of its own, so that the first
 devices' drop does not depend on how many there are; large-scale parameters are correlated in space
 (step 4) within a batch.
+
+Devices are placed uniformly in a ring around the server, and stand, or walk straight on with
+reflection at the edge of the cell. Positions are functions of time. Who walks may come nearer to
+the server than devices are placed.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
@@ -20,9 +25,10 @@ from torch import Tensor
 from otafl.channels.ofdm import Pairs
 from otafl.channels.plane_waves import RAYS, Rays, unit_vector
 from otafl.channels.sionna_rng import keep_global_state, sionna_stream
-from otafl.core.rng import family
+from otafl.core.rng import family, purpose
 
 DROP = family("cell", __name__)
+POSITION = purpose("position", __name__)
 
 CPU = torch.device("cpu")
 
@@ -76,62 +82,23 @@ def joined(parts: list[CellDrop], dim: int) -> CellDrop:
     return CellDrop(*(torch.cat([getattr(part, name) for part in parts], dim) for name in names))
 
 
-def set_topology(
-    made: Any,
-    server_height_m: float,
-    position: Tensor,
-    indoor: Tensor,
-    los: Tensor | str,
-    in_car: bool | None = None,
-) -> None:
-    """Place devices at positions [N, n, 3]; the server is at the origin.
-
-    Sionna keeps what it is given and later writes to it, so each tensor is its own. made: what has
-    Sionna's `set_topology`. indoor: [N, n] bool. los: bool, or "random". in_car: whether devices
-    outdoors are in cars; None where the scenario has none.
-    """
-    server = position.new_tensor([0.0, 0.0, server_height_m]).repeat(len(position), 1, 1)
-    way, facing = torch.zeros_like(position), torch.zeros_like(position)
-    extra = {} if in_car is None else {"in_car": ~indoor & in_car}
-    server_facing = torch.zeros_like(server)
-    made.set_topology(
-        position.clone(), server, facing, server_facing, way, indoor.clone(), los, **extra
-    )
-
-
 class SionnaCell:
-    """Ask Sionna about the links of a cell.
+    """Ask Sionna about the links of a cell with these settings."""
 
-    Parameters
-    ----------
-    kind : "umi", "uma" or "rma".
-    carrier_hz : carrier frequency.
-    o2i_loss : "low" or "high", into buildings; not asked in rma.
-    server_height_m : height of the server's antennas.
-    in_car : of rma, whether devices outdoors are in cars; else None.
-    """
-
-    def __init__(
-        self,
-        kind: str,
-        carrier_hz: float,
-        o2i_loss: str,
-        server_height_m: float,
-        in_car: bool | None,
-    ) -> None:
+    def __init__(self, settings: Any) -> None:
         with keep_global_state():
             from sionna.phy.channel import tr38901
         place = {"precision": "double", "device": "cpu"}
-        antenna = tr38901.PanelArray(1, 1, "single", "V", "omni", carrier_hz, **place)
+        antenna = tr38901.PanelArray(1, 1, "single", "V", "omni", settings.carrier_hz, **place)
         common = {"ut_array": antenna, "bs_array": antenna, "direction": "uplink", **place}
-        if kind == "rma":
-            self.scenario = tr38901.RMaScenario(carrier_hz, **common)
+        if settings.name == "rma":
+            self.scenario = tr38901.RMaScenario(settings.carrier_hz, **common)
         else:
-            made = tr38901.UMiScenario if kind == "umi" else tr38901.UMaScenario
-            self.scenario = made(carrier_hz, o2i_loss, **common)
+            made = tr38901.UMiScenario if settings.name == "umi" else tr38901.UMaScenario
+            self.scenario = made(settings.carrier_hz, settings.o2i_loss, **common)
         self._large_scale = tr38901.LSPGenerator(self.scenario)
         self._small_scale = tr38901.RaysGenerator(self.scenario)
-        self._server_height_m, self._in_car = server_height_m, in_car
+        self._settings = settings
 
     def drop(self, pairs: Pairs, position: Tensor, indoor: Tensor) -> CellDrop:
         """Draw the links of devices at positions [U, K, 3], indoors [U, K]; K a multiple of 64."""
@@ -199,7 +166,17 @@ class SionnaCell:
         return loss.view(shape).to(position.device)
 
     def _place(self, position: Tensor, indoor: Tensor, los: Tensor | str) -> None:
-        set_topology(self.scenario, self._server_height_m, position, indoor, los, self._in_car)
+        """Place devices at positions [N, n, 3], indoors [N, n]; the server is at the origin.
+
+        Sionna keeps what it is given and later writes to it, so each tensor is its own. los: bool,
+        or "random".
+        """
+        height_m, in_car = self._settings.server_height_m, self._settings.in_car
+        server = position.new_tensor([0.0, 0.0, height_m]).repeat(len(position), 1, 1)
+        way, facing = torch.zeros_like(position), torch.zeros_like(position)
+        extra = {} if in_car is None else {"in_car": ~indoor & in_car}
+        places = (position.clone(), server, facing, torch.zeros_like(server), way, indoor.clone())
+        self.scenario.set_topology(*places, los, **extra)
 
 
 def cell_rays(drop: CellDrop) -> Rays:
@@ -233,3 +210,54 @@ def cell_rays(drop: CellDrop) -> Rays:
         zenith=zenith,
         travel=unit_vector(device_azimuth, device_zenith),
     )
+
+
+def placed(
+    pairs: Pairs, inner_m: float, outer_m: float, height_m: float, indoor_probability: float
+) -> tuple[Tensor, Tensor]:
+    """Draw positions [U, K, 3] in metres, float64, uniform over the ring between two radii, and who
+    is indoors, [U, K] bool."""
+    area, turn, door = pairs.once(POSITION, (3,)).double().unbind(-1)
+    inner, outer = inner_m**2, outer_m**2
+    distance = (inner + area * (outer - inner)).sqrt()
+    angle = 2.0 * math.pi * turn
+    height = torch.full_like(distance, height_m)
+    position = torch.stack([distance * angle.cos(), distance * angle.sin(), height], -1)
+    return position, door < indoor_probability
+
+
+def reflected(position: Tensor, velocity: Tensor, radius: float, time_s: Tensor) -> Tensor:
+    """Return the positions [R, U, K, 3] of devices that are reflected at a circle.
+
+    After the first chord, all chords are equally long, and each is the one before, turned by the
+    same angle.
+
+    Parameters
+    ----------
+    position : [U, K, 3] metres, at time 0.
+    velocity : [U, K, 3] m/s, horizontal.
+    radius : of the circle, metres.
+    time_s : [R, U].
+    """
+    start, speed = position[..., :2], velocity[..., :2].norm(dim=-1, keepdim=True)
+    heading = velocity[..., :2] / speed.clamp_min(1e-12)
+    along = (start * heading).sum(-1, keepdim=True)
+    to_edge = -along + (along**2 - (start**2).sum(-1, keepdim=True) + radius**2).sqrt()
+    edge = start + to_edge * heading
+    inward = heading - 2.0 * (heading * edge).sum(-1, keepdim=True) / radius**2 * edge
+    chord = (-2.0 * (inward * edge).sum(-1, keepdim=True)).clamp_min(1e-9 * radius)
+    # chord = |next hit - hit| for a unit heading: |edge + c inward| = radius
+    target = edge + chord * inward
+    cross = edge[..., :1] * target[..., 1:] - edge[..., 1:] * target[..., :1]
+    turn = torch.atan2(cross, (edge * target).sum(-1, keepdim=True))
+
+    walked = speed * time_s[:, :, None, None]
+    beyond = walked - to_edge
+    chords = (beyond / chord).floor()
+    point = edge + (beyond - chords * chord) * inward
+    angle = chords * turn
+    cosine, sine = angle.cos(), angle.sin()
+    x = cosine * point[..., :1] - sine * point[..., 1:]
+    y = sine * point[..., :1] + cosine * point[..., 1:]
+    plane = torch.where(beyond < 0, start + walked * heading, torch.cat([x, y], -1))
+    return torch.cat([plane, position[..., 2:].expand(*plane.shape[:-1], 1)], -1)

@@ -19,7 +19,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -130,13 +130,18 @@ class CustomChannel(Channel):
 
     @functools.cached_property
     def unit_mean_amplitude(self) -> Tensor:
-        """E|h|, [S, K]."""
+        """Return E|h|, [S, K]."""
         total = torch.zeros_like(self.budget.gain)
         count = min(DRAWS, NUMBERS // self.devices)
-        rounds = FAR + self.correlation_rounds * torch.arange(count)
-        for some in rounds.split(max(1, NUMBERS_AT_ONCE // total.numel())):
-            total += self._drawn(some).abs().sum((0, 3))
+        for amplitude in self._far(count):
+            total += amplitude.sum((0, 3))
         return total / count
+
+    def _far(self, count: int) -> Iterator[Tensor]:
+        """Yield |h| [R, S, K, A] of so many rounds far apart, some at a time."""
+        rounds = FAR + self.correlation_rounds * torch.arange(count)
+        for some in rounds.split(max(1, NUMBERS_AT_ONCE // self.budget.gain.numel())):
+            yield self._drawn(some).abs()
 
     def _drawn(self, rounds: Tensor) -> Tensor:
         """Return h [R, S, K, A] complex, for rounds [R] int64."""
@@ -188,14 +193,8 @@ class CustomChannel(Channel):
         if numbers == 1:
             return
         count = max(LEAST_ROUNDS, min(CHECKED_ROUNDS, CHECKED_NUMBERS // numbers))
-        rounds = FAR + self.correlation_rounds * torch.arange(count)
-        size = max(1, NUMBERS_AT_ONCE // numbers)
-        power = torch.cat(
-            [
-                self._drawn(some).abs().square().double().mean(3).flatten(1)
-                for some in rounds.split(size)
-            ]
-        )  # [count, S K]
+        powers = [amplitude.square().double().mean(3).flatten(1) for amplitude in self._far(count)]
+        power = torch.cat(powers)  # [count, S K]
         mean = float(power.mean())
         errors = [float(power.mean(1 - dim).std()) / power.shape[dim] ** 0.5 for dim in (0, 1)]
         if abs(mean - 1.0) > max(STANDARD_ERRORS * max(errors), LEAST_DEVIATION):

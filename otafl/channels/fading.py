@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from otafl.core.contracts import ChannelState
-from otafl.core.rng import family
+from otafl.core.rng import Purpose, Streams, family
 
 FADING = family("fading", __name__)
 """The streams of all channels' fading."""
@@ -23,6 +23,13 @@ FAR = 1 << 30
 DRAWS = 4096
 NUMBERS = 1 << 21
 """Most rounds, and most channel gains of a trial, of an average."""
+
+
+def once(streams: Streams, devices: int, purpose: Purpose, shape: tuple[int, ...]) -> Tensor:
+    """Draw [S, K, *shape] uniform in (0, 1), for the whole run; double."""
+    pair = torch.arange(streams.size * devices, device=streams.device)
+    draw = streams.device_uniform(purpose, 0, pair // devices, pair % devices, shape)
+    return draw.double().view(streams.size, devices, *shape)
 
 
 class Fading(Protocol):

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from otafl.channels.base import Channel, FadingSettings
-from otafl.channels.fading import correlated
+from otafl.channels.fading import correlated, once
 from otafl.core.rng import Purpose
 
 LIGHT_M_PER_S = 299_792_458.0
@@ -107,13 +107,9 @@ class Jakes:
     def __init__(
         self, channel: Channel, antennas: int, neighbours: float, purpose: Purpose
     ) -> None:
-        settings, streams, devices = channel.settings, channel.streams, channel.devices
-        trials = streams.size
-        pair = torch.arange(trials * devices, device=streams.device)
-        draw = streams.device_uniform(
-            purpose / "scatterers", 0, pair // devices, pair % devices, (SINUSOIDS, 1 + antennas)
-        )
-        draw = draw.double().view(trials, devices, SINUSOIDS, 1 + antennas)
+        settings, streams = channel.settings, channel.streams
+        shape = (SINUSOIDS, 1 + antennas)
+        draw = once(streams, channel.devices, purpose / "scatterers", shape)
         index = torch.arange(SINUSOIDS, device=streams.device)
         arrival = 2.0 * math.pi * (index + draw[..., 0]) / SINUSOIDS
         hz = doppler_hz(settings.speed_kmh, settings.carrier_hz) * arrival.cos()

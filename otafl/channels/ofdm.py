@@ -50,13 +50,12 @@ class OfdmSettings(FadingSettings):
 
 def delay_spread() -> float:
     """Declare the delay spread of a profile of TR 38.901 7.7, the same for all devices."""
-    spread: float = stackable(
+    return stackable(
         100e-9,
         ge=0,
         description="RMS delay spread in seconds, which the profile's delays are multiplied by; TR "
         "38.901 Table 7.7.3-1: 10 ns very short, 100 ns nominal, 1000 ns very long",
     )
-    return spread
 
 
 class Pairs:

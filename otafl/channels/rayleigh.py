@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from otafl.channels import rice
-from otafl.channels.base import Channel, FlatFadingSettings
+from otafl.channels.base import Channel
 from otafl.channels.jakes import correlation_rounds
-from otafl.channels.scattering import FlatStates, scattering
+from otafl.channels.scattering import FlatFadingSettings, FlatStates, scattering
 from otafl.core.contracts import ChannelState
 
 

@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 
 from otafl.channels import rice
-from otafl.channels.base import Channel, FlatFadingSettings
-from otafl.channels.fading import FADING, Fading
+from otafl.channels.base import Channel
+from otafl.channels.fading import FADING, Fading, once
 from otafl.channels.jakes import Oscillators, correlation_rounds, doppler_hz
-from otafl.channels.scattering import FlatStates, scattering
+from otafl.channels.scattering import FlatFadingSettings, FlatStates, scattering
 from otafl.core.contracts import ChannelState
 from otafl.core.settings import stackable
 from otafl.core.units import db_to_linear
@@ -54,7 +54,7 @@ class Rician(Channel):
 
     @property
     def unit_mean_amplitude(self) -> Tensor:
-        """E|h|, [S, 1]."""
+        """Return E|h|, [S, 1]."""
         return rice.mean_amplitude(self._k_factor)[:, None]
 
     def state(self, round: int) -> ChannelState:
@@ -65,14 +65,9 @@ class LineOfSight:
     """Draw l [S, K, A, B], |l| = 1."""
 
     def __init__(self, channel: Channel) -> None:
-        settings, streams, devices = channel.settings, channel.streams, channel.devices
-        trials = streams.size
-        pair = torch.arange(trials * devices, device=streams.device)
-        draw = streams.device_uniform(
-            FADING / "line_of_sight", 0, pair // devices, pair % devices, (3,)
-        )
-        angles = 2.0 * math.pi * draw.double().view(trials, devices, 1, 3)
-        phase, arrival, heading = angles.unbind(-1)
+        settings, streams = channel.settings, channel.streams
+        draw = once(streams, channel.devices, FADING / "line_of_sight", (1, 3))
+        phase, arrival, heading = (2.0 * math.pi * draw).unbind(-1)
         antenna = torch.arange(settings.antennas, device=streams.device)
         phases = phase + math.pi * arrival.sin() * antenna
         start = torch.polar(torch.ones_like(phases), phases)[..., None]

@@ -26,8 +26,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from otafl.channels.base import Channel
 from otafl.channels.fading import FADING, Fading
-from otafl.core.rng import Streams
 from otafl.core.settings import Settings
 from otafl.core.units import db_to_linear
 
@@ -56,26 +56,20 @@ class RisSettings(Settings):
 class Reflected:
     """Add the surface's path to the direct one.
 
-    direct: fading [S, K, A, B] of the direct path. to_surface: [S, K, M, B]. antennas: A. gain: [S,
-    K] large-scale power gains, which the rules weigh devices by.
+    channel: whose large-scale power gains the rules weigh devices by. direct: fading [S, K, A, B]
+    of the direct path. to_surface: [S, K, M, B].
     """
 
-    def __init__(
-        self,
-        direct: Fading,
-        to_surface: Fading,
-        settings: RisSettings,
-        antennas: int,
-        gain: Tensor,
-        streams: Streams,
-    ) -> None:
+    def __init__(self, channel: Channel, direct: Fading, to_surface: Fading) -> None:
         self._direct, self._to_surface = direct, to_surface
-        self._settings, self._streams = settings, streams
-        draw = streams.normal(FADING / "ris" / "server", 0, (antennas, settings.elements, 2))
+        settings: RisSettings = channel.settings.ris
+        self._settings, self._streams = settings, channel.streams
+        shape = (channel.settings.antennas, settings.elements, 2)
+        draw = self._streams.normal(FADING / "ris" / "server", 0, shape)
         power = db_to_linear(settings.reflected_db)
         self._to_server = torch.view_as_complex(draw.contiguous()) * math.sqrt(power / 2.0)
         self._unblocked = math.sqrt(1.0 - settings.blocked)
-        self._gain = gain
+        self._gain = channel.budget.gain
 
     def draw(self, round: int, blocks: int) -> Tensor:
         """Draw h [S, K, A, B]."""

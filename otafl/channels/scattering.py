@@ -9,9 +9,10 @@ from __future__ import annotations
 import functools
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from otafl.channels.base import Channel, FadingSettings, FlatFadingSettings
+from otafl.channels.base import Channel, FadingSettings
 from otafl.channels.fading import (
     FADING,
     ROUNDS_PER_BLOCK,
@@ -21,13 +22,19 @@ from otafl.channels.fading import (
     correlated,
 )
 from otafl.channels.jakes import Jakes
-from otafl.channels.ris import Reflected
+from otafl.channels.ris import Reflected, RisSettings
 from otafl.channels.sionna_rng import keep_global_state, sionna_stream
 from otafl.core.contracts import ChannelState
 from otafl.core.rng import Purpose
 
 DEVICES_PER_DRAW = 32
 LEAST_ROUNDS = 8
+
+
+class FlatFadingSettings(FadingSettings):
+    """The section of a flat channel that fades may hold these keys."""
+
+    ris: RisSettings | None = Field(None, description="a reflecting surface")
 
 
 class BlockFading:
@@ -109,9 +116,7 @@ class FlatStates:
         self._gain, ris = channel.budget.gain, settings.ris
         if ris is not None:
             to_surface = scattering(channel, ris.elements, FADING / "ris")
-            self._fading = Reflected(
-                direct, to_surface, ris, settings.antennas, self._gain, channel.streams
-            )
+            self._fading = Reflected(channel, direct, to_surface)
 
     def state(self, round: int) -> ChannelState:
         """Return the state of a round."""

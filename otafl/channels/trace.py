@@ -23,7 +23,7 @@ and `export_impulse_responses` write such files.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -60,7 +60,7 @@ class Trace(Channel):
     """Give h [S, K, A, B, F] complex; E|h|^2 = 1 over the file's rounds, antennas and groups."""
 
     class Settings(ChannelSettings):
-        example: ClassVar[Mapping[str, Any]] = {"channel.path": "responses.nc"}
+        example: ClassVar = {"channel.path": "responses.nc"}
 
         name: Literal["trace"] = "trace"
         path: str = Field(
@@ -238,13 +238,8 @@ def export(
     states = [channel.state(round) for round in rounds]
     h = torch.stack([state.h[trial, :, :, 0] for state in states]).cpu().numpy()
     gain = torch.stack([state.gain[trial] for state in states]).cpu().numpy()
-    dims = ("round", "device", "antenna", "group")
-    variables = {
-        "h_real": (dims, h.real),
-        "h_imag": (dims, h.imag),
-        "gain": (("round", "device"), gain),
-    }
-    _write(path, variables, carrier_hz, bandwidth_hz)
+    gains = {"gain": (("round", "device"), gain)}
+    _write(path, carrier_hz, bandwidth_hz, h, "h", "group", gains)
 
 
 def export_impulse_responses(
@@ -287,22 +282,25 @@ def export_impulse_responses(
     times = a.shape[6]
     response = a[:, 0, :, :, 0].transpose(0, 4, 2, 1, 3)  # batch, time, device, antenna, path
     response = response.reshape(-1, *response.shape[2:])
-    dims = ("round", "device", "antenna", "path")
-    variables = {
-        "a_real": (dims, response.real),
-        "a_imag": (dims, response.imag),
-        "tau_s": (("round", "device", "path"), tau_s[:, 0].repeat(times, 0)),
-    }
-    _write(path, variables, carrier_hz, bandwidth_hz)
+    delays = {"tau_s": (("round", "device", "path"), tau_s[:, 0].repeat(times, 0))}
+    _write(path, carrier_hz, bandwidth_hz, response, "a", "path", delays)
 
 
 def _write(
-    path: str | Path, variables: dict[str, Any], carrier_hz: float, bandwidth_hz: float
+    path: str | Path,
+    carrier_hz: float,
+    bandwidth_hz: float,
+    response: np.ndarray,
+    name: str,
+    last: str,
+    others: dict[str, Any],
 ) -> None:
     import xarray as xr
 
+    dims = ("round", "device", "antenna", last)
+    variables = {f"{name}_real": (dims, response.real), f"{name}_imag": (dims, response.imag)}
     attributes = {"schema": SCHEMA, "carrier_hz": carrier_hz, "bandwidth_hz": bandwidth_hz}
-    xr.Dataset(variables, attrs=attributes).to_netcdf(path, engine="h5netcdf")
+    xr.Dataset(variables | others, attrs=attributes).to_netcdf(path, engine="h5netcdf")
 
 
 def _fit(path: str, name: str, values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

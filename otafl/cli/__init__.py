@@ -20,8 +20,22 @@ from otafl.core.errors import UserError
 
 __all__ = ["app", "main"]
 
-for module in (running, scenarios, results, exporting, drawing, validation, data):
-    module.add(app)
+for command in (
+    running.run,
+    running.sweep,
+    scenarios.check,
+    scenarios.list_,
+    results.show,
+    results.diff,
+    results.convert,
+    exporting.export,
+    drawing.plot,
+    drawing.report,
+    drawing.timeline,
+    validation.validate,
+):
+    app.command(command.__name__.rstrip("_"))(command)
+app.add_typer(data.app, name="data")
 
 
 def main(args: Sequence[str] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The application that the commands are added to, and what several of them share."""
+"""Hold the application that the commands are added to, and what several of them share."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import typer
 from otafl.core.errors import UserError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from otafl.scenario import Scenario
 
 app = typer.Typer(
@@ -23,13 +25,8 @@ app = typer.Typer(
 )
 
 
-class Device(StrEnum):
-    """Where the learning is computed."""
-
-    auto = "auto"
-    cpu = "cpu"
-    cuda = "cuda"
-
+Device = StrEnum("Device", ["auto", "cpu", "cuda"])
+"""Where the learning is computed."""
 
 ScenarioFile = Annotated[Path, typer.Argument(metavar="SCENARIO.yaml", show_default=False)]
 ResultFile = Annotated[
@@ -59,6 +56,13 @@ def _options(
 ) -> None: ...
 
 
+def console(stderr: bool = False) -> Console:
+    """Return what prints tables, without guessing at colours."""
+    from rich.console import Console
+
+    return Console(stderr=stderr, highlight=False, markup=False)
+
+
 def picked(sel: list[str] | None) -> dict[str, str]:
     """Return the values of `--sel dim=value`."""
     picked = {}
@@ -71,6 +75,7 @@ def picked(sel: list[str] | None) -> dict[str, str]:
 
 
 def load(path: Path, overrides: list[str] | None, device: Device | None) -> Scenario:
+    """Load a scenario with what the options change in it."""
     from otafl.scenario import load_scenario
 
     chosen = [f"engine.device={device.value}"] if device else []
@@ -78,7 +83,7 @@ def load(path: Path, overrides: list[str] | None, device: Device | None) -> Scen
 
 
 def check_writable(folder: Path) -> None:
-    """Refuses before anything is computed that could not be written in the end."""
+    """Refuse before anything is computed that could not be written in the end."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=folder, prefix=".otafl"):
@@ -90,4 +95,5 @@ def check_writable(folder: Path) -> None:
 
 
 def plural(count: int, word: str) -> str:
+    """Return `1 point`, `2 points`."""
     return f"{count} {word}" if count == 1 else f"{count} {word}s"

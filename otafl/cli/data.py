@@ -6,20 +6,17 @@ from typing import Annotated
 
 import typer
 
+from otafl.cli.app import console
+
 Root = Annotated[str | None, typer.Option(help="Folder of the data; else $OTAFL_DATA_DIR.")]
 
 
-def add(app: typer.Typer) -> None:
-    """Add the commands of this module."""
-    data = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Data sets.")
-    data.command("list")(data_list)
-    data.command("get")(data_get)
-    app.add_typer(data, name="data")
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Data sets.")
 
 
+@app.command("list")
 def data_list(root: Root = None) -> None:
     """List the built-in data sets and where they are."""
-    from rich.console import Console
     from rich.table import Table
 
     from otafl.data.fetch import available
@@ -29,9 +26,10 @@ def data_list(root: Root = None) -> None:
         lines.add_column(title, overflow="fold")
     for one in available(root):
         lines.add_row(one.name, "yes" if one.present else "no", one.where, one.description)
-    Console(highlight=False, markup=False).print(lines)
+    console().print(lines)
 
 
+@app.command("get")
 def data_get(name: Annotated[str, typer.Argument()], root: Root = None) -> None:
     """Download a data set."""
     from otafl.data.fetch import fetch

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -10,15 +9,11 @@ import typer
 
 from otafl.cli.app import ResultFile, check_writable, picked
 from otafl.core.errors import UserError
+from otafl.plots.kinds import Kind
 
-
-class Kind(StrEnum):
-    """Kinds of figures."""
-
-    curves = "curves"
-    heatmap = "heatmap"
-    pareto = "pareto"
-    cdf = "cdf"
+Figure = Annotated[
+    Path | None, typer.Option("--out", "-o", help="PNG, PDF or SVG; else beside the result.")
+]
 
 
 def add(app: typer.Typer) -> None:
@@ -50,9 +45,7 @@ def plot(
     sel: Annotated[
         list[str] | None, typer.Option(metavar="DIM=VALUE", help="Draw one value of a dim.")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="PNG, PDF or SVG; else beside the result.")
-    ] = None,
+    out: Figure = None,
     csv: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write what is drawn as CSV.")
     ] = None,
@@ -62,36 +55,14 @@ def plot(
     Joules of devices are summed over them, except in a CDF, which shows their distribution.
     """
     chosen = picked(sel)
-    if z is not None and kind is not Kind.heatmap:
-        raise UserError(f"--z {z}: only --kind heatmap has cells; use --y or --x")
-    if hue is not None and kind is Kind.heatmap:
-        raise UserError(f"--hue {hue}: a heat map's colours are its values; use --facet {hue}")
-    if y is not None and kind is Kind.cdf:
-        raise UserError(f"--y {y}: upwards is the share of devices; give the variable with --x")
-    from otafl import plots
+    from otafl.plots import draw, write_csv
     from otafl.results.files import open_results
 
-    folder = result if result.is_dir() else result.parent
-    dataset = open_results(result)
-    main = plots.main_variable(dataset)
-    if kind is Kind.curves:
-        data = plots.curve_data(dataset, y or main, x or "round", hue, facet, chosen)
-        name = "{y}_{x}"
-    elif kind is Kind.heatmap:
-        data = plots.heatmap_data(dataset, z or main, x, y, facet, chosen)
-        name = "{z}_heatmap"
-    elif kind is Kind.pareto:
-        x = x or plots.main_cost(dataset)
-        data = plots.pareto_data(dataset, y or main, x, hue, facet, chosen)
-        name = "{y}_{x}_pareto"
-    else:
-        x = x or plots.main_device_variable(dataset)
-        data = plots.cdf_data(dataset, x, hue, facet, chosen)
-        name = "{x}_cdf"
-    target = out or folder / f"{result.stem}_{name.format(**data.attrs)}.png"
-    plots.draw(data, target)
+    data = kind.data(open_results(result), chosen, y=y, x=x, z=z, hue=hue, facet=facet)
+    target = out or _beside(result, f"{kind.recipe.file.format(**data.attrs)}.png")
+    draw(data, target)
     if csv is not None:
-        plots.write_csv(data, csv)
+        write_csv(data, csv)
         typer.echo(str(csv))
     typer.echo(str(target))
 
@@ -103,8 +74,7 @@ def report(
     ] = None,
 ) -> None:
     """Write a page with settings, tables and figures."""
-    folder = result if result.is_dir() else result.parent
-    target = out or folder / f"{result.stem}_report.html"
+    target = out or _beside(result, "report.html")
     if target.suffix not in (".html", ".htm"):
         raise UserError(f"--out {target}: must be the name of a file that ends in .html")
     check_writable(target.parent)
@@ -131,9 +101,7 @@ def timeline(
     devices: Annotated[
         str | None, typer.Option(metavar="LIST", help="E.g. 0-9 or 0,3,7; else all.")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="PNG, PDF or SVG; else beside the result.")
-    ] = None,
+    out: Figure = None,
     csv: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the events as CSV.")
     ] = None,
@@ -148,8 +116,7 @@ def timeline(
     whole = tables.window(events, from_, until, rows)
     if from_ is None and until is None:
         until = gantt.readable_s(events)
-    folder = result if result.is_dir() else result.parent
-    target = out or folder / f"{result.stem}_timeline.png"
+    target = out or _beside(result, "timeline.png")
     gantt.chart(events, target, from_, until, rows)
     if csv is not None:
         tables.write_events(whole, csv)
@@ -157,6 +124,11 @@ def timeline(
     if until is not None and until < whole.attrs["until_s"]:
         typer.echo(f"drawn until {until:.4g} s; --from and --until choose")
     typer.echo(str(target))
+
+
+def _beside(result: Path, name: str) -> Path:
+    """Return the path of a file beside a result, or in the folder of a sweep."""
+    return (result if result.is_dir() else result.parent) / f"{result.stem}_{name}"
 
 
 def _numbers(text: str) -> set[int]:

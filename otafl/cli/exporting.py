@@ -8,30 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from otafl.cli.app import ResultFile, check_writable, picked
+from otafl.cli.app import ResultFile, check_writable, console, picked
 
 if TYPE_CHECKING:
     from otafl.exporting.deployed import Exported
 
 
-class Target(StrEnum):
-    """Name the formats of exported models."""
+Target = StrEnum("Target", ["onnx", "litert", "pytorch"])
+"""Formats of exported models."""
 
-    onnx = "onnx"
-    litert = "litert"
-    pytorch = "pytorch"
-
-
-class Quantise(StrEnum):
-    """How LiteRT keeps weights."""
-
-    dynamic = "dynamic"
-    float16 = "float16"
-
-
-def add(app: typer.Typer) -> None:
-    """Add the commands of this module."""
-    app.command()(export)
+Quantise = StrEnum("Quantise", ["dynamic", "float16"])
+"""How LiteRT keeps weights."""
 
 
 def export(
@@ -73,7 +60,6 @@ def export(
 
 
 def _print(made: Exported) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(box=None)
@@ -83,7 +69,7 @@ def _print(made: Exported) -> None:
         size = "" if line.file_bytes is None else f"{line.file_bytes:,}"
         accuracy = "not checked" if line.accuracy is None else f"{line.accuracy:.4f}"
         table.add_row(line.runtime, size, str(line.latency), accuracy)
-    Console(highlight=False, markup=False).print(table)
+    console().print(table)
     typer.echo(f"parameters: {made.parameters:,}  multiplications a sample: {made.macs:,}")
     if made.recorded is not None:
         typer.echo(f"accuracy in the result: {made.recorded:.4f}")

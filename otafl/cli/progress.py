@@ -1,10 +1,9 @@
-"""How far a run or a sweep is."""
+"""Show how far a run or a sweep is."""
 
 from __future__ import annotations
 
 import sys
 import time
-from types import TracebackType
 from typing import Any
 
 import typer
@@ -14,8 +13,8 @@ BAR_EVERY_S = 0.1
 
 
 class Progress:
-    """Calls with (rounds done, rounds in all, note) as a bar in a terminal, else as a line every
-    `PLAIN_EVERY_S` and at the end; nothing if quiet. All on stderr."""
+    """Show calls with (rounds done, rounds in all, note) as a bar in a terminal, else as a line
+    every `PLAIN_EVERY_S` and at the end; nothing if quiet. All on stderr."""
 
     def __init__(self, quiet: bool) -> None:
         self.quiet = quiet
@@ -59,11 +58,6 @@ class Progress:
         line = ", ".join(part for part in (f"{done}/{total} rounds", speed, left, note) if part)
         typer.echo(line, err=True)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self.bar is not None:
             self.bar.stop()

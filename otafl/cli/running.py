@@ -1,4 +1,4 @@
-"""`otafl run` and `otafl sweep`."""
+"""Define `otafl run` and `otafl sweep`."""
 
 from __future__ import annotations
 
@@ -23,12 +23,6 @@ from otafl.core.errors import UserError
 
 if TYPE_CHECKING:
     import xarray as xr
-
-
-def add(app: typer.Typer) -> None:
-    """Add the commands of this module."""
-    app.command()(run)
-    app.command()(sweep)
 
 
 CheckpointEvery = Annotated[
@@ -102,7 +96,7 @@ def _tell(text: str) -> None:
 
 @contextmanager
 def _interruptible(folder: Path) -> Iterator[None]:
-    """Ctrl-C and stacks that failed end with what the sweep's folder keeps, and exit code 1."""
+    """Say what the sweep's folder keeps after Ctrl-C or failed stacks, and exit with code 1."""
     from otafl.results.packing import finished_stacks
     from otafl.sweeping import FailedStacks
 

@@ -7,14 +7,8 @@ from typing import Annotated
 
 import typer
 
-from otafl.cli.app import Overrides, load, plural
+from otafl.cli.app import Overrides, console, load, plural
 from otafl.core.errors import UserError
-
-
-def add(app: typer.Typer) -> None:
-    """Add the commands of this module."""
-    app.command()(check)
-    app.command("list")(list_)
 
 
 def check(
@@ -44,12 +38,11 @@ def list_(
     table: Annotated[str | None, typer.Argument(help="E.g. power; else all.")] = None,
 ) -> None:
     """List what a scenario can name."""
-    from rich.console import Console
     from rich.table import Table
 
     from otafl.core import registry
 
-    console = Console(highlight=False, markup=False)
+    out = console()
     for title in [_table(table)] if table else registry.TABLES:
         lines = Table(title=title, title_justify="left", box=None, show_header=False)
         lines.add_column(no_wrap=True)
@@ -58,12 +51,12 @@ def list_(
             about = registry.about(title, name)
             cited = f" ({about.citation})" if about.citation else ""
             lines.add_row(name, f"{about.summary}{cited}")
-        console.print(lines)
-        console.print()
+        out.print(lines)
+        out.print()
 
 
 def _table(word: str) -> str:
-    """The table that is meant: by its name, by what it holds, or by their plural."""
+    """Find the table that is meant: by its name, by what it holds, or by their plural."""
     from otafl.core.registry import TABLES
     from otafl.core.words import did_you_mean
 

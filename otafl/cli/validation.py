@@ -7,12 +7,7 @@ from typing import Annotated
 
 import typer
 
-from otafl.cli.app import Device, Quiet, check_writable
-
-
-def add(app: typer.Typer) -> None:
-    """Add the commands of this module."""
-    app.command()(validate)
+from otafl.cli.app import Device, Quiet, check_writable, console
 
 
 def validate(
@@ -44,7 +39,7 @@ def validate(
     chosen = suite.laws(only)
     with Console(stderr=True, quiet=quiet, highlight=False, markup=False).status("") as status:
         outcomes = suite.run(bench, chosen, lambda i, n, name: status.update(f"{i}/{n} {name}"))
-    report.print_table(outcomes, Console(highlight=False, markup=False))
+    report.print_table(outcomes, console())
     typer.echo(report.summary(outcomes))
     if json is not None:
         report.write_json(outcomes, json)

@@ -24,7 +24,7 @@ class Interval(NamedTuple):
 
     @property
     def lasts(self) -> bool:
-        """Whether it took any time."""
+        """Say whether it took any time."""
         return self.end_s > self.start_s
 
 

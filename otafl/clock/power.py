@@ -37,15 +37,9 @@ class Power:
         self._idle_w: list[float] = hardware.idle_w.tolist()
         self._sleep_w: list[float] = hardware.sleep_w.tolist()
         self._restart_j: list[float] = hardware.restart_j.tolist()
-        batteries = zip(
-            hardware.battery_j.tolist(),
-            hardware.charge_j.tolist(),
-            hardware.harvest_w.tolist(),
-            strict=True,
-        )
+        batteries = np.stack([hardware.battery_j, hardware.charge_j, hardware.harvest_w], 1)
         self.batteries = [
-            None if math.isinf(capacity) else Battery(capacity, charge, harvest)
-            for capacity, charge, harvest in batteries
+            None if math.isinf(one[0]) else Battery(*one) for one in batteries.tolist()
         ]
         devices = len(self.batteries)
         watts = (hardware.circuit_w, hardware.receive_w, hardware.idle_w, hardware.sleep_w)

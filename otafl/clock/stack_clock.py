@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
-from otafl.clock.local_work import Interval, Slot
+from otafl.clock.local_work import Slot
 from otafl.clock.trial_clock import TrialClock
 from otafl.devices.activities import ACTIVITIES
 from otafl.devices.availability import Life
@@ -29,18 +30,13 @@ class Clock:
     def __init__(
         self,
         hardware: Hardware,
-        rules: Sequence[Rules] | None = None,
-        lives: Sequence[Sequence[Life | None]] | None = None,
+        rules: Sequence[Rules],
+        lives: Sequence[Sequence[Life | None]],
         log: bool = False,
     ) -> None:
         trials, self.devices = hardware.flops_per_s.shape
         self.trials = [
-            TrialClock(
-                hardware.rows(np.array(trial)),
-                rules[trial] if rules else None,
-                lives[trial] if lives else None,
-                log,
-            )
+            TrialClock(hardware.rows(np.array(trial)), rules[trial], lives[trial], log)
             for trial in range(trials)
         ]
 
@@ -163,7 +159,8 @@ class Clock:
         logged."""
         if self.trials[0].intervals is None:
             return None
-        logs = [sorted(trial.history(), key=_start) for trial in self.trials]
+        by_start = attrgetter("start_s", "device")
+        logs = [sorted(trial.history(), key=by_start) for trial in self.trials]
         table = np.full((5, len(logs), max(map(len, logs))), np.nan)
         for trial, log in enumerate(logs):
             for place, (device, round, activity, start_s, end_s) in enumerate(log):
@@ -190,7 +187,3 @@ class Clock:
     def _each(self, value: np.ndarray | float) -> list[float]:
         """Return S numbers of one or of [S]."""
         return np.broadcast_to(np.asarray(value, dtype=float), (len(self.trials),)).tolist()
-
-
-def _start(interval: Interval) -> tuple[float, int]:
-    return interval.start_s, interval.device

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Sequence
+from operator import attrgetter
 from typing import Any, cast
 
 import numpy as np
@@ -22,6 +23,8 @@ from otafl.clock.power import Power
 from otafl.devices.availability import Life
 from otafl.devices.hardware import Hardware
 from otafl.devices.protocols import Rules
+
+_device = attrgetter("device")
 
 Process = Generator[simpy.Event, Any, None]
 
@@ -37,7 +40,7 @@ class TrialClock:
         self,
         hardware: Hardware,
         rules: Rules | None = None,
-        lives: Sequence[Life | None] | None = None,
+        lives: Sequence[Life | None] = (),
         log: bool = False,
     ) -> None:
         self.env = simpy.Environment()
@@ -58,7 +61,7 @@ class TrialClock:
         self._round_s = math.nan
         self._slot = 0  # number of the last periodic slot
         self.power = Power(self.env, hardware, self._emptied)
-        for device, life in enumerate(lives or ()):
+        for device, life in enumerate(lives):
             if life is not None:
                 self.env.process(self._come_and_go(device, life))
         self._settle_instant()
@@ -327,7 +330,3 @@ class TrialClock:
         one = Interval(device, round, activity, start_s, end_s)
         if self.intervals is not None and one.lasts:
             self.intervals.append(one)
-
-
-def _device(update: LocalWork) -> int:
-    return update.device

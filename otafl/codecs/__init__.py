@@ -1,4 +1,4 @@
-"""Codecs: what happens to a payload between the method and the transport."""
+"""Make the codec, which compresses a payload between the method and the transport."""
 
 from __future__ import annotations
 

@@ -1,15 +1,19 @@
-"""The contract of a codec: what happens to a payload between the method and the transport."""
+"""Define a codec: it compresses a payload between the method and the transport."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from dataclasses import replace
+from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
 from otafl.core import settings
 from otafl.core.contracts import Blocks, Cohort, Context, Group, Hyper, Payload, Received
+from otafl.core.errors import UserError
 from otafl.core.rng import Streams
+from otafl.models.base import Shapes, flatten
 
 Coded = tuple[Group, Blocks]
 """A group as it is sent, and the memory after it."""
@@ -27,6 +31,10 @@ class Codec(ABC):
     hyper : its stackable fields, [S] each.
     streams : for precision, torch device and the number of trials.
     """
+
+    once: ClassVar[bool] = True
+    """Whether it codes one row a device: of several in a group the mean would go on air, which need
+    not be one of the coded values."""
 
     word_bits: int | None = None
     """Bits of a word, for a codec whose encoded reals are words that an uplink can send bit by bit;
@@ -59,11 +67,21 @@ class Codec(ABC):
         Returns
         -------
         The payload with its uplink groups encoded, and the memory after it.
+
+        Raises
+        ------
+        UserError : where a device has several rows in a group, for a codec that codes one.
         """
         context = Context(cohort, self.hyper, streams, round)
         coded = []
         for index, group in enumerate(payload):
             if group.route == "uplink":
+                if self.once and repeats(group):
+                    raise UserError(
+                        f"codec.name: '{self.settings.name}' codes one row a device, and the "
+                        "algorithm sends several rows of a device in one group, of which the mean "
+                        "would go on air; use codec identity"
+                    )
                 group, memory = self.encoded(group, index, memory, context)
             coded.append(group)
         return tuple(coded), memory
@@ -74,20 +92,56 @@ class Codec(ABC):
         after it."""
 
     def decode(self, received: Received) -> Received:
-        """Return what the server makes of what it has received."""
-        return received
+        """Return what the server makes of what it has received: of every group, the mean's and
+        each device's, what it has `restored`."""
+
+        def every(groups: tuple[Blocks, ...]) -> tuple[Blocks, ...]:
+            return tuple(self.restored(index, blocks) for index, blocks in enumerate(groups))
+
+        each = None if received.each is None else every(received.each)
+        return replace(received, mean=every(received.mean), each=each)
+
+    def restored(self, index: int, blocks: Blocks) -> Blocks:
+        """Return the blocks of group `index` as they were before `encoded`; of the ideal route, as
+        they are."""
+        return blocks
 
     def bits(self, group: Group) -> float:
         """Return what one row of an encoded group takes on a digital uplink: by default 32 bits a
         real."""
         return 32.0 * group.reals
 
-    def words(self, group: Group) -> Tensor:
-        """Return the encoded reals of a group as words, the blocks side by side: [n, P] int64 from
-        0 to 2^word_bits - 1. Asked where `word_bits` is given."""
+    def words(self, group: Group) -> Blocks:
+        """Return the encoded reals of a group as words, name -> [n, *shape] int64 from 0 to
+        2^word_bits - 1. Asked where `word_bits` is given."""
         raise NotImplementedError
 
-    def values(self, group: Group, words: Tensor) -> Blocks:
-        """Return the blocks of a group with these words [n, P] in the place of its own. What
-        travels beside the words (the ends of a quantiser's range) is the group's."""
+    def values(self, group: Group, words: Blocks) -> Blocks:
+        """Return the blocks of a group with these words in the place of its own. What travels
+        beside the words (the ends of a quantiser's range) is the group's."""
         raise NotImplementedError
+
+
+def shapes_of(group: Group) -> Shapes:
+    """Return the shapes of the blocks of one row."""
+    return {name: tuple(block.shape[1:]) for name, block in group.blocks.items()}
+
+
+def known_columns(group: Group) -> tuple[Tensor, Tensor | None]:
+    """Return the blocks side by side [n, P], 0 where unknown, and the mask [n, P]."""
+    mask = group.full_mask
+    columns = flatten(group.known)
+    return columns, None if mask is None else flatten(mask).to(columns.dtype)
+
+
+def pairs(group: Group, cohort: Cohort) -> tuple[Tensor, Tensor]:
+    """Return trial [n] and device [n] of the rows."""
+    if group.rows is None:
+        return cohort.trial, cohort.device
+    return cohort.trial[group.rows], cohort.device[group.rows]
+
+
+def repeats(group: Group) -> bool:
+    """Return whether a device has several rows in a group."""
+    rows = group.rows
+    return rows is not None and len(torch.unique(rows)) < len(rows)

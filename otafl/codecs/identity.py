@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Literal
 
 from otafl.codecs.base import Codec, Coded
-from otafl.core import settings
 from otafl.core.contracts import Blocks, Context, Group
 
 
 class Identity(Codec):
-    class Settings(settings.Settings):
+    once = False
+
+    class Settings(Codec.Settings):
         name: Literal["identity"] = "identity"
 
     def encoded(self, group: Group, index: int, memory: Blocks, context: Context) -> Coded:

@@ -24,29 +24,19 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.codecs.base import Codec, Coded
-from otafl.codecs.sensing import MATRIX, Sensing, decoded, threshold
-from otafl.core import settings
-from otafl.core.contracts import Blocks, Cohort, Context, Group, Hyper, Payload, Received
+from otafl.codecs.sensing import MATRIX, Iterations, MatrixSeed, Sensing, Threshold
+from otafl.core.contracts import Blocks, Cohort, Context, Group, Hyper, Payload
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 
 
 @dataclass(frozen=True)
 class _Cut:
-    """A block [n, *shape] is measured as matrices [n, shape[0], rest], along their first side, or
-    with `last` along the other, of this length (`side`)."""
+    """Say how a block [n, *shape] is measured: as matrices [n, shape[0], rest], along their first
+    side, or with `last` along the other."""
 
     shape: tuple[int, ...]
-    side: int
     last: bool
-
-    def columns(self, block: Tensor) -> Tensor:
-        """Return [n, columns, side] of a block, what is measured in the last dimension."""
-        return self.turned(block.flatten(2))
-
-    def block(self, columns: Tensor) -> Tensor:
-        """Return the block of [n, columns, side]."""
-        return self.turned(columns).reshape(-1, *self.shape)
 
     def turned(self, matrix: Tensor) -> Tensor:
         """Return the matrix with what is measured in the last dimension, or back."""
@@ -54,7 +44,9 @@ class _Cut:
 
 
 class MatrixSensing(Codec):
-    class Settings(settings.Settings):
+    once = False
+
+    class Settings(Codec.Settings):
         example: ClassVar[Mapping[str, Any]] = {"algorithm.name": "prox_sgd"}
 
         name: Literal["matrix_sensing"] = "matrix_sensing"
@@ -70,11 +62,9 @@ class MatrixSensing(Codec):
             "first, if both have); others travel as they are. If not given, the length that most "
             "matrices have, the larger of several",
         )
-        iterations: int = Field(50, ge=1, le=1000, description="of approximate message passing")
-        threshold: float = threshold()
-        matrix_seed: int = Field(
-            0, ge=0, lt=2**63, description="seed of the matrices, the same in all trials and rounds"
-        )
+        iterations: Iterations = 50
+        threshold: Threshold = 1.5
+        matrix_seed: MatrixSeed = 0
 
     def __init__(self, settings: Settings, hyper: Hyper, streams: Streams) -> None:
         super().__init__(settings, hyper, streams)
@@ -92,9 +82,9 @@ class MatrixSensing(Codec):
         blocks = dict(group.blocks)
         for name, block in group.blocks.items():
             if self._side in _sides(block):
-                cut = _Cut(tuple(block.shape[1:]), self._side, block.shape[1] != self._side)
+                cut = _Cut(tuple(block.shape[1:]), block.shape[1] != self._side)
                 self._cuts[index, name] = cut
-                blocks[name] = cut.turned(cut.columns(block) @ self._matrix(name, cut).mT)
+                blocks[name] = cut.turned(cut.turned(block.flatten(2)) @ self._matrix(name).mT)
         return replace(group, blocks=blocks), memory
 
     def _common(self, groups: list[Group]) -> int:
@@ -124,20 +114,16 @@ class MatrixSensing(Codec):
             )
         return side
 
-    def _matrix(self, name: str, cut: _Cut) -> Tensor:
-        return self._sensing.matrix(MATRIX / name, self.settings.rows, cut.side)
+    def _matrix(self, name: str) -> Tensor:
+        return self._sensing.matrix(MATRIX / name, self.settings.rows, self._side)
 
-    def decode(self, received: Received) -> Received:
-        return decoded(received, self._recovered)
-
-    def _recovered(self, index: int, blocks: Blocks) -> Blocks:
-        """Return the blocks of a group with those that were measured recovered."""
+    def restored(self, index: int, blocks: Blocks) -> Blocks:
         whole = dict(blocks)
         for name, block in blocks.items():
             cut = self._cuts.get((index, name))
             if cut is not None:
-                matrix = self._matrix(name, cut)
-                whole[name] = cut.block(self._sensing.recovered(cut.turned(block), matrix))
+                columns = self._sensing.recovered(cut.turned(block), self._matrix(name))
+                whole[name] = cut.turned(columns).reshape(-1, *cut.shape)
         return whole
 
 

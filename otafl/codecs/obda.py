@@ -22,9 +22,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.codecs.base import Codec, Coded
-from otafl.codecs.rows import pairs, require_once
-from otafl.core import settings
+from otafl.codecs.base import Codec, Coded, pairs
 from otafl.core.contracts import Blocks, Context, Group, Hyper, Received
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
@@ -32,7 +30,7 @@ from otafl.core.settings import stackable
 
 
 class Obda(Codec):
-    class Settings(settings.Settings):
+    class Settings(Codec.Settings):
         name: Literal["obda"] = "obda"
         step: float = stackable(
             0.001, gt=0, description="size of the step that the server takes along each sign"
@@ -52,7 +50,6 @@ class Obda(Codec):
                 "codec.name: 'obda' gives the server a vote, and the algorithm asks for the sum "
                 "of what devices send; use another codec"
             )
-        require_once(group, "obda")
         self._voted.add(index)
         step = self.hyper["step"][pairs(group, context.cohort)[0]]
         blocks = {name: _signed(step, block) for name, block in group.blocks.items()}
@@ -64,10 +61,9 @@ class Obda(Codec):
         means, counts = list(received.mean), list(received.count)
         for index in self._voted:
             count = counts[index]
-            means[index] = {
-                name: self._vote(block, count[name] if isinstance(count, dict) else count)
-                for name, block in means[index].items()
-            }
+            blocks = means[index]
+            of_block = count if isinstance(count, dict) else dict.fromkeys(blocks, count)
+            means[index] = {name: self._vote(blocks[name], of_block[name]) for name in blocks}
             if self.settings.vote == "majority":  # out of 1 again, as of a mean
                 counts[index] = _anyone(count)
         return replace(received, mean=tuple(means), count=tuple(counts))

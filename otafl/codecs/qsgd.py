@@ -20,18 +20,15 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.codecs.base import Codec, Coded
-from otafl.codecs.rows import pairs, require_once, shapes_of
-from otafl.core import settings
+from otafl.codecs.base import Codec, Coded, pairs
 from otafl.core.contracts import Blocks, Context, Group, Hyper
 from otafl.core.rng import Streams, family
-from otafl.models.base import unflatten
 
 ROUNDING = family("qsgd", __name__)
 
 
 class Qsgd(Codec):
-    class Settings(settings.Settings):
+    class Settings(Codec.Settings):
         name: Literal["qsgd"] = "qsgd"
         bits: int = Field(
             4,
@@ -55,7 +52,6 @@ class Qsgd(Codec):
         self.word_bits = settings.bits if settings.norm == "max" else None
 
     def encoded(self, group: Group, index: int, memory: Blocks, context: Context) -> Coded:
-        require_once(group, "qsgd")
         who = pairs(group, context.cohort)
         blocks = {}
         for name, block in group.known.items():
@@ -94,22 +90,21 @@ class Qsgd(Codec):
         norms = sum(-(-reals // self._size(reals)) for reals in sizes)
         return float(self.settings.bits * group.reals + 32 * norms)
 
-    def words(self, group: Group) -> Tensor:
+    def words(self, group: Group) -> Blocks:
         """Return sign and level as s + level, from 0 to 2 s."""
-        columns = []
-        for block in group.blocks.values():
+        words = {}
+        for name, block in group.blocks.items():
             rows = self._buckets(block)
             norm = self._norm(rows)
             level = (rows / norm.where(norm > 0, 1.0) * self._levels).round() + self._levels
-            columns.append(_block(level.to(torch.int64), block).flatten(1))
-        return torch.cat(columns, 1)
+            words[name] = _block(level.to(torch.int64), block)
+        return words
 
-    def values(self, group: Group, words: Tensor) -> Blocks:
-        given = unflatten(words - self._levels, shapes_of(group))
+    def values(self, group: Group, words: Blocks) -> Blocks:
         out = {}
         for name, block in group.blocks.items():
             norm = self._norm(self._buckets(block))
-            level = self._buckets(given[name].to(block.dtype))
+            level = self._buckets((words[name] - self._levels).to(block.dtype))
             out[name] = _block(level * (norm / self._levels), block)
         return out
 

@@ -18,10 +18,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from otafl.codecs.base import Codec, Coded
-from otafl.codecs.rows import known_columns, pairs, require_once, shapes_of
-from otafl.codecs.subsets import kept, positions, random_subset, subset_bits
-from otafl.core import settings
+from otafl.codecs.base import Codec, Coded, known_columns, pairs, shapes_of
+from otafl.codecs.sparse import Positions, kept, random_subset, subset_bits
 from otafl.core.contracts import Blocks, Context, Group
 from otafl.core.rng import family
 from otafl.models.base import unflatten
@@ -30,7 +28,7 @@ CHOICE = family("random_subset", __name__)
 
 
 class RandomSubset(Codec):
-    class Settings(settings.Settings):
+    class Settings(Codec.Settings):
         name: Literal["random_subset"] = "random_subset"
         keep: float = Field(0.5, gt=0, le=1, description="share of the reals that is sent")
         fill: Literal["zero", "keep"] = Field(
@@ -39,10 +37,9 @@ class RandomSubset(Codec):
             "over the devices that sent it, 0 if none did (so that with increments the server "
             "keeps its own)",
         )
-        positions: bool = positions()
+        positions: Positions = True
 
     def encoded(self, group: Group, index: int, memory: Blocks, context: Context) -> Coded:
-        require_once(group, "random_subset")
         draw = context.streams.device_uniform(
             CHOICE / index, context.round, *pairs(group, context.cohort), (group.reals,)
         )

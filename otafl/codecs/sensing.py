@@ -6,26 +6,25 @@ that are told apart are decoded one by one, each a recovery of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 from torch import Tensor
 
 from otafl.codecs.amp import amp
-from otafl.core.contracts import Blocks, Received
 from otafl.core.rng import Purpose, Streams, family
 
 MATRIX = family("matrix", __name__)
 
 
-def threshold() -> float:
-    """Declare the soft threshold."""
-    over: float = Field(
-        1.5, gt=0, le=10, description="soft threshold over the noise that a step estimates"
-    )
-    return over
+Iterations = Annotated[int, Field(ge=1, le=1000, description="of approximate message passing")]
+Threshold = Annotated[
+    float, Field(gt=0, le=10, description="soft threshold over the noise that a step estimates")
+]
+MatrixSeed = Annotated[
+    int,
+    Field(ge=0, lt=2**63, description="seed of the matrices, the same in all trials and rounds"),
+]
 
 
 class Sensing:
@@ -48,14 +47,3 @@ class Sensing:
     def recovered(self, measured: Tensor, matrix: Tensor) -> Tensor:
         """Return x [..., n] from measurements A x [..., m]."""
         return amp(measured, matrix, self._settings.iterations, self._settings.threshold)
-
-
-def decoded(received: Received, recover: Callable[[int, Blocks], Blocks]) -> Received:
-    """Return what was received with every group, the mean's and each device's, put through
-    `recover`(index, blocks)."""
-
-    def every(groups: tuple[Blocks, ...]) -> tuple[Blocks, ...]:
-        return tuple(recover(index, blocks) for index, blocks in enumerate(groups))
-
-    each = None if received.each is None else every(received.each)
-    return replace(received, mean=every(received.mean), each=each)

@@ -1,68 +1,86 @@
-"""Keep what a device leaves out, and add it to what it sends next (error feedback).
+"""Choose some of a row's numbers, count the bits that it takes to send them, and remember the rest.
 
-Stich, Cordonnier, Jaggi 2018, "Sparsified SGD with Memory", Algorithm 1: a = x + e, top_k(a) is
-sent and e = a - top_k(a) kept.
+Sent are 32 bits a number, and where the numbers are: a list of positions of ceil(log2 P) bits each,
+or a map of P bits, whichever is shorter. What a device leaves out it may add to what it sends next
+(error feedback; Stich, Cordonnier, Jaggi 2018, "Sparsified SGD with Memory", Algorithm 1): a = x +
+e, top_k(a) is sent and e = a - top_k(a) kept.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Annotated
 
+import torch
 from pydantic import Field
 from torch import Tensor
 
 from otafl.core.contracts import Blocks, Group, Payload
 
+Positions = Annotated[
+    bool,
+    Field(
+        description="count the bits that tell which numbers are sent; not needed where both ends "
+        "draw the same subset from a shared seed"
+    ),
+]
+Feedback = Annotated[
+    bool, Field(description="what is left out is added to what the device sends next")
+]
 
-def feedback() -> bool:
-    """Declare whether what is left out is remembered."""
-    wanted: bool = Field(
-        True, description="what is left out is added to what the device sends next"
-    )
-    return wanted
+
+def kept(share: float, reals: int) -> int:
+    """Return how many of so many numbers are kept, at least one."""
+    return max(1, round(share * reals))
 
 
-@dataclass(frozen=True)
-class Feedback:
-    """Hold the devices' memory, "rest/<group>" [N, P] for each uplink group, where it is wanted."""
+def random_subset(draw: Tensor, count: int) -> Tensor:
+    """Return 1 at the `count` largest of each row of independent uniform draws, else 0: [n, P]."""
+    if count >= draw.shape[1]:
+        return torch.ones_like(draw)
+    place = draw.topk(count, dim=1, sorted=False).indices
+    return torch.zeros_like(draw).scatter_(1, place, 1.0)
 
-    wanted: bool
 
-    def init(self, payload: Payload) -> Blocks:
-        """Return a memory of zeros."""
-        if not self.wanted:
-            return {}
-        memory = {}
-        for index, group in enumerate(payload):
-            if group.route == "uplink":
-                first = next(iter(group.blocks.values()))
-                memory[_name(index)] = first.new_zeros(1, 1).expand(len(first), group.reals)
+def subset_bits(reals: int, count: int, positions: bool = True) -> int:
+    """Return the bits of `count` of so many numbers, and with `positions` of where they are."""
+    where = min(count * (reals - 1).bit_length(), reals) if positions and count < reals else 0
+    return 32 * count + where
+
+
+def memory_of(payload: Payload) -> Blocks:
+    """Return the devices' memory of zeros, "rest/<group>" [N, P] for each uplink group."""
+    memory = {}
+    for index, group in enumerate(payload):
+        if group.route == "uplink":
+            first = next(iter(group.blocks.values()))
+            memory[_name(index)] = first.new_zeros(1, 1).expand(len(first), group.reals)
+    return memory
+
+
+def recalled(x: Tensor, mask: Tensor | None, group: Group, index: int, memory: Blocks) -> Tensor:
+    """Return a = x + e [n, P], of coordinates that the rows know; x without a memory."""
+    rest = memory.get(_name(index))
+    if rest is None:
+        return x
+    rest = rest if group.rows is None else rest[group.rows]
+    return x + (rest if mask is None else rest * mask)
+
+
+def remembered(
+    a: Tensor, sent: Tensor, mask: Tensor | None, group: Group, index: int, memory: Blocks
+) -> Blocks:
+    """Return the memory, if there is one, with e = a - sent [n, P]; of coordinates that a row does
+    not know, as it was."""
+    name = _name(index)
+    if name not in memory:
         return memory
-
-    def before(
-        self, x: Tensor, mask: Tensor | None, group: Group, index: int, own: Blocks
-    ) -> Tensor:
-        """Return a = x + e [n, P], of coordinates that the rows know."""
-        if not self.wanted:
-            return x
-        rest = own[_name(index)]
-        rest = rest if group.rows is None else rest[group.rows]
-        return x + (rest if mask is None else rest * mask)
-
-    def after(
-        self, a: Tensor, sent: Tensor, mask: Tensor | None, group: Group, index: int, own: Blocks
-    ) -> Blocks:
-        """Return the memory with e = a - sent; of coordinates that a row does not know, as it
-        was."""
-        if not self.wanted:
-            return own
-        name, rest = _name(index), a - sent
-        if mask is not None:
-            old = own[name] if group.rows is None else own[name][group.rows]
-            rest = rest + old * (1.0 - mask)
-        if group.rows is not None:
-            rest = own[name].index_copy(0, group.rows, rest)
-        return own | {name: rest}
+    rest = a - sent
+    if mask is not None:
+        old = memory[name] if group.rows is None else memory[name][group.rows]
+        rest = rest + old * (1.0 - mask)
+    if group.rows is not None:
+        rest = memory[name].index_copy(0, group.rows, rest)
+    return memory | {name: rest}
 
 
 def _name(index: int) -> str:

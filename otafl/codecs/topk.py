@@ -17,40 +17,31 @@ from typing import Literal
 import torch
 from pydantic import Field
 
-from otafl.codecs.base import Codec, Coded
-from otafl.codecs.rows import known_columns, require_once, shapes_of
-from otafl.codecs.sparse import Feedback, feedback
-from otafl.codecs.subsets import kept, subset_bits
-from otafl.core import settings
-from otafl.core.contracts import Blocks, Context, Group, Hyper, Payload
-from otafl.core.rng import Streams
+from otafl.codecs.base import Codec, Coded, known_columns, shapes_of
+from otafl.codecs.sparse import Feedback, kept, memory_of, recalled, remembered, subset_bits
+from otafl.core.contracts import Blocks, Context, Group, Payload
 from otafl.factorised.shrinkage import top
 from otafl.models.base import unflatten
 
 
 class TopK(Codec):
-    class Settings(settings.Settings):
+    class Settings(Codec.Settings):
         name: Literal["topk"] = "topk"
         keep: float = Field(0.1, gt=0, le=1, description="share of the reals that is kept")
         scope: Literal["payload", "block"] = Field(
             "payload", description="chosen among all reals of a payload group, or block by block"
         )
-        error_feedback: bool = feedback()
-
-    def __init__(self, settings: Settings, hyper: Hyper, streams: Streams) -> None:
-        super().__init__(settings, hyper, streams)
-        self._feedback = Feedback(settings.error_feedback)
+        error_feedback: Feedback = True
 
     def init(self, payload: Payload) -> Blocks:
-        return self._feedback.init(payload)
+        return memory_of(payload) if self.settings.error_feedback else {}
 
     def encoded(self, group: Group, index: int, memory: Blocks, context: Context) -> Coded:
-        require_once(group, "topk")
         x, mask = known_columns(group)
-        a = self._feedback.before(x, mask, group, index, memory)
+        a = recalled(x, mask, group, index, memory)
         parts = a.split(self._scopes(group), 1)
         sent = torch.cat([top(one, kept(self.settings.keep, one.shape[1])) for one in parts], 1)
-        memory = self._feedback.after(a, sent, mask, group, index, memory)
+        memory = remembered(a, sent, mask, group, index, memory)
         return replace(group, blocks=unflatten(sent, shapes_of(group))), memory
 
     def _scopes(self, group: Group) -> list[int]:

@@ -5,8 +5,8 @@ over it round after round.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from torch import Tensor
 from otafl.core.contracts import Cohort, Group, LinkReport
 from otafl.core.rng import Streams, family
 from otafl.engine.assembly import torch_device
+from otafl.engine.stacking import encode
 from otafl.scenario import load_scenario
 from otafl.transport import Uplink, build
 
@@ -98,12 +99,10 @@ class Rig:
     def send(self, x: Tensor, round: int, weighting: str = "mean") -> tuple[Tensor, LinkReport]:
         """Return the estimate [S, P] from symbols [S * K, P], and the report."""
         group = Group({"x": x}, weighting="none" if weighting == "none" else "mean")
-        payload, _ = self.link.codec.encode(
-            (group,), self.link.codec.init((group,)), self.cohort, round, self.streams
-        )
-        channel = self.link.channel.state(round)
+        codec, channel = self.link.codec, self.link.channel.state(round)
+        payload = encode(codec, (group,), {}, self.cohort, round, self.streams)
         received, report = self.link.transport.deliver(payload, self.cohort, channel, round)
-        return self.link.codec.decode(received).mean[0]["x"], report
+        return codec.decode(received).mean[0]["x"], report
 
     def record(self, rounds: int, reals: int, powers: Tensor | float | None = None) -> Record:
         """Record so many rounds, each with a new payload."""
@@ -176,8 +175,18 @@ class Record:
         """Return the record of the trials of one of so many points."""
         trials = self.eta.shape[1] // points
         part = slice(index * trials, (index + 1) * trials)
-        arrays = {n: v[:, part] for n, v in vars(self).items() if n != "reals"}
-        return Record(reals=self.reals, **arrays)
+        return self._each(lambda array: array[:, part])
+
+    @property
+    def flat(self) -> Record:
+        """Return rounds and trials together, [R S, ...]."""
+        return self._each(lambda array: array.reshape(-1, *array.shape[2:]))
+
+    def _each(self, change: Callable[[np.ndarray], np.ndarray]) -> Record:
+        changed: dict[str, Any] = {
+            name: change(one) for name, one in vars(self).items() if name != "reals"
+        }
+        return replace(self, **changed)
 
 
 def _cohort(trials: int, devices: int, weights: Sequence[float] | None, streams: Streams) -> Cohort:

@@ -21,6 +21,7 @@ LIGHT_M_PER_S = 299_792_458.0
 CARRIER_HZ = 3.5e9
 SPEED_KMH = 30.0
 INTERVAL_S = 1e-3
+MOVING = {"speed_kmh": SPEED_KMH, "carrier_hz": CARRIER_HZ, "round_interval_s": INTERVAL_S}
 LAGS = (1, 4, 9)
 """J0 there: positive, negative, positive again."""
 
@@ -122,28 +123,24 @@ def _antennas(bench: Bench) -> Iterator[Check]:
 def _jakes(bench: Bench, name: str) -> Iterator[Check]:
     """Take 1 - E|h(t + tau) - h(t)|^2 / 2 of rounds 1 ms apart at 30 km/h; devices and trials are
     independent."""
-    h = _fading(
-        bench, 32, bench.size(128), LAGS[-1] + 1, name,
-        speed_kmh=SPEED_KMH, carrier_hz=CARRIER_HZ, round_interval_s=INTERVAL_S,
-    )[..., 0, 0, 0]  # fmt: skip
+    h = _fading(bench, 32, bench.size(128), LAGS[-1] + 1, name, **MOVING)[..., 0, 0, 0]
     for lag in LAGS:
-        law = float(special.j0(doppler_rad_s() * INTERVAL_S * lag))
-        yield mean(law, 1.0 - np.abs(h[lag] - h[0]) ** 2 / 2.0, f"{lag} ms")
+        yield mean(jakes(lag), 1.0 - np.abs(h[lag] - h[0]) ** 2 / 2.0, f"{lag} ms")
 
 
-def doppler_rad_s() -> float:
-    """Return 2 pi f_D."""
-    return 2.0 * math.pi * SPEED_KMH / 3.6 * CARRIER_HZ / LIGHT_M_PER_S
+def jakes(rounds: int) -> float:
+    """Return J0(2 pi f_D tau), the correlation of fading over so many rounds."""
+    doppler_rad_s = 2.0 * math.pi * SPEED_KMH / 3.6 * CARRIER_HZ / LIGHT_M_PER_S
+    return float(special.j0(doppler_rad_s * INTERVAL_S * rounds))
 
 
-@stated("channel rician: amplitude", "Rice's law of K")
-def _rician(bench: Bench) -> Iterator[Check]:
+@stated("channel rician: amplitude", "Rice's law of K", "K={:g} dB", (-3.0, 6.0, 12.0))
+def _rician(bench: Bench, k_db: float) -> Iterator[Check]:
     """Compare |h| of a round, K/(K+1) in line of sight and the rest scattered."""
-    for k_db in (-3.0, 6.0, 12.0):
-        h = _fading(bench, 50, bench.size(400), 1, "rician", k_factor_db=k_db)
-        k = db_to_linear(k_db)
-        law = stats.rice(math.sqrt(2.0 * k), scale=math.sqrt(0.5 / (k + 1.0)))
-        yield law_of(np.abs(h), law.cdf, f"K={k_db:g} dB")
+    h = _fading(bench, 50, bench.size(400), 1, "rician", k_factor_db=k_db)
+    k = db_to_linear(k_db)
+    law = stats.rice(math.sqrt(2.0 * k), scale=math.sqrt(0.5 / (k + 1.0)))
+    yield law_of(np.abs(h), law.cdf)
 
 
 def _frequency(bench: Bench, name: str) -> Iterator[Check]:
@@ -168,7 +165,7 @@ def _frequency(bench: Bench, name: str) -> Iterator[Check]:
 @functools.lru_cache(maxsize=8)
 def _ring(bench: Bench, name: str) -> np.ndarray:
     """Return path losses in dB of devices that are all so far away, outdoors, without shadowing."""
-    channel: dict[str, Any] = {
+    channel = {
         "name": name,
         "cell_radius_m": DISTANCE_M[name] + 1e-3,
         "min_distance_m": DISTANCE_M[name],
@@ -218,12 +215,9 @@ def _path_loss(bench: Bench, name: str) -> Iterator[Check]:
 def _line_of_sight(bench: Bench, name: str) -> Iterator[Check]:
     """Count the devices that have it."""
     d = DISTANCE_M[name]
-    if name == "umi":
-        law = 18.0 / d + math.exp(-d / 36.0) * (1.0 - 18.0 / d)
-    elif name == "uma":
-        law = 18.0 / d + math.exp(-d / 63.0) * (1.0 - 18.0 / d)
-    else:
-        law = math.exp(-(d - 10.0) / 1000.0)
+    law = math.exp(-(d - 10.0) / 1000.0)
+    if name != "rma":
+        law = 18.0 / d + math.exp(-d / {"umi": 36.0, "uma": 63.0}[name]) * (1.0 - 18.0 / d)
     loss = _ring(bench, name)
     seen = loss < sum(_losses(name)) / 2.0
     yield share(law, int(seen.sum()), seen.size)

@@ -9,13 +9,14 @@ solution.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy import stats
 
-from otafl.conformance.bench import Bench
+from otafl.conformance.bench import Bench, Record
 
 SUITE_LEVEL = 1e-3
 MOST_CHECKS = 1000
@@ -74,9 +75,22 @@ class Law:
     run: Callable[[Bench], Iterable[Check]]
 
 
-def stated(name: str, source: str) -> Callable[[Callable[[Bench], Iterable[Check]]], Law]:
-    """Make a law of the function that runs its checks."""
-    return lambda run: Law(name, source, run)
+def stated(
+    name: str, source: str, case: str = "", over: Collection[Any] = ()
+) -> Callable[[Callable[..., Iterable[Check]]], Law]:
+    """Make a law of the function that runs its checks.
+
+    over: values, for each of which it is run, `run(bench, value)`; `case` says which one it was.
+    """
+
+    def law(run: Callable[..., Iterable[Check]]) -> Law:
+        def each(bench: Bench) -> Iterator[Check]:
+            for value in over:
+                yield from (replace(one, case=case.format(value)) for one in run(bench, value))
+
+        return Law(name, source, each if over else run)
+
+    return law
 
 
 def exactly(expected: float, measured: float, tolerance: float = ROUNDING, case: str = "") -> Check:
@@ -144,6 +158,16 @@ def mean_square(expected: float, ratio: np.ndarray, freedom: int, case: str = ""
     """
     low, high = stats.chi2.ppf([LEVEL / 2, 1 - LEVEL / 2], freedom) / freedom
     return Check(expected, expected * float(np.mean(ratio)), expected * low, expected * high, case)
+
+
+def normal_errors(law: np.ndarray, record: Record, case: str = "") -> Check:
+    """Check the squared error of every real of a record, normal with the variance `law`.
+
+    law: [R, S], or flat; infinite where nobody is on air.
+    """
+    on = np.isfinite(law)
+    ratio = record.error.reshape(law.shape)[on] / law[on]
+    return mean_square(float(law[on].mean()), ratio, ratio.size * record.reals, case)
 
 
 def share(expected: float, count: int, of: int, case: str = "") -> Check:

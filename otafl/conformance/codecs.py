@@ -39,10 +39,7 @@ def _coded(rig: Rig, x: Tensor, round: int, memory: Blocks | None = None) -> tup
 QSGD: list[dict[str, Any]] = [
     {"name": "qsgd", "bits": b, "norm": n} for n in ("l2", "max") for b in (2, 4, 8)
 ]
-
-
-def _case(codec: dict[str, Any]) -> str:
-    return ", ".join(f"{key}={value}" for key, value in codec.items() if key != "name")
+CASE = "bits={0[bits]}, norm={0[norm]}"
 
 
 def _qsgd_levels(codec: dict[str, Any], x: Tensor) -> tuple[Tensor, Tensor]:
@@ -52,57 +49,52 @@ def _qsgd_levels(codec: dict[str, Any], x: Tensor) -> tuple[Tensor, Tensor]:
     return x.abs() / unit, unit
 
 
-@stated("codec qsgd: unbiased", f"{ALISTARH}, Lemma 3.1")
-def _qsgd_mean(bench: Bench) -> Iterator[Check]:
+def _each_round(bench: Bench, codec: dict[str, Any]) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield x and Q(x) [n, P] round after round."""
+    rig = _rig(bench, codec)
+    for round in range(bench.size(16)):
+        x = rig.symbols(REALS, round)
+        yield x, _coded(rig, x, round)[0]
+
+
+@stated("codec qsgd: unbiased", f"{ALISTARH}, Lemma 3.1", CASE, QSGD)
+def _qsgd_mean(bench: Bench, codec: dict[str, Any]) -> Iterator[Check]:
     """Take the part of Q(x) along x, over |x|^2."""
-    for codec in QSGD:
-        rig = _rig(bench, codec)
-        parts = []
-        for round in range(bench.size(16)):
-            x = rig.symbols(REALS, round)
-            along = (_coded(rig, x, round)[0] * x).sum(1) / x.square().sum(1)
-            parts.append(along.cpu().numpy())
-        yield mean(1.0, np.stack(parts), _case(codec))
+    parts = [(q * x).sum(1) / x.square().sum(1) for x, q in _each_round(bench, codec)]
+    yield mean(1.0, torch.stack(parts).cpu().numpy())
 
 
-@stated("codec qsgd: variance", f"{ALISTARH}; f (1 - f) of a level")
-def _qsgd_variance(bench: Bench) -> Iterator[Check]:
+@stated("codec qsgd: variance", f"{ALISTARH}; f (1 - f) of a level", CASE, QSGD)
+def _qsgd_variance(bench: Bench, codec: dict[str, Any]) -> Iterator[Check]:
     """Compare squared errors with (norm / s)^2 f (1 - f) a real, f the fractional part of its
     level."""
-    for codec in QSGD:
-        rig = _rig(bench, codec)
-        parts = []
-        for round in range(bench.size(16)):
-            x = rig.symbols(REALS, round)
-            level, unit = _qsgd_levels(codec, x)
-            law = unit.square() * (level.frac() * (1.0 - level.frac()))
-            off = (_coded(rig, x, round)[0] - x).square().sum(1)
-            parts.append((off / law.sum(1)).cpu().numpy())
-        yield mean(1.0, np.stack(parts), _case(codec))
+    parts = []
+    for x, q in _each_round(bench, codec):
+        level, unit = _qsgd_levels(codec, x)
+        law = unit.square() * (level.frac() * (1.0 - level.frac()))
+        parts.append((q - x).square().sum(1) / law.sum(1))
+    yield mean(1.0, torch.stack(parts).cpu().numpy())
 
 
-@stated("codec qsgd: variance bound", f"{ALISTARH}, Lemma 3.1")
-def _qsgd_bound(bench: Bench) -> Iterator[Check]:
+@stated("codec qsgd: variance bound", f"{ALISTARH}, Lemma 3.1", CASE, QSGD[:3])
+def _qsgd_bound(bench: Bench, codec: dict[str, Any]) -> Iterator[Check]:
     """Bound E|Q(x) - x|^2 by min(n / s^2, sqrt(n) / s) |x|^2."""
-    for codec in QSGD[:3]:
-        rig = _rig(bench, codec)
-        x = rig.symbols(REALS, 0)
-        levels = 2 ** (codec["bits"] - 1) - 1
-        bound = min(REALS / levels**2, math.sqrt(REALS) / levels)
-        off = (_coded(rig, x, 0)[0] - x).square().sum(1) / x.square().sum(1)
-        yield at_most(1.0, float(off.mean()) / bound, case=_case(codec))
+    x, q = next(_each_round(bench, codec))
+    levels = 2 ** (codec["bits"] - 1) - 1
+    bound = min(REALS / levels**2, math.sqrt(REALS) / levels)
+    off = (q - x).square().sum(1) / x.square().sum(1)
+    yield at_most(1.0, float(off.mean()) / bound)
 
 
-@stated("codec uniform: quantisation noise", "step^2 / 12")
-def _uniform(bench: Bench) -> Iterator[Check]:
+@stated("codec uniform: quantisation noise", "step^2 / 12", "{} bits", (6, 10))
+def _uniform(bench: Bench, bits: int) -> Iterator[Check]:
     """Compare the error of normal symbols with step^2 / 12, step (max - min) / (2^b - 1); the two
     ends are exact."""
-    for bits in (6, 10):
-        rig = _rig(bench, {"name": "uniform", "bits": bits}, bench.size(64))
-        x = rig.symbols(2048, 0)
-        step = (x.amax(1) - x.amin(1)) / (2**bits - 1)
-        off = (_coded(rig, x, 0)[0] - x).square().sum(1) / 2046
-        yield mean(1.0, (off / (step.square() / 12.0)).cpu().numpy(), f"{bits} bits", bias=1e-3)
+    rig = _rig(bench, {"name": "uniform", "bits": bits}, bench.size(64))
+    x = rig.symbols(2048, 0)
+    step = (x.amax(1) - x.amin(1)) / (2**bits - 1)
+    off = (_coded(rig, x, 0)[0] - x).square().sum(1) / 2046
+    yield mean(1.0, (off / (step.square() / 12.0)).cpu().numpy(), bias=1e-3)
 
 
 @stated("codec topk: error feedback loses nothing", "Stich et al. 2018, Algorithm 1")
@@ -128,20 +120,22 @@ def _topk(bench: Bench) -> Iterator[Check]:
     yield ratios(_coded(rig, x, 0)[0].square().sum(1).cpu().numpy(), largest.cpu().numpy())
 
 
-@stated("codec: bits on a digital uplink", "bits a real and side information")
-def _bits(bench: Bench) -> Iterator[Check]:
-    """Count the bits of 128 reals in one block."""
-    laws = {
-        "identity": ({"name": "identity"}, 32.0 * REALS),
-        "uniform": ({"name": "uniform", "bits": 6}, 6.0 * REALS + 64),
-        "qsgd": ({"name": "qsgd", "bits": 4}, 4.0 * REALS + 32),
-        "topk": ({"name": "topk", "keep": 0.1}, 13 * 32 + min(13 * 7, REALS)),
-        "obda": ({"name": "obda"}, 1.0 * REALS),
-    }
-    for name, (codec, law) in laws.items():
-        rig = bench.uplink(2, 2, {"codec": codec, "transport": "digital"})
-        report = rig.send(rig.symbols(REALS, 0), 0)[1]
-        yield exactly(2 * law, float(report.bits.mean()), case=name)
+BITS: dict[str, tuple[dict[str, Any], float]] = {
+    "identity": ({}, 32.0 * REALS),
+    "uniform": ({"bits": 6}, 6.0 * REALS + 64),
+    "qsgd": ({"bits": 4}, 4.0 * REALS + 32),
+    "topk": ({"keep": 0.1}, 13 * 32 + min(13 * 7, REALS)),
+    "obda": ({}, 1.0 * REALS),
+}
+"""Codec -> its settings, and the bits of 128 reals in one block."""
+
+
+@stated("codec: bits on a digital uplink", "bits a real and side information", "{}", BITS)
+def _bits(bench: Bench, name: str) -> Iterator[Check]:
+    settings, law = BITS[name]
+    rig = bench.uplink(2, 2, {"codec": {"name": name} | settings, "transport": "digital"})
+    report = rig.send(rig.symbols(REALS, 0), 0)[1]
+    yield exactly(2 * law, float(report.bits.mean()))
 
 
 @stated("codec obda: error of the majority vote", "Zhu et al. 2021; Q(|v| sqrt(eta / N))")

@@ -24,6 +24,7 @@ RATE_BPS = 1e6
 
 
 AMIRI = "Amiri, Gunduz, Kulkarni, Poor 2022"
+FADED = "a exp(a) E1(a)"
 
 
 def _errors(bench: Bench, settings: dict[str, Any]) -> np.ndarray:
@@ -48,20 +49,16 @@ def _ideal(bench: Bench) -> Iterator[Check]:
     yield exactly(0.0, float(_errors(bench, {"name": "ideal"}).max()), 0.0)
 
 
-@stated("downlink analog: error of inversion", f"{AMIRI}; m / (2 gamma)")
-def _inversion(bench: Bench) -> Iterator[Check]:
+@stated("downlink analog: error of inversion", f"{AMIRI}; m / (2 gamma)", "{:g} dB", SNRS_DB)
+def _inversion(bench: Bench, snr_db: float) -> Iterator[Check]:
     """Compare the error without fading with m / (2 gamma)."""
-    for snr_db in SNRS_DB:
-        law = 0.5 / db_to_linear(snr_db)
-        yield mean(law, _errors(bench, {"name": "analog", "snr_db": snr_db}), f"{snr_db:g} dB")
+    yield mean(0.5 / db_to_linear(snr_db), _errors(bench, {"name": "analog", "snr_db": snr_db}))
 
 
-@stated("downlink analog: error of MMSE with fading", f"{AMIRI}; a exp(a) E1(a)")
-def _mmse(bench: Bench) -> Iterator[Check]:
+@stated("downlink analog: error of MMSE with fading", f"{AMIRI}; {FADED}", "{:g} dB", SNRS_DB)
+def _mmse(bench: Bench, snr_db: float) -> Iterator[Check]:
     """Compare the error under Rayleigh fading with E[1 / (1 + 2 gamma g)] = a exp(a) E1(a), a = 1 /
     (2 gamma)."""
-    for snr_db in SNRS_DB:
-        settings = {"name": "analog", "snr_db": snr_db, "fading": True, "estimator": "mmse"}
-        a = 0.5 / db_to_linear(snr_db)
-        law = a * math.exp(a) * float(special.exp1(a))
-        yield mean(law, _errors(bench, settings), f"{snr_db:g} dB")
+    settings = {"name": "analog", "snr_db": snr_db, "fading": True, "estimator": "mmse"}
+    a = 0.5 / db_to_linear(snr_db)
+    yield mean(a * math.exp(a) * float(special.exp1(a)), _errors(bench, settings))

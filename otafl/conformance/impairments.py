@@ -15,7 +15,7 @@ import torch
 from scipy import stats
 
 from otafl.conformance.bench import Bench, Record, Rig
-from otafl.conformance.checks import Check, exactly, mean, mean_square, no_more, stated
+from otafl.conformance.checks import Check, exactly, mean, no_more, normal_errors, stated
 from otafl.core.units import db_to_linear
 
 NOISELESS_DB = 200.0
@@ -36,7 +36,10 @@ def _rig(
     return bench.uplink(devices, trials, point)
 
 
-PHASES = (0.2, math.pi / 4.0, 1.5)
+EACH_PHASE = ("phi_m={:.3g}", (0.2, math.pi / 4.0, 1.5))
+"""Case and values of the laws over the largest phase."""
+
+SINE = "sin(2 phi_m)/(4 phi_m)"
 
 
 @functools.lru_cache(maxsize=8)
@@ -51,28 +54,23 @@ def _phase_moments(most: float) -> tuple[float, float]:
     return first, 0.5 + math.sin(2 * most) / (4 * most) - first**2
 
 
-@stated("impairment residual phase: mean gain", "sin(phi_m) / phi_m")
-def _phase_mean(bench: Bench) -> Iterator[Check]:
-    for most in PHASES:
-        record = _phase_record(bench, most)
-        yield mean(_phase_moments(most)[0], record.c, f"phi_m={most:.3g}")
+@stated("impairment residual phase: mean gain", "sin(phi_m) / phi_m", *EACH_PHASE)
+def _phase_mean(bench: Bench, most: float) -> Iterator[Check]:
+    yield mean(_phase_moments(most)[0], _phase_record(bench, most).c)
 
 
-@stated("impairment residual phase: variance", "1/2 + sin(2 phi_m)/(4 phi_m) - mean^2")
-def _phase_variance(bench: Bench) -> Iterator[Check]:
-    for most in PHASES:
-        first, variance = _phase_moments(most)
-        record = _phase_record(bench, most)
-        yield mean(variance, (record.c - first) ** 2, f"phi_m={most:.3g}")
+@stated("impairment residual phase: variance", f"1/2 + {SINE} - mean^2", *EACH_PHASE)
+def _phase_variance(bench: Bench, most: float) -> Iterator[Check]:
+    first, variance = _phase_moments(most)
+    yield mean(variance, (_phase_record(bench, most).c - first) ** 2)
 
 
-@stated("impairment residual phase: error", "(1/K) E(cos phi - 1)^2 + N / (K^2 eta)")
-def _phase_error(bench: Bench) -> Iterator[Check]:
+@stated("impairment residual phase: error", "(1/K) E(cos phi - 1)^2 + N / (K^2 eta)", *EACH_PHASE)
+def _phase_error(bench: Bench, most: float) -> Iterator[Check]:
     """Compare the error of unit symbols with (1/K) [variance + (1 - mean)^2] + N / (K^2 P)."""
-    for most in PHASES:
-        first, variance = _phase_moments(most)
-        law = (variance + (1.0 - first) ** 2) / 10 + N / (100 * 10.0)
-        yield mean(law, _phase_record(bench, most).error, f"phi_m={most:.3g}")
+    first, variance = _phase_moments(most)
+    law = (variance + (1.0 - first) ** 2) / 10 + N / (100 * 10.0)
+    yield mean(law, _phase_record(bench, most).error)
 
 
 def _constant(rig: Rig, rounds: int, reals: int) -> np.ndarray:
@@ -91,8 +89,7 @@ def _carrier(bench: Bench) -> Iterator[Check]:
     for index in (0, 5, 20, 60):
         turn = 2.0 * math.pi * most * index
         law = math.sin(turn) / turn if index else 1.0
-        bias = 1e-9
-        yield mean(law, estimates[:, :, index], f"symbol {index}", bias)
+        yield mean(law, estimates[:, :, index], f"symbol {index}", bias=1e-9)
 
 
 DELAYS = (0.3, 0.9)
@@ -105,23 +102,19 @@ def _late(bench: Bench, receiver: str, most: float, snr_db: float) -> Record:
     return rig.record(bench.size(32), 64, 1.0)
 
 
-@stated("impairment timing: matched filter's error", f"{SHAO}; E D^2 / 2")
-def _matched_filter(bench: Bench) -> Iterator[Check]:
+@stated("impairment timing: matched filter's error", f"{SHAO}; E D^2 / 2", "T={:g}", DELAYS)
+def _matched_filter(bench: Bench, most: float) -> Iterator[Check]:
     """Compare the error of two devices D apart with D^2 / 2, E D^2 = T^2 / 6; the first symbol has
     no one before it."""
-    for most in DELAYS:
-        law = most**2 / 12.0 * (1.0 - 1.0 / 128.0)
-        record = _late(bench, "matched_filter", most, NOISELESS_DB)
-        yield mean(law, record.error, f"T={most:g}")
+    law = most**2 / 12.0 * (1.0 - 1.0 / 128.0)
+    yield mean(law, _late(bench, "matched_filter", most, NOISELESS_DB).error)
 
 
-@stated("impairment timing: aligned sample's noise", f"{SHAO}; N / (1 - D)")
-def _aligned_sample(bench: Bench) -> Iterator[Check]:
+@stated("impairment timing: aligned sample's noise", f"{SHAO}; N / (1 - D)", "T={:g}", DELAYS)
+def _aligned_sample(bench: Bench, most: float) -> Iterator[Check]:
     """Compare the error with N / (K^2 P) times E[1/(1 - D)] = (2/T^2) [T + (1 - T) ln(1 - T)]."""
-    for most in DELAYS:
-        factor = 2.0 / most**2 * (most + (1.0 - most) * math.log1p(-most))
-        record = _late(bench, "aligned_sample", most, 0.0)
-        yield mean(N / 4.0 * factor, record.error, f"T={most:g}")
+    factor = 2.0 / most**2 * (most + (1.0 - most) * math.log1p(-most))
+    yield mean(N / 4.0 * factor, _late(bench, "aligned_sample", most, 0.0).error)
 
 
 @stated("impairment timing: LMMSE is the best", f"{SHAO}, figures 6 and 7")
@@ -134,6 +127,10 @@ def _lmmse(bench: Bench) -> Iterator[Check]:
             yield no_more(_late(bench, other, 0.9, snr_db).error, lmmse, f"{snr_db:g} dB, {other}")
 
 
+CLIPS_DB = (0.0, 3.0, 6.0)
+CLIPPED = "2 [(1 + a^2) Q(a) - a phi(a)]"
+
+
 @functools.lru_cache(maxsize=4)
 def _clipped(bench: Bench, clip_db: float) -> tuple[np.ndarray, np.ndarray]:
     """Return symbols and estimates of one device, normal symbols at full power."""
@@ -143,34 +140,28 @@ def _clipped(bench: Bench, clip_db: float) -> tuple[np.ndarray, np.ndarray]:
     return x.cpu().numpy().ravel(), estimate.cpu().numpy().ravel()
 
 
-@stated("impairment clipping: peak power", "budget x peak ratio")
-def _clip_peak(bench: Bench) -> Iterator[Check]:
-    for clip_db in (0.0, 3.0, 6.0):
-        _, estimate = _clipped(bench, clip_db)
-        law = db_to_linear(clip_db)
-        yield exactly(law, float((estimate**2).max()), case=f"{clip_db:g} dB")
+@stated("impairment clipping: peak power", "budget x peak ratio", "{:g} dB", CLIPS_DB)
+def _clip_peak(bench: Bench, clip_db: float) -> Iterator[Check]:
+    yield exactly(db_to_linear(clip_db), float((_clipped(bench, clip_db)[1] ** 2).max()))
 
 
-@stated("impairment clipping: error of normal symbols", "2 [(1 + a^2) Q(a) - a phi(a)]")
-def _clip_error(bench: Bench) -> Iterator[Check]:
+@stated("impairment clipping: error of normal symbols", CLIPPED, "{:g} dB", CLIPS_DB)
+def _clip_error(bench: Bench, clip_db: float) -> Iterator[Check]:
     """Compare E (|x| - a)_+^2 of a normal symbol with 2 [(1 + a^2) Q(a) - a phi(a)]."""
-    for clip_db in (0.0, 3.0, 6.0):
-        x, estimate = _clipped(bench, clip_db)
-        a = 10.0 ** (clip_db / 20.0)
-        law = 2.0 * ((1.0 + a**2) * stats.norm.sf(a) - a * stats.norm.pdf(a))
-        yield mean(law, (estimate - x) ** 2, f"{clip_db:g} dB")
+    x, estimate = _clipped(bench, clip_db)
+    a = 10.0 ** (clip_db / 20.0)
+    law = 2.0 * ((1.0 + a**2) * stats.norm.sf(a) - a * stats.norm.pdf(a))
+    yield mean(law, (estimate - x) ** 2)
 
 
-@stated("impairment ADC: quantisation noise", "step^2 / 12")
-def _converter(bench: Bench) -> Iterator[Check]:
+@stated("impairment ADC: quantisation noise", "step^2 / 12", "{} bits", (4, 6, 8))
+def _converter(bench: Bench, bits: int) -> Iterator[Check]:
     """Compare the error with that of one uniform over a step, as nothing overloads at a full scale
     of five root mean squares."""
-    for bits in (4, 6, 8):
-        rig = _rig(bench, 1, 1, NOISELESS_DB, adc_bits=bits, adc_range=5.0)
-        x = rig.symbols(bench.size(200_000), 0, 1.0)
-        off = (rig.send(x, 0)[0] - x).cpu().numpy()
-        step = 10.0 / 2**bits
-        yield mean(step**2 / 12.0, off**2, f"{bits} bits")
+    rig = _rig(bench, 1, 1, NOISELESS_DB, adc_bits=bits, adc_range=5.0)
+    x = rig.symbols(bench.size(200_000), 0, 1.0)
+    step = 10.0 / 2**bits
+    yield mean(step**2 / 12.0, (rig.send(x, 0)[0] - x).cpu().numpy() ** 2)
 
 
 @functools.lru_cache(maxsize=4)
@@ -193,9 +184,7 @@ def _interference_error(bench: Bench) -> Iterator[Check]:
     """Compare squared errors with noise / (K^2 eta), over which they are chi-square given the
     interferers' fading."""
     record = _interfered(bench, "ci")
-    law = record.noise / (25.0 * record.eta)
-    ratio = record.error / law
-    yield mean_square(float(law.mean()), ratio, ratio.size * record.reals)
+    yield normal_errors(record.noise / (25.0 * record.eta), record)
 
 
 @stated("impairment interference: known to the policy", "full power with N of the mean")

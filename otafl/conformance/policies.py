@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,8 +25,8 @@ from otafl.conformance.checks import (
     exactly,
     mean,
     mean_at_most,
-    mean_square,
     normal,
+    normal_errors,
     ratios,
     share,
     stated,
@@ -46,26 +46,30 @@ SMCV_VARIATION = 2.0
 SHEET = "(1/K^2) [sum m (c - 1)^2 + N / eta]"
 
 
+AMIRI = "Amiri, Duman, Gunduz 2021"
 CAO = "Cao, Zhu, Xu, Huang 2020"
+SERY = "Sery and Cohen 2020"
+
+GBMA_MEAN = {"amplitude": 1.0, "energy": math.sqrt(math.pi) / 2.0}
+"""The mean gain by `gain_target`."""
+
+EACH_THRESHOLD = ("g_th={:g}", (0.1, 0.5))
+"""Case and values of the laws over the threshold of truncated inversion."""
 
 
 def each() -> Iterator[Law]:
     """List the laws that every registered policy keeps."""
     for name in registry.names("power"):
         cited = registry.about("power", name).citation
+        laws = [
+            ("error given the channel", SHEET, _error),
+            ("power within its budget", cited or "budget on |p|^2 m", _power),
+            ("NMSE follows from h, p, c, eta", "a^H Gram a + N / eta", _nmse),
+        ]
         if name in sheet.RULES:
-            yield _law(f"{name}: scalars as on the formula sheet", cited or SHEET, _scalars, name)
-        yield _law(f"{name}: error given the channel", SHEET, _error, name)
-        yield _law(f"{name}: power within its budget", cited or "budget on |p|^2 m", _power, name)
-        yield _law(f"{name}: NMSE follows from h, p, c, eta", "a^H Gram a + N / eta", _nmse, name)
-
-
-def _law(name: str, source: str, run: Callable[[Bench, str], Iterable[Check]], policy: str) -> Law:
-    return Law(f"power {name}", source, functools.partial(_of, run, policy))
-
-
-def _of(run: Callable[[Bench, str], Iterable[Check]], policy: str, bench: Bench) -> Iterable[Check]:
-    return run(bench, policy)
+            laws.insert(0, ("scalars as on the formula sheet", cited or SHEET, _scalars))
+        for what, source, run in laws:
+            yield Law(f"power {name}: {what}", source, functools.partial(run, policy=name))
 
 
 def settings(policy: str) -> dict[str, Any]:
@@ -88,8 +92,7 @@ def _antennas(policy: str) -> int:
 
 
 def _point(policy: str, snr_db: float) -> dict[str, Any]:
-    channel: dict[str, Any] = {"name": "rayleigh", "snr_db": snr_db}
-    channel["device_budget_db"] = BUDGETS_DB
+    channel = {"name": "rayleigh", "snr_db": snr_db, "device_budget_db": BUDGETS_DB}
     point: dict[str, Any] = {"channel": channel, "power": settings(policy)}
     if _antennas(policy) > 1:
         channel["antennas"] = _antennas(policy)
@@ -129,32 +132,21 @@ def _cases(bench: Bench, policy: str) -> tuple[_Case, ...]:
     for devices in COUNTS:
         for index, snr_db in enumerate(SNRS_DB):
             record = _record(bench, policy, devices).point(index, len(SNRS_DB))
-            states = _states(policy, record)
+            at = record.flat
+            states = sheet.States(
+                at.h,
+                at.m,
+                at.budget,
+                np.ones(at.m.shape),
+                at.noise,
+                _antennas(policy),
+                _made(policy),
+            )
             rule = sheet.RULES.get(policy)
             wanted = rule(states) if rule else None
-            name = f"K={devices}, {snr_db:g} dB"
-            cases.append(_Case(name, record, states, _chosen(record), wanted))
+            chosen = sheet.Scalars(at.c, at.eta, at.active)
+            cases.append(_Case(f"K={devices}, {snr_db:g} dB", record, states, chosen, wanted))
     return tuple(cases)
-
-
-def _states(policy: str, record: Record) -> sheet.States:
-    """Take rounds and trials together."""
-    devices = record.m.shape[-1]
-    return sheet.States(
-        h=record.h.reshape(-1, devices),
-        m=record.m.reshape(-1, devices),
-        budget=record.budget.reshape(-1, devices),
-        gain=np.ones((record.eta.size, devices)),
-        noise=record.noise.ravel(),
-        antennas=_antennas(policy),
-        config=_made(policy),
-    )
-
-
-def _chosen(record: Record) -> sheet.Scalars:
-    devices = record.m.shape[-1]
-    flat = (record.c.reshape(-1, devices), record.eta.ravel(), record.active.reshape(-1, devices))
-    return sheet.Scalars(*flat)
 
 
 def _scalars(bench: Bench, policy: str) -> Iterator[Check]:
@@ -184,9 +176,7 @@ def _error(bench: Bench, policy: str) -> Iterator[Check]:
     that the sheet does not have is that of the c and eta that it chose."""
     for case in _cases(bench, policy):
         law = sheet.error(case.wanted or case.chosen, case.states.m, case.states.noise)
-        on = np.isfinite(law)
-        ratio = case.record.error.ravel()[on] / law[on]
-        yield mean_square(float(law[on].mean()), ratio, ratio.size * REALS, case.name)
+        yield normal_errors(law, case.record, case.name)
 
 
 def _power(bench: Bench, policy: str) -> Iterator[Check]:
@@ -226,69 +216,56 @@ def _nmse(bench: Bench, policy: str) -> Iterator[Check]:
 
 
 @functools.lru_cache(maxsize=16)
-def _rayleigh(bench: Bench, devices: int, policy: str, key: str = "", value: Any = None) -> Record:
-    """Measure a policy with a key of its section changed, and equal symbol powers of one."""
-    section = {"name": policy} | ({key: value} if key else {})
-    point = {"channel": {"name": "rayleigh", "snr_db": 10.0}, "power": section}
+def _rayleigh(bench: Bench, devices: int, policy: str, **keys: Any) -> Record:
+    """Measure a policy with keys of its section changed, and equal symbol powers of one."""
+    point = {"channel": {"name": "rayleigh", "snr_db": 10.0}, "power": {"name": policy} | keys}
     return bench.uplink(devices, 32, point).record(bench.size(64), 16, 1.0)
 
 
-@stated("power ci: exact mean without noise", "c = 1, error N / (K^2 eta)")
-def _ci_exact(bench: Bench) -> Iterator[Check]:
+@stated("power ci: exact mean without noise", "c = 1, error N / (K^2 eta)", "K={}", COUNTS)
+def _ci_exact(bench: Bench, devices: int) -> Iterator[Check]:
     """Send without noise (at 200 dB)."""
-    for devices in COUNTS:
-        point = {"channel": {"name": "rayleigh", "snr_db": 200.0}, "power": "ci"}
-        record = bench.uplink(devices, 8, point).record(4, REALS)
-        yield exactly(0.0, float(record.nmse.max()), 1e-12, f"K={devices}")
+    point = {"channel": {"name": "rayleigh", "snr_db": 200.0}, "power": "ci"}
+    record = bench.uplink(devices, 8, point).record(4, REALS)
+    yield exactly(0.0, float(record.nmse.max()), 1e-12)
 
 
-@stated("power gbma: mean gain over fading", "Sery and Cohen 2020; E|h| = sqrt(pi)/2")
-def _gbma_mean(bench: Bench) -> Iterator[Check]:
-    for target, law in (("amplitude", 1.0), ("energy", math.sqrt(math.pi) / 2.0)):
-        record = _rayleigh(bench, 10, "gbma", "gain_target", target)
-        yield mean(law, record.c, target)
+@stated("power gbma: mean gain over fading", f"{SERY}; E|h| = sqrt(pi)/2", "{}", GBMA_MEAN)
+def _gbma_mean(bench: Bench, target: str) -> Iterator[Check]:
+    yield mean(GBMA_MEAN[target], _rayleigh(bench, 10, "gbma", gain_target=target).c)
 
 
-@stated("power gbma: variance of the gain", "Sery and Cohen 2020; 1 - pi/4")
-def _gbma_variance(bench: Bench) -> Iterator[Check]:
-    for target, law in (("amplitude", 4.0 / math.pi - 1.0), ("energy", 1.0 - math.pi / 4.0)):
-        record = _rayleigh(bench, 10, "gbma", "gain_target", target)
-        centre = 1.0 if target == "amplitude" else math.sqrt(math.pi) / 2.0
-        yield mean(law, (record.c - centre) ** 2, target)
+@stated("power gbma: variance of the gain", f"{SERY}; 1 - pi/4", "{}", GBMA_MEAN)
+def _gbma_variance(bench: Bench, target: str) -> Iterator[Check]:
+    law = {"amplitude": 4.0 / math.pi - 1.0, "energy": 1.0 - math.pi / 4.0}[target]
+    record = _rayleigh(bench, 10, "gbma", gain_target=target)
+    yield mean(law, (record.c - GBMA_MEAN[target]) ** 2)
 
 
-@stated("power gbma: error over fading", "Sery and Cohen 2020; FedRLR eq. 29")
-def _gbma_error(bench: Bench) -> Iterator[Check]:
+@stated("power gbma: error over fading", f"{SERY}; FedRLR eq. 29", "K={}", COUNTS)
+def _gbma_error(bench: Bench, devices: int) -> Iterator[Check]:
     """Compare the error about the mean with (1/(K mu^2)) [1 - pi/4 + N / (K E)], of symbols of unit
     power, over fading."""
-    for devices in COUNTS:
-        record = _rayleigh(bench, devices, "gbma")
-        law = (1.0 - math.pi / 4.0 + 0.5 / (devices * 10.0)) / devices / (math.pi / 4.0)
-        yield mean(law, record.error, f"K={devices}")
+    law = (1.0 - math.pi / 4.0 + 0.5 / (devices * 10.0)) / devices / (math.pi / 4.0)
+    yield mean(law, _rayleigh(bench, devices, "gbma").error)
 
 
-@stated("power tci: silent fraction", "1 - exp(-g_th / beta)")
-def _tci_silent(bench: Bench) -> Iterator[Check]:
-    for threshold in (0.1, 0.5):
-        record = _rayleigh(bench, 10, "tci", "threshold", threshold)
-        silent = int((~record.active).sum())
-        law = 1.0 - math.exp(-threshold)
-        yield share(law, silent, record.active.size, f"g_th={threshold:g}")
+@stated("power tci: silent fraction", "1 - exp(-g_th / beta)", *EACH_THRESHOLD)
+def _tci_silent(bench: Bench, threshold: float) -> Iterator[Check]:
+    active = _rayleigh(bench, 10, "tci", threshold=threshold).active
+    yield share(1.0 - math.exp(-threshold), int((~active).sum()), active.size)
 
 
-@stated("power tci: long-term power", "E|p|^2 m = P by E1(g_th / beta)")
-def _tci_power(bench: Bench) -> Iterator[Check]:
-    for threshold in (0.1, 0.5):
-        record = _rayleigh(bench, 10, "tci", "threshold", threshold)
-        yield mean(1.0, record.power / record.budget, f"g_th={threshold:g}")
+@stated("power tci: long-term power", "E|p|^2 m = P by E1(g_th / beta)", *EACH_THRESHOLD)
+def _tci_power(bench: Bench, threshold: float) -> Iterator[Check]:
+    record = _rayleigh(bench, 10, "tci", threshold=threshold)
+    yield mean(1.0, record.power / record.budget)
 
 
-@stated("power tci: scale", "rho = P beta / E1(g_th / beta)")
-def _tci_scale(bench: Bench) -> Iterator[Check]:
-    for threshold in (0.1, 0.5):
-        record = _rayleigh(bench, 10, "tci", "threshold", threshold)
-        law = 10.0 / special.exp1(threshold)
-        yield exactly(law, float(record.eta[0, 0]), case=f"g_th={threshold:g}")
+@stated("power tci: scale", "rho = P beta / E1(g_th / beta)", *EACH_THRESHOLD)
+def _tci_scale(bench: Bench, threshold: float) -> Iterator[Check]:
+    record = _rayleigh(bench, 10, "tci", threshold=threshold)
+    yield exactly(10.0 / special.exp1(threshold), float(record.eta[0, 0]))
 
 
 @stated("power cotaf: noise falls with updates", "Sery et al. 2021, eq. 8-10")
@@ -298,24 +275,19 @@ def _cotaf_noise(bench: Bench) -> Iterator[Check]:
     rig = bench.uplink(10, 16, {"channel": {"name": "rayleigh", "snr_db": 10.0}, "power": "cotaf"})
     for size in (1.0, 0.5, 0.1):
         record = rig.record(bench.size(32), REALS, size**2)
-        on_air = record.active.sum(-1)
-        law = 0.5 / (on_air**2 * 10.0 / size**2 * 0.1**2)
-        ratio = record.error / law
-        case = f"updates x {size:g}"
-        yield mean_square(float(law.mean()), ratio, ratio.size * REALS, case)
+        law = 0.5 / (record.active.sum(-1) ** 2 * 10.0 / size**2 * 0.1**2)
+        yield normal_errors(law, record, f"updates x {size:g}")
 
 
-@stated("power blind: error falls as 1/A", "Amiri, Duman, Gunduz 2021, eq. 12")
-def _blind(bench: Bench) -> Iterator[Check]:
+@stated("power blind: error falls as 1/A", f"{AMIRI}, eq. 12", "A={}", (1, 4, 16, 64))
+def _blind(bench: Bench, antennas: int) -> Iterator[Check]:
     """Compare the error with [(K + 1)/2 + 1/(2 P)] / (K A), unit symbols, P over sigma^2; it falls
     as 1/A."""
     devices = 8
-    for antennas in (1, 4, 16, 64):
-        channel = {"name": "rayleigh", "snr_db": 3.0, "antennas": antennas}
-        rig = bench.uplink(devices, 32, {"channel": channel, "power": "blind"})
-        record = rig.record(bench.size(32), 16, 1.0)
-        law = ((devices + 1) / 2.0 + 0.5 / db_to_linear(3.0)) / (devices * antennas)
-        yield mean(law, record.error, f"A={antennas}")
+    channel = {"name": "rayleigh", "snr_db": 3.0, "antennas": antennas}
+    rig = bench.uplink(devices, 32, {"channel": channel, "power": "blind"})
+    law = ((devices + 1) / 2.0 + 0.5 / db_to_linear(3.0)) / (devices * antennas)
+    yield mean(law, rig.record(bench.size(32), 16, 1.0).error)
 
 
 PLANNED = 512
@@ -326,9 +298,8 @@ MOST_POWER = PLANNED / 16.0
 @functools.lru_cache(maxsize=2)
 def _average(bench: Bench) -> Record:
     channel = {"name": "rayleigh", "snr_db": 5.0, "device_budget_db": (0.0, -6.0)}
-    rig = bench.uplink(
-        6, 24, {"channel": channel, "power": {"name": "cao_average", "draws": PLANNED}}
-    )
+    power = {"name": "cao_average", "draws": PLANNED}
+    rig = bench.uplink(6, 24, {"channel": channel, "power": power})
     return rig.record(bench.size(64), 16, 1.0)
 
 

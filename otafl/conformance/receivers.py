@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 
 from otafl.conformance.bench import Bench, Record, Rig
-from otafl.conformance.checks import Check, at_least, at_most, exactly, mean_square, ratios, stated
+from otafl.conformance.checks import (
+    Check,
+    at_least,
+    at_most,
+    exactly,
+    normal_errors,
+    ratios,
+    stated,
+)
 from otafl.conformance.policies import settings
 from otafl.core import registry
 
@@ -17,6 +25,10 @@ ANTENNAS = 6
 DEVICES = 5
 BUDGETS_DB = (0.0, -3.0, 2.0)
 RANDOM = 1000
+
+INVERTED = "N / (K^2 eta) of inverted channels"
+BOUNDED = "|f| = 1, so |f^H h| <= |h|"
+MMSE = "sqrt(eta) = (N + sum m a^2) / sum m a"
 
 
 def _rig(
@@ -32,10 +44,14 @@ def _rig(
     return bench.uplink(DEVICES, trials, point)
 
 
-def _reach(rig: Rig, round: int) -> np.ndarray:
-    """Return sqrt(P_k) h_k [S, K, A]."""
-    h = rig.link.channel.state(round).h[..., 0, 0].cpu().numpy()
-    return h * np.sqrt(rig.link.budget.budget.cpu().numpy())[..., None]
+def _channel(rig: Rig) -> np.ndarray:
+    """Return h_k [S, K, A] of round 0."""
+    return rig.link.channel.state(0).h[..., 0, 0].cpu().numpy()
+
+
+def _reach(rig: Rig) -> np.ndarray:
+    """Return sqrt(P_k) h_k [S, K, A] of round 0."""
+    return _channel(rig) * np.sqrt(rig.link.budget.budget.cpu().numpy())[..., None]
 
 
 def _weakest(reach: np.ndarray, combiner: np.ndarray) -> np.ndarray:
@@ -43,23 +59,19 @@ def _weakest(reach: np.ndarray, combiner: np.ndarray) -> np.ndarray:
     return (np.abs(reach @ combiner.conj().T) ** 2).min(1)
 
 
-@stated("receiver: noise is that of one antenna", "N / (K^2 eta) of inverted channels")
-def _noise(bench: Bench) -> Iterator[Check]:
+@stated("receiver: noise is that of one antenna", INVERTED, "{}", registry.names("receiver"))
+def _noise(bench: Bench, name: str) -> Iterator[Check]:
     """Compare the error of inverted channels with noise alone, N / (K^2 eta), as of one antenna."""
-    for name in registry.names("receiver"):
-        record = _rig(bench, name, "ci", trials=bench.size(128)).record(4, 32)
-        law = N / (DEVICES**2 * record.eta)
-        ratio = record.error / law
-        yield mean_square(float(law.mean()), ratio, ratio.size * 32, name)
+    record = _rig(bench, name, "ci", trials=bench.size(128)).record(4, 32)
+    yield normal_errors(N / (DEVICES**2 * record.eta), record)
 
 
-@stated("receiver: no gain beyond the antennas", "|f| = 1, so |f^H h| <= |h|")
-def _unit(bench: Bench) -> Iterator[Check]:
+@stated("receiver: no gain beyond the antennas", BOUNDED, "{}", registry.names("receiver"))
+def _unit(bench: Bench, name: str) -> Iterator[Check]:
     """Bound the largest |f^H h_k| over |h_k| of all states and devices."""
-    for name in registry.names("receiver"):
-        rig = _rig(bench, name)
-        norm = np.linalg.norm(rig.link.channel.state(0).h[..., 0, 0].cpu().numpy(), axis=-1)
-        yield at_most(1.0, float((np.abs(_record(rig).h[0]) / norm).max()), case=name)
+    rig = _rig(bench, name)
+    norm = np.linalg.norm(_channel(rig), axis=-1)
+    yield at_most(1.0, float((np.abs(_record(rig).h[0]) / norm).max()))
 
 
 def _record(rig: Rig) -> Record:
@@ -70,8 +82,7 @@ def _record(rig: Rig) -> Record:
 def _mrc(bench: Bench) -> Iterator[Check]:
     """Add up the scalar channels to |sum h|, as f = sum h / |sum h|."""
     rig = _rig(bench, "mrc")
-    total = rig.link.channel.state(0).h[..., 0, 0].cpu().numpy().sum(1)
-    law = np.linalg.norm(total, axis=-1)
+    law = np.linalg.norm(_channel(rig).sum(1), axis=-1)
     yield ratios(_record(rig).h[0].sum(-1).real, law)
 
 
@@ -81,7 +92,7 @@ def _eigen(bench: Bench) -> Iterator[Check]:
     rig = _rig(bench, "eigen")
     record = _record(rig)
     received = (record.budget * np.abs(record.h) ** 2)[0].sum(-1)
-    law = np.linalg.norm(_reach(rig, 0), ord=2, axis=(1, 2)) ** 2
+    law = np.linalg.norm(_reach(rig), ord=2, axis=(1, 2)) ** 2
     yield ratios(received, law)
 
 
@@ -90,7 +101,7 @@ def _uniform_forcing(bench: Bench) -> Iterator[Check]:
     """Bound the weakest device's received power by that with the best of 1,000 random combiners and
     with the first eigenvector, in the state where it is least above them."""
     rig = _rig(bench, "uniform_forcing")
-    record, reach = _record(rig), _reach(rig, 0)
+    record, reach = _record(rig), _reach(rig)
     ours = (record.budget * np.abs(record.h) ** 2)[0].min(-1)
     z = np.random.default_rng(0).standard_normal((2, RANDOM, ANTENNAS))
     tried = z[0] + 1j * z[1]
@@ -112,14 +123,13 @@ def _one_antenna(bench: Bench) -> Iterator[Check]:
     yield exactly(0.0, float((estimates[0] - estimates[1]).abs().max()), 1e-12)
 
 
-@stated("receiver: MMSE scaling", "sqrt(eta) = (N + sum m a^2) / sum m a")
-def _mmse(bench: Bench) -> Iterator[Check]:
+@stated("receiver: MMSE scaling", MMSE, "{}", registry.names("power"))
+def _mmse(bench: Bench, power: str) -> Iterator[Check]:
     """Compare sqrt(eta) with (N + sum m a^2) / sum m a of arriving amplitudes a, for every policy's
     p."""
-    for power in registry.names("power"):
-        rig = _rig(bench, {"name": "auto", "scale": "mmse"}, settings(power), 1)
-        record = rig.record(4, 8)
-        a = (record.h * record.p).real
-        root = (N + (record.m * a**2).sum(-1)) / (record.m * a).sum(-1)
-        on = (record.m * a).sum(-1) > 0
-        yield ratios(record.eta[on], root[on] ** 2, case=power)
+    record = _rig(bench, {"name": "auto", "scale": "mmse"}, settings(power), 1).record(4, 8)
+    a = (record.h * record.p).real
+    arriving = (record.m * a).sum(-1)
+    root = (N + (record.m * a**2).sum(-1)) / arriving
+    on = arriving > 0
+    yield ratios(record.eta[on], root[on] ** 2)

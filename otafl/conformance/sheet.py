@@ -13,7 +13,7 @@ q_k = P_k g_k / m_k, N is the noise variance of one received real, and
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,7 +75,7 @@ def _all(c: np.ndarray, eta: np.ndarray) -> Scalars:
 
 
 def _least_error(root_q: np.ndarray, states: States) -> Scalars:
-    """The receive scaling of least error for devices that arrive with sqrt(q_k)."""
+    """Receive devices that arrive with sqrt(q_k) by the scaling of least error."""
     energy = (states.m * root_q**2).sum(1) + states.noise
     root = energy / (states.m * root_q).sum(1)
     return _all(root_q / root[:, None], root**2)
@@ -87,7 +87,7 @@ def full(states: States) -> Scalars:
 
 
 def open_loop(states: States) -> Scalars:
-    """Power min(P_k, P_0 / gain_k^alpha), and the receive scaling of least error."""
+    """Send with power min(P_k, P_0 / gain_k^alpha), and receive by the scaling of least error."""
     target = 10.0 ** (states.config.p0_db / 10.0) * states.gain**-states.config.alpha
     power = np.minimum(states.budget, target)
     return _least_error(np.abs(states.h) * np.sqrt(power / states.m), states)
@@ -99,7 +99,7 @@ def ci(states: States) -> Scalars:
 
 
 def none(states: States) -> Scalars:
-    """c_k = 1 at the received power of the average device."""
+    """Make c_k = 1 at the received power of the average device."""
     received = (states.budget * np.abs(states.h) ** 2).mean(1)
     return _all(np.ones_like(states.m), received / states.m.mean(1))
 
@@ -185,23 +185,13 @@ def smcv_objective(d: np.ndarray, noise: np.ndarray, beta: float) -> np.ndarray:
     return beta * (d**2).sum(1) + d.sum(1) ** 2 + (1.0 + beta) * noise
 
 
-RULES: dict[str, Rule] = {
-    "full": full,
-    "ci": ci,
-    "multi_antenna_ci": ci,
-    "none": none,
-    "tci": tci,
-    "cotaf": cotaf,
-    "gbma": gbma,
-    "blind": blind,
-    "open_loop": open_loop,
-    "cao_static": cao_static,
-    "smcv": smcv,
-}
+_WRITTEN = (full, ci, none, tci, cotaf, gbma, blind, open_loop, cao_static, smcv)
+RULES: Mapping[str, Rule] = {rule.__name__: rule for rule in _WRITTEN} | {"multi_antenna_ci": ci}
 
 
 def _least(objective: Callable[[np.ndarray], np.ndarray], most: np.ndarray) -> np.ndarray:
-    """Where a function of [T], convex in each, is least between 0 and `most`: golden sections."""
+    """Find where a function of [T], convex in each, is least from 0 to `most`, by golden
+    sections."""
     low, high = np.zeros_like(most), most
     left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
     at_left, at_right = objective(left), objective(right)

@@ -6,7 +6,7 @@ A result is a function of its seed and its trial, and of nothing that it is comp
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -17,6 +17,8 @@ from otafl.conformance.checks import Check, exactly, law_of, normal, stated
 from otafl.conformance.policies import settings
 from otafl.core import registry
 from otafl.core.rng import Streams
+
+POWERS = registry.names("power")
 
 POINT = {
     "channel": {"name": "rayleigh", "snr_db": 10.0},
@@ -31,24 +33,20 @@ def _estimates(rig: Rig, rounds: range) -> torch.Tensor:
     return torch.stack(sent)
 
 
-@stated("streams: the same seed gives the same numbers", "bit for bit")
-def _same_seed(bench: Bench) -> Iterator[Check]:
-    for power in registry.names("power"):
-        first, second = (
-            _estimates(bench.uplink(5, 3, POINT | {"power": settings(power)}), range(2))
-            for _ in range(2)
-        )
-        yield exactly(0.0, float((first - second).abs().max()), 0.0, power)
+@stated("streams: the same seed gives the same numbers", "bit for bit", "{}", POWERS)
+def _same_seed(bench: Bench, power: str) -> Iterator[Check]:
+    point = POINT | {"power": settings(power)}
+    first, second = (_estimates(bench.uplink(5, 3, point), range(2)) for _ in range(2))
+    yield exactly(0.0, float((first - second).abs().max()), 0.0)
 
 
-@stated("streams: stacked equals alone", "whatever a trial is stacked with")
-def _stacked(bench: Bench) -> Iterator[Check]:
+@stated("streams: stacked equals alone", "whatever a trial is stacked with", "{}", POWERS)
+def _stacked(bench: Bench, power: str) -> Iterator[Check]:
     """Compare trial 3 of five, at the second of two points, with that trial alone."""
-    for power in registry.names("power"):
-        points = [POINT | {"power": settings(power)}, POINT | {"power": settings(power)}]
-        many = _estimates(bench.uplink(5, 4, points), range(2))
-        alone = _estimates(bench.uplink(5, 1, points[0], first=6), range(2))
-        yield exactly(0.0, float((many[:, 6] - alone[:, 0]).abs().max()), 1e-9, power)
+    point = POINT | {"power": settings(power)}
+    many = _estimates(bench.uplink(5, 4, [point, point]), range(2))
+    alone = _estimates(bench.uplink(5, 1, point, first=6), range(2))
+    yield exactly(0.0, float((many[:, 6] - alone[:, 0]).abs().max()), 1e-9)
 
 
 @stated("streams: rounds do not depend on those before", "counter-based streams")
@@ -70,12 +68,8 @@ def _devices(bench: Bench) -> Iterator[Check]:
 def _distributions(bench: Bench) -> Iterator[Check]:
     streams = Streams([0], [0], bench.where, torch.float64)
     count = bench.size(400_000)
-    yield law_of(_numbers(streams.normal, count), stats.norm.cdf, "normal")
-    yield law_of(_numbers(streams.uniform, count), stats.uniform.cdf, "uniform")
-
-
-def _numbers(draw: Callable[..., torch.Tensor], count: int) -> np.ndarray:
-    return draw(CONFORMANCE, 0, (count,)).cpu().numpy()
+    for draw, law in ((streams.normal, stats.norm), (streams.uniform, stats.uniform)):
+        yield law_of(draw(CONFORMANCE, 0, (count,)).cpu().numpy(), law.cdf, draw.__name__)
 
 
 @stated("streams: independence", "mean products")

@@ -15,12 +15,17 @@ import torch
 
 from otafl.conformance.bench import Bench, Rig
 from otafl.conformance.checks import Check, exactly, mean_square, normal, ratios, share, stated
+from otafl.core.contracts import LinkReport
 from otafl.core.units import db_to_linear
 
 N = 0.5
 BANDWIDTH_HZ = 2e6
 REALS = 50
 THERMAL_DBM_PER_HZ = -174.0
+
+INVERSION = {"channel": {"name": "awgn", "snr_db": 10.0}, "power": "ci"}
+OUTAGE = "(1 + sqrt(v/(v + 4))) / 2"
+ONE_NOISE = "N / eta of a sum, for every K"
 
 
 def _rig(
@@ -30,38 +35,43 @@ def _rig(
     return bench.uplink(6, 8, {"channel": section, "transport": transport} | sections)
 
 
-def _gains(rig: Rig, round: int) -> np.ndarray:
-    """Return |h|^2 [S, K]."""
-    h = rig.link.channel.state(round).h[:, :, 0, 0, 0]
+def _report(bench: Bench, transport: Any, *channel: Any, **sections: Any) -> LinkReport:
+    """Return the report of a round in which all send REALS."""
+    return _sent(_rig(bench, transport, *channel, **sections))
+
+
+def _sent(rig: Rig) -> LinkReport:
+    return rig.send(rig.symbols(REALS, 0), 0)[1]
+
+
+def _gains(rig: Rig) -> np.ndarray:
+    """Return |h|^2 [S, K] of round 0."""
+    h = rig.link.channel.state(0).h[:, :, 0, 0, 0]
     return (h.abs() ** 2).cpu().numpy()
 
 
-@stated("transport over_the_air: one receiver has one noise", "N / eta of a sum, for every K")
-def _one_noise(bench: Bench) -> Iterator[Check]:
+def _sum_errors(rig: Rig, rounds: int) -> np.ndarray:
+    """Return what the plain sums of so many rounds are off, [R, S, 64]."""
+    off = []
+    for round in range(rounds):
+        x = rig.symbols(64, round, 1.0)
+        total = x.view(rig.trials, rig.devices, -1).sum(1)
+        off.append((rig.send(x, round, "none")[0] - total).cpu().numpy())
+    return np.stack(off)
+
+
+@stated("transport over_the_air: one receiver has one noise", ONE_NOISE, "K={}", (1, 5, 50))
+def _one_noise(bench: Bench, devices: int) -> Iterator[Check]:
     """Compare the noise of the plain sum of K devices, channel inversion at gain P = 10, with N /
     P, whatever K."""
-    for devices in (1, 5, 50):
-        point = {"channel": {"name": "awgn", "snr_db": 10.0}, "power": "ci"}
-        rig = bench.uplink(devices, 16, point)
-        ratios = []
-        for round in range(bench.size(16)):
-            x = rig.symbols(64, round, 1.0)
-            total = x.view(rig.trials, devices, -1).sum(1)
-            off = rig.send(x, round, "none")[0] - total
-            ratios.append((off.square() / (N / 10.0)).cpu().numpy())
-        yield mean_square(N / 10.0, np.stack(ratios), np.stack(ratios).size, f"K={devices}")
+    ratios = _sum_errors(bench.uplink(devices, 16, INVERSION), bench.size(16)) ** 2 / (N / 10.0)
+    yield mean_square(N / 10.0, ratios, ratios.size)
 
 
 @stated("transport over_the_air: noise is white", "independent over symbols, rounds, trials")
 def _noise_is_white(bench: Bench) -> Iterator[Check]:
     """Take mean products of neighbouring symbols, rounds and trials, over the variance."""
-    rig = bench.uplink(2, 64, {"channel": {"name": "awgn", "snr_db": 10.0}, "power": "ci"})
-    off = []
-    for round in range(16):
-        x = rig.symbols(64, round, 1.0)
-        total = x.view(rig.trials, 2, -1).sum(1)
-        off.append((rig.send(x, round, "none")[0] - total).cpu().numpy())
-    z = np.stack(off) / math.sqrt(N / 10.0)
+    z = _sum_errors(bench.uplink(2, 64, INVERSION), 16) / math.sqrt(N / 10.0)
     pairs = {
         "symbols": (z[:, :, :-1], z[:, :, 1:]),
         "rounds": (z[:-1], z[1:]),
@@ -86,9 +96,7 @@ def _ideal(bench: Bench) -> Iterator[Check]:
 def _airtime(bench: Bench) -> Iterator[Check]:
     """Send one real a channel use, or two, at one channel use a second and hertz."""
     for quadrature, symbols in ((False, REALS), (True, REALS // 2)):
-        transport = {"name": "over_the_air", "quadrature": quadrature}
-        rig = _rig(bench, transport)
-        report = rig.send(rig.symbols(REALS, 0), 0)[1]
+        report = _report(bench, {"name": "over_the_air", "quadrature": quadrature})
         case = "two quadratures" if quadrature else "one real"
         yield exactly(symbols / BANDWIDTH_HZ, float(report.airtime_s.mean()), case=case)
 
@@ -96,8 +104,7 @@ def _airtime(bench: Bench) -> Iterator[Check]:
 @stated("transport over_the_air: radiated energy", "P x airtime at full power")
 def _energy(bench: Bench) -> Iterator[Check]:
     """Send from every device at its 0.1 W for the whole slot."""
-    rig = _rig(bench, "over_the_air", {"tx_power_dbm": 20.0}, power="full")
-    report = rig.send(rig.symbols(REALS, 0), 0)[1]
+    report = _report(bench, "over_the_air", {"tx_power_dbm": 20.0}, power="full")
     yield exactly(0.1 * REALS / BANDWIDTH_HZ, float(report.energy_j.max()))
 
 
@@ -118,54 +125,46 @@ def _digital_airtime(bench: Bench) -> Iterator[Check]:
     slowest of bits / (B/n log2(1 + n SNR_k))."""
     for access in ("tdma", "ofdma"):
         rig = _rig(bench, {"name": "digital", "access": access})
-        report = rig.send(rig.symbols(REALS, 0), 0)[1]
-        snr, bits = 10.0 * _gains(rig, 0), 32.0 * REALS
+        snr, bits = 10.0 * _gains(rig), 32.0 * REALS
         if access == "tdma":
             law = (bits / (BANDWIDTH_HZ * np.log2(1.0 + snr))).sum(1)
         else:
             law = (bits / (BANDWIDTH_HZ / 6 * np.log2(1.0 + 6 * snr))).max(1)
-        yield ratios(report.airtime_s.cpu().numpy(), law, case=access)
+        yield ratios(_sent(rig).airtime_s.cpu().numpy(), law, case=access)
 
 
 @stated("transport digital: radiated energy", "P x own airtime")
 def _digital_energy(bench: Bench) -> Iterator[Check]:
     """Compare the joules with 0.1 W for the seconds of a device's own turn."""
     rig = _rig(bench, "digital", {"tx_power_dbm": 20.0})
-    report = rig.send(rig.symbols(REALS, 0), 0)[1]
-    law = 0.1 * 32.0 * REALS / (BANDWIDTH_HZ * np.log2(1.0 + 10.0 * _gains(rig, 0)))
-    yield ratios(report.energy_j.cpu().numpy(), law)
+    law = 0.1 * 32.0 * REALS / (BANDWIDTH_HZ * np.log2(1.0 + 10.0 * _gains(rig)))
+    yield ratios(_sent(rig).energy_j.cpu().numpy(), law)
 
 
 @stated("transport digital: free of error with perfect CSI", "capacity")
 def _digital_exact(bench: Bench) -> Iterator[Check]:
     """Find no error."""
-    rig = _rig(bench, "digital")
-    report = rig.send(rig.symbols(REALS, 0), 0)[1]
-    yield exactly(0.0, float(report.nmse.max()), 1e-12)
+    yield exactly(0.0, float(_report(bench, "digital").nmse.max()), 1e-12)
 
 
 @stated("transport digital: 3GPP scheme", "TS 38.214, table 5.1.3.1-1")
 def _digital_mcs(bench: Bench) -> Iterator[Check]:
     """Send by scheme 10 of table 5.1.3.1-1, 16-QAM at rate 340/1024."""
-    rig = _rig(bench, {"name": "digital", "rate": "mcs", "mcs_index": 10, "outage": True},
-               {"name": "awgn", "snr_db": 30.0})  # fmt: skip
-    report = rig.send(rig.symbols(REALS, 0), 0)[1]
+    transport = {"name": "digital", "rate": "mcs", "mcs_index": 10, "outage": True}
+    report = _report(bench, transport, {"name": "awgn", "snr_db": 30.0})
     law = 6 * 32.0 * REALS / (4.0 * 340.0 / 1024.0) / BANDWIDTH_HZ
     yield exactly(law, float(report.airtime_s.mean()), 1e-4)
 
 
-@stated("transport digital: outage with imperfect CSI", "(1 + sqrt(v/(v + 4))) / 2")
-def _digital_outage(bench: Bench) -> Iterator[Check]:
+@stated("transport digital: outage with imperfect CSI", OUTAGE, "variance={:g}", (0.01, 0.3))
+def _digital_outage(bench: Bench, variance: float) -> Iterator[Check]:
     """Count the updates whose rate, by an estimate with error variance v, is above what the channel
     carries: P(|h_hat|^2 > |h|^2) = (1 + sqrt(v / (v + 4))) / 2 of correlated exponential gains."""
-    for variance in (0.01, 0.3):
-        rig = _rig(bench, "digital", csi={"name": "error", "variance": variance})
-        rounds, lost = bench.size(128), 0.0
-        for round in range(rounds):
-            report = rig.send(rig.symbols(4, round), round)[1]
-            lost += float(6 * rig.trials - report.participants.sum())
-        law = 0.5 + 0.5 * math.sqrt(variance / (variance + 4.0))
-        yield share(law, int(lost), 6 * rig.trials * rounds, f"variance={variance:g}")
+    rig = _rig(bench, "digital", csi={"name": "error", "variance": variance})
+    sent = [rig.send(rig.symbols(4, round), round)[1] for round in range(bench.size(128))]
+    asked = 6 * rig.trials * len(sent)
+    lost = asked - sum(float(report.participants.sum()) for report in sent)
+    yield share(0.5 + 0.5 * math.sqrt(variance / (variance + 4.0)), int(lost), asked)
 
 
 @stated("transport over_the_air: single precision", "equals double precision")

@@ -1,4 +1,4 @@
-"""Sections of a scenario whose settings class is known once a value is there.
+"""Hold sections of a scenario whose settings class is known once a value is there.
 
 These are sections that choose from a table of `otafl.core.registry`, and those whose settings lie
 in the file of what uses them. Their classes are imported when a value is validated, so reading the
@@ -37,8 +37,8 @@ class _Resolved:
 
 @dataclass(frozen=True)
 class Choice(_Resolved):
-    """A section that chooses a component by its `name`; a text stands for `{name: text}`, and one
-    without a name has the table's default."""
+    """Describe a section that chooses a component by its `name`; a text stands for `{name: text}`,
+    and one without a name has the table's default."""
 
     table: str
 
@@ -129,15 +129,21 @@ class Section(_Resolved):
 
 
 def chosen(table: str, description: str) -> Any:
-    """Declare a field of the type `Annotated[Any, Choice(table)]`."""
-    return section(Choice(table), description)
+    """Declare a field that chooses from a table, of the type Any."""
+    return _field(Choice(table), description)
 
 
-def section(of: Choice | Section, description: str) -> Any:
-    """Declare a field of the type `Annotated[Any, of]`."""
-    return Field(default_factory=of.default, description=description)
+def section(where: str, description: str) -> Any:
+    """Declare a field that holds the section of this kind, of the type Any."""
+    return _field(Section(where), description)
+
+
+def _field(of: Choice | Section, description: str) -> Any:
+    info: Any = Field(default_factory=of.default, description=description)
+    info.metadata.append(of)
+    return info
 
 
 def of_field(field: Any) -> Choice | Section | None:
-    """The choice or section that a pydantic field is annotated with, if it is."""
-    return next((one for one in field.metadata if isinstance(one, _Resolved)), None)
+    """Return the choice or section that a pydantic field holds, if it does."""
+    return next((one for one in field.metadata if isinstance(one, Choice | Section)), None)

@@ -44,8 +44,8 @@ def load(path: str, key: str) -> Any:
 
 @dataclass(frozen=True)
 class Keys:
-    """The keyword arguments that a callable takes. names: all; required: those without a default.
-    any: it takes whatever it is given."""
+    """Hold the keyword arguments that a callable takes. names: all; required: those without a
+    default. any: it takes whatever it is given."""
 
     names: tuple[str, ...]
     required: tuple[str, ...]
@@ -53,7 +53,8 @@ class Keys:
 
 
 def keys_of(function: Any, positional: int = 0) -> Keys:
-    """The keys of a section that the user's callable takes, after so many arguments by position."""
+    """Return the keys of a section that the user's callable takes, after so many arguments by
+    position."""
     parameters = list(inspect.signature(function).parameters.values())
     named = [one for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
     own = [one for one in named if one.name not in [p.name for p in parameters[:positional]]]
@@ -77,7 +78,7 @@ def call(path: str, key: str, options: dict[str, Any]) -> Any:
 def check_keys(
     function: Any, path: str, key: str, options: dict[str, Any], *positional: str
 ) -> None:
-    """UserError if the keys of a section do not fit the user's callable, which is also given
+    """Raise UserError if the keys of a section do not fit the user's callable, which is also given
     arguments by position."""
     try:
         inspect.signature(function).bind(*positional, **options)

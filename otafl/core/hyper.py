@@ -1,4 +1,4 @@
-"""The numbers that the trials of a stack differ in, as tensors."""
+"""Give the numbers that the trials of a stack differ in, as tensors."""
 
 from __future__ import annotations
 

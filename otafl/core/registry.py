@@ -31,202 +31,101 @@ class Table:
     Parameters
     ----------
     section : of a scenario, that chooses from the table.
-    package : of the files.
+    folder : of the files, in `otafl`.
     noun : what one of them is called.
     title : of all of them.
     default : the component of a section that names none.
-    modules : name -> module.
+    words : the components, `name` or `name@module`.
     custom : whether a section may name `module:callable` of the user's, which the package's module
         `custom` then adapts.
     """
 
     section: str
-    package: str
+    folder: str
     noun: str
     title: str
     default: str
-    modules: dict[str, str]
-    custom: bool = False
+    words: str
+    custom: bool
 
     @property
     def path(self) -> tuple[str, ...]:
         """Return the keys of the section."""
         return tuple(self.section.split("."))
 
+    @property
+    def package(self) -> str:
+        """Return the package of the files."""
+        return f"otafl.{self.folder}"
 
-def _table(
-    section: str,
-    package: str,
-    noun: str,
-    title: str,
-    default: str,
-    words: str,
-    custom: bool = False,
-) -> Table:
-    """Make a table of words `name` or `name@module`."""
-    modules = {}
-    for word in words.split():
-        name, _, module = word.partition("@")
-        modules[name] = f"otafl.{package}.{module or name.replace('-', '_')}"
-    return Table(section, f"otafl.{package}", noun, title, default, modules, custom)
+    @functools.cached_property
+    def modules(self) -> dict[str, str]:
+        """Return name -> module."""
+        modules = {}
+        for word in self.words.split():
+            name, _, module = word.partition("@")
+            modules[name] = f"{self.package}.{module or name.replace('-', '_')}"
+        return modules
 
 
-TABLES = {
-    "data": _table(
-        "data",
-        "data",
-        "data set",
-        "Data sets",
-        "digits",
-        "digits mnist fashion_mnist cifar10 cifar100 femnist sent140",
-        custom=True,
-    ),
-    "partition": _table(
-        "data.partition",
-        "data.partitions",
-        "partition",
-        "Partitions",
-        "iid",
-        "iid shards dirichlet label_skew lognormal dirichlet_mix class_window natural",
-    ),
-    "model": _table(
-        "model",
-        "models",
-        "model",
-        "Models",
-        "mlp",
-        "mlp cnn softmax_regression lstm vgg8 conv_net resnet resnet18@resnet resnet34@resnet "
-        "vgg vgg11@vgg vgg16@vgg",
-        custom=True,
-    ),
-    "algorithm": _table(
-        "algorithm",
-        "algorithms",
-        "algorithm",
-        "Algorithms",
-        "fedavg",
-        "fedavg fedrlr fedrlr_plus fedmid prox_sgd magnitude_pruning pfedbred pfedme "
-        "per_fedavg tdpfed fedprox scaffold ditto apfl fedrep fedbn fedem local_only fedasync "
-        "fedbuff fedhm heterofl fedrolex split_mix fedamp fedfomo fedpac pfedhn pfedbayes",
-        custom=True,
-    ),
-    "channel": _table(
-        "channel",
-        "channels",
-        "channel",
-        "Channels",
-        "rayleigh",
-        "awgn rayleigh rician tdl-a@tdl tdl-b@tdl tdl-c@tdl tdl-d@tdl tdl-e@tdl cdl-a@cdl "
-        "cdl-b@cdl cdl-c@cdl cdl-d@cdl cdl-e@cdl umi@cell uma@cell rma@cell trace",
-        custom=True,
-    ),
-    "csi": _table(
-        "csi",
-        "csi",
-        "csi",
-        "Channel knowledge",
-        "perfect",
-        "perfect error pilots phase_feedback delay",
-    ),
-    "receiver": _table(
-        "receiver",
-        "receivers",
-        "receiver",
-        "Receivers",
-        "auto",
-        "auto scalar mrc eigen uniform_forcing",
-    ),
-    "power": _table(
-        "power",
-        "power",
-        "power policy",
-        "Power policies",
-        "gbma",
-        "none full ci multi_antenna_ci tci gbma cotaf cao_static cao_average smcv blind "
-        "open_loop budget_paced lyapunov",
-        custom=True,
-    ),
-    "transport": _table(
-        "transport",
-        "transport",
-        "transport",
-        "Transports",
-        "over_the_air",
-        "ideal over_the_air digital",
-    ),
-    "server": _table(
-        "server",
-        "server",
-        "server optimiser",
-        "Server optimisers",
-        "average",
-        "average momentum adagrad adam yogi",
-    ),
-    "downlink": _table(
-        "downlink",
-        "downlink",
-        "downlink",
-        "Downlinks",
-        "ideal",
-        "ideal analog random_subset digital",
-    ),
-    "codec": _table(
-        "codec",
-        "codecs",
-        "codec",
-        "Codecs",
-        "identity",
-        "identity uniform qsgd topk random_subset obda compressed_sensing matrix_sensing",
-    ),
-    "selection": _table(
-        "devices.selection",
-        "selection",
-        "selection",
-        "Selection of devices",
-        "uniform",
-        "uniform round_robin best_channel proportional_fair threshold update_norm",
-    ),
-    "levels": _table(
-        "devices.levels",
-        "levels",
-        "levels",
-        "Model sizes of devices",
-        "fixed",
-        "fixed dynamic compute memory channel deadline",
-    ),
-    "compute": _table(
-        "devices.compute",
-        "devices.compute",
-        "compute",
-        "Hardware of devices",
-        "phone",
-        "fixed lognormal classes drawn csv mcu phone edge_gpu",
-    ),
-    "protocol": _table(
-        "devices.protocol",
-        "devices.protocols",
-        "protocol",
-        "Slot protocols",
-        "rounds",
-        "rounds periodic quorum asynchronous",
-    ),
-    "availability": _table(
+WORDS = {
+    "data": "digits mnist fashion_mnist cifar10 cifar100 femnist sent140",
+    "partition": "iid shards dirichlet label_skew lognormal dirichlet_mix class_window natural",
+    "model": "mlp cnn softmax_regression lstm vgg8 conv_net resnet resnet18@resnet resnet34@resnet "
+    "vgg vgg11@vgg vgg16@vgg",
+    "algorithm": "fedavg fedrlr fedrlr_plus fedmid prox_sgd magnitude_pruning pfedbred pfedme "
+    "per_fedavg tdpfed fedprox scaffold ditto apfl fedrep fedbn fedem local_only fedasync "
+    "fedbuff fedhm heterofl fedrolex split_mix fedamp fedfomo fedpac pfedhn pfedbayes",
+    "channel": "awgn rayleigh rician tdl-a@tdl tdl-b@tdl tdl-c@tdl tdl-d@tdl tdl-e@tdl cdl-a@cdl "
+    "cdl-b@cdl cdl-c@cdl cdl-d@cdl cdl-e@cdl umi@cell uma@cell rma@cell trace",
+    "csi": "perfect error pilots phase_feedback delay",
+    "receiver": "auto scalar mrc eigen uniform_forcing",
+    "power": "none full ci multi_antenna_ci tci gbma cotaf cao_static cao_average smcv blind "
+    "open_loop budget_paced lyapunov",
+    "transport": "ideal over_the_air digital",
+    "server": "average momentum adagrad adam yogi",
+    "downlink": "ideal analog random_subset digital",
+    "codec": "identity uniform qsgd topk random_subset obda compressed_sensing matrix_sensing",
+    "selection": "uniform round_robin best_channel proportional_fair threshold update_norm",
+    "levels": "fixed dynamic compute memory channel deadline",
+    "compute": "fixed lognormal classes drawn csv mcu phone edge_gpu",
+    "protocol": "rounds periodic quorum asynchronous",
+    "availability": "always markov diurnal trace",
+    "frequency": "full deadline joint",
+}
+"""Table -> its components: words `name` or `name@module`."""
+
+_ABOUT = {
+    "data": ("data", "data", "data set", "Data sets", "digits"),
+    "partition": ("data.partition", "data.partitions", "partition", "Partitions", "iid"),
+    "model": ("model", "models", "model", "Models", "mlp"),
+    "algorithm": ("algorithm", "algorithms", "algorithm", "Algorithms", "fedavg"),
+    "channel": ("channel", "channels", "channel", "Channels", "rayleigh"),
+    "csi": ("csi", "csi", "csi", "Channel knowledge", "perfect"),
+    "receiver": ("receiver", "receivers", "receiver", "Receivers", "auto"),
+    "power": ("power", "power", "power policy", "Power policies", "gbma"),
+    "transport": ("transport", "transport", "transport", "Transports", "over_the_air"),
+    "server": ("server", "server", "server optimiser", "Server optimisers", "average"),
+    "downlink": ("downlink", "downlink", "downlink", "Downlinks", "ideal"),
+    "codec": ("codec", "codecs", "codec", "Codecs", "identity"),
+    "selection": ("devices.selection", "selection", "selection", "Selection of devices", "uniform"),
+    "levels": ("devices.levels", "levels", "levels", "Model sizes of devices", "fixed"),
+    "compute": ("devices.compute", "devices.compute", "compute", "Hardware of devices", "phone"),
+    "protocol": ("devices.protocol", "devices.protocols", "protocol", "Slot protocols", "rounds"),
+    "availability": (
         "devices.availability",
         "devices.availability",
         "availability",
         "Availability of devices",
         "always",
-        "always markov diurnal trace",
     ),
-    "frequency": _table(
-        "devices.frequency",
-        "frequency",
-        "frequency",
-        "Clock frequencies",
-        "full",
-        "full deadline joint",
-    ),
+    "frequency": ("devices.frequency", "frequency", "frequency", "Clock frequencies", "full"),
 }
+"""Table -> its section, package, noun, title and default."""
+
+_CUSTOM = ("data", "model", "algorithm", "channel", "power")
+
+TABLES = {name: Table(*about, WORDS[name], name in _CUSTOM) for name, about in _ABOUT.items()}
 
 
 class About(NamedTuple):

@@ -18,6 +18,7 @@ import functools
 import hashlib
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -95,12 +96,15 @@ def _declare(new: Purpose) -> Purpose:
 
 
 def _within(name: Purpose, other: Purpose) -> bool:
-    """Whether a name is one of another's family."""
+    """Say whether a name is one of another's family."""
     return other.parts and name.startswith(f"{other}/")
 
 
 _Law = Callable[[Tensor, int, torch.dtype], Tensor]
 """(keys [m], count, dtype) -> [m, count]."""
+
+_Pairs = tuple[Tensor, Tensor] | None
+"""Trials [n] and devices [n] that are drawn for; None for the S trials."""
 
 
 def _mix_(z: Tensor) -> Tensor:
@@ -190,12 +194,7 @@ class Streams:
         return self._draw(_normal, purpose, round, shape, (trial, device))
 
     def device_uniform_rounds(
-        self,
-        purpose: str,
-        rounds: Tensor,
-        trial: Tensor,
-        device: Tensor,
-        shape: tuple[int, ...],
+        self, purpose: str, rounds: Tensor, trial: Tensor, device: Tensor, shape: tuple[int, ...]
     ) -> Tensor:
         """Draw [R, n, *shape]: `device_uniform` in each of the rounds [R] int64, bit for bit."""
         return self._rounds(_uniform, purpose, rounds, shape, (trial, device))
@@ -210,12 +209,7 @@ class Streams:
         return [np.random.Generator(np.random.Philox(s)) for s in self.seeds(purpose, index)]
 
     def _draw(
-        self,
-        law: _Law,
-        purpose: str,
-        round: int,
-        shape: tuple[int, ...],
-        pairs: tuple[Tensor, Tensor] | None,
+        self, law: _Law, purpose: str, round: int, shape: tuple[int, ...], pairs: _Pairs
     ) -> Tensor:
         """Draw one round.
 
@@ -230,18 +224,13 @@ class Streams:
             most = _NUMBERS_AHEAD // max(1, rows * math.prod(shape))
             count = max(1, min(_ROUNDS_AHEAD, most)) if follows else 1
             rounds = torch.arange(round, round + count, device=self.device)
-            ahead = _Ahead(round, pairs, self._rounds(law, purpose, rounds, shape, pairs))
+            ahead = _Ahead(round, pairs, self._rounds(law, purpose, rounds, shape, pairs), round)
             self._ahead[tag] = ahead
         ahead.last = round
         return ahead.block[round - ahead.first]
 
     def _rounds(
-        self,
-        law: _Law,
-        purpose: str,
-        rounds: Tensor,
-        shape: tuple[int, ...],
-        pairs: tuple[Tensor, Tensor] | None,
+        self, law: _Law, purpose: str, rounds: Tensor, shape: tuple[int, ...], pairs: _Pairs
     ) -> Tensor:
         """Draw the rounds, [R, S or n, *shape]."""
         root = self._distinct if pairs is None else self._by_trial
@@ -254,15 +243,16 @@ class Streams:
         return values
 
 
+@dataclass
 class _Ahead:
-    """Keep a stream's block of rounds, drawn ahead."""
+    """Keep a stream's block of rounds, drawn ahead, and which of them was read last."""
 
-    def __init__(self, first: int, pairs: tuple[Tensor, Tensor] | None, block: Tensor) -> None:
-        self.first = self.last = first
-        self.pairs = pairs
-        self.block = block
+    first: int
+    pairs: _Pairs
+    block: Tensor
+    last: int
 
-    def follows(self, round: int, pairs: tuple[Tensor, Tensor] | None) -> bool:
+    def follows(self, round: int, pairs: _Pairs) -> bool:
         """Say whether this round, for these rows, comes next (or again) after the last one read."""
         if self.pairs is None or pairs is None:
             same = self.pairs is None and pairs is None

@@ -17,7 +17,11 @@ def closest(word: str, known: Iterable[str]) -> str | None:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return "; did you mean 'x'?", or nothing where no known word is like this one."""
-    guess = closest(word, known)
+    return meant(closest(word, known))
+
+
+def meant(guess: str | None) -> str:
+    """Return "; did you mean 'x'?", or nothing without a guess."""
     return f"; did you mean '{guess}'?" if guess else ""
 
 

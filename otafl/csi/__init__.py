@@ -18,5 +18,4 @@ def build(
 ) -> Csi:
     """Return what is known of a channel in S trials, of a section each."""
     hyper = hyper_of(sections, streams)
-    made: Csi = registry.make("csi", sections[0], channel, budget, streams, hyper)
-    return made
+    return registry.make("csi", sections[0], channel, budget, streams, hyper)

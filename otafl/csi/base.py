@@ -30,7 +30,7 @@ class Csi(ABC):
     """
 
     class Settings(settings.Settings):
-        """The section `csi` of a scenario."""
+        """Describe the section `csi` of a scenario."""
 
     def __init__(
         self,

@@ -12,20 +12,18 @@ Clarke 1968, "A Statistical Theory of Mobile-Radio Reception".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 from torch import Tensor
 
-from otafl.core import settings
 from otafl.core.contracts import ChannelState
 from otafl.csi.base import Csi
 
 
 class Delay(Csi):
-    class Settings(settings.Settings):
-        example: ClassVar[Mapping[str, Any]] = {"channel.speed_kmh": 3.0}
+    class Settings(Csi.Settings):
+        example: ClassVar = {"channel.speed_kmh": 3.0}
 
         name: Literal["delay"] = "delay"
         rounds: int = Field(

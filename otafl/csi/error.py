@@ -9,7 +9,6 @@ from typing import Literal
 
 from torch import Tensor
 
-from otafl.core import settings
 from otafl.core.rng import purpose
 from otafl.core.settings import stackable
 from otafl.csi.base import Csi, device_errors, over_trials
@@ -18,7 +17,7 @@ ERROR = purpose("csi_error", __name__)
 
 
 class NormalError(Csi):
-    class Settings(settings.Settings):
+    class Settings(Csi.Settings):
         name: Literal["error"] = "error"
         variance: float = stackable(0.01, ge=0, description="variance of the estimation error")
 

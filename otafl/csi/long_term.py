@@ -48,8 +48,9 @@ class _States:
 
     @functools.cached_property
     def many(self) -> tuple[Tensor, Tensor]:
-        """h, h_hat [n, S, K], as many as the devices of a trial allow, whatever it is stacked with.
-        The sub-carrier groups of a state are alike, so fewer states do where there are several."""
+        """Draw h, h_hat [n, S, K], as many as the devices of a trial allow, whatever it is stacked
+        with. The sub-carrier groups of a state are alike: fewer states do where there are several.
+        """
         devices, groups = self._budget.budget.shape[1], self._channel.state(0).h.shape[4]
         wanted = min(DRAWS, NUMBERS // devices)
         true, believed = self.draw(max(LEAST, wanted // groups))

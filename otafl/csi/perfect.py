@@ -7,12 +7,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from otafl.core import settings
 from otafl.csi.base import Csi
 
 
 class Perfect(Csi):
-    class Settings(settings.Settings):
+    class Settings(Csi.Settings):
         name: Literal["perfect"] = "perfect"
 
     @property

@@ -14,13 +14,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from otafl.core import settings
 from otafl.core.settings import stackable
 from otafl.csi.base import Csi, over_trials
 
 
 class PhaseFeedback(Csi):
-    class Settings(settings.Settings):
+    class Settings(Csi.Settings):
         name: Literal["phase_feedback"] = "phase_feedback"
         bits: int = stackable(2, ge=1, le=16, description="bits of the phase, 2^bits levels")
 

@@ -23,7 +23,6 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from otafl.channels.sionna_rng import keep_global_state
-from otafl.core import settings
 from otafl.core.rng import Streams, purpose
 from otafl.core.settings import stackable
 from otafl.core.units import db_to_linear
@@ -39,7 +38,7 @@ class Pilots(Csi):
     """The error's variance is known where it is the same for all devices of a trial, for least
     squares on every group."""
 
-    class Settings(settings.Settings):
+    class Settings(Csi.Settings):
         name: Literal["pilots"] = "pilots"
         estimator: Literal["ls", "mmse"] = Field(
             "ls",

@@ -12,13 +12,13 @@ import math
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams, family
 from otafl.core.settings import Settings
+from otafl.data.dataset import DataSet
 
 AUGMENT = family("augment", __name__)
 
@@ -34,19 +34,14 @@ class AugmentSettings(Settings):
 
 class Augmentation:
     """Augment samples of one shape: [height, width], [channels, height, width], or a square number
-    of grey pixels. black: what a black pixel is, in a shape that fits a sample; 0 if None."""
+    of grey pixels."""
 
-    def __init__(
-        self,
-        settings: AugmentSettings,
-        shape: tuple[int, ...],
-        black: NDArray[np.float32] | None,
-        streams: Streams,
-    ) -> None:
+    def __init__(self, settings: AugmentSettings, data: DataSet, streams: Streams) -> None:
         self._pad, self._flip = settings.crop, settings.flip
-        self._channels, self._high, self._wide = _image(shape)
+        self._channels, self._high, self._wide = _image(data.input_shape)
         place, dtype = streams.device, streams.dtype
-        whole = np.array(np.broadcast_to(0.0 if black is None else black, shape))
+        black = 0.0 if data.black is None else data.black
+        whole = np.array(np.broadcast_to(black, data.input_shape))
         self._black = torch.from_numpy(whole.reshape(self._channels, -1)).to(place, dtype)
         self._rows = torch.arange(self._high, device=place)
         self._columns = torch.arange(self._wide, device=place)
@@ -80,15 +75,12 @@ class Augmentation:
 
 
 def augmentation(
-    settings: AugmentSettings | None,
-    shape: tuple[int, ...],
-    black: NDArray[np.float32] | None,
-    streams: Streams,
+    settings: AugmentSettings | None, data: DataSet, streams: Streams
 ) -> Augmentation | None:
     """Return what the settings ask for; None if that is nothing."""
     if settings is None or not (settings.crop or settings.flip):
         return None
-    return Augmentation(settings, shape, black, streams)
+    return Augmentation(settings, data, streams)
 
 
 def _image(shape: tuple[int, ...]) -> tuple[int, int, int]:

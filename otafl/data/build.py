@@ -66,7 +66,7 @@ def build(sections: Sequence[DataSource], devices: int, training: Any, streams: 
         streams,
         training.batch_size,
         training.local_steps,
-        augmentation(source.augment, data.input_shape, data.black, streams),
+        augmentation(source.augment, data, streams),
     )
     return Samples(
         data=data,

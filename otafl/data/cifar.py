@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from otafl.core.errors import UserError
-from otafl.data.dataset import DataSet, Indices
+from otafl.data.dataset import Bytes, DataSet, Indices
 from otafl.data.files import Download, Files, reading
 from otafl.data.pixels import scaled, shifted
 
@@ -48,18 +47,15 @@ def archive(name: str, folder: str, size: str, md5: str, inside: Mapping[str, st
 
 
 def read_batches(
-    paths: Sequence[Path],
-    labels: str,
-    classes: int,
-    scale: Scale,
-    mean: Sequence[float],
-    deviation: Sequence[float],
+    source: Any, labels: str, mean: Sequence[float], deviation: Sequence[float]
 ) -> DataSet:
-    """Return x [n, 3, 32, 32] of the batches, the last one being the test set.
+    """Return x [n, 3, 32, 32] of the batches of a CIFAR set, the last one being the test set.
 
     labels: their key. mean, deviation: of the channels, by which pixels in [0, 1] are standardised.
     """
-    read = [read_batch(path, labels, classes) for path in paths]
+    folder, scale = source.files.locate(source.name, source.root), source.pixel_scale
+    paths = [folder / name for name in source.files.downloads[0].md5]
+    read = [read_batch(path, labels, source.classes) for path in paths]
     train = np.concatenate([pixels for pixels, _ in read[:-1]])
     y_train = np.concatenate([y for _, y in read[:-1]])
     test, y_test = read[-1]
@@ -69,10 +65,10 @@ def read_batches(
     if standardised:
         shift, factor = (np.array(one)[:, None, None] for one in (mean, 1.0 / np.array(deviation)))
         x_train, x_test, black = shifted(x_train, x_test, shift, factor)
-    return DataSet(x_train, y_train, x_test, y_test, classes, black=black)
+    return DataSet(x_train, y_train, x_test, y_test, source.classes, black=black)
 
 
-def read_batch(path: Path, labels: str, classes: int) -> tuple[NDArray[np.uint8], Indices]:
+def read_batch(path: Path, labels: str, classes: int) -> tuple[Bytes, Indices]:
     """Return images [n, 3072] uint8 and labels [n] of a batch, `labels` being their key. Raises
     UserError if the file is anything else."""
     with (

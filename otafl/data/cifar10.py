@@ -43,7 +43,4 @@ class Cifar10(DataSource):
     pixel_scale: PixelScale = "unit"
 
     def read(self) -> DataSet:
-        folder = self.files.locate(self.name, self.root)
-        names = (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")
-        paths = [folder / name for name in names]
-        return read_batches(paths, "labels", self.classes, self.pixel_scale, _MEAN, _DEVIATION)
+        return read_batches(self, "labels", _MEAN, _DEVIATION)

@@ -38,6 +38,4 @@ class Cifar100(DataSource):
     pixel_scale: PixelScale = "unit"
 
     def read(self) -> DataSet:
-        folder = self.files.locate(self.name, self.root)
-        paths = [folder / "train", folder / "test"]
-        return read_batches(paths, "fine_labels", self.classes, self.pixel_scale, _MEAN, _DEVIATION)
+        return read_batches(self, "fine_labels", _MEAN, _DEVIATION)

@@ -21,5 +21,4 @@ class CustomData(CustomSettings, DataSource):
     model_config = ConfigDict(extra="allow", frozen=True)
 
     def read(self) -> DataSet:
-        data: DataSet = custom.call(self.name, "data.name", self.options)
-        return data
+        return custom.call(self.name, "data.name", self.options)

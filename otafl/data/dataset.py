@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from otafl.core.errors import UserError
 
+Reals = NDArray[np.float32]
+Bytes = NDArray[np.uint8]
 Indices = NDArray[np.int64]
 """[n]: places among samples, labels or users."""
 
@@ -29,16 +31,16 @@ class DataSet:
         with); 0 if None.
     """
 
-    x_train: NDArray[np.float32]
+    x_train: Reals
     y_train: Indices
-    x_test: NDArray[np.float32]
+    x_test: Reals
     y_test: Indices
     classes: int
-    x_validation: NDArray[np.float32] = field(default_factory=lambda: np.empty(0, np.float32))
+    x_validation: Reals = field(default_factory=lambda: np.empty(0, np.float32))
     y_validation: Indices = field(default_factory=lambda: np.empty(0, np.int64))
     owner: Indices | None = None
     owner_test: Indices | None = None
-    black: NDArray[np.float32] | None = None
+    black: Reals | None = None
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -77,7 +79,7 @@ def checked(data: Any, name: str) -> DataSet:
 
 def _checked_part(
     where: str, x: Any, y: Any, shape: tuple[int, ...], classes: int
-) -> tuple[NDArray[np.float32], Indices]:
+) -> tuple[Reals, Indices]:
     x, y = np.asarray(x), np.asarray(y)
     if x.shape[:1] != y.shape or x.shape[1:] != shape:
         raise UserError(

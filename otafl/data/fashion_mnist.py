@@ -40,4 +40,4 @@ class FashionMnist(DataSource):
     pixel_scale: PixelScale = "unit"
 
     def read(self) -> DataSet:
-        return read_set(self.files.locate(self.name, self.root), self.files, self.pixel_scale)
+        return read_set(self)

@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from otafl.core.errors import UserError
-from otafl.data.dataset import Indices
+from otafl.data.dataset import Indices, Reals
 
 _LENGTH, _VARINT, _FLOAT = 2, 0, 5  # wire types
 _NUMBERS = {2: "floats", 3: "integers"}  # fields of a Feature
@@ -51,7 +50,7 @@ class FederatedFile:
             raise UserError(f"{self.path}: has no clients with samples in {' and '.join(splits)}")
         return sizes
 
-    def images(self, split: str, client: str, pixels: int) -> tuple[NDArray[np.float32], Indices]:
+    def images(self, split: str, client: str, pixels: int) -> tuple[Reals, Indices]:
         """Return a client's "pixels" [n, pixels] and "label" [n]."""
         rows = self._rows(
             "SELECT serialized_example_proto FROM examples WHERE split_name = ? AND client_id = ? "
@@ -84,7 +83,7 @@ class FederatedFile:
             ) from error
 
 
-def _features(message: memoryview) -> Iterator[tuple[str, NDArray[np.float32] | Indices]]:
+def _features(message: memoryview) -> Iterator[tuple[str, Reals | Indices]]:
     """Yield name and values of each feature that is numbers."""
     for number, features in _fields(message):
         if number != 1:
@@ -98,7 +97,7 @@ def _features(message: memoryview) -> Iterator[tuple[str, NDArray[np.float32] | 
                     yield bytes(pair[1]).decode(), np.concatenate([decode(n) for n in numbers])
 
 
-def _floats(packed: memoryview) -> NDArray[np.float32]:
+def _floats(packed: memoryview) -> Reals:
     return np.frombuffer(packed, "<f4")
 
 

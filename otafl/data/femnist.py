@@ -12,15 +12,16 @@ Caldas et al. 2018, "LEAF: A Benchmark for Federated Settings", arXiv:1812.01097
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from otafl.data import leaf
 from otafl.data.base import DataSource
-from otafl.data.dataset import DataSet
+from otafl.data.dataset import DataSet, Reals
 from otafl.data.federated_sqlite import FederatedFile
 from otafl.data.files import Download, Files, Root
 
@@ -60,30 +61,23 @@ class Femnist(DataSource):
     sample_seed: leaf.SampleSeed = 0
 
     def read(self) -> DataSet:
-        folder = self.files.locate(self.name, self.root)
-        generator = np.random.default_rng(self.sample_seed)
-        made_here = leaf.folder_of(folder)
-        if made_here is None:
-            users = self._hosted(folder / _FILE, generator)
-        else:
-            users = leaf.sampled(made_here, _images, self.fraction, self.min_samples, generator)
-        return leaf.data_set(users, self.classes)
-
-    def _hosted(self, path: Path, generator: np.random.Generator) -> list[leaf.User]:
-        with FederatedFile(path) as file:
-            sizes = file.sizes(_SPLITS)
-            names, counts = list(sizes), list(sizes.values())
-            fraction = self.fraction or leaf.WHOLE
-            chosen = leaf.sample(counts, fraction, self.min_samples, generator)
-            return [_writer(file, names[i]) for i in chosen]
+        return leaf.data_set(leaf.sampled(self, _images, _hosted), self.classes)
 
 
-def _writer(file: FederatedFile, name: str) -> leaf.User:
-    train, test = (file.images(split, name, _PIXELS) for split in _SPLITS)
-    return leaf.User(*train, *test)
+@contextlib.contextmanager
+def _hosted(folder: Path, generator: np.random.Generator) -> Iterator[leaf.Opened]:
+    with FederatedFile(folder / _FILE) as file:
+        sizes = file.sizes(_SPLITS)
+        names = list(sizes)
+
+        def writer(place: int) -> leaf.User:
+            train, test = (file.images(split, names[place], _PIXELS) for split in _SPLITS)
+            return leaf.User(*train, *test)
+
+        yield list(sizes.values()), writer
 
 
-def _images(x: list[Any]) -> NDArray[np.float32]:
+def _images(x: list[Any]) -> Reals:
     images = np.asarray(x, np.float32) if x else np.empty((0, _PIXELS), np.float32)
     if images.ndim != 2 or images.shape[1] != _PIXELS:
         raise ValueError(f"its 'x' have shape {list(images.shape)}; wanted [n, {_PIXELS}]")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import lzma
 import os
 import shutil
@@ -44,7 +43,8 @@ def fetch(name: str, root: str | None = None) -> Path:
     (where one is known) is right. Raises UserError if the name is unknown, the download fails or a
     checksum is wrong.
     """
-    sets = {one: found for one in registry.names("data") if (found := _files(one)) is not None}
+    every = {one: registry.component("data", one).files for one in registry.names("data")}
+    sets: dict[str, Files] = {one: files for one, files in every.items() if files is not None}
     if name not in sets:
         raise UserError(
             f"otafl data get: there is nothing to download for {name!r}; what can be downloaded: "
@@ -62,17 +62,11 @@ def available(root: str | None = None) -> list[Available]:
     return [_available(name, root) for name in registry.names("data")]
 
 
-def _files(name: str) -> Files | None:
-    """Return what a data set is read from, or None if it ships with a package."""
-    found: Files | None = registry.component("data", name).files
-    return found
-
-
 def _available(name: str, root: str | None) -> Available:
-    files, description = _files(name), registry.about("data", name).summary
+    source, description = registry.component("data", name), registry.about("data", name).summary
+    files: Files | None = source.files
     if files is None:
-        ships = registry.component("data", name).ships_with
-        return Available(name, f"ships with {ships}", True, description)
+        return Available(name, f"ships with {source.ships_with}", True, description)
     found = files.find(root)
     where = str(found or files.home(root))
     return Available(name, where, found is not None, f"{description}; {files.size}")
@@ -94,7 +88,7 @@ def _download(name: str, download: Download, folder: Path) -> None:
     except _BROKEN as error:
         raise UserError(f"otafl data get {name}: {path} cannot be unpacked: {error}") from error
     for file, md5 in download.md5.items():
-        if _md5(folder / file) != md5:
+        if pooch.file_hash(folder / file, "md5") != md5:
             (folder / file).unlink()
             raise UserError(
                 f"otafl data get {name}: {folder / file}, out of {path}, has not the MD5 sum {md5}"
@@ -106,7 +100,8 @@ def _unpacked(download: Download, folder: Path) -> bool:
     """Say whether everything that is taken out of the archive is there already."""
     files = download.unpacked.values()
     return bool(files) and all(
-        (folder / file).is_file() and download.md5.get(file) in (None, _md5(folder / file))
+        (folder / file).is_file()
+        and download.md5.get(file) in (None, pooch.file_hash(folder / file, "md5"))
         for file in files
     )
 
@@ -137,8 +132,3 @@ def _opened(archive: Path, inside: str) -> Iterator[IO[bytes]]:
                 raise KeyError(f"{inside!r} is not a file")
             with member:
                 yield member
-
-
-def _md5(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "md5").hexdigest()

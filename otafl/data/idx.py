@@ -13,14 +13,13 @@ import struct
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from otafl.core.errors import UserError
-from otafl.data.dataset import DataSet, Indices
+from otafl.data.dataset import Bytes, DataSet, Indices
 from otafl.data.files import Download, Files, reading
 from otafl.data.pixels import Scale, scaled
 
@@ -33,8 +32,7 @@ PixelScale = Annotated[
 ]
 """The field `pixel_scale` of such a set."""
 
-_LABELS = 0x0801  # unsigned bytes, one dimension
-_IMAGES = 0x0803  # unsigned bytes, three dimensions
+_MAGIC = {"labels": 0x0801, "images": 0x0803}  # unsigned bytes, in one dimension and in three
 _GZIP = b"\x1f\x8b"
 
 
@@ -49,9 +47,10 @@ def image_files(folder: str, size: str, url: str, md5: Mapping[str, str]) -> Fil
     return Files(folder, size, downloads, lacks)
 
 
-def read_set(folder: Path, files: Files, scale: Scale) -> DataSet:
-    """Return a set of ten classes with its official split, x [n, pixels]."""
-    names = [download.file for download in files.downloads]
+def read_set(source: Any) -> DataSet:
+    """Return such a set with its official split, x [n, pixels]."""
+    folder = source.files.locate(source.name, source.root)
+    names = [download.file for download in source.files.downloads]
     paths = [path for path in (_present(folder / name) for name in names) if path is not None]
     train, y_train = _pair(*paths[:2])
     test, y_test = _pair(*paths[2:])
@@ -59,20 +58,8 @@ def read_set(folder: Path, files: Files, scale: Scale) -> DataSet:
         raise UserError(
             f"{paths[0]} holds images of {train.shape[1]} pixels but {paths[2]} of {test.shape[1]}"
         )
-    x_train, x_test, black = scaled(train, test, scale)
-    return DataSet(x_train, y_train, x_test, y_test, classes=10, black=black)
-
-
-def read_images(path: Path) -> NDArray[np.uint8]:
-    """Return [n, rows * columns] uint8, read-only, of a plain or gzipped file. Raises UserError if
-    it is not exactly an IDX image file."""
-    return _read(path, _IMAGES, "images")
-
-
-def read_labels(path: Path) -> NDArray[np.uint8]:
-    """Return [n] uint8, read-only, of a plain or gzipped file. Raises UserError if it is not
-    exactly an IDX label file."""
-    return _read(path, _LABELS, "labels")
+    x_train, x_test, black = scaled(train, test, source.pixel_scale)
+    return DataSet(x_train, y_train, x_test, y_test, source.classes, black=black)
 
 
 def _present(path: Path) -> Path | None:
@@ -80,15 +67,17 @@ def _present(path: Path) -> Path | None:
     return next((p for p in (path, path.with_suffix("")) if p.is_file()), None)
 
 
-def _pair(images: Path, labels: Path) -> tuple[NDArray[np.uint8], Indices]:
-    pixels, y = read_images(images), read_labels(labels)
+def _pair(images: Path, labels: Path) -> tuple[Bytes, Indices]:
+    pixels, y = read(images, "images"), read(labels, "labels")
     if len(pixels) != len(y):
         raise UserError(f"{images} holds {len(pixels)} images but {labels} {len(y)} labels")
     return pixels, y.astype(np.int64)
 
 
-def _read(path: Path, magic: int, kind: str) -> NDArray[np.uint8]:
-    content = _content(path)
+def read(path: Path, kind: str) -> Bytes:
+    """Return images [n, rows * columns] or labels [n], uint8, read-only, of a plain or gzipped
+    file. Raises UserError if it is not exactly an IDX file of this kind."""
+    content, magic = _content(path), _MAGIC[kind]
     dimensions = magic & 0xFF
     header = 4 + 4 * dimensions
     if len(content) < header:

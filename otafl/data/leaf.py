@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -44,6 +45,11 @@ Samples = NDArray[Any]
 Convert = Callable[[list[Any]], Samples]
 """Make samples of a user's "x". Raises ValueError with what was wanted if it is anything else."""
 
+Opened = tuple[Sequence[int], Callable[[int], "User"]]
+"""How many samples each user has, and the user at each place."""
+Whole = Callable[[Path, np.random.Generator], AbstractContextManager[Opened]]
+"""Open the file in a set's folder that holds everything."""
+
 _UNSPLIT = ("rem_user_data", "sampled_data", "all_data")  # LEAF's later steps first
 _TRAIN_SHARE = 0.9
 
@@ -72,18 +78,19 @@ def folder_of(folder: Path) -> Path | None:
     return None
 
 
-def sampled(
-    folder: Path,
-    convert: Convert,
-    fraction: float | None,
-    least: int,
-    generator: np.random.Generator,
-) -> list[User]:
-    """Read the users of LEAF's folders and return those that `sample` draws; of all the samples if
-    no fraction is given."""
-    users = read(folder, convert, generator)
-    chosen = sample([user.size for user in users], fraction or 1.0, least, generator)
-    return [users[i] for i in chosen]
+def sampled(source: Any, convert: Convert, whole: Whole) -> list[User]:
+    """Return the users of a set that its settings draw: of LEAF's folders, if they are there, else
+    of the file that holds everything. source: has the fields of such a set."""
+    folder = source.files.locate(source.name, source.root)
+    generator = np.random.default_rng(source.sample_seed)
+    made_here = folder_of(folder)
+    if made_here is None:
+        with whole(folder, generator) as (sizes, user_of):
+            chosen = sample(sizes, source.fraction or WHOLE, source.min_samples, generator)
+            return [user_of(i) for i in chosen]
+    users = read(made_here, convert, generator)
+    sizes = [user.size for user in users]
+    return [users[i] for i in sample(sizes, source.fraction or 1.0, source.min_samples, generator)]
 
 
 def read(folder: Path, convert: Convert, generator: np.random.Generator) -> list[User]:

@@ -7,9 +7,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from otafl.data.dataset import Bytes, Reals
+
 Scale = Literal["unit", "raw", "signed", "standardised", "standardised_per_pixel"]
-Bytes = NDArray[np.uint8]
-Reals = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 
 _SPREAD = 0.001  # added to a deviation of bytes in Shi et al. 2023; a constant pixel has none

@@ -2,23 +2,25 @@
 
 A tweet is positive or negative by the emoticons that it had. The files are either LEAF's JSON files
 in the folder sent140, or the authors' own file of training tweets, which `otafl data get`
-downloads; GloVe's vectors of 50 numbers, glove.6B.50d.txt, lie beside them and are not trained. A
-sample is [length, 50], zero for a word that GloVe does not have and after the last: 25 words take
-5 kB, a twentieth of the tweets 400 MB.
+downloads; GloVe's vectors of 50 numbers, glove.6B.50d.txt (a line for each word, the word and its
+numbers), lie beside them and are not trained. A sample is [length, 50], zero for a word that GloVe
+does not have and after the last: 25 words take 5 kB, a twentieth of the tweets 400 MB.
 
 References
 ----------
 Caldas et al. 2018, "LEAF: A Benchmark for Federated Settings", arXiv:1812.01097.
+Pennington, Socher, Manning 2014, "GloVe: Global Vectors for Word Representation".
 Go, Bhayani, Huang 2009, "Twitter Sentiment Classification using Distant Supervision".
 """
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import itertools
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -30,9 +32,8 @@ from pydantic import Field
 from otafl.core.errors import UserError
 from otafl.data import leaf
 from otafl.data.base import DataSource
-from otafl.data.dataset import DataSet
+from otafl.data.dataset import DataSet, Reals
 from otafl.data.files import Download, Files, Root, reading
-from otafl.data.glove import read_vectors
 
 _TWEETS = "training.1600000.processed.noemoticon.csv"
 _VECTORS = "glove.6B.50d.txt"
@@ -85,31 +86,33 @@ class Sent140(DataSource):
         return self.length, _WIDTH
 
     def read(self) -> DataSet:
-        folder = self.files.locate(self.name, self.root)
-        generator = np.random.default_rng(self.sample_seed)
-        made_here = leaf.folder_of(folder)
-        if made_here is None:
-            users = self._authors(folder / _TWEETS, generator)
-        else:
-            users = leaf.sampled(made_here, _texts, self.fraction, self.min_samples, generator)
-        data = leaf.data_set(users, self.classes)
+        data = leaf.data_set(leaf.sampled(self, _texts, _authors), self.classes)
         train, test = (
             [words(text, self.length) for text in texts] for texts in (data.x_train, data.x_test)
         )
         known = set(itertools.chain.from_iterable(train + test))
+        folder = self.files.locate(self.name, self.root)
         places, table = read_vectors(folder / _VECTORS, known, _WIDTH)
         x_train, x_test = (_vectors(part, places, table, self.length) for part in (train, test))
         return replace(data, x_train=x_train, x_test=x_test)
 
-    def _authors(self, path: Path, generator: np.random.Generator) -> list[leaf.User]:
-        """Return users in alphabetical order, as LEAF makes them; the authors' few test tweets,
-        which have users of their own, are left out."""
-        tweets = _tweets(path)
-        names = sorted(tweets)
-        sizes = [len(tweets[name]) for name in names]
-        fraction = self.fraction or leaf.WHOLE
-        chosen = leaf.sample(sizes, fraction, self.min_samples, generator)
-        return [_user(tweets[names[i]], generator) for i in chosen]
+
+def read_vectors(path: Path, words: Collection[str], width: int) -> tuple[dict[str, int], Reals]:
+    """Return the place of each of the words that the file has, and the table [1 + found, width],
+    whose place 0 is zero for what it does not have. Raises UserError if a line is anything else."""
+    places: dict[str, int] = {}
+    rows = [np.zeros(width, np.float32)]
+    # no text, no numbers, or the wrong number of them
+    with reading(path, "not a file of GloVe vectors", ValueError), path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            values = line.split(b" ")
+            if len(values) != width + 1:
+                raise ValueError(f"line {number} has {len(values) - 1} numbers, not {width}")
+            word = values[0].decode()
+            if word in words and word not in places:
+                places[word] = len(rows)
+                rows.append(np.array(values[1:], np.float32))
+    return places, np.stack(rows)
 
 
 def words(text: str, most: int) -> list[str]:
@@ -117,9 +120,7 @@ def words(text: str, most: int) -> list[str]:
     return list(itertools.islice((m.group() for m in _WORD.finditer(text.lower())), most))
 
 
-def _vectors(
-    texts: list[list[str]], places: dict[str, int], table: NDArray[np.float32], length: int
-) -> NDArray[np.float32]:
+def _vectors(texts: list[list[str]], places: dict[str, int], table: Reals, length: int) -> Reals:
     index = np.zeros((len(texts), length), np.int64)
     for row, text in zip(index, texts, strict=True):
         row[: len(text)] = [places.get(word, 0) for word in text]
@@ -149,9 +150,17 @@ def _tweets(path: Path) -> dict[str, list[tuple[str, int]]]:
     return tweets
 
 
-def _user(tweets: list[tuple[str, int]], generator: np.random.Generator) -> leaf.User:
-    texts, labels = zip(*tweets, strict=True)
-    return leaf.split(_column(texts), np.array(labels, np.int64), generator)
+@contextlib.contextmanager
+def _authors(folder: Path, generator: np.random.Generator) -> Iterator[leaf.Opened]:
+    """Open the authors' file, with its users in alphabetical order, as LEAF makes them; their few
+    test tweets, which have users of their own, are left out."""
+    users = [tweets for _, tweets in sorted(_tweets(folder / _TWEETS).items())]
+
+    def user(place: int) -> leaf.User:
+        texts, labels = zip(*users[place], strict=True)
+        return leaf.split(_column(texts), np.array(labels, np.int64), generator)
+
+    yield [len(tweets) for tweets in users], user
 
 
 def _column(texts: Sequence[str]) -> NDArray[Any]:

@@ -13,7 +13,7 @@ from otafl.core.errors import UserError
 from otafl.core.rng import Streams, purpose
 from otafl.data.base import DataSource
 from otafl.data.dataset import DataSet, Indices
-from otafl.data.partitions import dealt
+from otafl.data.partitions import Deck
 
 PARTITION = purpose("partition", __name__)
 
@@ -38,7 +38,8 @@ def shared_out(
     seeds = streams.seeds(PARTITION, 0)
     for seed, generator in zip(seeds, streams.generators(PARTITION), strict=True):
         if seed not in parts:
-            of_device = dealt(source.partition, data.y_train, devices, generator, data.owner)
+            deck = Deck(data.y_train, devices, generator, data.owner)
+            of_device = source.partition.deal(deck)
             if source.test == "per_device" and not source.partition.shuffled:
                 of_device = [generator.permutation(part) for part in of_device]
             parts[seed] = [_shares(source, data, part) for part in of_device]

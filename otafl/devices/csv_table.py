@@ -10,6 +10,9 @@ from pathlib import Path
 
 from otafl.core.errors import UserError
 
+Lines = list[tuple[int, list[str]]]
+"""Number and cells of each line."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -19,17 +22,15 @@ class Row:
     values: dict[str, float]
 
 
-def cells(file: str, key: str, hint: str = "") -> tuple[list[str], list[tuple[int, list[str]]]]:
-    """Return the header of a file, and line and cells of each row that is not blank.
-
-    Raises
-    ------
-    UserError
-        Where it cannot be read. It begins with the scenario's key, and ends with the hint.
-    """
+def _cells(file: str, key: str, known: Sequence[str]) -> tuple[list[str], Lines]:
+    """Return the header of a file, and line and cells of each row that is not blank."""
 
     def refusal(reason: str | None) -> UserError:
-        return UserError(f"{key}: '{file}' cannot be read ({reason}){hint}")
+        columns = ", ".join(known)
+        return UserError(
+            f"{key}: '{file}' cannot be read ({reason}); a CSV file with columns of {columns} "
+            "would do"
+        )
 
     try:
         text = Path(file).read_text(encoding="utf-8-sig")
@@ -45,8 +46,9 @@ def cells(file: str, key: str, hint: str = "") -> tuple[list[str], list[tuple[in
     return header, [(line, row) for line, row in rows if any(row)]
 
 
-def read(file: str, key: str, known: Sequence[str]) -> list[Row]:
-    """Return the rows of a file whose first line names its columns, of those `known`.
+def read(file: str, key: str, known: Sequence[str], infinite: Sequence[str] = ()) -> list[Row]:
+    """Return the rows of a file whose first line names its columns, of those `known`. infinite:
+    columns whose numbers may be.
 
     Raises
     ------
@@ -54,31 +56,28 @@ def read(file: str, key: str, known: Sequence[str]) -> list[Row]:
         Where the file is anything else. It begins with the scenario's key and names file, line and
         column.
     """
-    header, lines = cells(file, key)
+    header, lines = _cells(file, key, known)
     for name in header:
         if name not in known or header.count(name) > 1:
             what = "occurs twice" if name in known else f"is not known; known: {', '.join(known)}"
             raise UserError(f"{key}: '{file}', line 1: column '{name}' {what}")
     if not lines:
         raise UserError(f"{key}: '{file}' has no rows below its first line")
-    return [
-        Row(line, _numbers(row, header, f"{key}: '{file}', line {line}")) for line, row in lines
-    ]
-
-
-def _numbers(row: Sequence[str], header: Sequence[str], where: str) -> dict[str, float]:
-    if len(row) != len(header):
-        raise UserError(f"{where}: has {len(row)} cells, and there are {len(header)} columns")
-    values = {}
-    for name, cell in zip(header, row, strict=True):
-        if cell:
-            values[name] = number(cell)
-            if not math.isfinite(values[name]):
+    table = []
+    for line, row in lines:
+        where = f"{key}: '{file}', line {line}"
+        if len(row) != len(header):
+            raise UserError(f"{where}: has {len(row)} cells, and there are {len(header)} columns")
+        values = {name: _number(cell) for name, cell in zip(header, row, strict=True) if cell}
+        for name, value in values.items():
+            if not (math.isfinite(value) or (value == math.inf and name in infinite)):
+                cell = row[header.index(name)]
                 raise UserError(f"{where}, column '{name}': got '{cell}'; must be a finite number")
-    return values
+        table.append(Row(line, values))
+    return table
 
 
-def number(cell: str) -> float:
+def _number(cell: str) -> float:
     """Return the number in a cell, NaN where there is none."""
     try:
         return float(cell)

@@ -177,7 +177,7 @@ class Faults:
             self._pairs = _pairs(trials, devices, channel.h.device)
         draw = self._streams.device_uniform(FADE, round, *self._pairs, ())
         faded = draw.view(trials, devices) < self._hyper["fade_probability"][:, None]
-        amplitude = 10.0 ** (-self._hyper["fade_db"] / 20.0)
+        amplitude = db_to_linear(-self._hyper["fade_db"] / 2.0)  # the root of the power
         factor = amplitude[:, None].where(faded, 1.0)[:, :, None, None, None]
         later = channel.later
         return replace(

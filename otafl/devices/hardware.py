@@ -53,5 +53,5 @@ class Hardware:
 
     @property
     def mains(self) -> bool:
-        """Whether no device has a battery."""
+        """Say whether no device has a battery."""
         return bool(np.isinf(self.battery_j).all())

@@ -1,4 +1,4 @@
-"""Downlinks: how the server's broadcast reaches the devices."""
+"""Make the downlink, which takes the server's broadcast to the devices."""
 
 from __future__ import annotations
 

@@ -21,18 +21,17 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.core import settings
 from otafl.core.contracts import Blocks, Broadcast, Cohort
 from otafl.core.rng import purpose
 from otafl.core.settings import stackable
 from otafl.core.units import db_to_linear
-from otafl.downlink.base import WORD, Arrival, Downlink, DownlinkSetup, Noise, copies
+from otafl.downlink.base import DOWNLINK, WORD, Arrival, Distort, Downlink, DownlinkSetup, copies
 
 FADING = purpose("downlink_fading", __name__)
 
 
 class AnalogDownlink(Downlink):
-    class Settings(settings.Settings):
+    class Settings(Downlink.Settings):
         name: Literal["analog"] = "analog"
         snr_db: float = stackable(
             20.0,
@@ -67,10 +66,12 @@ class AnalogDownlink(Downlink):
 
     def _noise(
         self, blocks: Blocks, per_device: bool, reals: int, cohort: Cohort, round: int
-    ) -> Noise | None:
-        """Return what the rows hear of blocks [S or N, *shape]; None where there are none."""
+    ) -> Distort | None:
+        """Return how the rows hear blocks [S or N, *shape], s (x + e) in place of x; None where
+        there are none."""
         if not blocks:
             return None
+        streams = self.setup.streams
         power = torch.stack(
             [torch.linalg.vector_norm(b.flatten(1), dim=1).square() for b in blocks.values()]
         ).sum(0) / max(1, reals)
@@ -78,11 +79,19 @@ class AnalogDownlink(Downlink):
             power = power[cohort.trial]
         snr = 2.0 * self._snr[cohort.trial]  # of a real
         if self.settings.fading:
-            snr = snr * self._gain(cohort, round)
+            draw = streams.device_normal(FADING, round, cohort.trial, cohort.device, (2,))
+            snr = snr * (draw.square().sum(1) / 2.0)  # |h|^2
+        spread = (power / snr).sqrt()
         shrink = snr / (1.0 + snr) if self.settings.estimator == "mmse" else None
-        return Noise((power / snr).sqrt(), shrink, self.setup.streams, round)
 
-    def _gain(self, cohort: Cohort, round: int) -> Tensor:
-        """Draw |h|^2 of Rayleigh fading, [N], independent over devices and rounds."""
-        draw = self.setup.streams.device_normal(FADING, round, cohort.trial, cohort.device, (2,))
-        return draw.square().sum(1) / 2.0
+        def distort(blocks: Blocks, cohort: Cohort, place: Tensor) -> None:
+            pair = cohort.trial, cohort.device
+            for name, block in blocks.items():
+                if block.is_floating_point():
+                    row = (-1, *[1] * (block.dim() - 1))
+                    z = streams.device_normal(DOWNLINK / name, round, *pair, block.shape[1:])
+                    block.addcmul_(spread[place].view(row), z)
+                    if shrink is not None:
+                        block.mul_(shrink[place].view(row))
+
+        return distort

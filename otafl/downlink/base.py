@@ -1,14 +1,16 @@
-"""The contract of a downlink: how the server's broadcast reaches the devices, how long that takes,
+"""Define a downlink: it takes the server's broadcast to the devices, and says how long that takes
 and what they hear of it.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from otafl.core import settings
@@ -33,42 +35,9 @@ class DownlinkSetup:
     hyper: Hyper
 
 
-class Distortion(ABC):
-    """Change a broadcast's numbers on their way to the rows of a cohort."""
-
-    @abstractmethod
-    def on(self, blocks: Blocks, cohort: Cohort, start: int, stop: int) -> None:
-        """Change blocks [n, *shape] of the rows start..stop, in place; cohort: [n], these rows."""
-
-    def taken(self, rows: Tensor) -> Distortion:
-        """Return what becomes of the named rows [n] int64 alone."""
-        return self
-
-
-@dataclass(frozen=True)
-class Noise(Distortion):
-    """Let the rows of a cohort hear shrink (x + spread z) in place of x; spread, shrink: [N]."""
-
-    spread: Tensor
-    shrink: Tensor | None
-    streams: Streams
-    round: int
-
-    def on(self, blocks: Blocks, cohort: Cohort, start: int, stop: int) -> None:
-        for name, block in blocks.items():
-            if not block.is_floating_point():
-                continue
-            row = (-1, *[1] * (block.dim() - 1))
-            z = self.streams.device_normal(
-                DOWNLINK / name, self.round, cohort.trial, cohort.device, block.shape[1:]
-            )
-            block.addcmul_(self.spread[start:stop].view(row), z)
-            if self.shrink is not None:
-                block.mul_(self.shrink[start:stop].view(row))
-
-    def taken(self, rows: Tensor) -> Noise:
-        shrink = None if self.shrink is None else self.shrink[rows]
-        return replace(self, spread=self.spread[rows], shrink=shrink)
+Distort = Callable[[Blocks, Cohort, Tensor], None]
+"""Change blocks [n, *shape] on their way to the rows of a cohort [n], in place, given which of the
+rows that were sent to these are, [n] int64."""
 
 
 @dataclass(frozen=True)
@@ -76,17 +45,18 @@ class Arrival:
     """Hold a broadcast on its way to a cohort.
 
     sent: what the server sent. seconds: [S] until it is over. bits: [S], all copies together.
-    distortion: None where it arrives without error. heard: [N] bool, rows that got it; None for
-    all. row_seconds: [N] from the start until a row has it, or is given up; None where all have it
-    when it is over.
+    distort: None where it arrives without error. heard: [N] bool, rows that got it; None for all.
+    row_seconds: [N] from the start until a row has it, or is given up; None where all have it when
+    it is over. places: [N] int64, which of the rows that were sent to these are; None for all.
     """
 
     sent: Broadcast
     seconds: np.ndarray
     bits: np.ndarray
-    distortion: Distortion | None = None
+    distort: Distort | None = None
     heard: Tensor | None = None
     row_seconds: np.ndarray | None = None
+    places: Tensor | None = None
 
     @property
     def reals(self) -> int:
@@ -104,17 +74,18 @@ class Arrival:
         return replace(
             self,
             sent=sent,
-            distortion=None if self.distortion is None else self.distortion.taken(rows),
             heard=None,
             row_seconds=None if seconds is None else seconds[rows.cpu().numpy()],
+            places=rows if self.places is None else self.places[rows],
         )
 
     def rows(self, cohort: Cohort, start: int, stop: int) -> Broadcast:
         """Return what the rows start..stop of the cohort get, always a fresh copy."""
         own = self.sent.rows(cohort, start, stop)
-        if self.distortion is not None:
+        if self.distort is not None:
             chunk = cohort if stop - start == cohort.size else cohort.rows(start, stop)
-            self.distortion.on(own.blocks, chunk, start, stop)
+            place = torch.arange(start, stop, device=cohort.trial.device)
+            self.distort(own.blocks, chunk, place if self.places is None else self.places[place])
         return own
 
 

@@ -25,7 +25,6 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from otafl.core import settings
 from otafl.core.contracts import Broadcast, Cohort
 from otafl.core.settings import stackable
 from otafl.core.units import db_to_linear
@@ -37,7 +36,7 @@ LOSS, GAIN = DOWNLINK / "loss", DOWNLINK / "gain"
 class DigitalDownlink(Downlink):
     """Reckon on the host, as the clock does: with a few numbers a row, and none of the model's."""
 
-    class Settings(settings.Settings):
+    class Settings(Downlink.Settings):
         name: Literal["digital"] = "digital"
         mode: Literal["broadcast", "unicast"] = Field(
             "broadcast",

@@ -7,28 +7,23 @@ from __future__ import annotations
 
 from typing import Literal
 
-import torch
-from torch import Tensor
+import numpy as np
 
-from otafl.core import settings
 from otafl.core.contracts import Broadcast, Cohort
 from otafl.downlink.base import WORD, Arrival, Downlink, copies
 
 
 class IdealDownlink(Downlink):
-    class Settings(settings.Settings):
+    class Settings(Downlink.Settings):
         name: Literal["ideal"] = "ideal"
 
     def send(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Arrival:
-        if broadcast.reals_of is not None:
-            return self._parts(broadcast, broadcast.reals_of, cohort)
-        bits = WORD * broadcast.reals
-        return Arrival(broadcast, bits / self.setup.rate_bps, copies(broadcast, cohort) * bits)
-
-    def _parts(self, broadcast: Broadcast, reals_of: Tensor, cohort: Cohort) -> Arrival:
-        """Send each device its own part, all at once; the largest takes longest."""
-        bits = WORD * reals_of.double()
-        total = torch.zeros(cohort.trials, dtype=bits.dtype, device=bits.device)
-        longest = total.scatter_reduce(0, cohort.trial, bits, "amax").cpu().numpy()
-        total = total.index_add(0, cohort.trial, bits)
-        return Arrival(broadcast, longest / self.setup.rate_bps, total.cpu().numpy())
+        if broadcast.reals_of is None:
+            bits = WORD * broadcast.reals
+            return Arrival(broadcast, bits / self.setup.rate_bps, copies(broadcast, cohort) * bits)
+        # each device gets a part of its own, all at once; the largest takes longest
+        bits_of, trial = WORD * broadcast.reals_of.cpu().numpy(), cohort.trial.cpu().numpy()
+        longest = np.zeros(cohort.trials)
+        np.maximum.at(longest, trial, bits_of)
+        total = np.bincount(trial, bits_of, cohort.trials)
+        return Arrival(broadcast, longest / self.setup.rate_bps, total)

@@ -12,46 +12,25 @@ Wang, Jin, Liu, Zong, Shao, Li 2022, "Tensor Decomposition based Personalized Fe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from pydantic import Field
+from torch import Tensor
 
-from otafl.codecs.subsets import kept, positions, random_subset, subset_bits
-from otafl.core import settings
+from otafl.codecs.sparse import Positions, kept, random_subset, subset_bits
 from otafl.core.contracts import Blocks, Broadcast, Cohort
 from otafl.core.errors import UserError
-from otafl.core.rng import Streams
-from otafl.downlink.base import DOWNLINK, Arrival, Distortion, Downlink
+from otafl.downlink.base import DOWNLINK, Arrival, Downlink
 
 CHOICE = DOWNLINK / "random_subset"
 
 
-@dataclass(frozen=True)
-class Thinning(Distortion):
-    """Let the rows of a cohort hear `count` of the `reals` numbers of x, and 0 for the others."""
-
-    count: int
-    reals: int
-    streams: Streams
-    round: int
-
-    def on(self, blocks: Blocks, cohort: Cohort, start: int, stop: int) -> None:
-        draw = self.streams.device_uniform(
-            CHOICE, self.round, cohort.trial, cohort.device, (self.reals,)
-        )
-        sizes = [block[0].numel() for block in blocks.values()]
-        parts = random_subset(draw, self.count).split(sizes, 1)
-        for block, some in zip(blocks.values(), parts, strict=True):
-            block.mul_(some.view_as(block))
-
-
 class RandomSubsetDownlink(Downlink):
-    class Settings(settings.Settings):
+    class Settings(Downlink.Settings):
         name: Literal["random_subset"] = "random_subset"
         keep: float = Field(0.5, gt=0, le=1, description="share of the numbers that a device gets")
-        positions: bool = positions()
+        positions: Positions = True
 
     def send(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Arrival:
         if broadcast.reals_of is not None:
@@ -63,5 +42,14 @@ class RandomSubsetDownlink(Downlink):
         count = kept(self.settings.keep, reals)
         bits = subset_bits(reals, count, self.settings.positions)
         sent = np.array(cohort.counts, dtype=float) * bits
-        thinning = Thinning(count, reals, self.setup.streams, round)
-        return Arrival(broadcast, sent / self.setup.rate_bps, sent, thinning)
+
+        def thin(blocks: Blocks, cohort: Cohort, place: Tensor) -> None:
+            """Let the rows hear `count` of the numbers, and 0 for the others."""
+            pair = cohort.trial, cohort.device
+            draw = self.setup.streams.device_uniform(CHOICE, round, *pair, (reals,))
+            sizes = [block[0].numel() for block in blocks.values()]
+            parts = random_subset(draw, count).split(sizes, 1)
+            for block, some in zip(blocks.values(), parts, strict=True):
+                block.mul_(some.view_as(block))
+
+        return Arrival(broadcast, sent / self.setup.rate_bps, sent, thin)

@@ -40,16 +40,14 @@ class BatchStatistics:
         if view.moments is None:
             return view
         if view.owner == "trial":
-            return replace(view, params=view.params | self._of_trials(view.params, view.moments))
+            if self._pooled is None:
+                self._pooled = self._pool()
+            found = self._mean(view.params, view.moments, self._pooled)
+            return replace(view, params=view.params | found)
         cells = len(self._data.count)
         every = [self._of_device(view.params, view.moments, cell) for cell in range(cells)]
         own = {name: torch.cat([one[name] for one in every]) for name in every[0]}
         return replace(view, params=view.params | own)
-
-    def _of_trials(self, params: Blocks, moments: Moments) -> Blocks:
-        if self._pooled is None:
-            self._pooled = self._pool()
-        return self._mean(params, moments, self._pooled)
 
     def _of_device(self, params: Blocks, moments: Moments, cell: int) -> Blocks:
         own = self._data.index[cell, : int(self._data.count[cell])].cpu().numpy()
@@ -84,7 +82,7 @@ class BatchStatistics:
 
 
 def _spread(place: np.ndarray, samples: int | None) -> np.ndarray:
-    """So many of the places, evenly spread; all if None or fewer."""
+    """Return so many of the places, evenly spread; all if None or fewer."""
     if samples is None or samples >= len(place):
         return place
     return place[np.arange(samples) * len(place) // samples]

@@ -1,4 +1,4 @@
-"""A stack in the middle of its run, kept on disk, so that a killed one goes on where it was.
+"""Keep a stack in the middle of its run on disk, so that a killed one goes on where it was.
 
 A checkpoint is the recorder and with it the whole engine, pickled: what is not excluded is in it,
 so state that a component comes to have cannot be forgotten. Excluded are the samples, which are
@@ -40,13 +40,13 @@ class Kept(NamedTuple):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where the state of a stack is kept, and after how many rounds each."""
+    """Say where the state of a stack is kept, and after how many rounds each."""
 
     path: Path
     every: int
 
     def due(self, rounds: int) -> bool:
-        """Whether the state after so many rounds is to be kept."""
+        """Say whether the state after so many rounds is to be kept."""
         return rounds % self.every == 0
 
     def save(self, kept: Kept, points: Sequence[Point], trials: Sequence[int]) -> None:
@@ -57,8 +57,8 @@ class Checkpoint:
             torch.save(_identity(points, trials, parts) | body, temporary, pickle_module=_PICKLE)
 
     def load(self, points: Sequence[Point], trials: Sequence[int]) -> Kept | None:
-        """What was kept; None where nothing was of these points and trials, or it is damaged, or
-        was made by other versions of the programs or on another kind of processor."""
+        """Return what was kept; None where nothing was of these points and trials, or it is
+        damaged, or was made by other versions of the programs or on another kind of processor."""
         if not self.path.exists():
             return None
         parts = assemble(points, trials)
@@ -75,13 +75,13 @@ class Checkpoint:
         return kept
 
     def remove(self) -> None:
-        """What was kept is of no more use."""
+        """Remove what was kept, which is of no more use."""
         with contextlib.suppress(OSError):
             self.path.unlink()
 
 
 def _identity(points: Sequence[Point], trials: Sequence[int], parts: Parts) -> dict[str, Any]:
-    """What must be equal for a run to go on bit by bit."""
+    """Return what must be equal for a run to go on bit by bit."""
     return {
         "points": [scenario_hash(point.scenario) for point in points],
         "trials": list(trials),
@@ -92,7 +92,7 @@ def _identity(points: Sequence[Point], trials: Sequence[int], parts: Parts) -> d
 
 
 class _Outside:
-    """What a pickle leaves out: it is found in the parts of a stack that are made anew."""
+    """Hold what a pickle leaves out: it is found in the parts of a stack that are made anew."""
 
     def __init__(self, parts: Parts) -> None:
         self.clock, self.data = parts.clock, parts.samples.data
@@ -107,7 +107,7 @@ _outside: ContextVar[_Outside] = ContextVar("_outside")
 
 @contextlib.contextmanager
 def _without(parts: Parts) -> Iterator[None]:
-    """Within it, samples and clocks are those of `parts`, and not in the pickle."""
+    """Take samples and clocks from `parts` within it, and not in the pickle."""
     token = _outside.set(_Outside(parts))
     try:
         yield
@@ -116,26 +116,21 @@ def _without(parts: Parts) -> Iterator[None]:
 
 
 class _Pickler(cloudpickle.Pickler):
-    """Writes names in the place of what is left out."""
+    """Write names in the place of what is left out."""
 
     def reducer_override(self, obj: Any) -> Any:
         outside = _outside.get()
-        if obj is outside.clock:
-            return _clock, ()
-        if obj is outside.data:
-            return _data, ()
+        for name in ("clock", "data"):
+            if obj is getattr(outside, name):
+                return _part, (name,)
         if isinstance(obj, Tensor) and _storage(obj) in outside.places:
             place = outside.places[_storage(obj)]
             return _view, (place, obj.shape, obj.stride(), obj.storage_offset())
         return super().reducer_override(obj)
 
 
-def _clock() -> Any:
-    return _outside.get().clock
-
-
-def _data() -> Any:
-    return _outside.get().data
+def _part(name: str) -> Any:
+    return getattr(_outside.get(), name)
 
 
 def _view(place: int, shape: Sequence[int], stride: Sequence[int], offset: int) -> Tensor:

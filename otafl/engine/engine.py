@@ -29,7 +29,7 @@ from otafl.downlink.base import Arrival
 from otafl.engine.assembly import Parts
 from otafl.engine.metrics import RoundMeans
 from otafl.engine.pending import Update
-from otafl.engine.stacking import Collector, DeviceStore, rows_at_once, sending
+from otafl.engine.stacking import Collector, DeviceStore, encode, rows_at_once, sending
 from otafl.selection.choosing import some_of
 from otafl.transport.report import Tally
 
@@ -114,7 +114,8 @@ class Engine:
         return torch.from_numpy(chosen.ravel()).to(self.share.device)
 
     def _vacancies(self) -> np.ndarray | int:
-        """How many devices are wanted; [S] where those of earlier rounds are still at work."""
+        """Return how many devices are wanted; [S] where those of earlier rounds are still at
+        work."""
         if not self.parts.scenario.devices.protocol.goes_on:
             return self._wanted
         busy = self.parts.clock.at_work().sum(1)
@@ -124,8 +125,8 @@ class Engine:
     def select(
         self, available: np.ndarray | None, t: int, channel: ChannelState | None = None
     ) -> Cohort:
-        """`devices.participants` of the available devices of each trial, as `devices.selection`
-        chooses. channel: of the round, looked up if it is not given."""
+        """Take `devices.participants` of the available devices of each trial, as
+        `devices.selection` chooses. channel: of the round, looked up if it is not given."""
         selection = self.parts.selection
         whole = self._wanted == self.population and not selection.narrows
         everyone = available is None and whole
@@ -142,7 +143,7 @@ class Engine:
         return self._described(cohort, t, channel)
 
     def _described(self, cohort: Cohort, t: int, channel: ChannelState | None) -> Cohort:
-        """The cohort with levels, the algorithm's own weights and versions, and who sends."""
+        """Return the cohort with levels, the method's weights and versions, and who sends."""
         cohort = self.parts.sizes.assign(cohort, t, channel)
         version = self.parts.algorithm.version(self.server)
         if version is not None:
@@ -153,16 +154,16 @@ class Engine:
         return Context(cohort, self.parts.hyper, self.parts.streams, t)
 
     def _weighted(self, cohort: Cohort, t: int) -> Cohort:
-        """The cohort with the weights that the algorithm gives it."""
+        """Return the cohort with the weights that the method gives it."""
         weight = self.parts.algorithm.row_weights(self._context(cohort, t))
         return cohort if weight is cohort.weight else replace(cohort, weight=weight)
 
     def _who_sends(self, cohort: Cohort, t: int) -> Cohort:
-        """The cohort with `sends` as `devices.senders` and the algorithm say, where they do."""
+        """Return the cohort with `sends` as `devices.senders` and the method say, where they do."""
         wanted = self.parts.scenario.devices.senders
         if wanted is not None and wanted < max(cohort.counts):
-            sends = some_of(cohort, wanted, t, self.parts.streams)
-            cohort = replace(cohort, sends=sends, all_send=False)
+            some = some_of(cohort, wanted, t, self.parts.streams)
+            cohort = replace(cohort, sends=some, all_send=False)
         sends = self.parts.algorithm.sends(self._context(cohort, t))
         if sends is None:
             return cohort
@@ -183,8 +184,8 @@ class Engine:
     def start_clock(
         self, cohort: Cohort, broadcast: Arrival, channel: ChannelState, t: int
     ) -> tuple[Cohort, Arrival]:
-        """Downlink and local work begin in simulated time. The cohort and broadcast of those who
-        heard it and can afford the work."""
+        """Begin downlink and local work in simulated time. Returns cohort and broadcast of those
+        who heard it and can afford the work."""
         if broadcast.heard is not None:
             cohort, broadcast = _taken(cohort, broadcast, broadcast.heard)
         workload, sizes = self.parts.workload, self.parts.sizes
@@ -208,8 +209,8 @@ class Engine:
         return cohort, broadcast
 
     def work(self, broadcast: Arrival, cohort: Cohort, t: int) -> tuple[Update | None, Tensor]:
-        """What the cohort has to send after local work, encoded, and its loss [N]; None where
-        nobody takes part."""
+        """Return what the cohort has to send after local work, encoded, and its loss [N]; None
+        where nobody takes part."""
         if not cohort.size:
             return None, cohort.weight
         payload, loss = self.local_work(broadcast, cohort, t)
@@ -235,8 +236,8 @@ class Engine:
     def local_work(
         self, broadcast: Broadcast | Arrival, cohort: Cohort, t: int
     ) -> tuple[Payload, Tensor]:
-        """Every row of the cohort trains, a cache-sized chunk of rows at a time: the payload of
-        the rows that send, in their order, and the loss [N] of all."""
+        """Train every row of the cohort, a cache-sized chunk of rows at a time. Returns the payload
+        of the rows that send, in their order, and the loss [N] of all."""
         parts = self.parts
         if self._rows_at_once is None:
             sample = parts.samples.data.x_train[0].size + parts.model.kept_reals
@@ -267,21 +268,9 @@ class Engine:
         return out.payload, torch.cat(losses)
 
     def encode(self, payload: Payload, cohort: Cohort, t: int) -> Payload:
-        """Encode the payload, each device's memory at its place in a [S * K, ...] table.
-
-        What the algorithm's own masks leave out costs no bits.
-        """
-        payload = tuple(group.with_share() for group in payload)
-        codec = self.parts.link.codec
-        cells = self.trials * self.population
-        for name, start in codec.init(payload).items():
-            if name not in self.memory:
-                self.memory[name] = start.new_zeros(cells, *start.shape[1:])
-        own = {name: table[cohort.cell] for name, table in self.memory.items()}
-        payload, own = codec.encode(payload, own, cohort, t, self.parts.streams)
-        for name, rows in own.items():
-            self.memory[name][cohort.cell] = rows
-        return payload
+        """Encode the payload of the cohort's rows."""
+        parts = self.parts
+        return encode(parts.link.codec, payload, self.memory, cohort, t, parts.streams)
 
     def admit(self, update: Update | None, t: int) -> Update | None:
         """Return what made the slot, on time or from an earlier round and ready now; None if
@@ -313,7 +302,7 @@ class Engine:
         return Update(self._weighted(replace(cohort, weight=share), t), now.payload)
 
     def limits(self, update: Update | None, t: int) -> Limits:
-        """What bounds the slot's transmissions, and who crashes in it or is heard twice."""
+        """Return what bounds the slot's transmissions, and who crashes in it or is heard twice."""
         limits, faults = self.parts.workload.limits(), self.parts.faults
         if update is None:
             return limits
@@ -352,7 +341,7 @@ class Engine:
     def measure(
         self, report: LinkReport, limits: Limits, cohort: Cohort, broadcast: Arrival, loss: Tensor
     ) -> None:
-        """Adds up what the round cost, and lets the clock pass over its slot."""
+        """Add up what the round cost, and let the clock pass over its slot."""
         parts = self.parts
         self.downlink_bits += self.running * broadcast.bits
         self.means.add(report, cohort, loss)
@@ -376,7 +365,7 @@ class Engine:
 
 
 def _taken(cohort: Cohort, broadcast: Arrival, keep: Tensor) -> tuple[Cohort, Arrival]:
-    """The rows [N] bool that are kept, of a cohort and of what reaches it."""
+    """Return the rows [N] bool that are kept, of a cohort and of what reaches it."""
     return cohort.take(keep.nonzero().squeeze(1)), broadcast.taken(keep)
 
 

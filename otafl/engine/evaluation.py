@@ -24,7 +24,8 @@ from otafl.engine.metrics import Tune, evaluate, evaluate_own
 from otafl.scenario.sections import TrainingSettings
 
 _LEVEL = "level"
-_PREFIX = {"global": "", "local": "local_", "personal": "personal_", "mean": "mean_"}
+PREFIX = {"global": "", "local": "local_", "personal": "personal_", "mean": "mean_"}
+"""View -> what the names of its results begin with."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class _Scores:
 
 
 class Evaluation:
-    """What is evaluated on, of one stack."""
+    """Hold what one stack is evaluated on, and score its models."""
 
     def __init__(self, samples: Samples, training: TrainingSettings) -> None:
         self._all, self._training = samples, training
@@ -56,7 +57,7 @@ class Evaluation:
             self._together = samples.own_test.together()
 
     def once(self) -> dict[str, np.ndarray]:
-        """What is known of the devices' own test samples before any round, [S, ...]."""
+        """Return what is known of the devices' own test samples before any round, [S, ...]."""
         own = self._all.own_test
         if own is None:
             return {}
@@ -109,7 +110,7 @@ class Evaluation:
         tunings = {n: () if v.fine_tune is None else (v.fine_tune,) for n, v in views.items()}
         out: list[tuple[str, View, tuple[FineTune, ...]]] = []
         for name, view in views.items():
-            out.append((_PREFIX[name], view, tunings[name]))
+            out.append((PREFIX[name], view, tunings[name]))
         training = self._training
         if training.fine_tune_steps:
             name = "personal" if "personal" in views else "global"
@@ -144,41 +145,43 @@ class Evaluation:
         return out
 
 
+@dataclass(frozen=True)
 class _Evaluator:
-    """One view of the trials that run; `tune` makes each device's copy. of_devices: whether devices
-    have models of their own."""
+    """Score one view of the trials that run; `tune` makes each device's copy."""
 
-    def __init__(
-        self, samples: Samples, view: View, tune: Tune | None, running: np.ndarray
-    ) -> None:
-        self._view, self._tune = view, tune
-        self._trials, self._devices = samples.share.shape
-        self._running = running
-        self._classes, self._place = samples.data.classes, samples.share.device
-        self.of_devices = view.owner == "device" or tune is not None
+    samples: Samples
+    view: View
+    tune: Tune | None
+    running: np.ndarray
+
+    @property
+    def of_devices(self) -> bool:
+        """Say whether devices have models of their own."""
+        return self.view.owner == "device" or self.tune is not None
 
     def common(self, x: Tensor, y: Tensor, classes: bool = False) -> _Scores:
         """Score on the same samples for all; devices' models by the mean over devices."""
-        if self._tune is not None or (classes and self.of_devices):
-            cells = torch.arange(self._trials * self._devices, device=y.device)
+        trials, devices = self.samples.share.shape
+        if self.tune is not None or (classes and self.of_devices):
+            cells = torch.arange(trials * devices, device=y.device)
             index = torch.arange(len(y), device=y.device).expand(len(cells), -1)
-            count = torch.full_like(cells, len(y))
-            trial = cells // self._devices
-            return self.own(OwnSamples(x, y, index, count, trial, self._classes), classes)
-        each = self._devices if self.of_devices else 1
-        rows = self._rows(np.repeat(self._running, each))
-        whole = len(rows) == self._trials * each
-        right, loss = evaluate(self._view, x, y, None if whole else rows)
+            count, trial = torch.full_like(cells, len(y)), cells // devices
+            same = OwnSamples(x, y, index, count, trial, self.samples.data.classes)
+            return self.own(same, classes)
+        each = devices if self.of_devices else 1
+        rows = self._rows(each)
+        whole = len(rows) == trials * each
+        right, loss = evaluate(self.view, x, y, None if whole else rows)
         right, loss = right.view(-1, each), loss.view(-1, each)
         by_device = self._full(right) if self.of_devices else None
         return _Scores(self._full(right.mean(1)), self._full(loss.mean(1)), by_device)
 
     def own(self, samples: OwnSamples, classes: bool = False) -> _Scores:
         """Score on samples of each device, all samples of a trial counting alike."""
-        cells = self._rows(np.repeat(self._running, self._devices))
-        sums = evaluate_own(self._view, samples, cells, self._tune)
+        devices = self.samples.share.shape[1]
+        sums = evaluate_own(self.view, samples, self._rows(devices), self.tune)
         right, loss, count = (
-            value.view(-1, self._devices) for value in (sums.right, sums.loss, sums.count)
+            value.view(-1, devices) for value in (sums.right, sums.loss, sums.count)
         )
         by_class = sums.class_loss / sums.class_count
         return _Scores(
@@ -188,13 +191,15 @@ class _Evaluator:
             self._full(by_class.view(*count.shape, -1)) if classes else None,
         )
 
-    def _rows(self, which: np.ndarray) -> Tensor:
-        return torch.from_numpy(which.nonzero()[0]).to(self._place)
+    def _rows(self, each: int) -> Tensor:
+        """Return the rows of the trials that run, so many of each, [n] int64."""
+        running = np.repeat(self.running, each)
+        return torch.from_numpy(running.nonzero()[0]).to(self.samples.share.device)
 
     def _full(self, values: Tensor) -> np.ndarray:
-        """[running trials, ...] as [S, ...], NaN for trials that do not run."""
-        full = np.full((self._trials, *values.shape[1:]), np.nan)
-        full[self._running] = values.cpu().numpy()
+        """Return [running trials, ...] as [S, ...], NaN for trials that do not run."""
+        full = np.full((len(self.running), *values.shape[1:]), np.nan)
+        full[self.running] = values.cpu().numpy()
         return full
 
 

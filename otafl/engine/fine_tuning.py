@@ -6,6 +6,8 @@ samples, and forgets them.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -14,26 +16,26 @@ from otafl.data.work import LocalData
 from otafl.models.base import cross_entropy
 
 
+@dataclass(frozen=True)
 class FineTuning:
     """Take the steps of one evaluation.
 
     tunings: taken in turn, as Per-FedAvg's own and then the trick FT of pFedBreD (appendix C.4).
     """
 
-    def __init__(
-        self, predict: Predict, tunings: tuple[FineTune, ...], data: LocalData, round: int
-    ) -> None:
-        self._predict, self._tunings = predict, tunings
-        self._data, self._round = data, round
+    predict: Predict
+    tunings: tuple[FineTune, ...]
+    data: LocalData
+    round: int
 
     def __call__(self, params: Blocks, cells: Tensor) -> Blocks:
         """Return the parameters [n, *shape] of the devices cells [n], after the steps."""
         step = 0
-        for tuning in self._tunings:
-            rate = tuning.rate[cells // self._data.population]
+        for tuning in self.tunings:
+            rate = tuning.rate[cells // self.data.population]
             for _ in range(tuning.steps):
-                batch = self._data.test_batch(self._round, step, cells)
-                params = _stepped(self._predict, params, batch, rate)
+                batch = self.data.test_batch(self.round, step, cells)
+                params = _stepped(self.predict, params, batch, rate)
                 step += 1
         return params
 

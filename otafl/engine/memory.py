@@ -1,4 +1,4 @@
-"""How much memory a stack takes: measured on a round of one and of two trials.
+"""Say how much memory a stack takes, measured on a round of one and of two trials.
 
 Counted are the tensors of the processor that computes, temporary ones of operations in PyTorch
 included, those within an operation not.
@@ -36,7 +36,7 @@ class Need(NamedTuple):
     per_trial: int
 
     def trials_within(self, bound: float) -> int:
-        """How many trials fit, one at least."""
+        """Return how many trials fit, one at least."""
         return max(1, int((bound - self.fixed) // max(1, self.per_trial)))
 
 
@@ -86,7 +86,7 @@ def bytes_per_trial(scenario: Scenario) -> int:
 
 
 def _peak(point: Point, trials: Sequence[int]) -> int:
-    """Most bytes at a time while a stack is put together and goes through a round."""
+    """Return the most bytes at a time while a stack is put together and goes through a round."""
     counter = Counter()
     with counter:
         Engine(assemble([point], trials)).round(0)
@@ -94,7 +94,7 @@ def _peak(point: Point, trials: Sequence[int]) -> int:
 
 
 class Counter(TorchDispatchMode):
-    """Counts the bytes of all tensors that are made within it. peak: the most at a time."""
+    """Count the bytes of all tensors that are made within it. peak: the most at a time."""
 
     def __init__(self) -> None:
         super().__init__()

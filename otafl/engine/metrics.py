@@ -1,4 +1,4 @@
-"""What a round measures: link and training means between records, running totals, and models
+"""Measure a round: link and training means between records, running totals, and models
 evaluated on test samples."""
 
 from __future__ import annotations
@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -25,15 +26,15 @@ class RoundMeans:
     Nothing leaves the torch device before `take`.
     """
 
-    _PER_TRIAL = (
-        "aggregation_nmse",
-        "participants",
-        "uplink_symbols",
-        "uplink_bits",
-        "side_symbols",
-        "airtime_s",
-    )
-    _PER_DEVICE = ("tx_power", "radio_j")
+    _PER_TRIAL: ClassVar = {  # name -> of the report
+        "aggregation_nmse": "nmse",
+        "participants": "participants",
+        "uplink_symbols": "symbols",
+        "uplink_bits": "bits",
+        "side_symbols": "side_symbols",
+        "airtime_s": "airtime_s",
+    }
+    _PER_DEVICE: ClassVar = {"tx_power": "power", "radio_j": "energy_j"}
     _TOTALS = ("uplink_symbols", "uplink_bits", "side_symbols", "airtime_s", "radio_j")
 
     def __init__(self, trials: int, devices: int, device: torch.device) -> None:
@@ -48,20 +49,12 @@ class RoundMeans:
         self._rounds += 1
         self._loss.index_add_(0, cohort.trial, loss.double())
         self._trained += cohort.rows_of
-        self._trial += torch.stack(
-            [
-                report.nmse,
-                report.participants,
-                report.symbols,
-                report.bits,
-                report.side_symbols,
-                report.airtime_s,
-            ]
-        )
-        self._device += torch.stack([report.power, report.energy_j])
+        said = vars(report)
+        self._trial += torch.stack([said[name] for name in self._PER_TRIAL.values()])
+        self._device += torch.stack([said[name] for name in self._PER_DEVICE.values()])
 
     def take(self) -> dict[str, Tensor]:
-        """Means since the last call (NaN if there was no round) and totals, float64, [S] or
+        """Return means since the last call (NaN if there was no round) and totals, float64, [S] or
         [S, K]."""
         rounds = float(self._rounds) if self._rounds else torch.nan
         out = {"train_loss": self._loss / self._trained, "trained": self._trained.clone()}
@@ -114,8 +107,8 @@ tensors."""
 
 @dataclass(frozen=True)
 class OwnScores:
-    """How models of devices do on samples of their own, sums over a device's samples. right, loss,
-    count: [n]. class_loss, class_count: [n, classes]."""
+    """Hold how models of devices do on samples of their own, as sums over a device's samples.
+    right, loss, count: [n]. class_loss, class_count: [n, classes]."""
 
     right: Tensor
     loss: Tensor

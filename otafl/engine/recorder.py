@@ -59,8 +59,8 @@ class Recorder:
         views = algorithm.views(engine.server, blocks)
         if running.any():
             values |= self._evaluation.take(views, round, running)
-        for name, value in algorithm.measures(engine.server, blocks).items():
-            values[name] = value.cpu().double().numpy() if round else np.full(len(running), np.nan)
+        for name, found in algorithm.measures(engine.server, blocks).items():
+            values[name] = found.cpu().double().numpy() if round else np.full(len(running), np.nan)
         for value in values.values():
             value[~running] = np.nan
         self.rounds.append(round)
@@ -68,7 +68,7 @@ class Recorder:
         self._stop(round, values, running, trained)
 
     def _of_clock(self) -> dict[str, np.ndarray]:
-        """What the clock says of devices, joules and updates."""
+        """Return what the clock says of devices, joules and updates."""
         engine, clock = self.engine, self.engine.parts.clock
         spent = clock.spent_j()
         started, lost = clock.updates()
@@ -107,7 +107,7 @@ class Recorder:
             engine.stop(int(trial))
 
     def record(self, complete: bool) -> Record:
-        """Everything taken so far, variables as `variables.VARIABLES` has them."""
+        """Return everything taken so far, variables as `variables.VARIABLES` has them."""
         names = self.taken[0].keys()
 
         def split(values: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The run of one stack of trials, from its points to what was measured."""
+"""Run one stack of trials, from its points to what was measured."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Progress = Callable[[int, int], None]
 
 @functools.cache
 def spare_libraries() -> None:
-    """Leaves what exists before the first run out of garbage collection from then on: the clocks
+    """Leave what exists before the first run out of garbage collection from then on: the clocks
     make many small objects, and each collection would else walk through all of torch's."""
     gc.collect()
     gc.freeze()
@@ -36,7 +36,7 @@ def run_stack(
     trials: Sequence[int] | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> Record:
-    """Runs points of one stack key, all trials stacked, and returns what was measured.
+    """Run points of one stack key, all trials stacked, and return what was measured.
 
     checkpoint: goes on from what it kept, and keeps what it says. On Ctrl-C the record ends early
     and is marked incomplete. Raises UserError for what the scenario alone could not tell: missing

@@ -29,6 +29,8 @@ class Sizes:
         self.levels: tuple[Level, ...] = algorithm.levels()
         self._flops = np.array([level.flops(self._samples) for level in self.levels])
         self._whole = algorithm.flops(self._samples)
+        self._parameters = np.array([one.parameters for one in self.levels], float)
+        self._macs = np.array([one.macs for one in self.levels], float)
         shape = (trials, len(self.levels))
         self._since, self._total = np.zeros(shape), np.zeros(shape)
         self._rounds = 0
@@ -41,41 +43,39 @@ class Sizes:
         return replace(cohort, level=self._assigned.of(cohort, t, state))
 
     def flops(self, cohort: Cohort) -> np.ndarray:
-        """[N] operations of each row's local work."""
+        """Return the operations of each row's local work, [N]."""
         if not self.levels:
             return np.full(cohort.size, self._whole)
         flops: np.ndarray = self._flops[cohort.level.cpu().numpy()]
         return flops
 
     def count(self, cohort: Cohort) -> None:
-        """The rows' work begins."""
+        """Count the rows, whose work begins."""
         self._rounds += 1
         if self.levels:
             rows = cohort.trial.cpu().numpy(), cohort.level.cpu().numpy()
             np.add.at(self._since, rows, 1.0)
 
     def once(self) -> dict[str, np.ndarray]:
-        """What holds for the whole run, [S, L]."""
+        """Return what holds for the whole run, [S, L]."""
         if not self.levels:
             return {}
-        rows = len(self._since)
+        rows = (len(self._since), 1)
         return {
-            "level_parameters": np.tile([float(one.parameters) for one in self.levels], (rows, 1)),
-            "level_macs": np.tile([float(one.macs) for one in self.levels], (rows, 1)),
+            "level_parameters": np.tile(self._parameters, rows),
+            "level_macs": np.tile(self._macs, rows),
         }
 
     def take(self) -> dict[str, np.ndarray]:
-        """Participants of each level [S, L], mean over the rounds since the last call; parameters
-        exchanged and multiplications of training so far [S]."""
+        """Return the participants of each level [S, L], mean over the rounds since the last call;
+        parameters exchanged and multiplications of training so far [S]."""
         if not self.levels:
             return {}
         self._total += self._since
         mean = self._since / self._rounds if self._rounds else np.full_like(self._since, np.nan)
         self._since, self._rounds = np.zeros_like(self._since), 0
-        parameters = np.array([one.parameters for one in self.levels], float)
-        macs = np.array([one.macs for one in self.levels], float)
         return {
             "level_participants": mean,
-            "exchanged_parameters": 2.0 * self._total @ parameters,
-            "training_macs": self._total @ macs * self._samples,
+            "exchanged_parameters": 2.0 * self._total @ self._parameters,
+            "training_macs": self._total @ self._macs * self._samples,
         }

@@ -1,7 +1,7 @@
 """Keep the rows of a stack.
 
-They are the devices' state between rounds, chunks that fit the cache, and putting the chunks'
-payloads together.
+They are the devices' state between rounds, chunks that fit the cache, putting the chunks' payloads
+together, and encoding them with what each device's codec remembers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from otafl.codecs.base import Codec
 from otafl.core.contracts import Blocks, Cohort, Group, Payload, taken
+from otafl.core.rng import Streams
 from otafl.scenario import Scenario
 from otafl.scenario.sections import DeviceState
 
@@ -77,7 +79,7 @@ class DeviceStore:
             table.index_copy_(0, cohort.cell.to(table.device), rows.to(table.device))
 
     def _replaces(self, cohort: Cohort) -> bool:
-        """Whether the tables themselves change hands: nothing is copied."""
+        """Say whether the tables themselves change hands: nothing is copied."""
         return self._place == "memory" and cohort.size == self._cells
 
     def blocks(self) -> Blocks:
@@ -94,7 +96,7 @@ class DeviceStore:
 
 
 def rows_at_once(scenario: Scenario, copy: int, state: int, sample: int, dtype: torch.dtype) -> int:
-    """How many cohort rows to train together: what a row works on (its copy of the model, its
+    """Say how many cohort rows to train together: what a row works on (its copy of the model, its
     state, a minibatch) times the rows should fit `engine.chunk_mb`.
 
     copy, state, sample: real numbers that a row receives, keeps, and needs for one sample.
@@ -102,6 +104,26 @@ def rows_at_once(scenario: Scenario, copy: int, state: int, sample: int, dtype: 
     reals = 2 * copy + 2 * state + scenario.training.batch_size * sample
     size = torch.finfo(dtype).bits // 8
     return max(1, int(scenario.engine.chunk_mb * 2**20 / (reals * size)))
+
+
+def encode(
+    codec: Codec, payload: Payload, memory: Blocks, cohort: Cohort, t: int, streams: Streams
+) -> Payload:
+    """Return the payload of a cohort as it is sent; what its masks leave out costs no bits.
+
+    memory: name -> [S * K, ...] of all devices, which is made at the first call, and kept by the
+    caller.
+    """
+    payload = tuple(group.with_share() for group in payload)
+    cells = cohort.trials * cohort.population
+    for name, start in codec.init(payload).items():
+        if name not in memory:
+            memory[name] = start.new_zeros(cells, *start.shape[1:])
+    rows = {name: table[cohort.cell] for name, table in memory.items()}
+    payload, rows = codec.encode(payload, rows, cohort, t, streams)
+    for name, kept in rows.items():
+        memory[name][cohort.cell] = kept.detach()
+    return payload
 
 
 def sending(payload: Payload, chunk: Cohort) -> Payload:
@@ -134,7 +156,7 @@ class Collector:
         """Add the payload of the next so many rows."""
         start = self._filled
         self._filled += count
-        self._chunks.append((start, payload))
+        self._chunks.append((count, payload))
         if count == self._size:
             return
         for index, group in enumerate(payload):
@@ -168,14 +190,6 @@ class Collector:
         )
 
     def _joined(self, index: int) -> Group:
-        groups = [(start, payload[index]) for start, payload in self._chunks]
-        first = groups[0][1]
-        rows = None
-        if first.rows is not None:
-            rows = torch.cat([g.rows + start for start, g in groups if g.rows is not None])
-        masks = [own for _, g in groups if (own := g.full_mask) is not None]
-        mask = (
-            {name: torch.cat([own[name] for own in masks]) for name in masks[0]} if masks else None
-        )
-        blocks = {name: torch.cat([g.blocks[name] for _, g in groups]) for name in first.blocks}
-        return replace(first, rows=rows, mask=mask, blocks=blocks)
+        groups = [payload[index] for _, payload in self._chunks]
+        joined = Group.joined(groups, [count for count, _ in self._chunks])
+        return replace(joined, rows=None) if groups[0].rows is None else joined

@@ -1,4 +1,4 @@
-"""What a round's local work asks of the devices: seconds, watts and joules."""
+"""Work out what a round's local work asks of the devices: seconds, watts and joules."""
 
 from __future__ import annotations
 
@@ -32,58 +32,54 @@ class Load:
     power: np.ndarray | None
 
     def take(self, keep: np.ndarray) -> Load:
-        """The rows [N] bool that are kept."""
+        """Return the rows [N] bool that are kept."""
         parts = {name: value[keep] for name, value in vars(self).items() if value is not None}
         return replace(self, **parts)
 
 
+@dataclass
 class Workload:
     """Keep what bounds each device's transmission until its slot.
 
-    power: [S, K] share of its budget. spent_j: [S, K] for the update that it is at work on.
     deadline_s, round_budget_j: [S], inf where there is no bound.
     """
 
-    def __init__(
-        self,
-        hardware: Hardware,
-        frequency: Frequency,
-        jitter: Jitter,
-        faults: Faults,
-        clock: Clock,
-        budget: LinkBudget,
-        deadline_s: np.ndarray,
-        round_budget_j: np.ndarray,
-    ) -> None:
-        self._hardware, self._frequency, self._jitter = hardware, frequency, jitter
-        self._faults, self._clock, self._like = faults, clock, budget.budget
-        self._deadline_s, self._budget_j = deadline_s, round_budget_j
+    hardware: Hardware
+    frequency: Frequency
+    jitter: Jitter
+    faults: Faults
+    clock: Clock
+    budget: LinkBudget
+    deadline_s: np.ndarray
+    round_budget_j: np.ndarray
+
+    def __post_init__(self) -> None:
+        """Start without an update: [S, K] share of the power budget, and joules of its work."""
         self._power: np.ndarray | None = None
-        self._spent_j = np.zeros(hardware.flops_per_s.shape)
-        self._bounded = bool(np.isfinite(round_budget_j).any())
-        self._batteries = not hardware.mains
-        self._unit_j = budget.unit_energy_j.double().cpu().numpy()[:, None]
-        bandwidth_hz = budget.bandwidth_hz.double().cpu().numpy()[:, None]
-        self._per_symbol_j = hardware.circuit_w / bandwidth_hz
+        self._spent_j = np.zeros(self.hardware.flops_per_s.shape)
+        self._bounded = bool(np.isfinite(self.round_budget_j).any())
+        self._unit_j = self.budget.unit_energy_j.double().cpu().numpy()[:, None]
+        bandwidth_hz = self.budget.bandwidth_hz.double().cpu().numpy()[:, None]
+        self._per_symbol_j = self.hardware.circuit_w / bandwidth_hz
 
     def of(
         self, cohort: Cohort, flops: np.ndarray, arrival: Arrival, channel: ChannelState, t: int
     ) -> Load:
-        """The load of rows that do so many operations [N]."""
+        """Return the load of rows that do so many operations [N]."""
         at = trial, device = cohort.trial.cpu().numpy(), cohort.device.cpu().numpy()
-        own = self._hardware
+        own = self.hardware
         down_s = arrival.row_seconds
         if down_s is None:
             down_s = np.broadcast_to(arrival.seconds, (cohort.trials,))[trial]
-        deadline_s = self._deadline_s[trial]
+        deadline_s = self.deadline_s[trial]
         task = Task(trial, device, flops, down_s, deadline_s, arrival.reals, channel, t)
-        pace = self._frequency.pace(task)
+        pace = self.frequency.pace(task)
         cycles = flops * (own.frequency_hz[at] / own.flops_per_s[at])
         joules = compute_energy_j(cycles, pace.frequency_hz, own.kappa[at])
         seconds = cycles / pace.frequency_hz
         for factor in (
-            self._jitter.factor(cohort.trial, cohort.device, t),
-            self._faults.slowdown(trial, device, t),
+            self.jitter.factor(cohort.trial, cohort.device, t),
+            self.faults.slowdown(trial, device, t),
         ):
             if factor is not None:
                 seconds = seconds * factor
@@ -94,10 +90,10 @@ class Workload:
         """Return whose work is within the budget of a round, [N] bool; None where there is none."""
         if not self._bounded:
             return None
-        return load.joules <= self._budget_j[cohort.trial.cpu().numpy()]
+        return load.joules <= self.round_budget_j[cohort.trial.cpu().numpy()]
 
     def begin(self, cohort: Cohort, load: Load) -> None:
-        """The rows' work begins."""
+        """Take note of the work that the rows begin."""
         rows = cohort.trial.cpu().numpy(), cohort.device.cpu().numpy()
         if self._bounded:
             self._spent_j[rows] = load.joules
@@ -107,17 +103,18 @@ class Workload:
             self._power[rows] = load.power
 
     def limits(self) -> Limits:
-        """What bounds the transmissions of the slot that has opened."""
+        """Return what bounds the transmissions of the slot that has opened."""
         left_j = None
-        if self._batteries:
-            left_j = self._clock.charge_j()
+        if not self.hardware.mains:
+            left_j = self.clock.charge_j()
         if self._bounded:
-            own = np.maximum(0.0, self._budget_j[:, None] - self._spent_j)
+            own = np.maximum(0.0, self.round_budget_j[:, None] - self._spent_j)
             left_j = own if left_j is None else np.minimum(left_j, own)
         energy = per_symbol = None
+        like = self.budget.budget
         if left_j is not None:
-            drawn = self._hardware.efficiency / self._unit_j
-            energy = torch.from_numpy(left_j * drawn).to(self._like)
-            per_symbol = torch.from_numpy(self._per_symbol_j * drawn).to(self._like)
-        power = None if self._power is None else torch.from_numpy(self._power).to(self._like)
+            drawn = self.hardware.efficiency / self._unit_j
+            energy = torch.from_numpy(left_j * drawn).to(like)
+            per_symbol = torch.from_numpy(self._per_symbol_j * drawn).to(like)
+        power = None if self._power is None else torch.from_numpy(self._power).to(like)
         return Limits(power=power, energy=energy, per_symbol=per_symbol)

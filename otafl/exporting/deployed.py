@@ -21,6 +21,7 @@ from otafl import data as data_sets
 from otafl.core.errors import UserError
 from otafl.core.words import unknown
 from otafl.engine.assembly import assemble
+from otafl.engine.evaluation import PREFIX
 from otafl.exporting import measure
 from otafl.exporting.measure import Latency, Run, Scored
 from otafl.models.modules import macs, module_of, size
@@ -31,7 +32,6 @@ from otafl.results.files import open_results
 from otafl.scenario import Point, expand, load_scenario, same
 
 TARGETS = ("onnx", "litert", "pytorch")
-_PREFIX = {"global": "", "local": "local_", "personal": "personal_", "mean": "mean_"}
 
 
 @dataclass(frozen=True)
@@ -176,12 +176,12 @@ def recorded(chosen: Chosen) -> float | None:
     statistics = any(".mean" in block for block in chosen.view.blocks)
     if statistics and training.norm_from_round > int(result["round"].max()):
         return None  # tested on the statistics of the test samples, which no module has
-    if name not in _PREFIX:
+    if name not in PREFIX:
         names, where = ["level_test_accuracy"], {"level": int(name.removeprefix("level"))}
     elif device is None:
-        names, where = [f"{_PREFIX[name]}test_accuracy"], {}
+        names, where = [f"{PREFIX[name]}test_accuracy"], {}
     else:
-        prefix, where = f"device_{_PREFIX[name]}", {"device": device}
+        prefix, where = f"device_{PREFIX[name]}", {"device": device}
         names = [f"{prefix}own_test_accuracy", f"{prefix}test_accuracy"]
     for one in names:
         if one in result:
@@ -235,16 +235,9 @@ def export(
         found = {name: measure.scored(run, x, y) for name, run in runs.items()}
         was = recorded(chosen)
         faults = _faults(found["PyTorch"], found[tool.NAME], was, tool.NAME, quantise)
-    times = measure.latencies(runs, one)
-    lines = [
-        Line(
-            name,
-            path.stat().st_size if name == tool.NAME else None,
-            times[name],
-            found[name].accuracy if found else None,
-        )
-        for name in runs
-    ]
+    size_of, times = {tool.NAME: path.stat().st_size}, measure.latencies(runs, one)
+    right = {name: scored.accuracy for name, scored in found.items()}
+    lines = [Line(name, size_of.get(name), times[name], right.get(name)) for name in runs]
     work = macs(module, torch.from_numpy(one))
     return Exported(path, size(module), work, lines, was, faults)
 

@@ -77,7 +77,7 @@ def runner(path: Path) -> Run:
 
 
 class Layers:
-    """Translates modules into TensorFlow operations on images [batch, height, width, channels] and
+    """Translate modules into TensorFlow operations on images [batch, height, width, channels] and
     vectors."""
 
     def __init__(self, tf: Any) -> None:

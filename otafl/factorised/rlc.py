@@ -14,8 +14,6 @@ Theta_j> / R. All else is uncorrelated.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
@@ -46,30 +44,6 @@ def distortion(
     pairs = (weight * nuclear).sum(-1).square() - (weight * nuclear).square().sum(-1)
     crossed = mean_square - (weight.square() * squares).sum(-1)
     return (weight.square() * own).sum(-1) + (pairs + crossed) / rank
-
-
-def equal_models_distortion(s: Sequence[float], devices: int, fourth: float = 1.0) -> float:
-    """Return `distortion` over |Theta|^2 for K devices of equal weight with the same Theta, of
-    singular values s. It does not vanish with K:
-
-        ideal gains  [(sum s)^2 + (1 - 2/K) sum s^2] / (R sum s^2)
-        GBMA         [(1 + 1/K) ((sum s)^2 - sum s^2) + (2 - 2/K + R/K) sum s^2] / (R sum s^2)
-    """
-    rank, nuclear, square = len(s), sum(s), sum(x * x for x in s)
-    own = (fourth - 1.0) * square + fourth * (nuclear**2 - square) / rank
-    pairs = (nuclear**2 + square) / rank
-    return (own / devices + (1.0 - 1.0 / devices) * pairs) / square
-
-
-def noise_distortion(nuclear: float, rank: int, rows: int, columns: int, noise: float) -> float:
-    """Return what noise adds to `distortion` (not relative), with gains of E a^2 = 1: v N (M + N) +
-    M N R v^2 for M = rows, N = columns and nuclear = sum_k w_k times the sum of the singular values
-    of Theta_k.
-
-    noise: variance v of each entry of X_U and X_V. For K equal weights it is sigma_z^2 / (2 gamma
-    K), where a device's signal is at power gamma without its sqrt(w_k) = K^(-1/2).
-    """
-    return noise * nuclear * (rows + columns) + rows * columns * rank * noise**2
 
 
 def inner_products(points: LowRank) -> Tensor:

@@ -38,10 +38,6 @@ class Factors(NamedTuple):
         """Return the matrix [n, a, b]."""
         return torch.bmm(self.left, self.right)
 
-    def first(self, rank: int) -> Factors:
-        """Return those of a smaller rank."""
-        return Factors(self.left[:, :, :rank], self.right[:, :rank])
-
 
 def rank_of(ratio: float, outputs: int, sides: tuple[int, int]) -> int:
     """Return a layer's rank: a ratio of its output channels, at most the matrix's smaller side."""

@@ -1,4 +1,4 @@
-"""Flower strategies whose clients send over otafl's uplink (extra `flower`):
+"""Wrap Flower strategies whose clients send over otafl's uplink (extra `flower`):
 
     from otafl.flower import OverTheAir
     strategy = OverTheAir(FedAvg(), devices=10, channel="rayleigh", power="gbma", snr_db=10)

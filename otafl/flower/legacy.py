@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 from flwr.common import (
-    EvaluateIns,
-    EvaluateRes,
     FitIns,
     FitRes,
     Parameters,
@@ -21,7 +19,7 @@ from flwr.server.client_proxy import ClientProxy
 from flwr.server.strategy import Strategy
 
 from otafl.core.errors import UserError
-from otafl.flower.rounds import Rounds, figures, refuse
+from otafl.flower.rounds import Rounds, figures, passed_on
 from otafl.uplink.wireless import UplinkTotals
 
 
@@ -47,18 +45,18 @@ class LegacyOverTheAir(Strategy):
                 f"{type(strategy).__name__}; OverTheAir is for those of flwr.serverapp.strategy"
             )
         self.strategy = strategy
-        self._rounds = Rounds(devices, device_key, settings)
-        self._device_key = device_key
+        self._rounds = Rounds(strategy, devices, device_key, settings)
         self._model: Parameters | None = None
-        refuse(strategy, self._rounds.tells_apart)
 
     @property
     def totals(self) -> UplinkTotals:
-        """What the uplink of all rounds so far cost."""
+        """Return what the uplink of all rounds so far cost."""
         return self._rounds.totals
 
-    def initialize_parameters(self, client_manager: ClientManager) -> Parameters | None:
-        return self.strategy.initialize_parameters(client_manager)
+    initialize_parameters = passed_on(Strategy.initialize_parameters)
+    configure_evaluate = passed_on(Strategy.configure_evaluate)
+    aggregate_evaluate = passed_on(Strategy.aggregate_evaluate)
+    evaluate = passed_on(Strategy.evaluate)
 
     def configure_fit(
         self, server_round: int, parameters: Parameters, client_manager: ClientManager
@@ -66,7 +64,7 @@ class LegacyOverTheAir(Strategy):
         """Configure as the strategy does, and keep what the clients begin with."""
         self._model = parameters
         asked = self.strategy.configure_fit(server_round, parameters, client_manager)
-        if self._device_key is None:
+        if self._rounds.device_key is None:
             self._rounds.seen(_node(proxy) for proxy in client_manager.all().values())
         return asked
 
@@ -76,7 +74,7 @@ class LegacyOverTheAir(Strategy):
         results: list[tuple[ClientProxy, FitRes]],
         failures: list[tuple[ClientProxy, FitRes] | BaseException],
     ) -> tuple[Parameters | None, dict[str, Scalar]]:
-        """What the strategy makes of the results as they arrived."""
+        """Return what the strategy makes of the results as they arrived."""
         if not results:
             return self.strategy.aggregate_fit(server_round, results, failures)
         if self._model is None:
@@ -100,27 +98,9 @@ class LegacyOverTheAir(Strategy):
         parameters, metrics = self.strategy.aggregate_fit(server_round, kept, failures)
         return parameters, {**metrics, **costs}
 
-    def configure_evaluate(
-        self, server_round: int, parameters: Parameters, client_manager: ClientManager
-    ) -> list[tuple[ClientProxy, EvaluateIns]]:
-        return self.strategy.configure_evaluate(server_round, parameters, client_manager)
-
-    def aggregate_evaluate(
-        self,
-        server_round: int,
-        results: list[tuple[ClientProxy, EvaluateRes]],
-        failures: list[tuple[ClientProxy, EvaluateRes] | BaseException],
-    ) -> tuple[float | None, dict[str, Scalar]]:
-        return self.strategy.aggregate_evaluate(server_round, results, failures)
-
-    def evaluate(
-        self, server_round: int, parameters: Parameters
-    ) -> tuple[float, dict[str, Scalar]] | None:
-        return self.strategy.evaluate(server_round, parameters)
-
     def _devices(self, results: list[tuple[ClientProxy, FitRes]]) -> list[int] | None:
-        """The device that each client says it is."""
-        key = self._device_key
+        """Return the device that each client says it is."""
+        key = self._rounds.device_key
         if key is None:
             return None
         for proxy, result in results:

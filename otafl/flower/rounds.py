@@ -1,11 +1,11 @@
-"""What both kinds of Flower strategies do in a round: clients' new weights, minus the weights that
-they began with, pass the uplink."""
+"""Do what both kinds of Flower strategies do in a round: clients' new weights, minus the weights
+that they began with, pass the uplink."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from otafl.core.errors import UserError
 from otafl.uplink.wireless import UplinkReport, UplinkTotals, WirelessUplink
 
 Arrays = Mapping[str, np.ndarray]
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 NEEDS_EACH = (
     "Krum",
@@ -45,37 +46,42 @@ class Arrived:
 
 
 class Rounds:
-    """The uplink of a run of Flower, and which of its devices each node is: in the order of the
-    node ids at the first round, later ones after them; or as the clients say."""
+    """Keep the uplink of a run of Flower, and which of its devices each node is.
+
+    Nodes are devices in the order of their ids at the first round, later ones after them; or as the
+    clients say, in a metric `device_key`. Raises UserError for a strategy that cannot be served.
+    """
 
     def __init__(
-        self, devices: int | None, device_key: str | None, settings: Mapping[str, Any]
+        self,
+        strategy: Any,
+        devices: int | None,
+        device_key: str | None,
+        settings: Mapping[str, Any],
     ) -> None:
         if device_key is not None and devices is None:
             raise UserError(
                 f"otafl.flower: device_key={device_key!r} needs devices, how many there are"
             )
+        self.device_key = device_key
         self._settings = dict(settings)
         self._uplink = self._made(1 if devices is None else devices)  # says what is wrong at once
         self._begun = devices is not None
         self._places: dict[int, int] = {}
         self._dtypes: dict[str, np.dtype[Any]] = {}
-
-    @property
-    def tells_apart(self) -> bool:
-        return self._uplink.tells_apart
+        refuse(strategy, self._uplink.tells_apart)
 
     @property
     def totals(self) -> UplinkTotals:
-        """What all rounds so far cost."""
+        """Return what all rounds so far cost."""
         return self._uplink.totals
 
     def _made(self, devices: int) -> WirelessUplink:
         return WirelessUplink(devices, caller="otafl.flower", **self._settings)
 
     def seen(self, nodes: Iterable[int]) -> None:
-        """Nodes that are connected; the first call says how many devices there are, if nobody
-        did."""
+        """Number the nodes that are connected; the first call says how many devices there are, if
+        nobody did."""
         fresh = sorted(set(nodes) - set(self._places))
         if not self._begun and fresh:
             self._uplink, self._begun = self._made(len(fresh)), True
@@ -134,8 +140,17 @@ class Rounds:
         return Arrived(found, delivery.report)
 
 
+def passed_on(method: Method) -> Method:
+    """Make the method of a strategy that has the one it wraps do it."""
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self.strategy, method.__name__)(*args, **kwargs)
+
+    return cast(Method, call)
+
+
 def refuse(strategy: Any, tells_apart: bool) -> None:
-    """UserError for a strategy that the uplink cannot serve, or that wraps such a one."""
+    """Raise UserError for a strategy that the uplink cannot serve, or that wraps such a one."""
     name = type(strategy).__name__
     kinds = {kind.__name__ for kind in type(strategy).__mro__}
     if kinds & set(NO_MODELS):
@@ -153,7 +168,7 @@ def refuse(strategy: Any, tells_apart: bool) -> None:
 
 
 def figures(report: UplinkReport) -> dict[str, float]:
-    """What a round's metrics say of the uplink, under otafl's names."""
+    """Return what a round's metrics say of the uplink, under otafl's names."""
     return {
         "airtime_s": report.airtime_s,
         "tx_energy_j": float(report.energy_j.sum()),
@@ -166,7 +181,7 @@ def figures(report: UplinkReport) -> dict[str, float]:
 
 
 def _increment(new: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """new - start; truth values as they are."""
+    """Return new - start; truth values as they are."""
     if new.shape != start.shape:
         raise UserError(
             f"otafl.flower: a client's array has shape {list(new.shape)}, and the model's "

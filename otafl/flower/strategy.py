@@ -13,12 +13,12 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
 from otafl.core.errors import UserError
-from otafl.flower.rounds import Rounds, figures, refuse
+from otafl.flower.rounds import Rounds, figures, passed_on
 from otafl.uplink.wireless import UplinkTotals
 
 
 class OverTheAir(Strategy):
-    """A strategy whose clients' updates pass otafl's uplink before it sees them.
+    """Pass the updates of a strategy's clients through otafl's uplink before it sees them.
 
     What a client sends is the increment, its new arrays minus those of the round's model, all
     arrays one payload. Where the server gets only the weighted mean (transport over_the_air), each
@@ -56,18 +56,17 @@ class OverTheAir(Strategy):
                 f"{type(strategy).__name__}" + ("; LegacyOverTheAir would do" if legacy else "")
             )
         self.strategy = strategy
-        self._rounds = Rounds(devices, device_key, settings)
-        self._device_key = device_key
+        self._rounds = Rounds(strategy, devices, device_key, settings)
         self._model: ArrayRecord | None = None
-        refuse(strategy, self._rounds.tells_apart)
 
     @property
     def totals(self) -> UplinkTotals:
-        """What the uplink of all rounds so far cost."""
+        """Return what the uplink of all rounds so far cost."""
         return self._rounds.totals
 
-    def summary(self) -> None:
-        self.strategy.summary()
+    summary = passed_on(Strategy.summary)
+    configure_evaluate = passed_on(Strategy.configure_evaluate)
+    aggregate_evaluate = passed_on(Strategy.aggregate_evaluate)
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -75,14 +74,14 @@ class OverTheAir(Strategy):
         """Configure as the strategy does, and keep what the clients begin with."""
         messages = list(self.strategy.configure_train(server_round, arrays, config, grid))
         self._model = arrays
-        if self._device_key is None:
+        if self._rounds.device_key is None:
             self._rounds.seen(grid.get_node_ids())
         return messages
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """What the strategy makes of the replies as they arrived."""
+        """Return what the strategy makes of the replies as they arrived."""
         every = list(replies)
         sent = [reply for reply in every if not reply.has_error()]
         if not sent:
@@ -112,19 +111,9 @@ class OverTheAir(Strategy):
         arrays, metrics = self.strategy.aggregate_train(server_round, kept)
         return arrays, MetricRecord({**(metrics or {}), **costs})
 
-    def configure_evaluate(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[Message]:
-        return self.strategy.configure_evaluate(server_round, arrays, config, grid)
-
-    def aggregate_evaluate(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> MetricRecord | None:
-        return self.strategy.aggregate_evaluate(server_round, replies)
-
     @property
     def _weighted_by(self) -> str:
-        """The metric that the strategy, or the one that it wraps, weighs by."""
+        """Return the metric that the strategy, or the one that it wraps, weighs by."""
         strategy: Any = self.strategy
         while not hasattr(strategy, "weighted_by_key") and hasattr(strategy, "strategy"):
             strategy = strategy.strategy
@@ -140,8 +129,8 @@ class OverTheAir(Strategy):
         return float(found[0])
 
     def _devices(self, sent: list[Message]) -> list[int] | None:
-        """The device that each client says it is, a metric that goes no further."""
-        key = self._device_key
+        """Return the device that each client says it is, a metric that goes no further."""
+        key = self._rounds.device_key
         if key is None:
             return None
         devices = [int(self._metric(reply, key)) for reply in sent]

@@ -21,5 +21,4 @@ def build(
     hardware : [S, K].
     uplink : what devices know of it beforehand, None where they cannot plan with it.
     """
-    made: Frequency = registry.make("frequency", section, FrequencySetup(hardware, budget, uplink))
-    return made
+    return registry.make("frequency", section, FrequencySetup(hardware, budget, uplink))

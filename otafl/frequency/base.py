@@ -1,20 +1,31 @@
-"""The contract of a choice of the clock frequency at which a device does its local work, and with
-it what that takes and costs."""
+"""Define the contract of a choice of the clock frequency at which a device does its local work."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field
 
 from otafl.core import settings
 from otafl.core.contracts import ChannelState, LinkBudget
 from otafl.core.problems import Problem, problem
 from otafl.devices.hardware import Hardware
 from otafl.transport.base import OrthogonalUplink
+
+DeadlineShare = Annotated[
+    float,
+    Field(
+        gt=0,
+        le=1,
+        description="share of devices.deadline_s by which local work, and with joint transmission, "
+        "is to be done; the rest is room for jitter",
+    ),
+]
+"""The field `share` of a choice that plans for a deadline."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +80,7 @@ class Frequency(ABC):
     """
 
     class Settings(settings.Settings):
-        """The section `devices.frequency` of a scenario."""
+        """Describe the section `devices.frequency` of a scenario."""
 
     def __init__(self, settings: Any, setup: FrequencySetup) -> None:
         self.settings, self.setup = settings, setup

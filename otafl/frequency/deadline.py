@@ -16,35 +16,24 @@ Tran, Bao, Zomaya, Nguyen, Hong 2019, "Federated Learning over Wireless Networks
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field
 
-from otafl.core import settings
 from otafl.core.problems import Problem, problem
-from otafl.frequency.base import Frequency, Pace, Task, needs_deadline
+from otafl.frequency.base import DeadlineShare, Frequency, Pace, Task, needs_deadline
 
 ROUNDING = 1e-9
 """A device clocks faster by this share than it must, so that rounding does not make it late."""
 
 
 class DeadlineFrequency(Frequency):
-    class Settings(settings.Settings):
-        example: ClassVar[Mapping[str, Any]] = {
-            "devices.deadline_s": 0.1,
-            "devices.compute.frequency_min_share": 0.3,
-        }
+    class Settings(Frequency.Settings):
+        example: ClassVar = {"devices.deadline_s": 0.1, "devices.compute.frequency_min_share": 0.3}
 
         name: Literal["deadline"] = "deadline"
-        share: float = Field(
-            1.0,
-            gt=0,
-            le=1,
-            description="share of devices.deadline_s by which local work is to be done; the rest "
-            "is room for jitter",
-        )
+        share: DeadlineShare = 1.0
 
         def check(self, scenario: Any) -> Iterable[Problem]:
             yield from needs_deadline(scenario)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-from otafl.core import settings
 from otafl.frequency.base import Frequency, Pace, Task
 
 
 class FullFrequency(Frequency):
-    class Settings(settings.Settings):
+    class Settings(Frequency.Settings):
         name: Literal["full"] = "full"
 
     def pace(self, task: Task) -> Pace:

@@ -38,18 +38,23 @@ Yang, Chen, Saad, Hong, Shikh-Bahaei 2021, "Energy Efficient Federated Learning 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from pydantic import Field
 from scipy.special import lambertw
 
-from otafl.core import settings
 from otafl.core.problems import Problem, problem
-from otafl.frequency.base import Frequency, FrequencySetup, Pace, Task, needs_deadline
+from otafl.frequency.base import (
+    DeadlineShare,
+    Frequency,
+    FrequencySetup,
+    Pace,
+    Task,
+    needs_deadline,
+)
 
 TOLERANCE = 1e-14
 """Of t, relative."""
@@ -115,20 +120,11 @@ def airtime_s(p: Balance) -> np.ndarray:
 
 
 class JointFrequency(Frequency):
-    class Settings(settings.Settings):
-        example: ClassVar[Mapping[str, Any]] = {
-            "devices.deadline_s": 0.1,
-            "transport.name": "digital",
-        }
+    class Settings(Frequency.Settings):
+        example: ClassVar = {"devices.deadline_s": 0.1, "transport.name": "digital"}
 
         name: Literal["joint"] = "joint"
-        share: float = Field(
-            1.0,
-            gt=0,
-            le=1,
-            description="share of devices.deadline_s by which local work and transmission are to "
-            "be done",
-        )
+        share: DeadlineShare = 1.0
 
         def check(self, scenario: Any) -> Iterable[Problem]:
             yield from needs_deadline(scenario)
@@ -144,8 +140,7 @@ class JointFrequency(Frequency):
         super().__init__(settings, setup)
         if setup.uplink is None:
             raise ValueError("the joint choice of frequency and power needs a digital uplink")
-        self._share, self._hardware = settings.share, setup.hardware
-        self._uplink, self._budget = setup.uplink, setup.budget
+        self._uplink = setup.uplink
         self._bandwidth_hz = setup.budget.bandwidth_hz.double().cpu().numpy()
         self._full_w = setup.budget.tx_power_w.double().cpu().numpy()
 
@@ -160,7 +155,7 @@ class JointFrequency(Frequency):
 
     def _balance(self, task: Task) -> Balance:
         """Return the equations of a task's devices."""
-        hardware, uplink = self._hardware.rows(task.trial, task.device), self._uplink
+        hardware, uplink = self.setup.hardware.rows(task.trial, task.device), self._uplink
         n = np.bincount(task.trial)[task.trial].astype(float)
         turns = uplink.access == "tdma"
         rate = self._bandwidth_hz[task.trial] * uplink.rate_factor[task.trial]
@@ -174,7 +169,7 @@ class JointFrequency(Frequency):
             kappa=hardware.kappa,
             slowest_hz=hardware.frequency_min_hz,
             fastest_hz=hardware.frequency_hz,
-            time_s=self._share * task.deadline_s - task.downlink_s,
+            time_s=self.settings.share * task.deadline_s - task.downlink_s,
             a=n * uplink.bits(task.reals) * np.log(2) / rate,
             c=c,
             circuit_w=on_air * hardware.circuit_w,
@@ -184,7 +179,7 @@ class JointFrequency(Frequency):
     def _rho(self, task: Task, parts: np.ndarray) -> np.ndarray:
         """Return the SNR [N] at full power, lowered by the gap, of the flat channel that carries as
         much as the device's cells, where all its power is in one of so many parts of the noise."""
-        state, budget = task.channel, self._budget.budget
+        state, budget = task.channel, self.setup.budget.budget
         h_hat = self._uplink.csi.estimate(state.h, state.gain, task.round)
         trial = torch.from_numpy(task.trial).to(h_hat.device)
         device = torch.from_numpy(task.device).to(h_hat.device)

@@ -33,5 +33,4 @@ def build(
         return None
     batch, steps = training.batch_size, training.local_steps
     given = LevelSetup(sizes, hardware, batch * steps, batch, setup)
-    made: Levels = registry.make("levels", section, given)
-    return made
+    return registry.make("levels", section, given)

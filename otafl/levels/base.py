@@ -1,9 +1,11 @@
-"""The contract of levels: which of a method's model sizes each device trains in a round, its level,
-0 the largest."""
+"""Define the contract of levels: which of a method's model sizes each device trains in a round.
+
+Its level is the place of the size, 0 the largest.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -26,12 +28,15 @@ DRAWS = purpose("levels", __name__)
 
 SECTION = "devices.levels"
 
-Shares = tuple[Annotated[float, Field(ge=0)], ...]
+Weights = tuple[Annotated[float, Field(ge=0)], ...] | None
 
-SHARES = (
-    "share of the devices on each level, the largest model first, as weights; all levels alike "
-    "if not given"
-)
+Shares = Annotated[
+    Weights,
+    Field(
+        description="share of the devices on each level, the largest model first, as weights; all "
+        "levels alike if not given"
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -45,10 +50,6 @@ class LevelSetup:
     samples: int
     batch: int
     link: SelectionSetup
-
-    def bounds(self, shares: Sequence[float] | None) -> np.ndarray:
-        """Return the upper ends [L] of the levels' shares of (0, 1)."""
-        return bounds(shares, len(self.sizes))
 
 
 class Levels:
@@ -66,9 +67,9 @@ class Levels:
     """
 
     class Settings(settings.Settings):
-        """The section `devices.levels` of a scenario."""
+        """Describe the section `devices.levels` of a scenario."""
 
-        example: ClassVar[Mapping[str, Any]] = {"algorithm.name": "heterofl"}
+        example: ClassVar = {"algorithm.name": "heterofl"}
 
         def counts(self, levels: int) -> dict[str, int]:
             """Return how many values each key that lists some must have, for so many levels."""
@@ -102,11 +103,12 @@ class Levels:
         self.settings, self.setup = settings, setup
         level = self.lasting()
         if level is not None:
-            rows = np.ascontiguousarray(level, np.int64).ravel()
+            rows = np.broadcast_to(level, setup.hardware.flops_per_s.shape).flatten()
             self._table = torch.from_numpy(rows).to(setup.link.streams.device)
 
     def lasting(self) -> np.ndarray | None:
-        """Return the level of each device [S, K] where it is one for the whole run."""
+        """Return the level of each device, [K] or [S, K] int64, where it is one for the whole
+        run."""
         return None
 
     def of(self, cohort: Cohort, round: int, state: ChannelState) -> Tensor:
@@ -115,15 +117,16 @@ class Levels:
         return self._table[cohort.cell]
 
 
-def bounds(shares: Sequence[float] | None, count: int) -> np.ndarray:
-    """Return the upper ends [count] of the shares of (0, 1); None for equal ones."""
+def bounds(shares: Weights, count: int) -> np.ndarray:
+    """Return where one of `count` shares of (0, 1) ends and the next begins, [count - 1]; None for
+    equal ones."""
     weights = np.ones(count) if shares is None else np.asarray(shares, float)
-    return np.cumsum(weights / weights.sum())
+    return np.cumsum(weights / weights.sum())[:-1]
 
 
-def by_place(place: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Return the level of the device at each place [S, K] of K."""
-    return np.searchsorted(ends[:-1], (place + 0.5) / place.shape[1], side="right")
+def by_place(place: np.ndarray, shares: Weights, count: int) -> np.ndarray:
+    """Return which of the shares the device at each place [..., K] of K belongs to."""
+    return np.searchsorted(bounds(shares, count), (place + 0.5) / place.shape[-1], side="right")
 
 
 def _one_size(algorithm: str) -> Problem:

@@ -10,13 +10,13 @@ from torch import Tensor
 
 from otafl.core.contracts import ChannelState, Cohort
 from otafl.core.units import db_to_linear
-from otafl.levels.base import Levels, LevelSetup, Shares
+from otafl.levels.base import Levels, LevelSetup, Weights, bounds
 
 
 class ChannelLevels(Levels):
     class Settings(Levels.Settings):
         name: Literal["channel"] = "channel"
-        shares: Shares | None = Field(
+        shares: Weights = Field(
             None, description="share of a round's participants on each level, as weights"
         )
         min_snr_db: tuple[float, ...] | None = Field(
@@ -30,7 +30,7 @@ class ChannelLevels(Levels):
 
     def __init__(self, settings: Settings, setup: LevelSetup) -> None:
         super().__init__(settings, setup)
-        self._bounds = torch.from_numpy(setup.bounds(settings.shares)[:-1])
+        self._bounds = torch.from_numpy(bounds(settings.shares, len(setup.sizes)))
         self._least = None
         if settings.min_snr_db is not None:
             self._least = db_to_linear(torch.tensor(settings.min_snr_db))

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
-from pydantic import Field
 
-from otafl.levels.base import SHARES, Levels, Shares, by_place
+from otafl.levels.base import Levels, Shares, by_place
 
 
 class ComputeLevels(Levels):
     class Settings(Levels.Settings):
-        example: ClassVar[Mapping[str, Any]] = {
-            **Levels.Settings.example,
-            "devices.compute.name": "lognormal",
-        }
+        example: ClassVar = {**Levels.Settings.example, "devices.compute.name": "lognormal"}
 
         name: Literal["compute"] = "compute"
-        shares: Shares | None = Field(None, description=SHARES)
+        shares: Shares = None
 
     def lasting(self) -> np.ndarray:
         speed = self.setup.hardware.flops_per_s
         place = (-speed).argsort(1, kind="stable").argsort(1, kind="stable")
-        return by_place(place, self.setup.bounds(self.settings.shares))
+        return by_place(place, self.settings.shares, len(self.setup.sizes))

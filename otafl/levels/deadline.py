@@ -7,8 +7,7 @@ others that take part; it trains the smallest model where none is quick enough.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -23,7 +22,7 @@ WORD = 32.0
 
 class DeadlineLevels(Levels):
     class Settings(Levels.Settings):
-        example: ClassVar[Mapping[str, Any]] = {
+        example: ClassVar = {
             **Levels.Settings.example,
             f"{SECTION}.seconds": 1.0,
         }

@@ -1,25 +1,27 @@
-"""Draw a level for every device anew in every round (FedHM's dynamic heterogeneity)."""
+"""Draw a level for every device anew in every round (FedHM's dynamic heterogeneity).
+
+The shares are the probabilities of the levels.
+"""
 
 from __future__ import annotations
 
 from typing import Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from otafl.core.contracts import ChannelState, Cohort
-from otafl.levels.base import DRAWS, Levels, LevelSetup, Shares
+from otafl.levels.base import DRAWS, Levels, LevelSetup, Shares, bounds
 
 
 class DynamicLevels(Levels):
     class Settings(Levels.Settings):
         name: Literal["dynamic"] = "dynamic"
-        shares: Shares | None = Field(None, description="probability of each level, as weights")
+        shares: Shares = None
 
     def __init__(self, settings: Settings, setup: LevelSetup) -> None:
         super().__init__(settings, setup)
-        self._bounds = torch.from_numpy(setup.bounds(settings.shares)[:-1])
+        self._bounds = torch.from_numpy(bounds(settings.shares, len(setup.sizes)))
 
     def of(self, cohort: Cohort, round: int, state: ChannelState) -> Tensor:
         streams = self.setup.link.streams

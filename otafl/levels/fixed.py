@@ -7,22 +7,22 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from otafl.levels.base import DRAWS, SHARES, Levels, Shares, by_place
+from otafl.levels.base import DRAWS, Levels, Shares, by_place
 
 
 class FixedLevels(Levels):
     class Settings(Levels.Settings):
         name: Literal["fixed"] = "fixed"
-        shares: Shares | None = Field(None, description=SHARES)
+        shares: Shares = None
         assignment: Literal["blocks", "random"] = Field(
             "blocks",
             description="who: the first devices have the largest models, or drawn once a trial",
         )
 
     def lasting(self) -> np.ndarray:
-        trials, devices = self.setup.hardware.flops_per_s.shape
-        place = np.tile(np.arange(devices), (trials, 1))
+        devices = self.setup.hardware.flops_per_s.shape[1]
+        place = np.arange(devices)
         if self.settings.assignment == "random":
             generators = self.setup.link.streams.generators(DRAWS)
             place = np.stack([generator.permutation(devices) for generator in generators])
-        return by_place(place, self.setup.bounds(self.settings.shares))
+        return by_place(place, self.settings.shares, len(self.setup.sizes))

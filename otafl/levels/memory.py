@@ -6,15 +6,14 @@ backward pass.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 import torch
 from pydantic import Field, model_validator
 
 from otafl.core.errors import UserError
-from otafl.levels.base import SECTION, Levels, Shares, bounds, by_place
+from otafl.levels.base import SECTION, Levels, Weights, by_place
 
 COPIES = 3
 """Of the parameters in training: themselves, gradients, momentum."""
@@ -24,7 +23,7 @@ class MemoryLevels(Levels):
     """Raises UserError where a device or a class of them cannot hold the smallest model."""
 
     class Settings(Levels.Settings):
-        example: ClassVar[Mapping[str, Any]] = {
+        example: ClassVar = {
             **Levels.Settings.example,
             f"{SECTION}.memory_mb": [64.0, 1.0],
         }
@@ -36,7 +35,7 @@ class MemoryLevels(Levels):
             description="memory of each class of devices in MiB; that of devices.compute if not "
             "given",
         )
-        shares: Shares | None = Field(
+        shares: Weights = Field(
             None,
             description="share of the devices in each class, as weights; all alike if not given",
         )
@@ -67,9 +66,8 @@ class MemoryLevels(Levels):
         if self.settings.memory_mb is not None:
             classes = np.array(self.settings.memory_mb)
             what, least = f"{SECTION}.memory_mb: got", classes.min()
-            trials, devices = memory.shape
-            place = np.tile(np.arange(devices), (trials, 1))
-            memory = classes[by_place(place, bounds(self.settings.shares, len(classes)))]
+            place = np.arange(memory.shape[1])
+            memory = classes[by_place(place, self.settings.shares, len(classes))]
         if least < need[-1]:
             raise UserError(
                 f"{what} {least:g}, but training the smallest model takes {need[-1]:.3g} MiB; more "

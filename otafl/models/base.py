@@ -25,20 +25,14 @@ Shapes = dict[str, tuple[int, ...]]
 Count = Annotated[int, Field(ge=1)]
 
 
-def output_channels(default: tuple[int, ...]) -> tuple[int, ...]:
-    """Declare a setting: how wide the convolutions are."""
-    channels: tuple[int, ...] = Field(
-        default, min_length=1, description="output channels of each convolution"
-    )
-    return channels
+OutputChannels = Annotated[
+    tuple[Count, ...], Field(min_length=1, description="output channels of each convolution")
+]
 
-
-def hidden_widths(default: tuple[int, ...]) -> tuple[int, ...]:
-    """Declare a setting: how wide the hidden layers behind others are."""
-    widths: tuple[int, ...] = Field(
-        default, description="widths of the fully connected layers before the last; may be empty"
-    )
-    return widths
+HiddenWidths = Annotated[
+    tuple[Count, ...],
+    Field(description="widths of the fully connected layers before the last; may be empty"),
+]
 
 
 class Model(ABC):
@@ -93,13 +87,13 @@ class Model(ABC):
 
     def gradients(self, params: Blocks, batch: Batch) -> tuple[Tensor, Blocks]:
         """Return the cross-entropy loss [n] of each row and its gradient [n, *shape]."""
-        with torch.inference_mode(False), torch.enable_grad():  # which saves no inference tensors
-            leaves = {name: value.clone().requires_grad_() for name, value in params.items()}
-            weight = None if batch.weight is None else batch.weight.clone()
-            batch = Batch(batch.x.clone(), batch.y.clone(), weight)
-            loss = cross_entropy(self.training_logits(leaves, batch.x, batch.weight), batch)
-            grads = torch.autograd.grad(loss.sum(), list(leaves.values()))
-        return loss.detach(), dict(zip(leaves, grads, strict=True))
+
+        def objective(leaves: Blocks, batch: Batch) -> tuple[Tensor, Tensor]:
+            scores = self.training_logits(leaves, batch.x, batch.weight)
+            loss = cross_entropy(scores, batch)
+            return loss, loss
+
+        return by_autograd(objective, params, batch)
 
     def sgd_(self, params: Blocks, batch: Batch, step: Tensor) -> Tensor:
         """Take one SGD step of size step [n] in place; return the loss [n] before it."""
@@ -142,6 +136,19 @@ def descend_(params: Blocks, grads: Blocks, step: Tensor) -> None:
     """Take a step of size step [n] against the gradients [n, *shape] in place."""
     for name, grad in grads.items():
         params[name].addcmul_(grad, step.view(-1, *[1] * (grad.dim() - 1)), value=-1.0)
+
+
+def by_autograd(
+    objective: Callable[[Blocks, Batch], tuple[Tensor, Tensor]], params: Blocks, batch: Batch
+) -> tuple[Tensor, Blocks]:
+    """Return the loss [n] and the gradient [n, *shape] by the parameters of what is lowered, [n]:
+    of a copy of the parameters and of the batch the objective returns both."""
+    with torch.inference_mode(False), torch.enable_grad():  # which saves no inference tensors
+        leaves = {name: value.clone().requires_grad_() for name, value in params.items()}
+        weight = None if batch.weight is None else batch.weight.clone()
+        loss, lowered = objective(leaves, Batch(batch.x.clone(), batch.y.clone(), weight))
+        grads = torch.autograd.grad(lowered.sum(), list(leaves.values()))
+    return loss.detach(), dict(zip(leaves, grads, strict=True))
 
 
 def cross_entropy(logits: Tensor, batch: Batch) -> Tensor:

@@ -29,7 +29,7 @@ from pydantic import Field, model_validator
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem
 from otafl.core.settings import CustomSettings
-from otafl.models.base import Count, hidden_widths, output_channels
+from otafl.models.base import Count, HiddenWidths, OutputChannels
 from otafl.models.geometry import Window, image_shape
 from otafl.models.layered import ActivationSettings, Layer, LayeredModel, numbered
 from otafl.models.network import Network, network_of
@@ -37,7 +37,7 @@ from otafl.models.steps import Channels
 
 
 class WindowSettings(ActivationSettings):
-    """Settings of convolutions, which `vgg8` shares."""
+    """Hold the settings of convolutions, which `vgg8` shares."""
 
     pools_all: ClassVar[bool] = True
     """Every image must be large enough to be pooled; else one that is not is left as it is."""
@@ -89,9 +89,9 @@ class Cnn(LayeredModel):
         }
 
         name: Literal["cnn"] = "cnn"
-        channels: tuple[Count, ...] = output_channels((16, 32))
+        channels: OutputChannels = (16, 32)
         kernel: int = Field(5, ge=1, description="side of the convolutions' windows in pixels")
-        hidden: tuple[Count, ...] = hidden_widths((128,))
+        hidden: HiddenWidths = (128,)
 
     def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
         layers = layers_of(settings, input_shape, classes)

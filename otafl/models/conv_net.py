@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from otafl.models.base import Count, hidden_widths, output_channels
+from otafl.models.base import HiddenWidths, OutputChannels
 from otafl.models.geometry import image_shape
 from otafl.models.network import Network
 from otafl.models.normed import NormedSettings, convolution
@@ -27,9 +27,9 @@ class ConvNet(Network):
         example: ClassVar[Mapping[str, Any]] = {"model.channels": [2, 3], "model.hidden": [4]}
 
         name: Literal["conv_net"] = "conv_net"
-        channels: tuple[Count, ...] = output_channels((16, 32, 64))
+        channels: OutputChannels = (16, 32, 64)
         last_pool: bool = Field(True, description="max-pooling after the last convolution too")
-        hidden: tuple[Count, ...] = hidden_widths(())
+        hidden: HiddenWidths = ()
 
     def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
         image = image_shape(input_shape, settings.name)

@@ -9,6 +9,7 @@ channels of a convolution (its A1 .. A4).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -60,41 +61,31 @@ def convolve(image: Tensor, factors: Sequence[Tensor], bias: Tensor, window: Win
     return functional.conv2d(y, last, bias.flatten(), groups=n)  # eq. (12)
 
 
-def logits(
-    model: LayeredModel,
-    factors: Mapping[str, Sequence[Tensor]],
-    biases: Mapping[str, Tensor],
-    x: Tensor,
-) -> Tensor:
-    """Return class scores [n, B, classes] of x [n or 1, B, *input]. factors, biases: by the names
-    that the model gives its weights and biases."""
+def logits(model: LayeredModel, params: Mapping[str, Any], x: Tensor) -> Tensor:
+    """Return class scores [n, B, classes] of x [n or 1, B, *input]. params: factors and biases, by
+    the names that the model gives its weights and biases."""
     front = [layer for layer in model.layers if layer.window is not None]
     if front:
-        n = len(biases[front[0].bias])
+        n = len(params[front[0].bias])
         largest = max(one.positions * max(modes(one)[2:]) for one in front)
-        largest = max(largest, *(one.positions * factors[one.weight][0].shape[1] for one in front))
+        largest = max(largest, *(one.positions * params[one.weight][0].shape[1] for one in front))
         parts = x.split(max(1, PATCHES_AT_ONCE // (n * largest)), 1)
-        seen = [_features(front, factors, biases, part) for part in parts]
+        seen = [_features(front, params, part) for part in parts]
         x = seen[0] if len(seen) == 1 else torch.cat(seen, 1)
     x = x.flatten(2)
     *hidden, last = model.layers[len(front) :]
     for layer in hidden:
-        y = CpMap(factors[layer.weight]).forward(x)
-        x = y.add_(biases[layer.bias][:, None]).relu_()
-    return CpMap(factors[last.weight]).forward(x).add_(biases[last.bias][:, None])
+        y = CpMap(params[layer.weight]).forward(x)
+        x = y.add_(params[layer.bias][:, None]).relu_()
+    return CpMap(params[last.weight]).forward(x).add_(params[last.bias][:, None])
 
 
-def _features(
-    front: Sequence[Layer],
-    factors: Mapping[str, Sequence[Tensor]],
-    biases: Mapping[str, Tensor],
-    x: Tensor,
-) -> Tensor:
+def _features(front: Sequence[Layer], params: Mapping[str, Any], x: Tensor) -> Tensor:
     """Return what the fully connected layers see of x, [n, B, M]."""
     assert front[0].window is not None
     image = convolution.beside(x, front[0].window)
     for layer in front:
         assert layer.window is not None
-        z = convolve(image, factors[layer.weight], biases[layer.bias], layer.window)
+        z = convolve(image, params[layer.weight], params[layer.bias], layer.window)
         image = functional.relu(convolution.pool(z, layer.window.pool)[0])
-    return convolution.features_beside(image, len(biases[front[0].bias]))
+    return convolution.features_beside(image, len(params[front[0].bias]))

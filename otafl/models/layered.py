@@ -26,7 +26,7 @@ time: 25 times its images at a kernel of 5."""
 
 
 class ActivationSettings(Settings):
-    """Settings that models of linear layers share."""
+    """Hold the settings that models of linear layers share."""
 
     activation: Literal["relu", "leaky_relu"] = Field(
         "relu", description="what follows each layer but the last"

@@ -37,7 +37,7 @@ from torch.nn import functional
 from otafl.core import settings
 from otafl.core.contracts import Blocks
 from otafl.core.errors import UserError
-from otafl.models.base import Count, Draw, Model, hidden_widths
+from otafl.models.base import Draw, HiddenWidths, Model
 from otafl.models.layered import numbered, uniform_start
 
 
@@ -58,7 +58,7 @@ class Lstm(Model):
         hidden: int = Field(50, ge=1, description="units of a layer, in each direction")
         layers: int = Field(2, ge=1, description="LSTM layers, one above the other")
         bidirectional: bool = Field(False, description="read the sequence in both directions")
-        classifier: tuple[Count, ...] = hidden_widths((100,))
+        classifier: HiddenWidths = (100,)
         leaky_slope: float = Field(
             0.1,
             ge=0,

@@ -13,7 +13,7 @@ from torch import Tensor
 from otafl.core.contracts import Batch, Blocks
 from otafl.models.base import flatten, unflatten
 from otafl.models.held import Direction, Form, Held, Slope, Span, Towards
-from otafl.models.layered import LayeredModel, Pair
+from otafl.models.layered import LayeredModel
 
 TILE_BYTES = 2 << 20
 """Size of the whole weights that are worked on at a time; they should fit the cache of a core."""
@@ -60,11 +60,11 @@ class Spanned(Form):
     def descend_rest_(self, parts: Blocks, slope: Slope, step: Tensor) -> Tensor:
         """Take a step -= step [n] * gradient of all parameters but the first layer's weight; return
         step * g [n, B, N] of the first layer."""
-        pairs = _pairs(slope)
-        by_first = _scaled(pairs[0].g, step)
+        assert isinstance(slope.by, list)
+        by_first = slope.by[0].g * step[:, None, None]
         parts[self.first.bias].sub_(by_first.sum(1))
-        for layer, (x, g) in zip(self.others, pairs[1:], strict=True):
-            along = _scaled(g, step)
+        for layer, (x, g) in zip(self.others, slope.by[1:], strict=True):
+            along = g * step[:, None, None]
             # baddbmm_ would loop over the rows of a view; few outputs are quicker in front
             parts[layer.weight].sub_(torch.bmm(along.mT, x).mT)
             parts[layer.bias].sub_(along.sum(1))
@@ -222,12 +222,3 @@ def _tiles(wide: Tensor, count: int) -> list[slice]:
     if wide.device.type == "cpu":
         rows = max(1, TILE_BYTES // (count * wide[0].numel() * wide.element_size()))
     return [slice(start, start + rows) for start in range(0, len(wide), rows)]
-
-
-def _pairs(slope: Slope) -> list[Pair]:
-    assert isinstance(slope.by, list)
-    return slope.by
-
-
-def _scaled(g: Tensor, step: Tensor) -> Tensor:
-    return g * step[:, None, None]

@@ -27,20 +27,6 @@ from otafl.core.errors import UserError
 from otafl.models import steps as plan
 from otafl.models.base import Draw, Model, Shapes
 from otafl.models.layered import LayeredModel
-from otafl.models.steps import (
-    Axis,
-    Channels,
-    Conv,
-    Image,
-    Linear,
-    MaxPool,
-    MeanPool,
-    Norm,
-    Relu,
-    Step,
-    Unroll,
-    each_step,
-)
 
 EPSILON = 1e-5
 """What normalisation adds to a variance, as in PyTorch."""
@@ -71,42 +57,36 @@ class Network(Model):
 
     def __init__(
         self,
-        image: Image,
-        steps: tuple[Step, ...],
-        unroll: Unroll = "vertical_first",
+        image: plan.Image,
+        steps: tuple[plan.Step, ...],
+        unroll: plan.Unroll = "vertical_first",
         scale: float = 1.0,
         dense_prefix: int | None = None,
     ) -> None:
         self.image, self.steps, self.unroll, self.scale = image, steps, unroll, scale
         if dense_prefix is None:
             dense_prefix = int(
-                any(isinstance(one, Conv) and one.kernel > 1 for one in each_step(steps))
+                any(isinstance(one, plan.Conv) and one.kernel > 1 for one in plan.each_step(steps))
             )
         self.dense_prefix = dense_prefix
         self.shapes: Shapes = {}
-        self.axes: dict[str, tuple[Axis | None, ...]] = {}
-        for step in each_step(steps):
+        self.axes: dict[str, tuple[plan.Axis | None, ...]] = {}
+        for step in plan.each_step(steps):
             for name, shape, axes in plan.parameters(step):
                 self.shapes[name], self.axes[name] = shape, axes
-        self.norms = tuple(
-            f"{step.name}.{part}"
-            for step in each_step(steps)
-            if isinstance(step, Norm)
-            for part in ("weight", "bias")
-        )
-        self.batch_norms = any(
-            isinstance(step, Norm) and step.groups is None for step in each_step(steps)
-        )
+        norms = [step for step in plan.each_step(steps) if isinstance(step, plan.Norm)]
+        self.norms = tuple(f"{step.name}.{part}" for step in norms for part in ("weight", "bias"))
+        self.batch_norms = any(step.groups is None for step in norms)
         self.macs, self.kept_reals, _ = plan.costs(steps, image, unroll)
 
     def with_ranks(self, ranks: Mapping[str, int]) -> Network:
         """Return the network with the steps of these names low-rank."""
         return self._of(plan.ranked(self.steps, ranks))
 
-    def network(self, channels: Channels) -> Network:
+    def network(self, channels: plan.Channels) -> Network:
         return self._of(plan.narrowed(self.steps, channels))
 
-    def _of(self, steps: tuple[Step, ...]) -> Network:
+    def _of(self, steps: tuple[plan.Step, ...]) -> Network:
         """Return the same network of other steps."""
         return Network(self.image, steps, self.unroll, self.scale, self.dense_prefix)
 
@@ -126,10 +106,10 @@ class Network(Model):
 
     def init(self, draw: Draw) -> Blocks:
         params = {}
-        for step in each_step(self.steps):
+        for step in plan.each_step(self.steps):
             for name, shape, _ in plan.parameters(step):
                 uniform = draw(name, shape)
-                if isinstance(step, Norm):
+                if isinstance(step, plan.Norm):
                     params[name] = torch.full_like(uniform, float(name.endswith("weight")))
                 elif name.endswith("bias"):
                     params[name] = torch.zeros_like(uniform)
@@ -188,29 +168,29 @@ class _Flow:
     n: int
     mode: _Mode
 
-    def through(self, steps: Sequence[Step], x: Tensor) -> Tensor:
+    def through(self, steps: Sequence[plan.Step], x: Tensor) -> Tensor:
         for step in steps:
             x = self.step(step, x)
         return x
 
-    def step(self, step: Step, x: Tensor) -> Tensor:
-        if isinstance(step, Conv):
+    def step(self, step: plan.Step, x: Tensor) -> Tensor:
+        if isinstance(step, plan.Conv):
             x = self.convolve(step, x)
             scale = self.network.scale
             return x / scale if self.mode.training and scale != 1.0 else x
-        if isinstance(step, Linear):
+        if isinstance(step, plan.Linear):
             return self.linear(step, x)
-        if isinstance(step, Norm):
+        if isinstance(step, plan.Norm):
             return self.normalise(step, x)
-        if isinstance(step, Relu):
+        if isinstance(step, plan.Relu):
             return functional.leaky_relu(x, step.slope) if step.slope else functional.relu(x)
-        if isinstance(step, MaxPool):
+        if isinstance(step, plan.MaxPool):
             return functional.max_pool2d(x, step.size)
-        if isinstance(step, MeanPool):
+        if isinstance(step, plan.MeanPool):
             return x.mean((2, 3))
         return self.through(step.body, x) + self.through(step.shortcut, x)
 
-    def convolve(self, step: Conv, x: Tensor) -> Tensor:
+    def convolve(self, step: plan.Conv, x: Tensor) -> Tensor:
         bias = self.params[f"{step.name}.bias"].flatten() if step.bias else None
         s, p = step.stride, step.padding
         if step.rank is None:
@@ -230,7 +210,7 @@ class _Flow:
         x = functional.conv2d(x, first, None, *one, groups=self.n)
         return functional.conv2d(x, second, bias, *two, groups=self.n)
 
-    def linear(self, step: Linear, x: Tensor) -> Tensor:
+    def linear(self, step: plan.Linear, x: Tensor) -> Tensor:
         x = x.flatten(1).unflatten(1, (self.n, -1)).transpose(0, 1)  # [n, B, M]
         bias = self.params[f"{step.name}.bias"][:, None]
         if step.rank is None:
@@ -240,7 +220,7 @@ class _Flow:
             y = torch.baddbmm(bias, inner, self.params[f"{step.name}.left"].mT)
         return y.transpose(0, 1).flatten(1)
 
-    def normalise(self, step: Norm, x: Tensor) -> Tensor:
+    def normalise(self, step: plan.Norm, x: Tensor) -> Tensor:
         weight = self.params[f"{step.name}.weight"].flatten()
         bias = self.params[f"{step.name}.bias"].flatten()
         if step.groups is not None:
@@ -279,7 +259,7 @@ class _Flow:
         return functional.batch_norm(x, None, None, weight, bias, training=True, eps=EPSILON)
 
 
-def kernels(left: Tensor, right: Tensor, k: int, unroll: Unroll) -> tuple[Tensor, Tensor]:
+def kernels(left: Tensor, right: Tensor, k: int, unroll: plan.Unroll) -> tuple[Tensor, Tensor]:
     """Return the first kernels [n, r, in, k, 1] and the second [n, out, r, 1, k] (1 x k and k x 1
     with horizontal_first) of factors left [n, out k, r], right [n, r, in k]."""
     n, _, r = left.shape
@@ -290,7 +270,7 @@ def kernels(left: Tensor, right: Tensor, k: int, unroll: Unroll) -> tuple[Tensor
     return first[..., None, :], second[..., None]
 
 
-def unrolled(weight: Tensor, unroll: Unroll) -> Tensor:
+def unrolled(weight: Tensor, unroll: plan.Unroll) -> Tensor:
     """Return a step's weight as matrices M: [.., out, in, k1, k2] as [.., out k, in k], rows
     (out, k2) and columns (in, k1) (k1 and k2 change places with horizontal_first); a linear one
     [.., in, out] as [.., out, in]."""
@@ -301,7 +281,7 @@ def unrolled(weight: Tensor, unroll: Unroll) -> Tensor:
     return weight.permute(order).reshape(n, out * k, inputs * k)
 
 
-def rolled(matrix: Tensor, shape: Sequence[int], unroll: Unroll) -> Tensor:
+def rolled(matrix: Tensor, shape: Sequence[int], unroll: plan.Unroll) -> Tensor:
     """Return the weight [n, *shape] whose `unrolled` is the matrix [n, out k, in k]."""
     if len(shape) < 4:
         return matrix.mT
@@ -315,11 +295,11 @@ def rolled(matrix: Tensor, shape: Sequence[int], unroll: Unroll) -> Tensor:
 class Sized(Protocol):
     """A sized model can be had as a `Network` of any width."""
 
-    def network(self, channels: Channels) -> Network:
+    def network(self, channels: plan.Channels) -> Network:
         """Return the model with channels(c) in the place of every hidden layer's c."""
 
 
-def network_of(model: LayeredModel, channels: Channels) -> Network:
+def network_of(model: LayeredModel, channels: plan.Channels) -> Network:
     """Return a chain of layers as a network of another width.
 
     These are the same functions of the samples, convolutions and linear layers "layer0", .. with
@@ -332,18 +312,18 @@ def network_of(model: LayeredModel, channels: Channels) -> Network:
     else:
         image = (first.window.channels, first.window.height, first.window.width)
     width, pixels = image[0], 1
-    steps: list[Step] = []
+    steps: list[plan.Step] = []
     for number, layer in enumerate(model.layers):
         name, inner = f"layer{number}", number > 0
         if layer.window is None:
             last = number == len(model.layers) - 1
-            steps.append(Linear(name, width, layer.outputs, pixels, inner, last))
+            steps.append(plan.Linear(name, width, layer.outputs, pixels, inner, last))
             pixels = 1
         else:
             w = layer.window
-            conv = Conv(name, width, layer.outputs, w.kernel, w.stride, w.padding, True, inner)
-            steps += [conv, MaxPool(w.pool)] if w.pool > 1 else [conv]
+            conv = plan.Conv(name, width, layer.outputs, w.kernel, w.stride, w.padding, True, inner)
+            steps += [conv, plan.MaxPool(w.pool)] if w.pool > 1 else [conv]
             pixels = w.features
-        steps.append(Relu(model.leaky_slope))
+        steps.append(plan.Relu(model.leaky_slope))
         width = layer.outputs
     return Network(image, plan.narrowed(steps[:-1], channels))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -12,7 +12,7 @@ from otafl.models.steps import Conv, Norm, Step
 
 
 class NormedSettings(Settings):
-    """Settings of networks of convolutions with normalisation."""
+    """Hold the settings of networks of convolutions with normalisation."""
 
     norm: Literal["batch", "group", "none"] = Field(
         "batch",
@@ -28,7 +28,7 @@ class NormedSettings(Settings):
 
 
 class StagesSettings(NormedSettings):
-    """Settings of networks of stages."""
+    """Hold the settings of networks of stages."""
 
     blocks: tuple[Count, ...]
     channels: tuple[Count, ...]
@@ -44,12 +44,9 @@ class StagesSettings(NormedSettings):
         return self
 
 
-def stage_channels(default: tuple[int, ...]) -> tuple[int, ...]:
-    """Declare a setting: how wide the stages are."""
-    channels: tuple[int, ...] = Field(
-        default, min_length=1, description="output channels of each stage"
-    )
-    return channels
+StageChannels = Annotated[
+    tuple[Count, ...], Field(min_length=1, description="output channels of each stage")
+]
 
 
 def convolution(

@@ -14,27 +14,24 @@ He, Zhang, Ren, Sun 2016, "Deep Residual Learning for Image Recognition".
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from otafl.models.base import Count
 from otafl.models.geometry import image_shape
 from otafl.models.network import Network
-from otafl.models.normed import StagesSettings, convolution, stage_channels
-from otafl.models.steps import Image, Linear, MeanPool, Relu, Residual, Step
+from otafl.models.normed import StageChannels, StagesSettings, convolution
+from otafl.models.steps import Image, Linear, MeanPool, Relu, Residual, Step, Unroll
 
-
-def block_counts(default: tuple[int, ...]) -> tuple[int, ...]:
-    """Declare a setting: how deep the stages are."""
-    blocks: tuple[int, ...] = Field(
-        default, min_length=1, description="blocks of each stage; two convolutions each"
-    )
-    return blocks
+BlockCounts = Annotated[
+    tuple[Count, ...],
+    Field(min_length=1, description="blocks of each stage; two convolutions each"),
+]
 
 
 class ResidualSettings(StagesSettings):
-    """Settings of residual networks."""
+    """Hold the settings of residual networks."""
 
     dense_prefix: ClassVar[int] = 3
     """The first convolutions, which FedHM leaves as they are (Table 5: the stem and a block)."""
@@ -53,15 +50,11 @@ class ResNet(Network):
         example: ClassVar[Mapping[str, Any]] = {"model.blocks": [1, 1], "model.channels": [2, 3]}
 
         name: Literal["resnet"] = "resnet"
-        blocks: tuple[Count, ...] = block_counts((1, 1, 1))
-        channels: tuple[Count, ...] = stage_channels((8, 16, 32))
+        blocks: BlockCounts = (1, 1, 1)
+        channels: StageChannels = (8, 16, 32)
 
-    def __init__(
-        self, settings: ResidualSettings, input_shape: tuple[int, ...], classes: int
-    ) -> None:
-        super().__init__(
-            *residual(settings, input_shape, classes), dense_prefix=settings.dense_prefix
-        )
+    def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
+        super().__init__(*residual(settings, input_shape, classes))
 
 
 class ResNet18(Network):
@@ -71,13 +64,11 @@ class ResNet18(Network):
         example: ClassVar[Mapping[str, Any]] = {"model.blocks": [2, 1], "model.channels": [2, 3]}
 
         name: Literal["resnet18"] = "resnet18"
-        blocks: tuple[Count, ...] = block_counts((2, 2, 2, 2))
-        channels: tuple[Count, ...] = stage_channels((64, 128, 256, 512))
+        blocks: BlockCounts = (2, 2, 2, 2)
+        channels: StageChannels = (64, 128, 256, 512)
 
     def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
-        super().__init__(
-            *residual(settings, input_shape, classes), dense_prefix=settings.dense_prefix
-        )
+        super().__init__(*residual(settings, input_shape, classes))
 
 
 class ResNet34(Network):
@@ -92,20 +83,18 @@ class ResNet34(Network):
         }
 
         name: Literal["resnet34"] = "resnet34"
-        blocks: tuple[Count, ...] = block_counts((3, 4, 6, 3))
-        channels: tuple[Count, ...] = stage_channels((64, 128, 256, 512))
+        blocks: BlockCounts = (3, 4, 6, 3)
+        channels: StageChannels = (64, 128, 256, 512)
 
     def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
-        super().__init__(
-            *residual(settings, input_shape, classes), dense_prefix=settings.dense_prefix
-        )
+        super().__init__(*residual(settings, input_shape, classes))
 
 
 def residual(
     settings: ResidualSettings, input_shape: tuple[int, ...], classes: int
-) -> tuple[Image, tuple[Step, ...]]:
-    """Return the image and the steps of a residual network. Raises UserError if the samples are no
-    images."""
+) -> tuple[Image, tuple[Step, ...], Unroll, float, int]:
+    """Return what a residual network is made of, as `Network` takes it. Raises UserError if the
+    samples are no images."""
     image = image_shape(input_shape, settings.name)
     width = settings.channels[0]
     steps = [*convolution(settings, "stem.", image[0], width, settings.stem_stride, cut=False)]
@@ -117,7 +106,7 @@ def residual(
             steps += _block(settings, name, width, outputs, stride)
             width = outputs
     steps += [MeanPool(), Linear("classifier", width, classes, last=True)]
-    return image, tuple(steps)
+    return image, tuple(steps), "vertical_first", 1.0, settings.dense_prefix
 
 
 def _block(

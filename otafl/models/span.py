@@ -81,17 +81,13 @@ class Plain(Form):
         return {name: part.contiguous() for name, part in parts.items()}
 
     def step_(self, held: Held, slope: Slope, step: Tensor) -> None:
-        self.descend_(held.rest, slope, step)
+        assert isinstance(slope.by, dict)
+        descend_(unflatten(held.rest, self.model.shapes), slope.by, step)
 
     def span(
         self, batch: Batch, origin: Held, *directions: Direction, beside: Batch | None = None
     ) -> PlainSpan:
         return PlainSpan(self, batch, origin, [_made(d) for d in directions], beside)
-
-    def descend_(self, rows: Tensor, slope: Slope, step: Tensor) -> None:
-        """Take rows [n, P] -= step [n] * gradient in place."""
-        assert isinstance(slope.by, dict)
-        descend_(unflatten(rows, self.model.shapes), slope.by, step)
 
 
 class PlainSpan(Span):
@@ -122,7 +118,7 @@ class PlainSpan(Span):
         return Slope(loss, grads, batch.x)
 
     def descend_(self, point: Tensor, slope: Slope, step: Tensor) -> None:
-        self._form.descend_(point, slope, step)
+        self._form.step_(Held(point, None), slope, step)
 
     def write_each_(self, *writes: tuple[Tensor, Held]) -> None:
         for point, out in writes:

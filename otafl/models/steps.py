@@ -259,18 +259,15 @@ def costs(steps: Sequence[Step], image: Image, unroll: Unroll = "vertical_first"
             macs, kept = macs + body.macs + beside.macs, kept + body.kept_reals + beside.kept_reals
             image = body.image
         if min(image) < 1:
+            kind = "max-pooling"
+            if isinstance(step, Conv):
+                kind = f"convolution with windows of {step.kernel}x{step.kernel} pixels"
             raise UserError(
-                f"model.name: images of {h}x{w} pixels reach a {_what(step)}, which leaves nothing "
+                f"model.name: images of {h}x{w} pixels reach a {kind}, which leaves nothing "
                 "of them; larger images, or fewer convolutions or poolings, would do"
             )
         kept += math.prod(image)
     return Costs(macs, kept, image)
-
-
-def _what(step: Step) -> str:
-    if isinstance(step, Conv):
-        return f"convolution with windows of {step.kernel}x{step.kernel} pixels"
-    return "max-pooling"
 
 
 def _convolved(step: Conv, image: Image, unroll: Unroll) -> tuple[Image, int, int]:

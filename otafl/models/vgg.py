@@ -15,21 +15,19 @@ Simonyan, Zisserman 2015, "Very Deep Convolutional Networks for Large-Scale Imag
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from otafl.models.base import Count
 from otafl.models.geometry import image_shape
 from otafl.models.network import Network
-from otafl.models.normed import StagesSettings, convolution, stage_channels
+from otafl.models.normed import StageChannels, StagesSettings, convolution
 from otafl.models.steps import Image, Linear, MaxPool, MeanPool, Relu, Step
 
-
-def convolution_counts(default: tuple[int, ...]) -> tuple[int, ...]:
-    """Declare a setting: how deep the stages are."""
-    blocks: tuple[int, ...] = Field(default, min_length=1, description="convolutions of each stage")
-    return blocks
+ConvolutionCounts = Annotated[
+    tuple[Count, ...], Field(min_length=1, description="convolutions of each stage")
+]
 
 
 class Vgg(Network):
@@ -40,12 +38,10 @@ class Vgg(Network):
         example: ClassVar[Mapping[str, Any]] = {"model.blocks": [1, 2], "model.channels": [2, 3]}
 
         name: Literal["vgg"] = "vgg"
-        blocks: tuple[Count, ...] = convolution_counts((1, 1, 2))
-        channels: tuple[Count, ...] = stage_channels((8, 16, 32))
+        blocks: ConvolutionCounts = (1, 1, 2)
+        channels: StageChannels = (8, 16, 32)
 
-    def __init__(
-        self, settings: StagesSettings, input_shape: tuple[int, ...], classes: int
-    ) -> None:
+    def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
         super().__init__(*stages(settings, input_shape, classes))
 
 
@@ -60,8 +56,8 @@ class Vgg11(Network):
         }
 
         name: Literal["vgg11"] = "vgg11"
-        blocks: tuple[Count, ...] = convolution_counts((1, 1, 2, 2, 2))
-        channels: tuple[Count, ...] = stage_channels((64, 128, 256, 512, 512))
+        blocks: ConvolutionCounts = (1, 1, 2, 2, 2)
+        channels: StageChannels = (64, 128, 256, 512, 512)
 
     def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
         super().__init__(*stages(settings, input_shape, classes))
@@ -78,8 +74,8 @@ class Vgg16(Network):
         }
 
         name: Literal["vgg16"] = "vgg16"
-        blocks: tuple[Count, ...] = convolution_counts((2, 2, 3, 3, 3))
-        channels: tuple[Count, ...] = stage_channels((64, 128, 256, 512, 512))
+        blocks: ConvolutionCounts = (2, 2, 3, 3, 3)
+        channels: StageChannels = (64, 128, 256, 512, 512)
 
     def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
         super().__init__(*stages(settings, input_shape, classes))

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from otafl.models.base import Count, hidden_widths, output_channels
+from otafl.models.base import HiddenWidths, OutputChannels
 from otafl.models.cnn import WindowSettings, layers_of
 from otafl.models.layered import LayeredModel
 from otafl.models.network import Network, network_of
@@ -33,9 +33,9 @@ class Vgg8(LayeredModel):
         pools_all: ClassVar[bool] = False
 
         name: Literal["vgg8"] = "vgg8"
-        channels: tuple[Count, ...] = output_channels((32, 64, 128, 256, 256))
+        channels: OutputChannels = (32, 64, 128, 256, 256)
         kernel: int = Field(3, ge=1, description="side of the convolutions' windows in pixels")
-        hidden: tuple[Count, ...] = hidden_widths((256, 256))
+        hidden: HiddenWidths = (256, 256)
 
     def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
         layers = layers_of(settings, input_shape, classes)

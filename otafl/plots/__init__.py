@@ -1,9 +1,9 @@
 """Draw results: curves, heat maps, Pareto fronts and distributions over devices.
 
 `curve_data`, `heatmap_data`, `pareto_data` and `cdf_data` compute what is drawn: a data set that
-knows its labels. `draw` makes the figure of it, `table` and `write_csv` the same numbers as rows.
-`plot` does both for curves; `overview` picks what is worth a first look. `otafl.plots.kinds` names
-the kinds; nothing else is imported before it is used.
+knows its labels. `draw` makes the figure of it, `table` and `write_csv` the same numbers as rows;
+`overview` picks what is worth a first look. `otafl.plots.kinds` names the kinds; nothing else is
+imported before it is used.
 """
 
 from __future__ import annotations
@@ -12,14 +12,12 @@ from importlib import import_module
 from typing import Any
 
 _HOMES = {
-    "cdf": ("cdf_data", "main_device_variable"),
+    "cdf": ("cdf_data",),
     "curves": ("curve_data",),
-    "directions": ("better",),
-    "drawing": ("draw", "plot"),
+    "drawing": ("draw", "save"),
     "heatmap": ("heatmap_data",),
-    "kinds": ("Kind",),
     "overviews": ("overview",),
-    "pareto": ("main_cost", "pareto_data"),
+    "pareto": ("pareto_data",),
     "quantities": ("main_variable",),
     "style": ("COLOURS", "LINES", "MANY", "MARKERS"),
     "tables": ("table", "write_csv"),

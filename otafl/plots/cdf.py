@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from otafl.analysis.summary import number
 from otafl.core.errors import UserError
 from otafl.plots import quantities
 from otafl.plots.kinds import NO_CELLS, Recipe
-from otafl.plots.layout import hue_legend, panels, plain_axes, settle
+from otafl.plots.layout import draw_panels, plain_axes
 from otafl.plots.parts import MOST, parts, split_by
 from otafl.plots.style import banded_line, spans_decades
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 PERSONAL = (
     "device_personal_own_test_accuracy",
@@ -77,8 +73,8 @@ def cdf_data(
     ds, values = quantities.quantity(ds, x, [*drawn, "device"])
     trials = "trial" in values.dims and "trial" not in drawn
     pool = values if trials else values.expand_dims(pooled=[0])
-    pool = pool.transpose(*drawn, "trial" if trials else "pooled", "device").compute()
-    table = _steps(pool, drawn)
+    pool = pool.transpose(*drawn, "trial" if trials else "pooled", "device")
+    table = _steps(pool.compute())
     table["share"].attrs["long_name"] = "share of devices"
     axes = {"x": values.rename(x), "y": table["share"]}
     table.attrs = quantities.about("cdf", ds, axes, x=x, y="share", hue=hue, facet=facet)
@@ -98,12 +94,7 @@ def main_device_variable(ds: xr.Dataset) -> str:
 
 def draw_cdf(data: xr.Dataset, title: str = "") -> Figure:
     """Draw a figure of `cdf_data`: a staircase for each hue, and the band of its trials."""
-    figure, axes = panels(data)
-    for ax, part in axes:
-        _panel(ax, part)
-    hue_legend(figure, data)
-    settle(figure, data, title)
-    return figure
+    return draw_panels(data, title, _panel)
 
 
 def described(data: xr.Dataset) -> str:
@@ -119,35 +110,41 @@ def described(data: xr.Dataset) -> str:
 
 
 def distribution(values: np.ndarray) -> np.ndarray:
-    """Compute value, share and std, as in `cdf_data`, of devices [trials, devices]: [3, steps].
+    """Compute value, share and std, as in `cdf_data`, of [trials, devices]: [3, trials * devices].
 
-    NaN where there is no device. Infinite values count as devices, but have no step.
+    NaN where there is no device, and beyond the last step. Infinite values count as devices, but
+    have no step.
     """
     own = [row[~np.isnan(row)] for row in values]
     own = [row for row in own if row.size]
     pool = np.sort(np.concatenate(own)) if own else np.empty(0)
     value = np.unique(pool[np.isfinite(pool)])
-    share = np.searchsorted(pool, value, "right") / max(1, pool.size)
-    each = np.array([np.searchsorted(np.sort(row), value, "right") / row.size for row in own])
-    std = each.std(0, ddof=1) if len(own) > 1 else np.full(value.size, np.nan)
-    return np.stack([value, share, std])
+    out = np.full((3, values.size), np.nan)
+    out[:2, : value.size] = value, np.searchsorted(pool, value, "right") / max(1, pool.size)
+    if len(own) > 1:
+        each = [np.searchsorted(np.sort(row), value, "right") / row.size for row in own]
+        out[2, : value.size] = np.std(each, 0, ddof=1)
+    return out
 
 
-def _steps(pool: xr.DataArray, drawn: list[str]) -> xr.Dataset:
-    shape = pool.shape[: len(drawn)]
-    rows = pool.values.reshape(-1, *pool.shape[len(drawn) :])
-    found = [distribution(row) for row in rows]
-    longest = max((one.shape[1] for one in found), default=0)
-    padded = np.full((3, len(found), longest), np.nan)
-    for i, one in enumerate(found):
-        padded[:, i, : one.shape[1]] = one
-    columns = zip(("value", "share", "std"), padded.reshape(3, *shape, longest), strict=True)
-    there = ~np.isnan(rows)
-    counts = {"devices": there.sum((1, 2)), "trials": there.any(2).sum(1)}
-    data = {name: ([*drawn, "step"], values) for name, values in columns}
-    data |= {name: (drawn, count.reshape(shape)) for name, count in counts.items()}
-    known = pool.drop_vars(["final_round", "trial", "pooled", "device"], errors="ignore").coords
-    return xr.Dataset(data, {name: one for name, one in known.items() if {*one.dims} <= {*drawn}})
+def _steps(pool: xr.DataArray) -> xr.Dataset:
+    """Compute the distributions of a variable with dims (..., trials, device)."""
+    across = [str(dim) for dim in pool.dims[-2:]]
+    pool = pool.drop_vars("final_round", errors="ignore")
+    found = xr.apply_ufunc(
+        distribution,
+        pool,
+        input_core_dims=[across],
+        output_core_dims=[["part", "step"]],
+        vectorize=True,
+    )
+    steps = found.assign_coords(part=["value", "share", "std"]).to_dataset("part")
+    steps = steps.dropna("step", how="all", subset=["value"])
+    there = pool.notnull()
+    steps = steps.assign(devices=there.sum(across), trials=there.any("device").sum(across[0]))
+    # the coordinates in their order, which is that of a table's columns
+    known = pool.isel(dict.fromkeys(across, 0), drop=True).coords
+    return xr.Dataset(coords=dict(known)).assign(steps)
 
 
 def _panel(ax: Axes, data: xr.Dataset) -> None:

@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from otafl.analysis.points import axes_of, numeric
 from otafl.analysis.summary import number
 from otafl.core.errors import UserError
 from otafl.plots import quantities
 from otafl.plots.kinds import NO_CELLS, Recipe
-from otafl.plots.layout import (
-    hue_legend,
-    name_ticks,
-    numeric_ticks,
-    panels,
-    plain_axes,
-    settle,
-)
+from otafl.plots.layout import draw_panels, name_ticks, numeric_ticks, plain_axes
 from otafl.plots.parts import MOST, parts, split_by
 from otafl.plots.style import DECADES, banded_line, look, spans_decades
 from otafl.results.coordinates import shown
 from otafl.results.ending import ADDED, SUMS, added_up
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 LOG_ALWAYS = ("aggregation_nmse",)
 SAME_END = 3.0
@@ -90,12 +81,7 @@ def curve_data(
 
 def draw_curves(data: xr.Dataset, title: str = "") -> Figure:
     """Draw a figure of `curve_data`."""
-    figure, axes = panels(data)
-    for ax, part in axes:
-        _panel(ax, part)
-    hue_legend(figure, data)
-    settle(figure, data, title, names=bool(data.attrs["choices"]))
-    return figure
+    return draw_panels(data, title, _panel)
 
 
 def described(data: xr.Dataset) -> str:
@@ -131,21 +117,17 @@ def _log_x(data: xr.Dataset) -> bool:
     """Say whether abscissae span over two decades, unless all curves grow to about the same end."""
     if "at" not in data:
         return False
-    at = data["at"].values.reshape(-1, data.sizes["round"])
-    positive = np.where(at > 0, at, np.nan)
-    if not np.isfinite(positive).any():
-        return False
-    ends = np.array([row[np.isfinite(row)].max() for row in positive if np.isfinite(row).any()])
-    span = np.nanmax(positive) / np.nanmin(positive)
-    return bool(span > DECADES and ends.max() > SAME_END * ends.min())
+    at = data["at"].where(data["at"] > 0)
+    ends = at.max("round")
+    return bool(at.max() / at.min() > DECADES and ends.max() > SAME_END * ends.min())
 
 
 def _drawn(data: xr.Dataset) -> xr.DataArray:
     """Say which values can be drawn: finite, and positive on a logarithmic x axis."""
-    seen = data["mean"].copy(data=np.isfinite(data["mean"].values))
+    finite = xr.ufuncs.isfinite
+    seen: xr.DataArray = finite(data["mean"])
     if "at" in data:
-        at = data["at"].transpose(*seen.dims).values
-        seen &= np.isfinite(at) & ((at > 0) | (not data.attrs["log_x"]))
+        seen &= finite(data["at"]) & ((data["at"] > 0) | (not data.attrs["log_x"]))
     return seen
 
 

@@ -3,43 +3,46 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import xarray as xr
+from matplotlib.figure import Figure
 
-from otafl.plots.curves import curve_data
-from otafl.plots.files import check_suffix, save
+from otafl.core.errors import UserError
+from otafl.core.files import written
 from otafl.plots.kinds import Kind
-from otafl.plots.quantities import Selection
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+SUFFIXES = (".png", ".pdf", ".svg")
 
 
 def draw(data: xr.Dataset, path: Path | str | None = None, title: str = "") -> Figure:
     """Draw what `curve_data`, `heatmap_data`, `pareto_data` or `cdf_data` gives.
 
-    The figure is written to `path` (PNG, PDF or SVG).
+    Parameters
+    ----------
+    path : where the figure is written to, as `save` does; None: nowhere.
+    title : a line above the panels; "" for none.
 
     Raises
     ------
-    UserError : for another suffix, and where the file cannot be written.
+    UserError : as `save`.
     """
-    check_suffix(path)
     figure = Kind(data.attrs["kind"]).recipe.draw(data, title)
-    save(figure, path)
+    if path is not None:
+        save(figure, path)
     return figure
 
 
-def plot(
-    ds: xr.Dataset,
-    y: str,
-    x: str,
-    hue: str | None = None,
-    facet: str | None = None,
-    path: Path | str | None = None,
-    sel: Selection | None = None,
-) -> Figure:
-    """Draw `curve_data` of the same arguments, as `draw` does."""
-    check_suffix(path)
-    return draw(curve_data(ds, y, x, hue, facet, sel), path)
+def save(figure: Figure, path: Path | str) -> None:
+    """Write a figure as PNG, PDF or SVG, whole or not at all.
+
+    Raises
+    ------
+    UserError : for another suffix.
+    WriteError : where the file cannot be written.
+    """
+    path = Path(path)
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise UserError(f"{path}: a figure's file must end in .png, .pdf or .svg")
+    with written(path) as temporary:
+        figure.savefig(temporary, dpi=160, format=suffix[1:])

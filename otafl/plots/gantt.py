@@ -13,21 +13,18 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
+from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
-from matplotlib.patches import Patch
+from matplotlib.figure import Figure
 
 from otafl.analysis.timeline import merged, window
 from otafl.devices.activities import ACTIVITIES
-from otafl.plots.files import check_suffix, save
+from otafl.plots.drawing import save
 from otafl.plots.layout import blank
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 
 class Look(NamedTuple):
@@ -97,7 +94,6 @@ def chart(
     ------
     UserError : for an empty window, and for a file that cannot be written.
     """
-    check_suffix(path)
     part = window(events, start_s, until_s, devices)
     slots, rows = window(events, start_s, until_s), part.attrs["rows"]
     # a row of 200 devices still has its pixels, and three devices do not fill a page
@@ -105,55 +101,51 @@ def chart(
     ax = figure.subplots()
     scale, unit = _unit(part.attrs["until_s"] - part.attrs["start_s"])
     crowded = part.sizes["event"] > CROWDED * len(rows)
-    handles = [*_bars(ax, part, scale, crowded), *_slots(ax, slots, scale, crowded)]
+    _bars(ax, part, scale, crowded)
+    _slots(ax, slots, scale, crowded)
     ax.set_xlim(part.attrs["start_s"] / scale, part.attrs["until_s"] / scale)
     ax.set_ylim(len(rows) - 0.4, -0.6)
     _device_ticks(ax, rows)
     ax.set(xlabel=f"simulated time [{unit}]", ylabel="device")
     ax.spines[["top", "right"]].set_visible(False)
-    if handles:
-        figure.legend(handles=handles, loc="outside right upper", handlelength=1.6)
+    if ax.collections:
+        figure.legend(loc="outside right upper", handlelength=1.6)
     figure.suptitle(part.attrs["title"], fontsize=10)
-    save(figure, path)
+    if path is not None:
+        save(figure, path)
     return figure
 
 
-def _bars(ax: Axes, part: xr.Dataset, scale: float, crowded: bool) -> list[Patch]:
-    """Draw the bars of each activity that occurs; return the legend's entries."""
+def _bars(ax: Axes, part: xr.Dataset, scale: float, crowded: bool) -> None:
+    """Draw the bars of each activity that occurs."""
     rows = np.array(part.attrs["rows"])
     row = np.searchsorted(rows, part["device"].values)
     start = np.maximum(part["start_s"].values, part.attrs["start_s"]) / scale
     end = np.minimum(part["end_s"].values, part.attrs["until_s"]) / scale
-    handles = []
-    for name in ACTIVITIES:
-        chosen = part["activity"].values == name
-        if not chosen.any():
-            continue
+    activity = part["activity"].values
+    for name in (name for name in ACTIVITIES if name in activity):
+        chosen = activity == name
         look, y = LOOKS[name], row[chosen]
         style: dict[str, Any] = {
             "facecolor": look.colour,
             "hatch": look.hatch if len(rows) <= HATCHED_ROWS and not crowded else "",
             "edgecolor": "white" if look.hatch else look.colour,
             "linewidth": 0.0 if crowded else look.edge,
-            "label": name,
+            "zorder": look.front,
         }
         corners = start[chosen], end[chosen], y - look.height / 2, y + look.height / 2
-        _rectangles(ax, corners, zorder=look.front, **style)
-        handles.append(Patch(**style))
-    return handles
+        _rectangles(ax, corners, label=name, **style)
 
 
-def _slots(ax: Axes, slots: xr.Dataset, scale: float, crowded: bool) -> list[Patch]:
-    """Draw the uplink slots, over all rows; return the legend's entry."""
+def _slots(ax: Axes, slots: xr.Dataset, scale: float, crowded: bool) -> None:
+    """Draw the uplink slots, over all rows."""
     sending = slots["activity"].values == "transmit"
     start, end = merged(slots["start_s"].values[sending], slots["end_s"].values[sending])
     if not len(start):
-        return []
+        return
     corners = start / scale, end / scale, np.zeros_like(start), np.ones_like(start)
-    style: dict[str, Any] = {"facecolor": SLOT, "label": "uplink slot"}
-    line: dict[str, Any] = {"edgecolor": SLOT, "linewidth": 0.0 if crowded else 0.8}
-    _rectangles(ax, corners, zorder=0, transform=ax.get_xaxis_transform(), **style, **line)
-    return [Patch(**style)]
+    style: dict[str, Any] = {"color": SLOT, "linewidth": 0.0 if crowded else 0.8, "zorder": 0}
+    _rectangles(ax, corners, label="uplink slot", transform=ax.get_xaxis_transform(), **style)
 
 
 def _rectangles(ax: Axes, corners: tuple[np.ndarray, ...], **style: Any) -> None:

@@ -8,11 +8,14 @@ Nuñez, Anderton, Renslow 2018, "Optimizing colormaps with consideration for col
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.collections import QuadMesh
 from matplotlib.colors import LogNorm, Normalize
+from matplotlib.figure import Figure
 
 from otafl.analysis.points import numeric
 from otafl.analysis.summary import number
@@ -24,14 +27,11 @@ from otafl.plots.parts import split_by
 from otafl.plots.style import label, spans_decades, wrapped
 from otafl.results.coordinates import shown
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.collections import QuadMesh
-    from matplotlib.figure import Figure
-
 COLOURS = "cividis"
 """Even in lightness, and the same to colour-blind readers (Nuñez et al. 2018). High values are
 light."""
+LIGHT = 0.468
+"""Place in these colours above which black letters contrast more than white ones."""
 EMPTY = "0.85"
 """Grey of a cell without a value, which is also hatched."""
 CELL = (0.62, 0.36)
@@ -100,7 +100,7 @@ def draw_heatmap(data: xr.Dataset, title: str = "") -> Figure:
     rows = -(-len(axes) // in_a_row(len(axes)))
     bar.set_label(wrapped(data.attrs["z_label"], int(LETTERS_PER_INCH * rows * size[1])))
     settle(figure, data, title, size, names=True)
-    _write_values(axes, meshes)
+    _write_values(axes, meshes, norm)
     return figure
 
 
@@ -167,55 +167,34 @@ def _panel(ax: Axes, data: xr.Dataset, norm: Any) -> QuadMesh:
     edges = [np.arange(n + 1) - 0.5 for n in (columns, rows)]
     mesh = ax.pcolormesh(*edges, values, cmap=COLOURS, norm=norm, edgecolors="white", linewidth=0.4)
     for axis, name in ((ax.xaxis, x), (ax.yaxis, y)):
-        _name(axis, [shown(value) for value in data[name].values])
+        name_ticks(axis, [shown(value) for value in data[name].values], NAMED)
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
     return mesh
 
 
-def _name(axis: Any, names: list[str]) -> None:
-    """Write a name at each cell, or at every so many of a long axis."""
-    step = -(-len(names) // NAMED)
-    name_ticks(axis, names)
-    if step > 1:
-        axis.set_ticks(range(0, len(names), step), names[::step])
-
-
-def _write_values(axes: list[Axes], meshes: list[QuadMesh]) -> None:
+def _write_values(axes: list[Axes], meshes: list[QuadMesh], norm: Any) -> None:
     """Write the value of each cell in it, black or white by its lightness, if all fit."""
-    values: list[np.ndarray] = [
-        np.ma.filled(np.ma.asarray(mesh.get_array()), np.nan) for mesh in meshes
+    cells = [
+        (ax, place, float(value))
+        for ax, mesh in zip(axes, meshes, strict=True)
+        for place, value in np.ma.ndenumerate(np.ma.asarray(mesh.get_array()))
     ]
-    texts = [number(float(value), 3) for panel in values for value in panel[np.isfinite(panel)]]
-    size = _letters(axes[0], max(texts, key=len, default=""))
-    if size is None:
-        return
-    for ax, mesh, panel in zip(axes, meshes, values, strict=True):
-        for (row, column), value in np.ndenumerate(panel):
-            if np.isfinite(value):
-                colour = _readable_on(np.asarray(mesh.to_rgba(value)))
-                text = ax.text(column, row, number(float(value), 3), fontsize=size, color=colour)
-                text.set(ha="center", va="center")
+    size = _letters(axes[0], max((number(value, 3) for *_, value in cells), key=len, default=""))
+    for ax, (row, column), value in cells if size else ():
+        colour = "black" if norm(value) > LIGHT else "white"
+        style: dict[str, Any] = {"fontsize": size, "color": colour, "ha": "center", "va": "center"}
+        ax.text(column, row, number(value, 3), **style)
 
 
 def _letters(ax: Axes, longest: str) -> float | None:
     """Find the largest font size at which a text fits into a cell; None where none does."""
     corners = ax.transData.transform([(0, 0), (1, 1)])
-    width, height = np.abs(corners[1] - corners[0])
-    for size in LETTERS:
-        trial = ax.text(0, 0, longest, fontsize=size)
-        box = trial.get_window_extent()
-        trial.remove()
-        if box.width < 0.9 * width and box.height < 0.95 * height:
-            return size
-    return None
-
-
-def _readable_on(colour: np.ndarray) -> str:
-    """Choose black or white, whichever contrasts more (relative luminance of WCAG 2)."""
-    rgb = colour[:3]
-    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
-    return "black" if np.dot(linear, (0.2126, 0.7152, 0.0722)) > 0.179 else "white"
+    trial = ax.text(0, 0, longest, fontsize=LETTERS[0])
+    needed = trial.get_window_extent().size / np.array((0.9, 0.95))
+    trial.remove()
+    fits = (np.abs(corners[1] - corners[0]) / needed).min()
+    return next((size for size in LETTERS if size <= fits * LETTERS[0]), None)
 
 
 RECIPE = Recipe(

@@ -2,19 +2,22 @@
 
 Matplotlib's constrained layout makes room for what is written around the panels of a figure whose
 size is given. What it leaves open is measured here on what is drawn: how large the figure must be
-for its panels, where texts are broken, and ticks that touch.
+for its panels, where texts are broken, ticks that touch, and powers of ten beside an axis.
 """
 
 from __future__ import annotations
 
 import math
 import re
+import sys
 import textwrap
-import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import ScalarFormatter
@@ -23,16 +26,15 @@ from otafl.plots.parts import parts
 from otafl.plots.style import label, named, wrapped
 from otafl.results.coordinates import shown
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
-
 PANEL = (2.8, 2.1)
 """Inches of one of several panels, without what is written around it."""
 ALONE = (3.9, 2.7)
 """Inches of a panel that is the only one."""
 WIDEST = 24.0
 """Inches: figures are not made wider to make room for names under ticks."""
+ROOM = (9.0, 5.0)
+"""Inches around the panels before it is known how many are needed; constrained layout fails where
+they are too few."""
 GAP = 3.0
 """Pixels between texts at the least."""
 LETTERS_PER_INCH = 13.0
@@ -60,7 +62,7 @@ def panels(
     letters = int(LETTERS_PER_INCH * width)
     below = wrapped(data.attrs["x_label"], max(24, letters))
     beside = wrapped(data.attrs["y_label"], max(20, int(LETTERS_PER_INCH * height)))
-    figure = blank((0.8 + (width + 0.2) * columns, 0.5 + (height + 0.4) * rows))
+    figure = blank((ROOM[0] + width * columns, ROOM[1] + height * rows))
     grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel()
     for i, ax in enumerate(grid):
         ax.set_visible(i < len(shows))
@@ -108,33 +110,30 @@ def numeric_ticks(ax: Axes, values: np.ndarray) -> None:
         ax.set_xticks([], minor=True)
 
 
-def hue_legend(figure: Figure, data: xr.Dataset) -> None:
-    """Add a legend of what has a colour, where anything has."""
+def draw_panels(data: xr.Dataset, title: str, panel: Callable[[Axes, xr.Dataset], None]) -> Figure:
+    """Draw a figure whose panels have a legend of what has a colour, where anything has."""
+    figure, axes = panels(data)
+    for ax, part in axes:
+        panel(ax, part)
     hue = data.attrs["hue"]
     if hue:
-        ax = figure.axes[0]
-        legend(figure, *ax.get_legend_handles_labels(), label(data[hue], hue))
+        legend(figure, *figure.axes[0].get_legend_handles_labels(), label(data[hue], hue))
+    settle(figure, data, title, names=bool(data.attrs.get("choices")))
+    return figure
 
 
 def legend(figure: Figure, handles: list[Any], texts: list[str], title: str) -> None:
-    """Add a legend beside the panels, and make the figure as high as it at least."""
+    """Add a legend beside the panels."""
     lines = [wrapped(text) for text in texts]
-    tall = sum(text.count("\n") + 1 for text in lines)
-    made = figure.legend(
-        handles,
-        lines,
-        title=wrapped(title),
-        alignment="left",
-        loc="outside right upper",
-        ncols=math.ceil(tall / 45),
-    )
-    height = made.get_window_extent().height / figure.dpi + 0.3
-    figure.set_figheight(max(figure.get_figheight(), height))
+    columns = math.ceil(sum(text.count("\n") + 1 for text in lines) / 45)
+    place: dict[str, Any] = {"loc": "outside right upper", "alignment": "left", "ncols": columns}
+    figure.legend(handles, lines, title=wrapped(title), **place)
 
 
-def name_ticks(axis: Axis, names: list[str]) -> None:
-    """Write names, folded, under the places 0, 1, ... of choices."""
-    axis.set_ticks(range(len(names)), [wrapped(name) for name in names])
+def name_ticks(axis: Axis, names: list[str], most: int = sys.maxsize) -> None:
+    """Write names, folded, at the places 0, 1, ... of choices: at every so many of over `most`."""
+    step = math.ceil(len(names) / most)
+    axis.set_ticks(range(0, len(names), step), [wrapped(name) for name in names[::step]])
     axis.set_ticks([], minor=True)
 
 
@@ -147,24 +146,21 @@ def settle(
 ) -> None:
     """Write the title and the note in lines that fit, mend ticks that overlap, and make room.
 
-    The figure grows until its panels have their size (in inches) beside all that is written around
-    them.
-
-    names: there are names under the ticks, which are turned where they overlap; numbers are
-    thinned out.
+    Parameters
+    ----------
+    size : inches that each panel gets, without all that is written around it.
+    names : there are names under the ticks, which are turned where they overlap; numbers are
+        thinned out.
     """
     axes = [ax for ax in figure.axes if ax.get_visible() and ax.get_label() != "<colorbar>"]
-    size = size or panel_size(len(axes))
+    width, height = size or panel_size(len(axes))
     lines = [*title.split("\n"), data.attrs["note"]]
-    _write_title(figure, lines)
-    _grow(figure, axes, size)
-    _write_title(figure, lines)
-    if names and any(len(_apart(ax.xaxis, 0)) < len(tick_texts(ax.xaxis)) for ax in axes):
-        _grow(figure, axes, (_turn(axes, size[0]), size[1]))
-    if not names:
-        for ax in axes:
-            _thin(ax.xaxis, 0)
-            _thin(ax.yaxis, 1)
+    _fit(figure, axes, lines, (width, height))
+    touching = [ax for ax in axes if len(_apart(ax.xaxis)) < len(tick_texts(ax.xaxis))]
+    if touching and names:
+        _fit(figure, axes, lines, (_turn(axes, width), height))
+    for ax in () if names else touching:
+        _thin(ax.xaxis)
     for ax in figure.axes:
         _scale_labels(ax.xaxis)
         _scale_labels(ax.yaxis)
@@ -172,17 +168,26 @@ def settle(
     figure.set_layout_engine("none")  # all is in its place: saving need not compute it again
 
 
-def _lay_out(figure: Figure) -> bool:
-    """Put all in its place; False where what is written around the panels leaves no room."""
+def _lay_out(figure: Figure) -> None:
     engine = figure.get_layout_engine()
     assert engine is not None
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)
-        try:
-            engine.execute(figure)
-        except UserWarning:
-            return False
-    return True
+    engine.execute(figure)
+
+
+def _fit(figure: Figure, axes: list[Axes], lines: list[str], size: tuple[float, float]) -> None:
+    """Make the figure as large as its panels, at this size, and all that is around them need.
+
+    It is at least as high as its legend. Lines are written over the panels.
+    """
+    columns = in_a_row(len(axes))
+    numbers = (columns, math.ceil(len(axes) / columns))
+    tall = max((made.get_window_extent().height for made in figure.legends), default=0.0)
+    for _ in range(4):
+        _write_title(figure, lines)
+        _lay_out(figure)
+        have = np.min([ax.get_window_extent().size for ax in axes], axis=0) / figure.dpi
+        width, height = figure.get_size_inches() + numbers * (size - have)
+        figure.set_size_inches(width, max(height, tall / figure.dpi + 0.3))
 
 
 def _write_title(figure: Figure, lines: list[str]) -> None:
@@ -211,24 +216,6 @@ def _scale_labels(axis: Axis) -> None:
         axis.set_label_text(scaled)
 
 
-def _grow(figure: Figure, axes: list[Axes], size: tuple[float, float]) -> None:
-    """Make the figure larger until its panels are at least of this size."""
-    columns = in_a_row(len(axes))
-    numbers = (columns, math.ceil(len(axes) / columns))
-    for _ in range(4):
-        if not _lay_out(figure):
-            figure.set_size_inches(*(figure.get_size_inches() + np.array(size)))
-            continue
-        boxes = [ax.get_window_extent() for ax in axes]
-        have = [min(box.size[side] for box in boxes) / figure.dpi for side in (0, 1)]
-        short = [max(0.0, wanted - is_) for wanted, is_ in zip(size, have, strict=True)]
-        if max(short) < 0.02:
-            return
-        width, height = figure.get_size_inches()
-        figure.set_size_inches(width + numbers[0] * short[0], height + numbers[1] * short[1])
-    _lay_out(figure)
-
-
 def tick_texts(axis: Axis) -> list[Any]:
     """Return the texts of an axis' major ticks that are seen."""
     low, high = sorted(axis.get_view_interval())
@@ -242,17 +229,14 @@ def tick_texts(axis: Axis) -> list[Any]:
     ]
 
 
-def _apart(axis: Axis, side: int) -> list[Any]:
-    """Return the texts of ticks that do not touch the one before, along x (side 0) or y (1).
-
-    Texts touch that come closer than `GAP`.
-    """
+def _apart(axis: Axis) -> list[Any]:
+    """Return the texts of ticks along x that do not come closer than `GAP` to the one before."""
     kept, end = [], -math.inf
     boxes = [(text.get_window_extent(), text) for text in tick_texts(axis)]
-    for box, text in sorted(boxes, key=lambda pair: pair[0].min[side]):
-        if box.min[side] >= end + GAP:
+    for box, text in sorted(boxes, key=lambda pair: pair[0].x0):
+        if box.x0 >= end + GAP:
             kept.append(text)
-            end = box.max[side]
+            end = box.x1
     return kept
 
 
@@ -274,9 +258,8 @@ def _turn(axes: list[Axes], width: float) -> float:
     return max(width, min(needed[angle], room))
 
 
-def _thin(axis: Axis, side: int) -> None:
-    """Leave out ticks whose numbers would touch the one before."""
-    kept = _apart(axis, side)
-    if len(kept) < len(tick_texts(axis)):
-        axis.set_ticks([t.get_position()[side] for t in kept], [t.get_text() for t in kept])
-        axis.set_ticks([], minor=True)
+def _thin(axis: Axis) -> None:
+    """Leave out ticks along x whose numbers would touch the one before."""
+    kept = _apart(axis)
+    axis.set_ticks([text.get_position()[0] for text in kept], [text.get_text() for text in kept])
+    axis.set_ticks([], minor=True)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
+from matplotlib.figure import Figure
 
 from otafl.analysis.points import axes_of, coordinates_along, numeric
 from otafl.plots.curves import curve_data
 from otafl.plots.drawing import draw
 from otafl.plots.quantities import main_variable, spelled_out
 from otafl.plots.style import MANY, named
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 PANELS = 9
 OWN = ("device", "cause", "level", "class")
@@ -86,6 +84,15 @@ def overview(ds: xr.Dataset, path: Path | str) -> Figure:
     That is accuracy against the first numeric axis of a sweep with at least three values, or over
     more choices than can be told apart as curves, else against the round; other axes are hue and
     panels. Axes that are left, or too long, stay at their first value, which the title says.
+
+    Parameters
+    ----------
+    ds : as `open_results` gives it.
+    path : of a PNG, PDF or SVG file.
+
+    Raises
+    ------
+    UserError : for another suffix, and where the file cannot be written.
     """
     data, said = overview_data(ds)
     return draw(data, path, said)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from otafl.analysis.points import axes_of, numeric, unit
@@ -19,10 +22,6 @@ from otafl.plots.layout import GAP, legend, panels, plain_axes, settle
 from otafl.plots.parts import MOST, parts, split_by
 from otafl.plots.style import label, look, spans_decades
 from otafl.results.coordinates import shown
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 COSTS = ("device_energy_j", "tx_energy_j", "uplink_symbols", "sim_time_s", "airtime_s")
 """What is drawn along x if nothing is said: the first that the result has."""
@@ -92,10 +91,11 @@ def draw_pareto(data: xr.Dataset, title: str = "") -> Figure:
 
     The front is a staircase; its points are filled, and named by the axes that have no colour.
     """
-    said = {f"{axis}_label": _with_direction(data, axis) for axis in "xy"}
-    figure, axes = panels(data.assign_attrs(said))
+    attrs = data.attrs
+    way = {f"{a}_label": f"\n({attrs[f'{a}_better']} is better)" for a in "xy"}
+    figure, axes = panels(data.assign_attrs({key: attrs[key] + said for key, said in way.items()}))
     fronts = [(ax, _panel(ax, part)) for ax, part in axes]
-    hue = data.attrs["hue"]
+    hue = attrs["hue"]
     legend(figure, *_entries(data), label(data[hue], hue) if hue else "")
     settle(figure, data, title)
     for ax, points in fronts:
@@ -155,10 +155,6 @@ def _front(table: xr.Dataset, ways: list[str], faceted: bool) -> np.ndarray:
     rows = zip(across, up, strict=True) if faceted else [(across, up)]
     fronts = [non_dominated(a.ravel(), b.ravel()) for a, b in rows]
     return np.concatenate(fronts).reshape(across.shape)
-
-
-def _with_direction(data: xr.Dataset, axis: str) -> str:
-    return f"{data.attrs[f'{axis}_label']}\n({data.attrs[f'{axis}_better']} is better)"
 
 
 def _panel(ax: Axes, data: xr.Dataset) -> list[Point]:
@@ -224,24 +220,15 @@ def _name_points(ax: Axes, points: list[Point]) -> None:
     inside = ax.get_window_extent()
     marks = [ax.transData.transform(point[:2]) for point in points]
     taken: list[Any] = []
-    places = [(6, 5, "left", "bottom"), (6, -5, "left", "top")]
-    places += [(-6, 5, "right", "bottom"), (-6, -5, "right", "top")]
     for x, y, name in points:
-        for right, above, ha, va in places if name else ():
-            text = ax.annotate(
-                *(name, (x, y), (right, above)),
-                textcoords="offset points",
-                fontsize=8,
-                color="0.25",
-                ha=ha,
-                va=va,
-            )
+        for right, above in itertools.product((6, -6), (5, -5)) if name else ():
+            side = {"ha": "left" if right > 0 else "right", "va": "bottom" if above > 0 else "top"}
+            style: dict[str, Any] = {"fontsize": 8, "color": "0.25"} | side
+            text = ax.annotate(name, (x, y), (right, above), textcoords="offset points", **style)
             box = text.get_window_extent().padded(GAP)
-            free = inside.x0 <= box.x0 and box.x1 <= inside.x1
-            free &= inside.y0 <= box.y0 and box.y1 <= inside.y1
+            free = inside.contains(*box.min) and inside.contains(*box.max)
             free &= not any(box.overlaps(other) for other in taken)
-            free &= not any(box.contains(*mark) for mark in marks)
-            if free:
+            if free and not any(box.contains(*mark) for mark in marks):
                 taken.append(box)
                 break
             text.remove()

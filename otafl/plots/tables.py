@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pandas as pd  # type: ignore[import-untyped]
 import xarray as xr
 
 from otafl.core.files import write_text
 from otafl.plots.kinds import Kind
-
-if TYPE_CHECKING:
-    import pandas as pd  # type: ignore[import-untyped]
 
 
 def table(data: xr.Dataset) -> pd.DataFrame:

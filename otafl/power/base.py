@@ -10,11 +10,15 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any, ClassVar, Literal
 
+from torch import Tensor
+
 from otafl.core.contracts import Coefficients, Hyper, Link, Statistics
 from otafl.core.settings import Settings
 
 Constraint = Literal["peak", "average", "none"]
 Reference = Literal["max", "mean"]
+Pair = tuple[Tensor, Tensor]
+"""A policy's state that is two tensors."""
 
 REFERENCE = (
     "the symbol power that the common scale answers to: the strongest device's "

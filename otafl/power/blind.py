@@ -18,7 +18,7 @@ Amiri, Duman, Gunduz 2021, "Blind Federated Edge Learning", eq. 12.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -31,7 +31,7 @@ from otafl.power.scalars import LARGEST, TINY, reference_power, senders
 
 class Blind(PowerPolicy):
     receiver: ClassVar[str] = "mrc"
-    example: ClassVar[Mapping[str, Any]] = {"channel.antennas": 64}
+    example: ClassVar = {"channel.antennas": 64}
 
     name: Literal["blind"] = "blind"
 

@@ -49,6 +49,9 @@ NUMBERS = 1 << 16
 
 ENOUGH = 256
 
+Plan = tuple[Tensor, float]
+"""lambda_k P_k [S, K], and the largest |p|^2 m / P."""
+
 
 class CaoAverage(PowerPolicy):
     may_be_silent: ClassVar[bool] = True
@@ -75,8 +78,8 @@ class CaoAverage(PowerPolicy):
                 "power",
             )
 
-    def prepare(self, statistics: Statistics, hyper: Hyper) -> tuple[Tensor, float]:
-        """Return lambda_k P_k [S, K], and the largest |p|^2 m / P."""
+    def prepare(self, statistics: Statistics, hyper: Hyper) -> Plan:
+        """Return the multipliers."""
         devices = statistics.gain.shape[1]
         states = min(self.draws, max(ENOUGH, NUMBERS // devices))
         gain = statistics.draws(states).abs().square().double()
@@ -84,9 +87,7 @@ class CaoAverage(PowerPolicy):
         level = multipliers(quality, statistics.noise.double())
         return level.to(statistics.gain.dtype), states / SEEN
 
-    def coefficients(
-        self, state: tuple[Tensor, float], link: Link
-    ) -> tuple[tuple[Tensor, float], Coefficients]:
+    def coefficients(self, state: Plan, link: Link) -> tuple[Plan, Coefficients]:
         level, most = state
         active = senders(link)
         quality = link.budget[:, None] * link.h.abs().square()  # at m = 1

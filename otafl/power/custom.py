@@ -67,8 +67,7 @@ class CustomPolicy(PowerPolicy):
 
     @property
     def keeps(self) -> Constraint:
-        constraint: Constraint = getattr(self._policy, "constraint", "peak")
-        return constraint
+        return getattr(self._policy, "constraint", "peak")
 
     @property
     def wants_variation(self) -> bool:

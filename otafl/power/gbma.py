@@ -16,10 +16,9 @@ from __future__ import annotations
 from typing import Literal
 
 from pydantic import Field
-from torch import Tensor
 
 from otafl.core.contracts import Coefficients, Hyper, Link, Statistics
-from otafl.power.base import GAMMA, REFERENCE, Constraint, PowerPolicy, Reference
+from otafl.power.base import GAMMA, REFERENCE, Constraint, Pair, PowerPolicy, Reference
 from otafl.power.scalars import cophase, fixed_power, reference_power
 
 
@@ -39,14 +38,12 @@ class Gbma(PowerPolicy):
             return "none"
         return "peak" if self.reference == "max" else "average"
 
-    def prepare(self, statistics: Statistics, hyper: Hyper) -> tuple[Tensor, Tensor]:
+    def prepare(self, statistics: Statistics, hyper: Hyper) -> Pair:
         """Return (E|h|)^2 and E|h|^2, means over the devices of a trial, [S, 1] each."""
         amplitude = statistics.mean_amplitude().mean(1, keepdim=True).square()
         return amplitude, statistics.mean_power().mean(1, keepdim=True)
 
-    def coefficients(
-        self, state: tuple[Tensor, Tensor], link: Link
-    ) -> tuple[tuple[Tensor, Tensor], Coefficients]:
+    def coefficients(self, state: Pair, link: Link) -> tuple[Pair, Coefficients]:
         if self.gamma is None:
             energy = reference_power(link, self.reference).reciprocal()  # [S, Q, 1]
         else:

@@ -11,8 +11,7 @@ Chen, Qin, Li 2018, "A Uniform-Forcing Transceiver Design for Over-the-Air Funct
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from otafl.core.contracts import Coefficients, Link
 from otafl.power.base import PowerPolicy
@@ -21,7 +20,7 @@ from otafl.power.ci import invert_by_weakest
 
 class MultiAntennaChannelInversion(PowerPolicy):
     receiver: ClassVar[str] = "uniform_forcing"
-    example: ClassVar[Mapping[str, Any]] = {"channel.antennas": 4}
+    example: ClassVar = {"channel.antennas": 4}
 
     name: Literal["multi_antenna_ci"] = "multi_antenna_ci"
 

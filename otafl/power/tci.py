@@ -21,7 +21,7 @@ from torch import Tensor
 
 from otafl.core.contracts import Coefficients, Hyper, Link, Statistics
 from otafl.core.settings import stackable
-from otafl.power.base import GAMMA, REFERENCE, RELATIVE, Constraint, PowerPolicy, Reference
+from otafl.power.base import GAMMA, REFERENCE, RELATIVE, Constraint, Pair, PowerPolicy, Reference
 from otafl.power.scalars import TINY, common, cophase, fixed_power, reference_gain
 
 
@@ -60,7 +60,7 @@ class TruncatedChannelInversion(PowerPolicy):
     def keeps(self) -> Constraint:
         return self.constraint if self.gamma is None else "none"
 
-    def prepare(self, statistics: Statistics, hyper: Hyper) -> tuple[Tensor, Tensor]:
+    def prepare(self, statistics: Statistics, hyper: Hyper) -> Pair:
         """Return |p_k|^2 / rho [S, K] that the budget holds for, the inversion's mean or its peak,
         and g_th [S]."""
         threshold = hyper["threshold"] * reference_gain(statistics, self.relative)
@@ -71,9 +71,7 @@ class TruncatedChannelInversion(PowerPolicy):
             return unit[:, None].expand_as(statistics.gain), threshold
         return statistics.mean_inverse(threshold), threshold
 
-    def coefficients(
-        self, state: tuple[Tensor, Tensor], link: Link
-    ) -> tuple[tuple[Tensor, Tensor], Coefficients]:
+    def coefficients(self, state: Pair, link: Link) -> tuple[Pair, Coefficients]:
         inverse, threshold = state
         gain = link.h.abs().square()
         active = link.sends[:, None] & (gain >= threshold[:, None, None])

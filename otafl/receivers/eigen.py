@@ -5,8 +5,7 @@ The covariance is sum_k P_k h_k h_k^H of the devices that send.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -15,7 +14,7 @@ from otafl.receivers.base import TINY, Receiver
 
 
 class Eigen(Receiver):
-    example: ClassVar[Mapping[str, Any]] = {"channel.antennas": 4}
+    example: ClassVar = {"channel.antennas": 4}
 
     name: Literal["eigen"] = "eigen"
 

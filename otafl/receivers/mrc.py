@@ -10,8 +10,7 @@ Amiri, Duman, Gunduz 2021, "Blind Federated Edge Learning".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from torch import Tensor
 
@@ -20,7 +19,7 @@ from otafl.receivers.base import Receiver, normalised
 
 class Mrc(Receiver):
     turns_phases: ClassVar[bool] = True
-    example: ClassVar[Mapping[str, Any]] = {"channel.antennas": 64, "power.name": "blind"}
+    example: ClassVar = {"channel.antennas": 64, "power.name": "blind"}
 
     name: Literal["mrc"] = "mrc"
 

@@ -18,8 +18,7 @@ Chen, Qin, Li 2018, "A Uniform-Forcing Transceiver Design for Over-the-Air Funct
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -33,7 +32,7 @@ DUAL_STEPS = 15
 
 
 class UniformForcing(Receiver):
-    example: ClassVar[Mapping[str, Any]] = {"channel.antennas": 4, "power.name": "ci"}
+    example: ClassVar = {"channel.antennas": 4, "power.name": "ci"}
 
     name: Literal["uniform_forcing"] = "uniform_forcing"
     iterations: int = Field(30, ge=1, description="most steps of the approximation")

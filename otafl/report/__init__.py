@@ -50,7 +50,11 @@ def page(ds: xr.Dataset, source: Path | str) -> str:
 
 
 def write(ds: xr.Dataset, path: Path | str, source: Path | str) -> None:
-    """Write `page`.
+    """Write the page of a result to a file.
+
+    Parameters
+    ----------
+    source : as `page` takes it.
 
     Raises
     ------

@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import matplotlib
 import numpy as np
 import xarray as xr
+from matplotlib.figure import Figure
 
 from otafl.analysis.points import numeric
 from otafl.core.errors import UserError
@@ -21,9 +22,6 @@ from otafl.plots.overviews import arranged, free_axes, overview_data, unzipped
 from otafl.plots.pareto import pareto_data
 from otafl.plots.quantities import at_the_end, first_known, main_variable
 from otafl.plots.style import MANY
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 COSTS = {
     "sim_time_s": "against simulated seconds",
@@ -70,11 +68,14 @@ def figures(ds: xr.Dataset) -> list[Picture]:
 
 
 def _wanted(ds: xr.Dataset) -> Iterator[Wanted]:
-    y = main_variable(ds)
+    """Yield what the result has data for, in the page's order."""
+    y, ds = main_variable(ds), unzipped(ds)
     data, said = overview_data(ds)
     yield Wanted("Overview", data, _caption(said, BARS if data.attrs["choices"] else BAND))
     yield from _curves(ds, y, skip_round=data.attrs["x"] == "round" and not said)
-    yield from _personal(ds, y)
+    personal = first_known(ds, ["personal_own_test_accuracy"])
+    if personal and personal != y:
+        yield _course(ds, personal, "round", "Accuracy of personal models against rounds")
     yield from _heatmap(ds, y)
     yield from _distribution(ds)
     yield from _front(ds, y)
@@ -90,19 +91,12 @@ def _curves(ds: xr.Dataset, y: str, skip_round: bool) -> Iterator[Wanted]:
         yield _course(ds, y, x, f"{title} {COSTS.get(x, 'against rounds')}")
 
 
-def _personal(ds: xr.Dataset, y: str) -> Iterator[Wanted]:
-    """Yield the accuracy of the personal models beside the global one's."""
-    name = first_known(ds, ["personal_own_test_accuracy"])
-    if name and name != y:
-        yield _course(ds, name, "round", "Accuracy of personal models against rounds")
-
-
 def _course(ds: xr.Dataset, y: str, x: str, title: str) -> Wanted:
     """Choose hue and facet, and keep the best of choices that are too many.
 
     They are the best at the end, in the mean over all else.
     """
-    ds, said = unzipped(ds), ""
+    said = ""
     long = next((d for d in free_axes(ds) if ds.sizes[d] > MANY and not numeric(ds[d])), None)
     if long:
         ends = at_the_end(ds, y, [])
@@ -116,33 +110,33 @@ def _course(ds: xr.Dataset, y: str, x: str, title: str) -> Wanted:
 
 
 def _heatmap(ds: xr.Dataset, y: str) -> Iterator[Wanted]:
-    ds = unzipped(ds)
+    """Yield a heat map, where there are two axes with cells enough."""
     known = [dim for dim in heatmap.free_axes(ds, y) if ds.sizes[dim] <= CELLS]
     if len(known) < 2 or ds.sizes[known[0]] * ds.sizes[known[1]] < 4:
         return
     layout = arranged(ds, *known[:2])
     # a hue's axis is short, so its values are panels
     panels = layout.hue or layout.facet
-    rest = [dim for dim in (layout.hue, layout.facet) if dim and dim != panels]
-    ds = layout.ds.isel(dict.fromkeys(rest, 0))
+    ds = layout.ds.isel({layout.facet: 0}) if layout.hue and layout.facet else layout.ds
     data = heatmap.heatmap_data(ds, y, known[0], known[1], panels)
     yield Wanted("Over two axes", data, _caption(layout.said, "Mean over trials at their end."))
 
 
 def _distribution(ds: xr.Dataset) -> Iterator[Wanted]:
+    """Yield the distribution over devices of what each of them has."""
     name = first_known(ds, PERSONAL)
     if name is None:
         return
-    layout = arranged(unzipped(ds))
+    layout = arranged(ds)
     data = cdf_data(layout.ds, name, layout.hue, layout.facet)
     said = "Devices of all trials; the band is one standard deviation of the trials' own shares."
     yield Wanted("Distribution over devices", data, _caption(layout.said, said))
 
 
 def _front(ds: xr.Dataset, y: str) -> Iterator[Wanted]:
+    """Yield the Pareto front of accuracy and cost, where points enough have both."""
     if ds["final_round"].size < 3:
         return
-    ds = unzipped(ds)
     short = [dim for dim in free_axes(ds) if ds.sizes[dim] <= MANY]
     try:
         data = pareto_data(ds, y, hue=short[0] if short else None)

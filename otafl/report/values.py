@@ -20,8 +20,15 @@ NOT_SHOWN = ("diverged_round", "end_round", "stop_round")
 
 
 class Column(NamedTuple):
-    """Hold a variable: its name in the result and without its units, units ("" for none), what it
-    is."""
+    """Hold a variable.
+
+    Parameters
+    ----------
+    name : in the result.
+    title : the name in words, without its units.
+    units : "" for none.
+    meaning : what it is.
+    """
 
     name: str
     title: str

@@ -31,7 +31,7 @@ CSV_ROWS = 500_000
 def convert(
     source: Path, out: Path, variables: Sequence[str] | None = None, force: bool = False
 ) -> list[str]:
-    """Writes a result file or a sweep's folder as `out`, whose suffix says how.
+    """Write a result file or a sweep's folder as `out`, whose suffix says how.
 
     .zarr: a folder for `xarray.open_zarr`. .nc: one file, as `otafl run` writes. Both keep values,
     coordinates and attributes as they are. .csv: a line a point, trial and round, and a column for
@@ -93,8 +93,8 @@ def _is_zarr(folder: Path) -> bool:
 
 
 def _chunked(ds: xr.Dataset) -> xr.Dataset:
-    """Variables in chunks of one size each, which Zarr needs, at most `CHUNK_BYTES`: the first dims
-    are cut first. One that is smaller and in memory stays whole."""
+    """Cut variables into chunks of one size each, which Zarr needs, at most `CHUNK_BYTES`: the
+    first dims are cut first. One that is smaller and in memory stays whole."""
     out = ds.copy()
     for name, values in ds.variables.items():
         if not values.ndim or (values.chunks is None and values.nbytes <= CHUNK_BYTES):

@@ -31,7 +31,7 @@ def pick(ds: xr.Dataset, name: str, value: Any) -> xr.Dataset:
 
 
 def shown(value: Any) -> str:
-    """A coordinate's value as it is read: 10 and not 10.0."""
+    """Return a coordinate's value as it is read: 10 and not 10.0."""
     if isinstance(value, (np.ndarray, np.generic)):
         value = value.item()
     return f"{value:g}" if isinstance(value, float) else str(value)

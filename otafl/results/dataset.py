@@ -166,7 +166,7 @@ def _axes(scenario: Scenario) -> list[dict[str, Any]]:
 
 
 def _shape(axes: list[dict[str, Any]]) -> tuple[int, ...]:
-    """Points of a sweep are numbered in C order over this shape; one point has shape (1,)."""
+    """Return the shape over which points are numbered in C order; one point has shape (1,)."""
     return tuple(axis["size"] for axis in axes) or (1,)
 
 

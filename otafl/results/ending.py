@@ -1,4 +1,4 @@
-"""The value of a variable at the end of a run."""
+"""Take the value of a variable at the end of a run."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from otafl.core.words import unknown
 
 
 def final(dataset: xr.Dataset, name: str) -> xr.DataArray:
-    """A variable of a combined dataset at the end of each trial, without `round`: the last record
-    of the point, or that at which the trial reached its target or ended. NaN for a trial that
-    diverged."""
+    """Return a variable of a combined dataset at the end of each trial, without `round`: the last
+    record of the point, or that at which the trial reached its target or ended. NaN for a trial
+    that diverged."""
     values = dataset[name]
     if "round" not in values.dims:
         return values

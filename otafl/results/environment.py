@@ -1,4 +1,4 @@
-"""With what a result was computed: versions of programs, and the processor."""
+"""Say with what a result was computed: versions of programs, and the processor."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import importlib.metadata
 import platform
 import sys
 from pathlib import Path
+from typing import Any
+
+from otafl.core.errors import UserError
 
 
 @functools.cache
@@ -18,7 +21,7 @@ def versions() -> dict[str, str]:
 
 
 def _version(*names: str) -> str:
-    """The version of the first distribution of these names that is installed."""
+    """Return the version of the first distribution of these names that is installed."""
     for name in names:
         try:
             return importlib.metadata.version(name)
@@ -27,8 +30,17 @@ def _version(*names: str) -> str:
     return "not installed"
 
 
+def check_format(path: Path, written: int, known: int, version: Any) -> None:
+    """Raise UserError for a file of a later format than is known; `version` of otafl wrote it."""
+    if written > known:
+        raise UserError(
+            f"{path}: was written by otafl {version} in a format that this one "
+            f"({versions()['otafl']}) does not know; update otafl to read it"
+        )
+
+
 def device_name(device: str) -> str:
-    """The processor that computed, as its maker calls it."""
+    """Name the processor that computed, as its maker calls it."""
     torch = sys.modules.get("torch")
     if device != "cpu" and torch is not None and torch.cuda.is_available():
         return str(torch.cuda.getdevice_name())

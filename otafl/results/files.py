@@ -9,7 +9,7 @@ import xarray as xr
 from otafl.core.errors import UserError
 from otafl.core.files import written
 from otafl.results.dataset import FORMAT, combine
-from otafl.results.environment import versions
+from otafl.results.environment import check_format
 from otafl.scenario import same
 
 IN_MEMORY_BYTES = 2**32
@@ -36,7 +36,7 @@ def write_part(dataset: xr.Dataset, path: Path | str) -> None:
 
 
 def read_part(path: Path | str, lazy: bool = False) -> xr.Dataset:
-    """One file as it was written; `lazy` reads values only where they are used.
+    """Read one file as it was written; `lazy` reads values only where they are used.
 
     Raises UserError for a file that is missing, damaged or not otafl's.
     """
@@ -58,11 +58,7 @@ def read_part(path: Path | str, lazy: bool = False) -> xr.Dataset:
             f"{path}: is a NetCDF file, but no otafl result; give a file that `otafl run` wrote or "
             "the folder of an `otafl sweep`"
         )
-    if dataset.attrs.get("format", 0) > FORMAT:
-        raise UserError(
-            f"{path}: was written by otafl {dataset.attrs.get('otafl_version')} in a format that "
-            f"this one ({versions()['otafl']}) does not know; update otafl to read it"
-        )
+    check_format(path, dataset.attrs.get("format", 0), FORMAT, dataset.attrs.get("otafl_version"))
     return dataset
 
 

@@ -1,4 +1,4 @@
-"""The models that a stack of trials has at its end, as files: `<sweep>/models/NNNNN.pt` beside
+"""Keep the models that a stack of trials has at its end in files: `<sweep>/models/NNNNN.pt` beside
 `parts/NNNNN.nc`, `<name>.models/NNNNN.pt` beside `<name>.nc`.
 
 Kept are the views that a method is tested by ("global", "local", "personal", ..., see
@@ -21,7 +21,7 @@ from otafl.core.contracts import Blocks
 from otafl.core.errors import UserError
 from otafl.core.files import written
 from otafl.models.recipes import Recipe
-from otafl.results.environment import versions
+from otafl.results.environment import check_format, versions
 from otafl.scenario import Scenario, about
 
 FORMAT = 1
@@ -49,7 +49,7 @@ class TrainedView:
 
 @dataclass(frozen=True)
 class Trained:
-    """Models of points and trials, in the order of `rows`, which all views share."""
+    """Hold the models of points and trials, in the order of `rows`, which all views share."""
 
     rows: list[Row]
     views: dict[str, TrainedView]
@@ -74,13 +74,10 @@ def join(several: Sequence[Trained]) -> Trained:
 
 
 def write(trained: Trained, path: Path, scenario: Scenario) -> None:
-    """Writes plain tensors and plain data (`torch.load` reads them with `weights_only`); the file
+    """Write plain tensors and plain data (`torch.load` reads them with `weights_only`); the file
     is whole or not there. scenario: the whole sweep's. WriteError where the disk does not allow
     it."""
-    views = {
-        name: {"recipe": view.recipe, "blocks": view.blocks, "devices": view.devices}
-        for name, view in trained.views.items()
-    }
+    views = {name: dict(vars(view)) for name, view in trained.views.items()}
     head = {"otafl_models": FORMAT, "otafl_version": versions()["otafl"], **about(scenario)}
     with written(path) as temporary:
         torch.save(head | {"rows": trained.rows, "views": views}, temporary)
@@ -94,11 +91,7 @@ def read(path: Path) -> tuple[Trained, dict[str, Any]]:
     """
     try:
         kept: dict[str, Any] = torch.load(path, "cpu", weights_only=True, mmap=True)
-        if kept["otafl_models"] > FORMAT:
-            raise UserError(
-                f"{path}: was written by otafl {kept['otafl_version']} in a format that this one "
-                f"({versions()['otafl']}) does not know; update otafl to read it"
-            )
+        check_format(path, kept["otafl_models"], FORMAT, kept["otafl_version"])
         views = {name: TrainedView(**view) for name, view in kept.pop("views").items()}
         rows = [(point, trial) for point, trial in kept.pop("rows")]
         return Trained(rows, views), kept
@@ -112,10 +105,10 @@ def read(path: Path) -> tuple[Trained, dict[str, Any]]:
 
 
 def folder_of(result: Path) -> Path:
-    """Where the models of a result file, or of the folder of a sweep, are."""
+    """Say where the models of a result file, or of the folder of a sweep, are."""
     return result / "models" if result.is_dir() else result.with_name(f"{result.stem}.models")
 
 
 def files_of(result: Path) -> Iterator[Path]:
-    """The files of models beside a result, which may be none."""
+    """List the files of models beside a result, which may be none."""
     yield from sorted(folder_of(result).glob("*.pt"))

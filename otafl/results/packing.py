@@ -27,14 +27,14 @@ LARGE_BYTES = 2**24
 
 
 def stacks_of(path: Path, attributes: Mapping[str, Any]) -> set[int]:
-    """Numbers of the stacks that a file holds; older files say it by their names."""
+    """Return the numbers of the stacks that a file holds; older files say it by their names."""
     if "stacks" in attributes:
         return {int(number) for number in np.atleast_1d(attributes["stacks"])}
     return {int(path.stem)} if path.stem.isdecimal() else set()
 
 
 def finished_stacks(folder: Path) -> int:
-    """How many stacks the files of a folder hold."""
+    """Count the stacks that the files of a folder hold."""
     found: set[int] = set()
     for path in finished_files(folder):
         with contextlib.suppress(UserError), read_part(path, lazy=True) as part:
@@ -43,7 +43,7 @@ def finished_stacks(folder: Path) -> int:
 
 
 def pack(folder: Path, finished: bool = False) -> None:
-    """Packs what can be. finished: there will be no more, so that more files than `AT_ONCE` become
+    """Pack what can be. finished: there will be no more, so that more files than `AT_ONCE` become
     one. To be called by one program at a time. A damaged part stays where it is; nothing is lost
     where the disk is full."""
     level = 0

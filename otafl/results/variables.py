@@ -1,4 +1,4 @@
-"""Every variable that a result can hold: units, what it is, dims."""
+"""List every variable that a result can hold: units, what it is, dims."""
 
 from __future__ import annotations
 
@@ -22,59 +22,30 @@ class Variable:
     dims: tuple[str, ...] = ROUNDS
 
 
+SCORES = {
+    "test": "test {} of the global model",
+    "local_test": "mean test {} of the devices' local models",
+    "personal_test": "mean test {} of the personal models",
+    "mean_test": "test {} of the error-free projected mean of the local models",
+    "own_test": "{} of the global model on devices' own test samples",
+    "local_own_test": "{} of local models on their own test samples",
+    "personal_own_test": "{} of personal models on their own test samples",
+    "tuned_test": "mean test {} of fine-tuned models",
+    "tuned_own_test": "{} of fine-tuned models on their own test samples",
+    "validation": "validation {} of the global model",
+    "own_validation": "{} of the global model on devices' own validation samples",
+    "local_own_validation": "{} of local models on their own validation samples",
+    "personal_own_validation": "{} of personal models on their own validation samples",
+    "tuned_own_validation": "{} of fine-tuned models on their own validation samples",
+}
+"""Which models are tested on which samples: each has an accuracy and a loss."""
+
 VARIABLES: dict[str, Variable] = {
-    "test_accuracy": Variable("1", "test accuracy of the global model"),
-    "test_loss": Variable("nat", "test loss of the global model"),
-    "local_test_accuracy": Variable("1", "mean test accuracy of the devices' local models"),
-    "local_test_loss": Variable("nat", "mean test loss of the devices' local models"),
-    "personal_test_accuracy": Variable("1", "mean test accuracy of the personal models"),
-    "personal_test_loss": Variable("nat", "mean test loss of the personal models"),
-    "mean_test_accuracy": Variable(
-        "1", "test accuracy of the error-free projected mean of the local models"
-    ),
-    "mean_test_loss": Variable(
-        "nat", "test loss of the error-free projected mean of the local models"
-    ),
-    "own_test_accuracy": Variable("1", "accuracy of the global model on devices' own test samples"),
-    "own_test_loss": Variable("nat", "loss of the global model on devices' own test samples"),
-    "local_own_test_accuracy": Variable("1", "accuracy of local models on their own test samples"),
-    "local_own_test_loss": Variable("nat", "loss of local models on their own test samples"),
-    "personal_own_test_accuracy": Variable(
-        "1", "accuracy of personal models on their own test samples"
-    ),
-    "personal_own_test_loss": Variable("nat", "loss of personal models on their own test samples"),
-    "tuned_test_accuracy": Variable("1", "mean test accuracy of fine-tuned models"),
-    "tuned_test_loss": Variable("nat", "mean test loss of fine-tuned models"),
-    "tuned_own_test_accuracy": Variable(
-        "1", "accuracy of fine-tuned models on their own test samples"
-    ),
-    "tuned_own_test_loss": Variable("nat", "loss of fine-tuned models on their own test samples"),
-    "validation_accuracy": Variable("1", "validation accuracy of the global model"),
-    "validation_loss": Variable("nat", "validation loss of the global model"),
-    "own_validation_accuracy": Variable(
-        "1", "accuracy of the global model on devices' own validation samples"
-    ),
-    "own_validation_loss": Variable(
-        "nat", "loss of the global model on devices' own validation samples"
-    ),
-    "local_own_validation_accuracy": Variable(
-        "1", "accuracy of local models on their own validation samples"
-    ),
-    "local_own_validation_loss": Variable(
-        "nat", "loss of local models on their own validation samples"
-    ),
-    "personal_own_validation_accuracy": Variable(
-        "1", "accuracy of personal models on their own validation samples"
-    ),
-    "personal_own_validation_loss": Variable(
-        "nat", "loss of personal models on their own validation samples"
-    ),
-    "tuned_own_validation_accuracy": Variable(
-        "1", "accuracy of fine-tuned models on their own validation samples"
-    ),
-    "tuned_own_validation_loss": Variable(
-        "nat", "loss of fine-tuned models on their own validation samples"
-    ),
+    f"{name}_{score}": Variable(units, text.format(score))
+    for name, text in SCORES.items()
+    for score, units in (("accuracy", "1"), ("loss", "nat"))
+}
+VARIABLES |= {
     "train_loss": Variable("nat", "training loss"),
     "device_local_test_accuracy": Variable("1", "test accuracy of the local model", DEVICES),
     "device_personal_test_accuracy": Variable("1", "test accuracy of the personal model", DEVICES),

@@ -1,13 +1,7 @@
 """Read a scenario, which is everything a run depends on: from YAML to validated points."""
 
 from otafl.scenario.errors import ScenarioError
-from otafl.scenario.identity import (
-    about,
-    same,
-    scenario_hash,
-    stack_key,
-    stackable_values,
-)
+from otafl.scenario.identity import about, same, scenario_hash, stack_key
 from otafl.scenario.loading import axes_of, expand, load_scenario
 from otafl.scenario.schema import Point, Scenario
 from otafl.scenario.writing import json_schema, to_yaml
@@ -24,6 +18,5 @@ __all__ = [
     "same",
     "scenario_hash",
     "stack_key",
-    "stackable_values",
     "to_yaml",
 ]

@@ -15,9 +15,18 @@ from pydantic.fields import FieldInfo
 
 from otafl.core.problems import Path, Problem
 from otafl.core.registry import TABLES
-from otafl.core.words import closest
+from otafl.core.words import closest, meant
 from otafl.scenario.errors import shown
-from otafl.scenario.keys import CHOICES, child, field_at, fields, is_section, put, split
+from otafl.scenario.keys import (
+    CHOICES,
+    child,
+    field_at,
+    fields,
+    is_section,
+    put,
+    split,
+    value_at,
+)
 
 NOT_SWEPT = ("name", "trials", "sweep", "engine", "output")
 """Keys that no axis may have: they do not change what a trial is."""
@@ -212,21 +221,16 @@ def _joint(rows: Any) -> tuple[list[Track], list[Problem]]:
 
 
 def _chosen(sweep: Sweep, tree: Any) -> dict[Path, list[Any]]:
-    """Section -> what it may be at some point of the sweep."""
+    """Return section -> what it may be at some point of the sweep."""
     chosen = {}
     for path in CHOICES:
-        section = tree
-        for part in path:
-            section = child(section, part)
-        swept = [
-            value for axis in sweep for one in axis if one.path == path for value in one.values
-        ]
-        chosen[path] = [section, *swept]
+        tracks = (one for axis in sweep for one in axis if one.path == path)
+        chosen[path] = [value_at(tree, path), *(value for one in tracks for value in one.values)]
     return chosen
 
 
 def _fault(track: Track, root: type[BaseModel], chosen: Mapping[Path, Sequence[Any]]) -> str:
-    """What is wrong with a track, or nothing."""
+    """Say what is wrong with a track, or nothing."""
     key = track.key
     if track.path[0] in NOT_SWEPT:
         return f"sweep: '{key}' cannot be swept: it does not change what a trial computes"
@@ -234,8 +238,7 @@ def _fault(track: Track, root: type[BaseModel], chosen: Mapping[Path, Sequence[A
         known = list(dict.fromkeys(name for name, _ in fields(root)))
         if key not in known:
             guess = closest(key, known) or next((k for k in known if k.endswith(f".{key}")), None)
-            hint = f"; did you mean '{guess}'?" if guess else ""
-            return f"sweep: '{key}' is no key of a scenario{hint}"
+            return f"sweep: '{key}' is no key of a scenario{meant(guess)}"
     if track.info is not None and not track.chooses and is_section(track.info):
         first = next(name for name, _ in fields(root) if name.startswith(f"{key}."))
         return f"sweep: '{key}' is a section; sweep one of its keys, like {first}"
@@ -258,7 +261,7 @@ def _has_name(value: Any) -> bool:
 
 
 def _takes_any(track: Track, chosen: Mapping[Path, Sequence[Any]]) -> bool:
-    """Whether the key is one of the user's own component, whose keys are not known."""
+    """Say whether the key is one of a component of the user's, whose keys are not known."""
     sections = chosen.get(track.path[:-1], ())
     names = [one if isinstance(one, str) else child(one, "name") for one in sections]
     return any(isinstance(name, str) and ":" in name for name in names)

@@ -6,7 +6,7 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -14,12 +14,14 @@ from otafl.core import registry
 from otafl.core.choices import NO_SECTION, UNKNOWN
 from otafl.core.errors import UserError
 from otafl.core.problems import Path, Problem
-from otafl.core.words import closest, did_you_mean
-from otafl.scenario.keys import CHOICES, child, dotted, fields, model_at
+from otafl.core.words import closest, did_you_mean, meant
+from otafl.scenario.keys import CHOICES, child, dotted, fields, model_at, value_at
+
+T = TypeVar("T")
 
 
 class ScenarioError(UserError):
-    """Everything is told that is wrong with a scenario, a line each."""
+    """Tell everything that is wrong with a scenario, a line each."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         super().__init__("\n".join(lines))
@@ -59,11 +61,9 @@ class Where:
 
         Of a key that the file does not have, it is one that set something below it.
         """
-        for depth in range(len(path), 0, -1):
-            if path[:depth] in self.overrides:
-                return self.overrides[path[:depth]]
-        if path in self.places:
-            return None
+        found = _nearest(path, self.overrides)
+        if found is not None or path in self.places:
+            return found
         below = (text for key, text in self.overrides.items() if path and key[: len(path)] == path)
         return next(below, None)
 
@@ -71,16 +71,25 @@ class Where:
         """Return the place of the key, or of the section that lacks it; (0, 0) if neither is in the
         file.
         """
-        for depth in range(len(path), 0, -1):
-            if path[:depth] in self.places:
-                return self.places[path[:depth]]
-        return (0, 0)
+        return _nearest(path, self.places) or (0, 0)
 
     def _order(self, path: Path) -> tuple[bool, tuple[int, int]]:
         return self._override(path) is not None, self._place(path)
 
 
-_NO_MAPPING = ("model_type", "model_attributes_type", "dict_type")
+def _nearest(path: Path, known: Mapping[Path, T]) -> T | None:
+    """Return what is known of the key, or else of the closest section that holds it."""
+    above = (path[:depth] for depth in range(len(path), 0, -1))
+    return next((known[one] for one in above if one in known), None)
+
+
+_WANTED = {
+    **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "a mapping of keys"),
+    **dict.fromkeys(("tuple_type", "list_type"), "a list"),
+    "string_pattern_mismatch": "of the form module:callable",
+    "too_short": "a list of at least {min_length}",
+}
+"""Kind of an error -> what the value must be."""
 
 
 def problems_of(error: ValidationError, tree: Any, root: type[BaseModel]) -> list[Problem]:
@@ -129,7 +138,7 @@ def _truths(tree: Any, above: Path = ()) -> Iterator[tuple[Path, bool]]:
 
 
 def _kinds(annotation: Any) -> set[Any]:
-    """The types that an annotation is made of."""
+    """Return the types that an annotation is made of."""
     return {annotation}.union(*(_kinds(arg) for arg in get_args(annotation) if arg is not ...))
 
 
@@ -143,21 +152,20 @@ def unknown_key(path: Path, tree: Any, root: type[BaseModel]) -> str:
 
 
 def _elsewhere(word: str, section: Path, tree: Any, root: type[BaseModel]) -> str:
-    """Where else there is a key of that name, after a semicolon."""
+    """Say where else there is a key of that name, after a semicolon."""
     choice = CHOICES.get(section)
     if choice:
         keys = {name: list(kind.model_fields) for name, kind in choice.every().items()}
         guess = closest(word, itertools.chain.from_iterable(keys.values()))
         owners = [name for name, own in keys.items() if guess in own]
-        for part in section:
-            tree = child(tree, part)
-        chosen = choice.named({} if tree is None else tree)["name"]
+        found = value_at(tree, section)
+        chosen = choice.named({} if found is None else found)["name"]
         if guess:
             subject = "it" if guess == word else f"did you mean '{guess}'? it"
             return f"; {subject} is a key of {' and '.join(owners)}, not of {chosen}"
     every = dict.fromkeys(key for key, _ in fields(root))
-    found = [key for key in every if key.endswith(f".{word}")]
-    return f"; did you mean '{found[0]}'?" if found and word != "name" else ""
+    found = next((key for key in every if key.endswith(f".{word}")), None)
+    return meant(found) if word != "name" else ""
 
 
 def shown(value: Any) -> str:
@@ -168,8 +176,10 @@ def shown(value: Any) -> str:
 
 
 def _key_path(loc: Sequence[str | int], tree: Any, kind: str) -> tuple[Path, Path | None]:
-    """The keys of an error's location, without the kinds of a value's alternatives that pydantic
-    puts in between; and the path at which the value had such alternatives, if so."""
+    """Return the keys of an error's location, and the path at which the value had alternatives.
+
+    Left out are the kinds of the alternatives, which pydantic puts in between.
+    """
     path: Path = ()
     branch: Path | None = None
     for index, part in enumerate(loc):
@@ -187,9 +197,7 @@ def _key_path(loc: Sequence[str | int], tree: Any, kind: str) -> tuple[Path, Pat
 def _problem(path: Path, errors: list[Any], tree: Any, root: type[BaseModel]) -> Problem:
     kind = errors[0]["type"]
     choice = CHOICES.get(path)
-    value = tree
-    for part in path:
-        value = child(value, part)
+    value = value_at(tree, path)
     if kind == "extra_forbidden":
         return Problem(unknown_key(path, tree, root), path)
     if errors[0]["loc"][-1] == "[key]":
@@ -204,8 +212,8 @@ def _problem(path: Path, errors: list[Any], tree: Any, root: type[BaseModel]) ->
         if isinstance(value, str):
             return Problem(f"{dotted(path)}: {registry.unknown_name(choice.table, value)}", path)
         wanted = "a name" if path[-1] == "name" else "a name or a mapping of keys"
-        known = ", ".join(registry.names(choice.table))
-        return Problem(f"{dotted(path)}: got {shown(value)}; must be {wanted}: {known}", path)
+        names = ", ".join(registry.names(choice.table))
+        return Problem(f"{dotted(path)}: got {shown(value)}; must be {wanted}: {names}", path)
     if kind == "value_error":
         prefix = f"{dotted(path)}: " if path else ""
         return Problem(f"{prefix}{errors[0]['ctx']['error']}", path)
@@ -216,16 +224,9 @@ def _problem(path: Path, errors: list[Any], tree: Any, root: type[BaseModel]) ->
 
 
 def _requirement(error: Any) -> str:
-    """What a value must be, after "must be"."""
-    kind = error["type"]
-    if kind in _NO_MAPPING:
-        return "a mapping of keys"
-    if kind in ("tuple_type", "list_type"):
-        return "a list"
-    if kind == "string_pattern_mismatch":
-        return "of the form module:callable"
-    if kind == "too_short":
-        return f"a list of at least {error['ctx']['min_length']}"
+    """Say what a value must be, after "must be"."""
+    if error["type"] in _WANTED:
+        return _WANTED[error["type"]].format(**error.get("ctx", {}))
     text = str(error["msg"]).removeprefix("Input should be ").removeprefix("a valid ")
     text = text.split(", unable to")[0].split(", got a number")[0]
     text = {"integer": "a whole number", "number": "a number", "string": "text"}.get(text, text)
@@ -239,5 +240,5 @@ def _closest_literal(errors: list[Any], value: Any) -> str:
 
 
 def _literals(error: Any) -> list[str]:
-    """The texts that a literal_error would have taken."""
+    """Return the texts that a literal_error would have taken."""
     return re.findall(r"'([^']*)'", error["ctx"]["expected"])

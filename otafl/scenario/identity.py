@@ -11,7 +11,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from otafl.core.choices import Choice, of_field
@@ -65,11 +64,6 @@ def stack_key(scenario: Scenario) -> str:
     return _digest(_structure(scenario, outside))
 
 
-def stackable_values(scenario: Scenario) -> dict[str, float]:
-    """Return `section.field` -> value of every stackable field that has one."""
-    return dict(_stackable(scenario, ""))
-
-
 @functools.cache
 def _hash_of(text: str) -> str:
     """Return the hash of a scenario as YAML; empty where it is none."""
@@ -115,17 +109,6 @@ def _structure(settings: Any, outside: set[str]) -> Any:
     if isinstance(settings, list | tuple):
         return [_structure(item, set()) for item in settings]
     return settings
-
-
-def _stackable(settings: BaseModel, prefix: str) -> list[tuple[str, float]]:
-    found = []
-    marked = settings.stackable if isinstance(settings, Settings) else ()
-    for name, value in settings:
-        if name in marked and value is not None:
-            found.append((f"{prefix}{name}", float(value)))
-        elif isinstance(value, Settings):
-            found += _stackable(value, f"{prefix}{name}.")
-    return found
 
 
 def _digest(tree: Any) -> str:

@@ -4,6 +4,7 @@ name.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, get_args
 
@@ -40,6 +41,11 @@ def child(tree: Any, part: str | int) -> Any:
     if isinstance(tree, list | tuple) and isinstance(part, int) and part < len(tree):
         return tree[part]
     return None
+
+
+def value_at(tree: Any, path: Path) -> Any:
+    """Return what stands at a path, or None."""
+    return functools.reduce(child, path, tree)
 
 
 def put(tree: Mapping[str, Any], path: Path, value: Any, above: Path = ()) -> dict[str, Any]:

@@ -68,7 +68,8 @@ def axes_of(scenario: Scenario) -> dict[str, Axis]:
 
 
 def _read(file: FilePath) -> tuple[dict[str, Any], Where]:
-    """What a file says and where; ScenarioError with the place where it is no YAML mapping."""
+    """Return what a file says and where. Raises ScenarioError with the place where it is no
+    mapping."""
     try:
         source = parse(file.read_text(encoding="utf-8-sig"))
     except OSError as error:
@@ -89,7 +90,7 @@ def _read(file: FilePath) -> tuple[dict[str, Any], Where]:
 
 
 def _plain(value: Any) -> Any:
-    """Mappings, sequences, paths and NumPy's numbers as YAML would give them."""
+    """Return mappings, sequences, paths and NumPy's numbers as YAML would give them."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -125,7 +126,7 @@ def _overridden(
 
 
 def _swept_and_set(sweep: axes.Sweep, where: Where) -> list[Problem]:
-    """Overrides that an axis would override in turn."""
+    """Return the overrides that an axis would override in turn."""
     problems = []
     for tracks in sweep:
         for track in tracks:
@@ -165,7 +166,8 @@ def _points(scenario: Scenario, sweep: axes.Sweep, where: Where) -> list[Point]:
 
 
 class _Collected:
-    """Problems of points, each said once, with the values of the axes that it comes from."""
+    """Collect the problems of points, each said once, with the values of the axes that it comes
+    from."""
 
     def __init__(self, where: Where) -> None:
         self._where = where
@@ -193,5 +195,5 @@ class _Collected:
 
 
 def _touches(path: Path, paths: Sequence[Path]) -> bool:
-    """Whether a key is above or below one of the others."""
+    """Say whether a key is above or below one of the others."""
     return any(path[: len(one)] == one or one[: len(path)] == path for one in paths if one)

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from otafl.core.choices import Choice, Section, chosen, section
+from otafl.core.choices import chosen, section
 from otafl.core.settings import Settings
 from otafl.scenario.sections import (
     DevicesSettings,
@@ -21,9 +21,9 @@ from otafl.scenario.sections import (
     TrainingSettings,
 )
 
-IMPAIRMENTS = Section("otafl.transport.impairments:Impairments.Settings")
-FAULTS = Section("otafl.devices.faults:Faults.Settings")
-SIGNALLING = Section("otafl.transport.signalling:Signalling.Settings")
+IMPAIRMENTS = "otafl.transport.impairments:Impairments.Settings"
+FAULTS = "otafl.devices.faults:Faults.Settings"
+SIGNALLING = "otafl.transport.signalling:Signalling.Settings"
 
 
 def _file_name(name: str) -> str:
@@ -40,32 +40,20 @@ class Scenario(Settings):
     name: Annotated[str, AfterValidator(_file_name)] = Field(
         description="name of the run and of its files"
     )
-    data: Annotated[Any, Choice("data")] = chosen("data", "data set and its partition over devices")
-    model: Annotated[Any, Choice("model")] = chosen("model", "what is trained")
-    algorithm: Annotated[Any, Choice("algorithm")] = chosen("algorithm", "federated method")
-    channel: Annotated[Any, Choice("channel")] = chosen("channel", "radio channel of the uplink")
-    csi: Annotated[Any, Choice("csi")] = chosen("csi", "what is known of the channel")
-    receiver: Annotated[Any, Choice("receiver")] = chosen(
-        "receiver", "combining and receive scaling"
-    )
-    power: Annotated[Any, Choice("power")] = chosen("power", "power control of the uplink")
-    impairments: Annotated[Any, IMPAIRMENTS] = section(
-        IMPAIRMENTS, "what else goes wrong on the uplink"
-    )
-    faults: Annotated[Any, FAULTS] = section(FAULTS, "what is done on purpose against the training")
-    codec: Annotated[Any, Choice("codec")] = chosen("codec", "compression of what is sent")
-    transport: Annotated[Any, Choice("transport")] = chosen(
-        "transport", "how updates reach the server"
-    )
-    signalling: Annotated[Any, SIGNALLING] = section(
-        SIGNALLING, "what a slot takes beside its payload"
-    )
-    server: Annotated[Any, Choice("server")] = chosen(
-        "server", "what the server makes of the averaged increment"
-    )
-    downlink: Annotated[Any, Choice("downlink")] = chosen(
-        "downlink", "how the model reaches the devices"
-    )
+    data: Any = chosen("data", "data set and its partition over devices")
+    model: Any = chosen("model", "what is trained")
+    algorithm: Any = chosen("algorithm", "federated method")
+    channel: Any = chosen("channel", "radio channel of the uplink")
+    csi: Any = chosen("csi", "what is known of the channel")
+    receiver: Any = chosen("receiver", "combining and receive scaling")
+    power: Any = chosen("power", "power control of the uplink")
+    impairments: Any = section(IMPAIRMENTS, "what else goes wrong on the uplink")
+    faults: Any = section(FAULTS, "what is done on purpose against the training")
+    codec: Any = chosen("codec", "compression of what is sent")
+    transport: Any = chosen("transport", "how updates reach the server")
+    signalling: Any = section(SIGNALLING, "what a slot takes beside its payload")
+    server: Any = chosen("server", "what the server makes of the averaged increment")
+    downlink: Any = chosen("downlink", "how the model reaches the devices")
     devices: DevicesSettings = Field(default_factory=DevicesSettings, description="the devices")
     training: TrainingSettings = Field(TrainingSettings(), description="the training")
     trials: int = Field(1, ge=1, description="Monte-Carlo trials of every point")

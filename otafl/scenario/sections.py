@@ -1,5 +1,5 @@
-"""Sections of a scenario that choose from no table: the devices, the training, how it is computed
-and what is written."""
+"""Describe the sections of a scenario that choose from no table: the devices, the training, how it
+is computed and what is written."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from otafl.core.choices import Choice, chosen
+from otafl.core.choices import chosen
 from otafl.core.problems import Problem, problem
 from otafl.core.settings import Settings, stackable
 from otafl.devices.protocols import Late
@@ -25,7 +25,7 @@ DeviceState = Literal["memory", "host", "disk"]
 
 
 class DevicesSettings(Settings):
-    """The devices that train."""
+    """Describe the devices that train."""
 
     count: int = Field(10, ge=1, description="devices in the population, K")
     participants: int | None = Field(
@@ -37,22 +37,14 @@ class DevicesSettings(Settings):
         description="participants whose update is aggregated, drawn anew each round; the others "
         "train all the same. All if not given",
     )
-    selection: Annotated[Any, Choice("selection")] = chosen(
-        "selection", "how participants are chosen"
-    )
-    levels: Annotated[Any, Choice("levels")] = chosen(
+    selection: Any = chosen("selection", "how participants are chosen")
+    levels: Any = chosen(
         "levels", "which model size each device trains, of methods that have several"
     )
-    compute: Annotated[Any, Choice("compute")] = chosen(
-        "compute", "what the devices are made of, and how fast they compute"
-    )
-    protocol: Annotated[Any, Choice("protocol")] = chosen("protocol", "when the uplink slot opens")
-    availability: Annotated[Any, Choice("availability")] = chosen(
-        "availability", "when devices are there"
-    )
-    frequency: Annotated[Any, Choice("frequency")] = chosen(
-        "frequency", "the clock frequency of the local work"
-    )
+    compute: Any = chosen("compute", "what the devices are made of, and how fast they compute")
+    protocol: Any = chosen("protocol", "when the uplink slot opens")
+    availability: Any = chosen("availability", "when devices are there")
+    frequency: Any = chosen("frequency", "the clock frequency of the local work")
     round_budget_j: float | None = stackable(
         None,
         gt=0,
@@ -92,7 +84,7 @@ class DevicesSettings(Settings):
 
 
 class TrainingSettings(Settings):
-    """Rounds, local work and evaluation."""
+    """Describe rounds, local work and evaluation."""
 
     rounds: int = Field(100, ge=1, description="communication rounds")
     local_steps: int = Field(1, ge=1, description="minibatch steps of a device in a round")
@@ -158,7 +150,7 @@ class TrainingSettings(Settings):
 
 
 class EngineSettings(Settings):
-    """How it is computed; the results do not depend on it, up to rounding."""
+    """Say how it is computed; the results do not depend on it, up to rounding."""
 
     memory_gb: float = Field(2.0, gt=0, description="bound on the tensors of one stack")
     chunk_mb: float = Field(
@@ -181,7 +173,7 @@ class EngineSettings(Settings):
 
 
 class OutputSettings(Settings):
-    """What is written and where."""
+    """Say what is written and where."""
 
     folder: str = Field("results", min_length=1, description="folder of the results")
     save_link: bool = Field(

@@ -14,9 +14,7 @@ from typing import Any
 import yaml
 
 from otafl.core.errors import UserError
-
-Path = tuple[str | int, ...]
-"""Keys and list indices from the top to a value."""
+from otafl.core.problems import Path
 
 
 @dataclass(frozen=True)
@@ -34,7 +32,7 @@ class Source:
 
 
 class YamlError(UserError):
-    """The text is no YAML. place: (line, column) from 1, where known."""
+    """Say that a text is no YAML. place: (line, column) from 1, where known."""
 
     def __init__(self, message: str, place: tuple[int, int] | None = None) -> None:
         super().__init__(message)

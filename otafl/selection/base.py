@@ -1,4 +1,4 @@
-"""The contract of a selection: which of the available devices take part in a round."""
+"""Define the contract of a selection: which of the available devices take part in a round."""
 
 from __future__ import annotations
 
@@ -12,8 +12,16 @@ from torch import Tensor
 
 from otafl.core import settings
 from otafl.core.contracts import ChannelState, Cohort, Hyper, LinkBudget, Payload
-from otafl.core.rng import Streams
+from otafl.core.rng import Streams, purpose
 from otafl.csi.base import Csi
+
+KEYS = purpose("selection", __name__)
+
+Devices = np.ndarray
+"""[S, K] bool, which of them."""
+
+Wanted = np.ndarray | int
+"""How many devices of each trial, one number or [S]; all where fewer are free."""
 
 
 @dataclass(frozen=True)
@@ -55,21 +63,19 @@ class Selection(ABC):
     """It goes by the channels, for which all available devices send pilots."""
 
     class Settings(settings.Settings):
-        """The section `devices.selection` of a scenario."""
+        """Describe the section `devices.selection` of a scenario."""
 
     def __init__(self, settings: Any, setup: SelectionSetup) -> None:
         self.settings, self.setup = settings, setup
 
     @abstractmethod
-    def choose(
-        self, free: np.ndarray, wanted: np.ndarray | int, round: int, state: ChannelState
-    ) -> np.ndarray:
-        """Return who takes part, [S, K] bool.
+    def choose(self, free: Devices, wanted: Wanted, round: int, state: ChannelState) -> Devices:
+        """Return who takes part.
 
         Parameters
         ----------
-        free : [S, K] bool, the devices to choose from.
-        wanted : how many, one number or [S]; all where fewer are free.
+        free : the devices to choose from.
+        wanted : how many.
         state : the channel of this round.
         """
 
@@ -78,7 +84,7 @@ class Selection(ABC):
         or all that there are. None: all do, as the choice was made before."""
         return None
 
-    def side_symbols(self, available: np.ndarray | None, cohort: Cohort) -> Tensor | None:
+    def side_symbols(self, available: Devices | None, cohort: Cohort) -> Tensor | None:
         """Return the side information [S], in channel uses, of choosing this cohort of the
         available devices [S, K] bool (None: all); None where nothing has to be told.
 
@@ -92,3 +98,29 @@ class Selection(ABC):
         if available is not None:
             sounded = torch.from_numpy(available.sum(1)).to(sounded)
         return (sounded - cohort.rows_of) * float(pilots)
+
+
+def lowest(key: np.ndarray, free: Devices, wanted: Wanted) -> tuple[Devices, np.ndarray]:
+    """Choose the `wanted` free devices (of each trial, [S]) with the lowest keys [S, K], ties by
+    number.
+
+    Returns
+    -------
+    Who is chosen, [S, K] bool; and the first devices in that order [S, most], of which some are not
+    chosen where fewer are free or wanted.
+    """
+    wanted = np.broadcast_to(wanted, len(free))
+    order = np.where(free, key, np.inf).argsort(1, kind="stable")[:, : wanted.max(initial=0)]
+    chosen = np.zeros_like(free)
+    np.put_along_axis(chosen, order, np.arange(order.shape[1]) < wanted[:, None], 1)
+    return chosen & free, order
+
+
+def random_key(streams: Streams, round: int, devices: int) -> np.ndarray:
+    """Draw keys [S, K] uniform in (0, 1)."""
+    return np.asarray(streams.uniform(KEYS, round, (devices,)).cpu())
+
+
+def host(values: Tensor) -> np.ndarray:
+    """Return a tensor as a NumPy array of doubles."""
+    return np.asarray(values.detach().to("cpu", torch.float64))

@@ -13,21 +13,15 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-import numpy as np
-
-from otafl.core import settings
 from otafl.core.contracts import ChannelState
-from otafl.selection.base import Selection
-from otafl.selection.choosing import host, lowest
+from otafl.selection.base import Devices, Selection, Wanted, host, lowest
 
 
 class BestChannel(Selection):
     sounds: ClassVar[bool] = True
 
-    class Settings(settings.Settings):
+    class Settings(Selection.Settings):
         name: Literal["best_channel"] = "best_channel"
 
-    def choose(
-        self, free: np.ndarray, wanted: np.ndarray | int, round: int, state: ChannelState
-    ) -> np.ndarray:
+    def choose(self, free: Devices, wanted: Wanted, round: int, state: ChannelState) -> Devices:
         return lowest(-host(self.setup.gains(state, round)), free, wanted)[0]

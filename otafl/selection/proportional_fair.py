@@ -15,11 +15,9 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from otafl.core import settings
 from otafl.core.contracts import ChannelState
 from otafl.core.settings import stackable
-from otafl.selection.base import Selection, SelectionSetup
-from otafl.selection.choosing import host, lowest
+from otafl.selection.base import Devices, Selection, SelectionSetup, Wanted, host, lowest
 
 LEAST = 1e-200
 """Throughput of a device that has not been served for very long."""
@@ -30,7 +28,7 @@ class ProportionalFair(Selection):
 
     sounds: ClassVar[bool] = True
 
-    class Settings(settings.Settings):
+    class Settings(Selection.Settings):
         name: Literal["proportional_fair"] = "proportional_fair"
         window: float = stackable(
             100.0, ge=1, description="rounds over which a device's rate is averaged, t_c"
@@ -42,9 +40,7 @@ class ProportionalFair(Selection):
         self._share = 1.0 / host(setup.hyper["window"])[:, None]
         self._throughput: np.ndarray | None = None
 
-    def choose(
-        self, free: np.ndarray, wanted: np.ndarray | int, round: int, state: ChannelState
-    ) -> np.ndarray:
+    def choose(self, free: Devices, wanted: Wanted, round: int, state: ChannelState) -> Devices:
         if self._throughput is None:
             at_mean = np.log2(1.0 + self._budget * host(state.gain))
             share = np.minimum(1.0, np.broadcast_to(wanted, len(free)) / free.shape[1])

@@ -13,16 +13,14 @@ from typing import Literal
 
 import numpy as np
 
-from otafl.core import settings
 from otafl.core.contracts import ChannelState
-from otafl.selection.base import Selection, SelectionSetup
-from otafl.selection.choosing import lowest
+from otafl.selection.base import Devices, Selection, SelectionSetup, Wanted, lowest
 
 
 class RoundRobin(Selection):
     """Keeps each device's place in the queue [S, K]; who has been served goes to its end."""
 
-    class Settings(settings.Settings):
+    class Settings(Selection.Settings):
         name: Literal["round_robin"] = "round_robin"
 
     def __init__(self, settings: Settings, setup: SelectionSetup) -> None:
@@ -31,9 +29,7 @@ class RoundRobin(Selection):
         self._place = np.tile(np.arange(devices), (trials, 1))
         self._end = devices
 
-    def choose(
-        self, free: np.ndarray, wanted: np.ndarray | int, round: int, state: ChannelState
-    ) -> np.ndarray:
+    def choose(self, free: Devices, wanted: Wanted, round: int, state: ChannelState) -> Devices:
         chosen, order = lowest(self._place, free, wanted)
         behind = self._end + np.arange(order.shape[1])
         here = np.take_along_axis(self._place, order, 1)

@@ -12,19 +12,17 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from otafl.core import settings
 from otafl.core.contracts import ChannelState
 from otafl.core.settings import stackable
 from otafl.core.units import db_to_linear
-from otafl.selection.base import Selection, SelectionSetup
-from otafl.selection.choosing import lowest, random_key
+from otafl.selection.base import Devices, Selection, SelectionSetup, Wanted, lowest, random_key
 
 
 class Threshold(Selection):
     narrows: ClassVar[bool] = True
     sounds: ClassVar[bool] = True
 
-    class Settings(settings.Settings):
+    class Settings(Selection.Settings):
         name: Literal["threshold"] = "threshold"
         min_snr_db: float = stackable(
             10.0,
@@ -35,9 +33,7 @@ class Threshold(Selection):
         super().__init__(settings, setup)
         self._least = db_to_linear(setup.hyper["min_snr_db"][:, None])
 
-    def choose(
-        self, free: np.ndarray, wanted: np.ndarray | int, round: int, state: ChannelState
-    ) -> np.ndarray:
+    def choose(self, free: Devices, wanted: Wanted, round: int, state: ChannelState) -> Devices:
         snr = self.setup.snr(state, round)
         heard = free & (snr >= self._least).cpu().numpy()
         if np.min(wanted) >= free.shape[1]:

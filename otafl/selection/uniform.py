@@ -10,19 +10,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-import numpy as np
-
-from otafl.core import settings
 from otafl.core.contracts import ChannelState
-from otafl.selection.base import Selection
-from otafl.selection.choosing import lowest, random_key
+from otafl.selection.base import Devices, Selection, Wanted, lowest, random_key
 
 
 class Uniform(Selection):
-    class Settings(settings.Settings):
+    class Settings(Selection.Settings):
         name: Literal["uniform"] = "uniform"
 
-    def choose(
-        self, free: np.ndarray, wanted: np.ndarray | int, round: int, state: ChannelState
-    ) -> np.ndarray:
+    def choose(self, free: Devices, wanted: Wanted, round: int, state: ChannelState) -> Devices:
         return lowest(random_key(self.setup.streams, round, free.shape[1]), free, wanted)[0]

@@ -15,18 +15,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from otafl.core import settings
 from otafl.core.contracts import ChannelState, Cohort, Payload
 from otafl.core.problems import Problem, problem
-from otafl.selection.base import Selection
+from otafl.selection.base import Devices, Selection, Wanted
 
 
 class UpdateNorm(Selection):
-    class Settings(settings.Settings):
+    class Settings(Selection.Settings):
         name: Literal["update_norm"] = "update_norm"
 
         def check(self, scenario: Any) -> Iterable[Problem]:
@@ -42,9 +40,7 @@ class UpdateNorm(Selection):
             if devices.late == "next":
                 yield problem(f"'next' {wrong} late: drop would do", "devices.late", key)
 
-    def choose(
-        self, free: np.ndarray, wanted: np.ndarray | int, round: int, state: ChannelState
-    ) -> np.ndarray:
+    def choose(self, free: Devices, wanted: Wanted, round: int, state: ChannelState) -> Devices:
         return free
 
     def senders(self, payload: Payload, cohort: Cohort, wanted: int) -> Tensor:
@@ -55,7 +51,7 @@ class UpdateNorm(Selection):
         best = torch.zeros_like(order, dtype=torch.bool).scatter_(1, order[:, :wanted], True)
         return best.flatten()[cohort.cell] & cohort.sends
 
-    def side_symbols(self, available: np.ndarray | None, cohort: Cohort) -> Tensor | None:
+    def side_symbols(self, available: Devices | None, cohort: Cohort) -> Tensor | None:
         return cohort.rows_of
 
 

@@ -15,9 +15,9 @@ from typing import Literal
 
 from torch import Tensor
 
-from otafl.core.contracts import Blocks, Hyper
+from otafl.core.contracts import Hyper
 from otafl.core.settings import stackable
-from otafl.server.base import BETA1, RATE, TAU, ServerOptimiser, adaptive_init, adaptive_step
+from otafl.server.base import BETA1, RATE, TAU, ServerOptimiser
 
 
 class Adagrad(ServerOptimiser):
@@ -28,12 +28,5 @@ class Adagrad(ServerOptimiser):
     tau: float = stackable(1e-3, gt=0, description=TAU)
     beta1: float = stackable(0.0, ge=0, lt=1, description=BETA1)
 
-    def init(self, server: Blocks, hyper: Hyper) -> Blocks:
-        return adaptive_init(server, hyper)
-
-    def step(self, old: Blocks, new: Blocks, memory: Blocks, hyper: Hyper) -> tuple[Blocks, Blocks]:
-        return adaptive_step(old, new, memory, hyper, _square)
-
-
-def _square(v: Tensor, square: Tensor, hyper: Hyper) -> Tensor:
-    return v + square
+    def mean_square(self, v: Tensor, square: Tensor, hyper: Hyper) -> Tensor:
+        return v + square

@@ -15,9 +15,9 @@ from typing import Literal
 
 from torch import Tensor
 
-from otafl.core.contracts import Blocks, Hyper
+from otafl.core.contracts import Hyper
 from otafl.core.settings import stackable
-from otafl.server.base import BETA1, BETA2, RATE, TAU, ServerOptimiser, adaptive_init, adaptive_step
+from otafl.server.base import BETA1, BETA2, RATE, TAU, ServerOptimiser
 
 
 class Adam(ServerOptimiser):
@@ -29,12 +29,5 @@ class Adam(ServerOptimiser):
     beta1: float = stackable(0.9, ge=0, lt=1, description=BETA1)
     beta2: float = stackable(0.99, ge=0, lt=1, description=BETA2)
 
-    def init(self, server: Blocks, hyper: Hyper) -> Blocks:
-        return adaptive_init(server, hyper)
-
-    def step(self, old: Blocks, new: Blocks, memory: Blocks, hyper: Hyper) -> tuple[Blocks, Blocks]:
-        return adaptive_step(old, new, memory, hyper, _square)
-
-
-def _square(v: Tensor, square: Tensor, hyper: Hyper) -> Tensor:
-    return hyper["beta2"] * v + (1.0 - hyper["beta2"]) * square
+    def mean_square(self, v: Tensor, square: Tensor, hyper: Hyper) -> Tensor:
+        return hyper["beta2"] * v + (1.0 - hyper["beta2"]) * square

@@ -13,5 +13,8 @@ class Average(ServerOptimiser):
 
     name: Literal["average"] = "average"
 
+    def init(self, server: Blocks, hyper: Hyper) -> Blocks:
+        return {}
+
     def step(self, old: Blocks, new: Blocks, memory: Blocks, hyper: Hyper) -> tuple[Blocks, Blocks]:
         return new, memory

@@ -1,14 +1,18 @@
-"""Define the contract of a server optimiser, and what the adaptive ones share.
+"""Define the contract of a server optimiser.
 
 Delta = new - old model is the step that the method's own server would take, its
 `server_learning_rate` included. An optimiser is for methods alone whose server block "model" [S, P]
 moves by averaged increments; other blocks are the method's own affair.
+
+The step is by default the adaptive one, which leaves an optimiser the mean square v to say: the
+model moves by eta m / (sqrt(v) + tau) with m = beta_1 m + (1 - beta_1) Delta.
+
+References
+----------
+Reddi et al. 2021, "Adaptive Federated Optimization", Algorithm 2.
 """
 
 from __future__ import annotations
-
-from abc import abstractmethod
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -27,7 +31,7 @@ class ServerOptimiser(Settings):
     scenario."""
 
     def init(self, server: Blocks, hyper: Hyper) -> Blocks:
-        """Return the optimiser's memory at the server's start; none by default.
+        """Return the optimiser's memory at the server's start: m = 0 and v = tau^2, both [S, P].
 
         Parameters
         ----------
@@ -38,9 +42,9 @@ class ServerOptimiser(Settings):
         -------
         name -> [S, *shape]
         """
-        return {}
+        v = (hyper["tau"][:, None] ** 2).expand_as(server[MODEL])
+        return {"m": torch.zeros_like(server[MODEL]), "v": v.clone()}
 
-    @abstractmethod
     def step(self, old: Blocks, new: Blocks, memory: Blocks, hyper: Hyper) -> tuple[Blocks, Blocks]:
         """Return the server's blocks and the memory after the step.
 
@@ -50,29 +54,20 @@ class ServerOptimiser(Settings):
         memory : as `init` or the last step returned it.
         hyper : as of `init`.
         """
+        hyper = {name: value[:, None] for name, value in hyper.items()}
+        delta = new[MODEL] - old[MODEL]
+        m = torch.lerp(delta, memory["m"], hyper["beta1"])
+        v = self.mean_square(memory["v"], delta.square(), hyper)
+        moved = old[MODEL] + hyper["learning_rate"] * m / (v.sqrt() + hyper["tau"])
+        return new | {MODEL: moved}, {"m": m, "v": v}
 
+    def mean_square(self, v: Tensor, square: Tensor, hyper: Hyper) -> Tensor:
+        """Return the new mean square of increments, [S, P].
 
-def adaptive_init(server: Blocks, hyper: Hyper) -> Blocks:
-    """Return m = 0 and v = tau^2, both [S, P]."""
-    start = (hyper["tau"][:, None] ** 2).expand_as(server[MODEL])
-    return {"m": torch.zeros_like(server[MODEL]), "v": start.clone()}
-
-
-def adaptive_step(
-    old: Blocks,
-    new: Blocks,
-    memory: Blocks,
-    hyper: Hyper,
-    square: Callable[[Tensor, Tensor, Hyper], Tensor],
-) -> tuple[Blocks, Blocks]:
-    """Return what `ServerOptimiser.step` does: m = beta_1 m + (1 - beta_1) Delta, and the model
-    moves by eta m / (sqrt(v) + tau).
-
-    square : (v, Delta^2, hyper [S, 1]) -> v, the new mean square.
-    """
-    hyper = {name: value[:, None] for name, value in hyper.items()}
-    delta = new[MODEL] - old[MODEL]
-    m = torch.lerp(delta, memory["m"], hyper["beta1"])
-    v = square(memory["v"], delta.square(), hyper)
-    moved = old[MODEL] + hyper["learning_rate"] * m / (v.sqrt() + hyper["tau"])
-    return new | {MODEL: moved}, {"m": m, "v": v}
+        Parameters
+        ----------
+        v : the last one.
+        square : Delta^2.
+        hyper : as of `init`, [S, 1].
+        """
+        raise NotImplementedError

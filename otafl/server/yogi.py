@@ -16,9 +16,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import Blocks, Hyper
+from otafl.core.contracts import Hyper
 from otafl.core.settings import stackable
-from otafl.server.base import BETA1, BETA2, RATE, TAU, ServerOptimiser, adaptive_init, adaptive_step
+from otafl.server.base import BETA1, BETA2, RATE, TAU, ServerOptimiser
 
 
 class Yogi(ServerOptimiser):
@@ -30,12 +30,5 @@ class Yogi(ServerOptimiser):
     beta1: float = stackable(0.9, ge=0, lt=1, description=BETA1)
     beta2: float = stackable(0.99, ge=0, lt=1, description=BETA2)
 
-    def init(self, server: Blocks, hyper: Hyper) -> Blocks:
-        return adaptive_init(server, hyper)
-
-    def step(self, old: Blocks, new: Blocks, memory: Blocks, hyper: Hyper) -> tuple[Blocks, Blocks]:
-        return adaptive_step(old, new, memory, hyper, _square)
-
-
-def _square(v: Tensor, square: Tensor, hyper: Hyper) -> Tensor:
-    return v - (1.0 - hyper["beta2"]) * square * torch.sign(v - square)
+    def mean_square(self, v: Tensor, square: Tensor, hyper: Hyper) -> Tensor:
+        return v - (1.0 - hyper["beta2"]) * square * torch.sign(v - square)

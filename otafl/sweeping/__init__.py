@@ -1,5 +1,5 @@
-"""Points of a sweep, grouped into stacks, run here or by many workers, and kept: one file a
-finished stack, so that whatever is killed, the same call goes on from what is finished."""
+"""Run the points of a sweep, grouped into stacks, here or by many workers, and keep them: one file
+a finished stack, so that whatever is killed, the same call goes on from what is finished."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def sweep(
 def _execution(
     workers: int, scheduler: str | None, jobs: list[Job]
 ) -> contextlib.AbstractContextManager[Execute]:
-    """Who carries out the jobs."""
+    """Choose who carries out the jobs."""
     if jobs and (workers or scheduler):
         from otafl.sweeping import cluster
 
@@ -166,6 +166,6 @@ def _execution(
 
 
 def _pack(folder: Path, finished: bool = False) -> None:
-    """Unless another program does it just now."""
+    """Pack the folder, unless another program does it just now."""
     with contextlib.suppress(locks.Busy), locks.held(Folder(folder).lock("pack"), wait=False):
         pack(folder, finished)

@@ -32,7 +32,8 @@ WORKERS_S = 60
 
 @contextlib.contextmanager
 def on_this_machine(workers: int) -> Iterator[Execute]:
-    """So many workers, which share the processor's threads; with GPUs, each has one, in turn."""
+    """Start so many workers, which share the processor's threads; with GPUs, each has one, in
+    turn."""
     from distributed import Client, Nanny, Scheduler, SpecCluster
 
     threads = max(1, (os.cpu_count() or 1) // workers)
@@ -62,8 +63,9 @@ def on_this_machine(workers: int) -> Iterator[Execute]:
 
 @contextlib.contextmanager
 def of_scheduler(address: str) -> Iterator[Execute]:
-    """The workers of a Dask scheduler (its address, or the file that it writes), which go on with
-    what they have if the client ends. Raises UserError where none answers, or none has come."""
+    """Take the workers of a Dask scheduler (its address, or the file that it writes), which go on
+    with what they have if the client ends. Raises UserError where none answers, or none has
+    come."""
     from distributed import Client
 
     found = _answering(address)
@@ -109,7 +111,7 @@ def _silent(address: str) -> UserError:
 
 
 def _by_workers(client: Any, where: str, jobs: Sequence[Job], report: Report) -> Iterator[Outcome]:
-    """Outcomes as they come. Raises UserError if the scheduler is lost."""
+    """Yield outcomes as they come. Raises UserError if the scheduler is lost."""
 
     def heard(event: tuple[float, tuple[int, int, int]]) -> None:
         report(*event[1])
@@ -181,7 +183,7 @@ def _environment(number: int, threads: int, gpus: Sequence[str]) -> dict[str, st
 
 
 def _gpus() -> list[str]:
-    """What CUDA_VISIBLE_DEVICES would name each GPU that this program sees."""
+    """Return what CUDA_VISIBLE_DEVICES would name each GPU that this program sees."""
     import torch
 
     named = os.environ.get("CUDA_VISIBLE_DEVICES")

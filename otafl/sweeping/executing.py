@@ -100,7 +100,7 @@ def _raise(failed: Sequence[Outcome], jobs: int) -> None:
 
 
 def _named(points: Sequence[Point]) -> str:
-    """The values that the points of a stack have in common, or else its first point's."""
+    """Return the values that the points of a stack have in common, or else its first point's."""
     if not points[0].coords:
         return "the scenario"
     common = {

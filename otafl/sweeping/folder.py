@@ -44,8 +44,8 @@ class Folder:
         return trained.folder_of(self.path) / f"{number:05d}.pt"
 
     def lock(self, what: int | str) -> Path:
-        """Held by the program that computes the stack of this number, changes the plan, or
-        packs."""
+        """Return the lock held by the program that computes the stack of this number, changes the
+        plan, or packs."""
         return self.path / "locks" / f"{what}.lock"
 
     def failure(self, number: int) -> Path:
@@ -53,29 +53,29 @@ class Folder:
         return self.path / "failures" / f"{number:05d}.txt"
 
     def state(self, number: int, batch: Batch) -> Path:
-        """What is kept of a batch of a stack that is not finished; suffixes say what."""
+        """Return where a batch of a stack that is not finished is kept; suffixes say what is."""
         name = f"{number:05d}-{batch.points[0]}-{batch.trials[0]}-{batch.size}"
         return self.path / "running" / name
 
     def old_state(self) -> list[Path]:
-        """What an otafl before `running/` kept of stacks that were not finished: pickles, which are
-        never read."""
+        """List what an otafl before `running/` kept of stacks that were not finished: pickles,
+        which are never read."""
         return sorted((self.path / OLD_STATE).glob("*"))
 
     @property
     def interrupted(self) -> Path:
-        """What there was of the stack that ran at Ctrl-C."""
+        """Return the file of what there was of the stack that ran at Ctrl-C."""
         return self.path / "interrupted.nc"
 
     def finished(self, scenario: Scenario) -> set[int]:
-        """The stacks whose results are there, whole and this scenario's; damaged ones are computed
-        anew."""
+        """Return the stacks whose results are there, whole and this scenario's; damaged ones are
+        computed anew."""
         wanted = about(scenario)
         return set().union(*(_whole(path, wanted) for path in finished_files(self.path)))
 
     def has(self, number: int, scenario: Scenario) -> bool:
-        """Whether the stack's results are: in its own file, or in one that another program has
-        packed it into."""
+        """Say whether the stack's results are there: in its own file, or in one that another
+        program has packed it into."""
         wanted = about(scenario)
         if number in _whole(self.part(number), wanted):
             return True
@@ -83,14 +83,14 @@ class Folder:
         return any(number in _packed(path, *wanted.values()) for path in packs)
 
     def forget(self, number: int) -> None:
-        """Removes what a finished stack needs no more."""
+        """Remove what a finished stack needs no more."""
         old = [self.failure(number), *(self.path / "running").glob(f"{number:05d}-*")]
         for path in old:
             with contextlib.suppress(OSError):
                 path.unlink()
 
     def tidy(self) -> None:
-        """Removes what a finished sweep needs no more."""
+        """Remove what a finished sweep needs no more."""
         self.interrupted.unlink(missing_ok=True)
         for name in ("locks", "running", "failures", OLD_STATE):
             shutil.rmtree(self.path / name, ignore_errors=True)
@@ -98,12 +98,12 @@ class Folder:
 
 @functools.cache
 def _packed(path: Path, text: str, digest: str) -> set[int]:
-    """Packs have new names and do not change."""
+    """Return the stacks of a pack, which does not change."""
     return _whole(path, {"scenario": text, "scenario_hash": digest})
 
 
 def _whole(path: Path, wanted: Mapping[str, str]) -> set[int]:
-    """The stacks of a file, if it is of this scenario and complete."""
+    """Return the stacks of a file, if it is of this scenario and complete."""
     try:
         with read_part(path, lazy=True) as part:
             attributes = part.attrs

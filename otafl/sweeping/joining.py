@@ -1,4 +1,4 @@
-"""The records of the batches of a stack, put together."""
+"""Put the records of the batches of a stack together."""
 
 from __future__ import annotations
 

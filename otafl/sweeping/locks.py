@@ -1,4 +1,4 @@
-"""Locks of a sweep's folder, which several programs may work on.
+"""Lock a sweep's folder, which several programs may work on.
 
 The system frees a lock with the program that holds it, however that ends. Where a file system knows
 no locks, the work is done without: files are replaced as a whole, so the worst is that two
@@ -19,12 +19,12 @@ TRIES = 10
 
 
 class Busy(Exception):
-    """Another program holds the lock."""
+    """Say that another program holds the lock."""
 
 
 @contextlib.contextmanager
 def held(path: Path, wait: bool = True) -> Iterator[None]:
-    """Holds a lock, a file that may be left behind. Raises Busy if it is taken and `wait` is False,
+    """Hold a lock, a file that may be left behind. Raises Busy if it is taken and `wait` is False,
     WriteError if its folder cannot be written."""
     lock = FileLock(path)
     try:
@@ -45,7 +45,8 @@ def held(path: Path, wait: bool = True) -> Iterator[None]:
 
 
 def _acquire(lock: FileLock, path: Path, timeout: int) -> None:
-    """Another program that finds the sweep finished may remove the folder in between."""
+    """Take the lock, though a program that finds the sweep finished may remove the folder
+    meanwhile."""
     for attempt in range(TRIES):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:

@@ -11,7 +11,7 @@ Progress = Callable[[int, int, str], None]
 
 
 class Meter:
-    """Adds up what stacks report, in whatever order they run."""
+    """Add up what stacks report, in whatever order they run."""
 
     def __init__(self, stacks: Sequence[Stack], progress: Progress | None) -> None:
         self._progress = progress
@@ -20,17 +20,17 @@ class Meter:
         self._finished: set[int] = set()
 
     def was_finished(self, number: int) -> None:
-        """The stack was finished before the sweep went on."""
+        """Take note of a stack that was finished before the sweep went on."""
         self._done[number] = self._rounds[number]
         self._finished.add(number)
 
     def finished(self, number: int) -> None:
-        """The stack is finished."""
+        """Take note that a stack is finished."""
         self.report(number, self._rounds[number], self._rounds[number])
         self._finished.add(number)
 
     def report(self, number: int, done: int, total: int) -> None:
-        """A stack has done so many of its rounds."""
+        """Take note that a stack has done so many of its rounds."""
         if number in self._finished or done <= self._done[number]:
             return  # told already
         self._done[number] = done

@@ -1,4 +1,4 @@
-"""Which points run together, and the plan of a folder.
+"""Say which points run together, and keep the plan of a folder.
 
 A stack holds points that differ only in fields that change no shape (and in seed), as many as the
 memory bound allows. The plan is stored with the sweep and a resumed sweep follows it, since
@@ -27,7 +27,7 @@ the last ones then do not wait long for one."""
 
 
 class Batch(NamedTuple):
-    """What of a stack runs at once: places of points in it, and trial numbers."""
+    """Say what of a stack runs at once: places of points in it, and trial numbers."""
 
     points: list[int]
     trials: list[int]
@@ -48,7 +48,8 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Stack:
-    """Points of one result file, and the batches that they run in: one, unless memory is short."""
+    """Hold the points of one result file, and the batches that they run in: one, unless memory is
+    short."""
 
     number: int
     points: list[Point]
@@ -90,7 +91,7 @@ def plan(points: Sequence[Point], workers: int = 1) -> list[Stack]:
 
 
 def stored(scenario: Scenario, folder: Path, workers: int = 1) -> list[Stack]:
-    """The folder's plan, or a new one that is then stored in it.
+    """Return the folder's plan, or a new one that is then stored in it.
 
     Raises UserError if the folder holds another scenario's results, or a damaged plan.
     """

@@ -64,7 +64,7 @@ class Outcome:
 
 
 def work(job: Job, report: Report, keep_interrupted: bool = False) -> Outcome:
-    """Computes the job's stack, unless its file is there, or another program is at it.
+    """Compute the job's stack, unless its file is there, or another program is at it.
 
     keep_interrupted: on Ctrl-C write what there is of it to `interrupted.nc`. Errors are outcomes;
     KeyboardInterrupt goes on upwards.
@@ -167,7 +167,7 @@ def _run(
 
 
 def _kept_batch(job: Job, batch: Batch, tell: Progress) -> Record:
-    """The record of a batch, which is kept where a stack has several."""
+    """Return the record of a batch, which is kept where a stack has several."""
     path = Folder(job.folder).state(job.stack.number, batch)
     whole = batch.size == len(job.stack.points) * job.scenario.trials
     finished = path.with_suffix(".record")
@@ -190,7 +190,7 @@ def _kept_batch(job: Job, batch: Batch, tell: Progress) -> Record:
 
 
 def ran_out_of_memory(error: Exception) -> bool:
-    """Whether an error says that memory is short, of the host or of a GPU."""
+    """Say whether an error means that memory is short, of the host or of a GPU."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     text = str(error).lower()

@@ -1,4 +1,4 @@
-"""Transports: how a round's updates reach the server. `build` makes the whole uplink."""
+"""Make the uplink, which takes a round's updates to the server, with all its parts."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def build(
         policy = registry.make("power", scenario.power)
     receiver = receivers.build(scenario.receiver, policy, channel.state(0).h.shape[2])
     jammer = jammer_power([row.faults for row in rows], streams)
-    impairments = Impairments.of([row.impairments for row in rows], jammer, streams)
+    impairments = Impairments([row.impairments for row in rows], jammer, streams)
     codec = codecs.build([row.codec for row in rows], streams)
     setup = LinkSetup(
         budget=budget,

@@ -1,4 +1,4 @@
-"""The contract of a transport: how a round's updates reach the server, and what that costs."""
+"""Define a transport: it takes a round's updates to the server, and says what that costs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+from torch import Tensor
 
 from otafl.codecs.base import Codec
 from otafl.core import settings
@@ -27,6 +28,7 @@ from otafl.core.rng import Streams
 from otafl.csi.base import Csi
 from otafl.power.base import PowerPolicy
 from otafl.receivers.base import Receiver
+from otafl.transport.delivery import Delivery
 from otafl.transport.impairments import Impairments
 
 Access = Literal["tdma", "ofdma"]
@@ -55,6 +57,11 @@ class LinkSetup:
     hyper: Hyper
     save_link: bool = False
     save_gram: bool = True
+
+    def power_budget(self, limits: Limits) -> Tensor:
+        """Return the devices' power budgets in a slot, [S, K]."""
+        budget = self.budget.budget
+        return budget if limits.power is None else budget * limits.power
 
 
 @dataclass(frozen=True)
@@ -100,7 +107,6 @@ class Transport(ABC):
     def __init__(self, settings: Any, setup: LinkSetup) -> None:
         self.settings, self.setup = settings, setup
 
-    @abstractmethod
     def deliver(
         self,
         payload: Payload,
@@ -124,6 +130,16 @@ class Transport(ABC):
         -------
         What the server gets of each group, and what it cost.
         """
+        budget, apart = self.setup.budget, "each" in self.gives
+        delivery = Delivery(payload, cohort, channel, round, limits, budget, apart)
+        if delivery.uplink:
+            self.carry(delivery)
+        return delivery.received(), delivery.tally.report()
+
+    @abstractmethod
+    def carry(self, delivery: Delivery) -> None:
+        """Carry the groups of `delivery.uplink` to the server: give it what it gets of each, note
+        what arrives, and add up what it costs."""
 
     def planned(self) -> OrthogonalUplink | None:
         """Return what devices know beforehand of an uplink of their own; None where there is no

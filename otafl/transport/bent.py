@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from otafl.core.rng import Streams
 from otafl.transport.impairments import NOISE, Impairments
 from otafl.transport.misaligned import SampleSums, aligned_noise, lmmse_filter
 from otafl.transport.on_air import OnAir
@@ -39,36 +40,28 @@ class Bend:
     delay: Tensor
 
 
-def bent_sum(
-    on_air: OnAir, budget: Tensor, impairments: Impairments, round: int, index: int
-) -> Tensor:
-    """Return the estimate [S, P] of a transmission whose symbols are bent, noise included.
-
-    Parameters
-    ----------
-    on_air : the transmission, of rows [n, P].
-    budget : [S, K], which clipping is over.
-    impairments : of the S trials.
-    round, index : of the group, which its noise depends on.
-    """
+def bent_sum(on_air: OnAir, impairments: Impairments) -> Tensor:
+    """Return the estimate [S, P] of a transmission of rows [n, P] whose symbols are bent, noise
+    included."""
     sent, segments, gain = on_air.signal, on_air.segments, on_air.row_gain
-    rule, timed = impairments.settings.timing_receiver, bool(impairments.timing_offset.any())
-    carrier, delay = impairments.offsets(budget.shape[1], round)
+    slot, streams = on_air.symbols.slot, impairments.streams
+    rule = impairments.settings.timing_receiver if impairments.delays else "matched_filter"
+    carrier, delay = impairments.offsets(slot.budget.shape[1], slot.round)
     on = gain.abs().amax(1) > 0
     delay = _from_first(sent, sent.at_rows(delay), on)
-    peak = sent.at_rows((impairments.clip[:, None] * budget).sqrt())
+    peak = sent.at_rows((impairments.clip[:, None] * slot.budget).sqrt())
     bend = Bend(gain, peak, sent.at_rows(carrier), delay)
-    if timed and rule == "lmmse":
-        return _lmmse(on_air, bend, impairments, round, index)
+    if rule == "lmmse":
+        return _lmmse(on_air, bend, streams)
     spread = on_air.variance.sqrt()
-    if timed and rule == "aligned_sample":
+    if rule == "aligned_sample":
         spread = spread * aligned_noise(sent, delay, on).sqrt()[:, None]
         delay = torch.zeros_like(delay)
     flat = []
     for part in _sums(on_air, bend, torch.stack([1.0 - delay, delay], 1), impairments.reshapes):
         late = torch.nn.functional.pad(part[:, 1, :-1], (1, 0))  # of the symbol before
         flat.append(part[:, 0] + late)
-    noise = impairments.streams.normal(NOISE / index, round, (sent.reals,))
+    noise = streams.normal(NOISE / on_air.symbols.index, slot.round, (sent.reals,))
     return torch.cat(flat, 1)[:, : sent.reals] + noise * segments.at_reals(spread, sent.reals)
 
 
@@ -125,15 +118,15 @@ def _rotation(turns: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.polar(torch.ones_like(angle), angle).to(dtype)
 
 
-def _lmmse(on_air: OnAir, bend: Bend, impairments: Impairments, round: int, index: int) -> Tensor:
+def _lmmse(on_air: OnAir, bend: Bend, streams: Streams) -> Tensor:
     """Return the linear MMSE estimate from all samples of each symbol; a trial has as many samples
     as devices."""
     sent, segments, unit = on_air.signal, on_air.segments, on_air.row_unit
-    column, scale = segments.of_columns(sent.x.device), on_air.symbols.scale
+    symbols, column = on_air.symbols, segments.of_columns(sent.x.device)
     halves = next(_bent_chunks(on_air, bend, sent.x.numel()))
     samples = SampleSums(sent.cohort, bend.delay)
-    believed = sent.at_rows(on_air.believed.mT).real * unit
-    power = sent.at_rows(on_air.symbols.power.mT) / scale.square().clamp_min(1e-30)[:, None]
+    believed = sent.at_rows((on_air.channels.h_hat * on_air.sent_gain).mT).real * unit
+    power = sent.at_rows(symbols.power.mT) / symbols.scale.square().clamp_min(1e-30)[:, None]
     target = unit * on_air.active_rows / torch.where(believed == 0, math.inf, believed)
     noise = on_air.variance
     taps = lmmse_filter(samples, believed.square() * power / segments.halves, target, noise)
@@ -142,8 +135,8 @@ def _lmmse(on_air: OnAir, bend: Bend, impairments: Impairments, round: int, inde
     for half, rows in enumerate(halves):
         observed = samples.of(rows)  # [S, J, symbols]
         for j in range(observed.shape[1]):
-            name = NOISE / index / half / j
-            draw = impairments.streams.normal(name, round, (segments.symbols,))
+            name = NOISE / symbols.index / half / j
+            draw = streams.normal(name, symbols.slot.round, (segments.symbols,))
             observed[:, j].addcmul_(draw, spread)
         flat.append(samples.estimate(observed, taps, column))
     return torch.cat(flat, 1)[:, : sent.reals]

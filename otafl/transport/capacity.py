@@ -58,7 +58,7 @@ class Capacity:
         estimate = setup.csi.estimate(state, channel.gain, round) if needs_estimate else state
         h, h_hat, blocks = state.flatten(3), estimate.flatten(3), state.shape[3]
         combined = power[..., None] * h_hat.abs().square().sum(2)
-        exact = estimate is state and not setup.impairments.disturbed
+        exact = estimate is state and not setup.impairments.disturbs
         true = combined if exact else self._received(h, h_hat, power, round)
         carried = self._factor * bits_a_use(true / self._gap[..., None])
         flat_snr = torch.expm1(torch.log1p(true).mean(-1))

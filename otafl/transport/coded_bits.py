@@ -16,10 +16,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from otafl.codecs.base import Codec
-from otafl.core.contracts import Cohort, Group
+from otafl.codecs.base import Codec, pairs, shapes_of
+from otafl.core.contracts import Group
 from otafl.core.errors import UserError
-from otafl.core.rng import Purpose, Streams, family
+from otafl.core.rng import Streams, family
+from otafl.models.base import flatten, unflatten
+from otafl.transport.delivery import Delivery
 from otafl.transport.mcs import Mcs
 from otafl.transport.packets import rows_once
 
@@ -71,10 +73,8 @@ class CodedBits:
                 "transport.coding: 'ldpc' sends the bits of words, and the codec makes none; codec "
                 "uniform, or qsgd with norm: max, would do"
             )
-        self._table = table
-        self._codec = codec
+        self._table, self._codec, self._streams = table, codec, streams
         self._word_bits = codec.word_bits
-        self._streams = streams
         self._links: dict[Layout, Callable[[Tensor, Tensor, Tensor], Tensor]] = {}
 
     def symbols(self, group: Group) -> list[int]:
@@ -82,61 +82,47 @@ class CodedBits:
         return [layout(round(self._codec.bits(group)), mcs).symbols for mcs in self._table]
 
     def send(
-        self, payload: Sequence[Group], cohort: Cohort, scheme: Tensor, snr: Tensor, slot: int
-    ) -> tuple[list[Group], Tensor]:
-        """Send the uplink groups of a payload.
+        self, delivery: Delivery, scheme: Tensor, snr: Tensor
+    ) -> tuple[dict[int, Group], Tensor]:
+        """Send the uplink groups of a delivery.
 
         Parameters
         ----------
-        payload : of N rows.
-        cohort : these rows.
+        delivery : of the payload.
         scheme : [S, K] index of the table, negative for a device that does not send.
         snr : [S, K], linear.
-        slot : the round.
 
         Returns
         -------
-        The payload as it is read, wrong bits included, and whose bits all arrived right, [S, K].
+        The groups as they are read, by index, wrong bits included, and whose bits all arrived
+        right, [S, K].
         """
-        read = list(payload)
+        read, cohort = {}, delivery.cohort
         wrong = torch.zeros_like(scheme, dtype=torch.bool).flatten()
         by_row = scheme.flatten()[cohort.cell].where(cohort.sends, -1)
-        for index, group in enumerate(payload):
-            if group.route == "uplink":
-                rows = rows_once(group, cohort, "coding: 'ldpc'")
-                cell, who = cohort.cell[rows], (cohort.trial[rows], cohort.device[rows])
-                read[index], right = self._send(
-                    group, who, by_row[rows], snr.flatten()[cell], slot, CODED / index
-                )
-                wrong[cell[~right]] = True
-        return read, ~wrong.view_as(scheme)
-
-    def _send(
-        self,
-        group: Group,
-        who: tuple[Tensor, Tensor],
-        scheme: Tensor,
-        snr: Tensor,
-        slot: int,
-        stream: Purpose,
-    ) -> tuple[Group, Tensor]:
-        """Return a group as it is read, and which of its rows [n] arrived right; who: their trial
-        [n] and device [n], scheme, snr: [n]."""
-        sent = _bits_of(self._codec.words(group), self._word_bits)
-        # ranges and norms fill the rest, and arrive right
-        beside = round(self._codec.bits(group)) - sent.shape[1]
-        sent = torch.nn.functional.pad(sent, (0, beside))
-        heard = sent.clone()
-        for index in scheme.unique().tolist():
-            if index >= 0:
-                at = (scheme == index).nonzero().squeeze(1)
-                plan = layout(sent.shape[1], self._table[index])
+        for index, group, _ in delivery.uplink:
+            rows = rows_once(group, cohort, "coding: 'ldpc'")
+            cell, (trial, device) = cohort.cell[rows], pairs(group, cohort)
+            chosen, ratio = by_row[rows], snr.flatten()[cell]
+            # ranges and norms fill the rest, and arrive right
+            words = _bits_of(flatten(self._codec.words(group)), self._word_bits)
+            beside = round(self._codec.bits(group)) - words.shape[1]
+            sent = torch.nn.functional.pad(words, (0, beside))
+            heard = sent.clone()
+            for one in chosen[chosen >= 0].unique().tolist():
+                at = (chosen == one).nonzero().squeeze(1)
+                plan = layout(sent.shape[1], self._table[one])
                 size = (plan.blocks, plan.n // plan.order, 2)
-                noise = self._streams.device_normal(stream, slot, who[0][at], who[1][at], size)
-                heard[at] = self._over(plan, sent[at], noise, snr[at])
-        right = (heard == sent).all(1)
-        back = _words_of(heard[:, : sent.shape[1] - beside], self._word_bits)
-        return replace(group, blocks=self._codec.values(group, back)), right
+                noise = self._streams.device_normal(
+                    CODED / index, delivery.round, trial[at], device[at], size
+                )
+                heard[at] = self._over(plan, sent[at], noise, ratio[at])
+            wrong[cell[(heard != sent).any(1)]] = True
+            back = unflatten(
+                _words_of(heard[:, : words.shape[1]], self._word_bits), shapes_of(group)
+            )
+            read[index] = replace(group, blocks=self._codec.values(group, back))
+        return read, ~wrong.view_as(scheme)
 
     def _over(self, plan: Layout, bits: Tensor, noise: Tensor, snr: Tensor) -> Tensor:
         """Return bits [n, L] as decided by the receiver; noise: [n, blocks, symbols, 2] standard
@@ -149,10 +135,8 @@ class CodedBits:
         if plan not in self._links:
             self._links[plan] = _sionna_link(plan, bits.device)
         link = self._links[plan]
-        decided = [
-            link(*(part[i : i + CODEWORDS_AT_ONCE] for part in (blocks, flat, variance.float())))
-            for i in range(0, len(blocks), CODEWORDS_AT_ONCE)
-        ]
+        parts = (part.split(CODEWORDS_AT_ONCE) for part in (blocks, flat, variance.float()))
+        decided = [link(*part) for part in zip(*parts, strict=True)]
         return torch.cat(decided).view(len(bits), -1)[:, : bits.shape[1]].to(bits.dtype)
 
 

@@ -17,7 +17,7 @@ packet is lost. Of a packet that is sent twice the server drops the copy by its 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Self
 
@@ -25,68 +25,70 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from otafl.core.contracts import (
-    NO_LIMITS,
-    ChannelState,
-    Cohort,
-    Group,
-    Limits,
-    LinkReport,
-    Payload,
-    Received,
-)
+from otafl.core.contracts import Group
 from otafl.core.settings import stackable
 from otafl.core.units import db_to_linear
 from otafl.transport.base import Counts, LinkSetup, OrthogonalUplink, Transport
 from otafl.transport.capacity import Capacity, Links
 from otafl.transport.coded_bits import CodedBits
-from otafl.transport.fitted_bits import bits_at, fitted, fitting_depth
+from otafl.transport.delivery import Delivery
+from otafl.transport.fitted_bits import fitted, fitting_depth
 from otafl.transport.mcs import MCS_TABLES
-from otafl.transport.packets import gathered
-from otafl.transport.report import Tally
-from otafl.transport.superpose import Signal, signal
+from otafl.transport.packets import hand_over
 
 ROUNDING = 1e-5
 """A rate above what is carried by less than this share is one that equals it."""
 
-Groups = Sequence[tuple[Group, Signal]]
-
 
 @dataclass(frozen=True)
 class Load:
-    """Hold what each device has to send over the uplink groups.
+    """Hold what each device has to send over the uplink groups of a delivery.
 
-    on_air: [S, K] bool. bits, reals, blocks: [S, K]. budget: [S, K] power. limits: of the slot.
+    on_air: [S, K] bool. bits, reals, blocks: [S, K]. budget: [S, K] power. senders: [S, 1], how
+    many devices send, at least 1. parts: [S, 1], of the band, of which a device has one.
     """
 
+    delivery: Delivery
     on_air: Tensor
     bits: Tensor
     reals: Tensor
     blocks: Tensor
     budget: Tensor
-    limits: Limits
-
-    @property
-    def senders(self) -> Tensor:
-        """Return how many devices send, [S, 1], at least 1."""
-        return self.on_air.sum(1, keepdim=True).clamp_min(1).to(self.bits.dtype)
+    senders: Tensor
+    parts: Tensor
 
 
 @dataclass(frozen=True)
 class Turns:
-    """Hold how each device sends, [S, K].
+    """Hold how each device sends its load, [S, K].
 
     symbols: its channel uses, 0 if it is silent. bits: sent. sends: bool. rate: bits a channel use.
     scheme: int64 place in the table of schemes. depth: bits a real, where they are fitted to the
     slot.
     """
 
+    load: Load
     symbols: Tensor
     bits: Tensor
     sends: Tensor
     rate: Tensor
-    scheme: Tensor | None
+    scheme: Tensor
     depth: Tensor | None
+
+    @property
+    def time(self) -> Tensor:
+        """Return a device's time on air [S, K], in channel uses of the whole band."""
+        return self.symbols * self.load.parts
+
+    @property
+    def cost(self) -> Tensor:
+        """Return the energy of a device's packet [S, K], radiated and drawn by its circuits."""
+        circuits, power = self.load.delivery.limits.per_symbol, self.load.budget
+        return self.time * (power if circuits is None else power + circuits)
+
+    def times(self, uses: Tensor) -> Turns:
+        """Return the turns with so many times their channel uses, [S, K]."""
+        return replace(self, symbols=self.symbols * uses, bits=self.bits * uses)
 
 
 class Digital(Transport):
@@ -195,11 +197,9 @@ class Digital(Transport):
         super().__init__(settings, setup)
         self._table = MCS_TABLES[settings.mcs_table]
         self._capacity = Capacity(settings, setup)
-        self._coded = (
-            CodedBits(self._table, setup.codec, setup.streams)
-            if settings.coding == "ldpc"
-            else None
-        )
+        self._coded = None
+        if settings.coding == "ldpc":
+            self._coded = CodedBits(self._table, setup.codec, setup.streams)
         most = setup.hyper["max_symbols"][:, None]
         self._most = most.where(most > 0, torch.inf)
         self._bounded = bool((most > 0).any())
@@ -223,160 +223,133 @@ class Digital(Transport):
             csi=self.setup.csi,
         )
 
-    def deliver(
-        self,
-        payload: Payload,
-        cohort: Cohort,
-        channel: ChannelState,
-        round: int,
-        limits: Limits = NO_LIMITS,
-    ) -> tuple[Received, LinkReport]:
-        tally = Tally(self.setup.budget, cohort.population)
-        signals = [signal(group, cohort) for group in payload]
-        uplink: list[tuple[Group, Signal]] = []
-        for group, sent in zip(payload, signals, strict=True):
-            if group.route == "uplink":
-                uplink.append((group, sent))
-            else:
-                tally.hear_freely(sent.on_air())
-        if not uplink:
-            return gathered(payload, payload, signals, cohort, None, tally), tally.report()
-        load = self._load(uplink, limits)
-        links = self._links(uplink, load, channel, round)
-        turns = self._paid(self._turns(uplink, load, links), load)
-        received, arrived = self._carried(payload, cohort, turns, links, round)
-        turns, arrived = self._interrupted(turns, arrived, load)
-        self._charge(tally, load, turns, arrived, links.blocks)
-        lossless = links.sure and self._coded is None and not self._bounded
+    def carry(self, delivery: Delivery) -> None:
+        load = self._load(delivery)
+        links = self._links(load)
+        turns = self._paid(self._turns(load, links))
+        read, arrived = self._carried(turns, links)
+        turns, arrived = self._interrupted(turns, arrived)
+        self._charge(turns, arrived, links.blocks)
+        limits, lossless = delivery.limits, links.sure and self._coded is None and not self._bounded
         whole = lossless and limits.energy is None and limits.sent is None
-        came = None if whole else arrived
-        return gathered(payload, received, signals, cohort, came, tally), tally.report()
+        hand_over(delivery, read, None if whole else arrived)
 
-    def _load(self, uplink: Groups, limits: Limits) -> Load:
+    def _load(self, delivery: Delivery) -> Load:
         """Add up what each device has to send, [S, K]."""
-        like = self.setup.hyper["rate_factor"]
+        like, bits_of = self.setup.hyper["rate_factor"], self.setup.codec.bits
+        uplink = [(group, sent) for _, group, sent in delivery.uplink]
         on_air = torch.stack([sent.on_air() for _, sent in uplink])
         share = torch.stack([sent.share_on_air() for _, sent in uplink]).to(like)
-        sizes = [
-            [self.setup.codec.bits(group), sent.reals, len(sent.shapes)] for group, sent in uplink
-        ]
-        size = torch.tensor(sizes, dtype=like.dtype, device=like.device)
+        size = like.new_tensor([[bits_of(g), sent.reals, len(sent.shapes)] for g, sent in uplink])
         bits, reals = torch.einsum("gc,gsk->csk", size[:, :2], share)
-        blocks = torch.einsum("g,gsk->sk", size[:, 2], on_air.to(size.dtype))
-        budget = self.setup.budget.budget
-        if limits.power is not None:
-            budget = budget * limits.power
-        return Load(on_air.any(0), bits, reals, blocks, budget, limits)
+        sends = on_air.any(0)
+        senders = sends.sum(1, keepdim=True).clamp_min(1).to(bits.dtype)
+        return Load(
+            delivery=delivery,
+            on_air=sends,
+            bits=bits,
+            reals=reals,
+            blocks=torch.einsum("g,gsk->sk", size[:, 2], on_air.to(size.dtype)),
+            budget=self.setup.power_budget(delivery.limits),
+            senders=senders,
+            parts=senders if self.settings.access == "ofdma" else torch.ones_like(senders),
+        )
 
-    def _links(self, uplink: Groups, load: Load, channel: ChannelState, round: int) -> Links:
+    def _links(self, load: Load) -> Links:
         """Reckon what the channels carry, with the power that is in a device's own band."""
-        power = load.budget * channel.gain
-        if self.settings.access == "ofdma":
-            power = power * load.senders
-        return self._capacity.links(channel, power, sum(sent.reals for _, sent in uplink), round)
+        delivery = load.delivery
+        power = load.budget * delivery.channel.gain * load.parts
+        reals = sum(sent.reals for _, _, sent in delivery.uplink)
+        return self._capacity.links(delivery.channel, power, reals, delivery.round)
 
-    def _turns(self, uplink: Groups, load: Load, links: Links) -> Turns:
+    def _turns(self, load: Load, links: Links) -> Turns:
         """Give each device its channel uses, [S, K]: what its bits take at its rate. Who supports
         no rate, or does not fit its share of `max_symbols`, is silent."""
         rate, scheme = self._rates(links)
         share = self._most / load.senders
         bits, depth, sends = load.bits, None, load.on_air & (rate > 0)
         if self.settings.over_budget == "quantise":
-            depth = fitting_depth(share * rate, load.reals, load.blocks)
-            bits = bits_at(depth, load.reals, load.blocks)
+            depth, bits = fitting_depth(share * rate, load.reals, load.blocks)
             sends = sends & (depth >= 1)
         if self._coded is None:
             symbols = bits / rate.clamp_min(1e-12)
         else:
-            assert scheme is not None
             symbols = torch.zeros_like(bits)
-            for group, sent in uplink:
+            for _, group, sent in load.delivery.uplink:
                 own = self._coded.symbols(group)
                 symbols = symbols + bits.new_tensor(own)[scheme] * sent.on_air()
         sends = sends & (symbols <= share * (1.0 + ROUNDING))
-        return Turns(symbols * sends, bits * sends, sends, rate, scheme, depth)
+        return Turns(load, symbols * sends, bits * sends, sends, rate, scheme, depth)
 
-    def _rates(self, links: Links) -> tuple[Tensor, Tensor | None]:
+    def _rates(self, links: Links) -> tuple[Tensor, Tensor]:
         """Choose bits a channel use and the scheme that has them; 0 where no scheme does."""
+        scheme = torch.full_like(links.believed, self.settings.mcs_index or 0, dtype=torch.int64)
         if self.settings.rate == "shannon":
-            return links.believed.clamp_min(1e-12), None
+            return links.believed.clamp_min(1e-12), scheme
         efficiency = links.believed.new_tensor([mcs.efficiency for mcs in self._table])
-        if self.settings.mcs_index is not None:
-            scheme = torch.full_like(links.believed, self.settings.mcs_index, dtype=torch.int64)
-            rate = efficiency[scheme]
-        else:  # the fastest supported, not the last: 64-QAM's slowest is below 16-QAM's fastest
+        rate = efficiency[scheme]
+        if self.settings.mcs_index is None:
+            # the fastest supported, not the last: 64-QAM's slowest is below 16-QAM's fastest
             supported = efficiency <= links.believed[..., None] * (1.0 + ROUNDING)
             rate, scheme = (efficiency * supported).max(-1)
         if not self.settings.outage:
             rate = torch.minimum(rate.where(rate > 0, efficiency.amin()), links.carried)
         return rate, scheme
 
-    def _time(self, turns: Turns, load: Load) -> Tensor:
-        """Return a device's time on air [S, K], its channel uses in channel uses of the whole band,
-        of which its own band has one in n."""
-        return turns.symbols if self.settings.access == "tdma" else turns.symbols * load.senders
-
-    def _cost(self, turns: Turns, load: Load) -> Tensor:
-        """Return the energy of a device's packet [S, K], radiated and drawn by its circuits."""
-        circuits = load.limits.per_symbol
-        power = load.budget if circuits is None else load.budget + circuits
-        return self._time(turns, load) * power
-
-    def _paid(self, turns: Turns, load: Load) -> Turns:
+    def _paid(self, turns: Turns) -> Turns:
         """Keep the turns of those who can pay for their packet."""
-        energy = load.limits.energy
+        energy = turns.load.delivery.limits.energy
         if energy is None:
             return turns
-        sends = turns.sends & (self._cost(turns, load) <= energy * (1.0 + ROUNDING))
-        return replace(turns, symbols=turns.symbols * sends, bits=turns.bits * sends, sends=sends)
+        sends = turns.sends & (turns.cost <= energy * (1.0 + ROUNDING))
+        return replace(turns.times(sends), sends=sends)
 
-    def _carried(
-        self, payload: Payload, cohort: Cohort, turns: Turns, links: Links, round: int
-    ) -> tuple[Sequence[Group], Tensor]:
+    def _carried(self, turns: Turns, links: Links) -> tuple[Mapping[int, Group], Tensor]:
         """Carry the packets over the channel.
 
         Returns
         -------
-        The payload as received, and whose update arrives, [S, K] bool.
+        The uplink groups that are not read as they were sent, by index, and whose update arrives,
+        [S, K] bool.
         """
+        delivery, arrived = turns.load.delivery, turns.sends
         if self._coded is not None:
-            assert turns.scheme is not None
-            scheme = turns.scheme.where(turns.sends, -1)
-            read, right = self._coded.send(payload, cohort, scheme, links.snr, round)
+            scheme = turns.scheme.where(arrived, -1)
+            read, right = self._coded.send(delivery, scheme, links.snr)
             if self.settings.on_block_error == "keep":
-                return read, turns.sends
-            return payload, turns.sends & right
-        arrived = turns.sends
+                return read, arrived
+            return {}, arrived & right
         if not links.sure:
             arrived = arrived & (turns.rate <= links.carried * (1.0 + ROUNDING))
         if turns.depth is None:
-            return payload, arrived
-        return fitted(payload, cohort, turns.depth, self.setup.streams, round), arrived
+            return {}, arrived
+        return fitted(delivery, turns.depth, self.setup.streams), arrived
 
-    def _interrupted(self, turns: Turns, arrived: Tensor, load: Load) -> tuple[Turns, Tensor]:
+    def _interrupted(self, turns: Turns, arrived: Tensor) -> tuple[Turns, Tensor]:
         """Return the turns with repeated packets, up to the crash, and whose packet arrives whole,
         [S, K] bool. A repetition was not planned: it goes beyond `max_symbols`; but a device that
         cannot pay for it does not send it."""
-        limits, uses = load.limits, torch.ones_like(turns.symbols)
+        limits, uses = turns.load.delivery.limits, torch.ones_like(turns.symbols)
         if limits.copies is None and limits.sent is None:
             return turns, arrived
         if limits.copies is not None:
             uses = limits.copies
             if limits.energy is not None:
-                cost = self._cost(turns, load).clamp_min(1e-30)
-                paid = (limits.energy * (1.0 + ROUNDING) / cost).floor()
+                paid = (limits.energy * (1.0 + ROUNDING) / turns.cost.clamp_min(1e-30)).floor()
                 uses = torch.minimum(uses, paid.clamp_min(1.0))
         if limits.sent is not None:
             uses = uses * limits.sent
-        turns = replace(turns, symbols=turns.symbols * uses, bits=turns.bits * uses)
-        return turns, arrived & (uses >= 1.0)
+        return turns.times(uses), arrived & (uses >= 1.0)
 
-    def _charge(self, tally: Tally, load: Load, turns: Turns, arrived: Tensor, blocks: int) -> None:
+    def _charge(self, turns: Turns, arrived: Tensor, blocks: int) -> None:
         """Add up bits, channel uses, energy and pilots; arrived: [S, K] bool."""
-        time = self._time(turns, load)
-        tally.carry(turns.bits.sum(1))
-        tally.slot(time.sum(1) if self.settings.access == "tdma" else time.amax(1))
-        tally.radiate(time * load.budget, time, arrived)
-        tally.hear(load.on_air, arrived)
+        load, time, tally = turns.load, turns.time, turns.load.delivery.tally
         pilots = float(self.setup.csi.pilot_symbols * blocks)
-        tally.side_symbols(load.on_air.sum(1).to(time.dtype) * pilots)
+        tally.add(
+            bits=turns.bits.sum(1),
+            symbols=time.sum(1) if self.settings.access == "tdma" else time.amax(1),
+            energy=time * load.budget,
+            sent=time,
+            side=load.on_air.sum(1).to(time.dtype) * pilots,
+        )
+        tally.note(on_air=arrived, tried=load.on_air, heard=arrived)

@@ -8,14 +8,15 @@ here with a rate and so a depth of each device's own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import Blocks, Cohort, Group
+from otafl.codecs.base import pairs
+from otafl.core.contracts import Blocks, Group
 from otafl.core.rng import Streams, family
+from otafl.transport.delivery import Delivery
 from otafl.transport.packets import rows_once
 
 FITTED = family("fitted", __name__)
@@ -27,16 +28,12 @@ RANGE_BITS = 64
 """Both ends of a block's range travel as floats."""
 
 
-def fitting_depth(bits: Tensor, reals: Tensor, blocks: Tensor) -> Tensor:
-    """Return the whole bits a real that fit into so many bits, all [S, K]; below 1 where not even
-    one does."""
+def fitting_depth(bits: Tensor, reals: Tensor, blocks: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the whole bits a real that fit into so many bits, below 1 where not even one does; and
+    the bits that are sent so, all [S, K]."""
     spare = bits - RANGE_BITS * blocks
-    return (spare / reals.clamp_min(1.0)).floor().clamp(0.0, float(MOST_BITS))
-
-
-def bits_at(depth: Tensor, reals: Tensor, blocks: Tensor) -> Tensor:
-    """Return the bits that are sent at that depth, [S, K]."""
-    return depth * reals + RANGE_BITS * blocks
+    depth = (spare / reals.clamp_min(1.0)).floor().clamp(0.0, float(MOST_BITS))
+    return depth, depth * reals + RANGE_BITS * blocks
 
 
 def rounded(block: Tensor, depth: Tensor, draw: Tensor) -> Tensor:
@@ -51,21 +48,17 @@ def rounded(block: Tensor, depth: Tensor, draw: Tensor) -> Tensor:
     return (low + step * level).view_as(block)
 
 
-def fitted(
-    payload: Sequence[Group], cohort: Cohort, depth: Tensor, streams: Streams, round: int
-) -> list[Group]:
-    """Return the payload with every uplink row rounded to its device's bits a real [S, K]."""
-    received = list(payload)
-    for index, group in enumerate(payload):
-        if group.route == "uplink":
-            rows = rows_once(group, cohort, "over_budget: 'quantise'")
-            pair = cohort.trial[rows], cohort.device[rows]
-            own = depth.flatten()[cohort.cell[rows]]
-            blocks: Blocks = {}
-            for name, known in group.known.items():
-                draw = streams.device_uniform(
-                    FITTED / index / name, round, *pair, tuple(known.shape[1:])
-                )
-                blocks[name] = rounded(known, own, draw)
-            received[index] = replace(group, blocks=blocks)
+def fitted(delivery: Delivery, depth: Tensor, streams: Streams) -> dict[int, Group]:
+    """Return the uplink groups, by index, with every row rounded to its device's bits a real
+    [S, K]."""
+    received, cohort = {}, delivery.cohort
+    for index, group, _ in delivery.uplink:
+        rows = rows_once(group, cohort, "over_budget: 'quantise'")
+        pair, own = pairs(group, cohort), depth.flatten()[cohort.cell[rows]]
+        blocks: Blocks = {}
+        for name, known in group.known.items():
+            shape = tuple(known.shape[1:])
+            draw = streams.device_uniform(FITTED / index / name, delivery.round, *pair, shape)
+            blocks[name] = rounded(known, own, draw)
+        received[index] = replace(group, blocks=blocks)
     return received

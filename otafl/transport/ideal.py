@@ -8,18 +8,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from otafl.core.contracts import (
-    NO_LIMITS,
-    ChannelState,
-    Cohort,
-    Limits,
-    LinkReport,
-    Payload,
-    Received,
-)
 from otafl.transport.base import Counts, Transport
-from otafl.transport.report import Gathered, Tally
-from otafl.transport.superpose import each_row, error_free, signal
+from otafl.transport.delivery import Delivery
 
 
 class Ideal(Transport):
@@ -29,26 +19,12 @@ class Ideal(Transport):
     class Settings(Transport.Settings):
         name: Literal["ideal"] = "ideal"
 
-    def deliver(
-        self,
-        payload: Payload,
-        cohort: Cohort,
-        channel: ChannelState,
-        round: int,
-        limits: Limits = NO_LIMITS,
-    ) -> tuple[Received, LinkReport]:
-        budget = self.setup.budget
-        tally, gathered = Tally(budget, cohort.population), Gathered()
-        for group in payload:
-            sent = signal(group, cohort)
-            gathered.add(*error_free(sent))
+    def carry(self, delivery: Delivery) -> None:
+        for index, group, sent in delivery.uplink:
+            delivery.give_exact(index, group, sent)
+            delivery.arrive(sent)
             on_air = sent.on_air()
-            tally.hear_freely(on_air)
-            if group.route == "ideal":
-                continue
-            gathered.arrived(sent)
             symbols = sent.reals * on_air.to(sent.x.dtype)
-            tally.slot(symbols.amax(1))
-            tally.radiate(symbols * budget.budget, symbols, on_air)
-        each = tuple(each_row(group, cohort) for group in payload)
-        return gathered.received(each), tally.report()
+            energy = symbols * self.setup.budget.budget
+            delivery.tally.add(symbols=symbols.amax(1), energy=energy, sent=symbols)
+            delivery.tally.note(on_air=on_air, free=on_air)

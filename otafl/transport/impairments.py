@@ -5,10 +5,8 @@ peaks.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -30,14 +28,21 @@ CARRIER = purpose("carrier_offset", __name__)
 TIMING = purpose("timing_offset", __name__)
 
 
-@dataclass(frozen=True)
 class Impairments:
     """Draw what goes wrong in S trials.
 
     All [S] and linear: residual_phase (radians), carrier_offset (cycles a symbol), timing_offset
     (symbols), clip (peak over mean budget, inf: none), interference (of each interferer), jammer
     (both over the noise), adc_range (over the root mean square). settings: what all trials share.
-    bends: whether any trial's symbols are not only scaled.
+    known_noise: [S], N and the mean of the interference, as the server expects them. Whether any
+    trial has residual phases (turns), delays, symbols that are turned or clipped one by one
+    (reshapes) or go another way than plain scaling (bends), interference or a jammer (disturbs).
+
+    Parameters
+    ----------
+    sections : of the trials, which differ in stackable fields alone.
+    jammer : [S] power over the noise, None for none.
+    streams : of the S trials.
     """
 
     class Settings(settings.Settings):
@@ -89,71 +94,29 @@ class Impairments:
             3, ge=1, description="devices of neighbouring cells that are heard"
         )
 
-        @property
-        def bends(self) -> bool:
-            """Return whether gains change from symbol to symbol, or symbols are not only scaled."""
-            return bool(
-                self.carrier_offset
-                or self.timing_offset
-                or self.clip_db is not None
-                or self.adc_bits
-            )
-
-    settings: Settings
-    residual_phase: Tensor
-    carrier_offset: Tensor
-    timing_offset: Tensor
-    clip: Tensor
-    interference: Tensor
-    jammer: Tensor
-    adc_range: Tensor
-    bends: bool
-    streams: Streams
-
-    @staticmethod
-    def of(
-        sections: Sequence[Impairments.Settings], jammer: Tensor | None, streams: Streams
-    ) -> Impairments:
-        """Make those of S trials. jammer: [S] power over the noise, None for none."""
-
+    def __init__(
+        self, sections: Sequence[Settings], jammer: Tensor | None, streams: Streams
+    ) -> None:
         def column(values: list[float]) -> Tensor:
             return torch.tensor(values, dtype=streams.dtype, device=streams.device)
 
         def level(value_db: float | None, without: float) -> float:
             return without if value_db is None else db_to_linear(value_db)
 
-        return Impairments(
-            settings=sections[0],
-            residual_phase=column([one.residual_phase_rad for one in sections]),
-            carrier_offset=column([one.carrier_offset for one in sections]),
-            timing_offset=column([one.timing_offset for one in sections]),
-            clip=column([level(one.clip_db, math.inf) for one in sections]),
-            interference=column([level(one.interference_db, 0.0) for one in sections]),
-            jammer=column([0.0] * len(sections)) if jammer is None else jammer,
-            adc_range=column([one.adc_range for one in sections]),
-            bends=any(one.bends for one in sections),
-            streams=streams,
-        )
-
-    @functools.cached_property
-    def reshapes(self) -> bool:
-        """Return whether any trial's symbols are turned or clipped one by one."""
-        return bool(self.carrier_offset.any() or self.clip.isfinite().any())
-
-    @functools.cached_property
-    def disturbed(self) -> bool:
-        """Return whether any trial has interference or a jammer."""
-        return bool(self.interference.any() or self.jammer.any())
-
-    @functools.cached_property
-    def turned(self) -> bool:
-        """Return whether any trial has residual phases."""
-        return bool(self.residual_phase.any())
-
-    @functools.cached_property
-    def known_noise(self) -> Tensor:
-        """Return N and the mean of the interference, as the server expects them, [S]."""
-        return NOISE_VARIANCE * (1.0 + self.settings.interferers * self.interference)
+        self.settings, self.streams = sections[0], streams
+        self.residual_phase = column([one.residual_phase_rad for one in sections])
+        self.carrier_offset = column([one.carrier_offset for one in sections])
+        self.timing_offset = column([one.timing_offset for one in sections])
+        self.clip = column([level(one.clip_db, math.inf) for one in sections])
+        self.interference = column([level(one.interference_db, 0.0) for one in sections])
+        self.jammer = torch.zeros_like(self.clip) if jammer is None else jammer
+        self.adc_range = column([one.adc_range for one in sections])
+        self.known_noise = NOISE_VARIANCE * (1.0 + self.settings.interferers * self.interference)
+        self.turns = bool(self.residual_phase.any())
+        self.delays = bool(self.timing_offset.any())
+        self.reshapes = bool(self.carrier_offset.any() or self.clip.isfinite().any())
+        self.disturbs = bool(self.interference.any() or self.jammer.any())
+        self.bends = self.delays or self.reshapes or self.settings.adc_bits is not None
 
     def noise(self, combiner: Tensor, round: int) -> Tensor:
         """Return the variance [S, Q] of one received real after combining with f [S, Q, A] of unit
@@ -161,7 +124,7 @@ class Impairments:
         Gaussian symbols."""
         trials, segments, antennas = combiner.shape
         white = combiner.new_ones(trials, segments, dtype=self.clip.dtype) * NOISE_VARIANCE
-        if not self.disturbed:
+        if not self.disturbs:
             return white
         heard = self.settings.interferers
         draw = self.streams.normal(INTERFERENCE, round, (heard + 1, antennas, 2))
@@ -172,7 +135,7 @@ class Impairments:
 
     def phases(self, devices: int, round: int) -> Tensor | None:
         """Draw the radians [S, K] left after pre-compensation; None where no trial has any."""
-        if not self.turned:
+        if not self.turns:
             return None
         return self._spread(PHASE, devices, round) * self.residual_phase[:, None]
 

@@ -87,9 +87,8 @@ class Bounds:
         lengths = stop.new_tensor(segments.lengths)
         uses = torch.minimum((stop - firsts).clamp_min(0.0), lengths)
         in_time = torch.arange(segments.symbols, device=stop.device) < stop
-        halves = [part * in_time[:, : part.shape[1]] for part in segments.parts(sent.x)]
-        x = halves[0] if len(halves) == 1 else torch.cat(halves, 1)
-        return SentPart(replace(sent, x=x), sent.grid(uses).mT)
+        known = torch.cat([in_time] * segments.halves, 1)[:, : sent.reals]
+        return SentPart(replace(sent, x=sent.x * known), sent.grid(uses).mT)
 
 
 @dataclass(frozen=True)

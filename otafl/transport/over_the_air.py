@@ -12,75 +12,22 @@ n / (K W), W the weight that was on air.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from otafl.core.contracts import (
-    NO_LIMITS,
-    Blocks,
-    ChannelState,
-    Coefficients,
-    Cohort,
-    Limits,
-    Link,
-    LinkReport,
-    Payload,
-    Received,
-    combined,
-)
+from otafl.core.contracts import Blocks, Coefficients, Link, combined
 from otafl.power.scalars import mmse_scaled
 from otafl.transport.base import Counts, LinkSetup, Transport
 from otafl.transport.bent import bent_sum
+from otafl.transport.delivery import Delivery
 from otafl.transport.impairments import NOISE
 from otafl.transport.limits import Bounds
-from otafl.transport.on_air import (
-    OnAir,
-    ScalarChannels,
-    Symbols,
-    normalise,
-    of_means,
-    reached_weight,
-    saved,
-    superposed,
-    transmitted,
-    variation,
-)
-from otafl.transport.report import Gathered, Tally
+from otafl.transport.on_air import OnAir, ScalarChannels, Slot, Symbols, normalise
 from otafl.transport.segments import Segments, cut
-from otafl.transport.superpose import (
-    Signal,
-    divide,
-    error_free,
-    masked_weight,
-    signal,
-    squared_norm,
-)
-
-
-@dataclass
-class Slot:
-    """Hold what the groups of a payload share, large-scale gain included in the channel.
-
-    h, h_hat: [S, K, A, C] true and estimated, C cells flattened over (B, F); one tensor where the
-    estimate is the truth. stops: the channel use after which each cell ends. gain,
-    budget: [S, K]. symbols: channel uses of the slot. bounds: what limits it. start: channel uses
-    of the groups before the one that is sent.
-    """
-
-    round: int
-    h: Tensor
-    h_hat: Tensor
-    stops: list[int]
-    gain: Tensor
-    budget: Tensor
-    symbols: int
-    bounds: Bounds
-    start: int = 0
+from otafl.transport.superpose import Signal, divide, masked_weight, squared_norm
 
 
 class OverTheAir(Transport):
@@ -122,67 +69,42 @@ class OverTheAir(Transport):
         super().__init__(settings, setup)
         self._policy_state = setup.policy.prepare(setup.statistics, setup.policy_hyper)
 
-    def deliver(
-        self,
-        payload: Payload,
-        cohort: Cohort,
-        channel: ChannelState,
-        round: int,
-        limits: Limits = NO_LIMITS,
-    ) -> tuple[Received, LinkReport]:
-        tally, gathered = Tally(self.setup.budget, cohort.population), Gathered()
-        signals = [signal(group, cohort) for group in payload]
-        routed = list(zip(payload, signals, strict=True))
-        uplink = [sent for group, sent in routed if group.route == "uplink"]
-        slot = self._slot(uplink, channel, round, limits, tally)
-        for index, (group, sent) in enumerate(routed):
-            if group.route == "ideal":
-                gathered.add(*error_free(sent))
-                tally.hear_freely(sent.on_air())
-                continue
+    def carry(self, delivery: Delivery) -> None:
+        """Send the groups one after the other: rows x_k [n, P] become normalised symbols, get p_k
+        and eta for the scalar channels f^H h_k of their segments, add up in the air, and are
+        received as the estimate [S, P]."""
+        slot = self._slot(delivery)
+        for index, _, sent in delivery.uplink:
             segments = self._segments(sent, slot)
-            symbols = normalise(sent, segments, self.settings.centre)
-            channels = self._combine(symbols, slot)
-            wanted = self._power(symbols, channels, slot)
-            on_air = self._limit(symbols, channels, wanted, slot)
-            estimate, exact = self._superpose(on_air, slot, index)
-            estimate, exact = self._receive(on_air, estimate, exact, slot, gathered)
-            self._account(on_air, estimate, exact, slot, index, tally)
-        return gathered.received(), tally.report()
+            symbols = normalise(slot, index, sent, segments, self.settings.centre)
+            channels = self._combine(symbols)
+            wanted = self._power(symbols, channels)
+            on_air = self._limit(symbols, channels, wanted)
+            total, exact = self._superpose(on_air)
+            estimate, exact, count = self._receive(on_air, total, exact)
+            delivery.give(index, sent.blocks(estimate), count)
+            delivery.tally.error(squared_norm(estimate - exact), squared_norm(exact))
+            self._account(on_air, delivery)
 
-    def _slot(
-        self,
-        uplink: Sequence[Signal],
-        channel: ChannelState,
-        round: int,
-        limits: Limits,
-        tally: Tally,
-    ) -> Slot:
-        """Lay out the slot of the uplink groups: channel uses, cells, budgets, limits, pilots.
-
-        Parameters
-        ----------
-        uplink : signals [n, P] of the groups that are sent in it.
-        channel : h [S, K, A, B, F].
-        """
+    def _slot(self, delivery: Delivery) -> Slot:
+        """Lay out the slot: channel uses, the channel's cells, budgets, limits, pilots."""
+        setup, channel, round = self.setup, delivery.channel, delivery.round
+        signals = [sent for _, _, sent in delivery.uplink]
         halves = 2 if self.settings.quadrature else 1
-        lengths = [-(-sent.reals // halves) for sent in uplink]
+        lengths = [-(-sent.reals // halves) for sent in signals]
         symbols = max(1, sum(lengths))
         h, root = channel.over(symbols), channel.gain.sqrt()[:, :, None, None]
-        h_hat = self.setup.csi.estimate(h, channel.gain, round)
+        h_hat = setup.csi.estimate(h, channel.gain, round)
         scaled = root * h.flatten(3)
-        budget = self.setup.budget.budget
-        if limits.power is not None:
-            budget = budget * limits.power
+        budget = setup.power_budget(delivery.limits)
         if self.settings.snr_convention == "total_energy":
             # a bound on the energy of the payload is spread over the symbols that a device sends
             sends = torch.zeros_like(budget)
-            for sent, length in zip(uplink, lengths, strict=True):
+            for sent, length in zip(signals, lengths, strict=True):
                 sends = sends + length * sent.grid(torch.ones_like(sent.weight))
             budget = budget / sends.clamp_min(1.0)
-        if uplink:
-            pilots = float(self.setup.csi.pilot_symbols * h.shape[3])
-            tally.side_symbols(uplink[0].cohort.rows_of * pilots)
+        pilots = float(setup.csi.pilot_symbols * h.shape[3])
+        delivery.tally.add(side=signals[0].cohort.rows_of * pilots)
         return Slot(
             round=round,
             h=scaled,
@@ -191,7 +113,7 @@ class OverTheAir(Transport):
             gain=channel.gain,
             budget=budget,
             symbols=symbols,
-            bounds=Bounds(limits, symbols),
+            bounds=Bounds(delivery.limits, symbols),
         )
 
     def _segments(self, sent: Signal, slot: Slot) -> Segments:
@@ -199,19 +121,14 @@ class OverTheAir(Transport):
         blockwise = self.settings.normalise == "block"
         return cut(sent, slot.start, slot.stops, blockwise, self.settings.quadrature)
 
-    def _combine(self, symbols: Symbols, slot: Slot) -> ScalarChannels:
-        """Combine the server's antennas: f [S, Q, A] makes f^H h [S, Q, K] of the channels of the
-        segments' cells. A phase that is left after pre-compensation turns the true one.
-
-        Parameters
-        ----------
-        symbols : of the group, Q segments.
-        slot : with h, h_hat [S, K, A, C].
-        """
-        setup, cells = self.setup, list(symbols.segments.cells)
+    def _combine(self, symbols: Symbols) -> ScalarChannels:
+        """Combine the server's antennas: f [S, Q, A] makes f^H h [S, Q, K] of the channels
+        [S, K, A, C] of the Q segments' cells. A phase that is left after pre-compensation turns the
+        true one."""
+        setup, slot, cells = self.setup, symbols.slot, list(symbols.segments.cells)
         h = slot.h[..., cells].permute(0, 3, 1, 2)  # [S, Q, K, A]
         h_hat = h if slot.h_hat is slot.h else slot.h_hat[..., cells].permute(0, 3, 1, 2)
-        sends = slot.bounds.able(symbols.sends)
+        sends = slot.bounds.able(symbols.sent.on_air())
         combiner = setup.receiver.combine(h_hat, sends, slot.budget)
         scalar = combined(combiner, h)
         believed = scalar if h_hat is h else combined(combiner, h_hat)
@@ -219,142 +136,108 @@ class OverTheAir(Transport):
         if phases is not None:
             scalar = scalar * torch.polar(torch.ones_like(phases), phases)[:, None]
         noise = setup.impairments.noise(combiner, slot.round)
-        return ScalarChannels(sends, scalar, believed, noise, h.shape[3])
+        return ScalarChannels(sends, scalar, believed, noise)
 
-    def _power(self, symbols: Symbols, channels: ScalarChannels, slot: Slot) -> Coefficients:
-        """Ask the power policy for the scalars p [S, Q, K] and eta [S, Q].
-
-        Parameters
-        ----------
-        symbols : with the mean symbol powers m [S, Q, K], which are side information.
-        channels : with the estimate of the scalar channels [S, Q, K].
-        slot : with the budgets [S, K].
-        """
-        setup, bounds = self.setup, slot.bounds
+    def _power(self, symbols: Symbols, channels: ScalarChannels) -> Coefficients:
+        """Ask the power policy for the scalars p [S, Q, K] and eta [S, Q]. It sees the estimate of
+        the scalar channels, and the mean symbol powers m [S, Q, K], which are side information."""
+        setup, slot = self.setup, symbols.slot
         link = Link(
             h=channels.h_hat,
             gain=slot.gain,
             budget=slot.budget,
-            power=bounds.powers(symbols.power),
+            power=slot.bounds.powers(symbols.power),
             noise=setup.impairments.known_noise,
             sends=channels.sends,
             linear=symbols.sent.linear,
             hyper=setup.policy_hyper,
-            antennas=channels.antennas,
-            variation=variation(symbols) if setup.policy.wants_variation else None,
-            energy=bounds.energy,
+            antennas=slot.h.shape[2],
+            variation=symbols.variation if setup.policy.wants_variation else None,
+            energy=slot.bounds.energy,
             lengths=symbols.lengths,
             payload=slot.symbols,
         )
         self._policy_state, wanted = setup.policy.coefficients(self._policy_state, link)
         return mmse_scaled(wanted, link) if setup.receiver.scale == "mmse" else wanted
 
-    def _limit(
-        self, symbols: Symbols, channels: ScalarChannels, wanted: Coefficients, slot: Slot
-    ) -> OnAir:
-        """Cut what the policy wants to what devices can send: by the energy that they have left,
-        and by their crash.
-
-        Parameters
-        ----------
-        symbols, channels : of the group, Q segments.
-        wanted : p [S, Q, K], eta [S, Q].
-        slot : with its bounds.
-        """
+    def _limit(self, symbols: Symbols, channels: ScalarChannels, wanted: Coefficients) -> OnAir:
+        """Cut the p [S, Q, K] that the policy wants to what devices can send: by the energy that
+        they have left, and by their crash."""
+        slot = symbols.slot
         coefficients = slot.bounds.cut(wanted, channels.sends, symbols.energy)
         part = slot.bounds.sent_part(symbols.sent, symbols.segments, slot.start)
-        return transmitted(symbols, channels, coefficients, part)
+        return OnAir(symbols, channels, coefficients, part)
 
-    def _superpose(self, on_air: OnAir, slot: Slot, index: int) -> tuple[Tensor, Tensor]:
+    def _superpose(self, on_air: OnAir) -> tuple[Tensor, Tensor]:
         """Sum the signals as they arrive, with one noise.
-
-        Parameters
-        ----------
-        on_air : the transmission of rows [n, P].
-        slot : with its round.
-        index : the group's, which has a noise of its own.
 
         Returns
         -------
         sum_k c_k x_k + n [S, P], scaled by the receiver, and the error-free sum_k w_k x_k [S, P].
         """
-        setup, sent = self.setup, on_air.symbols.sent
+        setup, symbols, sent = self.setup, on_air.symbols, on_air.symbols.sent
         if setup.impairments.bends:
-            estimate = bent_sum(on_air, slot.budget, setup.impairments, slot.round, index)
+            total = bent_sum(on_air, setup.impairments)
         else:
-            noise = setup.streams.normal(NOISE / index, slot.round, (sent.reals,))
-            estimate, exact = superposed(on_air, noise)
+            stream, round = NOISE / symbols.index, symbols.slot.round
+            total, exact = on_air.superposed(setup.streams.normal(stream, round, (sent.reals,)))
             if on_air.part is None:
-                return estimate, exact
-        return estimate, sent.sum(sent.exact[:, None])[:, 0]
+                return total, exact
+        return total, sent.sum(sent.exact[:, None])[:, 0]
 
     def _receive(
-        self, on_air: OnAir, estimate: Tensor, exact: Tensor, slot: Slot, gathered: Gathered
-    ) -> tuple[Tensor, Tensor]:
+        self, on_air: OnAir, total: Tensor, exact: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor | Blocks]:
         """Convert what is received, give the means back, and divide each coordinate's sum by the
         weight that knows it.
 
         Parameters
         ----------
         on_air : the transmission.
-        estimate, exact : sums [S, P], written to.
+        total, exact : sums [S, P], written to.
 
         Returns
         -------
-        What the server gets and the error-free aggregate, [S, P].
+        The estimate [S, P], the error-free aggregate [S, P], and the weight that arrived, [S] or
+        [S, *shape] blocks where there is a mask.
         """
-        setup, symbols, sent = self.setup, on_air.symbols, on_air.symbols.sent
-        if setup.impairments.settings.adc_bits is not None:
+        impairments, symbols, sent = self.setup.impairments, on_air.symbols, on_air.symbols.sent
+        if impairments.settings.adc_bits is not None:
             received = on_air.coefficients.eta.sqrt() / on_air.unit
             factor = symbols.segments.at_reals(received, sent.reals)
-            estimate = setup.impairments.quantise(estimate * factor) / factor
+            total = impairments.quantise(total * factor) / factor
         if symbols.means is not None:
-            estimate += of_means(symbols, symbols.scale, on_air)
-            exact += of_means(symbols, sent.exact, None)
-        count: Tensor | Blocks = on_air.weight[:, 0]
-        if sent.mask is not None:
-            reached = reached_weight(on_air)
-            count = sent.blocks(reached)
-            if sent.linear:
-                estimate, exact = divide(estimate, reached), divide(exact, masked_weight(sent))
-        gathered.add(sent.blocks(estimate), count)
-        all_silent = setup.policy.may_be_silent or slot.bounds.energy is not None
-        gathered.arrived(sent, on_air.weight.amax(1) if all_silent else None)
-        return estimate, exact
+            arrived = sent.by_trial(symbols.scale[:, None] * symbols.means * on_air.active_rows)
+            total += symbols.segments.at_reals(arrived * on_air.unit, sent.reals)
+            whole = sent.by_trial(sent.exact[:, None] * symbols.means)
+            exact += symbols.segments.at_reals(whole, sent.reals)
+        if sent.mask is None:
+            return total, exact, on_air.weight[:, 0]
+        reached = on_air.reached_weight(sent.mask)
+        if sent.linear:
+            total, exact = divide(total, reached), divide(exact, masked_weight(sent))
+        return total, exact, sent.blocks(reached)
 
-    def _account(
-        self,
-        on_air: OnAir,
-        estimate: Tensor,
-        exact: Tensor,
-        slot: Slot,
-        index: int,
-        tally: Tally,
-    ) -> None:
-        """Add up errors, channel uses, energy, and side information: for every device and
-        normalised stretch its mean power, the mean that was taken off, and what varies.
-
-        Parameters
-        ----------
-        on_air : the transmission.
-        estimate, exact : [S, P].
-        slot : passes over the group's channel uses and energy.
-        """
-        symbols, active = on_air.symbols, on_air.coefficients.active
-        tally.error(squared_norm(estimate - exact), squared_norm(exact))
+    def _account(self, on_air: OnAir, delivery: Delivery) -> None:
+        """Add up channel uses, energy, and side information: for every device and normalised
+        stretch its mean power, the mean that was taken off, and what varies."""
+        setup, tally, symbols = self.setup, delivery.tally, on_air.symbols
+        sent, slot, active = symbols.sent, symbols.slot, on_air.coefficients.active
         energy = on_air.coefficients.p.abs().square() * on_air.energy
         uses = active.mT.to(energy.dtype) @ symbols.lengths
         if on_air.part is not None:
             uses = (active * on_air.part.symbols).sum(1)
         spent, on, complete = energy.sum(1), active.any(1), slot.bounds.complete
-        senders = symbols.sent.cohort.rows_of
-        tally.slot((senders > 0) * float(symbols.segments.symbols))
-        tally.radiate(spent, uses, on)
-        tally.hear(symbols.sends, on if complete is None else on & complete)
+        senders, length = sent.cohort.rows_of, symbols.segments.symbols
         stretches = symbols.segments.scopes[-1] + 1
-        told = 1 + (symbols.means is not None) + self.setup.policy.wants_variation
-        tally.side_symbols(senders * float(stretches * told))
-        if self.setup.save_link:
-            tally.saved |= saved(index, on_air, self.setup.save_gram)
+        told = 1 + (symbols.means is not None) + setup.policy.wants_variation
+        side = senders * float(stretches * told)
+        tally.add(symbols=(senders > 0) * float(length), energy=spent, sent=uses, side=side)
+        heard = on if complete is None else on & complete
+        tally.note(on_air=on, tried=sent.on_air(), heard=heard)
+        all_silent = setup.policy.may_be_silent or slot.bounds.energy is not None
+        delivery.arrive(sent, on_air.weight.amax(1) if all_silent else None)
+        if setup.save_link:
+            tally.saved |= on_air.saved(setup.save_gram)
         slot.bounds.spend(spent)
-        slot.start += symbols.segments.symbols
+        slot.start += length

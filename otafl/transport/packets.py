@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from otafl.codecs.rows import repeats
-from otafl.core.contracts import Blocks, Cohort, Group, Payload, Received
+from otafl.codecs.base import repeats
+from otafl.core.contracts import Blocks, Cohort, Group
 from otafl.core.errors import UserError
 from otafl.models.base import flatten
-from otafl.transport.report import Gathered, Tally
+from otafl.transport.delivery import Delivery
 from otafl.transport.superpose import Signal, each_row, error_free, signal, squared_norm
 
 
@@ -29,49 +29,34 @@ def rows_once(group: Group, cohort: Cohort, setting: str) -> Tensor:
     return group.rows
 
 
-def gathered(
-    payload: Payload,
-    received: Sequence[Group],
-    signals: Sequence[Signal],
-    cohort: Cohort,
-    arrived: Tensor | None,
-    tally: Tally,
-) -> Received:
-    """Average over the updates that arrived, and add up the error.
+def hand_over(delivery: Delivery, read: Mapping[int, Group], arrived: Tensor | None) -> None:
+    """Give the server the mean over the updates that arrived, and add up the error.
 
     Parameters
     ----------
-    payload : what was sent.
-    received : the same groups as the server reads them.
-    signals : of the payload.
-    cohort : the N rows that sent.
+    delivery : of the payload.
+    read : the uplink groups as the server reads them, by index; as they were sent, if not here.
     arrived : [S, K] bool, whose update arrived; None: the host knows that all did, as sent.
-    tally : of the delivery.
     """
-    out, heard = Gathered(), cohort
+    cohort = heard = delivery.cohort
     if arrived is not None:
         sends = cohort.sends & arrived.flatten()[cohort.cell]
         heard = replace(cohort, sends=sends, all_send=False)
-    each: list[Blocks] = []
-    came_rows: list[Tensor | None] = []
-    for group, came, sent in zip(payload, received, signals, strict=True):
-        if group.route == "ideal" or arrived is None:
-            out.add(*error_free(sent))
-            each.append(each_row(group, cohort))
-            came_rows.append(None)
-            if group.route == "uplink":
-                out.arrived(sent)
+    for index, group, sent in delivery.uplink:
+        if arrived is None:
+            delivery.give_exact(index, group, sent)
+            delivery.arrive(sent)
             continue
+        came = read.get(index, group)
         got = signal(came, heard)
         mean, count = error_free(got)
-        out.add(mean, _out_of_one(count, sent, arrived) if sent.linear else count)
-        out.arrived(got)
-        rows, own = _heard_rows(came, cohort, heard)
-        each.append(own)
-        came_rows.append(rows)
+        if sent.linear:
+            count = _out_of_one(count, sent, arrived)
+        rows, each = _heard_rows(came, cohort, heard)
+        delivery.give(index, mean, count, each, rows)
+        delivery.arrive(got)
         target = flatten(error_free(sent)[0])
-        tally.error(squared_norm(flatten(mean) - target), squared_norm(target))
-    return out.received(tuple(each), tuple(came_rows))
+        delivery.tally.error(squared_norm(flatten(mean) - target), squared_norm(target))
 
 
 def _heard_rows(group: Group, cohort: Cohort, heard: Cohort) -> tuple[Tensor, Blocks]:
@@ -79,9 +64,9 @@ def _heard_rows(group: Group, cohort: Cohort, heard: Cohort) -> tuple[Tensor, Bl
     lost."""
     rows = slice(None) if group.rows is None else group.rows
     came = heard.sends[rows][cohort.sends[rows]]
-    own = each_row(group, cohort)
-    column = {name: came.view(-1, *[1] * (block.dim() - 1)) for name, block in own.items()}
-    return came, {name: block.where(column[name], 0.0) for name, block in own.items()}
+    each = each_row(group, cohort)
+    column = {name: came.view(-1, *[1] * (block.dim() - 1)) for name, block in each.items()}
+    return came, {name: block.where(column[name], 0.0) for name, block in each.items()}
 
 
 def _out_of_one(count: Tensor | Blocks, sent: Signal, arrived: Tensor) -> Tensor | Blocks:

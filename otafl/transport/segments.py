@@ -52,8 +52,7 @@ class Segments:
 
     def of_columns(self, device: torch.device) -> Tensor:
         """Return the segment of each channel use, [symbols] int64."""
-        lengths = torch.tensor(self.lengths, device=device)
-        return torch.repeat_interleave(torch.arange(len(lengths), device=device), lengths)
+        return torch.repeat_interleave(torch.tensor(self.lengths, device=device))
 
     def parts(self, rows: Tensor) -> list[Tensor]:
         """Return the one or two quadratures of reals [n, P]: [n, symbols], the second perhaps one
@@ -91,7 +90,7 @@ def cut(
     """
     halves = 2 if quadrature else 1
     symbols = -(-sent.reals // halves)
-    scope_stops = [stop for _, stop in sent.columns()] if blockwise else [symbols]
+    scope_stops = sent.stops if blockwise else [symbols]
     inside = {stop - start for stop in cell_stops if 0 < stop - start < symbols}
     stops = sorted(inside.union(scope_stops))
     firsts = [0, *stops[:-1]]
@@ -115,6 +114,17 @@ def energies(sent: Signal, segments: Segments) -> Tensor:
         for q, (first, stop) in enumerate(segments.bounds[whole:], whole):
             total[:, q] += squared_norm(part[:, first:stop])
     return total
+
+
+def stretch_means(sent: Signal, segments: Segments) -> Tensor:
+    """Return the mean of each normalised stretch, at each of its segments: [n, Q]."""
+    total = sent.x.new_zeros(len(sent.x), len(segments.bounds))
+    reals = total.new_zeros(len(segments.bounds))
+    for part in segments.parts(sent.x):
+        for q, (first, stop) in enumerate(segments.bounds):
+            total[:, q] += part[:, first:stop].sum(1)
+            reals[q] += part[:, first:stop].shape[1]
+    return segments.by_scope(total) / segments.by_scope(reals)
 
 
 def segment_sums(sent: Signal, part: Tensor, coefficient: Tensor, segments: Segments) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -68,42 +69,37 @@ class Signal:
         sends = self.cohort.sends.to(self.x.dtype)
         return self.grid(sends if self.share is None else sends * self.share)
 
-    def columns(self) -> list[tuple[int, int]]:
-        """Return where each block starts and stops in x."""
-        stops, total = [], 0
-        for shape in self.shapes.values():
-            stops.append((total, total + math.prod(shape)))
-            total = stops[-1][1]
-        return stops
+    @property
+    def stops(self) -> list[int]:
+        """Return where each block stops in x."""
+        return list(itertools.accumulate(math.prod(shape) for shape in self.shapes.values()))
+
+    def by_trial(self, values: Tensor) -> Tensor:
+        """Return values [n, ...] of the rows summed over each trial, [S, ...]."""
+        total = values.new_zeros(self.cohort.trials, *values.shape[1:])
+        return total.index_add_(0, self.cohort.trial, values)
 
     def sum(self, coefficient: Tensor, x: Tensor | None = None) -> Tensor:
         """Return sum_k coefficient[k, j] x[k] over the rows of a trial: [n, J] -> [S, J, P]. `x`
-        in place of the signal itself: [n, P']."""
-        return weighted_sum(self.x if x is None else x, coefficient, self.cohort)
+        in place of the signal itself: [n, P']. Where all trials that have rows have equally many,
+        one batched product reads x once."""
+        x, counts = self.x if x is None else x, self.cohort.counts
+        present = [index for index, count in enumerate(counts) if count]
+        out = (len(counts), coefficient.shape[1], x.shape[1])
+        if not present:
+            return x.new_zeros(out)
+        if len({counts[index] for index in present}) > 1:
+            parts = [self.by_trial(x * column[:, None]) for column in coefficient.unbind(1)]
+            return torch.stack(parts, 1)
+        rows = (len(present), counts[present[0]], -1)
+        part = torch.bmm(coefficient.view(rows).mT, x.view(rows))
+        if len(present) == len(counts):
+            return part
+        return x.new_zeros(out).index_copy_(0, torch.tensor(present, device=x.device), part)
 
     def blocks(self, flat: Tensor) -> Blocks:
         """Return [S, P] as named blocks [S, *shape]."""
         return unflatten(flat, self.shapes)
-
-
-def weighted_sum(x: Tensor, coefficient: Tensor, cohort: Cohort) -> Tensor:
-    """Return [S, J, P] from x [n, P] and coefficient [n, J] of the cohort's rows. Where all trials
-    that have rows have equally many, one batched product reads x once."""
-    counts = cohort.counts
-    present = [index for index, count in enumerate(counts) if count]
-    shape = (len(counts), coefficient.shape[1], x.shape[1])
-    if not present:
-        return x.new_zeros(shape)
-    if len({counts[index] for index in present}) == 1:
-        k = counts[present[0]]
-        part = torch.bmm(coefficient.view(len(present), k, -1).mT, x.view(len(present), k, -1))
-        if len(present) == len(counts):
-            return part
-        return x.new_zeros(shape).index_copy_(0, torch.tensor(present, device=x.device), part)
-    out = x.new_zeros(shape)
-    for j in range(shape[1]):
-        out[:, j].index_add_(0, cohort.trial, x * coefficient[:, j, None])
-    return out
 
 
 def signal(group: Group, cohort: Cohort) -> Signal:
@@ -145,9 +141,7 @@ def _merge_repeated(
     added = x.new_zeros(len(unique), x.shape[1]).index_add_(0, place, x * known)
     share = x.new_zeros(len(unique), x.shape[1]).index_add_(0, place, known)
     merged = added / share.clamp_min(torch.finfo(x.dtype).tiny)
-    if mask is None:
-        return merged, None, unique
-    return merged, (share > 0).to(x.dtype), unique
+    return merged, None if mask is None else (share > 0).to(x.dtype), unique
 
 
 def error_free(sent: Signal) -> tuple[Blocks, Tensor | Blocks]:
@@ -157,8 +151,7 @@ def error_free(sent: Signal) -> tuple[Blocks, Tensor | Blocks]:
     if sent.mask is None and sent.linear:
         return sent.blocks(flat), (sent.cohort.rows_of > 0).to(flat.dtype)
     if sent.mask is None:
-        none = sent.weight.new_zeros(sent.cohort.trials)
-        return sent.blocks(flat), none.index_add_(0, sent.cohort.trial, sent.weight)
+        return sent.blocks(flat), sent.by_trial(sent.weight)
     reached = masked_weight(sent)
     return sent.blocks(divide(flat, reached) if sent.linear else flat), sent.blocks(reached)
 

@@ -1,5 +1,5 @@
-"""The uplink as plain differentiable functions, for learning transmit powers and receive scalings:
-gradients flow to x, h, p and eta. Shapes may have any leading dimensions, those of a
+"""Offer the uplink as plain differentiable functions, for learning transmit powers and receive
+scalings: gradients flow to x, h, p and eta. Shapes may have any leading dimensions, those of a
 `otafl.core.contracts.Link` (trials, segments) or a batch of fading states. Powers are in units of
 the receiver's complex noise variance, so that a received real has the noise N = 1/2.
 
@@ -34,7 +34,7 @@ def superpose(
     noise: Tensor | None = None,
     variance: Tensor | float = NOISE_VARIANCE,
 ) -> Tensor:
-    """The estimate of the mean, [..., d]: Re(sum_k h_k p_k x_k + z) / (K sqrt(eta)).
+    """Return the estimate of the mean, [..., d]: Re(sum_k h_k p_k x_k + z) / (K sqrt(eta)).
 
     x: [..., K, d] real; for a mean under weights w_k that sum to one, K w_k x_k. h, p: [..., K]
     complex. eta: [...]. noise: [..., d] standard normal numbers, or None for a channel without
@@ -54,7 +54,7 @@ def aggregation_mse(
     common: Tensor | None = None,
     variance: Tensor | float = NOISE_VARIANCE,
 ) -> Tensor:
-    """E|estimate - mean|^2 of a symbol, [...]: (1/K^2) [sum_k m_k (c_k - 1)^2 + N / eta] for
+    """Return E|estimate - mean|^2 of a symbol, [...]: (1/K^2) [sum_k m_k (c_k - 1)^2 + N / eta] for
     uncorrelated symbols of mean power m_k.
 
     h, p: [..., K] complex. eta: [...]. power: [..., K], m_k = E x_k^2. common: [...] E x_j x_k of

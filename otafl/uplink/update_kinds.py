@@ -32,7 +32,8 @@ class Updates:
 
     @staticmethod
     def read(updates: Any, caller: str) -> Updates:
-        """UserError, which begins with the caller's name, for what is none of the three kinds."""
+        """Read updates. Raises UserError, which begins with the caller's name, for none of the
+        kinds."""
         kind: Literal["array", "mapping", "state_dicts"] = "array"
         named: Mapping[str, Any] = {"updates": updates}
         if isinstance(updates, Mapping):

@@ -7,35 +7,69 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from otafl import transport as transports
-from otafl.core.contracts import Blocks, Cohort, Group, Link, LinkReport, Payload, Received
+from otafl.core.contracts import Blocks, Cohort, Group, Link, LinkReport, Received
 from otafl.core.errors import UserError
 from otafl.core.registry import component
 from otafl.core.rng import Streams
+from otafl.engine.stacking import encode
 from otafl.power.custom import CustomPolicy
 from otafl.scenario import load_scenario
 from otafl.transport.signalling import Signalling
 from otafl.uplink.update_kinds import Updates
 
-Array = TypeVar("Array", np.ndarray, Tensor)
+Choice = str | Mapping[str, Any]
+"""A component: its name, or a mapping with its settings."""
+
+SCALARS = ("h", "p", "c", "eta")
+"""What a report has of transports that superpose."""
+
 PolicyFunction = Callable[[Link], tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True)
 class UplinkReport:
-    """What an aggregation cost and how far it was off. nmse: squared error over the squared exact
-    mean, of what the codec made of the updates. symbols: channel uses. participants: devices that
-    were heard. airtime_s, energy_j [K], tx_power_w [K] (mean over the payload). active: [K] bool,
-    who was on air. h, p: [K] complex, the scalar channel after the receiver's combining, and the
-    transmit scalar; c: [K] effective gains Re(h p) / sqrt(eta); eta: receive scaling. Where the
-    payload was sent in several segments (a channel that changes within it), all five have a leading
-    [Q]. h, p, c and eta are absent (None) on transports that do not superpose."""
+    """Say what an aggregation cost and how far it was off.
+
+    Where a payload was sent in Q segments (a channel that changes within it), active, h, p, c and
+    eta have a leading [Q].
+
+    Parameters
+    ----------
+    nmse : float
+        Squared error over the squared exact mean, of what the codec made of the updates.
+    symbols : float
+        Channel uses of the payload.
+    bits : float
+        Bits of the payload, on a digital uplink.
+    side_symbols : float
+        Channel uses of side information.
+    participants : int
+        Devices that were heard.
+    airtime_s : float
+        Seconds that the slot took.
+    energy_j : ndarray
+        [K], radiated joules.
+    tx_power_w : ndarray
+        [K], radiated watts, mean over the payload.
+    active : ndarray
+        [K] bool, who was on air.
+    h : ndarray, optional
+        [K] complex, scalar channels after the receiver's combining, large-scale gain included;
+        None, as the next three, on transports that do not superpose.
+    p : ndarray, optional
+        [K] complex, transmit scalars.
+    c : ndarray, optional
+        [K], effective gains Re(h p) / sqrt(eta).
+    eta : float or ndarray, optional
+        Receive scaling.
+    """
 
     nmse: float
     symbols: float
@@ -54,7 +88,19 @@ class UplinkReport:
 
 @dataclass(frozen=True)
 class UplinkTotals:
-    """What all calls of an uplink cost together, as in `UplinkReport`; energy_j: [K]."""
+    """Add up what all calls of an uplink cost.
+
+    Parameters
+    ----------
+    rounds : int
+        Calls so far.
+    symbols, bits, side_symbols : float
+        Channel uses and bits, as in `UplinkReport`.
+    airtime_s : float
+        Seconds.
+    energy_j : ndarray
+        [K], radiated joules.
+    """
 
     rounds: int
     symbols: float
@@ -111,14 +157,14 @@ class WirelessUplink:
         self,
         devices: int,
         *,
-        channel: str | Mapping[str, Any] = "rayleigh",
-        power: str | Mapping[str, Any] | PolicyFunction = "gbma",
+        channel: Choice = "rayleigh",
+        power: Choice | PolicyFunction = "gbma",
         snr_db: float | None = None,
-        csi: str | Mapping[str, Any] = "perfect",
-        receiver: str | Mapping[str, Any] = "auto",
+        csi: Choice = "perfect",
+        receiver: Choice = "auto",
         impairments: Mapping[str, Any] | None = None,
-        codec: str | Mapping[str, Any] = "identity",
-        transport: str | Mapping[str, Any] = "over_the_air",
+        codec: Choice = "identity",
+        transport: Choice = "over_the_air",
         signalling: Mapping[str, Any] | None = None,
         seed: int = 0,
         trial: int = 0,
@@ -159,19 +205,38 @@ class WirelessUplink:
     def __call__(
         self, round: int, updates: Any, weights: Any = None, senders: Any = None
     ) -> tuple[Any, UplinkReport]:
-        """The estimate of the weighted mean of the updates of a round, and what it cost.
+        """Return the estimate of the weighted mean of a round's updates, and what it cost.
 
-        updates: [n, *shape] floating-point NumPy array or torch tensor, a row a device; a mapping
-        name -> [n, *shape], which is one payload; or a list of n state_dicts. Entries of whole
-        numbers and truth values (`num_batches_tracked`) do not pass the uplink: their weighted mean
-        over the senders, rounded, comes free of error and of charge. weights: [n] of the mean,
-        equal if not given. senders: [n] the device of each row, from 0 to K - 1; or [K] bool, with
-        updates and weights of all devices, of whom those send. Without it row k is device k.
+        Gradients pass to updates that are tensors and to a policy of yours, not through codec
+        memory.
 
-        Returns an array without its first dimension, a mapping of such, or a state_dict, in the
-        kinds, dtypes and on the torch devices that came in. Where nobody was heard the mean is 0,
-        as is `participants`. Gradients pass to updates that are tensors and to a policy of yours,
-        not through codec memory. Raises UserError.
+        Parameters
+        ----------
+        round : int
+            From 0 on; it chooses fading and noise.
+        updates : array, tensor, mapping or list of mappings
+            [n, *shape] floating-point NumPy array or torch tensor, a row a device; a mapping name
+            -> [n, *shape], which is one payload; or a list of n state_dicts. Entries of whole
+            numbers and truth values (`num_batches_tracked`) do not pass the uplink: their weighted
+            mean over the senders, rounded, comes free of error and of charge.
+        weights : array, optional
+            [n], of the mean; equal if not given.
+        senders : array, optional
+            [n] int, the device of each row, from 0 to K - 1; or [K] bool, with updates and weights
+            of all devices, of whom those send. Without it row k is device k.
+
+        Returns
+        -------
+        mean : array, tensor or mapping
+            [*shape], or a mapping of such, or a state_dict, in the kinds, dtypes and on the torch
+            devices that came in; 0 where nobody was heard, as is `participants`.
+        report : UplinkReport
+            What it cost.
+
+        Raises
+        ------
+        UserError
+            For updates, weights or senders that cannot be.
         """
         delivery = self.deliver(round, updates, weights, senders)
         return delivery.mean, delivery.report
@@ -204,7 +269,7 @@ class WirelessUplink:
         return Delivery(sent.back(mean, share), report, each)
 
     def _senders(self, senders: Any, count: int) -> tuple[np.ndarray, np.ndarray | None]:
-        """The device [n] of each row that is sent, and which rows these are, if not all."""
+        """Return the device [n] of each row that is sent, and which rows these are, if not all."""
         everyone = np.arange(self.devices)
         if senders is None:
             if count != self.devices:
@@ -254,40 +319,31 @@ class WirelessUplink:
     def _send(
         self, blocks: Blocks, device: np.ndarray, share: np.ndarray, round: int
     ) -> tuple[Received, LinkReport]:
-        """What a round of the engine does with a payload: encoded, delivered, decoded."""
+        """Encode, deliver and decode a payload, as a round of the engine does."""
         first = next(iter(blocks.values()))
         rows = torch.from_numpy(device).to(first.device)
         weight = torch.from_numpy(share).to(first)
         trial, counts = torch.zeros_like(rows), (len(device),)
         cohort = Cohort.fresh(trial, rows, weight, counts, self.devices, round)
-        codec = self._link.codec
-        payload: Payload = (Group(blocks),)
-        for name, start in codec.init(payload).items():
-            if name not in self._memory:
-                self._memory[name] = start.new_zeros(self.devices, *start.shape[1:])
-        own = {name: table[rows] for name, table in self._memory.items()}
-        payload, own = codec.encode(payload, own, cohort, round, self._streams)
-        for name, memory in own.items():
-            self._memory[name][rows] = memory.detach()
-        state = self._link.channel.state(round)
-        received, report = self._link.transport.deliver(payload, cohort, state, round)
-        return codec.decode(received), self._signalling.charge(report)
+        link, payload = self._link, (Group(blocks),)
+        coded = encode(link.codec, payload, self._memory, cohort, round, self._streams)
+        state = link.channel.state(round)
+        received, report = link.transport.deliver(coded, cohort, state, round)
+        return link.codec.decode(received), self._signalling.charge(report)
 
     def _report(self, report: LinkReport) -> UplinkReport:
-        saved = {name: _plain(value) for name, value in report.saved.items()}
+        said, saved = vars(report), report.saved
+        names = ("nmse", "symbols", "bits", "side_symbols", "airtime_s")
+        numbers: dict[str, Any] = {name: float(_plain(said[name][0])) for name in names}
         scalars: dict[str, Any] = {"active": _plain(report.power[0]) > 0}
         if saved:
-            scalars = {name: saved[f"{name}/0"][0] for name in ("active", "h", "p", "c", "eta")}
+            scalars = {name: _plain(saved[f"{name}/0"])[0] for name in (*scalars, *SCALARS)}
             if len(scalars["eta"]) == 1:
                 scalars = {name: value[0] for name, value in scalars.items()}
                 scalars["eta"] = float(scalars["eta"])
         return UplinkReport(
-            nmse=float(_plain(report.nmse[0])),
-            symbols=float(report.symbols[0]),
-            bits=float(report.bits[0]),
-            side_symbols=float(report.side_symbols[0]),
+            **numbers,
             participants=int(report.participants[0]),
-            airtime_s=float(report.airtime_s[0]),
             energy_j=_plain(report.energy_j[0]),
             tx_power_w=_plain(report.power[0]) * float(self._link.budget.unit_power_w[0]),
             **scalars,
@@ -295,14 +351,10 @@ class WirelessUplink:
 
     def _add(self, report: UplinkReport) -> None:
         old = self.totals
-        self.totals = UplinkTotals(
-            old.rounds + 1,
-            old.symbols + report.symbols,
-            old.bits + report.bits,
-            old.side_symbols + report.side_symbols,
-            old.airtime_s + report.airtime_s,
-            old.energy_j + report.energy_j,
-        )
+        sums = {
+            name: vars(old)[name] + vars(report)[name] for name in vars(old) if name != "rounds"
+        }
+        self.totals = UplinkTotals(rounds=old.rounds + 1, **sums)
 
     def _each(self, received: Received, sent: Updates, places: np.ndarray) -> list[Any]:
         """Return the rows of the cohort as they arrived, in the order of `places` [n]."""
@@ -320,18 +372,7 @@ class WirelessUplink:
 
 
 def over_the_air(
-    updates: Array | Mapping[str, Array],
-    *,
-    channel: str | Mapping[str, Any] = "rayleigh",
-    power: str | Mapping[str, Any] | PolicyFunction = "gbma",
-    snr_db: float | None = None,
-    csi: str | Mapping[str, Any] = "perfect",
-    receiver: str | Mapping[str, Any] = "auto",
-    impairments: Mapping[str, Any] | None = None,
-    transport: str | Mapping[str, Any] = "over_the_air",
-    weights: Array | None = None,
-    seed: int = 0,
-    round: int = 0,
+    updates: Any, *, weights: Any = None, round: int = 0, **settings: Any
 ) -> tuple[Any, UplinkReport]:
     """Aggregate the updates of K devices over a simulated uplink, once.
 
@@ -342,16 +383,13 @@ def over_the_air(
     updates : array, tensor, dict or list of dicts
         [K, *shape] floating-point NumPy array or torch tensor, or a dict of them, which is one
         payload, or a list of state_dicts.
-    channel, power, csi, receiver, transport : str or mapping
-        A name, or a mapping with its settings, as in a scenario, whose section `impairments` is a
-        mapping. power may also be a function or module of yours, policy(link) -> (p, eta), as in
-        `otafl.power.custom`.
-    snr_db : float
-        Budget on the mean symbol power over the receiver's noise variance, dB.
     weights : sequence of float, optional
         [K], of the mean; equal, if not given.
-    seed, round : int
-        Choose the draws: round t of a loop should say round=t.
+    round : int
+        With the seed it chooses the draws: round t of a loop should say round=t.
+    settings
+        As of `WirelessUplink`: channel, power, snr_db, csi, receiver, impairments, codec,
+        transport, signalling, seed, trial.
 
     Returns
     -------
@@ -366,19 +404,8 @@ def over_the_air(
     UserError
         For settings or shapes that cannot be.
     """
-    uplink = WirelessUplink(
-        Updates.read(updates, "over_the_air").count,
-        channel=channel,
-        power=power,
-        snr_db=snr_db,
-        csi=csi,
-        receiver=receiver,
-        impairments=impairments,
-        transport=transport,
-        seed=seed,
-        caller="over_the_air",
-    )
-    return uplink(round, updates, weights)
+    devices = Updates.read(updates, "over_the_air").count
+    return WirelessUplink(devices, caller="over_the_air", **settings)(round, updates, weights)
 
 
 def _whole(value: Any, name: str, caller: str) -> int:
@@ -387,7 +414,7 @@ def _whole(value: Any, name: str, caller: str) -> int:
     return int(value)
 
 
-def _with_snr(channel: str | Mapping[str, Any], snr_db: float | None) -> dict[str, Any]:
+def _with_snr(channel: Choice, snr_db: float | None) -> dict[str, Any]:
     section = {"name": channel} if isinstance(channel, str) else dict(channel)
     return section if snr_db is None else {**section, "snr_db": snr_db}
 
@@ -411,7 +438,7 @@ def _weights(weights: Any, count: int, caller: str) -> np.ndarray:
 
 
 def _said(blocks: Blocks) -> dict[str, str]:
-    """What each block is: precision, shape of a row and torch device."""
+    """Say what each block is: precision, shape of a row and torch device."""
     return {
         name: f"{str(block.dtype).removeprefix('torch.')} {list(block.shape[1:])} on {block.device}"
         for name, block in blocks.items()

@@ -34,7 +34,7 @@ from twins.network import Array
 
 from otafl.core.errors import UserError
 from otafl.models.base import unflatten
-from otafl.models.module import ModuleModel
+from otafl.models.custom import ModuleModel
 
 pytestmark = pytest.mark.exact
 

@@ -43,7 +43,7 @@ from otafl.core.contracts import Batch, Blocks
 from otafl.core.errors import UserError
 from otafl.models.base import Model, unflatten
 from otafl.models.cnn import Cnn
-from otafl.models.module import ModuleModel
+from otafl.models.custom import ModuleModel
 from otafl.models.softmax_regression import SoftmaxRegression
 
 pytestmark = pytest.mark.exact

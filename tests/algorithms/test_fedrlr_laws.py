@@ -18,6 +18,7 @@ from math import pi, sqrt
 import pytest
 import torch
 from torch import Tensor
+from twins.rlc import equal_models_distortion, noise_distortion
 from twins.setting import Quiet, everyone, mlp
 
 from otafl.algorithms.fedrlr import FedRLR
@@ -230,7 +231,7 @@ def test_distortion_of_equal_models(
     gain = rayleigh(trials, devices, "h") if faded else torch.ones(trials, devices, dtype=F64)
     error = send(point, trials, devices).server(gain, gain) - dense(point)
     ratio = error.square().sum((1, 2)) / dense(point).square().sum()
-    law = rlc.equal_models_distortion(s, devices, 2.0 if faded else 1.0)
+    law = equal_models_distortion(s, devices, 2.0 if faded else 1.0)
     assert law == pytest.approx(expected, abs=5e-6)
     assert law == pytest.approx(closed_form(s, devices, faded), abs=1e-12)
     assert law == pytest.approx(float(general_law(point, devices, faded)), abs=1e-12)
@@ -283,7 +284,7 @@ def test_noise_part_of_the_distortion(faded: bool) -> None:
     squares = sum(x * x for x in s)
     law = (v * devices * sum(s) * (m + n) + m * n * len(s) * v**2) / (devices**2 * squares)
     assert law == pytest.approx(0.09309, abs=5e-6)
-    ours = rlc.noise_distortion(sum(s), len(s), m, n, v / devices) / squares
+    ours = noise_distortion(sum(s), len(s), m, n, v / devices) / squares
     assert ours == pytest.approx(law, rel=1e-12)
     gain = rayleigh(trials, devices, "h") if faded else torch.ones(trials, devices, dtype=F64)
     sent = send(points(s, m, n, 1), trials, devices)

@@ -18,9 +18,9 @@ import pytest
 import torch
 from support.link_bench import Given, bench
 from torch import Tensor
+from twins.rlc import noise_distortion
 
 from otafl.core.contracts import Cohort, Group
-from otafl.factorised import rlc
 
 pytestmark = pytest.mark.law
 
@@ -76,14 +76,14 @@ def test_noise_of_the_two_readings_of_the_snr(
     received, report = link.deliver((Group(blocks, weighting="none"),), whole(trials, devices))
     eta = report.saved["eta/0"][:, 0]
     v = 0.5 / eta[0].item()
-    assert rlc.noise_distortion(rank, rank, m, n, v) / rank == pytest.approx(expected, rel=0.015)
+    assert noise_distortion(rank, rank, m, n, v) / rank == pytest.approx(expected, rel=0.015)
     gain = (report.saved["h/0"] * report.saved["p/0"]).real[:, 0] / eta.sqrt()[:, None]
     share = (gain > 0).double().mean(1)
     noisy = received.mean[0]["u"].mT @ received.mean[0]["v"]
     clean = torch.einsum("sk,skrm->smr", gain, left) @ torch.einsum("sk,skrn->srn", gain, right)
     added = (noisy - clean).square().sum((1, 2)) / rank
     nuclear = rank * (share.mean().item() if policy == "tci" else 1.0)  # times E a^2
-    law = rlc.noise_distortion(nuclear, rank, m, n, v) / rank
+    law = noise_distortion(nuclear, rank, m, n, v) / rank
     assert abs(added.mean() - law) < Z * added.std() / trials**0.5
 
 

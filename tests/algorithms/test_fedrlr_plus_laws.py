@@ -13,13 +13,13 @@ import itertools
 import pytest
 import torch
 from torch import Tensor
+from twins.linear_sum import GBMA_VARIATION, distortion
 from twins.setting import everyone, local_data, mlp
 
 from otafl import over_the_air
 from otafl.algorithms.fedrlr_plus import FedRLRPlus
 from otafl.core.contracts import Blocks, Context, LocalContext, Received
 from otafl.core.rng import Streams
-from otafl.factorised.linear_sum import GBMA_VARIATION, distortion
 from otafl.factorised.lowrank import LowRank, dense
 from otafl.models.base import flatten, unflatten
 

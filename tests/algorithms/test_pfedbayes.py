@@ -102,7 +102,7 @@ def test_the_copy_goes_down_the_divergence() -> None:
     q, w = Normal(mu, softplus(rho)), Normal(leaves[0], softplus(leaves[1]))
     grads = torch.autograd.grad((zeta * kl_divergence(q, w)).sum(), leaves)
     expected = [leaf - rate * grad for leaf, grad in zip((w_mu, w_rho), grads, strict=True)]
-    _copy_step_(w_mu, w_rho, softplus(w_rho), mu, softplus(rho), zeta, rate)
+    _copy_step_((w_mu, w_rho), softplus(w_rho), mu, softplus(rho), zeta * rate)
     torch.testing.assert_close([w_mu, w_rho], expected, rtol=0, atol=1e-14)
 
 

@@ -33,7 +33,7 @@ from otafl.data.work import LocalData
 from otafl.models import minibatch_span
 from otafl.models.base import Model
 from otafl.models.cnn import Cnn
-from otafl.models.module import ModuleModel
+from otafl.models.custom import ModuleModel
 from otafl.models.softmax_regression import SoftmaxRegression
 from otafl.models.span import Plain, Spanned
 

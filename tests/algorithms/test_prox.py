@@ -65,7 +65,8 @@ def test_linear_loss() -> None:
     kept = ((1 - STEP * PENALTY) ** 5)[:, None]
     assert (1 - kept).flatten().tolist() == pytest.approx([0.5562946875, 0.83193], abs=1e-12)
     rate = torch.tensor([0.01, 0.03], dtype=torch.float64)
-    theta, moved, loss = envelope_step(span, B, START, MEAN, STEP, PENALTY, 5, rate)
+    rates = {"personal_learning_rate": STEP, "penalty": PENALTY, "learning_rate": rate}
+    theta, moved, loss = envelope_step(span, B, START, MEAN, rates, 5)
     expected = (1 - kept) * C - PENALTY[:, None] * kept * (START - MEAN)
     torch.testing.assert_close(PENALTY[:, None] * (MEAN - theta), expected)
     torch.testing.assert_close(moved, B - rate[:, None] * expected)

@@ -1,242 +1,38 @@
-"""The four baselines of FedRLR: in the whole round against looped twins, and their parts by hand.
+"""FedAvg that sends whole models, FedRLR's baseline 4: whole rounds against the looped twin.
 
-A round: four devices of unequal shares, two trials that differ in the numeric settings, two local
-steps, two rounds, without error and over truncated channel inversion, with and without codecs,
-biases free of error and over the air.
-
-Mutations that must fail: svt by the step or by lambda alone; the prox before the step, or once for
-all local steps; svt of the biases; server prox left out, without the factor J, or of the round
-before; server_prox ignored; soft threshold on biases; rho on the old v; v forgotten between
-rounds, or of another device; pruning before the last step, of each row; scope global by layer;
-bias_mode ignored; decay ignored; one trial's lambda for all; the quantiser over all layers
-together; server rate of fedavg ignored with sends: model; the increment sent in place of the model;
-one matrix for all layers; measured blocks divided by K twice.
+Mutations that must fail: the quantiser over all layers together; server rate of fedavg ignored with
+sends: model; the increment sent in place of the model; bias_mode ignored; decay ignored.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any, Literal
+from typing import Any
 
-import numpy as np
 import pytest
-import torch
-from contract.small import engine
-from torch import Tensor
-from twins import baselines as twin
-from twins.setting import minibatch, mlp
-
-from otafl.algorithms.fedmid import FedMiD
-from otafl.algorithms.magnitude_pruning import MagnitudePruning
-from otafl.algorithms.prox_sgd import ProxSgd
-from otafl.algorithms.whole_models import step_size
-from otafl.core.contracts import Hyper
-from otafl.core.rng import Streams
-from otafl.engine.engine import Engine
-from otafl.models.base import unflatten
-from otafl.models.custom import ModuleModel
+from support.baseline_bench import (
+    EITHER_CODEC,
+    EITHER_LINK,
+    assert_equals_the_twin,
+    assert_trains_a_module,
+)
 
 pytestmark = pytest.mark.twin
 
-ROUNDS, S, K = 2, 4, 4
-SENSING = {"name": "matrix_sensing", "rows": 5, "iterations": 20, "threshold": 1.2}
-
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "fedmid": ({"name": "fedmid", "bias_mode": "ota"}, {}),
-    "fedmid, no server prox": ({"name": "fedmid", "server_prox": False}, {}),
-    "prox_sgd": ({"name": "prox_sgd"}, {}),
-    "prox_sgd, sensing": ({"name": "prox_sgd"}, SENSING),
-    "prox_sgd, momentum": ({"name": "prox_sgd", "momentum": True, "bias_mode": "ota"}, {}),
-    "pruning": ({"name": "magnitude_pruning", "keep": 0.2, "bias_mode": "ota"}, {}),
-    "pruning, sensing": ({"name": "magnitude_pruning", "keep": 0.1}, SENSING),
-    "pruning, global": ({"name": "magnitude_pruning", "keep": 0.2, "scope": "global"}, {}),
     "quantisation": (
         {"name": "fedavg", "sends": "model", "bias_mode": "ideal"},
         {"name": "uniform", "bits": 3},
     ),
     "fedavg, no codec": ({"name": "fedavg", "sends": "model", "bias_mode": "ota"}, {}),
 }
-SWEPT: dict[str, dict[str, list[float]]] = {
-    "fedmid": {"nuclear_weight": [0.05, 0.15], "decay": [0.0, 0.7]},
-    "prox_sgd": {"l1_weight": [0.05, 0.3], "learning_rate": [0.2, 0.1], "rho": [0.4, 0.8]},
-    "magnitude_pruning": {"learning_rate": [0.4, 0.1], "decay": [0.3, 0.1]},
-    "fedavg": {"server_learning_rate": [1.0, 0.6], "decay": [0.0, 0.5]},
-}
-AIR = {
-    "transport": "over_the_air",
-    "channel": {"name": "rayleigh", "snr_db": 20.0},
-    "power": {"name": "tci", "threshold": 0.5},
-    "output.save_link": True,
-}
 
 
-def made(algorithm: dict[str, Any], codec: dict[str, Any], air: bool, dtype: str) -> Engine:
-    """Two trials of each of two points of the sweep, the first and the last of the product."""
-    keys: dict[str, Any] = {"algorithm": {"learning_rate": 0.3, "decay": 0.2, **algorithm}}
-    keys |= {"codec": codec or "identity", "transport": "ideal", "model.hidden": [9, 7]}
-    swept = SWEPT[algorithm["name"]]
-    keys["sweep"] = {f"algorithm.{name}": values for name, values in swept.items()}
-    keys |= {"trials": 2, "engine.dtype": dtype, "output.save_link": True}
-    return engine(keys | (AIR if air else {}), chosen=[0, 2 ** len(swept) - 1])
-
-
-NUMBERS: dict[str, Literal[1, 2, 3, 4]]
-NUMBERS = {"fedmid": 1, "prox_sgd": 2, "magnitude_pruning": 3, "fedavg": 4}
-
-
-def method(
-    algorithm: dict[str, Any], codec: dict[str, Any], hyper: Hyper, row: int
-) -> tuple[twin.Baseline, float, float]:
-    """The twin of a trial, and its step size of the first round and decay."""
-    value = {name: float(values[row]) for name, values in hyper.items()}
-    of = twin.Baseline(NUMBERS[algorithm["name"]])
-    of.weight = value.get("nuclear_weight", value.get("l1_weight", 0.0))
-    of.server_prox = algorithm.get("server_prox", True)
-    of.keep, of.scope = algorithm.get("keep", 1.0), algorithm.get("scope", "layer")
-    of.bits = codec.get("bits")
-    of.rho = value["rho"] if algorithm.get("momentum") else None
-    of.server_step = value.get("server_learning_rate", 1.0)
-    return of, value["learning_rate"], value["decay"]
-
-
-def parameters(one: Engine, row: int) -> twin.Model:
-    """The server's model of a trial."""
-    model, blocks = one.parts.model, one.server
-    if list(blocks) == ["model"]:
-        blocks = unflatten(blocks["model"], model.shapes)
-    arrays = {name: blocks[name][row].double().numpy().copy() for name in model.shapes}
-    layers = range(len(arrays) // 2)
-    return twin.Model([arrays[f"weight{i}"] for i in layers], [arrays[f"bias{i}"] for i in layers])
-
-
-def sensing_of(codec: dict[str, Any]) -> twin.Sensing | None:
-    """Of 64x9, 9x7 and 7x10 the first two have a side of 9, the longer of the two most common."""
-    if not codec:
-        return None
-    draw = Streams([0], [0], dtype=torch.float64)
-    first, second = (draw.normal(f"matrix/weight{i}", 0, (5, 9))[0].numpy() for i in range(2))
-    matrices = [first / np.sqrt(5), second / np.sqrt(5), None]
-    return twin.Sensing(matrices, codec["iterations"], codec["threshold"])
-
-
-def on_air(one: Engine, t: int, group: int, row: int, reals: int) -> twin.Air:
-    """The link of a payload group and trial as saved, with the noise's draw: real parts of
-    variance 1/2."""
-    h, p, eta = (one.link[t][f"{name}/{group}"][row, 0].numpy() for name in ("h", "p", "eta"))
-    draw = one.parts.streams.normal(f"noise/{group}", t, (reals,))[row].numpy()
-    return twin.Air(h, p, float(np.sqrt(eta)), np.sqrt(0.5) * draw)
-
-
-@pytest.mark.parametrize("air", [False, True])
+@EITHER_LINK
 @pytest.mark.parametrize("case", CASES)
 def test_equals_the_looped_twin(case: str, air: bool) -> None:
-    algorithm, codec = CASES[case]
-    one = made(algorithm, codec, air, "float64")
-    sensing = sensing_of(codec) if "rows" in codec else None
-    hyper, cohort = one.parts.hyper, one.select(None, 0)
-    reals = 64 * 5 + 5 * 7 + 7 * 10 if sensing else 64 * 9 + 9 * 7 + 7 * 10
-    memory: list[list[list[np.ndarray]]] = []
-    for t in range(ROUNDS):
-        models = [parameters(one, row) for row in range(S)]
-        if not memory:
-            memory = [[[0.0 * a for a in m.weights + m.biases]] * K for m in models]
-        work = one.parts.samples.local_data.work(t, cohort)
-        batches = [work.batch(step) for step in range(2)]
-        one.round(t)
-        for row in range(S):
-            of, rate, decay = method(algorithm, codec, hyper, row)
-            of_biases = None
-            if air and algorithm.get("bias_mode") == "ota":
-                of_biases = on_air(one, t, 1, row, 9 + 7 + 10)
-            expected, memory[row], _ = twin.one_round(
-                of,
-                models[row],
-                memory[row],
-                [[minibatch(b, K * row + k) for b in batches] for k in range(K)],
-                cohort.unit_weight.view(S, K)[row].numpy(),
-                rate / (1 + decay * t),
-                sensing,
-                on_air(one, t, 0, row, reals) if air else None,
-                of_biases,
-            )
-            after = parameters(one, row)
-            for ours, theirs in zip(
-                after.weights + after.biases, expected.weights + expected.biases, strict=True
-            ):
-                assert np.abs(theirs).max() > 0
-                np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-9 * np.abs(theirs).max())
-    symbols = one.means.take()["uplink_symbols"]
-    biases = 9 + 7 + 10 if algorithm.get("bias_mode") == "ota" else 0
-    assert symbols.tolist() == [float(ROUNDS * (reals + biases))] * S
+    assert_equals_the_twin(*CASES[case], air)
 
 
-def test_measures_by_hand() -> None:
-    """Ranks 1 (the second value is 1e-4 of the first) and 2; 3 of 10 weights, of both layers."""
-    model = mlp((2, 2, 3))
-    first = torch.tensor([[1.0, 0.0], [0.0, 1e-4]])
-    second = torch.tensor([[1.0, 0.0, 0.0], [0.0, 5.0, 0.0]])
-    server = {"weight0": first, "bias0": torch.zeros(2), "weight1": second, "bias1": torch.ones(3)}
-    server = {name: torch.stack([block, 0.0 * block]) for name, block in server.items()}
-    assert FedMiD(FedMiD.Settings(), model, 4).measures(server, {}) == {
-        "weight_rank": pytest.approx(torch.tensor([1.5, 0.0]))
-    }
-    for ours in (
-        ProxSgd(ProxSgd.Settings(), model, 4),
-        MagnitudePruning(MagnitudePruning.Settings(), model, 4),
-    ):
-        assert ours.measures(server, {}) == {
-            "weight_density": pytest.approx(torch.tensor([0.4, 0.0]))
-        }
-
-
-def test_defaults_are_the_paper_s() -> None:
-    """Fact 17, eta(0) = 0.002 and eta(75) = 2 / 1075; A22."""
-    for config in (FedMiD.Settings(), ProxSgd.Settings(), MagnitudePruning.Settings()):
-        hyper = {
-            "learning_rate": torch.tensor([config.learning_rate], dtype=torch.float64),
-            "decay": torch.tensor([config.decay], dtype=torch.float64),
-        }
-        assert float(step_size(hyper, 0)) == 0.002
-        assert float(step_size(hyper, 75)) == pytest.approx(2 / 1075, rel=1e-14)
-    assert (FedMiD.Settings().nuclear_weight, ProxSgd.Settings().l1_weight) == (5e-4, 0.02)
-    assert MagnitudePruning.Settings().keep == 0.03125
-
-
-class Small(torch.nn.Module):
-    """A convolution with a bias, a parameter of one number, a linear layer without bias."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.scale = torch.nn.Parameter(torch.tensor([1.5]))
-        self.conv = torch.nn.Conv2d(1, 6, 3, stride=2)
-        self.out = torch.nn.Linear(6 * 9, 10, bias=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        seen = self.conv(x.view(-1, 1, 8, 8)).relu().flatten(1)
-        return self.out(self.scale * seen)
-
-
-@pytest.mark.parametrize("name", ["fedmid", "prox_sgd", "magnitude_pruning", "fedavg"])
-@pytest.mark.parametrize("codec", ["identity", {"name": "matrix_sensing", "rows": 3}])
-def test_modules_too(name: str, codec: Any) -> None:
-    """Filters [6, 1, 3, 3] count as a matrix [6, 9], of which matrix_sensing measures the 9, as of
-    no other; the bias and the scale go free of error."""
-    algorithm = {"name": name, "learning_rate": 0.1, "bias_mode": "ideal"}
-    if name == "fedavg":
-        algorithm["sends"] = "model"
-    if codec != "identity":
-        codec = {**codec, "side": 9}
-    one = engine({"algorithm": algorithm, "codec": codec, "transport": "ideal", "trials": 1})
-    parts = dataclasses.replace(one.parts, model=ModuleModel(Small(), (64,), 10))
-    made = type(one.parts.algorithm)(parts.scenario.algorithm, parts.model, 4)  # type: ignore[call-arg]
-    ours = Engine(dataclasses.replace(parts, algorithm=made))
-    before = {key: block.clone() for key, block in ours.server.items()}
-    ours.round(0)
-    ours.round(1)
-    assert {key: block.shape for key, block in ours.server.items()} == {
-        key: block.shape for key, block in before.items()
-    }
-    assert all(block.isfinite().all() for block in ours.server.values())
-    assert all(not torch.equal(block, before[key]) for key, block in ours.server.items())
-    filters = 6 * 9 if codec == "identity" else 6 * 3
-    assert ours.means.take()["uplink_symbols"].tolist() == [2.0 * (filters + 540)]
+@EITHER_CODEC
+def test_modules_too(codec: Any) -> None:
+    assert_trains_a_module("fedavg", codec)

@@ -15,8 +15,8 @@ from scipy import stats
 
 import otafl
 from otafl.analysis.paired import compared, holm, paired
-from otafl.results.ending import ended
 from otafl.core.errors import UserError
+from otafl.results.ending import ended
 
 POWER = ["gbma", "ci"]
 

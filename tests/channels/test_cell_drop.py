@@ -18,11 +18,10 @@ from support.made_channels import made, pairs
 from torch import Tensor
 
 from otafl.channels.cell import Cell
-from otafl.channels.cell_drop import SionnaCell, cell_rays, set_topology
+from otafl.channels.cell_drop import SionnaCell, cell_rays, placed
 from otafl.channels.ofdm import group_frequencies
 from otafl.channels.plane_waves import PlaneWaves
 from otafl.channels.sionna_rng import sionna_stream
-from otafl.channels.topology import drop
 from otafl.core.rng import Streams
 
 pytestmark = pytest.mark.exact
@@ -31,8 +30,7 @@ CPU = torch.device("cpu")
 
 
 def sionna_cell(name: str) -> SionnaCell:
-    own = Cell.Settings(name=name)
-    return SionnaCell(name, 3.5e9, "low", own.server_height_m, own.in_car)
+    return SionnaCell(Cell.Settings(name=name))
 
 
 def test_umi_path_loss_at_100_m_by_hand() -> None:
@@ -55,7 +53,7 @@ def test_the_channel_is_sionnas(name: str) -> None:
     from sionna.phy.channel import cir_to_ofdm_channel, tr38901
 
     own = Cell.Settings(name=name)
-    position, indoor = drop(pairs(1, 64), own.min_distance_m, own.cell_radius_m, 1.5, 0.4)
+    position, indoor = placed(pairs(1, 64), own.min_distance_m, own.cell_radius_m, 1.5, 0.4)
     place: dict[str, Any] = {"precision": "double", "device": "cpu"}
     server = tr38901.PanelArray(1, 3, "single", "V", "omni", 3.5e9, **place)
     device = tr38901.PanelArray(1, 1, "single", "V", "omni", 3.5e9, **place)
@@ -73,8 +71,10 @@ def test_the_channel_is_sionnas(name: str) -> None:
     sionna._cir_sampler._step_10 = kept
     speed = 10 * torch.tensor([0.6, 0.8, 0.0], dtype=torch.float64).expand(1, 64, 3)
     frequency = group_frequencies(torch.tensor([2e7]), 5)
+    placing = sionna_cell(name)
+    placing.scenario = sionna
     with sionna_stream(9, CPU):
-        set_topology(sionna, own.server_height_m, position, indoor, "random", own.in_car)
+        placing._place(position, indoor, "random")
         sionna.set_topology(ut_velocities=speed)
         a, tau, rays = sionna(3, 100.0)
     theirs = cir_to_ofdm_channel(frequency[0], a, tau)[0, 0, :, :, 0]  # [A, K, time, F]

@@ -34,7 +34,7 @@ def test_trials_are_independent_and_equal_to_themselves_alone():
 
     def history(trials: list[int]) -> list[list]:
         rules = [Rules(deadline_s=deadline[s], late="next") for s in trials]
-        clock, seen = Clock(cells(len(trials), 5), rules), [[] for _ in trials]
+        clock, seen = Clock(cells(len(trials), 5), rules, [()] * len(trials)), [[] for _ in trials]
         for r in range(6):
             free = clock.available()
             who = [row.nonzero()[0] for row in free]
@@ -55,7 +55,7 @@ def test_trials_are_independent_and_equal_to_themselves_alone():
 
 
 def test_rows_are_taken_trial_by_trial():
-    clock = Clock(cells(2, 3))
+    clock = Clock(cells(2, 3), [Rules()] * 2, [()] * 2)
     who = [np.array([0, 2]), np.array([1])]
     seconds = np.array([1.0, 2.0, 5.0])
     clock.begin(0, who, np.array([0.0, 0.0, 0.5]), seconds, 3.0 / seconds)
@@ -69,7 +69,7 @@ def test_rows_are_taken_trial_by_trial():
 
 
 def test_a_stopped_trial_stands_still_and_the_others_go_on():
-    clock = Clock(cells(2, 2))
+    clock = Clock(cells(2, 2), [Rules()] * 2, [()] * 2)
     for round in range(2):
         clock.begin(round, [np.arange(2), np.arange(2)], 0.0, np.ones(4), np.ones(4))
         slots = clock.open_slot()

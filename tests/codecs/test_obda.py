@@ -163,7 +163,7 @@ def over_the_air(power: float, devices: int, quadrature: bool) -> OverTheAir:
             policy=FullPower(),
             statistics=None,
             policy_hyper={},
-            impairments=Impairments.of([Impairments.Settings()], None, streams),
+            impairments=Impairments([Impairments.Settings()], None, streams),
             codec=codec(),
             streams=streams,
             hyper={},

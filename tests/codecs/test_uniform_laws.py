@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-
-from otafl.codecs.uniform import quantise
+from support.codec_bench import quantised
 
 pytestmark = pytest.mark.law
 
@@ -20,5 +19,5 @@ def test_uniform_error_is_a_twelfth_of_the_squared_step(bits: int) -> None:
     generator = torch.Generator().manual_seed(bits)
     x = torch.rand(1, 20_000, generator=generator, dtype=torch.float64)
     step = (x.amax() - x.amin()) / (2**bits - 1)
-    error = (quantise(x, 2**bits - 1) - x).square().mean()
+    error = (quantised(x, bits) - x).square().mean()
     assert float(error / (step**2 / 12)) == pytest.approx(1, abs=0.04)

@@ -19,6 +19,7 @@ from otafl.core import registry
 from otafl.core.rng import Streams
 from otafl.engine.assembly import Parts, assemble
 from otafl.engine.engine import Engine
+from otafl.engine.sizes import Sizes
 from otafl.scenario import Point, Scenario, expand, load_scenario
 
 BASE: dict[str, Any] = {
@@ -145,7 +146,9 @@ def engine(
     numbers = range(stacked[0].scenario.trials) if trials is None else trials
     parts = assemble(stacked, list(numbers))
     if probe is not None:
-        parts = dataclasses.replace(parts, algorithm=probe(parts))
+        made, training = probe(parts), parts.scenario.training
+        sizes = Sizes(made, None, parts.link.channel, training, parts.streams.size)
+        parts = dataclasses.replace(parts, algorithm=made, sizes=sizes)
     return Engine(parts)
 
 

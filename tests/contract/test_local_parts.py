@@ -10,12 +10,12 @@ import pytest
 import torch
 from contract import small
 from contract.small import engine, run, scenario
+from support.decks import dealt
 
 from otafl import models
 from otafl.core import registry
 from otafl.core.contracts import Batch
 from otafl.core.rng import Streams
-from otafl.data.partitions import dealt
 from otafl.devices.activities import CAUSES
 from otafl.devices.hardware import Hardware
 from otafl.models.base import Model

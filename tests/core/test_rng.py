@@ -21,6 +21,8 @@ from torch import Tensor
 
 from otafl.core.rng import Streams
 
+pytestmark = pytest.mark.exact
+
 WORD = (1 << 64) - 1
 
 

@@ -16,6 +16,8 @@ from scipy import stats
 
 from otafl.core.rng import Streams
 
+pytestmark = pytest.mark.law
+
 LEVEL = 1e-4
 Array = np.ndarray
 

@@ -12,6 +12,8 @@ import torch
 
 from otafl.core.units import db_to_linear, dbm_to_watt, noise_power_w
 
+pytestmark = pytest.mark.exact
+
 
 @pytest.mark.parametrize(
     ("value_db", "ratio"), [(0.0, 1.0), (10.0, 10.0), (-20.0, 0.01), (3.0103, 2.0)]

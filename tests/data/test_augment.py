@@ -18,6 +18,7 @@ from otafl.core.contracts import Cohort
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.data.augment import Augmentation, AugmentSettings, augmentation
+from otafl.data.dataset import DataSet
 from otafl.data.work import LocalData
 
 pytestmark = pytest.mark.exact
@@ -27,6 +28,12 @@ BLACK = np.array([-1.0, 3.0], np.float32)[:, None, None]
 STEPS, BATCH, DEVICES = 3, 4, 3
 
 
+def images(shape: tuple[int, ...], black: np.ndarray | None = None) -> DataSet:
+    """A data set of such samples, with none in it."""
+    x, y = np.empty((0, *shape), np.float32), np.empty(0, np.int64)
+    return DataSet(x, y, x, y, 4, black=black)
+
+
 def local_data(settings: AugmentSettings | None, shape: tuple[int, ...] = SHAPE) -> LocalData:
     """Two trials of three devices with ten samples each."""
     streams = Streams([3, 3], [0, 1], dtype=torch.float64)
@@ -34,7 +41,7 @@ def local_data(settings: AugmentSettings | None, shape: tuple[int, ...] = SHAPE)
     index = torch.arange(60).view(2, DEVICES, 10)
     count = torch.full((2, DEVICES), 10)
     black = BLACK if len(shape) == 3 else None
-    augment = augmentation(settings, shape, black, streams)
+    augment = augmentation(settings, images(shape, black), streams)
     return LocalData(x, torch.arange(60) % 4, index, count, 4, streams, BATCH, STEPS, augment)
 
 
@@ -92,7 +99,7 @@ def test_numbers_are_a_devices_own() -> None:
     def offsets(round: int, step: int, draw: int) -> Tensor:
         """Which pixel of a single image comes first, for all rows and samples."""
         streams = Streams([3, 3], [0, 1], dtype=torch.float64)
-        act = Augmentation(settings, (9, 9), None, streams)
+        act = Augmentation(settings, images((9, 9)), streams)
         x = (torch.arange(81, dtype=torch.float64) + 1).view(1, 1, 9, 9).expand(6, BATCH, 9, 9)
         tick = torch.tensor([(round << 32) + step])
         return act(x, tick, EVERYBODY.trial, EVERYBODY.device, draw)[:, :, 4, 4]
@@ -108,7 +115,7 @@ def test_numbers_are_a_devices_own() -> None:
 def test_laws() -> None:
     """Every offset equally likely, half of the images flipped: 4,000 images, level 1e-6."""
     streams = Streams([1], [0])
-    act = Augmentation(AugmentSettings(crop=1, flip=True), (1, 3, 3), None, streams)
+    act = Augmentation(AugmentSettings(crop=1, flip=True), images((1, 3, 3)), streams)
     x = torch.arange(1.0, 10.0).view(1, 1, 1, 3, 3).expand(1, 4000, -1, -1, -1)
     zero = torch.zeros(1, dtype=torch.int64)
     seen = act(x, zero, zero, zero, 0)[0, :, 0]
@@ -137,10 +144,10 @@ def test_grey_images_and_all_data() -> None:
 
 def test_nothing_to_do_and_what_is_no_image() -> None:
     streams = Streams([0], [0])
-    assert augmentation(None, (3, 3), None, streams) is None
-    assert augmentation(AugmentSettings(), (3, 3), None, streams) is None
+    assert augmentation(None, images((3, 3)), streams) is None
+    assert augmentation(AugmentSettings(), images((3, 3)), streams) is None
     with pytest.raises(UserError, match=r"data.augment: .* shape \[10\]; leave the key out"):
-        augmentation(AugmentSettings(flip=True), (10,), None, streams)
+        augmentation(AugmentSettings(flip=True), images((10,)), streams)
 
 
 def test_operations_do_not_grow_with_rows() -> None:
@@ -154,7 +161,7 @@ def test_operations_do_not_grow_with_rows() -> None:
     counts = []
     for rows in (1, 6):
         streams = Streams([3, 3], [0, 1])
-        act = Augmentation(AugmentSettings(crop=2, flip=True), SHAPE, BLACK, streams)
+        act = Augmentation(AugmentSettings(crop=2, flip=True), images(SHAPE, BLACK), streams)
         trial, device = EVERYBODY.trial[:rows], EVERYBODY.device[:rows]
         with Count() as counter:
             act(torch.zeros(rows, BATCH, *SHAPE), torch.tensor([0]), trial, device, 0)

@@ -15,7 +15,7 @@ from otafl.core.errors import UserError
 from otafl.data import load
 from otafl.data.fashion_mnist import FashionMnist
 from otafl.data.fetch import available
-from otafl.data.idx import read_images, read_labels
+from otafl.data.idx import read
 from otafl.data.mnist import Mnist
 
 pytestmark = pytest.mark.exact
@@ -27,8 +27,8 @@ def test_idx_by_hand(tmp_path: Path) -> None:
     labels = b"\0\0\x08\x01" + b"\0\0\0\x02" + b"\x07\xff"
     (tmp_path / "i").write_bytes(images)
     (tmp_path / "l.gz").write_bytes(gzip.compress(labels))
-    assert_array_equal(read_images(tmp_path / "i"), [[0, 1, 2], [3, 4, 5]])
-    assert_array_equal(read_labels(tmp_path / "l.gz"), [7, 255])
+    assert_array_equal(read(tmp_path / "i", "images"), [[0, 1, 2], [3, 4, 5]])
+    assert_array_equal(read(tmp_path / "l.gz", "labels"), [7, 255])
 
 
 GOOD = idx(np.zeros((2, 3, 3)))
@@ -54,13 +54,13 @@ def test_idx_refuses(tmp_path: Path, name: str, content: bytes, message: str) ->
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(UserError, match=message) as error:
-        read_images(path)
+        read(path, "images")
     assert str(path) in str(error.value)
 
 
 def test_idx_unreadable(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot be read"):
-        read_labels(tmp_path / "nothing")
+        read(tmp_path / "nothing", "labels")
 
 
 @pytest.mark.parametrize("zipped", [True, False])

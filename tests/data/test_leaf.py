@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
+from support.decks import dealt
 from support.small_sets import (
     WRITERS,
     expected_pixels,
@@ -28,7 +29,6 @@ from support.small_sets import (
 from otafl.core.errors import UserError
 from otafl.data import leaf, load
 from otafl.data.femnist import Femnist
-from otafl.data.partitions import dealt
 from otafl.data.partitions.natural import Natural
 
 pytestmark = pytest.mark.exact

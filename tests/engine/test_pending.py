@@ -11,6 +11,8 @@ from torch import Tensor
 from otafl.core.contracts import Cohort, Group
 from otafl.engine.pending import Update
 
+pytestmark = pytest.mark.exact
+
 POPULATION = 4
 CELLS = [(0, 0), (0, 1), (0, 3), (1, 2), (1, 3)]
 """(trial, device) of the rows; the third trial has none."""

@@ -18,6 +18,8 @@ from otafl.factorised.lowrank import project, retract, truncate
 from otafl.results.record import Record
 from otafl.scenario import expand
 
+pytestmark = pytest.mark.exact
+
 REALS = 64 * 4 + 4 + 4 * 10 + 10
 FLOPS = 6 * (64 * 4 + 4 * 10) * 4 * 2
 """Of a device's round: 6 operations a multiplication (forward and backward), 4 samples, 2 steps."""
@@ -248,7 +250,7 @@ def test_weighted_sums_of_those_in_time() -> None:
     for link in ({"transport": "ideal"}, {"transport": "over_the_air", "power": "ci"}):
         one = run(engine(keys | link | {"channel": channel}, probe=Factors), 1)
         (heard,) = one.parts.algorithm.heard
-        share = one.parts.share / one.parts.share.sum(1, keepdim=True)
+        share = one.parts.samples.share / one.parts.samples.share.sum(1, keepdim=True)
         arrived = share[:, 1:].sum(1)
         torch.testing.assert_close(heard.received.count[0], arrived, rtol=1e-12, atol=0)
         trial, device = torch.arange(3)[:, None], torch.arange(1, 4)

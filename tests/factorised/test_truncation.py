@@ -28,6 +28,11 @@ def close(a: Tensor, b: Tensor, tolerance: float = 1e-12) -> None:
     torch.testing.assert_close(a, b, rtol=0, atol=tolerance)
 
 
+def first(factors: Factors, rank: int) -> Factors:
+    """Return those of a smaller rank."""
+    return Factors(factors.left[:, :, :rank], factors.right[:, :rank])
+
+
 def test_truncation_is_the_best_and_repeats_itself() -> None:
     """F2, F5: the tail's energy is lost, factors of smaller rank are a prefix, and a product
     factored again gives the same factors up to signs."""
@@ -36,8 +41,8 @@ def test_truncation_is_the_best_and_repeats_itself() -> None:
     wide = truncation.spectral(matrix, 6)
     for rank in (1, 3, 6):
         narrow = truncation.spectral(matrix, rank)
-        close(narrow.product, wide.first(rank).product)
-        for a, b in zip(narrow, wide.first(rank), strict=True):
+        close(narrow.product, first(wide, rank).product)
+        for a, b in zip(narrow, first(wide, rank), strict=True):
             close(a.abs(), b.abs())
         lost = (matrix - narrow.product).square().sum((1, 2))
         torch.testing.assert_close(lost, s[:, rank:].square().sum(1), rtol=1e-10, atol=0)
@@ -85,7 +90,7 @@ def test_coordinates_are_the_tangent_projection() -> None:
     close(again.left, pair.left)
     close(again.right, pair.right)
     close(frame.left.mT @ pair.left, pair.right @ frame.right.mT)  # the overlap is shared evenly
-    old = wide.first(3)
+    old = first(wide, 3)
     new = Factors(old.left + normal(2, 9, 3, seed=2), old.right + normal(2, 3, 7, seed=3))
     thin = truncation.coordinates_of_factors(truncation.vectors(old), old, new)
     whole = truncation.coordinates_of_matrix(truncation.vectors(old), new.product - old.product)

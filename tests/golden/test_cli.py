@@ -142,7 +142,7 @@ def test_list(capsys: pytest.CaptureFixture) -> None:
     for name in ("fashion_mnist", "fedrlr", "rayleigh", "over_the_air"):
         assert name in listed
     call("list", "powr", code=2)
-    assert "no table 'powr'; known: data" in capsys.readouterr().err
+    assert "no table 'powr'; did you mean 'power'? known: data" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("columns", [40, 80, 200])

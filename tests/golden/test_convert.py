@@ -21,7 +21,7 @@ from golden.made_results import made, written
 from otafl import cli, open_results
 from otafl.core.errors import UserError
 from otafl.results import conversion as converting
-from otafl.results import dataset as results
+from otafl.results import files
 from otafl.results.conversion import convert
 
 SWEEP = {
@@ -53,7 +53,7 @@ def test_all_comes_back(
     if suffix == ".zarr":
         pytest.importorskip("zarr")
     if lazy:
-        monkeypatch.setattr(results, "LAZY_ABOVE_BYTES", 0)
+        monkeypatch.setattr(files, "LAZY_ABOVE_BYTES", 0)
         monkeypatch.setattr(converting, "CHUNK_BYTES", lazy)
     out = tmp_path / "new" / f"o{suffix}"
     assert convert(ran, out) == []

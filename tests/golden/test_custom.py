@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from twins.power import capped_errors, policy_of, random_links, solve
+from support.power_links import capped_errors, policy_of, random_links, solve
 
 from otafl import open_results
 from otafl.power.custom import CustomPolicy

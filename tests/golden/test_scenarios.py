@@ -12,9 +12,10 @@ import pytest
 import yaml
 
 from otafl import load_scenario, sweeping
-from otafl.data import fashion_mnist, mnist
+from otafl.data import loaded
+from otafl.data.fashion_mnist import FashionMnist
 from otafl.data.files import DATA_DIR
-from otafl.engine import assembly
+from otafl.data.mnist import Mnist
 from otafl.results.ending import final
 from otafl.scenario import axes_of as axes
 
@@ -35,10 +36,11 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data folder with small image sets of noise under the official names."""
     home = tmp_path_factory.mktemp("data")
     generator = np.random.default_rng(0)
-    for files in (mnist.FILES, fashion_mnist.FILES):
-        folder = home / files.folder
+    for kind in (Mnist, FashionMnist):
+        folder = home / kind.files.folder
         folder.mkdir()
-        counts = dict(zip(files.md5, (TRAIN, TRAIN, TEST, TEST), strict=True))
+        names = [one.file for one in kind.files.downloads]
+        counts = dict(zip(names, (TRAIN, TRAIN, TEST, TEST), strict=True))
         for name, count in counts.items():
             labels = generator.permutation(np.arange(count) % 10)
             pixels = generator.integers(0, 256, (count, 28, 28))
@@ -50,9 +52,9 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def generated(images: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The generated images in place of the real ones."""
     monkeypatch.setenv(DATA_DIR, str(images))
-    assembly._loaded.cache_clear()
+    loaded.cache_clear()
     yield
-    assembly._loaded.cache_clear()
+    loaded.cache_clear()
 
 
 def reduced(tree: dict[str, Any]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from matplotlib.image import imread
 
 from otafl.analysis.paired import paired
 from otafl.analysis.summary import spread
-from otafl.analysis.tabulating import aligned, best, escaped, grid, latex
+from otafl.analysis.tabulating import best, grid
 from otafl.scenario import Point
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
@@ -298,27 +298,3 @@ def test_the_best_may_have_to_be_significant(ran: Path) -> None:
     assert not (marked & lowest).any()
     few = best(grid(ds.isel(trial=[0, 2]), "test_accuracy", ["snr_db"]), "power", level=0.05)
     assert not few.any()
-
-
-def test_aligned_digits() -> None:
-    """Those of the median deviation, for all; own ones where that cannot be."""
-    rng = np.array([-1.0, 0.0, 1.0])
-    column = np.stack([0.5 + 0.01 * rng, 0.25 + 0.1 * rng, 12.0 + 0.02 * rng, np.full(3, np.nan)])
-    assert aligned(column) == [
-        ("0.500", "0.010"),
-        ("0.250", "0.100"),
-        ("12.000", "0.020"),
-        ("", ""),
-    ]
-    assert aligned(np.array([[3.0], [12.25]])) == [("3.00", ""), ("12.25", "")]
-    tiny = aligned(np.stack([1e-9 * (2 + rng), 5e3 * (2 + rng)]))
-    assert tiny[0] == ("2e-09", "1e-09")
-
-
-def test_exponents_and_special_letters() -> None:
-    ds = made({"power": ["gbma", "ci"]}, lambda *_: 3e-12, trials=2)
-    text = latex(grid(ds, "test_accuracy"))
-    assert r"$3 \times 10^{-12} \pm 0$" in text
-    assert escaped("50 % of a_b & {c}") == r"50 \% of a\_b \& \{c\}"
-    assert escaped("-10 dB") == "$-$10 dB"
-    assert escaped("\\") == r"\textbackslash{}"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import importlib
 import json
 import math
 import re
@@ -190,7 +191,9 @@ def scaled(path: str, factor: float) -> Patch:
 
     def patch(monkeypatch: pytest.MonkeyPatch) -> None:
         module, name = path.rsplit(".", 1)
-        owner: Any = registry._load(module) if ":" in module else __import__(module, fromlist=["x"])
+        module, _, of = module.partition(":")
+        owner: Any = importlib.import_module(module)
+        owner = getattr(owner, of) if of else owner
         real = getattr(owner, name)
 
         def changed(*args: Any, **kwargs: Any) -> Any:
@@ -282,9 +285,9 @@ def first_eigenvector(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def natural_logarithm(monkeypatch: pytest.MonkeyPatch) -> None:
-    from otafl.transport import digital
+    from otafl.transport import capacity
 
-    monkeypatch.setattr(digital, "_bits_a_use", lambda snr: torch.log1p(snr).mean(-1))
+    monkeypatch.setattr(capacity, "bits_a_use", lambda snr: torch.log1p(snr).mean(-1))
 
 
 def coarse_converter(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -294,8 +297,8 @@ def coarse_converter(monkeypatch: pytest.MonkeyPatch) -> None:
     real = Impairments.quantise
 
     def quantise(self: Impairments, received: Any) -> Any:
-        config = self.config.model_copy(update={"adc_bits": self.config.adc_bits - 1})
-        return real(dataclasses.replace(self, config=config), received)
+        settings = self.settings.model_copy(update={"adc_bits": self.settings.adc_bits - 1})
+        return real(dataclasses.replace(self, settings=settings), received)
 
     monkeypatch.setattr(Impairments, "quantise", quantise)
 
@@ -306,7 +309,7 @@ MUTATIONS: dict[str, tuple[str, Patch]] = {
         scaled("otafl.power.ci.amplitude_bound", 0.7),
     ),
     "twice the power": ("power ci: power within", scaled("otafl.power.ci.amplitude_bound", 1.4)),
-    "full power's scalar": ("power full: error", scaled("otafl.power.full.mmse_root", 1.5)),
+    "full power's scalar": ("power full: error", scaled("otafl.power.scalars.mmse_root", 1.5)),
     "index off by one": ("power cao_static: scalars", cao_off_by_one),
     "mean gain left out": (
         "power gbma: mean gain",
@@ -336,7 +339,7 @@ MUTATIONS: dict[str, tuple[str, Patch]] = {
         "carrier offset",
         scaled("otafl.transport.impairments:Impairments.offsets", 0.5),
     ),
-    "aligned sample": ("aligned sample", scaled("otafl.transport.impairments.aligned_noise", 0.5)),
+    "aligned sample": ("aligned sample", scaled("otafl.transport.bent.aligned_noise", 0.5)),
     "quadratic clipping": (
         "clipping: peak",
         scaled("otafl.transport.impairments.db_to_linear", 2.0),
@@ -356,9 +359,9 @@ MUTATIONS: dict[str, tuple[str, Patch]] = {
         "rayleigh: mean power",
         scaled("otafl.channels.scattering:BlockFading._drawn", 1.2),
     ),
-    "Doppler": ("rayleigh: autocorrelation", scaled("otafl.channels.scattering.doppler_hz", 2.0)),
+    "Doppler": ("rayleigh: autocorrelation", scaled("otafl.channels.jakes.doppler_hz", 2.0)),
     "K-factor": ("rician: amplitude", scaled("otafl.channels.rician:LineOfSight.draw", 1.2)),
-    "estimate's variance": ("csi error: variance", scaled("otafl.csi.csi.device_errors", 1.4)),
+    "estimate's variance": ("csi error: variance", scaled("otafl.csi.error.device_errors", 1.4)),
     "pilots": (
         "csi pilots: error of least",
         scaled("otafl.csi.pilots.device_errors", 1.4),

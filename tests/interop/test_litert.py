@@ -23,6 +23,8 @@ from otafl.models.modules import Mean, Mixture, Sum
 
 pytest.importorskip("tensorflow")
 
+pytestmark = pytest.mark.slow
+
 RESNET = {"name": "resnet", "channels": [4, 8], "blocks": [1, 1]}
 CASES: dict[str, tuple[dict[str, Any], str, int | None]] = {
     "low rank": ({"algorithm": {"name": "fedrlr", "rank": 2}, "model": "cnn"}, "local", 1),

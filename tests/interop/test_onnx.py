@@ -28,6 +28,8 @@ onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
 
+pytestmark = pytest.mark.slow
+
 RESNET = {"name": "resnet", "channels": [4, 8], "blocks": [1, 1], "norm": "batch"}
 CASES: list[tuple[dict[str, Any], str, int | None]] = [
     ({"algorithm": {"name": "fedrlr", "rank": 2}, "model": "cnn"}, "local", 1),

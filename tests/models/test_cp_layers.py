@@ -73,8 +73,8 @@ def test_whole_model(shared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     dense = {name: cp.kruskal(f) for name, f in own.items()} | biases
     x = normal(1 if shared else 2, 7, 2, 8, 8)
     expected = model.logits(dense, x)
-    ours = cp_layers.logits(model, own, biases, x)
+    ours = cp_layers.logits(model, own | biases, x)
     assert float((ours - expected).norm() / expected.norm()) < 1e-12
     monkeypatch.setattr(cp_layers, "PATCHES_AT_ONCE", 2 * 64 * 4 * 3)
-    in_parts = cp_layers.logits(model, own, biases, x)
+    in_parts = cp_layers.logits(model, own | biases, x)
     torch.testing.assert_close(in_parts, ours)

@@ -27,9 +27,9 @@ from support.sized_bench import (
 from otafl.core import registry
 from otafl.core.errors import UserError
 from otafl.models import LayeredModel
-from otafl.models.network import Sized, each_step
+from otafl.models.network import Sized
 from otafl.models.resnet import ResNet
-from otafl.models.steps import Conv, Norm
+from otafl.models.steps import Conv, Norm, each_step
 
 pytestmark = pytest.mark.exact
 

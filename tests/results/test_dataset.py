@@ -11,12 +11,13 @@ import yaml
 from support.parts import ROUNDS, TWO_AXES, make_scenario, parts_of, record, value
 
 from otafl.core.errors import UserError
-from otafl.results import dataset as results
 from otafl.results.dataset import VARIABLES, combine, to_dataset
 from otafl.results.ending import final
 from otafl.results.files import open_results, read_part, write_part
 from otafl.results.record import Record
 from otafl.scenario import expand, load_scenario, scenario_hash
+
+pytestmark = pytest.mark.exact
 
 
 def test_schema_of_a_part() -> None:

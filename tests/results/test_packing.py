@@ -17,6 +17,8 @@ from otafl.results.dataset import combine
 from otafl.results.files import read_part, write_part
 from otafl.results.packing import finished_stacks, pack
 
+pytestmark = pytest.mark.exact
+
 
 def written(folder: Path, stacks: int, first: int = 0) -> list[Path]:
     """So many parts of a point each of a sweep over 40 seeds."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from support.scenarios import scenario
 
 from otafl.algorithms.fedrlr import FedRLR
@@ -12,6 +13,8 @@ from otafl.scenario import (
     axes_of,
     expand,
 )
+
+pytestmark = pytest.mark.exact
 
 
 def test_no_sweep_is_one_point() -> None:

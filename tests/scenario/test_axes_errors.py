@@ -11,6 +11,8 @@ from support.faults_of import POLICIES, lines, lines_of_file
 from otafl.core import registry
 from otafl.scenario import Scenario, ScenarioError, expand
 
+pytestmark = pytest.mark.exact
+
 
 @pytest.mark.parametrize(
     ("sweep", "said"),

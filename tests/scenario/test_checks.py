@@ -10,6 +10,8 @@ from support.faults_of import lines
 from otafl.algorithms.fedavg import FedAvg
 from otafl.scenario import Scenario, ScenarioError, load_scenario
 
+pytestmark = pytest.mark.exact
+
 
 @pytest.mark.parametrize(
     ("tree", "said"),

@@ -11,6 +11,8 @@ from support.faults_of import POLICIES, TOP, lines, lines_of_file
 from otafl.core.errors import UserError
 from otafl.scenario import ScenarioError, load_scenario
 
+pytestmark = pytest.mark.exact
+
 
 def test_it_is_a_user_error() -> None:
     assert issubclass(ScenarioError, UserError)

@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 from support.scenarios import scenario
 
+from otafl.core.settings import Settings
 from otafl.scenario import (
     scenario_hash,
     stack_key,
-    stackable_values,
 )
+
+pytestmark = pytest.mark.exact
 
 
 @pytest.mark.parametrize(
@@ -46,6 +48,17 @@ def test_stack_key(change: dict[str, Any], together: bool) -> None:
 
 
 DRAWS = ("harvest", "circuit", "receive", "idle", "sleep")
+
+
+def stackable_values(settings: Settings, prefix: str = "") -> dict[str, float]:
+    """`section.field` -> value of every stackable field that has one."""
+    found = {}
+    for name, value in settings:
+        if name in settings.stackable and value is not None:
+            found[f"{prefix}{name}"] = float(value)
+        elif isinstance(value, Settings):
+            found |= stackable_values(value, f"{prefix}{name}.")
+    return found
 
 
 def test_stackable_values() -> None:

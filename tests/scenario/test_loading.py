@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 from support.scenarios import scenario, written
 
 from otafl.algorithms.fedrlr import FedRLR
@@ -21,6 +22,8 @@ from otafl.scenario import (
     to_yaml,
 )
 from otafl.scenario.yaml_source import parse
+
+pytestmark = pytest.mark.exact
 
 FULL = """
 name: gbma_vs_ci

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from support.faults_of import TOP, lines_of_file
 
+pytestmark = pytest.mark.exact
+
 
 @pytest.mark.parametrize(
     ("override", "said"),

@@ -19,6 +19,8 @@ from otafl.scenario import (
     to_yaml,
 )
 
+pytestmark = pytest.mark.exact
+
 
 @pytest.mark.parametrize("file", sorted(SCENARIOS.rglob("*.yaml")), ids=lambda path: path.name)
 def test_filled_in_yaml_reads_back(file: Path, tmp_path: Path) -> None:

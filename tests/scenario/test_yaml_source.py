@@ -8,6 +8,8 @@ import pytest
 
 from otafl.scenario.yaml_source import dump, parse
 
+pytestmark = pytest.mark.exact
+
 
 @pytest.mark.parametrize(
     ("text", "value"),

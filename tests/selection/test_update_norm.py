@@ -78,7 +78,7 @@ BY_NORM = {
 
 def with_memory(one: Engine) -> Blocks:
     """The codec's memory after a round with the residual codec."""
-    object.__setattr__(one.parts.link, "codec", probes.Residual())
+    object.__setattr__(one.parts.link, "codec", probes.Residual(one.parts.streams))
     run(one, 1)
     return one.memory
 

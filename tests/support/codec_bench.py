@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 
-from otafl.core.contracts import Blocks, Cohort, Payload
+from otafl.codecs.uniform import Uniform
+from otafl.core.contracts import Blocks, Cohort, Group, Payload
 from otafl.core.rng import Streams
 
 STREAMS = Streams([0], [0], dtype=torch.float64)
@@ -34,3 +35,9 @@ def encode(codec: Any, payload: Payload, memory: Blocks | None = None, round: in
 
 def normal(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def quantised(block: torch.Tensor, bits: int) -> torch.Tensor:
+    """What codec uniform makes of a block [n, *shape]."""
+    (coded,), _ = encode(made(Uniform, Uniform.Settings(bits=bits)), (Group({"x": block}),))
+    return coded.blocks["x"]

@@ -68,7 +68,7 @@ class Bench:
                 policy=None,
                 statistics=None,
                 policy_hyper={},
-                impairments=Impairments.of(
+                impairments=Impairments(
                     [impairments or Impairments.Settings()] * size, None, self.streams
                 ),
                 codec=Identity(Identity.Settings(), {}, self.streams) if codec is None else codec,

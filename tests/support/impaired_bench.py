@@ -20,7 +20,7 @@ P = 41
 def impaired(link: Bench, **settings: Any) -> Bench:
     """The same uplink with these impairments in every trial."""
     size = len(link.budget)
-    made = Impairments.of([Impairments.Settings(**settings)] * size, None, link.streams)
+    made = Impairments([Impairments.Settings(**settings)] * size, None, link.streams)
     return with_setup(link, impairments=made)
 
 

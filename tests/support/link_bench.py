@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from otafl.channels.awgn import Awgn
-from otafl.channels.budget import link_budget
+from otafl.channels.base import link_budget
 from otafl.channels.rayleigh import Rayleigh
 from otafl.codecs.identity import Identity
 from otafl.codecs.uniform import Uniform
@@ -86,7 +86,7 @@ def bench(
     levels = [snr_db] * size if isinstance(snr_db, float) else list(snr_db)
     kind: Any = Rayleigh if fading else Awgn
     sections = [kind.Settings(snr_db=level) for level in levels]
-    budget = link_budget(sections, devices, streams.device, streams.dtype)
+    budget = link_budget(sections, devices, streams)
     channel = kind(kind.Settings(), budget, devices, streams, {})
     policy_hyper = {"threshold": torch.full((size,), threshold, dtype=torch.float64)}
     noise = torch.full((size,), 0.5, dtype=torch.float64)
@@ -103,7 +103,7 @@ def bench(
         budget=budget,
         csi=csi,
         receiver=receiver,
-        impairments=Impairments.of([Impairments.Settings()] * size, None, streams),
+        impairments=Impairments([Impairments.Settings()] * size, None, streams),
         policy=MAKE[policy](**(policy_options or {})),
         statistics=statistics(channel, csi, receiver, budget, noise),
         policy_hyper=policy_hyper,

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
+from otafl.plots import write_csv
 from otafl.results.variables import VARIABLES
 
 AXES: dict[str, tuple[list[Any], str, str]] = {
@@ -74,3 +77,20 @@ def ramp(*axes: str, scale: float = 0.001, tail: tuple[int, ...] = (TRIALS, len(
     """scale times 0, 1, 2, ... over the axes, trials and rounds."""
     shape = (*(len(AXES[name][0]) for name in axes), *tail)
     return scale * np.arange(np.prod(shape), dtype=float).reshape(shape)
+
+
+def few() -> xr.Dataset:
+    """A result over three SNRs with a variable of each kind, for what cannot be drawn of it."""
+    values = {
+        "test_accuracy": ramp("snr_db"),
+        "tx_energy_j": ramp("snr_db", tail=(2, 3, 4)),
+        "participants": ramp("snr_db"),
+        "device_own_test_accuracy": ramp("snr_db", tail=(2, 3, 4)),
+    }
+    return result(values, ["snr_db"])
+
+
+def csv_of(data: xr.Dataset, tmp_path: Path) -> pd.DataFrame:
+    """What is drawn, written as a CSV and read again."""
+    write_csv(data, tmp_path / "drawn.csv")
+    return pd.read_csv(tmp_path / "drawn.csv")

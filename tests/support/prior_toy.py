@@ -18,7 +18,7 @@ from otafl.algorithms.pfedbred import PFedBreD
 from otafl.algorithms.pfedme import PFedMe
 from otafl.core.contracts import Batch, Blocks, Broadcast, Hyper, LocalContext
 from otafl.core.rng import Streams
-from otafl.models.module import ModuleModel
+from otafl.models.custom import ModuleModel
 
 RATES = {
     "penalty": 15.0,

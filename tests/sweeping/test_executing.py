@@ -26,6 +26,8 @@ from otafl.scenario import Scenario, expand
 from otafl.sweeping import FailedStacks, executing, locks, working
 from otafl.sweeping.folder import Folder
 
+pytestmark = pytest.mark.exact
+
 EACH: dict[str, Any] = {"training.batch_size": [1, 2, 3, 4]}
 """Four stacks of a point each."""
 

@@ -13,9 +13,11 @@ from otafl import sweeping
 from otafl.core.errors import UserError
 from otafl.engine import memory
 from otafl.engine.memory import Counter, Need
-from otafl.scenario import expand
+from otafl.scenario import expand, scenario_hash
 from otafl.sweeping import planning
 from otafl.sweeping.planning import Batch
+
+pytestmark = pytest.mark.exact
 
 SWEEP = {"channel.snr_db": [0, 5, 10, 15, 20, 25], "power": ["gbma", "tci"]}
 
@@ -88,6 +90,6 @@ def test_an_older_plan_is_followed(tmp_path: Path) -> None:
 def test_a_damaged_plan_is_named(tmp_path: Path, text: str) -> None:
     one = scenario({})
     planning.stored(one, tmp_path)
-    (tmp_path / "plan.json").write_text(text.replace("HASH", planning.scenario_hash(one)))
+    (tmp_path / "plan.json").write_text(text.replace("HASH", scenario_hash(one)))
     with pytest.raises(UserError, match=r"plan.json: is damaged|another scenario"):
         planning.stored(one, tmp_path)

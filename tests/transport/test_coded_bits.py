@@ -47,7 +47,7 @@ def test_layout_by_hand() -> None:
 
 def bits_back(x: Tensor, received: Tensor, codec: Any) -> Tensor:
     """[n] share of words that arrived as they were sent."""
-    same = [codec.words(Group({"a": part})) for part in (x, received)]
+    same = [codec.words(Group({"a": part}))["a"] for part in (x, received)]
     return (same[0] == same[1]).double().mean(1)
 
 

@@ -120,7 +120,7 @@ def test_deviations_from_a_known_mean() -> None:
 def test_impaired_symbols_are_cut_too(impairment: dict[str, float]) -> None:
     """The rest of the slot is as if the device had sent zeros there with the same scalars."""
     link = bench("full")
-    made = Impairments.of([Impairments.Settings(**impairment)], None, link.streams)
+    made = Impairments([Impairments.Settings(**impairment)], None, link.streams)
     link = with_setup(link, impairments=made)
     received, report = send(link, (Group({"a": X}),), WHO, Limits(sent=SENT))
     whole, _ = send(link, (Group({"a": X}),), WHO)

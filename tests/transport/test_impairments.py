@@ -83,7 +83,7 @@ def test_interference_is_noise_of_a_fading_power() -> None:
 def test_jammer_is_not_expected() -> None:
     size = 1
     link = bench("ci", fading=False)
-    made = Impairments.of(
+    made = Impairments(
         [Impairments.Settings()] * size, torch.tensor([100.0]).double(), link.streams
     )
     f = torch.ones(1, 1, 1, dtype=torch.complex128)

@@ -17,6 +17,8 @@ from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.uplink.wireless import over_the_air
 
+pytestmark = pytest.mark.exact
+
 POLICIES = ["full", "ci", "tci", "gbma"]
 
 

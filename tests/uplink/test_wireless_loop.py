@@ -21,6 +21,8 @@ from otafl.engine.engine import Engine
 from otafl.scenario import expand, load_scenario
 from otafl.uplink.wireless import WirelessUplink, over_the_air
 
+pytestmark = pytest.mark.exact
+
 
 def updates(dtype: str = "float64") -> np.ndarray:
     return np.random.default_rng(0).standard_normal((5, 3, 4)).astype(dtype)

@@ -10,6 +10,13 @@ from otafl_docs import rst
 
 CONTRACTS = ("context", "cohort", "payload", "link", "learning", "blocks")
 
+AUTOMODULE = """\
+.. automodule:: {}
+   :members:
+   :undoc-members:
+   :exclude-members: Settings"""
+"""A component's settings are on its page of the reference."""
+
 MODULES = {
     "contracts": (
         "What parts hand each other",
@@ -38,7 +45,7 @@ def pages() -> Iterator[tuple[str, str]]:
     """Path without suffix, and text, of every page."""
     yield "api/otafl", _public()
     for name, (title, modules, text) in MODULES.items():
-        parts = [f".. automodule:: {one}\n   :members:\n   :undoc-members:" for one in modules]
+        parts = [AUTOMODULE.format(one) for one in modules]
         yield f"api/{name}", rst.page(rst.heading(title), text, *parts)
     data = ".. autoclass:: otafl.data.DataSet\n   :members:"
     about = "What a data set of your own returns (:doc:`/extending`)."

@@ -8,10 +8,10 @@ from typing import Any
 import typer
 from pydantic import BaseModel
 
-from otafl.results.variables import VARIABLES
-from otafl.scenario import Scenario
 from otafl.core.choices import Choice, of_field
 from otafl.core.registry import TABLES
+from otafl.results.variables import VARIABLES
+from otafl.scenario import Scenario
 from otafl.scenario.keys import fields
 from otafl_docs import rst
 from otafl_docs.entries import place

@@ -61,7 +61,7 @@ def _rows(
         marks = " :stackable:`stackable`" if name in stackable else ""
         kind = f":kind:`{kind_of(info, key)}`{marks}"
         meaning = f"{rst.escaped(info.description or '')}\n\n{kind}".strip()
-        yield f".. _{label(section, key)}:\n\n{rst.literal(key)}", _default(info), meaning
+        yield f".. _{label(section, key)}:\n\n{rst.literal(key)}", _default(info, section), meaning
         found = of_field(info)
         inner = [found.kind] if isinstance(found, Section) else _classes(info.annotation)
         for inside in () if chosen_from(info) else inner:
@@ -164,13 +164,15 @@ def _number(value: float) -> str:
     return f"{value:g}"
 
 
-def _default(info: FieldInfo) -> str:
+def _default(info: FieldInfo, section: str) -> str:
+    """Return what a key is if it is not given; it may follow from the component's name."""
     table = chosen_from(info)
     if table:
         return rst.literal(TABLES[table].default)
     if info.is_required():
         return ":required:`required`"
-    value = info.get_default(call_default_factory=True)
+    given = {"name": section.partition("-")[2]}
+    value = info.get_default(call_default_factory=True, validated_data=given)
     return rst.literal(value_text(value)) if not isinstance(value, BaseModel) else "of its keys"
 
 

@@ -6,26 +6,10 @@ in a round, n rows of one payload group.
 
 from __future__ import annotations
 
-from otafl.core.contracts.blocks import (
-    MODEL,
-    Blocks,
-    Hyper,
-    taken,
-)
-from otafl.core.contracts.cohort import (
-    Cohort,
-    rows_per_trial,
-)
+from otafl.core.contracts.blocks import MODEL, Blocks, Hyper, taken
+from otafl.core.contracts.cohort import Cohort
 from otafl.core.contracts.context import Context, LocalContext
-from otafl.core.contracts.learning import (
-    Batch,
-    FineTune,
-    Level,
-    Moments,
-    Predict,
-    View,
-    Work,
-)
+from otafl.core.contracts.learning import Batch, FineTune, Level, Moments, Predict, View, Work
 from otafl.core.contracts.link import (
     NO_LIMITS,
     NOISE_VARIANCE,
@@ -38,13 +22,7 @@ from otafl.core.contracts.link import (
     Statistics,
     combined,
 )
-from otafl.core.contracts.payload import (
-    Broadcast,
-    Group,
-    Payload,
-    Received,
-    Weighting,
-)
+from otafl.core.contracts.payload import Broadcast, Group, Payload, Received
 
 __all__ = [
     "MODEL",
@@ -72,9 +50,7 @@ __all__ = [
     "Received",
     "Statistics",
     "View",
-    "Weighting",
     "Work",
     "combined",
-    "rows_per_trial",
     "taken",
 ]

@@ -1,4 +1,4 @@
-"""Named tensors, which is what a round consists of."""
+"""Name tensors, which is what a round consists of."""
 
 from __future__ import annotations
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -108,6 +110,22 @@ class Group:
             return self.blocks
         return {name: block * mask[name] for name, block in self.blocks.items()}
 
+    @staticmethod
+    def joined(groups: Sequence[Group], sizes: Sequence[int]) -> Group:
+        """Return groups of cohorts of these sizes as one, of the cohorts one after the other."""
+        first, rows, masks = groups[0], [], [group.full_mask for group in groups]
+        for group, size, stop in zip(groups, sizes, itertools.accumulate(sizes), strict=True):
+            every = torch.arange(size, device=next(iter(group.blocks.values())).device)
+            rows.append((every if group.rows is None else group.rows) + stop - size)
+        shares = [group.share for group in groups if group.share is not None]
+        return replace(
+            first,
+            rows=torch.cat(rows),
+            blocks=_stacked([group.blocks for group in groups]),
+            mask=None if None in masks else _stacked([mask for mask in masks if mask is not None]),
+            share=torch.cat(shares) if len(shares) == len(groups) else None,
+        )
+
     def with_share(self) -> Group:
         """Return the group with the share that its mask leaves of each row."""
         mask = self.full_mask
@@ -137,6 +155,10 @@ class Group:
 
 
 Payload = tuple[Group, ...]
+
+
+def _stacked(several: Sequence[Blocks]) -> Blocks:
+    return {name: torch.cat([blocks[name] for blocks in several]) for name in several[0]}
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from otafl.data.partitions.base import Partition, dealt
+from otafl.data.partitions.base import Deck, Partition
 
-__all__ = ["Partition", "dealt"]
+__all__ = ["Deck", "Partition"]

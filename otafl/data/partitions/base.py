@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -10,6 +11,46 @@ import numpy as np
 from otafl.core.errors import UserError
 from otafl.core.settings import Settings
 from otafl.data.dataset import Indices
+
+
+@dataclass(frozen=True)
+class Deck:
+    """Hold the samples to deal out in a trial.
+
+    labels: [n] int64, n at least `devices`, which is K. generator: the trial's. owner: [n] int64,
+    the user that each sample is from, where the data have users.
+    """
+
+    labels: Indices
+    devices: int
+    generator: np.random.Generator
+    owner: Indices | None = None
+
+    def __post_init__(self) -> None:
+        """Raise UserError where there is no sample for each device."""
+        if self.devices > len(self.labels):
+            raise UserError(
+                f"devices.count: {self.devices} devices need a training sample each and there are "
+                f"{len(self.labels)}; use fewer devices"
+            )
+
+    def shuffled(self) -> Indices:
+        """Draw an order of all samples."""
+        return self.generator.permutation(len(self.labels))
+
+    def by_class(self) -> list[Indices]:
+        """Return the samples of each class that occurs, shuffled."""
+        classes = np.unique(self.labels)
+        return [self.generator.permutation(np.flatnonzero(self.labels == c)) for c in classes]
+
+    def check_each(self, key: str, each: int) -> None:
+        """Raise UserError, which names the partition's key, where devices cannot have so many of
+        the samples each."""
+        if self.devices * each > len(self.labels):
+            raise UserError(
+                f"data.partition.{key}: {self.devices} devices x {each} are more than the "
+                f"{len(self.labels)} samples; a smaller number or fewer devices would do"
+            )
 
 
 class Partition(Settings):
@@ -25,18 +66,9 @@ class Partition(Settings):
     classes."""
 
     @abstractmethod
-    def deal(
-        self, labels: Indices, devices: int, generator: np.random.Generator, owner: Indices | None
-    ) -> list[Indices]:
+    def deal(self, deck: Deck) -> list[Indices]:
         """Return the samples of each device: disjoint, none empty. A sample can be left to no
         device.
-
-        Parameters
-        ----------
-        labels : [n] int64, n at least `devices`.
-        devices : K.
-        generator : the trial's.
-        owner : [n] int64, the user that each sample is from, where the data have users.
 
         Raises
         ------
@@ -47,38 +79,6 @@ class Partition(Settings):
         """Return the labels [n] that samples of labels y [n] bear once they are dealt out, the same
         for every trial."""
         return y
-
-
-def dealt(
-    partition: Partition,
-    labels: Indices,
-    devices: int,
-    generator: np.random.Generator,
-    owner: Indices | None = None,
-) -> list[Indices]:
-    """Return the samples of each device, as `Partition.deal`. Raises UserError besides where there
-    is no sample for each device."""
-    if devices > len(labels):
-        raise UserError(
-            f"devices.count: {devices} devices need a training sample each and there are "
-            f"{len(labels)}; use fewer devices"
-        )
-    return partition.deal(labels, devices, generator, owner)
-
-
-def check_each(key: str, each: int, devices: int, samples: int) -> None:
-    """Raise UserError, which names the partition's key, where devices cannot have so many samples
-    each."""
-    if devices * each > samples:
-        raise UserError(
-            f"data.partition.{key}: {devices} devices x {each} are more than the {samples} "
-            "samples; a smaller number or fewer devices would do"
-        )
-
-
-def by_class(labels: Indices, generator: np.random.Generator) -> list[Indices]:
-    """Return the samples of each class that occurs, shuffled."""
-    return [generator.permutation(np.flatnonzero(labels == c)) for c in np.unique(labels)]
 
 
 def cut_lognormal(

@@ -25,7 +25,7 @@ from pydantic import Field, model_validator
 
 from otafl.core.errors import UserError
 from otafl.data.dataset import Indices
-from otafl.data.partitions.base import Partition
+from otafl.data.partitions.base import Deck, Partition
 
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
@@ -73,12 +73,11 @@ class ClassWindow(Partition):
                 raise ValueError(f"{key}: got [{low}, {high}]; [low, high] with 0 <= low <= high")
         return self
 
-    def deal(
-        self, labels: Indices, devices: int, generator: np.random.Generator, owner: Indices | None
-    ) -> list[Indices]:
-        first, rest = self.split_seed or generator.integers(2**32, size=2)
+    def deal(self, deck: Deck) -> list[Indices]:
+        devices = deck.devices
+        first, rest = self.split_seed or deck.generator.integers(2**32, size=2)
         numpy_s, pythons = np.random.RandomState(int(first)), random.Random(int(rest))
-        members, window, parts, given = self._first(labels, devices)
+        members, window, parts, given = self._first(deck.labels, devices)
         # float [classes, devices, window]; of the devices' axis only the first few places are read.
         share = numpy_s.lognormal(0, self.sigma, (len(members), *window.shape))
         room = np.array([max(0, len(own) - self.reserve) for own in members])

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from otafl.core.errors import UserError
 from otafl.data.dataset import Indices
-from otafl.data.partitions.base import Partition, by_class
+from otafl.data.partitions.base import Deck, Partition
 
 _TRIES = 100
 
@@ -26,28 +26,24 @@ class Dirichlet(Partition):
     alpha: float = Field(0.5, gt=0, description="concentration; small is heterogeneous")
     min_samples: int = Field(1, ge=1, description="a device's smallest share; redrawn until met")
 
-    def deal(
-        self, labels: Indices, devices: int, generator: np.random.Generator, owner: Indices | None
-    ) -> list[Indices]:
-        classes = by_class(labels, generator)
-        if self.min_samples * devices <= len(labels):
+    def deal(self, deck: Deck) -> list[Indices]:
+        classes, devices, samples = deck.by_class(), deck.devices, len(deck.labels)
+        if self.min_samples * devices <= samples:
             for _ in range(_TRIES):
-                parts = self._once(classes, devices, generator)
+                parts = self._once(classes, deck)
                 if min(map(len, parts)) >= self.min_samples:
                     return parts
         raise UserError(
             f"data.partition.alpha: {self.alpha} gave none of {_TRIES} draws in which each of "
-            f"{devices} devices gets {self.min_samples} of {len(labels)} samples; use a larger "
+            f"{devices} devices gets {self.min_samples} of {samples} samples; use a larger "
             "alpha, a smaller data.partition.min_samples or a smaller devices.count"
         )
 
-    def _once(
-        self, classes: list[Indices], devices: int, generator: np.random.Generator
-    ) -> list[Indices]:
+    def _once(self, classes: list[Indices], deck: Deck) -> list[Indices]:
         """Deal samples out by one draw; a device's part can be empty."""
         pieces = []
         for members in classes:
-            share = generator.dirichlet(np.full(devices, self.alpha))
+            share = deck.generator.dirichlet(np.full(deck.devices, self.alpha))
             cuts = np.rint(np.cumsum(share)[:-1] * len(members)).astype(np.int64)
             pieces.append(np.split(members, cuts))
         return [np.concatenate(of_device) for of_device in zip(*pieces, strict=True)]

@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import Field
 
 from otafl.data.dataset import Indices
-from otafl.data.partitions.base import Partition, by_class, check_each
+from otafl.data.partitions.base import Deck, Partition
 
 
 class DirichletMix(Partition):
@@ -31,12 +31,11 @@ class DirichletMix(Partition):
         None, ge=1, description="samples a device holds; by default all, dealt out evenly"
     )
 
-    def deal(
-        self, labels: Indices, devices: int, generator: np.random.Generator, owner: Indices | None
-    ) -> list[Indices]:
-        each = self.samples_per_device or len(labels) // devices
-        check_each("samples_per_device", each, devices, len(labels))
-        members = by_class(labels, generator)
+    def deal(self, deck: Deck) -> list[Indices]:
+        devices, generator = deck.devices, deck.generator
+        each = self.samples_per_device or len(deck.labels) // devices
+        deck.check_each("samples_per_device", each)
+        members = deck.by_class()
         given = np.zeros(len(members), np.int64)
         stock = np.array([len(own) for own in members])
         parts: list[Indices] = [np.empty(0, np.int64)] * devices

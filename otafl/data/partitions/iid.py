@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from otafl.data.dataset import Indices
-from otafl.data.partitions.base import Partition
+from otafl.data.partitions.base import Deck, Partition
 
 
 class Iid(Partition):
@@ -17,7 +17,5 @@ class Iid(Partition):
 
     name: Literal["iid"] = "iid"
 
-    def deal(
-        self, labels: Indices, devices: int, generator: np.random.Generator, owner: Indices | None
-    ) -> list[Indices]:
-        return np.array_split(generator.permutation(len(labels)), devices)
+    def deal(self, deck: Deck) -> list[Indices]:
+        return np.array_split(deck.shuffled(), deck.devices)

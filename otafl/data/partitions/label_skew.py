@@ -9,7 +9,7 @@ from pydantic import Field
 
 from otafl.core.errors import UserError
 from otafl.data.dataset import Indices
-from otafl.data.partitions.base import Partition, by_class, cut_lognormal
+from otafl.data.partitions.base import Deck, Partition, cut_lognormal
 
 
 class LabelSkew(Partition):
@@ -24,23 +24,22 @@ class LabelSkew(Partition):
         "splits a class evenly",
     )
 
-    def deal(
-        self, labels: Indices, devices: int, generator: np.random.Generator, owner: Indices | None
-    ) -> list[Indices]:
-        classes, each = by_class(labels, generator), self.classes_per_device
+    def deal(self, deck: Deck) -> list[Indices]:
+        classes, each = deck.by_class(), self.classes_per_device
+        devices, generator = deck.devices, deck.generator
         if each > len(classes):
             raise UserError(
                 f"data.partition.classes_per_device: {each} is more than the {len(classes)} "
                 "classes of the training samples"
             )
-        holders = _holders(len(classes), devices, each, generator)
+        holders = _holders(len(classes), each, deck)
         parts: list[list[Indices]] = [[] for _ in range(devices)]
         for members, of_class in zip(classes, holders, strict=True):
             if len(of_class) > len(members):
                 raise UserError(
                     f"devices.count: {len(of_class)} of {devices} devices would share the "
-                    f"{len(members)} samples of class {labels[members[0]]}; use fewer devices, or "
-                    "a smaller data.partition.classes_per_device"
+                    f"{len(members)} samples of class {deck.labels[members[0]]}; use fewer "
+                    "devices, or a smaller data.partition.classes_per_device"
                 )
             if of_class:
                 pieces = cut_lognormal(members, len(of_class), self.size_sigma, 1, generator)
@@ -49,15 +48,13 @@ class LabelSkew(Partition):
         return [np.concatenate(pieces) for pieces in parts]
 
 
-def _holders(
-    classes: int, devices: int, each: int, generator: np.random.Generator
-) -> list[list[int]]:
+def _holders(classes: int, each: int, deck: Deck) -> list[list[int]]:
     """Draw the devices that hold each class, in random order. Each device takes the classes that
     the fewest hold so far, ties broken at random: numbers of holders never differ by more than
     one."""
     holders: list[list[int]] = [[] for _ in range(classes)]
-    for device in generator.permutation(devices):
-        tie = generator.permutation(classes)
+    for device in deck.generator.permutation(deck.devices):
+        tie = deck.generator.permutation(classes)
         held = np.array([len(holders[c]) for c in tie])
         for c in tie[np.argsort(held, kind="stable")[:each]]:
             holders[c].append(int(device))

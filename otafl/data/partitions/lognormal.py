@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-import numpy as np
 from pydantic import Field
 
 from otafl.data.dataset import Indices
-from otafl.data.partitions.base import Partition, check_each, cut_lognormal
+from otafl.data.partitions.base import Deck, Partition, cut_lognormal
 
 
 class Lognormal(Partition):
@@ -25,9 +24,7 @@ class Lognormal(Partition):
     sigma: float = Field(1.0, ge=0, description="deviation of the logarithm of a device's size")
     min_samples: int = Field(1, ge=1, description="what every device gets first")
 
-    def deal(
-        self, labels: Indices, devices: int, generator: np.random.Generator, owner: Indices | None
-    ) -> list[Indices]:
-        check_each("min_samples", self.min_samples, devices, len(labels))
-        order = generator.permutation(len(labels))
-        return cut_lognormal(order, devices, self.sigma, self.min_samples, generator)
+    def deal(self, deck: Deck) -> list[Indices]:
+        deck.check_each("min_samples", self.min_samples)
+        least = self.min_samples
+        return cut_lognormal(deck.shuffled(), deck.devices, self.sigma, least, deck.generator)

@@ -13,8 +13,7 @@ Shi et al. 2023, "PRIOR: Personalized Prior for Reactivating the Information Ove
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -22,13 +21,13 @@ from pydantic import Field
 from otafl.core import registry
 from otafl.core.errors import UserError
 from otafl.data.dataset import Indices
-from otafl.data.partitions.base import Partition
+from otafl.data.partitions.base import Deck, Partition
 
 
 class Natural(Partition):
     """Give each device its users' samples, in the order of the samples."""
 
-    example: ClassVar[Mapping[str, Any]] = {"data.name": "femnist"}
+    example: ClassVar = {"data.name": "femnist"}
     shuffled: ClassVar[bool] = True
     by_user: ClassVar[bool] = True
 
@@ -41,16 +40,15 @@ class Natural(Partition):
     )
     min_users: int = Field(1, ge=1, description="users that every group gets, with regroup")
 
-    def deal(
-        self, labels: Indices, devices: int, generator: np.random.Generator, owner: Indices | None
-    ) -> list[Indices]:
-        if owner is None:
+    def deal(self, deck: Deck) -> list[Indices]:
+        devices, generator = deck.devices, deck.generator
+        if deck.owner is None:
             sets = [n for n in registry.names("data") if registry.component("data", n).has_users]
             raise UserError(
                 "data.partition: 'natural' needs a data set whose samples have users, such as "
                 f"{' or '.join(sets)}; another partition would do"
             )
-        users, user_of = np.unique(owner, return_inverse=True)
+        users, user_of = np.unique(deck.owner, return_inverse=True)
         needed = devices * (self.min_users if self.regroup else 1)
         if len(users) < needed:
             raise UserError(
@@ -62,20 +60,19 @@ class Natural(Partition):
             chosen = np.sort(generator.choice(len(users), devices, replace=False))
             device_of[chosen] = np.arange(devices)
         else:
-            sizes = _sizes(len(users), devices, self.regroup, self.min_users, generator)
+            sizes = self._sizes(len(users), deck)
             device_of = np.repeat(np.arange(devices), sizes)
         device = device_of[user_of]
         order = np.argsort(device, kind="stable")
         ends = np.searchsorted(device[order], np.arange(devices + 1))
         return np.split(order, ends)[1:-1]
 
-
-def _sizes(
-    users: int, groups: int, alpha: float, least: int, generator: np.random.Generator
-) -> Indices:
-    """Draw how many users each group has: the least and a Dirichlet share of the others, rounded
-    down; who is left over then joins a group at random."""
-    share = generator.dirichlet(np.full(groups, alpha))
-    sizes = least + ((users - groups * least) * share).astype(np.int64)
-    joined = generator.integers(groups, size=users - sizes.sum())
-    return sizes + np.bincount(joined, minlength=groups)
+    def _sizes(self, users: int, deck: Deck) -> Indices:
+        """Draw how many users each device has: the least and a Dirichlet share of the others,
+        rounded down; who is left over then joins a device at random."""
+        devices, generator = deck.devices, deck.generator
+        share = generator.dirichlet(np.full(devices, self.regroup))
+        free = users - devices * self.min_users
+        sizes = self.min_users + (free * share).astype(np.int64)
+        joined = generator.integers(devices, size=users - sizes.sum())
+        return sizes + np.bincount(joined, minlength=devices)

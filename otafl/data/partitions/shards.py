@@ -13,9 +13,8 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from otafl.core.errors import UserError
 from otafl.data.dataset import Indices
-from otafl.data.partitions.base import Partition
+from otafl.data.partitions.base import Deck, Partition
 
 
 class Shards(Partition):
@@ -24,18 +23,11 @@ class Shards(Partition):
     name: Literal["shards"] = "shards"
     shards_per_device: int = Field(2, ge=1, description="shards each device gets")
 
-    def deal(
-        self, labels: Indices, devices: int, generator: np.random.Generator, owner: Indices | None
-    ) -> list[Indices]:
-        each = self.shards_per_device
-        if devices * each > len(labels):
-            raise UserError(
-                f"data.partition.shards_per_device: {devices} devices x {each} shards are more "
-                f"than the {len(labels)} training samples; use fewer shards or a smaller "
-                "devices.count"
-            )
-        shuffled = generator.permutation(len(labels))  # which of a class's samples share a shard
-        order = shuffled[np.argsort(labels[shuffled], kind="stable")]
+    def deal(self, deck: Deck) -> list[Indices]:
+        each, devices = self.shards_per_device, deck.devices
+        deck.check_each("shards_per_device", each)
+        shuffled = deck.shuffled()  # which of a class's samples share a shard
+        order = shuffled[np.argsort(deck.labels[shuffled], kind="stable")]
         shards = np.array_split(order, devices * each)
-        hands = generator.permutation(devices * each).reshape(devices, each)
+        hands = deck.generator.permutation(devices * each).reshape(devices, each)
         return [np.concatenate([shards[shard] for shard in hand]) for hand in hands]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-from otafl.core import settings
 from otafl.devices.availability.base import Availability
 
 
 class AlwaysAvailable(Availability):
-    class Settings(settings.Settings):
+    class Settings(Availability.Settings):
         name: Literal["always"] = "always"
 
     def changes(self, trial: int, device: int) -> None:

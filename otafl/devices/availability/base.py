@@ -1,5 +1,4 @@
-"""The contract of an availability: each device leaves and comes back on its own, whatever it is
-doing."""
+"""Define the contract of an availability: each device leaves and comes back on its own."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ class AvailabilitySetup:
 
     @functools.cached_property
     def _seeds(self) -> list[list[int]]:
-        """A seed for each device of each trial, [K][S]."""
+        """Return a seed for each device of each trial, [K][S]."""
         return [self.streams.seeds(LIVES, device) for device in range(self.devices)]
 
 
@@ -48,7 +47,7 @@ class Availability(ABC):
     """
 
     class Settings(settings.Settings):
-        """The section `devices.availability` of a scenario."""
+        """Describe the section `devices.availability` of a scenario."""
 
     def __init__(self, settings: Any, setup: AvailabilitySetup) -> None:
         self.settings, self.setup = settings, setup

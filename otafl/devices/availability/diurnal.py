@@ -30,14 +30,13 @@ from typing import Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from otafl.core import settings
 from otafl.devices.availability.base import Availability, AvailabilitySetup, Life
 
 HOURS = 24
 
 
 class DiurnalAvailability(Availability):
-    class Settings(settings.Settings):
+    class Settings(Availability.Settings):
         name: Literal["diurnal"] = "diurnal"
         mean: float = Field(
             0.5, gt=0, lt=1, description="probability that a device is there, over a day"
@@ -106,15 +105,13 @@ class DiurnalAvailability(Availability):
 
     def _share(self, at_s: float) -> float:
         """Return p, so many seconds after a peak."""
-        share: float = self.settings.mean + self.settings.amplitude * math.cos(self._turn * at_s)
-        return share
+        return self.settings.mean + self.settings.amplitude * math.cos(self._turn * at_s)
 
     def _rate(self, at_s: float) -> float:
         """Return r, so many seconds after a peak."""
         share = self._share(at_s)
         change = -self.settings.amplitude * self._turn * math.sin(self._turn * at_s)
-        rate: float = (change + share / self.settings.mean_session_s) / (1 - share)  # eq. (1)
-        return rate
+        return (change + share / self.settings.mean_session_s) / (1 - share)  # eq. (1)
 
     def _return_s(self, at_s: float, draw: np.random.Generator) -> float:
         """Draw when a device that is away at an instant comes back; both are seconds after a

@@ -16,12 +16,11 @@ from typing import Literal
 
 from pydantic import Field
 
-from otafl.core import settings
 from otafl.devices.availability.base import Availability, Life
 
 
 class MarkovAvailability(Availability):
-    class Settings(settings.Settings):
+    class Settings(Availability.Settings):
         name: Literal["markov"] = "markov"
         mean_on_s: float = Field(600.0, gt=0, description="mean seconds that a device stays")
         mean_off_s: float = Field(600.0, gt=0, description="mean seconds that it is away")

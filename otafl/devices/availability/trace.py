@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Literal
+from collections.abc import Iterator
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from otafl.core import settings
 from otafl.core.errors import UserError
 from otafl.devices import csv_table
 from otafl.devices.availability.base import Availability, AvailabilitySetup, Life
@@ -28,8 +27,8 @@ Span = tuple[float, float]
 class TraceAvailability(Availability):
     """Raises UserError for a file that cannot be read, or has anything else in it."""
 
-    class Settings(settings.Settings):
-        example: ClassVar[Mapping[str, Any]] = {KEY: "availability.csv"}
+    class Settings(Availability.Settings):
+        example: ClassVar = {KEY: "availability.csv"}
 
         name: Literal["trace"] = "trace"
         file: str = Field(min_length=1, description="CSV file with device,start_s,end_s")
@@ -74,23 +73,22 @@ class TraceAvailability(Availability):
 
 def read(file: str, repeat_s: float | None) -> list[list[Span]]:
     """Return the intervals of each of a file's devices, ascending and apart."""
+    last_s = math.inf if repeat_s is None else repeat_s
     rows: dict[int, list[tuple[float, float, int]]] = {}
-    for line, (name, start, end) in _cells(file):
-        device = _number(file, line, "device", name)
-        start_s = _number(file, line, "start_s", start)
-        end_s = _number(file, line, "end_s", end)
-        if device != int(device):
-            raise _error(file, line, f"device: '{name}' is no whole number")
-        if end_s <= start_s:
-            raise _error(file, line, f"end_s: {end} is not after start_s, {start}")
-        if repeat_s is not None and end_s > repeat_s:
-            text = f"end_s: {end} is beyond devices.availability.repeat_s, {repeat_s:g}"
-            raise _error(file, line, text)
-        rows.setdefault(int(device), []).append((start_s, end_s, line))
-    if not rows:
-        raise UserError(
-            f"{KEY}: '{file}' has no intervals; at least one row below {','.join(COLUMNS)} would do"
-        )
+    for row in csv_table.read(file, KEY, COLUMNS, infinite=("end_s",)):
+        device, start_s, end_s = (row.values.get(name, math.nan) for name in COLUMNS)
+        fault = ""
+        if len(row.values) < len(COLUMNS):
+            fault = f"must have the columns {', '.join(COLUMNS)}"
+        elif device != int(device) or min(device, start_s) < 0:
+            fault = f"device {device:g}, start_s {start_s:g}: must be at least 0, the device whole"
+        elif end_s <= start_s:
+            fault = f"end_s: {end_s:g} is not after start_s, {start_s:g}"
+        elif end_s > last_s:
+            fault = f"end_s: {end_s:g} is beyond devices.availability.repeat_s, {last_s:g}"
+        if fault:
+            raise _error(file, row.line, fault)
+        rows.setdefault(int(device), []).append((start_s, end_s, row.line))
     return [_merged(file, device, sorted(rows[device])) for device in sorted(rows)]
 
 
@@ -106,29 +104,6 @@ def _merged(file: str, device: int, rows: list[tuple[float, float, int]]) -> lis
         else:
             spans.append((start_s, end_s))
     return spans
-
-
-def _cells(file: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield line number, from 1, and the cells of each row, in the order of COLUMNS."""
-    columns = ",".join(COLUMNS)
-    hint = f"; a CSV file with the columns {columns} would do"
-    header, rows = csv_table.cells(file, KEY, hint)
-    if sorted(header) != sorted(COLUMNS):
-        what = f"the columns are {','.join(header)}" if header else "it is empty"
-        raise _error(file, 1, f"{what}; {columns} would do")
-    order = [header.index(column) for column in COLUMNS]
-    for line, row in rows:
-        if len(row) != len(COLUMNS):
-            raise _error(file, line, f"{len(row)} values, and there must be 3")
-        yield line, [row[column] for column in order]
-
-
-def _number(file: str, line: int, column: str, text: str) -> float:
-    """Return a number of at least 0; only an end can be infinite."""
-    value = csv_table.number(text)
-    if not value >= 0 or (value == math.inf and column != "end_s"):
-        raise _error(file, line, f"{column}: '{text}' is no number of at least 0")
-    return value
 
 
 def _error(file: str, line: int, text: str) -> UserError:

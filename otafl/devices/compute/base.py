@@ -1,5 +1,5 @@
-"""The contract of a kind of devices: how fast each computes, what a clock cycle costs in joules,
-and what its memory, battery and radio are.
+"""Define the contract of a kind of devices: how fast each computes, what a clock cycle costs in
+joules, and what its memory, battery and radio are.
 
 A device that runs at f cycles a second does `flops_per_cycle` f operations a second, and a cycle
 costs kappa f^2 joules, so that computing draws kappa f^3 watts (Burd and Brodersen 1996, "Processor
@@ -10,12 +10,12 @@ voltage goes with frequency).
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from dataclasses import fields
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, fields
 from typing import Any, Literal, Self
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field, create_model, model_validator
 
 from otafl.core.settings import Settings, stackable
 from otafl.devices.hardware import Hardware
@@ -170,21 +170,24 @@ def number(value: float | None) -> float:
     return np.inf if value is None else value
 
 
-def filled(values: Sequence[float | None], section: float | None) -> np.ndarray:
-    """Return the quantity of several devices or classes, that of the section where they have none
-    of their own."""
-    return np.array([number(section) if value is None else value for value in values])
+def owned(rows: Sequence[Any], section: NumericCompute, names: Sequence[str]) -> Columns:
+    """Return those of the quantities that any of several devices or classes has of its own, and
+    that of the section for those that have none."""
+    columns = {}
+    for name in names:
+        own = [getattr(row, name) for row in rows]
+        if any(value is not None for value in own):
+            rest = number(getattr(section, name, None))
+            columns[name] = np.array([rest if value is None else value for value in own])
+    return columns
 
 
 def bounds_of(name: str) -> dict[str, Any]:
     """Return the bounds of a quantity, as `pydantic.Field` takes them: ge, gt, le."""
-    metadata = NumericCompute.model_fields[name].metadata
-    return {
-        key: getattr(one, key)
-        for one in metadata
-        for key in ("ge", "gt", "le")
-        if hasattr(one, key)
-    }
+    bounds: dict[str, Any] = {}
+    for one in NumericCompute.model_fields[name].metadata:
+        bounds |= asdict(one)
+    return bounds
 
 
 def changed(name: str, default: float) -> Any:
@@ -193,26 +196,17 @@ def changed(name: str, default: float) -> Any:
     return stackable(default, **bounds_of(name), description=what)
 
 
-def _own(name: str) -> Any:
-    """Declare a quantity of one device or class."""
-    what = NumericCompute.model_fields[name].description
-    return Field(None, **bounds_of(name), description=f"{what}; the section's if not given")
+def with_quantities(base: type[Settings], declare: Callable[[str], tuple[Any, Any]]) -> Any:
+    """Return a class of settings with a field for each quantity. declare: its name -> type and
+    field."""
+    quantities: dict[str, Any] = {name: declare(name) for name in QUANTITIES}
+    return create_model(f"{base.__name__}WithQuantities", __base__=base, **quantities)
 
 
-class OwnQuantities(Settings):
-    """Hold what a device or class has of its own, in place of the section's."""
+def _own(name: str) -> tuple[Any, Any]:
+    what = f"{NumericCompute.model_fields[name].description}; the section's if not given"
+    return float | None, Field(None, **bounds_of(name), description=what)
 
-    flops_per_cycle: float | None = _own("flops_per_cycle")
-    kappa: float | None = _own("kappa")
-    frequency_min_share: float | None = _own("frequency_min_share")
-    memory_mb: float | None = _own("memory_mb")
-    battery_j: float | None = _own("battery_j")
-    charge: float | None = _own("charge")
-    restart: float | None = _own("restart")
-    harvest_w: float | None = _own("harvest_w")
-    circuit_w: float | None = _own("circuit_w")
-    receive_w: float | None = _own("receive_w")
-    idle_w: float | None = _own("idle_w")
-    sleep_w: float | None = _own("sleep_w")
-    efficiency: float | None = _own("efficiency")
-    power_db: float | None = _own("power_db")
+
+OwnQuantities = with_quantities(Settings, _own)
+"""What a device or class has of its own, in place of the section's."""

@@ -6,7 +6,6 @@ does not say of itself, the section says.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -18,7 +17,7 @@ from otafl.devices.compute.base import (
     NumericCompute,
     OwnQuantities,
     common,
-    filled,
+    owned,
 )
 
 
@@ -41,9 +40,7 @@ _Class = Annotated[
 
 
 class Classes(NumericCompute):
-    example: ClassVar[Mapping[str, Any]] = {
-        "devices.compute.classes": [{"flops_per_s": 1e9}, {"flops_per_s": 1e8}]
-    }
+    example: ClassVar = {"devices.compute.classes": [{"flops_per_s": 1e9}, {"flops_per_s": 1e8}]}
 
     name: Literal["classes"] = "classes"
     classes: tuple[_Class, ...] = Field(
@@ -56,17 +53,13 @@ class Classes(NumericCompute):
     )
 
     def scales(self) -> bool:
-        own = (one.frequency_min_share for one in self.classes)
-        return any((self.frequency_min_share if one is None else one) < 1 for one in own)
+        own = owned(self.classes, self, ("frequency_min_share",))
+        return bool(np.min(own.get("frequency_min_share", self.frequency_min_share)) < 1)
 
     def columns(self, devices: int, generator: np.random.Generator) -> Columns:
         of = self._of(devices, generator)
-        columns = common(self, devices, np.array([one.flops_per_s for one in self.classes])[of])
-        for name in QUANTITIES:
-            own = [getattr(one, name) for one in self.classes]
-            if any(value is not None for value in own):
-                columns[name] = filled(own, getattr(self, name))[of]
-        return columns
+        own = owned(self.classes, self, ("flops_per_s", *QUANTITIES))
+        return common(self, devices, 0.0) | {name: values[of] for name, values in own.items()}
 
     def _of(self, devices: int, generator: np.random.Generator) -> np.ndarray:
         """Return each device's class, [K] int64."""

@@ -8,9 +8,8 @@ there, or empty, is the section's.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, ValidationError
@@ -23,7 +22,7 @@ from otafl.devices.compute.base import (
     NumericCompute,
     OwnQuantities,
     common,
-    filled,
+    owned,
 )
 
 
@@ -35,7 +34,7 @@ class CsvDevice(OwnQuantities):
 
 
 class Csv(NumericCompute):
-    example: ClassVar[Mapping[str, Any]] = {"devices.compute.file": "devices.csv"}
+    example: ClassVar = {"devices.compute.file": "devices.csv"}
 
     name: Literal["csv"] = "csv"
     file: str = Field(
@@ -48,11 +47,9 @@ class Csv(NumericCompute):
     def columns(self, devices: int, generator: np.random.Generator) -> Columns:
         path = Path(self.file)
         rows = _rows(self.file, path.stat().st_mtime_ns if path.exists() else 0)
+        own = owned(rows, self, ("flops_per_s", "frequency_hz", *QUANTITIES))
         columns = common(self, devices, np.inf)
-        for name in ("flops_per_s", "frequency_hz", *QUANTITIES):
-            own = [getattr(row, name) for row in rows]
-            if any(value is not None for value in own):
-                columns[name] = np.resize(filled(own, getattr(self, name, None)), devices)
+        columns |= {name: np.resize(values, devices) for name, values in own.items()}
         speed, frequency = columns["flops_per_s"], columns.pop("frequency_hz", np.inf)
         by_frequency = frequency * columns["flops_per_cycle"]
         return columns | {"flops_per_s": np.where(np.isinf(speed), by_frequency, speed)}

@@ -4,18 +4,29 @@ They are drawn once for each device and trial, independently of each other. Each
 law: {uniform: [a, b]}, {lognormal: {median: m, sigma: s}}, {normal: {mean: m, std: s, least: a}}
 (given that it is not below the least), {choice: [a, ..]} (all alike).
 
-Each device has a uniform number for every quantity, drawn device by device, so that neither more
-devices nor other laws change what the others are.
+Each device has a uniform number for every quantity, drawn device by device, which a law maps by its
+quantile function, so that neither more devices nor other laws change what the others are.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import (
+    BeforeValidator,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from scipy.special import ndtr, ndtri
 
+from otafl.core.settings import Settings
 from otafl.devices.compute.base import (
     QUANTITIES,
     Columns,
@@ -23,32 +34,147 @@ from otafl.devices.compute.base import (
     NumericCompute,
     bounds_of,
     number,
+    with_quantities,
 )
-from otafl.devices.compute.laws import Law, Quantity
+
+LEAST = 2.0**-54
+"""A uniform number that stands for 0, which has no normal quantile."""
 
 
-def _quantity(name: str) -> Any:
+class UniformLaw(Settings):
+    """Draw uniformly between two ends."""
+
+    uniform: tuple[float, float]
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.uniform[0] > self.uniform[1]:
+            raise ValueError(
+                f"uniform: the first end must not exceed the second, got {self.uniform}"
+            )
+        return self
+
+    def span(self) -> tuple[float, float]:
+        """Return the lowest and the highest that can be drawn."""
+        return self.uniform
+
+    def quantile(self, u: np.ndarray) -> np.ndarray:
+        """Return what uniform numbers [n] in [0, 1) are under the law."""
+        low, high = self.uniform
+        return low + (high - low) * u
+
+
+class _Lognormal(Settings):
+    median: float = Field(gt=0)
+    sigma: float = Field(ge=0)
+
+
+class LognormalLaw(Settings):
+    """Draw median exp(sigma z), z ~ N(0, 1)."""
+
+    lognormal: _Lognormal
+
+    def span(self) -> tuple[float, float]:
+        sigma = self.lognormal.sigma
+        return (math.ulp(0.0), math.inf) if sigma else (self.lognormal.median,) * 2
+
+    def quantile(self, u: np.ndarray) -> np.ndarray:
+        law = self.lognormal
+        return np.asarray(law.median * np.exp(law.sigma * ndtri(np.maximum(u, LEAST))))
+
+
+class _Normal(Settings):
+    mean: float
+    std: float = Field(gt=0)
+    least: float
+
+    @model_validator(mode="after")
+    def _likely(self) -> Self:
+        if self.least > self.mean:
+            raise ValueError(f"least ({self.least:g}) must not exceed the mean ({self.mean:g})")
+        return self
+
+
+class NormalLaw(Settings):
+    """Draw a normal number, again while it is below the least."""
+
+    normal: _Normal
+
+    def span(self) -> tuple[float, float]:
+        return self.normal.least, math.inf
+
+    def quantile(self, u: np.ndarray) -> np.ndarray:
+        law, u = self.normal, np.maximum(u, LEAST)
+        above = ndtr((law.mean - law.least) / law.std)  # P(X >= least), at least 1/2
+        return np.maximum(law.least, law.mean - law.std * ndtri(u * above))
+
+
+class ChoiceLaw(Settings):
+    """Draw one of several values, all alike."""
+
+    choice: tuple[float, ...] = Field(min_length=1)
+
+    def span(self) -> tuple[float, float]:
+        return min(self.choice), max(self.choice)
+
+    def quantile(self, u: np.ndarray) -> np.ndarray:
+        values = np.array(self.choice)
+        return values[(u * len(values)).astype(np.int64)]
+
+
+Law = UniformLaw | LognormalLaw | NormalLaw | ChoiceLaw
+
+_KEYS: dict[str, tuple[str, ...]] = {
+    "uniform": (),
+    "lognormal": tuple(_Lognormal.model_fields),
+    "normal": tuple(_Normal.model_fields),
+    "choice": (),
+}
+"""Law -> the keys that it takes, if it is a mapping."""
+
+
+def _law(value: Any) -> Any:
+    """Refuse a mapping that is no law with a clear sentence."""
+    if not isinstance(value, Mapping):
+        return value
+    known = "uniform: [a, b], lognormal: {median, sigma}, normal: {mean, std, least}, choice: [..]"
+    if len(value) != 1 or next(iter(value)) not in _KEYS:
+        raise ValueError(f"got the keys {', '.join(map(str, value))}; a law is one of {known}")
+    name, inside = next(iter(value.items()))
+    if _KEYS[name] and (not isinstance(inside, Mapping) or set(inside) != set(_KEYS[name])):
+        raise ValueError(f"{name} takes a mapping of {', '.join(_KEYS[name])}")
+    return value
+
+
+def _kind(value: Any) -> str:
+    """Return the tag of a value: the only key of a law."""
+    keys = type(value).model_fields if isinstance(value, Settings) else value
+    return f"{next(iter(keys))} law" if isinstance(keys, Mapping) else "number"
+
+
+Quantity = Annotated[
+    Annotated[float, Tag("number")]
+    | Annotated[UniformLaw, Tag("uniform law")]
+    | Annotated[LognormalLaw, Tag("lognormal law")]
+    | Annotated[NormalLaw, Tag("normal law")]
+    | Annotated[ChoiceLaw, Tag("choice law")],
+    Discriminator(_kind),
+    BeforeValidator(_law),
+]
+"""A number or a law."""
+
+
+def _quantity(name: str) -> tuple[Any, Any]:
+    """Declare a quantity that is a number or a law."""
     info = NumericCompute.model_fields[name]
-    return Field(info.default, description=f"{info.description}; a number or a law")
+    bounded = info.default is not None
+    text = f"{info.description}; a number or a law"
+    return Quantity if bounded else Quantity | None, Field(info.default, description=text)
 
 
-class Drawn(Compute):
+class Drawn(with_quantities(Compute, _quantity)):  # type: ignore[misc]
     name: Literal["drawn"] = "drawn"
     flops_per_s: Quantity = Field(6e9, description="operations a second; a number or a law")
-    flops_per_cycle: Quantity = _quantity("flops_per_cycle")
-    kappa: Quantity = _quantity("kappa")
-    frequency_min_share: Quantity = _quantity("frequency_min_share")
-    memory_mb: Quantity | None = _quantity("memory_mb")
-    battery_j: Quantity | None = _quantity("battery_j")
-    charge: Quantity = _quantity("charge")
-    restart: Quantity = _quantity("restart")
-    harvest_w: Quantity = _quantity("harvest_w")
-    circuit_w: Quantity = _quantity("circuit_w")
-    receive_w: Quantity = _quantity("receive_w")
-    idle_w: Quantity = _quantity("idle_w")
-    sleep_w: Quantity = _quantity("sleep_w")
-    efficiency: Quantity = _quantity("efficiency")
-    power_db: Quantity = _quantity("power_db")
 
     @field_validator("flops_per_s", *QUANTITIES)
     @classmethod
@@ -68,7 +194,7 @@ class Drawn(Compute):
             raise ValueError(f"can be {highest:g}; all that can be drawn must be at most {most:g}")
         return value
 
-    def scales(self) -> bool:
+    def scales(self: Any) -> bool:
         return _span(self.frequency_min_share)[0] < 1
 
     def columns(self, devices: int, generator: np.random.Generator) -> Columns:

@@ -1,4 +1,4 @@
-"""The contract of a protocol: when an uplink slot opens, and who is in it."""
+"""Define the contract of a protocol: when an uplink slot opens, and who is in it."""
 
 from __future__ import annotations
 

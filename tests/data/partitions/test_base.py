@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
+from support.decks import dealt
 
 from otafl.core import registry
 from otafl.core.errors import UserError
-from otafl.data.partitions import Partition, dealt
+from otafl.data.partitions import Partition
 from otafl.data.partitions.base import cut_lognormal
 from otafl.data.partitions.dirichlet import Dirichlet
 from otafl.data.partitions.iid import Iid

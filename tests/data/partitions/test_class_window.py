@@ -14,13 +14,13 @@ import random
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
+from support.decks import dealt
 
 from otafl.core.errors import UserError
 from otafl.data import load
 from otafl.data.dataset import Indices
 from otafl.data.fashion_mnist import FashionMnist
 from otafl.data.fetch import available
-from otafl.data.partitions import dealt
 from otafl.data.partitions.class_window import ClassWindow
 
 pytestmark = pytest.mark.exact

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import stats
+from support.decks import dealt
 
 from otafl.core.errors import UserError
-from otafl.data.partitions import Partition, dealt
+from otafl.data.partitions import Partition
 from otafl.data.partitions.dirichlet import Dirichlet
 
 LABELS = np.arange(1000) % 10

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 from scipy import stats
+from support.decks import dealt
 
-from otafl.data.partitions import dealt
 from otafl.data.partitions.iid import Iid
 
 LABELS = np.arange(1000) % 10

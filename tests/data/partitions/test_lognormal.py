@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from support.decks import dealt
 
 from otafl.core.errors import UserError
 from otafl.data.dataset import Indices
-from otafl.data.partitions import Partition, dealt
+from otafl.data.partitions import Partition
 from otafl.data.partitions.lognormal import Lognormal
 
 LABELS = np.random.default_rng(1).permutation(np.arange(2000) % 10)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
+from support.decks import dealt
 
 from otafl.core.errors import UserError
-from otafl.data.partitions import dealt
 from otafl.data.partitions.natural import Natural
 
 pytestmark = pytest.mark.exact

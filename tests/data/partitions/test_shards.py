@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from support.decks import dealt
 
 from otafl.core.errors import UserError
-from otafl.data.partitions import dealt
 from otafl.data.partitions.shards import Shards
 
 pytestmark = pytest.mark.exact

@@ -64,10 +64,10 @@ def test_a_trace_without_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "repeat_s", "says"),
     [
-        ("0,0,1\n\n0,x,3\n", None, "line 4: start_s: 'x' is no number of at least 0"),
-        ("0,-1,1\n", None, "line 2: start_s: '-1' is no number"),
-        ("0,inf,inf\n", None, "line 2: start_s: 'inf' is no number"),
-        ("0.5,0,1\n", None, "line 2: device: '0.5' is no whole number"),
+        ("0,0,1\n\n0,x,3\n", None, "line 4, column 'start_s': got 'x'; must be a finite number"),
+        ("0,-1,1\n", None, "line 2: device 0, start_s -1: must be at least 0"),
+        ("0,inf,inf\n", None, "line 2, column 'start_s': got 'inf'; must be a finite number"),
+        ("0.5,0,1\n", None, "line 2: device 0.5, start_s 0: must be at least 0, the device whole"),
         ("0,2,2\n", None, "line 2: end_s: 2 is not after start_s, 2"),
         (
             "0,0,2\n0,5,6\n0,1,3\n",
@@ -75,10 +75,22 @@ def test_a_trace_without_end(tmp_path: Path) -> None:
             "line 4: start_s: 1 is inside another interval of device 0",
         ),
         ("0,0,1\n0,2,9\n", 8.0, "line 3: end_s: 9 is beyond devices.availability.repeat_s, 8"),
-        ("0,0,1,4\n", None, "line 2: 4 values, and there must be 3"),
-        ("", None, "has no intervals"),
+        ("0,0,1,4\n", None, "line 2: has 4 cells, and there are 3 columns"),
+        ("0,,1\n", None, "line 2: must have the columns device, start_s, end_s"),
+        ("", None, "has no rows below its first line"),
     ],
-    ids=["text", "negative", "infinite", "half", "empty", "overlap", "beyond", "cells", "none"],
+    ids=[
+        "text",
+        "negative",
+        "infinite",
+        "half",
+        "empty",
+        "overlap",
+        "beyond",
+        "cells",
+        "missing",
+        "none",
+    ],
 )
 def test_a_bad_trace_names_its_line(
     tmp_path: Path, rows: str, repeat_s: float | None, says: str
@@ -92,9 +104,9 @@ def test_a_bad_trace_names_its_line(
 def test_a_trace_that_is_none(tmp_path: Path) -> None:
     file = tmp_path / "trace.csv"
     for content, says in (
-        (None, "cannot be read (No such file or directory); a CSV file with the columns"),
-        (b"", "line 1: it is empty"),
-        (b"a,b\n1,2\n", "line 1: the columns are a,b; device,start_s,end_s would do"),
+        (None, "cannot be read (No such file or directory); a CSV file with columns of device"),
+        (b"", "has no rows below its first line"),
+        (b"a,b\n1,2\n", "line 1: column 'a' is not known; known: device, start_s, end_s"),
         (b"device,start_s,end_s\n\xff,1,2\n", "cannot be read"),
     ):
         if content is not None:

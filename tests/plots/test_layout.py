@@ -1,24 +1,19 @@
-"""Nothing in a figure overlaps or is cut, measured on the drawn texts; and `otafl plot`."""
+"""Nothing in a figure overlaps or is cut, measured on the drawn texts."""
 
 from __future__ import annotations
 
 import itertools
 import math
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 import xarray as xr
-from support.plot_bench import ROUNDS, ramp, result
 from matplotlib.figure import Figure
-from matplotlib.image import imread
+from support.plot_bench import ROUNDS, ramp, result
 
-from otafl import cli
 from otafl.plots import cdf_data, curve_data, draw, heatmap_data, pareto_data
 from otafl.plots.layout import tick_texts
-from otafl.results.files import write_part
 
 LONG = [
     "over_the_air(quadrature=True), cao_static, identity",
@@ -28,6 +23,8 @@ LONG = [
     "pfedbred(strategy=mh, variant=paper, penalty=15)",
     "per_fedavg(server_learning_rate=2, personal_learning_rate=0.01)",
 ]
+
+
 NUMBERS = [1e-3, 1.234567, 2.5, 1234567.0, 12345678.0, 22345678.0]
 
 
@@ -106,7 +103,11 @@ def touching(ticks: list, side: int) -> list[str]:
 
 
 MANY = [f"choice {i}" for i in range(40)]
+
+
 Y, X = "test_accuracy", "tx_energy_j"
+
+
 DRAWN: dict[str, Callable[[], xr.Dataset]] = {
     "choices": lambda: curve_data(grid(LONG, NUMBERS), Y, "scheme", "rate"),
     "numbers": lambda: curve_data(grid(LONG, NUMBERS), Y, "rate", "scheme"),
@@ -147,71 +148,3 @@ def test_values_in_cells_stay_in_them_or_are_left_out() -> None:
     assert len(wide.axes[0].texts) == 4
     crowded = grid([f"{i}" for i in range(60)], [float(i) for i in range(50)])
     assert len(draw(heatmap_data(crowded, "test_accuracy")).axes[0].texts) == 0
-
-
-@pytest.fixture
-def stored(tmp_path: Path) -> Path:
-    """A result file over SNR and policy."""
-    values = {
-        "test_accuracy": ramp("snr_db", "power"),
-        "tx_energy_j": ramp("snr_db", "power", tail=(2, 3, 4)) + 1,
-        "device_personal_own_test_accuracy": ramp("snr_db", "power", tail=(2, 3, 4)),
-    }
-    write_part(result(values, ["snr_db", "power"]), tmp_path / "r.nc")
-    return tmp_path / "r.nc"
-
-
-def call(*args: object, code: int = 0) -> None:
-    with pytest.raises(SystemExit) as left:
-        cli.main(["plot", *map(str, args)])
-    assert (left.value.code or 0) == code
-
-
-@pytest.mark.parametrize(
-    ("args", "name", "columns", "rows"),
-    [
-        (["--hue", "power", "--sel", "snr_db=0"], "r_test_accuracy_round", "round", 6),
-        (["--kind", "heatmap"], "r_test_accuracy_heatmap", "test_accuracy_std", 6),
-        (
-            ["--kind", "pareto", "--hue", "power"],
-            *("r_test_accuracy_tx_energy_j_pareto", "front", 6),
-        ),
-        (
-            ["--kind", "cdf", "--hue", "power", "--facet", "snr_db"],
-            *("r_device_personal_own_test_accuracy_cdf", "share", 6 * 8),
-        ),
-    ],
-)
-def test_every_kind_on_the_command_line(
-    stored: Path,
-    capsys: pytest.CaptureFixture,
-    args: list[str],
-    name: str,
-    columns: str,
-    rows: int,
-) -> None:
-    drawn = stored.parent / "drawn.csv"
-    call(stored, *args, "--csv", drawn)
-    figure = stored.parent / f"{name}.png"
-    assert capsys.readouterr().out == f"{drawn}\n{figure}\n"
-    assert imread(figure).std() > 0.01
-    table = pd.read_csv(drawn)
-    assert columns in table.columns
-    assert len(table) == rows
-
-
-@pytest.mark.parametrize(
-    ("args", "said"),
-    [
-        (["--z", "test_accuracy"], "--z test_accuracy: only --kind heatmap has cells"),
-        (["--kind", "heatmap", "--hue", "power"], "--hue power: a heat map's colours are its"),
-        (["--kind", "cdf", "--y", "tx_energy_j"], "--y tx_energy_j: upwards is the share of"),
-        (["--kind", "heatmap", "--y", "powr"], "powr: not a dim of test_accuracy"),
-        (["--kind", "heatmap", "-o", "f.gif"], "f.gif: a figure's file must end in .png"),
-    ],
-)
-def test_wrong_flags_are_explained(
-    stored: Path, capsys: pytest.CaptureFixture, args: list[str], said: str
-) -> None:
-    call(stored, *args, code=2)
-    assert capsys.readouterr().err.startswith(f"otafl: error: {said}")

@@ -12,8 +12,7 @@ import pytest
 import torch
 
 from otafl import channels
-from otafl.channels.base import ChannelSettings
-from otafl.channels.budget import link_budget
+from otafl.channels.base import ChannelSettings, link_budget
 from otafl.channels.cell import Cell
 from otafl.channels.rayleigh import Rayleigh
 from otafl.core.contracts import LinkBudget
@@ -23,7 +22,7 @@ pytestmark = pytest.mark.exact
 
 
 def budget_of(sections: list[ChannelSettings], devices: int) -> LinkBudget:
-    return link_budget(sections, devices, torch.device("cpu"), torch.float64)
+    return link_budget(sections, devices, Streams([0], [0], dtype=torch.float64))
 
 
 def test_physical_link_budget_by_hand() -> None:

@@ -14,7 +14,7 @@ import torch
 from scipy import stats
 from support.made_channels import pairs
 
-from otafl.channels.topology import drop, reflected
+from otafl.channels.cell_drop import placed, reflected
 
 LEVEL = 1e-4
 
@@ -23,7 +23,7 @@ LEVEL = 1e-4
 def test_devices_are_dropped_evenly() -> None:
     """r^2 and the angle uniform over the ring (KS), four fifths indoors (binomial); 1,920
     devices."""
-    position, indoor = drop(pairs(3, 640), 35.0, 250.0, 1.5, 0.8)
+    position, indoor = placed(pairs(3, 640), 35.0, 250.0, 1.5, 0.8)
     square = (position[..., :2] ** 2).sum(-1).flatten()
     share = (square - 35.0**2) / (250.0**2 - 35.0**2)
     angle = torch.atan2(position[..., 1], position[..., 0]).flatten() / (2 * math.pi) + 0.5

@@ -1,46 +1,24 @@
-"""What figures draw, number by number, and what is said where they cannot be drawn."""
+"""What curves draw, number by number, and what is said where they cannot be drawn."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import xarray as xr
+from matplotlib.figure import Figure
+from support.swept_bench import dataset
 
 from otafl.core.errors import UserError
-from otafl.plots import MANY, curve_data, overview, plot
-from otafl.results.variables import VARIABLES
+from otafl.plots import MANY, curve_data, draw
 
-AXES = {
-    "snr_db": (np.array([0.0, 10.0, 20.0]), {"units": "dB", "long_name": "signal-to-noise ratio"}),
-    "device_count": (np.array([10, 50]), {"units": "1", "long_name": "devices"}),
-    "power": (np.array(["gbma", "ci"]), {"units": "1", "long_name": "power policy"}),
-}
-ROUNDS = [0, 10, 20]
+pytestmark = pytest.mark.exact
 
 
-def dataset(*names: str, trials: int = 3) -> xr.Dataset:
-    """Variables over the named axes; each value is known from its place."""
-    shape = [len(AXES[name][0]) for name in names]
-    sizes = (*shape, trials, len(ROUNDS))
-    accuracy = np.arange(np.prod(sizes), dtype=float).reshape(sizes) / 1000
-    data = {
-        "test_accuracy": accuracy,
-        "aggregation_nmse": 10.0 ** -(1 + accuracy),
-        "airtime_s": np.broadcast_to([0.0, 1.5, 3.0], sizes) + np.arange(trials)[:, None],
-    }
-    dims = (*names, "trial", "round")
-    about = {n: {"units": VARIABLES[n].units, "long_name": VARIABLES[n].long_name} for n in data}
-    ds = xr.Dataset({n: (dims, values, about[n]) for n, values in data.items()})
-    ds["stop_round"] = (dims[:-1], np.full(sizes[:-1], np.nan))
-    ds["diverged_round"] = (dims[:-1], np.full(sizes[:-1], np.nan))
-    ds["device_local_test_accuracy"] = (("trial", "round", "device"), np.zeros((trials, 3, 4)))
-    ds = ds.assign_coords({name: (name, *AXES[name]) for name in names})
-    ends = np.full(shape, float(ROUNDS[-1]))
-    return ds.assign_coords(
-        trial=range(trials), round=ROUNDS, device=range(4), final_round=(names, ends)
-    )
+def plot(ds: xr.Dataset, *axes: str, path: Path | str | None = None, **more: Any) -> Figure:
+    return draw(curve_data(ds, *axes, **more), path)
 
 
 def test_mean_and_standard_deviation_over_trials_against_round() -> None:
@@ -96,7 +74,7 @@ def test_a_coordinate_of_a_zip_axis_can_be_drawn() -> None:
 
 def test_what_is_drawn_is_the_curve_data(tmp_path: Path) -> None:
     ds = dataset("snr_db", "device_count", "power")
-    figure = plot(ds, "test_accuracy", "snr_db", "power", "device_count", tmp_path / "f.png")
+    figure = plot(ds, "test_accuracy", "snr_db", "power", "device_count", path=tmp_path / "f.png")
     data = curve_data(ds, "test_accuracy", "snr_db", "power", "device_count")
     assert len(figure.axes) == 2
     for i, ax in enumerate(figure.axes):
@@ -135,15 +113,6 @@ def test_choices_are_points_with_bars() -> None:
 
 
 @pytest.mark.parametrize(
-    ("suffix", "start"), [(".png", b"\x89PNG"), (".pdf", b"%PDF"), (".svg", b"<?xml")]
-)
-def test_files(tmp_path: Path, suffix: str, start: bytes) -> None:
-    path = tmp_path / "new" / f"f{suffix}"
-    plot(dataset(), "test_accuracy", "round", path=path)
-    assert path.read_bytes().startswith(start)
-
-
-@pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (
@@ -175,36 +144,13 @@ def test_files(tmp_path: Path, suffix: str, start: bytes) -> None:
             {"y": "test_accuracy", "x": "power", "hue": "power"},
             "--x, --hue and --facet must differ; got power, power",
         ),
-        ({"y": "test_accuracy", "x": "round", "path": "f.jpg"}, "f.jpg: a figure's file must end"),
+        (
+            {"y": "test_accuracy", "hue": "power", "facet": "snr_db", "path": "f.jpg"},
+            "f.jpg: a figure's file must end",
+        ),
     ],
 )
 def test_what_cannot_be_drawn_is_explained(arguments: dict, said: str) -> None:
     with pytest.raises(UserError) as caught:
         plot(dataset("snr_db", "power"), **arguments)
     assert str(caught.value).startswith(said)
-
-
-@pytest.mark.parametrize(
-    ("names", "x", "curves", "panels"),
-    [
-        ((), "round", 1, 1),
-        (("snr_db",), "round", 3, 1),
-        (("power",), "round", 2, 1),
-        (("snr_db", "power"), "signal-to-noise ratio [dB]", 2, 1),
-        (("device_count", "power"), "round", 2, 2),
-        (("snr_db", "device_count", "power"), "signal-to-noise ratio [dB]", 2, 2),
-    ],
-)
-def test_overview(tmp_path: Path, names: tuple, x: str, curves: int, panels: int) -> None:
-    figure = overview(dataset(*names), tmp_path / "o.png")
-    assert len(figure.axes) == panels
-    assert figure.axes[-1].get_xlabel() == x
-    assert len(figure.axes[0].get_lines()) == curves
-    assert (tmp_path / "o.png").stat().st_size > 1000
-
-
-def test_overview_of_an_unfinished_sweep_and_of_more_axes_than_it_can_draw(tmp_path: Path) -> None:
-    ds = dataset("snr_db", "device_count", "power").expand_dims(seed=[3, 4]).copy(deep=True)
-    ds["test_accuracy"][:, 1] = np.nan
-    figure = overview(ds, tmp_path / "o.png")
-    assert figure.get_suptitle() == "devices: 10"

@@ -195,7 +195,7 @@ def test_attackers_lie_about_their_norm_and_to_the_codec() -> None:
         "devices.participants": 1,
     }
     one = engine(keys, probe=Numbered)
-    object.__setattr__(one.parts.link, "codec", probes.Residual())
+    object.__setattr__(one.parts.link, "codec", probes.Residual(one.parts.streams))
     run(one, 1)
     (heard,) = one.parts.algorithm.heard
     assert heard.cohort.device.tolist() == [0, 0, 0]

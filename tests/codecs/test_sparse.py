@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from otafl.codecs.subsets import random_subset
+from otafl.codecs.sparse import random_subset
 from otafl.core.rng import Streams
 
 pytestmark = pytest.mark.law

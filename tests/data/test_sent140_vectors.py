@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from otafl.core.errors import UserError
-from otafl.data.glove import read_vectors
+from otafl.data.sent140 import read_vectors
 
 pytestmark = pytest.mark.exact
 

@@ -1,0 +1,57 @@
+"""Magnitude pruning: whole rounds against the looped twin, its measure by hand.
+
+Mutations that must fail: pruning before the last step, of each row; scope global by layer;
+bias_mode ignored; decay ignored; measured blocks divided by K twice.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from support.baseline_bench import (
+    EITHER_CODEC,
+    EITHER_LINK,
+    SENSING,
+    assert_equals_the_twin,
+    assert_the_paper_s_steps,
+    assert_trains_a_module,
+    small_server,
+)
+from twins.setting import mlp
+
+from otafl.algorithms.magnitude_pruning import MagnitudePruning
+
+pytestmark = pytest.mark.twin
+
+CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "pruning": ({"name": "magnitude_pruning", "keep": 0.2, "bias_mode": "ota"}, {}),
+    "pruning, sensing": ({"name": "magnitude_pruning", "keep": 0.1}, SENSING),
+    "pruning, global": ({"name": "magnitude_pruning", "keep": 0.2, "scope": "global"}, {}),
+}
+
+
+@EITHER_LINK
+@pytest.mark.parametrize("case", CASES)
+def test_equals_the_looped_twin(case: str, air: bool) -> None:
+    assert_equals_the_twin(*CASES[case], air)
+
+
+def test_measures_by_hand() -> None:
+    """4 of 10 weights, of both layers."""
+    ours = MagnitudePruning(MagnitudePruning.Settings(), mlp((2, 2, 3)), 4)
+    assert ours.measures(small_server(), {}) == {
+        "weight_density": pytest.approx(torch.tensor([0.4, 0.0]))
+    }
+
+
+def test_defaults_are_the_paper_s() -> None:
+    """Fact 17; A22."""
+    assert_the_paper_s_steps(MagnitudePruning.Settings())
+    assert MagnitudePruning.Settings().keep == 0.03125
+
+
+@EITHER_CODEC
+def test_modules_too(codec: Any) -> None:
+    assert_trains_a_module("magnitude_pruning", codec)

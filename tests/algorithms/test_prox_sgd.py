@@ -1,0 +1,58 @@
+"""Proximal SGD: whole rounds against the looped twin, its measure by hand.
+
+Mutations that must fail: soft threshold on biases; rho on the old v; v forgotten between rounds, or
+of another device; one trial's lambda for all; bias_mode ignored; decay ignored; one matrix for all
+layers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from support.baseline_bench import (
+    EITHER_CODEC,
+    EITHER_LINK,
+    SENSING,
+    assert_equals_the_twin,
+    assert_the_paper_s_steps,
+    assert_trains_a_module,
+    small_server,
+)
+from twins.setting import mlp
+
+from otafl.algorithms.prox_sgd import ProxSgd
+
+pytestmark = pytest.mark.twin
+
+CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "prox_sgd": ({"name": "prox_sgd"}, {}),
+    "prox_sgd, sensing": ({"name": "prox_sgd"}, SENSING),
+    "prox_sgd, momentum": ({"name": "prox_sgd", "momentum": True, "bias_mode": "ota"}, {}),
+}
+
+
+@EITHER_LINK
+@pytest.mark.parametrize("case", CASES)
+def test_equals_the_looped_twin(case: str, air: bool) -> None:
+    assert_equals_the_twin(*CASES[case], air)
+
+
+def test_measures_by_hand() -> None:
+    """4 of 10 weights, of both layers."""
+    ours = ProxSgd(ProxSgd.Settings(), mlp((2, 2, 3)), 4)
+    assert ours.measures(small_server(), {}) == {
+        "weight_density": pytest.approx(torch.tensor([0.4, 0.0]))
+    }
+
+
+def test_defaults_are_the_paper_s() -> None:
+    """Fact 17; A22."""
+    assert_the_paper_s_steps(ProxSgd.Settings())
+    assert ProxSgd.Settings().l1_weight == 0.02
+
+
+@EITHER_CODEC
+def test_modules_too(codec: Any) -> None:
+    assert_trains_a_module("prox_sgd", codec)

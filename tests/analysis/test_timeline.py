@@ -1,0 +1,96 @@
+"""The table of a trial's events and what is added up of it, number by number.
+
+Mutations that make a test here fail: the NaN padding kept, or rows in the order of the file; the
+first trial whatever is asked; a place in ACTIVITIES for its name; events that end before the
+window, or begin after it, kept; seconds not clipped to the window, or added up over all devices;
+the sleep of a device that is away twice at once counted twice.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import xarray as xr
+from support.timeline_bench import EVENTS, NAN, result, rows_of, swept
+
+import otafl
+from otafl import UserError
+from otafl.analysis import timeline
+
+pytestmark = pytest.mark.exact
+
+
+def test_events_of_a_trial_in_order_of_time() -> None:
+    events = otafl.timeline_of(result())
+    assert rows_of(events) == sorted(EVENTS[0], key=lambda event: (event[3], event[0]))
+    assert events["start_s"].attrs["units"] == "s"
+    counts = {"updates_started": 4, "updates_lost": 1}
+    assert events.attrs == {"title": "three, trial: 0", "devices": 3, "end_s": 12.0} | counts
+    assert rows_of(otafl.timeline_of(result(), trial=1)) == EVENTS[1]
+
+
+def test_a_point_of_a_sweep() -> None:
+    events = otafl.timeline_of(swept(), trial=1, snr_db=10)
+    assert rows_of(events) == [(1, *EVENTS[1][0][1:])]
+    assert events.attrs["title"] == "three, trial: 1, snr db: 10 dB"
+    assert events.attrs["devices"] == 2
+    assert otafl.timeline_of(swept(), 0, snr_db="10").sizes["event"] == 0
+    assert otafl.timeline_of(swept().isel(snr_db=[0])).sizes["event"] == 9
+
+
+@pytest.mark.parametrize(
+    ("ds", "asked", "said"),
+    [
+        (result().drop_vars("timeline_round"), {}, r"no timeline; .*output.save_timeline: true"),
+        (result(), {"trial": 2}, r"trial 2: no such trial; there are 0, 1"),
+        (swept(), {}, r"also depends on snr_db \(0, 10\); pick one with --sel snr_db=0"),
+        (swept(), {"snr_db": 5}, r"snr_db=5: no such value; snr_db has 0, 10"),
+        (swept(), {"snr": 5}, r"--sel snr: not an axis .*did you mean 'snr_db'"),
+        (swept(), {"round": 5}, r"--sel round: not an axis of this sweep \(known: snr_db\)"),
+    ],
+)
+def test_what_cannot_be_asked_is_named(ds: xr.Dataset, asked: dict, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        otafl.timeline_of(ds, **asked)
+
+
+def test_seconds_of_the_whole_trial() -> None:
+    """36 device seconds; device 0 is busy for 6, device 1 for 10 (away twice from 6 to 8), device 2
+    for 1."""
+    table = timeline.totals(timeline.window(otafl.timeline_of(result())))
+    assert table["activity"].values.tolist() == [
+        *("receive", "compute", "wait", "transmit", "lost", "left", "empty", "asleep")
+    ]
+    np.testing.assert_allclose(table["seconds"], [2, 2, 2, 2, 3, 4, 4, 36 - 17])
+    np.testing.assert_array_equal(table["events"], [2, 1, 1, 2, 1, 1, 1, NAN])
+    np.testing.assert_allclose(table["share"], table["seconds"] / 36)
+
+
+def test_seconds_of_a_window_and_of_some_devices() -> None:
+    part = timeline.window(otafl.timeline_of(result()), 2.0, 5.5, [1, 0])
+    assert part.attrs["rows"] == [0, 1]
+    table = timeline.totals(part)
+    seconds = {"compute": 1.0, "wait": 2.0, "transmit": 0.5, "lost": 2.0, "empty": 1.5}
+    assert dict(zip(table["activity"].values, table["seconds"].values, strict=True)) == seconds
+    assert timeline.window(otafl.timeline_of(result()), 3.0, 99.0).attrs["until_s"] == 12.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((12.0,), r"--from 12 --until 12: no time between them; the trial took 12 s"),
+        ((-1.0,), r"--from -1 --until 12: no time"),
+        ((5.0, 5.0), r"--from 5 --until 5: no time"),
+        ((None, None, [1, 3]), r"--devices: this result has devices 0 to 2, not 3"),
+        ((None, None, []), r"--devices: this result has devices 0 to 2, name one at least"),
+    ],
+)
+def test_windows_without_anything(arguments: tuple, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        timeline.window(otafl.timeline_of(result()), *arguments)
+
+
+def test_a_union_of_intervals() -> None:
+    start, end = np.array([5.0, 0.0, 1.0, 7.0, 3.0]), np.array([6.0, 4.0, 2.0, 8.0, 5.0])
+    np.testing.assert_array_equal(timeline.merged(start, end), [[0, 7], [6, 8]])
+    assert timeline.merged(np.empty(0), np.empty(0))[0].size == 0

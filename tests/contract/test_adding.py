@@ -1,0 +1,121 @@
+"""Adding a component is one new file and one word in the registry: what lists, checks, describes,
+documents and tests components finds it by itself.
+
+Seven components are added to a copy of the package, each the file of another under a new name. What
+fails here if it is said of a component anywhere else: its summary, its settings, what it needs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from otafl.core import registry
+
+ROOT = Path(__file__).parents[2]
+ADDED = {
+    "power": ("full", "loud"),
+    "channel": ("awgn", "still"),
+    "algorithm": ("fedavg", "plain_mean"),
+    "codec": ("topk", "largest"),
+    "transport": ("ideal", "by_hand"),
+    "data": ("digits", "numerals"),
+    "compute": ("fixed", "alike"),
+}
+"""Table -> the component whose file is copied, and the new one's name."""
+
+CONTRACTS = "loud or still or plain_mean or largest or numerals or alike or by_hand and fedavg"
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the package, the tests and the site's sources, and the new files in them."""
+    home = tmp_path_factory.mktemp("adding")
+    for part in ("otafl", "tests", "docs", "results", "scenarios"):
+        leave_out = shutil.ignore_patterns("__pycache__", "reference", "test_adding.py")
+        shutil.copytree(ROOT / part, home / part, ignore=leave_out)
+    for part in ("pyproject.toml", "CHANGELOG.md"):
+        shutil.copy(ROOT / part, home)
+    words = home / "otafl" / "core" / "registry.py"
+    for table, (old, new) in ADDED.items():
+        module = registry.TABLES[table].modules[old].replace(".", "/")
+        source = (home / f"{module}.py").read_text()
+        assert f'Literal["{old}"] = "{old}"' in source
+        source = source.replace(f'Literal["{old}"] = "{old}"', f'Literal["{new}"] = "{new}"')
+        source = re.sub(r'\A"""[^\n"]*', f'"""Do what the test calls {new}.', source)
+        (home / module).with_name(f"{new}.py").write_text(source)
+        text = words.read_text()
+        after = text.index(old, text.index(f'    "{table}": "')) + len(old)
+        text = f"{text[:after]} {new}{text[after:]}"
+        words.write_text(text)
+    return home
+
+
+def python(home: Path, *arguments: str) -> str:
+    """What a Python with the copy prints; it must end well."""
+    environment = os.environ | {"PYTHONPATH": str(home), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=home, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    return done.stdout
+
+
+def test_it_is_listed(copy: Path) -> None:
+    said = " ".join(python(copy, "-m", "otafl.cli", "list").split())
+    for _, new in ADDED.values():
+        assert f"{new} Do what the test calls {new}" in said
+
+
+def test_a_scenario_with_them_is_valid_and_runs(copy: Path) -> None:
+    tree: dict[str, object] = {"name": "added", "training": {"rounds": 1}, "devices": {"count": 2}}
+    for table, (_, new) in ADDED.items():
+        section = tree
+        *path, last = registry.TABLES[table].path
+        for part in path:
+            section = section.setdefault(part, {})
+        section[last] = new
+    (copy / "added.yaml").write_text(yaml.safe_dump(tree))
+    filled = python(copy, "-m", "otafl.cli", "check", "added.yaml")
+    for _, new in ADDED.values():
+        assert f"name: {new}" in filled
+    python(copy, "-m", "otafl.cli", "run", "added.yaml", "--out", "added.nc", "--quiet")
+    assert (copy / "added.nc").is_file()
+
+
+def test_it_is_in_the_schema_and_on_the_site(copy: Path) -> None:
+    code = (
+        "import json, sys; sys.path.insert(0, 'docs/_ext'); from otafl_docs import pages; "
+        "from otafl.scenario import json_schema; "
+        "print(json.dumps([json_schema(), dict(pages.generated())]))"
+    )
+    schema, site = json.loads(python(copy, "-c", code))
+    for table, (_, new) in ADDED.items():
+        page = f"{table}/{new}" if f"{table}/{new}.rst" in site else table
+        anchor = f"entry-{table}-{new}".replace("_", "-")
+        assert f".. _{anchor}:" in site[f"{page}.rst"]
+        assert f"<{anchor}>" in site["choices.rst"]
+        assert f"Do what the test calls {new}".replace("_", r"\_") in site[f"{page}.rst"]
+        assert f'"title": "{new}"' in json.dumps(schema)
+
+
+@pytest.mark.slow
+def test_the_contracts_are_held_to_it(copy: Path) -> None:
+    """The contract suite runs for each, and the closed forms for the channel and the policy."""
+    said = python(
+        copy, "-m", "pytest", "-n", "0", "-p", "no:cacheprovider", "-rA", "tests/contract",
+        "-k", CONTRACTS,
+    )  # fmt: skip
+    held = "\n".join(line for line in said.splitlines() if line.startswith("PASSED"))
+    for _, new in ADDED.values():
+        assert len(re.findall(rf"[\[-]{new}[\]-]", held)) >= 4, new
+    for name in ("loud", "still"):
+        python(copy, "-m", "otafl.cli", "validate", "--quick", "--only", name)

@@ -1,0 +1,81 @@
+"""`otafl plot` draws every kind, and explains what a kind does not take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from matplotlib.image import imread
+from support.plot_bench import ramp, result
+
+from otafl import cli
+from otafl.results.files import write_part
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Path:
+    """A result file over SNR and policy."""
+    values = {
+        "test_accuracy": ramp("snr_db", "power"),
+        "tx_energy_j": ramp("snr_db", "power", tail=(2, 3, 4)) + 1,
+        "device_personal_own_test_accuracy": ramp("snr_db", "power", tail=(2, 3, 4)),
+    }
+    write_part(result(values, ["snr_db", "power"]), tmp_path / "r.nc")
+    return tmp_path / "r.nc"
+
+
+def call(*args: object, code: int = 0) -> None:
+    with pytest.raises(SystemExit) as left:
+        cli.main(["plot", *map(str, args)])
+    assert (left.value.code or 0) == code
+
+
+@pytest.mark.parametrize(
+    ("args", "name", "columns", "rows"),
+    [
+        (["--hue", "power", "--sel", "snr_db=0"], "r_test_accuracy_round", "round", 6),
+        (["--kind", "heatmap"], "r_test_accuracy_heatmap", "test_accuracy_std", 6),
+        (
+            ["--kind", "pareto", "--hue", "power"],
+            *("r_test_accuracy_tx_energy_j_pareto", "front", 6),
+        ),
+        (
+            ["--kind", "cdf", "--hue", "power", "--facet", "snr_db"],
+            *("r_device_personal_own_test_accuracy_cdf", "share", 6 * 8),
+        ),
+    ],
+)
+def test_every_kind_on_the_command_line(
+    stored: Path,
+    capsys: pytest.CaptureFixture,
+    args: list[str],
+    name: str,
+    columns: str,
+    rows: int,
+) -> None:
+    drawn = stored.parent / "drawn.csv"
+    call(stored, *args, "--csv", drawn)
+    figure = stored.parent / f"{name}.png"
+    assert capsys.readouterr().out == f"{drawn}\n{figure}\n"
+    assert imread(figure).std() > 0.01
+    table = pd.read_csv(drawn)
+    assert columns in table.columns
+    assert len(table) == rows
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--z", "test_accuracy"], "--z test_accuracy: only --kind heatmap has cells"),
+        (["--kind", "heatmap", "--hue", "power"], "--hue power: a heat map's colours are its"),
+        (["--kind", "cdf", "--y", "tx_energy_j"], "--y tx_energy_j: upwards is the share of"),
+        (["--kind", "heatmap", "--y", "powr"], "powr: not a dim of test_accuracy"),
+        (["--kind", "heatmap", "-o", "f.gif"], "f.gif: a figure's file must end in .png"),
+    ],
+)
+def test_wrong_flags_are_explained(
+    stored: Path, capsys: pytest.CaptureFixture, args: list[str], said: str
+) -> None:
+    call(stored, *args, code=2)
+    assert capsys.readouterr().err.startswith(f"otafl: error: {said}")

@@ -1,0 +1,79 @@
+"""Distributions over devices by hand, and that the figure and the CSV show them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.plot_bench import csv_of, few, ramp, result
+
+from otafl.core.errors import UserError
+from otafl.plots import (
+    cdf_data,
+    draw,
+    table,
+)
+
+pytestmark = pytest.mark.exact
+
+
+def test_distribution_by_hand(tmp_path: Path) -> None:
+    own = np.full((2, 3, 4), np.nan)
+    own[:, -1] = [[0.2, 0.4, 0.4, 0.8], [0.4, 0.6, np.nan, np.nan]]
+    ds = result({"device_own_test_accuracy": own, "test_accuracy": ramp()})
+    data = cdf_data(ds, "device_own_test_accuracy")
+    np.testing.assert_allclose(data["value"], [0.2, 0.4, 0.6, 0.8])
+    np.testing.assert_allclose(data["share"], np.array([1, 4, 5, 6]) / 6)
+    each = np.array([[0.25, 0.75, 0.75, 1.0], [0.0, 0.5, 1.0, 1.0]])
+    np.testing.assert_allclose(data["std"], each.std(0, ddof=1))
+    assert (int(data["devices"]), int(data["trials"])) == (6, 2)
+    (ax,) = draw(data).axes
+    (line,) = ax.get_lines()
+    assert line.get_drawstyle() == "steps-post"
+    np.testing.assert_allclose(line.get_xdata(), [0.2, 0.2, 0.4, 0.6, 0.8])
+    np.testing.assert_allclose(line.get_ydata(), np.array([0, 1, 4, 5, 6]) / 6)
+    rows = csv_of(data, tmp_path)
+    np.testing.assert_allclose(rows["device_own_test_accuracy"], data["value"])
+    np.testing.assert_allclose(rows["share"], data["share"])
+
+
+def test_distributions_of_unequal_numbers_of_devices() -> None:
+    own = np.full((2, 2, 3, 4), np.nan)
+    own[0, :, -1, :2] = [[0.1, 0.3], [0.3, 0.5]]
+    own[1, :, -1] = np.arange(8).reshape(2, 4) / 10
+    ds = result({"device_own_test_accuracy": own, "tx_energy_j": own}, ["device_count"])
+    data = cdf_data(ds, "device_own_test_accuracy", "device_count")
+    np.testing.assert_array_equal(data["devices"], [4, 8])
+    np.testing.assert_allclose(data["share"][0, :3], [0.25, 0.75, 1.0])
+    assert data["share"][0, 3:].isnull().all()
+    np.testing.assert_allclose(data["share"][1], np.arange(1, 9) / 8)
+    assert len(table(data)) == 3 + 8
+
+
+def test_one_trial_has_no_band_and_infinite_charge_no_step() -> None:
+    charge = np.full((2, 3, 4), np.inf)
+    charge[0, -1, :2] = [1.0, 2.0]
+    ds = result({"charge_j": charge, "test_accuracy": ramp()})
+    data = cdf_data(ds, "charge_j", sel={"trial": 0})
+    np.testing.assert_allclose(data["share"], [0.25, 0.5])
+    assert data["std"].isnull().all()
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (
+            lambda ds: cdf_data(ds, "test_accuracy"),
+            "--x test_accuracy: is not one value a device; take one of tx_energy_j, device_own",
+        ),
+        (
+            lambda ds: cdf_data(ds, "tx_energy_j"),
+            "tx_energy_j also depends on snr_db (0, 10, 20); draw it with --hue snr_db or --facet",
+        ),
+    ],
+)
+def test_what_cannot_be_drawn_is_explained(call: object, said: str) -> None:
+    with pytest.raises(UserError) as caught:
+        call(few())
+    assert str(caught.value).startswith(said)

@@ -1,0 +1,16 @@
+"""Every variable is judged, or known to be neutral."""
+
+from __future__ import annotations
+
+from otafl.plots.directions import UNDIRECTED, better
+from otafl.results.variables import VARIABLES
+
+
+def test_every_variable_is_known_to_be_better_one_way_or_to_be_neutral() -> None:
+    known = {"test_accuracy": "higher", "charge_j": "higher", "test_loss": "lower"}
+    known |= {"device_energy_j": "lower", "sim_time_s": "lower", "uplink_symbols": "lower"}
+    known |= {"aggregation_nmse": "lower", "uplink_bits": "lower", "stop_round": "lower"}
+    assert {name: better(name) for name in known} == known
+    assert better("participants") is None
+    undecided = [name for name in VARIABLES if better(name) is None and name not in UNDIRECTED]
+    assert undecided == []

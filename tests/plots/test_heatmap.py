@@ -1,0 +1,107 @@
+"""What heat maps draw, number by number, and that the CSV shows it."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_hex
+from support.plot_bench import AXES, csv_of, few, ramp, result
+
+from otafl.core.errors import UserError
+from otafl.plots import (
+    draw,
+    heatmap_data,
+)
+
+pytestmark = pytest.mark.exact
+
+
+WEIGHTS = np.array([0.2126, 0.7152, 0.0722])
+
+
+def test_heat_map_has_each_value_in_its_cell(tmp_path: Path) -> None:
+    ds = result({"test_accuracy": ramp("snr_db", "device_count", "power")}, list(AXES))
+    data = heatmap_data(ds, "test_accuracy", "device_count", "snr_db", "power")
+    assert data["mean"].dims == ("power", "snr_db", "device_count")
+    figure = draw(data)
+    for i, ax in enumerate(figure.axes[:2]):
+        assert [text.get_text() for text in ax.get_xticklabels()] == ["2", "4"]
+        written = {text.get_position(): float(text.get_text()) for text in ax.texts}
+        for (row, snr), (column, count) in itertools.product(
+            enumerate((0, 10, 20)), enumerate((2, 4))
+        ):
+            trials = ds["test_accuracy"].sel(snr_db=snr, device_count=count).isel(power=i, round=-1)
+            assert written[(column, row)] == pytest.approx(float(trials.mean()), rel=0.005)
+            assert float(data["mean"][i, row, column]) == pytest.approx(float(trials.mean()))
+    assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == ["0", "10", "20"]
+    assert "test accuracy" in figure.axes[2].get_ylabel()
+    assert figure.axes[0].get_xlabel() == "devices in the population"
+    assert figure.axes[0].get_ylabel() == "normalised SNR [dB]"
+    rows = csv_of(data, tmp_path)
+    assert len(rows) == 12
+    one = rows[(rows["snr_db"] == 10) & (rows["device_count"] == 4) & (rows["power"] == "gbma")]
+    assert one["test_accuracy"].item() == pytest.approx(0.0395)
+    assert one["test_accuracy_std"].item() == pytest.approx(0.003 / np.sqrt(2))
+
+
+def test_heat_map_takes_the_free_axes_and_hatches_what_is_missing(tmp_path: Path) -> None:
+    ds = result({"test_accuracy": ramp("snr_db", "power")}, ["snr_db", "power"])
+    ds["test_accuracy"][2, 1] = np.nan
+    data = heatmap_data(ds, "test_accuracy")
+    assert data["mean"].dims == ("power", "snr_db")
+    ax = draw(data).axes[0]
+    assert len(ax.texts) == 5
+    assert ax.patch.get_hatch()
+    assert len(csv_of(data, tmp_path)) == 5
+    over_rounds = heatmap_data(ds, "test_accuracy", "round", sel={"power": "gbma"})
+    np.testing.assert_allclose(over_rounds["mean"].sel(snr_db=10, round=5), 0.0145)
+
+
+def test_colours_of_a_heat_map_grow_in_lightness_and_letters_contrast() -> None:
+    ds = result({"test_accuracy": ramp("snr_db", "device_count")}, ["snr_db", "device_count"])
+    ax = draw(heatmap_data(ds, "test_accuracy")).axes[0]
+    (mesh,) = ax.collections
+
+    def luminance(colour: object) -> float:
+        rgb = np.asarray(colour)[:3]
+        return float(np.where(rgb < 0.04, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4) @ WEIGHTS)
+
+    steps = [luminance(mesh.cmap(value)) for value in np.linspace(0, 1, 64)]
+    assert (np.diff(steps) > 0).all()
+    flat = mesh.get_array().ravel()
+    columns = mesh.get_array().shape[1]
+    for text in ax.texts:
+        column, row = text.get_position()
+        behind = luminance(mesh.to_rgba(flat[row * columns + column]))
+        letter = {"#000000": 0.0, "#ffffff": 1.0}[to_hex(text.get_color())]
+        dark, light = sorted((behind, letter))
+        assert (light + 0.05) / (dark + 0.05) > 4.5
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda ds: heatmap_data(ds, "acc"), "--z acc: not a variable of this result"),
+        (
+            lambda ds: heatmap_data(ds, "test_accuracy"),
+            "a heat map needs two axes; those of test_accuracy with several values: snr_db; --x "
+            "round or --y round draws it over the rounds",
+        ),
+        (
+            lambda ds: heatmap_data(ds, "test_accuracy", "snr", "round"),
+            "snr: not a dim of test_accuracy; did you mean 'snr_db'?",
+        ),
+        (
+            lambda ds: heatmap_data(ds, "device_own_test_accuracy", "snr_db", "round"),
+            "device_own_test_accuracy also depends on device (0, 1, 2, 3); draw it with --facet "
+            "device, or pick one with --sel device=0",
+        ),
+    ],
+)
+def test_what_cannot_be_drawn_is_explained(call: object, said: str) -> None:
+    with pytest.raises(UserError) as caught:
+        call(few())
+    assert str(caught.value).startswith(said)

@@ -1,0 +1,19 @@
+"""Samples dealt out by a partition, without a scenario."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from otafl.data.dataset import Indices
+from otafl.data.partitions import Deck, Partition
+
+
+def dealt(
+    partition: Partition,
+    labels: Indices,
+    devices: int,
+    generator: np.random.Generator,
+    owner: Indices | None = None,
+) -> list[Indices]:
+    """The samples of each device."""
+    return partition.deal(Deck(labels, devices, generator, owner))
