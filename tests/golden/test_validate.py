@@ -5,6 +5,7 @@ The mutations of the code that must make a law fail are in MUTATIONS, and are tr
 
 from __future__ import annotations
 
+import copy
 import csv
 import dataclasses
 import importlib
@@ -297,8 +298,9 @@ def coarse_converter(monkeypatch: pytest.MonkeyPatch) -> None:
     real = Impairments.quantise
 
     def quantise(self: Impairments, received: Any) -> Any:
-        settings = self.settings.model_copy(update={"adc_bits": self.settings.adc_bits - 1})
-        return real(dataclasses.replace(self, settings=settings), received)
+        coarse = copy.copy(self)
+        coarse.settings = self.settings.model_copy(update={"adc_bits": self.settings.adc_bits - 1})
+        return real(coarse, received)
 
     monkeypatch.setattr(Impairments, "quantise", quantise)
 

@@ -64,7 +64,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
 def uplink(case: str) -> Bench:
     transport, channel, settings = CASES[case]
     link = given(bench("full", range(TRIALS), K, **transport), **channel)
-    made = Impairments.of([Impairments.Settings(**settings)] * TRIALS, None, link.streams)
+    made = Impairments([Impairments.Settings(**settings)] * TRIALS, None, link.streams)
     return with_setup(link, impairments=made, receiver=Eigen())
 
 
