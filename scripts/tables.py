@@ -91,9 +91,9 @@ def panels(
     pair (y, x), a curve with a band of one standard deviation for each `point`. line: a value that
     every panel marks."""
     from matplotlib import pyplot as plt
-    from otafl.plots.drawing import save
 
     from otafl.plots import COLOURS, LINES, curve_data
+    from otafl.plots.drawing import save
     from otafl.results.coordinates import long_name
 
     across = min(3, len(pairs))

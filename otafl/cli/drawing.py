@@ -16,13 +16,6 @@ Figure = Annotated[
 ]
 
 
-def add(app: typer.Typer) -> None:
-    """Add the commands of this module."""
-    app.command()(plot)
-    app.command()(report)
-    app.command()(timeline)
-
-
 def plot(
     result: ResultFile,
     kind: Annotated[Kind, typer.Option(help="What to draw.")] = Kind.curves,

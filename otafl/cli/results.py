@@ -10,13 +10,6 @@ import typer
 from otafl.cli.app import ResultFile
 
 
-def add(app: typer.Typer) -> None:
-    """Add the commands of this module."""
-    app.command()(show)
-    app.command()(diff)
-    app.command()(convert)
-
-
 def show(
     result: ResultFile,
     all_: Annotated[bool, typer.Option("--all", help="Every point, however many.")] = False,

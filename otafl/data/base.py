@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from otafl.core.choices import Choice, chosen
+from otafl.core.choices import chosen
 from otafl.core.settings import Settings
 from otafl.data.augment import AugmentSettings
 from otafl.data.dataset import DataSet
@@ -30,9 +30,7 @@ class DataSource(Settings):
     """The number of classes, where it is known before the data are read."""
 
     name: str
-    partition: Annotated[Any, Choice("partition")] = chosen(
-        "partition", "how samples are dealt out over the devices"
-    )
+    partition: Any = chosen("partition", "how samples are dealt out over the devices")
     validation: float = Field(
         0.0, ge=0, lt=1, description="share of the training samples held out for tuning"
     )

@@ -13,7 +13,6 @@ from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
-
 from twins.network import Array, Minibatch, gradients
 
 Complex = NDArray[np.complex128]

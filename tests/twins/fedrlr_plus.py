@@ -6,7 +6,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-
 from twins.fedrlr import nearest, project, svd_r
 from twins.network import Array, Minibatch, gradients
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-
 from twins.network import Array, Minibatch
 
 Index = list[int]

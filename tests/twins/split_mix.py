@@ -6,7 +6,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-
 from twins.heterofl import Device, Settings, train
 from twins.network import Array
 

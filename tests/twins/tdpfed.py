@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-
 from twins.network import Array, Minibatch
 
 Loss = Callable[[list[Array], list[Array], Minibatch], tuple[float, list[Array], list[Array]]]

@@ -196,10 +196,12 @@ def changed(name: str, default: float) -> Any:
     return stackable(default, **bounds_of(name), description=what)
 
 
-def with_quantities(base: type[Settings], declare: Callable[[str], tuple[Any, Any]]) -> Any:
+def with_quantities(
+    base: type[Settings], declare: Callable[[str], tuple[Any, Any]], **before: tuple[Any, Any]
+) -> Any:
     """Return a class of settings with a field for each quantity. declare: its name -> type and
-    field."""
-    quantities: dict[str, Any] = {name: declare(name) for name in QUANTITIES}
+    field; before: fields that come before them."""
+    quantities: dict[str, Any] = before | {name: declare(name) for name in QUANTITIES}
     return create_model(f"{base.__name__}WithQuantities", __base__=base, **quantities)
 
 

@@ -172,9 +172,11 @@ def _quantity(name: str) -> tuple[Any, Any]:
     return Quantity if bounded else Quantity | None, Field(info.default, description=text)
 
 
-class Drawn(with_quantities(Compute, _quantity)):  # type: ignore[misc]
+_SPEED = (Quantity, Field(6e9, description="operations a second; a number or a law"))
+
+
+class Drawn(with_quantities(Compute, _quantity, flops_per_s=_SPEED)):  # type: ignore[misc]
     name: Literal["drawn"] = "drawn"
-    flops_per_s: Quantity = Field(6e9, description="operations a second; a number or a law")
 
     @field_validator("flops_per_s", *QUANTITIES)
     @classmethod
