@@ -10,8 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from otafl.algorithms.parameters import column
-from otafl.core.contracts import Blocks
+from otafl.core.contracts import Blocks, column
 
 BETAS = (0.9, 0.999)
 EPSILON = 1e-8

@@ -28,8 +28,8 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome, Views, personal_rate
-from otafl.algorithms.parameters import column, increment_, named, own, received_copy, view_of
-from otafl.core.contracts import MODEL, Blocks, Broadcast, Hyper, LocalContext
+from otafl.algorithms.parameters import increment_, named, own, received_copy, view_of
+from otafl.core.contracts import MODEL, Blocks, Broadcast, Hyper, LocalContext, column
 from otafl.core.rng import Streams
 from otafl.core.settings import stackable
 from otafl.models.base import descend_, unflatten

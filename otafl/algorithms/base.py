@@ -215,7 +215,7 @@ class Algorithm(ABC):
 
 
 class AveragedSettings(settings.Settings):
-    """What every method with one global model has: the server adds the mean increment to it."""
+    """Hold what methods with one global model have: the server adds the mean increment to it."""
 
     learning_rate: float = stackable(
         0.01, gt=0, description="SGD step of the model that is aggregated; pFedBreD's alpha_m"

@@ -8,8 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from otafl.algorithms.parameters import column, flat_view
-from otafl.core.contracts import Cohort, View
+from otafl.algorithms.parameters import flat_view
+from otafl.core.contracts import Cohort, View, column
 from otafl.models.base import Model
 
 

@@ -49,7 +49,7 @@ from otafl.algorithms.level_training import (
     train_,
 )
 from otafl.algorithms.local_samples import some
-from otafl.algorithms.parameters import column, copied, flat_view, start
+from otafl.algorithms.parameters import copied, flat_view, start
 from otafl.core.contracts import (
     MODEL,
     Blocks,
@@ -60,6 +60,7 @@ from otafl.core.contracts import (
     LocalContext,
     Received,
     Work,
+    column,
 )
 from otafl.core.rng import Streams
 from otafl.core.settings import stackable

@@ -14,8 +14,7 @@ from torch.nn import functional
 
 from otafl.algorithms.fedhm_layers import Cut, Layer
 from otafl.algorithms.level_training import classifier_of
-from otafl.algorithms.parameters import column
-from otafl.core.contracts import MODEL, Blocks, Cohort, Group, Received
+from otafl.core.contracts import MODEL, Blocks, Cohort, Group, Received, column
 from otafl.factorised import truncation
 from otafl.factorised.truncation import Factors
 from otafl.models.base import Shapes, flatten, unflatten

@@ -12,9 +12,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.parameters import column
 from otafl.core import settings
-from otafl.core.contracts import Batch, Blocks, Broadcast, Cohort, Hyper, Level, Work
+from otafl.core.contracts import Batch, Blocks, Broadcast, Cohort, Hyper, Level, Work, column
 from otafl.core.settings import stackable
 from otafl.models.base import by_autograd, cross_entropy
 from otafl.models.network import Network

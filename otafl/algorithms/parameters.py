@@ -23,6 +23,7 @@ from otafl.core.contracts import (
     Payload,
     Received,
     View,
+    column,
 )
 from otafl.core.rng import Streams, family
 from otafl.models.base import Draw, Model, Shapes, unflatten
@@ -71,11 +72,6 @@ def received_params(broadcast: Broadcast, model: Model) -> Blocks:
 def received_copy(broadcast: Broadcast, model: Model) -> Blocks:
     """Return the broadcast model as parameters to be trained in place."""
     return copied(received_params(broadcast, model))
-
-
-def column(value: Tensor, like: Tensor) -> Tensor:
-    """Return a number a row [n], ready to multiply blocks [n, *shape]."""
-    return value.view(-1, *[1] * (like.dim() - 1))
 
 
 def sgd_(model: Model, params: Blocks, rate: Tensor, context: LocalContext) -> Tensor:

@@ -22,9 +22,8 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, Outcome
-from otafl.algorithms.parameters import column
 from otafl.algorithms.whole_models import BiasMode, WholeSettings, payload_of, step_size, weights_of
-from otafl.core.contracts import Batch, Blocks, Broadcast, Hyper, LocalContext
+from otafl.core.contracts import Batch, Blocks, Broadcast, Hyper, LocalContext, column
 from otafl.core.rng import Streams
 from otafl.core.settings import stackable
 from otafl.factorised.shrinkage import soft

@@ -37,7 +37,7 @@ from otafl.algorithms.low_rank_layers import (
     one_each,
     sides_of,
 )
-from otafl.algorithms.parameters import START, column, copied, device_view, named, own
+from otafl.algorithms.parameters import START, copied, device_view, named, own
 from otafl.algorithms.prox import nesterov_steps
 from otafl.core import settings
 from otafl.core.contracts import (
@@ -52,6 +52,7 @@ from otafl.core.contracts import (
     Payload,
     Received,
     View,
+    column,
 )
 from otafl.core.problems import Problem
 from otafl.core.rng import Streams

@@ -164,11 +164,6 @@ def number(value: float, digits: int = 4) -> str:
     return f"{value:.{max(0, digits - 1 - size)}f}" if -4 < size < 6 else f"{value:.{digits}g}"
 
 
-def counted(count: int, word: str) -> str:
-    """Write how many there are of something: "1 point", "2,000 points"."""
-    return f"{count:,} {word}{'' if count == 1 else 's'}"
-
-
 def plain_console() -> Console:
     """Return a console that prints texts as they are."""
     return Console(highlight=False, markup=False)

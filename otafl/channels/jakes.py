@@ -22,6 +22,7 @@ from torch import Tensor
 
 from otafl.channels.base import Channel, FadingSettings
 from otafl.channels.fading import correlated, once
+from otafl.core.contracts import column
 from otafl.core.rng import Purpose
 
 LIGHT_M_PER_S = 299_792_458.0
@@ -68,7 +69,7 @@ class Oscillators:
         self._per_block = torch.zeros_like(self._per_round)
         if settings.block_symbols is not None:
             block_s = settings.block_symbols / channel.budget.bandwidth_hz  # [S]
-            self._per_block = _turns(hz * block_s.double().view(-1, *[1] * (hz.dim() - 1)))
+            self._per_block = _turns(hz * column(block_s.double(), hz))
 
     def at(self, round: int, first: int, stop: int, dtype: torch.dtype) -> Tensor:
         """Return rotations [S, ..., B] of blocks first..stop of a round; dtype: real.

@@ -92,8 +92,3 @@ def check_writable(folder: Path) -> None:
         raise UserError(
             f"{folder}: cannot write there ({error.strerror}); choose another place with --out"
         ) from error
-
-
-def plural(count: int, word: str) -> str:
-    """Return `1 point`, `2 points`."""
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"

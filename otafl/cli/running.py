@@ -16,10 +16,10 @@ from otafl.cli.app import (
     ScenarioFile,
     check_writable,
     load,
-    plural,
 )
 from otafl.cli.progress import Progress
 from otafl.core.errors import UserError
+from otafl.core.words import counted
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -106,7 +106,7 @@ def _interruptible(folder: Path) -> Iterator[None]:
         typer.echo(f"otafl: {error}", err=True)
         raise typer.Exit(1) from None
     except KeyboardInterrupt:
-        parts = plural(finished_stacks(folder), "finished part")
+        parts = counted(finished_stacks(folder), "finished part")
         running = folder / "interrupted.nc"
         also = f", the records of the one that was running in {running.name}"
         kept = f"{parts} kept in {folder}{also if running.exists() else ''}"

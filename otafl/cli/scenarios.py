@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from otafl.cli.app import Overrides, console, load, plural
+from otafl.cli.app import Overrides, console, load
 from otafl.core.errors import UserError
+from otafl.core.words import counted
 
 
 def check(
@@ -31,7 +32,7 @@ def check(
         loaded = load(scenario, set_, None)
         points = len(expand(loaded))
         typer.echo(to_yaml(loaded).rstrip())
-        typer.echo(f"{scenario}: valid; {plural(points, 'point')}", err=True)
+        typer.echo(f"{scenario}: valid; {counted(points, 'point')}", err=True)
 
 
 def list_(

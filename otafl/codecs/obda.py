@@ -23,7 +23,7 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.codecs.base import Codec, Coded, pairs
-from otafl.core.contracts import Blocks, Context, Group, Hyper, Received
+from otafl.core.contracts import Blocks, Context, Group, Hyper, Received, column
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.core.settings import stackable
@@ -70,7 +70,7 @@ class Obda(Codec):
 
     def _vote(self, block: Tensor, count: Tensor) -> Tensor:
         """Return the step that sums [S, *shape] vote for; 0 where nothing arrived."""
-        some = count.view(-1, *[1] * (block.dim() - 1)) if count.dim() == 1 else count
+        some = column(count, block) if count.dim() == 1 else count
         return _signed(self.hyper["step"], block) * (some > 0)
 
     def bits(self, group: Group) -> float:
@@ -79,7 +79,7 @@ class Obda(Codec):
 
 def _signed(step: Tensor, block: Tensor) -> Tensor:
     """Return step [n] with the signs of [n, *shape], + for zero."""
-    size = step.view(-1, *[1] * (block.dim() - 1)).expand_as(block)
+    size = column(step, block).expand_as(block)
     return torch.where(block >= 0, size, -size)
 
 

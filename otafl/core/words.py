@@ -9,6 +9,11 @@ from typing import Any
 from otafl.core.errors import UserError
 
 
+def counted(count: int, word: str) -> str:
+    """Write how many there are of something: "1 point", "2,000 points"."""
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
+
+
 def closest(word: str, known: Iterable[str]) -> str | None:
     """Return the known word most like this one, if any is like it."""
     found = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)

@@ -69,11 +69,6 @@ class Csi(ABC):
         """
 
 
-def over_trials(values: Tensor, like: Tensor) -> Tensor:
-    """Return values [S] so that they broadcast over `like` [S, ...]."""
-    return values.view(-1, *[1] * (like.dim() - 1))
-
-
 def device_errors(
     streams: Streams, purpose: str, round: int, like: Tensor, variance: Tensor
 ) -> Tensor:

@@ -9,9 +9,10 @@ from typing import Literal
 
 from torch import Tensor
 
+from otafl.core.contracts import column
 from otafl.core.rng import purpose
 from otafl.core.settings import stackable
-from otafl.csi.base import Csi, device_errors, over_trials
+from otafl.csi.base import Csi, device_errors
 
 ERROR = purpose("csi_error", __name__)
 
@@ -26,5 +27,5 @@ class NormalError(Csi):
         return self.hyper["variance"]
 
     def estimate(self, h: Tensor, gain: Tensor, round: int) -> Tensor:
-        variance = over_trials(self.variance, h)
+        variance = column(self.variance, h)
         return h + device_errors(self.streams, ERROR, round, h, variance)

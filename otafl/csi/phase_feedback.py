@@ -14,8 +14,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from otafl.core.contracts import column
 from otafl.core.settings import stackable
-from otafl.csi.base import Csi, over_trials
+from otafl.csi.base import Csi
 
 
 class PhaseFeedback(Csi):
@@ -24,5 +25,5 @@ class PhaseFeedback(Csi):
         bits: int = stackable(2, ge=1, le=16, description="bits of the phase, 2^bits levels")
 
     def estimate(self, h: Tensor, gain: Tensor, round: int) -> Tensor:
-        step = over_trials(2.0 * math.pi / 2.0 ** self.hyper["bits"], h)
+        step = column(2.0 * math.pi / 2.0 ** self.hyper["bits"], h)
         return torch.polar(h.abs(), torch.round(h.angle() / step) * step)

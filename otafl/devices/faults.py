@@ -18,7 +18,7 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.core import settings
-from otafl.core.contracts import Blocks, ChannelState, Cohort, Group, Payload
+from otafl.core.contracts import Blocks, ChannelState, Cohort, Group, Payload, column
 from otafl.core.hyper import hyper_of
 from otafl.core.problems import Problem, problem
 from otafl.core.rng import Purpose, Streams, family
@@ -237,11 +237,11 @@ class Bursts:
     """
 
     def __init__(self, sections: Sequence[Faults.Settings], streams: Streams) -> None:
-        def column(name: str) -> np.ndarray:
+        def numbers(name: str) -> np.ndarray:
             return np.array([getattr(one, name) for one in sections])[:, None]
 
-        self._begins, self._factor = column("straggler_probability"), column("straggler_factor")
-        self._ends = 1.0 / column("straggler_rounds")
+        self._begins, self._factor = numbers("straggler_probability"), numbers("straggler_factor")
+        self._ends = 1.0 / numbers("straggler_rounds")
         self._streams = streams
         self._start(1)
 
@@ -291,4 +291,4 @@ def _norm(blocks: Blocks) -> Tensor:
 
 def _times(block: Tensor, factor: Tensor) -> Tensor:
     """Multiply rows [n, *shape] by [n]."""
-    return block * factor.view(-1, *[1] * (block.dim() - 1))
+    return block * column(factor, block)

@@ -21,7 +21,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.core.contracts import Blocks, Broadcast, Cohort
+from otafl.core.contracts import Blocks, Broadcast, Cohort, column
 from otafl.core.rng import purpose
 from otafl.core.settings import stackable
 from otafl.core.units import db_to_linear
@@ -88,10 +88,9 @@ class AnalogDownlink(Downlink):
             pair = cohort.trial, cohort.device
             for name, block in blocks.items():
                 if block.is_floating_point():
-                    row = (-1, *[1] * (block.dim() - 1))
                     z = streams.device_normal(DOWNLINK / name, round, *pair, block.shape[1:])
-                    block.addcmul_(spread[place].view(row), z)
+                    block.addcmul_(column(spread[place], block), z)
                     if shrink is not None:
-                        block.mul_(shrink[place].view(row))
+                        block.mul_(column(shrink[place], block))
 
         return distort

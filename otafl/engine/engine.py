@@ -24,6 +24,7 @@ from otafl.core.contracts import (
     LocalContext,
     Payload,
     Received,
+    column,
 )
 from otafl.downlink.base import Arrival
 from otafl.engine.assembly import Parts
@@ -372,6 +373,5 @@ def _taken(cohort: Cohort, broadcast: Arrival, keep: Tensor) -> tuple[Cohort, Ar
 def _of_alive(alive: Tensor, new: Blocks, old: Blocks) -> Blocks:
     """Take new blocks [S, *shape] for the trials alive [S] bool, old ones for the others."""
     return {
-        name: torch.where(alive.view(-1, *[1] * (block.dim() - 1)), block, old[name])
-        for name, block in new.items()
+        name: torch.where(column(alive, block), block, old[name]) for name, block in new.items()
     }

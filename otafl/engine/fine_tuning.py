@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import Batch, Blocks, FineTune, Predict
+from otafl.core.contracts import Batch, Blocks, FineTune, Predict, column
 from otafl.data.work import LocalData
 from otafl.models.base import cross_entropy
 
@@ -48,6 +48,6 @@ def _stepped(predict: Predict, params: Blocks, batch: Batch, rate: Tensor) -> Bl
         loss = cross_entropy(predict(leaves, batch.x), batch)
         grads = torch.autograd.grad(loss.sum(), list(leaves.values()), allow_unused=True)
     return {
-        name: value if grad is None else value - rate.view(-1, *[1] * (value.dim() - 1)) * grad
+        name: value if grad is None else value - column(rate, value) * grad
         for (name, value), grad in zip(params.items(), grads, strict=True)
     }

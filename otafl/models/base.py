@@ -15,7 +15,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.core.contracts import Batch, Blocks
+from otafl.core.contracts import Batch, Blocks, column
 
 Draw = Callable[[str, tuple[int, ...]], Tensor]
 """(name, shape) -> [S, *shape] uniform in (0, 1): where a model's start comes from."""
@@ -135,7 +135,7 @@ def unflatten(flat: Tensor, shapes: Shapes) -> Blocks:
 def descend_(params: Blocks, grads: Blocks, step: Tensor) -> None:
     """Take a step of size step [n] against the gradients [n, *shape] in place."""
     for name, grad in grads.items():
-        params[name].addcmul_(grad, step.view(-1, *[1] * (grad.dim() - 1)), value=-1.0)
+        params[name].addcmul_(grad, column(step, grad), value=-1.0)
 
 
 def by_autograd(

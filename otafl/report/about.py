@@ -12,7 +12,7 @@ import xarray as xr
 import yaml
 
 from otafl.analysis.points import axes_of
-from otafl.analysis.summary import counted
+from otafl.core.words import counted
 from otafl.results.coordinates import shown
 
 PACKAGES = ("otafl", "torch", "sionna", "numpy", "xarray")

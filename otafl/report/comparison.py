@@ -9,7 +9,8 @@ from typing import Any
 from rich.console import Console
 
 from otafl.analysis.comparison import Comparison, PairedDifference, VariableDifference
-from otafl.analysis.summary import bare_table, counted, number, plain_console
+from otafl.analysis.summary import bare_table, number, plain_console
+from otafl.core.words import counted
 from otafl.results.coordinates import shown
 
 MOST_POINTS = 8

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from otafl.codecs.base import repeats
-from otafl.core.contracts import Blocks, Cohort, Group
+from otafl.core.contracts import Blocks, Cohort, Group, column
 from otafl.core.errors import UserError
 from otafl.models.base import flatten
 from otafl.transport.delivery import Delivery
@@ -65,8 +65,7 @@ def _heard_rows(group: Group, cohort: Cohort, heard: Cohort) -> tuple[Tensor, Bl
     rows = slice(None) if group.rows is None else group.rows
     came = heard.sends[rows][cohort.sends[rows]]
     each = each_row(group, cohort)
-    column = {name: came.view(-1, *[1] * (block.dim() - 1)) for name, block in each.items()}
-    return came, {name: block.where(column[name], 0.0) for name, block in each.items()}
+    return came, {name: block.where(column(came, block), 0.0) for name, block in each.items()}
 
 
 def _out_of_one(count: Tensor | Blocks, sent: Signal, arrived: Tensor) -> Tensor | Blocks:
@@ -74,5 +73,5 @@ def _out_of_one(count: Tensor | Blocks, sent: Signal, arrived: Tensor) -> Tensor
     arrived."""
     share = (sent.grid(sent.weight) * arrived).sum(1)
     if isinstance(count, dict):
-        return {name: c * share.view(-1, *[1] * (c.dim() - 1)) for name, c in count.items()}
+        return {name: c * column(share, c) for name, c in count.items()}
     return share

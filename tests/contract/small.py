@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -100,6 +101,14 @@ METHODS = [
     if needs(algorithm) in registry.component("transport", transport).gives
 ]
 """Every algorithm over every transport that gives it what it needs."""
+
+FIRST = [
+    pair
+    if place == 0 or METHODS[place - 1][0] != pair[0]
+    else pytest.param(*pair, marks=pytest.mark.slow)
+    for place, pair in enumerate(METHODS)
+]
+"""`METHODS`; all but the first transport of each algorithm are slow tests."""
 
 
 def tree(changes: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from contract.small import METHODS, engine
+from contract.small import FIRST, engine
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from otafl.core.contracts import ChannelState
@@ -79,7 +79,7 @@ def operations(algorithm: str, transport: str, trials: int, devices: int) -> int
     return counter.count
 
 
-@pytest.mark.parametrize(("algorithm", "transport"), METHODS)
+@pytest.mark.parametrize(("algorithm", "transport"), FIRST)
 def test_operations_do_not_grow(algorithm: str, transport: str) -> None:
     few = operations(algorithm, transport, trials=2, devices=4)
     assert few > ROUNDS

@@ -79,6 +79,7 @@ def test_deterministic(name: str, algorithm: str) -> None:
     equal(scores(run(engine(keys), 2)), scores(run(engine(keys), 2)))
 
 
+@pytest.mark.slow
 @PAIRS
 def test_chunked_is_unchunked(name: str, algorithm: str) -> None:
     keys = of(name, algorithm, **{"engine.dtype": "float64"})

@@ -41,6 +41,7 @@ def uplinks(path: Path) -> list[Point]:
     return points
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
 def test_power_and_error(path: Path) -> None:
     """The noise's part of the error has the variance 2 P v^2, and 4 v times the distortion beside

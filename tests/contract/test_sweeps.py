@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import xarray as xr
-from contract.small import ALGORITHMS, METHODS, scenario
+from contract.small import ALGORITHMS, FIRST, METHODS, scenario
 
 from otafl import sweeping
 from otafl.results.files import read_part
@@ -41,7 +41,12 @@ class Kill:
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "checkpoint_every"), [("fedavg", 0), *((name, 1) for name in ALGORITHMS)]
+    ("algorithm", "checkpoint_every"),
+    [
+        ("fedavg", 0),
+        ("fedavg", 1),
+        *(pytest.param(one, 1, marks=pytest.mark.slow) for one in ALGORITHMS if one != "fedavg"),
+    ],
 )
 def test_resumed_is_uninterrupted(algorithm: str, checkpoint_every: int, tmp_path: Path) -> None:
     """Stopped in round 2 of 4 of the second of two stacks, which begins again, or goes on from its
@@ -91,7 +96,7 @@ def test_resumes_with_the_plan_that_it_began_with(tmp_path: Path) -> None:
     same(resumed, whole)
 
 
-@pytest.mark.parametrize(("algorithm", "transport"), METHODS)
+@pytest.mark.parametrize(("algorithm", "transport"), FIRST)
 def test_split_by_memory_is_whole(algorithm: str, transport: str) -> None:
     """With memory for one trial at a time every trial of every point runs alone."""
     keys = {

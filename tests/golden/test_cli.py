@@ -354,6 +354,7 @@ def test_import_is_light() -> None:
     assert done.stdout == "[]\n"
 
 
+@pytest.mark.slow
 def test_compare_power_prints_a_table_and_draws(small: Path) -> None:
     sweep = "{power.name: [gbma, ci], devices.count: [2, 3], channel.snr_db: [0, 20]}"
     (small / "three.yaml").write_text(f"{SMALL}sweep: {sweep}\n")

@@ -41,6 +41,7 @@ def call(folder: Path, *command: str | Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_commands(folder: Path) -> None:
     """As typed in the folder, by the console script, which does not look there by itself."""
     commands = [text for language, text in BLOCK.findall(DOC.read_text()) if language == "sh"]

@@ -20,6 +20,7 @@ REFERENCE = ROOT / "results" / "reference" / "fedrlr"
 PAGE = (ROOT / "results" / "fedrlr.md").read_text().splitlines()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "option", "pictures"),
     [

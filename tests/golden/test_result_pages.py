@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "results" / "reference"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "page", "folder", "option", "pictures", "least"),
     [

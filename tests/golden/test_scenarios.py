@@ -21,6 +21,10 @@ from otafl.scenario import axes_of as axes
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "scenarios").rglob("*.yaml"))
+CASES = [
+    file if file.stem == "quickstart" else pytest.param(file, marks=pytest.mark.slow)
+    for file in FILES
+]
 TRAIN, TEST = 2000, 200
 SMALLER = {"rounds": 2, "local_steps": 2, "batch_size": 4, "eval_samples": 50}
 
@@ -81,7 +85,7 @@ def test_there_are_some() -> None:
     assert ROOT / "scenarios" / "quickstart.yaml" in FILES
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT / "scenarios")))
+@pytest.mark.parametrize("file", CASES, ids=lambda file: str(file.relative_to(ROOT / "scenarios")))
 def test_scenario(file: Path, generated: None) -> None:
     whole = load_scenario(file)
     assert whole.name == file.stem

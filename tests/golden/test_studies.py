@@ -18,6 +18,7 @@ REFERENCE = ROOT / "results" / "reference"
 PAGE = (ROOT / "results" / "physical_layer.md").read_text().splitlines()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "arguments", "figure"),
     [

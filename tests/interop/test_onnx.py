@@ -88,7 +88,7 @@ def test_files_and_multiplications_fall_with_the_rank(tmp_path: Path) -> None:
 def command(*args: str) -> int:
     """The exit code of `otafl export`, as a program of its own."""
     app = typer.Typer()
-    exporting.add(app)
+    app.command()(exporting.export)
     with pytest.raises(SystemExit) as ended:
         app(args=list(args))
     return int(ended.value.code or 0)

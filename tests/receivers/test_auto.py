@@ -25,7 +25,7 @@ def test_it_is_the_receiver_that_the_policy_is_made_for(power: str, scale: str) 
     assert many.scale == one.scale == scale
 
 
-@pytest.mark.parametrize("name", set(registry.names("receiver")) - {"auto"})
+@pytest.mark.parametrize("name", sorted(set(registry.names("receiver")) - {"auto"}))
 def test_a_receiver_that_is_named_is_taken(name: str) -> None:
     section = registry.settings("receiver", name)(scale="mmse")
     for count in (1, 4):

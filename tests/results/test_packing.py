@@ -91,6 +91,7 @@ def test_dying_before_the_parts_are_removed(
     same(result, combine(parts_of(make_scenario({"seed": list(range(40))}))[:3]))
 
 
+@pytest.mark.slow
 def test_ten_thousand_points_open_at_once(tmp_path: Path) -> None:
     """In packs as a sweep of a thousand stacks of ten points has them half way: opened in seconds,
     with every number where it belongs. The bound is ten times what it takes."""

@@ -6,7 +6,7 @@ in a round, n rows of one payload group.
 
 from __future__ import annotations
 
-from otafl.core.contracts.blocks import MODEL, Blocks, Hyper, taken
+from otafl.core.contracts.blocks import MODEL, Blocks, Hyper, column, taken
 from otafl.core.contracts.cohort import Cohort
 from otafl.core.contracts.context import Context, LocalContext
 from otafl.core.contracts.learning import Batch, FineTune, Level, Moments, Predict, View, Work
@@ -51,6 +51,7 @@ __all__ = [
     "Statistics",
     "View",
     "Work",
+    "column",
     "combined",
     "taken",
 ]

@@ -16,6 +16,11 @@ Hyper = Mapping[str, Tensor]
 differ."""
 
 
+def column(values: Tensor, like: Tensor) -> Tensor:
+    """Return numbers [n], one a row, ready to multiply a block `like` [n, *shape]."""
+    return values.view(-1, *[1] * (like.dim() - 1))
+
+
 def taken(block: Tensor, rows: Tensor) -> Tensor:
     """Return the rows [n] int64 of a block [.., *shape], where the rows' device is.
 
