@@ -86,7 +86,7 @@ class Algorithm(ABC):
     """The network of each level, the largest first, of a method that has levels."""
 
     class Settings(settings.Settings):
-        """Holds the section `algorithm` of a scenario."""
+        """Hold the section `algorithm` of a scenario."""
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         self.settings, self.model, self.devices = settings, model, devices
