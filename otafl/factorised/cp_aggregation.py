@@ -37,6 +37,7 @@ import torch
 from torch import Tensor
 
 from otafl.factorised.cp import Factors, als, gram, khatri_rao, kruskal
+from otafl.factorised.decomposition import svd
 from otafl.factorised.lowrank import compress
 
 RANK_FLOOR = 1e-12
@@ -85,9 +86,7 @@ def factored(
 
 
 def _truncated(matrix: Tensor, rank: int) -> tuple[Factors, Tensor]:
-    finite = matrix.isfinite().all(-1).all(-1)  # a trial that diverges must not end the others
-    u, s, vt = torch.linalg.svd(matrix.where(finite[:, None, None], 0.0), full_matrices=False)
-    s = s.where(finite[:, None], torch.nan)
+    u, s, vt = svd(matrix, full_matrices=False)
     root = s[:, :rank, None].sqrt()
     tail = s[:, rank:].square().sum(1) / s.square().sum(1).clamp_min(torch.finfo(s.dtype).tiny)
     return [root * u[:, :, :rank].mT, root * vt[:, :rank]], tail.sqrt()
@@ -141,7 +140,7 @@ def retract(at: Sequence[Tensor], moved: Sequence[Tensor]) -> Factors:
     root = point.s[..., None].sqrt()
     new = [root * point.u.mT, root * point.v.mT]
     overlap = at[0] @ new[0].mT + at[1] @ new[1].mT
-    a, _, b = torch.linalg.svd(torch.nan_to_num(overlap, nan=0.0, posinf=0.0, neginf=0.0))
+    a, _, b = svd(torch.nan_to_num(overlap, nan=0.0, posinf=0.0, neginf=0.0))
     ratio = (at[0].flatten(1).norm(dim=1) / at[1].flatten(1).norm(dim=1)).sqrt()[:, None, None]
     turn = a @ b
     return [(ratio * (turn @ new[0])).to(dtype), ((turn @ new[1]) / ratio).to(dtype)]

@@ -21,6 +21,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from otafl.factorised.decomposition import svd
+
 SINGULAR_FLOOR = 1e-12
 """Smallest singular value kept, relative to the largest: below it a point leaves the manifold."""
 
@@ -123,7 +125,7 @@ def _retract_equal_ranks(points: Sequence[LowRank], steps: Sequence[Tangent]) ->
     corner = torch.cat([step.h for step in steps])
     corner.diagonal(dim1=1, dim2=2).add_(torch.cat([point.s for point in points]))
     core = torch.cat([torch.cat([corner, tv.mT], 2), torch.cat([tu, torch.zeros_like(tu)], 2)], 1)
-    a, s, bt = _svd(core)
+    a, s, bt = svd(core)
     s = torch.maximum(s[:, :rank], SINGULAR_FLOOR * s[:, :1])
     turn = torch.cat([a[:, :, :rank], bt.mT[:, :, :rank]])
     along = turn[:, :rank].chunk(2 * layers)
@@ -170,7 +172,7 @@ def compress(
 def truncate(matrix: Tensor, rank: int, rescale: bool = False) -> LowRank:
     """Return the best rank-R approximation of a dense matrix [n, M, N], to start from; `rescale`
     restores the Frobenius norm that truncation took."""
-    u, s, vt = torch.linalg.svd(matrix, full_matrices=False)
+    u, s, vt = svd(matrix, full_matrices=False)
     kept = s[:, :rank]
     if rescale:
         kept = kept * (s.norm(dim=-1, keepdim=True) / kept.norm(dim=-1, keepdim=True))
@@ -188,19 +190,6 @@ def _orthonormal(u: Tensor) -> Tensor:
     return torch.baddbmm(u.mT, gram, u.mT, beta=1.5, alpha=-0.5).mT
 
 
-def _svd(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Decompose each matrix [n, r, r]; singular values are NaN where it is not finite. A trial that
-    diverges must not end those it is stacked with."""
-    try:
-        return torch.linalg.svd(matrix)
-    except torch.linalg.LinAlgError:
-        finite = matrix.isfinite().all(-1).all(-1)[:, None]
-        if finite.all():
-            raise
-        a, s, bt = torch.linalg.svd(matrix.where(finite[..., None], 0.0))
-        return a, s.where(finite, torch.nan), bt
-
-
 def _svd_by_size(cores: Sequence[Tensor]) -> list[tuple[Tensor, Tensor, Tensor]]:
     """Return left vectors, values and right vectors of each [n, r, r] core; one call for each
     size."""
@@ -209,7 +198,7 @@ def _svd_by_size(cores: Sequence[Tensor]) -> list[tuple[Tensor, Tensor, Tensor]]
         sizes.setdefault(core.shape, []).append(index)
     out = dict[int, tuple[Tensor, Tensor, Tensor]]()
     for chosen in sizes.values():
-        a, s, bt = _svd(torch.cat([cores[i] for i in chosen]))
+        a, s, bt = svd(torch.cat([cores[i] for i in chosen]))
         count = len(chosen)
         parts = zip(a.chunk(count), s.chunk(count), bt.mT.chunk(count), strict=True)
         out |= zip(chosen, parts, strict=True)

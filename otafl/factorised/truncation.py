@@ -23,6 +23,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from otafl.factorised.decomposition import svd
+
 NUMBERS_AT_ONCE = 1 << 25
 """Numbers of the products of devices' factors that are made at a time."""
 
@@ -46,9 +48,8 @@ def rank_of(ratio: float, outputs: int, sides: tuple[int, int]) -> int:
 
 def spectral(matrix: Tensor, rank: int) -> Factors:
     """Return the best rank-r factors, balanced. Eq. (18)."""
-    finite = matrix.isfinite().all(-1).all(-1)  # a trial that diverges must not end the others
-    u, s, vt = torch.linalg.svd(matrix.where(finite[:, None, None], 0.0), full_matrices=False)
-    root = s[:, :rank].sqrt().where(finite[:, None], torch.nan)
+    u, s, vt = svd(matrix, full_matrices=False)
+    root = s[:, :rank].sqrt()
     return Factors(u[:, :, :rank] * root[:, None], root[:, :, None] * vt[:, :rank])
 
 
