@@ -71,7 +71,7 @@ def spin(devices: int, rules: Rules, duration_s: float, **settings: Any) -> tupl
     """Devices work for about a minute each, transmit, and begin again. Processor seconds, updates
     that were sent, and events of the simulation. batteries, leave: see `hardware` and `life`."""
     batteries, leave = settings.get("batteries", False), settings.get("leave", False)
-    lives = [life(device) for device in range(devices)] if leave else None
+    lives = [life(device) if leave else None for device in range(devices)]
     clock = TrialClock(hardware(devices, batteries), rules, lives, settings.get("log", False))
     work_s = CYCLE_S * np.random.default_rng(0).uniform(0.5, 1.5, 1 << 16)
     times, joules = work_s.tolist(), [1e-6] * devices
