@@ -305,3 +305,41 @@ def test_names_in_code_become_links_that_lead_somewhere(generated: dict[str, str
     for text, (page, anchor) in found.items():
         path = page.removeprefix("reference/") + ".rst"
         assert f".. _{anchor}:" in generated[path], text
+
+
+def test_sections_of_docstrings_become_lists() -> None:
+    text = """
+    Do it.
+
+    Parameters
+    ----------
+    one, two : numbers [S, K], the second
+        of them above 0.
+    three : text.
+
+    Returns
+    -------
+    The sum [S] of all
+    devices.
+
+    Raises
+    ------
+    UserError
+        For a reason.
+    """
+    assert rst.prose(text).splitlines() == [
+        "Do it.",
+        "",
+        ".. rubric:: Parameters",
+        "",
+        f"- {rst.literal('one, two')}: numbers [S, K], the second of them above 0.",
+        f"- {rst.literal('three')}: text.",
+        "",
+        ".. rubric:: Returns",
+        "",
+        rst.escaped("The sum [S] of all devices."),
+        "",
+        ".. rubric:: Raises",
+        "",
+        f"- {rst.literal('UserError')}: For a reason.",
+    ]

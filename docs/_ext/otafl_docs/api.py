@@ -14,7 +14,7 @@ AUTOMODULE = """\
 .. automodule:: {}
    :members:
    :undoc-members:
-   :exclude-members: Settings"""
+   :exclude-members: Settings, model_config"""
 """A component's settings are on its page of the reference."""
 
 MODULES = {

@@ -11,6 +11,10 @@ TERM = re.compile(r"(\w+) {2,}(?=\S)")
 NUMBER = re.compile(r" {5,}(\(\d+\w?\))$")
 """The number of an equation, far to the right of it."""
 
+UNDERLINE = re.compile(r"-{3,}")
+ENTRY = re.compile(r"(\*{0,2}\w[\w.]*(?:, \w+)*) : (.*)|([\w.]+Error)$")
+"""How an entry of a numpydoc section begins: `name : text`, `one, two : text`, or an error."""
+
 
 def escaped(text: str) -> str:
     """The text on one line, nothing in it markup but `code`."""
@@ -48,6 +52,8 @@ def _indented(lines: Iterable[str]) -> bool:
 
 
 def _block(lines: list[str]) -> str:
+    if len(lines) > 1 and UNDERLINE.fullmatch(lines[1]):
+        return f".. rubric:: {lines[0]}\n\n{_section(lines[2:])}"
     if _indented(lines):
         body = [NUMBER.sub(r"    \1", line[4:]) for line in lines]
         return code("\n".join(body), "text", "formula")
@@ -64,6 +70,20 @@ def _block(lines: list[str]) -> str:
     marks = [ITEM.match(item[0]) for item in items]
     texts = [ITEM.sub("", item[0], count=1) + " " + " ".join(item[1:]) for item in items]
     return "\n".join(f"{m[1]} {escaped(t)}" for m, t in zip(marks, texts, strict=True) if m)
+
+
+def _section(lines: list[str]) -> str:
+    """A numpydoc section: entries `name : text`, or a name above its text; else a paragraph."""
+    entries: list[tuple[str, list[str]]] = []
+    for line in lines:
+        entry = ENTRY.match(line)
+        if entry:
+            entries.append((entry[1] or entry[3], [entry[2]] if entry[2] else []))
+        elif entries:
+            entries[-1][1].append(line.strip())
+        else:
+            return escaped(" ".join(line.strip() for line in lines))
+    return "\n".join(f"- {literal(name)}: {escaped(' '.join(text))}" for name, text in entries)
 
 
 def code(text: str, language: str, css: str = "") -> str:
