@@ -66,9 +66,19 @@ def run(
 ) -> xr.Dataset:
     """Run every point of a scenario in memory.
 
-    scenario: a loaded one, a mapping of its keys, or the path of its YAML file. out: NetCDF file
-    to write the result to. progress: called with (rounds done, rounds in all, note). Returns a
-    dataset with the sweep's axes, trial, round and device as dims. Raises UserError.
+    Parameters
+    ----------
+    scenario : a loaded one, a mapping of its keys, or the path of its YAML file.
+    out : NetCDF file to write the result to; none if not given.
+    progress : called with (rounds done, rounds in all, note).
+
+    Returns
+    -------
+    A dataset with the sweep's axes, trial, round and device as dims.
+
+    Raises
+    ------
+    UserError : for what the user can mend, in one sentence.
     """
     from otafl import sweeping
 
@@ -82,7 +92,18 @@ def sweep(
 ) -> xr.Dataset:
     """Run a scenario into a folder, a file for each finished part; what is there already is kept.
 
-    Arguments and result as of `run`. Raises UserError.
+    Parameters
+    ----------
+    scenario, progress : as of `run`.
+    folder : of the sweep, new or with parts of the same scenario.
+
+    Returns
+    -------
+    The dataset, as of `run`.
+
+    Raises
+    ------
+    UserError : for what the user can mend, in one sentence.
     """
     from otafl import sweeping
 

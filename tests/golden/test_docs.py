@@ -315,7 +315,8 @@ def test_sections_of_docstrings_become_lists() -> None:
     ----------
     one, two : numbers [S, K], the second
         of them above 0.
-    three : text.
+    three : Path or str
+        A text.
 
     Returns
     -------
@@ -333,7 +334,7 @@ def test_sections_of_docstrings_become_lists() -> None:
         ".. rubric:: Parameters",
         "",
         f"- {rst.literal('one, two')}: numbers [S, K], the second of them above 0.",
-        f"- {rst.literal('three')}: text.",
+        f"- {rst.literal('three')}: Path or str. A text.",
         "",
         ".. rubric:: Returns",
         "",

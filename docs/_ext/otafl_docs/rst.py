@@ -82,8 +82,14 @@ def _section(lines: list[str]) -> str:
         elif entries:
             entries[-1][1].append(line.strip())
         else:
-            return escaped(" ".join(line.strip() for line in lines))
-    return "\n".join(f"- {literal(name)}: {escaped(' '.join(text))}" for name, text in entries)
+            return escaped(_joined([line.strip() for line in lines]))
+    return "\n".join(f"- {literal(name)}: {escaped(_joined(text))}" for name, text in entries)
+
+
+def _joined(lines: list[str]) -> str:
+    """Lines as one; a full stop after a type, which stands on a line of its own."""
+    typed = len(lines) > 1 and lines[0][-1].isalnum() and lines[1][0].isupper()
+    return " ".join([f"{lines[0]}.", *lines[1:]] if typed else lines)
 
 
 def code(text: str, language: str, css: str = "") -> str:
