@@ -14,7 +14,7 @@ from otafl.core.contracts import Blocks, column
 
 BETAS = (0.9, 0.999)
 EPSILON = 1e-8
-"""As PyTorch has them by default."""
+"""Both are PyTorch's defaults."""
 
 
 class PenaltyAdam:

@@ -70,7 +70,7 @@ from otafl.models.base import Model, flatten
 from otafl.models.steps import Unroll
 
 SMALLEST_WEIGHT = 1e-9
-"""Of a level in the mean, over that of the heaviest: with less it does not take part."""
+"""A level whose weight in the mean is less than this share of the heaviest does not take part."""
 
 _TINY = 1e-30
 

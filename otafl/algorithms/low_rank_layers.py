@@ -26,7 +26,7 @@ from otafl.models.layered import LayeredModel, uniform_start
 Rank = Annotated[int, Field(ge=1)]
 
 Ranks = Rank | tuple[Rank, ...]
-"""Of every layer, or one for each."""
+"""It is one rank for every layer, or one for each."""
 
 Sides = Sequence[tuple[int, int]]
 """(inputs, outputs) of each layer's weight."""

@@ -17,7 +17,7 @@ from torch import Tensor
 
 ITERATIONS = 25
 _ENOUGH = 1e-12
-"""Of its value, the duality gap at which a program is left as it is."""
+"""A program is left as it is once the duality gap is this share of its value."""
 _NUMBERS_AT_ONCE = 1 << 24
 """Numbers in the matrices that are factorised together."""
 

@@ -27,7 +27,7 @@ from otafl.results.coordinates import listed, pick, shown
 from otafl.results.ending import ended
 
 LEAST_PAIRS = 3
-"""With fewer there is a mean difference, but no interval and no test."""
+"""Fewer pairs give a mean difference, but no interval and no test."""
 
 ROUNDING = 1e-12
 """Differences that are smaller than this part of the values are 0."""

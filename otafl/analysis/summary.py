@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from otafl.analysis.points import axes_of, labels
+from otafl.core.console import plain_console
 from otafl.core.files import write_csv
 from otafl.results.ending import ended
 
@@ -49,7 +50,7 @@ SHOWN = (
 
 MOST = 60
 FIRST, LAST = 20, 5
-"""Of more points than `MOST`, the first and the last so many rows are shown."""
+"""If there are more points than `MOST`, the first and the last so many rows are shown."""
 
 
 def print_summary(dataset: xr.Dataset, console: Console | None = None, every: bool = False) -> None:
@@ -162,11 +163,6 @@ def number(value: float, digits: int = 4) -> str:
         return "0"
     size = math.floor(math.log10(abs(value)))
     return f"{value:.{max(0, digits - 1 - size)}f}" if -4 < size < 6 else f"{value:.{digits}g}"
-
-
-def plain_console() -> Console:
-    """Return a console that prints texts as they are."""
-    return Console(highlight=False, markup=False)
 
 
 def bare_table(*titles: str) -> Table:

@@ -14,7 +14,8 @@ import xarray as xr
 from rich.console import Console
 
 from otafl.analysis.points import one_point
-from otafl.analysis.summary import bare_table, number, plain_console
+from otafl.analysis.summary import bare_table, number
+from otafl.core.console import plain_console
 from otafl.core.errors import UserError
 from otafl.core.files import write_csv
 from otafl.devices.activities import ACTIVITIES

@@ -12,8 +12,6 @@ import typer
 from otafl.core.errors import UserError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from otafl.scenario import Scenario
 
 app = typer.Typer(
@@ -54,13 +52,6 @@ def _options(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Version.")
     ] = False,
 ) -> None: ...
-
-
-def console(stderr: bool = False) -> Console:
-    """Return what prints tables, without guessing at colours."""
-    from rich.console import Console
-
-    return Console(stderr=stderr, highlight=False, markup=False)
 
 
 def picked(sel: list[str] | None) -> dict[str, str]:

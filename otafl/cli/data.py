@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from otafl.cli.app import console
+from otafl.core.console import plain_console
 
 Root = Annotated[str | None, typer.Option(help="Folder of the data; else $OTAFL_DATA_DIR.")]
 
@@ -26,7 +26,7 @@ def data_list(root: Root = None) -> None:
         lines.add_column(title, overflow="fold")
     for one in available(root):
         lines.add_row(one.name, "yes" if one.present else "no", one.where, one.description)
-    console().print(lines)
+    plain_console().print(lines)
 
 
 @app.command("get")

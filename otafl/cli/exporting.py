@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from otafl.cli.app import ResultFile, check_writable, console, picked
+from otafl.cli.app import ResultFile, check_writable, picked
+from otafl.core.console import plain_console
 
 if TYPE_CHECKING:
     from otafl.exporting.deployed import Exported
@@ -69,7 +70,7 @@ def _print(made: Exported) -> None:
         size = "" if line.file_bytes is None else f"{line.file_bytes:,}"
         accuracy = "not checked" if line.accuracy is None else f"{line.accuracy:.4f}"
         table.add_row(line.runtime, size, str(line.latency), accuracy)
-    console().print(table)
+    plain_console().print(table)
     typer.echo(f"parameters: {made.parameters:,}  multiplications a sample: {made.macs:,}")
     if made.recorded is not None:
         typer.echo(f"accuracy in the result: {made.recorded:.4f}")

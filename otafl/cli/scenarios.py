@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from otafl.cli.app import Overrides, console, load
+from otafl.cli.app import Overrides, load
+from otafl.core.console import plain_console
 from otafl.core.errors import UserError
 from otafl.core.words import counted
 
@@ -43,7 +44,7 @@ def list_(
 
     from otafl.core import registry
 
-    out = console()
+    out = plain_console()
     for title in [_table(table)] if table else registry.TABLES:
         lines = Table(title=title, title_justify="left", box=None, show_header=False)
         lines.add_column(no_wrap=True)

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from otafl.cli.app import Device, Quiet, check_writable, console
+from otafl.cli.app import Device, Quiet, check_writable
+from otafl.core.console import plain_console
 
 
 def validate(
@@ -30,16 +31,15 @@ def validate(
     for file in (json, csv):
         if file is not None:
             check_writable(file.parent)
-    from rich.console import Console
 
     from otafl.conformance import report, suite
     from otafl.conformance.bench import Bench
 
     bench = Bench(device.value, quick)
     chosen = suite.laws(only)
-    with Console(stderr=True, quiet=quiet, highlight=False, markup=False).status("") as status:
+    with plain_console(stderr=True, quiet=quiet).status("") as status:
         outcomes = suite.run(bench, chosen, lambda i, n, name: status.update(f"{i}/{n} {name}"))
-    report.print_table(outcomes, console())
+    report.print_table(outcomes, plain_console())
     typer.echo(report.summary(outcomes))
     if json is not None:
         report.write_json(outcomes, json)

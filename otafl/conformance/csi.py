@@ -20,7 +20,7 @@ SNR_DB = 10.0
 SNR = db_to_linear(SNR_DB)
 ROUNDS = 5
 DELAYS = (1, 4)
-"""In rounds; the last one is looked at."""
+"""Delays are in rounds; the last one is looked at."""
 
 
 def _record(bench: Bench, csi: Any, **channel: Any) -> Record:

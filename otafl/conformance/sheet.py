@@ -21,7 +21,7 @@ import numpy as np
 from scipy import special
 
 STEPS, BISECTIONS = 60, 45
-"""Of golden sections and of halvings: to rounding in what is least."""
+"""So many golden sections and halvings find what is least to rounding."""
 
 GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 

@@ -57,7 +57,7 @@ from otafl.frequency.base import (
 )
 
 TOLERANCE = 1e-14
-"""Of t, relative."""
+"""t is found to this share of it."""
 
 MOST_STEPS = 200
 

@@ -16,7 +16,7 @@ from otafl.core.errors import UserError
 from otafl.levels.base import SECTION, Levels, Weights, by_place
 
 COPIES = 3
-"""Of the parameters in training: themselves, gradients, momentum."""
+"""Training keeps so many copies of the parameters: themselves, gradients, momentum."""
 
 
 class MemoryLevels(Levels):

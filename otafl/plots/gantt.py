@@ -60,7 +60,7 @@ HATCHED_ROWS = 40
 READABLE = 60
 """More events than this in a row run into each other."""
 CROWDED = 4 * READABLE
-"""Of more, outlines and hatches would hide the rest."""
+"""Outlines and hatches of more would hide the rest."""
 UNITS = ((3 * 86400.0, 86400.0, "d"), (3 * 3600.0, 3600.0, "h"), (600.0, 60.0, "min"))
 """(from so many seconds on, seconds of the unit, unit) of the axis of time."""
 

@@ -38,7 +38,7 @@ they are too few."""
 GAP = 3.0
 """Pixels between texts at the least."""
 LETTERS_PER_INCH = 13.0
-"""Of labels and titles."""
+"""Labels and titles have about so many."""
 
 
 def blank(size: tuple[float, float]) -> Figure:

@@ -23,7 +23,7 @@ STATE_STEPS = 12
 """Newton steps in a fading state; to the last bit in eight with multipliers over eight decades."""
 
 NEAR_STEPS = 4
-"""From a neighbour's s: the first may pass the root, the others do not."""
+"""The steps begin at a neighbour's s: the first may pass the root, the others do not."""
 
 DUAL_STEPS = 60
 """Most steps of the interior-point method; it needs 10 to 40."""
@@ -33,7 +33,7 @@ GRADIENT_STEPS = 8
 dominates."""
 
 TOLERANCE = 1e-9
-"""Of the budgets, relative, on the states planned for."""
+"""Budgets are met to this share of them, on the states planned for."""
 
 NUMBERS = 1 << 17
 """Most states times trials times devices worked on at a time: what a processor's cache holds."""

@@ -9,12 +9,13 @@ from typing import Any
 from rich.console import Console
 
 from otafl.analysis.comparison import Comparison, PairedDifference, VariableDifference
-from otafl.analysis.summary import bare_table, number, plain_console
+from otafl.analysis.summary import bare_table, number
+from otafl.core.console import plain_console
 from otafl.core.words import counted
 from otafl.results.coordinates import shown
 
 MOST_POINTS = 8
-"""Of a variable's paired differences, so many are printed: the largest."""
+"""So many of a variable's paired differences are printed, the largest."""
 
 
 def print_comparison(found: Comparison, console: Console | None = None) -> None:

@@ -23,7 +23,8 @@ from otafl.results.files import open_results, write_part
 
 SUFFIXES = (".zarr", ".nc", ".csv")
 CHUNK_BYTES = 2**24
-"""Of a variable in Zarr, at most; and about what is read at once of a large result."""
+"""A variable's chunks in Zarr have at most so many, and about so many of a large result are read at
+once."""
 CSV_ROWS = 500_000
 """Rows that are made at once."""
 

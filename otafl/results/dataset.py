@@ -37,8 +37,8 @@ LINK_DIMS: dict[str, tuple[str, ...]] = {
 each group."""
 
 FORMAT = 1
-"""Of result files: raised when files come to have what older programs would misread. Files from
-before there were numbers are 0."""
+"""The number of the files' format is raised when they come to have what older programs would
+misread. Files from before there were numbers are 0."""
 
 
 def to_dataset(record: Record, points: Sequence[Point], scenario: Scenario) -> xr.Dataset:

@@ -36,4 +36,4 @@ MCS_TABLES = {
         (8, (682.5, 711, 754, 797, 841, 885, 916.5, 948)),
     ),
 }
-"""By the place of a scheme in its table, I_MCS."""
+"""A scheme's place in its table is I_MCS."""

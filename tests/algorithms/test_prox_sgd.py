@@ -10,15 +10,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import torch
 from support.baseline_bench import (
     EITHER_CODEC,
     EITHER_LINK,
     SENSING,
     assert_equals_the_twin,
+    assert_measures_density,
     assert_the_paper_s_steps,
     assert_trains_a_module,
-    small_server,
 )
 from twins.setting import mlp
 
@@ -40,11 +39,7 @@ def test_equals_the_looped_twin(case: str, air: bool) -> None:
 
 
 def test_measures_by_hand() -> None:
-    """4 of 10 weights, of both layers."""
-    ours = ProxSgd(ProxSgd.Settings(), mlp((2, 2, 3)), 4)
-    assert ours.measures(small_server(), {}) == {
-        "weight_density": pytest.approx(torch.tensor([0.4, 0.0]))
-    }
+    assert_measures_density(ProxSgd(ProxSgd.Settings(), mlp((2, 2, 3)), 4))
 
 
 def test_defaults_are_the_paper_s() -> None:

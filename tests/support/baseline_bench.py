@@ -18,6 +18,7 @@ from torch import Tensor
 from twins import baselines as twin
 from twins.setting import minibatch
 
+from otafl.algorithms.base import Algorithm
 from otafl.algorithms.whole_models import step_size
 from otafl.core.contracts import Blocks, Hyper
 from otafl.core.rng import Streams
@@ -186,6 +187,13 @@ def small_server() -> Blocks:
     second = torch.tensor([[1.0, 0.0, 0.0], [0.0, 5.0, 0.0]])
     server = {"weight0": first, "bias0": torch.zeros(2), "weight1": second, "bias1": torch.ones(3)}
     return {name: torch.stack([block, 0.0 * block]) for name, block in server.items()}
+
+
+def assert_measures_density(ours: Algorithm) -> None:
+    """4 of 10 weights of `small_server`, of both layers."""
+    assert ours.measures(small_server(), {}) == {
+        "weight_density": pytest.approx(torch.tensor([0.4, 0.0]))
+    }
 
 
 def assert_the_paper_s_steps(settings: Any) -> None:
