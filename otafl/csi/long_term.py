@@ -112,12 +112,12 @@ def statistics(
 def _mean_inverse(
     channel: Channel, threshold: Tensor, gain: Tensor, variance: Tensor
 ) -> Tensor | None:
-    """Return [S, K] from the channel's closed form for one device, if it has one; each different
-    case is worked out once."""
+    """Return [S, K] from the channel's closed form for one device, if it has one, and 0 for a
+    device of gain 0, which never sends; each different case is worked out once."""
     cases = torch.stack([threshold, variance], 1)[:, None].expand(-1, gain.shape[1], -1)
     rows = torch.cat([cases, gain[..., None]], 2).flatten(0, 1)
     distinct, place = torch.unique(rows, dim=0, return_inverse=True)
-    values = [channel.mean_inverse(t, g, v) for t, v, g in distinct.tolist()]
+    values = [channel.mean_inverse(t, g, v) if g > 0 else 0.0 for t, v, g in distinct.tolist()]
     if None in values:
         return None
     return gain.new_tensor(values)[place].view_as(gain)

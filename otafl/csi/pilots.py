@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 PILOTS = purpose("csi_pilots", __name__)
 
+LEAST_GAIN = 1e-30
+"""Of a device from which no pilot arrives: the estimate is noise, and finite."""
+
 
 class Pilots(Csi):
     """The error's variance is known where it is the same for all devices of a trial, for least
@@ -93,7 +96,7 @@ class Pilots(Csi):
 
     def error_variance(self, gain: Tensor) -> Tensor:
         """Return 1 / (L P beta), of the least-squares estimate where there are pilots, [S, K]."""
-        return 1.0 / (self._energy * gain)
+        return 1.0 / (self._energy * gain.clamp_min(LEAST_GAIN))
 
     def estimate(self, h: Tensor, gain: Tensor, round: int) -> Tensor:
         error = self.error_variance(gain)[:, :, None, None, None]

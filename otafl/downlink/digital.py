@@ -8,9 +8,10 @@ A packet of b bits takes b / R seconds, R given, or B log2(1 + gamma g) of a ban
 signal-to-noise ratio gamma over Rayleigh fading g ~ Exp(1), drawn anew in each attempt. A server
 that does not know the channels sends at the rate that fails with probability epsilon, g = -ln(1 -
 epsilon) (outage capacity); one that knows them takes what each channel carries, and in a broadcast
-the weakest of those who still miss it. A unicast packet is lost with probability q = 1 - (1 -
-loss)(1 - epsilon), so it takes (1 - q^A) / (1 - q) transmissions in the mean, A being the most; a
-broadcast to n devices takes sum_{a < A} (1 - (1 - q^a)^n).
+the weakest of those who still miss it. A copy to a device whose channel carries less than
+`LEAST_RATE` bits a channel use is not begun, takes no time and does not arrive. A unicast packet is
+lost with probability q = 1 - (1 - loss)(1 - epsilon), so it takes (1 - q^A) / (1 - q) transmissions
+in the mean, A being the most; a broadcast to n devices takes sum_{a < A} (1 - (1 - q^a)^n).
 
 References
 ----------
@@ -25,7 +26,7 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from otafl.core.contracts import Broadcast, Cohort
+from otafl.core.contracts import LEAST_RATE, Broadcast, Cohort
 from otafl.core.settings import stackable
 from otafl.core.units import db_to_linear
 from otafl.downlink.base import DOWNLINK, WORD, Arrival, Downlink, DownlinkSetup
@@ -89,13 +90,13 @@ class DigitalDownlink(Downlink):
         else:
             seconds, row_seconds, sent = self._to_all(cohort, WORD * broadcast.reals, first, rate)
         heard = None
-        if self._lossy:
+        if self._lossy or lost.any():
             heard = torch.from_numpy(first < lost.shape[1]).to(cohort.trial.device)
         return Arrival(broadcast, seconds, sent, heard=heard, row_seconds=row_seconds)
 
     def _attempts(self, cohort: Cohort, round: int) -> tuple[np.ndarray, np.ndarray]:
         """Draw which copies a row would lose, and at what bit rate a copy would be sent to it,
-        [N, A]."""
+        [N, A], infinite for one that is not begun."""
         trial, rule = cohort.trial.cpu().numpy(), self.settings.rate
         lost = np.zeros((cohort.size, self.settings.attempts), dtype=bool)
         if self._loss.any():
@@ -108,7 +109,8 @@ class DigitalDownlink(Downlink):
             lost |= gain < self._gain_needed[trial, None]
             gain = np.broadcast_to(self._gain_needed[trial, None], lost.shape)
         rate = np.log1p(self._snr[trial, None] * gain) / np.log(2.0)
-        return lost, self._bandwidth_hz[trial, None] * rate
+        none = rate < LEAST_RATE
+        return lost | none, np.where(none, np.inf, self._bandwidth_hz[trial, None] * rate)
 
     def _draw(self, purpose: str, cohort: Cohort, round: int) -> np.ndarray:
         """Draw uniform numbers [N, A]."""
@@ -123,7 +125,7 @@ class DigitalDownlink(Downlink):
         """Return seconds [S] and [N], and bits [S], of packets of bits [N] to one row after the
         other."""
         trial, counts = cohort.trial.cpu().numpy(), np.array(cohort.counts)
-        used = np.arange(rate.shape[1]) <= first[:, None]
+        used = (np.arange(rate.shape[1]) <= first[:, None]) & np.isfinite(rate)
         turn = np.arange(cohort.size) - (np.cumsum(counts) - counts)[trial]
         until = np.zeros((cohort.trials, max(1, *counts)))
         until[trial, turn] = bits * (used / rate).sum(1)

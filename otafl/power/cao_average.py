@@ -34,7 +34,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 from torch import Tensor
 
-from otafl.core.contracts import Coefficients, Hyper, Link, Statistics
+from otafl.core.contracts import LEAST_SNR, Coefficients, Hyper, Link, Statistics
 from otafl.core.problems import Problem, problem
 from otafl.power.average_power import inverse_scaling, multipliers
 from otafl.power.base import REFERENCE, Constraint, PowerPolicy, Reference
@@ -83,7 +83,7 @@ class CaoAverage(PowerPolicy):
         devices = statistics.gain.shape[1]
         states = min(self.draws, max(ENOUGH, NUMBERS // devices))
         gain = statistics.draws(states).abs().square().double()
-        quality = gain * statistics.budget.double()
+        quality = (gain * statistics.budget.double()).clamp_min(LEAST_SNR)  # the plan divides by it
         level = multipliers(quality, statistics.noise.double())
         return level.to(statistics.gain.dtype), states / SEEN
 

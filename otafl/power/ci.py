@@ -13,10 +13,7 @@ import torch
 
 from otafl.core.contracts import Coefficients, Link
 from otafl.power.base import PowerPolicy
-from otafl.power.scalars import amplitude_bound, in_phase, inversion, senders
-
-WEAKEST = 1e-15
-"""Least sqrt(eta): a device whose channel is zero cannot be inverted, and must not make 0 / 0."""
+from otafl.power.scalars import WEAKEST, amplitude_bound, in_phase, inversion, senders
 
 
 class ChannelInversion(PowerPolicy):

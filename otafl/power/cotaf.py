@@ -23,7 +23,14 @@ from torch import Tensor
 from otafl.core.contracts import Coefficients, Hyper, Link, Statistics
 from otafl.core.settings import stackable
 from otafl.power.base import RELATIVE, PowerPolicy
-from otafl.power.scalars import in_phase, inversion, reference_gain, reference_power, senders
+from otafl.power.scalars import (
+    WEAKEST,
+    in_phase,
+    inversion,
+    reference_gain,
+    reference_power,
+    senders,
+)
 
 
 class Cotaf(PowerPolicy):
@@ -42,6 +49,6 @@ class Cotaf(PowerPolicy):
     def coefficients(self, state: Tensor, link: Link) -> tuple[Tensor, Coefficients]:
         least = state[:, None, None]
         active = senders(link) & (link.h.abs() >= least)
-        root_eta = reference_power(link, "max").rsqrt() * least
+        root_eta = (reference_power(link, "max").rsqrt() * least).clamp_min(WEAKEST)
         amplitude = torch.where(active, inversion(root_eta, link), 0.0)
         return state, in_phase(link, amplitude, root_eta, active)

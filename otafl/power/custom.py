@@ -3,8 +3,9 @@
     policy(link, **options) -> (p, eta)
 
 p: [S, Q, K] complex or real transmit scalars, 0 where silent; eta: [S, Q] receive scaling > 0;
-options: the other keys of the section. `link` is `otafl.core.contracts.Link`. What it returns is
-checked in every round, and that |p_k|^2 m_k <= P_k unless the function says otherwise: an attribute
+options: the other keys of the section. `link` is `otafl.core.contracts.Link`; who is not
+`link.able` to send is silent, and where nobody is, eta plays no part. What it returns is checked in
+every round, and that |p_k|^2 m_k <= P_k unless the function says otherwise: an attribute
 `constraint` of the function of "average" or "none" (default "peak") leaves the power unchecked, and
 the result reports it. An attribute `wants_variation = True` asks for `link.variation`.
 """
@@ -76,7 +77,7 @@ class CustomPolicy(PowerPolicy):
     def coefficients(self, state: None, link: Link) -> tuple[None, Coefficients]:
         p, eta = self._called(link)
         p = torch.where(senders(link), p.to(link.h.dtype), 0.0)
-        eta = eta.to(link.gain.dtype)
+        eta = torch.where(link.able.any(-1), eta.to(link.gain.dtype), 1.0)
         self._check(p, eta, link)
         return None, Coefficients(p, eta, p != 0)
 

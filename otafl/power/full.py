@@ -17,5 +17,5 @@ class Full(PowerPolicy):
     name: Literal["full"] = "full"
 
     def coefficients(self, state: None, link: Link) -> tuple[None, Coefficients]:
-        amplitude = amplitude_bound(link) * link.sends[:, None]
-        return None, least_error(link, amplitude, senders(link))
+        active = senders(link)
+        return None, least_error(link, amplitude_bound(link) * active, active)

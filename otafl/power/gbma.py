@@ -16,10 +16,11 @@ from __future__ import annotations
 from typing import Literal
 
 from pydantic import Field
+from torch import Tensor
 
-from otafl.core.contracts import Coefficients, Hyper, Link, Statistics
+from otafl.core.contracts import LEAST_SNR, Coefficients, Hyper, Link, Statistics
 from otafl.power.base import GAMMA, REFERENCE, Constraint, Pair, PowerPolicy, Reference
-from otafl.power.scalars import cophase, fixed_power, reference_power
+from otafl.power.scalars import TINY, cophase, fixed_power, reference_power, senders
 
 
 class Gbma(PowerPolicy):
@@ -39,9 +40,16 @@ class Gbma(PowerPolicy):
         return "peak" if self.reference == "max" else "average"
 
     def prepare(self, statistics: Statistics, hyper: Hyper) -> Pair:
-        """Return (E|h|)^2 and E|h|^2, means over the devices of a trial, [S, 1] each."""
-        amplitude = statistics.mean_amplitude().mean(1, keepdim=True).square()
-        return amplitude, statistics.mean_power().mean(1, keepdim=True)
+        """Return (E|h|)^2 and E|h|^2, means over the devices of a trial that have a channel,
+        [S, 1] each."""
+        power = statistics.mean_power()
+        there = (statistics.budget * power >= LEAST_SNR).to(power.dtype)
+        count = there.sum(1, keepdim=True).clamp_min(1.0)
+
+        def mean(values: Tensor) -> Tensor:
+            return ((values * there).sum(1, keepdim=True) / count).clamp_min(TINY)
+
+        return mean(statistics.mean_amplitude()).square().clamp_min(TINY), mean(power)
 
     def coefficients(self, state: Pair, link: Link) -> tuple[Pair, Coefficients]:
         if self.gamma is None:
@@ -51,7 +59,7 @@ class Gbma(PowerPolicy):
         linear = link.linear
         if self.gain_target != "auto":
             linear = self.gain_target == "amplitude"
-        active = link.sends[:, None].expand(link.h.shape)
+        active = senders(link)
         p = cophase(energy.sqrt() * active, link.h)
         eta = energy[..., 0] * (state[0] if linear else state[1])
         return state, Coefficients(p, eta, active)

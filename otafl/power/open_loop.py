@@ -33,5 +33,5 @@ class OpenLoop(PowerPolicy):
         target = db_to_linear(link.hyper["p0_db"])
         wanted = target[:, None] * link.gain.pow(-link.hyper["alpha"][:, None])
         share = (wanted / link.budget).clamp_max(1.0).sqrt()[:, None]  # of full amplitude
-        amplitude = amplitude_bound(link) * share * link.sends[:, None]
-        return None, least_error(link, amplitude, senders(link))
+        active = senders(link)
+        return None, least_error(link, amplitude_bound(link) * share * active, active)

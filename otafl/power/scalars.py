@@ -19,13 +19,16 @@ TINY = 1e-30
 FADED = 1e-20
 """Least |h| that an inversion divides by."""
 
+WEAKEST = 1e-15
+"""Least sqrt(eta): where nobody has a channel, nothing must be divided by zero."""
+
 LARGEST = 1e18
 """Largest transmit and receive scalars; their squares are finite in single precision."""
 
 
 def senders(link: Link) -> Tensor:
     """Return who sends, segment by segment, [S, Q, K] bool."""
-    return link.sends[:, None].expand(link.h.shape)
+    return link.able
 
 
 def amplitude_bound(link: Link) -> Tensor:
@@ -43,7 +46,7 @@ def inversion(root_eta: Tensor, link: Link) -> Tensor:
     """Return |p_k| [S, Q, K] that makes every device that sends arrive with gain one; root_eta
     [S, Q, 1]."""
     amplitude = (root_eta / link.h.abs().clamp_min(FADED)).clamp_max(LARGEST)
-    return torch.where(link.sends[:, None], amplitude, 0.0)
+    return torch.where(senders(link), amplitude, 0.0)
 
 
 def in_phase(link: Link, amplitude: Tensor, root_eta: Tensor, active: Tensor) -> Coefficients:
@@ -105,7 +108,7 @@ def reference_power(link: Link, reference: str) -> Tensor:
 def common(cost: Tensor, link: Link, reference: str) -> Tensor:
     """Return the largest cost [S, Q, K] of the devices that send ("max"), or the mean over them
     ("mean"), [S, Q, 1]."""
-    sends = link.sends[:, None]
+    sends = senders(link)
     if reference == "max":
         return (cost * sends).amax(-1, keepdim=True).clamp_min(TINY)
     count = sends.sum(-1, keepdim=True).clamp_min(1)

@@ -22,7 +22,7 @@ from torch import Tensor
 from otafl.core.contracts import Coefficients, Hyper, Link, Statistics
 from otafl.core.settings import stackable
 from otafl.power.base import GAMMA, REFERENCE, RELATIVE, Constraint, Pair, PowerPolicy, Reference
-from otafl.power.scalars import TINY, common, cophase, fixed_power, reference_gain
+from otafl.power.scalars import TINY, common, cophase, fixed_power, reference_gain, senders
 
 
 class TruncatedChannelInversion(PowerPolicy):
@@ -74,7 +74,7 @@ class TruncatedChannelInversion(PowerPolicy):
     def coefficients(self, state: Pair, link: Link) -> tuple[Pair, Coefficients]:
         inverse, threshold = state
         gain = link.h.abs().square()
-        active = link.sends[:, None] & (gain >= threshold[:, None, None])
+        active = senders(link) & (gain >= threshold[:, None, None])
         rho = self._scale(inverse, link)
         amplitude = torch.where(active, (rho[..., None] / gain.clamp_min(TINY)).sqrt(), 0.0)
         return state, Coefficients(cophase(amplitude, link.h), rho, active)

@@ -24,6 +24,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from otafl.core.contracts import LEAST_SNR
 from otafl.receivers.base import TINY, Receiver, normalised
 from otafl.receivers.eigen import amplitudes, first_eigenvector
 
@@ -42,7 +43,8 @@ class UniformForcing(Receiver):
         if h.shape[3] == 1:
             return first_eigenvector(reach)
         start = _starts(reach)
-        best, there = start, sends[:, None, None]
+        snr = budget[:, None] * torch.linalg.vector_norm(h, dim=-1).square()
+        best, there = start, (sends[:, None] & (snr >= LEAST_SNR))[:, :, None]
         reach = reach[:, :, None].expand(-1, -1, start.shape[2], -1, -1)  # [S, Q, starts, K, A]
         weakest = _weakest(reach, best, there)
         dual = torch.zeros_like(reach[..., 0].real)

@@ -23,7 +23,7 @@ class Links:
     and what it does.
 
     snr: [S, K] true, that of a flat channel that carries as much. blocks: coherence blocks that
-    pilots are sent in. sure: the host knows that no rate is above what is carried, and none 0.
+    pilots are sent in. sure: the host knows that no rate is above what is carried.
     """
 
     believed: Tensor

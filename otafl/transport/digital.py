@@ -11,8 +11,11 @@ A channel use carries at most rate_factor log2(1 + SNR / gap) bits. Rates are ch
 estimate; a device whose rate is above what its true channel carries has spent its time and energy,
 but its update is lost: it is left out of the mean, and the weights are normalised over what
 arrived. A device whose energy cannot pay for all its channel uses cannot finish its packet: it
-stays silent and keeps what it has. One that crashes has spent the channel uses up to there, and its
-packet is lost. Of a packet that is sent twice the server drops the copy by its sequence number.
+stays silent and keeps what it has. So does one that believes in less than `LEAST_RATE`, whatever
+the rule for rates: it has no link. Both had something to send, so they count where the band or a
+slot is shared out, and they have sent their pilots. One that crashes has spent the channel uses up
+to there, and its packet is lost. Of a packet that is sent twice the server drops the copy by its
+sequence number.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from otafl.core.contracts import Group
+from otafl.core.contracts import LEAST_RATE, Group
 from otafl.core.settings import stackable
 from otafl.core.units import db_to_linear
 from otafl.transport.base import Counts, LinkSetup, OrthogonalUplink, Transport
@@ -231,7 +234,8 @@ class Digital(Transport):
         turns, arrived = self._interrupted(turns, arrived)
         self._charge(turns, arrived, links.blocks)
         limits, lossless = delivery.limits, links.sure and self._coded is None and not self._bounded
-        whole = lossless and limits.energy is None and limits.sent is None
+        unlimited = limits.energy is None and limits.sent is None
+        whole = lossless and unlimited and turns.sends.equal(load.on_air)
         hand_over(delivery, read, None if whole else arrived)
 
     def _load(self, delivery: Delivery) -> Load:
@@ -263,16 +267,17 @@ class Digital(Transport):
         return self._capacity.links(delivery.channel, power, reals, delivery.round)
 
     def _turns(self, load: Load, links: Links) -> Turns:
-        """Give each device its channel uses, [S, K]: what its bits take at its rate. Who supports
-        no rate, or does not fit its share of `max_symbols`, is silent."""
+        """Give each device its channel uses, [S, K]: what its bits take at its rate. Who has no
+        link, supports no rate, or does not fit its share of `max_symbols`, is silent."""
         rate, scheme = self._rates(links)
         share = self._most / load.senders
-        bits, depth, sends = load.bits, None, load.on_air & (rate > 0)
+        bits, depth = load.bits, None
+        sends = load.on_air & (rate > 0) & (links.believed >= LEAST_RATE)
         if self.settings.over_budget == "quantise":
             depth, bits = fitting_depth(share * rate, load.reals, load.blocks)
             sends = sends & (depth >= 1)
         if self._coded is None:
-            symbols = bits / rate.clamp_min(1e-12)
+            symbols = bits / rate.clamp_min(LEAST_RATE)
         else:
             symbols = torch.zeros_like(bits)
             for _, group, sent in load.delivery.uplink:
@@ -285,7 +290,7 @@ class Digital(Transport):
         """Choose bits a channel use and the scheme that has them; 0 where no scheme does."""
         scheme = torch.full_like(links.believed, self.settings.mcs_index or 0, dtype=torch.int64)
         if self.settings.rate == "shannon":
-            return links.believed.clamp_min(1e-12), scheme
+            return links.believed, scheme
         efficiency = links.believed.new_tensor([mcs.efficiency for mcs in self._table])
         rate = efficiency[scheme]
         if self.settings.mcs_index is None:

@@ -191,7 +191,7 @@ class OnAir:
     def variance(self) -> Tensor:
         """Return the noise variance [S, Q] of an estimated real, 0 where nobody is on air."""
         variance = self.channels.noise / self.coefficients.eta * self.unit.square()
-        return variance * (self.weight > 0)
+        return torch.where(self.weight > 0, variance, 0.0)
 
     def superposed(self, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Sum the rows as they arrive and the receiver's noise, reading the signal once.

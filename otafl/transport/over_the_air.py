@@ -205,7 +205,8 @@ class OverTheAir(Transport):
         if impairments.settings.adc_bits is not None:
             received = on_air.coefficients.eta.sqrt() / on_air.unit
             factor = symbols.segments.at_reals(received, sent.reals)
-            total = impairments.quantise(total * factor) / factor
+            heard = symbols.segments.at_reals(on_air.weight > 0, sent.reals)
+            total = torch.where(heard, impairments.quantise(total * factor) / factor, 0.0)
         if symbols.means is not None:
             arrived = sent.by_trial(symbols.scale[:, None] * symbols.means * on_air.active_rows)
             total += symbols.segments.at_reals(arrived * on_air.unit, sent.reals)
@@ -235,8 +236,7 @@ class OverTheAir(Transport):
         tally.add(symbols=(senders > 0) * float(length), energy=spent, sent=uses, side=side)
         heard = on if complete is None else on & complete
         tally.note(on_air=on, tried=sent.on_air(), heard=heard)
-        all_silent = setup.policy.may_be_silent or slot.bounds.energy is not None
-        delivery.arrive(sent, on_air.weight.amax(1) if all_silent else None)
+        delivery.arrive(sent, None if bool(on.any(1).all()) else on_air.weight.amax(1))
         if setup.save_link:
             tally.saved |= on_air.saved(setup.save_gram)
         slot.bounds.spend(spent)

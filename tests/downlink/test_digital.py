@@ -3,8 +3,9 @@
 Mutations that make a test here fail: a model for each that is broadcast, a unicast that begins anew
 for each trial's neighbours, rows in another trial's turn, all rows served when the last one is, a
 broadcast that goes on when all have it or stops when one has, an attempt too many or too few, a
-repetition at no cost in bits, the rate of the strongest, of those who have it already, of another
-trial or of a real symbol, integers left out, sizes of others in place of a row's own.
+repetition at no cost in bits, a copy without a link that takes time, the rate of the strongest, of
+those who have it already, of another trial or of a real symbol, integers left out, sizes of others
+in place of a row's own.
 """
 
 from __future__ import annotations
@@ -50,6 +51,22 @@ def test_unicast() -> None:
     np.testing.assert_allclose(arrival.seconds, [0.3, 0.05])
     np.testing.assert_allclose(seconds(arrival), [0.1, 0.2, 0.3, 0.05])
     assert arrival.bits.tolist() == [960.0, 320.0]
+
+
+@pytest.mark.parametrize("mode", ["broadcast", "unicast"])
+@pytest.mark.parametrize("rate", ["outage", "channel"])
+def test_copies_to_devices_without_a_link(rate: str, mode: str) -> None:
+    """At -100 dB nothing is begun in the first trial; the second is as it was."""
+    config = {"rate": rate, "mode": mode, "attempts": 3}
+    got = send(numbers={"snr_db": [-100.0, 20.0]}, **config)
+    plain = send(**config)
+    assert got.seconds[0] == got.bits[0] == 0
+    assert got.heard is not None
+    assert got.heard[:3].logical_not().all()
+    assert got.seconds[1] == plain.seconds[1] > 0
+    assert got.bits[1] == plain.bits[1] > 0
+    assert bool(got.heard[3]) == (plain.heard is None or bool(plain.heard[3]))
+    assert np.isfinite(seconds(got)).all()
 
 
 def test_times_do_not_depend_on_the_stack() -> None:

@@ -2,7 +2,8 @@
 
 Mutations that make a test here fail: min and max swapped in the common scale, a mean over all for
 one over the senders, |h| for |h|^2 in a threshold, m missing in the receive scaling, the policy's
-eta where something is received.
+eta where something is received, a device without a channel in one segment on air in it or in the
+scale of the others.
 """
 
 from __future__ import annotations
@@ -57,6 +58,26 @@ def test_everybody_silent_stays_finite(name: str) -> None:
     assert not got.active.any()
     assert (got.p == 0).all()
     assert (torch.isfinite(got.eta) & (got.eta > 0)).all()
+
+
+@pytest.mark.parametrize("name", POLICY)
+def test_no_channel_in_one_segment(name: str) -> None:
+    """A device that full power leaves 121 dB below the noise in one segment is silent there, and
+    the others are as without it; in the other segment it is as it was."""
+    link = make_link(5)
+    h, sends = link.h.clone(), link.sends.clone()
+    h[:, 1, 3] = (10**-12.1 / link.budget[:, 3]).sqrt()
+    sends[:, 3] = False
+    got, plain = solve(POLICY[name], changed(link, h=h)), solve(POLICY[name], link)
+    without = solve(POLICY[name], changed(link, sends=sends))
+    assert (got.p[:, 1, 3] == 0).all()
+    assert not got.active[:, 1, 3].any()
+    if "budget_paced" in name or name == "lyapunov":
+        return  # the mean is one over all that have something to send
+    torch.testing.assert_close(got.p[:, 1], without.p[:, 1])
+    torch.testing.assert_close(got.eta[:, 1], without.eta[:, 1])
+    torch.testing.assert_close(got.p[:, 0], plain.p[:, 0])
+    assert torch.equal(got.active[:, 0], plain.active[:, 0])
 
 
 @pytest.mark.parametrize("options", [{}, {"constraint": "peak"}, {"count_policy_power": False}])

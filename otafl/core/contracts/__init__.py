@@ -11,6 +11,8 @@ from otafl.core.contracts.cohort import Cohort
 from otafl.core.contracts.context import Context, LocalContext
 from otafl.core.contracts.learning import Batch, FineTune, Level, Moments, Predict, View, Work
 from otafl.core.contracts.link import (
+    LEAST_RATE,
+    LEAST_SNR,
     NO_LIMITS,
     NOISE_VARIANCE,
     ChannelState,
@@ -25,6 +27,8 @@ from otafl.core.contracts.link import (
 from otafl.core.contracts.payload import Broadcast, Group, Payload, Received
 
 __all__ = [
+    "LEAST_RATE",
+    "LEAST_SNR",
     "MODEL",
     "NOISE_VARIANCE",
     "NO_LIMITS",

@@ -20,6 +20,15 @@ from otafl.core.contracts.blocks import Blocks, Hyper
 NOISE_VARIANCE = 0.5
 """N: variance of one received real, half the receiver's complex noise variance."""
 
+LEAST_SNR = 1e-12
+"""A device that full power brings no closer to the noise than this, 120 dB below it, has no channel
+over the air. Averages over a payload of any size do not lift it out of the noise, and what is
+divided by it stays finite in single precision."""
+
+LEAST_RATE = 1e-6
+"""Bits a channel use, those of 62 dB below the noise, under which a packet is not begun: it would
+not end."""
+
 
 @dataclass(frozen=True)
 class LinkBudget:
@@ -104,7 +113,7 @@ class Link:
     budget : [S, K], bound on |p|^2 times the mean symbol power.
     power : [S, Q, K], mean symbol power m_k of what is sent (side information).
     noise : [S], variance N of one received real, known interference included.
-    sends : [S, K] bool.
+    sends : [S, K] bool, who has something to send. Of those, who is `able` to is on air.
     linear : False for the factors of a product (weighting "none").
     hyper : the policy's fields, [S] each.
     antennas : A.
@@ -129,6 +138,13 @@ class Link:
     energy: Tensor | None = None
     lengths: Tensor | None = None
     payload: int = 0
+
+    @property
+    def able(self) -> Tensor:
+        """Return who can send, segment by segment, [S, Q, K] bool: who has something to send and a
+        channel, P_k |h_k|^2 >= `LEAST_SNR`."""
+        channel = self.budget[:, None] * self.h.abs().square() >= LEAST_SNR
+        return self.sends[:, None] & channel
 
 
 @dataclass(frozen=True)

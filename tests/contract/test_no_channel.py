@@ -1,0 +1,187 @@
+"""A device without a channel is silent, whatever carries the updates: nothing of it is heard or
+charged, and the others' mean is theirs. Where nobody has one, the round changes nothing.
+
+Mutations that make a test here fail: silence left out of one policy, of the common scale, of the
+mean gain or of the receiver; the update of a silent device counted; a rate of zero kept above it; a
+mean of zero taken for one that arrived; a plan divided by zero.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from contract.small import chosen, engine, run
+from torch import Tensor
+
+import otafl
+from otafl.channels.custom import Draws
+from otafl.core import registry
+from otafl.engine.engine import Engine
+
+pytestmark = pytest.mark.exact
+
+ROUNDS, DEAD = 3, 1
+"""DEAD is the one of four devices that has no channel, where the others have one."""
+
+RECEIVERS = [name for name in registry.names("receiver") if name != "auto"]
+
+DIGITAL: dict[str, dict[str, Any]] = {
+    "shannon": {},
+    "ofdma": {"access": "ofdma"},
+    "no outage": {"outage": False},
+    "mcs": {"rate": "mcs"},
+    "mcs ofdma, no outage": {"rate": "mcs", "access": "ofdma", "outage": False},
+    "one mcs": {"rate": "mcs", "mcs_index": 0},
+    "ldpc": {"rate": "mcs", "mcs_index": 0, "coding": "ldpc"},
+    "bound": {"max_symbols": 4e4},
+    "fitted": {"max_symbols": 4e4, "over_budget": "quantise", "access": "ofdma"},
+}
+
+
+def faded(draw: Draws, dead: int = 1, scale: float = 0.0, antennas: int = 1) -> Tensor:
+    """Rayleigh fading, `scale` of it for device DEAD, or for all where `dead` is 4."""
+    amplitude = torch.ones(draw.devices, 1)
+    amplitude[DEAD if dead == 1 else slice(None)] = scale
+    return draw.complex_normal(antennas) * amplitude
+
+
+faded.unit_power = False  # type: ignore[attr-defined]
+
+
+def channel(dead: int, scale: float = 0.0, **options: Any) -> dict[str, Any]:
+    name = "contract.test_no_channel:faded"
+    return {"name": name, "snr_db": 30.0, "dead": dead, "scale": scale, **options}
+
+
+def same_as_new(one: Engine, keys: dict[str, Any]) -> bool:
+    """Whether the server's model is as it was before the first round."""
+    start = engine(keys).server
+    return all(torch.equal(block, start[name]) for name, block in one.server.items())
+
+
+def check(keys: dict[str, Any], dead: int) -> dict[str, np.ndarray]:
+    """Run with so many of four devices without a channel; whole models are sent, so that a mean of
+    zero would show."""
+    keys = {"algorithm": {"name": "fedavg", "sends": "model"}, **keys}
+    one = run(engine(keys), ROUNDS)
+    assert all(block.isfinite().all() for block in one.server.values())
+    assert same_as_new(one, keys) == (dead == 4)
+    taken = {name: value.numpy() for name, value in one.means.take().items()}
+    for name in ("radio_j", "tx_power", "airtime_s", "uplink_symbols", "aggregation_nmse"):
+        assert np.isfinite(taken[name]).all(), name
+    silent = [DEAD] if dead == 1 else [0, 1, 2, 3]
+    assert (taken["tx_power"][:, silent] == 0).all()
+    assert (taken["radio_j"][:, silent] == 0).all()
+    assert (one.counts["updates_used"] <= (4 - dead) * ROUNDS).all()
+    assert taken["airtime_s"].max() < 10
+    return taken
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-9])
+@pytest.mark.parametrize("dead", [1, 4])
+@pytest.mark.parametrize("power", registry.names("power"))
+def test_policies(power: str, dead: int, scale: float) -> None:
+    check({"power": power, "channel": channel(dead, scale)}, dead)
+
+
+@pytest.mark.parametrize("scale", ["policy", "mmse"])
+@pytest.mark.parametrize("dead", [1, 4])
+@pytest.mark.parametrize("receiver", RECEIVERS)
+def test_receivers(receiver: str, dead: int, scale: str) -> None:
+    power = "blind" if receiver == "mrc" else "ci"
+    keys = {"power": power, "receiver": {"name": receiver, "scale": scale}}
+    check(keys | {"channel": channel(dead, antennas=3)}, dead)
+
+
+@pytest.mark.parametrize("power", [*registry.names("power"), "none, 3 antennas"])
+def test_a_silent_update_plays_no_part(power: str) -> None:
+    """Bit for bit, an update a thousand times as large makes the same estimate."""
+    name, *antennas = power.split(", 3")
+    options = {"variation": 0.5} if name == "smcv" else {}  # that of all updates is a policy's own
+    updates = np.random.default_rng(0).standard_normal((4, 50))
+    louder = updates.copy()
+    louder[DEAD] *= 1000
+    uplinks = [
+        otafl.WirelessUplink(
+            4, channel=channel(1, antennas=3 if antennas else 1), power={"name": name, **options}
+        )
+        for _ in range(2)
+    ]
+    for t in range(5):
+        (one, report), (other, _) = (
+            uplink(t, x) for uplink, x in zip(uplinks, (updates, louder), strict=True)
+        )
+        assert (one == other).all()
+        assert not np.atleast_2d(report.active)[:, DEAD].any()
+
+
+def test_gbma_has_the_mean_gain_of_those_with_a_channel() -> None:
+    """E|h| = sqrt(pi)/2 over three devices, not over four: eta |p|^-2 = pi / 4, within 3 % as of
+    4,096 states."""
+    uplink = otafl.WirelessUplink(4, channel=channel(1), power="gbma")
+    _, report = uplink(0, np.ones((4, 5)))
+    gain = report.eta / np.abs(report.p[0]) ** 2
+    assert gain == pytest.approx(np.pi / 4, rel=0.03)
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-9])
+@pytest.mark.parametrize("dead", [1, 4])
+@pytest.mark.parametrize(
+    "rule", [pytest.param(one, marks=pytest.mark.slow) if one == "ldpc" else one for one in DIGITAL]
+)
+def test_digital(rule: str, dead: int, scale: float) -> None:
+    codec = {"name": "uniform", "bits": 4}
+    keys = {"transport": {"name": "digital", **DIGITAL[rule]}, "codec": codec}
+    taken = check(keys | {"channel": channel(dead, scale)}, dead)
+    if dead == 4:
+        assert (taken["airtime_s"] == 0).all()
+        assert (taken["uplink_bits"] == 0).all()
+
+
+@pytest.mark.parametrize("access", ["tdma", "ofdma"])
+def test_digital_mean_is_that_of_the_others(access: str) -> None:
+    updates = np.random.default_rng(1).standard_normal((4, 50))
+    transport = {"name": "digital", "access": access}
+    uplink = otafl.WirelessUplink(4, channel=channel(1), transport=transport)
+    sent = uplink.deliver(0, updates)
+    np.testing.assert_allclose(sent.mean, np.delete(updates, DEAD, 0).mean(0))
+    assert sent.each is not None
+    assert [one is None for one in sent.each] == [k == DEAD for k in range(4)]
+    assert sent.report.participants == 3
+    assert sent.report.bits == 3 * 50 * 32
+
+
+@pytest.mark.parametrize("transport", ["over_the_air", "digital"])
+@pytest.mark.parametrize("csi", registry.names("csi"))
+def test_a_path_loss_beyond_all_measure(csi: str, transport: str) -> None:
+    """2,000 dB are a large-scale gain of zero, whatever is believed of the fading."""
+    far = {"name": "rayleigh", "path_loss_db": 2000.0}
+    check({"channel": far, "csi": csi, "transport": transport, "power": "tci"}, 4)
+
+
+@pytest.mark.parametrize("power", registry.names("power"))
+def test_plans_of_a_channel_without_gain(power: str) -> None:
+    """Long-term statistics in closed form, of zero."""
+    check({"channel": {"name": "awgn", "path_loss_db": 2000.0}, "power": power}, 4)
+
+
+@pytest.mark.parametrize("selection", registry.names("selection"))
+def test_selections(selection: str) -> None:
+    """Whoever is chosen."""
+    keys = {"devices.selection": chosen("selection", selection), "devices.participants": 2}
+    check(keys | {"channel": channel(1), "transport": "digital"}, 1)
+
+
+@pytest.mark.parametrize("access", ["tdma", "ofdma"])
+def test_joint_frequency(access: str) -> None:
+    """A device that cannot make its deadline by any power works and is silent."""
+    keys = {
+        "devices.deadline_s": 0.2,
+        "devices.frequency": "joint",
+        "transport": {"name": "digital", "access": access},
+    }
+    for dead in (1, 4):
+        check(keys | {"channel": channel(dead)}, dead)
