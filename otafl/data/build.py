@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -55,7 +56,7 @@ def build(sections: Sequence[DataSource], devices: int, training: Any, streams: 
     data = replace(data, y_train=source.partition.labels(data.y_train, devices))
     index, count = (
         torch.from_numpy(array).to(streams.device)
-        for array in pack([[one.train for one in row] for row in held])
+        for array in pack([trial.train for trial in held])
     )
     local_data = LocalData(
         torch.from_numpy(data.x_train).to(streams.device, streams.dtype),
@@ -77,13 +78,13 @@ def build(sections: Sequence[DataSource], devices: int, training: Any, streams: 
     )
 
 
-def _own(data: DataSet, held: list[list[Shares]], local: LocalData, part: str) -> OwnSamples | None:
+def _own(data: DataSet, held: list[Shares], local: LocalData, part: str) -> OwnSamples | None:
     """Return the devices' own samples, None where they have none. part: test or validation."""
-    parts = [[getattr(one, part) for one in row] for row in held]
-    sizes = [len(one) for row in parts for one in row]
-    if not any(sizes):
+    parts = [getattr(trial, part) for trial in held]
+    sizes = np.stack([one.counts for one in parts])
+    if not sizes.any():
         return None
-    if not all(sizes):
+    if not sizes.all():
         raise UserError(
             f"data.own_test: a device trains on classes of which there are no {part} samples; more "
             "samples or another data.partition would do"

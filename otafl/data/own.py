@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +27,7 @@ class OwnSamples:
     classes: int
 
     @staticmethod
-    def of(x: Tensor, y: Tensor, parts: list[list[Indices]], classes: int) -> OwnSamples:
+    def of(x: Tensor, y: Tensor, parts: Sequence[Sequence[Indices]], classes: int) -> OwnSamples:
         """Make the samples of S trials by K devices. parts: [S][K] places in x, none empty."""
         index, count = (torch.from_numpy(array).to(y.device) for array in pack(parts))
         trials, devices = count.shape

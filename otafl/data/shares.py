@@ -13,6 +13,7 @@ from otafl.core.errors import UserError
 from otafl.core.rng import Streams, purpose
 from otafl.data.base import DataSource
 from otafl.data.dataset import DataSet, Indices
+from otafl.data.dealt import Dealt
 from otafl.data.partitions import Deck
 
 PARTITION = purpose("partition", __name__)
@@ -20,20 +21,20 @@ PARTITION = purpose("partition", __name__)
 
 @dataclass(frozen=True)
 class Shares:
-    """Hold a device's samples, as places in a data set: those it trains on, its own test and
-    validation samples."""
+    """Hold the samples of a trial's devices, as places in a data set: those they train on, their
+    own test and validation samples."""
 
-    train: Indices
-    test: Indices
-    validation: Indices
+    train: Dealt
+    test: Dealt
+    validation: Dealt
 
 
 def shared_out(
     source: DataSource, data: DataSet, devices: int, streams: Streams
-) -> list[list[Shares]]:
-    """Deal the samples out and return who has which, [S][K]; trials that share all numbers share a
-    partition."""
-    parts: dict[int, list[Shares]] = {}
+) -> list[Shares]:
+    """Deal the samples out and return who has which, a trial each; trials that share all numbers
+    share a partition."""
+    parts: dict[int, Shares] = {}
     rows = []
     seeds = streams.seeds(PARTITION, 0)
     for seed, generator in zip(seeds, streams.generators(PARTITION), strict=True):
@@ -42,27 +43,32 @@ def shared_out(
             of_device = source.partition.deal(deck)
             if source.test == "per_device" and not source.partition.shuffled:
                 of_device = [generator.permutation(part) for part in of_device]
-            parts[seed] = [_shares(source, data, part) for part in of_device]
+            parts[seed] = _shares(source, data, Dealt.of(of_device))
         rows.append(parts[seed])
     return rows
 
 
-def cut(part: Indices, test_share: float, validation_share: float) -> Shares:
-    """Cut a device's samples, in order, into training, validation and test samples.
+def cut(parts: Dealt, test_share: float, validation_share: float) -> Shares:
+    """Cut each device's samples, in order, into training, validation and test samples.
 
     The training part with validation is the whole number below 1 - test_share of all, as in
     pFedBreD's split; of that the last validation_share validates. Raises UserError where too few
     are left.
     """
-    kept = int((1.0 - test_share) * len(part))
-    held = round(validation_share * kept)
-    if len(part) - kept < 1 or kept - held < 1 or (validation_share > 0 and held < 1):
+    kept = ((1.0 - test_share) * parts.counts).astype(np.int64)
+    held = np.rint(validation_share * kept).astype(np.int64)
+    trains, tests = kept - held, parts.counts - kept
+    short = (tests < 1) | (trains < 1) | ((held < 1) & (validation_share > 0))
+    if short.any():
+        k = int(short.argmax())
         raise UserError(
-            f"data.test: per_device cuts a device's {len(part)} samples into {kept - held} for "
-            f"training, {held} for validation and {len(part) - kept} for testing; each needs at "
-            "least one: use fewer devices, another partition or another data.test_share"
+            f"data.test: per_device cuts a device's {parts.counts[k]} samples into {trains[k]} for "
+            f"training, {held[k]} for validation and {tests[k]} for testing; each needs at least "
+            "one: use fewer devices, another partition or another data.test_share"
         )
-    return Shares(part[: kept - held], part[kept:], part[kept - held : kept])
+    return Shares(
+        parts.part(np.zeros_like(kept), trains), parts.part(kept, tests), parts.part(trains, held)
+    )
 
 
 def of_classes(part: Indices, labels: Indices, others: Indices) -> Indices:
@@ -74,13 +80,10 @@ def of_classes(part: Indices, labels: Indices, others: Indices) -> Indices:
 def pack(parts: Sequence[Sequence[Indices]]) -> tuple[Indices, Indices]:
     """Return the parts of S trials by K devices as index [S, K, n_max] and count [S, K], int64. A
     row is padded with the device's first sample."""
-    count = np.array([[len(part) for part in trial] for trial in parts], np.int64)
-    index = np.empty((*count.shape, count.max()), np.int64)
-    for s, trial in enumerate(parts):
-        for k, part in enumerate(trial):
-            index[s, k] = part[0]
-            index[s, k, : len(part)] = part
-    return index, count
+    dealt = [Dealt.of(trial) for trial in parts]
+    count = np.stack([trial.counts for trial in dealt])
+    width = int(count.max())
+    return np.stack([trial.padded(width) for trial in dealt]), count
 
 
 def class_counts(y: Tensor, count: Tensor, classes: int) -> Tensor:
@@ -92,14 +95,19 @@ def class_counts(y: Tensor, count: Tensor, classes: int) -> Tensor:
     return torch.bincount(key, minlength=len(y) * classes).view(-1, classes)
 
 
-def _shares(source: DataSource, data: DataSet, part: Indices) -> Shares:
-    """Return what a device has, of its part of the training samples."""
+def _shares(source: DataSource, data: DataSet, parts: Dealt) -> Shares:
+    """Return what the devices have, of their parts of the training samples."""
     if source.test == "per_device":
-        return cut(part, source.test_share, source.validation)
+        return cut(parts, source.test_share, source.validation)
     if not source.own_test:
-        return Shares(part, part[:0], part[:0])
-    test = of_classes(part, data.y_train, data.y_test)
+        nothing = Dealt(parts.places[:0], np.zeros_like(parts.counts))
+        return Shares(parts, nothing, nothing)
+    of, others = data.y_train, data.y_test
     if source.partition.by_user and data.owner is not None:
         assert data.owner_test is not None  # a data set's users are in both of its parts
-        test = of_classes(part, data.owner, data.owner_test)
-    return Shares(part, test, of_classes(part, data.y_train, data.y_validation))
+        of, others = data.owner, data.owner_test
+    return Shares(
+        parts,
+        Dealt.of([of_classes(part, of, others) for part in parts]),
+        Dealt.of([of_classes(part, data.y_train, data.y_validation) for part in parts]),
+    )

@@ -8,6 +8,7 @@ import torch
 from numpy.testing import assert_array_equal
 
 from otafl.core.errors import UserError
+from otafl.data.dealt import Dealt
 from otafl.data.shares import class_counts, cut, of_classes, pack
 
 pytestmark = pytest.mark.exact
@@ -22,13 +23,13 @@ def test_pack_by_hand() -> None:
 
 
 def test_cut() -> None:
-    part = np.arange(100, 111)
-    shares = cut(part, 0.25, 0.25)
-    assert shares.train.tolist() == list(range(100, 106))
-    assert shares.validation.tolist() == [106, 107]
-    assert shares.test.tolist() == [108, 109, 110]
+    parts = Dealt.of([np.arange(100, 111), np.arange(8)])
+    shares = cut(parts, 0.25, 0.25)
+    assert [one.tolist() for one in shares.train] == [[*range(100, 106)], [0, 1, 2, 3]]
+    assert [one.tolist() for one in shares.validation] == [[106, 107], [4, 5]]
+    assert [one.tolist() for one in shares.test] == [[108, 109, 110], [6, 7]]
     with pytest.raises(UserError, match="cuts a device's 1 samples into 0 for training, 0"):
-        cut(np.arange(1), 0.25, 0.0)
+        cut(Dealt.of([np.arange(4), np.arange(1)]), 0.25, 0.0)
 
 
 def test_of_classes() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from otafl.data.dataset import Indices
@@ -14,6 +16,6 @@ def dealt(
     devices: int,
     generator: np.random.Generator,
     owner: Indices | None = None,
-) -> list[Indices]:
+) -> Sequence[Indices]:
     """The samples of each device."""
     return partition.deal(Deck(labels, devices, generator, owner))

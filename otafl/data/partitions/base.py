@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,6 +12,7 @@ import numpy as np
 from otafl.core.errors import UserError
 from otafl.core.settings import Settings
 from otafl.data.dataset import Indices
+from otafl.data.dealt import Dealt
 
 
 @dataclass(frozen=True)
@@ -66,9 +68,9 @@ class Partition(Settings):
     classes."""
 
     @abstractmethod
-    def deal(self, deck: Deck) -> list[Indices]:
+    def deal(self, deck: Deck) -> Sequence[Indices]:
         """Return the samples of each device: disjoint, none empty. A sample can be left to no
-        device.
+        device. A partition that makes no array for each device returns them as `Dealt`.
 
         Raises
         ------
@@ -83,12 +85,13 @@ class Partition(Settings):
 
 def cut_lognormal(
     members: Indices, parts: int, sigma: float, least: int, generator: np.random.Generator
-) -> list[Indices]:
+) -> Dealt:
     """Return the members in order, cut into parts of `least` and a log-normal share of the others;
     evenly if sigma is 0."""
     if sigma == 0:
-        return np.array_split(members, parts)
+        return Dealt.evenly(members, parts)
     share = generator.lognormal(0.0, sigma, parts)
     free = len(members) - least * parts
     ends = np.rint(np.cumsum(share) / share.sum() * free).astype(np.int64)
-    return np.split(members, (ends + least * np.arange(1, parts + 1))[:-1])
+    cuts = (ends + least * np.arange(1, parts + 1))[:-1]
+    return Dealt(members, np.diff(cuts, prepend=0, append=len(members)))

@@ -14,6 +14,7 @@ from pydantic import Field
 
 from otafl.core.errors import UserError
 from otafl.data.dataset import Indices
+from otafl.data.dealt import Dealt
 from otafl.data.partitions.base import Deck, Partition
 
 _TRIES = 100
@@ -26,12 +27,12 @@ class Dirichlet(Partition):
     alpha: float = Field(0.5, gt=0, description="concentration; small is heterogeneous")
     min_samples: int = Field(1, ge=1, description="a device's smallest share; redrawn until met")
 
-    def deal(self, deck: Deck) -> list[Indices]:
+    def deal(self, deck: Deck) -> Dealt:
         classes, devices, samples = deck.by_class(), deck.devices, len(deck.labels)
         if self.min_samples * devices <= samples:
             for _ in range(_TRIES):
                 parts = self._once(classes, deck)
-                if min(map(len, parts)) >= self.min_samples:
+                if parts.counts.min() >= self.min_samples:
                     return parts
         raise UserError(
             f"data.partition.alpha: {self.alpha} gave none of {_TRIES} draws in which each of "
@@ -39,11 +40,12 @@ class Dirichlet(Partition):
             "alpha, a smaller data.partition.min_samples or a smaller devices.count"
         )
 
-    def _once(self, classes: list[Indices], deck: Deck) -> list[Indices]:
+    def _once(self, classes: list[Indices], deck: Deck) -> Dealt:
         """Deal samples out by one draw; a device's part can be empty."""
-        pieces = []
+        device = []
         for members in classes:
             share = deck.generator.dirichlet(np.full(deck.devices, self.alpha))
             cuts = np.rint(np.cumsum(share)[:-1] * len(members)).astype(np.int64)
-            pieces.append(np.split(members, cuts))
-        return [np.concatenate(of_device) for of_device in zip(*pieces, strict=True)]
+            sizes = np.diff(cuts, prepend=0, append=len(members))
+            device.append(np.repeat(np.arange(deck.devices), sizes))
+        return Dealt.grouped(np.concatenate(classes), np.concatenate(device), deck.devices)

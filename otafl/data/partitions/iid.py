@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-import numpy as np
-
-from otafl.data.dataset import Indices
+from otafl.data.dealt import Dealt
 from otafl.data.partitions.base import Deck, Partition
 
 
@@ -17,5 +15,5 @@ class Iid(Partition):
 
     name: Literal["iid"] = "iid"
 
-    def deal(self, deck: Deck) -> list[Indices]:
-        return np.array_split(deck.shuffled(), deck.devices)
+    def deal(self, deck: Deck) -> Dealt:
+        return Dealt.evenly(deck.shuffled(), deck.devices)

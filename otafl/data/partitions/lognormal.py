@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from otafl.data.dataset import Indices
+from otafl.data.dealt import Dealt
 from otafl.data.partitions.base import Deck, Partition, cut_lognormal
 
 
@@ -24,7 +24,7 @@ class Lognormal(Partition):
     sigma: float = Field(1.0, ge=0, description="deviation of the logarithm of a device's size")
     min_samples: int = Field(1, ge=1, description="what every device gets first")
 
-    def deal(self, deck: Deck) -> list[Indices]:
+    def deal(self, deck: Deck) -> Dealt:
         deck.check_each("min_samples", self.min_samples)
         least = self.min_samples
         return cut_lognormal(deck.shuffled(), deck.devices, self.sigma, least, deck.generator)

@@ -21,6 +21,7 @@ from pydantic import Field
 from otafl.core import registry
 from otafl.core.errors import UserError
 from otafl.data.dataset import Indices
+from otafl.data.dealt import Dealt
 from otafl.data.partitions.base import Deck, Partition
 
 
@@ -40,7 +41,7 @@ class Natural(Partition):
     )
     min_users: int = Field(1, ge=1, description="users that every group gets, with regroup")
 
-    def deal(self, deck: Deck) -> list[Indices]:
+    def deal(self, deck: Deck) -> Dealt:
         devices, generator = deck.devices, deck.generator
         if deck.owner is None:
             sets = [n for n in registry.names("data") if registry.component("data", n).has_users]
@@ -65,7 +66,7 @@ class Natural(Partition):
         device = device_of[user_of]
         order = np.argsort(device, kind="stable")
         ends = np.searchsorted(device[order], np.arange(devices + 1))
-        return np.split(order, ends)[1:-1]
+        return Dealt(order[ends[0] : ends[-1]], np.diff(ends))
 
     def _sizes(self, users: int, deck: Deck) -> Indices:
         """Draw how many users each device has: the least and a Dirichlet share of the others,

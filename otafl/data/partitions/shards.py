@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from otafl.data.dataset import Indices
+from otafl.data.dealt import Dealt, spans
 from otafl.data.partitions.base import Deck, Partition
 
 
@@ -23,11 +23,12 @@ class Shards(Partition):
     name: Literal["shards"] = "shards"
     shards_per_device: int = Field(2, ge=1, description="shards each device gets")
 
-    def deal(self, deck: Deck) -> list[Indices]:
+    def deal(self, deck: Deck) -> Dealt:
         each, devices = self.shards_per_device, deck.devices
         deck.check_each("shards_per_device", each)
         shuffled = deck.shuffled()  # which of a class's samples share a shard
         order = shuffled[np.argsort(deck.labels[shuffled], kind="stable")]
-        shards = np.array_split(order, devices * each)
-        hands = deck.generator.permutation(devices * each).reshape(devices, each)
-        return [np.concatenate([shards[shard] for shard in hand]) for hand in hands]
+        shards = Dealt.evenly(order, devices * each)
+        hands = deck.generator.permutation(devices * each)
+        sizes = shards.counts[hands]
+        return Dealt(order[spans(shards.starts[hands], sizes)], sizes.reshape(devices, each).sum(1))

@@ -1,0 +1,77 @@
+"""Hold who has which samples, in two arrays: a population of a million needs no object a device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import overload
+
+import numpy as np
+
+from otafl.data.dataset import Indices
+
+
+class Dealt(Sequence[Indices]):
+    """Hold the samples of K devices, as places in a data set.
+
+    Parameters
+    ----------
+    places : [n] int64, those of the first device, then those of the second, and so on.
+    counts : [K] int64, how many each device has.
+    """
+
+    def __init__(self, places: Indices, counts: Indices) -> None:
+        self.places, self.counts = places, counts
+        self.starts = np.cumsum(counts) - counts
+
+    @staticmethod
+    def of(parts: Sequence[Indices]) -> Dealt:
+        """Return the parts of the devices, [K] arrays, side by side."""
+        if isinstance(parts, Dealt):
+            return parts
+        counts = np.fromiter(map(len, parts), np.int64, len(parts))
+        return Dealt(np.concatenate(parts), counts)
+
+    @staticmethod
+    def evenly(places: Indices, devices: int) -> Dealt:
+        """Cut places into parts whose sizes differ by at most one, the larger ones first."""
+        each, more = divmod(len(places), devices)
+        return Dealt(places, each + (np.arange(devices) < more).astype(np.int64))
+
+    @staticmethod
+    def grouped(places: Indices, device: Indices, devices: int) -> Dealt:
+        """Give each place [n] to its device [n], in the order of the places."""
+        order = np.argsort(device, kind="stable")
+        return Dealt(places[order], np.bincount(device, minlength=devices))
+
+    @overload
+    def __getitem__(self, device: int) -> Indices: ...
+    @overload
+    def __getitem__(self, device: slice) -> list[Indices]: ...
+    def __getitem__(self, device: int | slice) -> Indices | list[Indices]:
+        if isinstance(device, slice):
+            return [self[k] for k in range(*device.indices(len(self)))]
+        if not -len(self) <= device < len(self):
+            raise IndexError(f"device {device} of {len(self)}")
+        start = self.starts[device]
+        return self.places[start : start + self.counts[device]]
+
+    def __len__(self) -> int:
+        """Return K."""
+        return len(self.counts)
+
+    def part(self, first: Indices, counts: Indices) -> Dealt:
+        """Return of each device the samples from its first [K] on, so many [K]."""
+        return Dealt(self.places[spans(self.starts + first, counts)], counts)
+
+    def padded(self, width: int) -> Indices:
+        """Return the places as rows [K, width], padded with a device's first one."""
+        column = np.arange(width)
+        held = np.where(column < self.counts[:, None], column, 0)
+        return self.places[self.starts[:, None] + held]
+
+
+def spans(starts: Indices, counts: Indices) -> Indices:
+    """Return the whole numbers start, start + 1, ... of each span, so many each, one after the
+    other."""
+    ahead = np.cumsum(counts) - counts
+    return np.repeat(starts - ahead, counts) + np.arange(counts.sum())
