@@ -18,7 +18,7 @@ from torch import Tensor
 
 from otafl.core.contracts import ChannelState, Hyper, LinkBudget
 from otafl.core.rng import Streams
-from otafl.core.settings import Settings, stackable
+from otafl.core.settings import Decibels, Settings, stackable
 from otafl.core.units import db_to_linear, dbm_to_watt, noise_power_w
 
 DEFAULT_SNR_DB = 20.0
@@ -27,22 +27,22 @@ DEFAULT_SNR_DB = 20.0
 class ChannelSettings(Settings):
     """Every channel's section may hold these keys."""
 
-    snr_db: float | None = stackable(
+    snr_db: Decibels | None = stackable(
         None, description="normalised SNR in dB; 20 if neither it nor path_loss_db is given"
     )
-    path_loss_db: float | None = stackable(
+    path_loss_db: Decibels | None = stackable(
         None, ge=0, description="path loss in dB of every device; then the SNR is physical"
     )
-    tx_power_dbm: float = stackable(
+    tx_power_dbm: Decibels = stackable(
         20.0, description="transmit power budget of a device in dBm (0.1 W); joules follow from it"
     )
     bandwidth_hz: float = stackable(
         1e6, gt=0, description="uplink bandwidth; one symbol a second and hertz"
     )
-    noise_figure_db: float = stackable(
+    noise_figure_db: Decibels = stackable(
         5.0, ge=0, description="receiver noise figure in dB over -174 dBm/Hz"
     )
-    device_budget_db: tuple[float, ...] = Field(
+    device_budget_db: tuple[Decibels, ...] = Field(
         (),
         description="each device's power budget in dB relative to snr_db or tx_power_dbm; the list "
         "is repeated over the devices",

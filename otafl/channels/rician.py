@@ -23,7 +23,7 @@ from otafl.channels.fading import FADING, Fading, once
 from otafl.channels.jakes import Oscillators, correlation_rounds, doppler_hz
 from otafl.channels.scattering import FlatFadingSettings, FlatStates, scattering
 from otafl.core.contracts import ChannelState
-from otafl.core.settings import stackable
+from otafl.core.settings import Decibels, stackable
 from otafl.core.units import db_to_linear
 
 
@@ -39,7 +39,7 @@ class Rician(Channel):
 
     class Settings(FlatFadingSettings):
         name: Literal["rician"] = "rician"
-        k_factor_db: float = stackable(
+        k_factor_db: Decibels = stackable(
             6.0, description="K-factor in dB: power of the line of sight over the scattered one"
         )
 

@@ -28,7 +28,7 @@ from torch import Tensor
 
 from otafl.channels.base import Channel
 from otafl.channels.fading import FADING, Fading
-from otafl.core.settings import Settings
+from otafl.core.settings import Decibels, Settings
 from otafl.core.units import db_to_linear
 
 ITERATIONS = 20
@@ -38,7 +38,7 @@ class RisSettings(Settings):
     """A reflecting surface is one more path, whose gain comes on top of E|h|^2 = 1."""
 
     elements: int = Field(ge=1, description="reflecting elements, M")
-    reflected_db: float = Field(
+    reflected_db: Decibels = Field(
         -20.0,
         description="power of one element's path, device to surface to server, relative to the "
         "direct path's, in dB",

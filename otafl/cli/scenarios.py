@@ -31,9 +31,13 @@ def check(
         raise UserError("check: give a scenario's file, or --schema for the JSON schema")
     else:
         loaded = load(scenario, set_, None)
-        points = len(expand(loaded))
+        points = expand(loaded)
         typer.echo(to_yaml(loaded).rstrip())
-        typer.echo(f"{scenario}: valid; {counted(points, 'point')}", err=True)
+        typer.echo(f"{scenario}: valid; {counted(len(points), 'point')}", err=True)
+        from otafl.engine.memory import no_room
+
+        for text in no_room(points):
+            typer.echo(f"otafl: warning: {text}", err=True)
 
 
 def list_(

@@ -12,6 +12,9 @@ from typing import Any
 
 from otafl.core.errors import WriteError
 
+HDF5 = b"\x89HDF\r\n\x1a\n"
+"""The first bytes of a NetCDF-4 file."""
+
 
 @contextlib.contextmanager
 def written(path: Path) -> Iterator[Path]:

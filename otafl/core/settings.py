@@ -7,11 +7,15 @@ that its numbers are read from. Nothing here imports torch.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from otafl.core.problems import Problem
+
+Decibels = Annotated[float, Field(ge=-1000, le=1000)]
+"""A level in dB, dBm or dBi: 10^100 to one either way is more than any radio has, and float64 still
+computes with it."""
 
 
 class Settings(BaseModel):

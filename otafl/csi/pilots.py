@@ -24,7 +24,7 @@ from torch import Tensor
 
 from otafl.channels.sionna_rng import keep_global_state
 from otafl.core.rng import Streams, purpose
-from otafl.core.settings import stackable
+from otafl.core.settings import Decibels, stackable
 from otafl.core.units import db_to_linear
 from otafl.csi.base import Csi, device_errors
 
@@ -51,7 +51,7 @@ class Pilots(Csi):
         length: int = Field(
             1, ge=1, description="pilots on a sub-carrier group that carries them, in a block"
         )
-        power_db: float = stackable(
+        power_db: Decibels = stackable(
             0.0, description="power of a pilot over the device's budget, in dB"
         )
         comb: int = Field(

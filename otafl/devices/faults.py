@@ -22,7 +22,7 @@ from otafl.core.contracts import Blocks, ChannelState, Cohort, Group, Payload, c
 from otafl.core.hyper import hyper_of
 from otafl.core.problems import Problem, problem
 from otafl.core.rng import Purpose, Streams, family
-from otafl.core.settings import stackable
+from otafl.core.settings import Decibels, stackable
 from otafl.core.units import db_to_linear
 
 FAULT = family("fault", __name__)
@@ -62,7 +62,7 @@ class Faults:
             "made it so; if not given, only where attack is nan. An update that is sent all the "
             "same spoils the model, and the trial ends as diverged",
         )
-        jammer_db: float | None = stackable(
+        jammer_db: Decibels | None = stackable(
             None,
             description="mean power of a jammer's white noise over the receiver's noise, in dB; "
             "it fades, and the server does not know of it",
@@ -93,7 +93,7 @@ class Faults:
         fade_probability: float = stackable(
             0.0, ge=0, le=1, description="that a device's uplink is in a deep fade in a round"
         )
-        fade_db: float = stackable(
+        fade_db: Decibels = stackable(
             20.0, ge=0, description="by how much its channel is weaker then, in dB"
         )
         duplicate_probability: float = stackable(

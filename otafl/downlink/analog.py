@@ -23,7 +23,7 @@ from torch import Tensor
 
 from otafl.core.contracts import Blocks, Broadcast, Cohort, column
 from otafl.core.rng import purpose
-from otafl.core.settings import stackable
+from otafl.core.settings import Decibels, stackable
 from otafl.core.units import db_to_linear
 from otafl.downlink.base import DOWNLINK, WORD, Arrival, Distort, Downlink, DownlinkSetup, copies
 
@@ -33,7 +33,7 @@ FADING = purpose("downlink_fading", __name__)
 class AnalogDownlink(Downlink):
     class Settings(Downlink.Settings):
         name: Literal["analog"] = "analog"
-        snr_db: float = stackable(
+        snr_db: Decibels = stackable(
             20.0,
             description="mean power of a broadcast symbol over the complex noise variance at a "
             "device, in dB, the same for all devices but for fading",

@@ -27,7 +27,7 @@ import torch
 from pydantic import Field
 
 from otafl.core.contracts import LEAST_RATE, Broadcast, Cohort
-from otafl.core.settings import stackable
+from otafl.core.settings import Decibels, stackable
 from otafl.core.units import db_to_linear
 from otafl.downlink.base import DOWNLINK, WORD, Arrival, Downlink, DownlinkSetup
 
@@ -51,7 +51,7 @@ class DigitalDownlink(Downlink):
             "`outage` of a server that does not know the channels, or what the device's channel "
             "carries, in a broadcast the weakest of those who still miss it",
         )
-        snr_db: float = stackable(
+        snr_db: Decibels = stackable(
             20.0,
             description="mean power of a symbol over the complex noise variance at a device, in "
             "dB, the same for all devices but for fading; of rates outage and channel",

@@ -6,6 +6,8 @@ included, those within an operation not.
 
 from __future__ import annotations
 
+import itertools
+import os
 import weakref
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -18,15 +20,22 @@ from otafl import data, models
 from otafl.algorithms.custom import settings_of
 from otafl.core import registry
 from otafl.core.contracts import Cohort
+from otafl.core.errors import UserError
 from otafl.core.hyper import hyper_of
 from otafl.core.rng import Streams
+from otafl.core.words import counted
 from otafl.engine.assembly import assemble, method_of
 from otafl.engine.engine import Engine
+from otafl.models.base import Model
 from otafl.scenario import Point, Scenario
 
 SURELY = 1 / 64
 """Stacks whose models and updates take less than this share of the bound are not measured, where
 the channel is flat: nothing else of theirs is 64 times as large."""
+
+
+MOST_SIZES = 100
+"""Different sizes of a sweep's trials that are reckoned before it runs."""
 
 
 class Need(NamedTuple):
@@ -57,7 +66,12 @@ def need(points: Sequence[Point]) -> Need:
         return Need(0, known)
     if known > bound:
         return Need(0, known)
-    one, two = (_peak(points[0], range(count)) for count in (1, 2))
+    try:
+        one, two = (_peak(points[0], range(count)) for count in (1, 2))
+    except Exception as error:
+        if not ran_out_of_memory(error):
+            raise
+        return Need(0, int(bound))
     # a trial more need not take more, where the first one's temporaries are the largest
     return Need(max(0, 2 * one - two), max(known, two - one))
 
@@ -68,8 +82,99 @@ def bytes_per_trial(scenario: Scenario) -> int:
     sample."""
     samples = data.loaded(scenario.data)
     model = models.build(scenario.model, samples.input_shape, samples.classes)
+    known = _without_numbers(scenario, model)
+    if known <= scenario.engine.memory_gb * 2**30:
+        streams = Streams([scenario.seed], [0], "cpu", _precision(scenario))
+        known = _bytes_of_state(scenario, model, streams)
+    return known + 16 * len(samples.y_train)
+
+
+def check_room(scenario: Scenario) -> None:
+    """Raise UserError if one trial takes more memory than there is. Reads the data."""
+    samples = data.loaded(scenario.data)
+    fault = _no_room(scenario, samples.input_shape, samples.classes)
+    if fault:
+        raise UserError(fault)
+
+
+def no_room(points: Sequence[Point]) -> list[str]:
+    """Say which trials take more memory than there is, as far as the scenario alone can tell.
+
+    Looks at `MOST_SIZES` different ones at most; says nothing of data whose shape is not known
+    before they are read.
+    """
+    sizes: dict[str, Scenario] = {}
+    for point in points:
+        one = point.scenario
+        count = (one.devices.count, one.devices.participants)
+        sizes.setdefault(repr((one.data.name, one.model, one.algorithm, *count)), one)
+    said = []
+    for one in itertools.islice(sizes.values(), MOST_SIZES):
+        if one.data.input_shape is not None and one.data.classes is not None:
+            said.append(_no_room(one, one.data.input_shape, one.data.classes))
+    return [text for text in dict.fromkeys(said) if text]
+
+
+def ran_out_of_memory(error: Exception) -> bool:
+    """Say whether an error means that memory is short, of the host or of a GPU."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    text = str(error).lower()
+    return isinstance(error, RuntimeError) and (
+        "can't allocate memory" in text or "out of memory" in text
+    )
+
+
+def _no_room(scenario: Scenario, input_shape: tuple[int, ...], classes: int) -> str:
+    model = models.build(scenario.model, input_shape, classes)
+    needed, there = _without_numbers(scenario, model), _room(scenario.engine.device)
+    if needed <= there:
+        return ""
+    return (
+        f"model: one trial takes {needed / 1e9:,.0f} GB at least ({scenario.model.name} of "
+        f"{model.size:,} parameters, {counted(scenario.devices.count, 'device')}), and this "
+        f"machine has {there / 1e9:,.0f} GB; a smaller model, fewer devices or another machine "
+        "would do"
+    )
+
+
+def _room(device: str) -> int:
+    """Return the bytes of memory of the processor that computes, free or not."""
+    if device != "cpu" and torch.cuda.is_available():
+        return int(torch.cuda.mem_get_info()[1])
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _without_numbers(scenario: Scenario, model: Model) -> int:
+    """Return the bytes of a trial's state without making it.
+
+    Those of the model's parameters alone for a method that must look at the numbers it starts
+    from, and of more numbers than can be addressed.
+    """
+    streams = _Unmade(scenario)
+    try:
+        with torch.device("meta"):
+            return _bytes_of_state(scenario, model, streams)
+    except (RuntimeError, NotImplementedError):
+        return model.size * _precision(scenario).itemsize
+
+
+class _Unmade(Streams):
+    """Draw arrays that have a shape, but no numbers."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        super().__init__([scenario.seed], [0], "cpu", _precision(scenario))
+        self.device = torch.device("meta")
+
+    def _draw(
+        self, law: Any, purpose: str, round: int, shape: tuple[int, ...], pairs: Any
+    ) -> torch.Tensor:
+        rows = self.size if pairs is None else len(pairs[0])
+        return torch.empty(rows, *shape, dtype=self.dtype, device=self.device)
+
+
+def _bytes_of_state(scenario: Scenario, model: Model, streams: Streams) -> int:
     algorithm = method_of(scenario, model)
-    streams = Streams([scenario.seed], [0], "cpu", getattr(torch, scenario.engine.dtype))
     hyper = hyper_of([settings_of(scenario.algorithm)], streams)
     server, devices = algorithm.init(streams, hyper)
     server_reals = sum(block[0].numel() for block in server.values())
@@ -82,7 +187,12 @@ def bytes_per_trial(scenario: Scenario) -> int:
     count = scenario.devices.count
     senders = scenario.devices.participants or count
     reals = 4 * server_reals + 2 * count * device_reals + 2 * senders * payload_reals
-    return reals * torch.finfo(streams.dtype).bits // 8 + 16 * len(samples.y_train)
+    return reals * streams.dtype.itemsize
+
+
+def _precision(scenario: Scenario) -> torch.dtype:
+    dtype: torch.dtype = getattr(torch, scenario.engine.dtype)
+    return dtype
 
 
 def _peak(point: Point, trials: Sequence[int]) -> int:

@@ -13,6 +13,7 @@ import torch
 from otafl.engine.assembly import assemble
 from otafl.engine.checkpoints import Checkpoint, Kept
 from otafl.engine.engine import Engine
+from otafl.engine.memory import check_room
 from otafl.engine.recorder import Recorder
 from otafl.engine.trained import collect
 from otafl.results.record import Record
@@ -45,6 +46,7 @@ def run_stack(
     scenario = points[0].scenario
     if scenario.engine.threads:
         torch.set_num_threads(scenario.engine.threads)
+    check_room(scenario)
     numbers = list(range(scenario.trials)) if trials is None else list(trials)
     spare_libraries()
     gc.collect()  # what the last stack left

@@ -9,6 +9,7 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.core.contracts import ChannelState, Cohort
+from otafl.core.settings import Decibels
 from otafl.core.units import db_to_linear
 from otafl.levels.base import Levels, LevelSetup, Weights, bounds
 
@@ -19,7 +20,7 @@ class ChannelLevels(Levels):
         shares: Weights = Field(
             None, description="share of a round's participants on each level, as weights"
         )
-        min_snr_db: tuple[float, ...] | None = Field(
+        min_snr_db: tuple[Decibels, ...] | None = Field(
             None,
             description="instead of shares: least estimated SNR at full power of each level but "
             "the smallest, in dB, the largest model first",

@@ -41,7 +41,7 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.core.contracts import Coefficients, Hyper, Link, Statistics
-from otafl.core.settings import stackable
+from otafl.core.settings import Decibels, stackable
 from otafl.core.units import db_to_linear
 from otafl.power.base import PowerPolicy
 from otafl.power.scalars import TINY, in_phase, inversion, segment_lengths, senders
@@ -63,7 +63,7 @@ class BudgetPaced(PowerPolicy):
     may_be_silent: ClassVar[bool] = True
 
     name: Literal["budget_paced"] = "budget_paced"
-    energy_db: float | None = stackable(
+    energy_db: Decibels | None = stackable(
         -3.0,
         le=0,
         description="energy a slot, in dB over that of a slot at full power; a device has `rounds` "

@@ -49,7 +49,7 @@ import torch
 from torch import Tensor
 
 from otafl.core.contracts import Coefficients, Hyper, Link, Statistics
-from otafl.core.settings import stackable
+from otafl.core.settings import Decibels, stackable
 from otafl.core.units import db_to_linear
 from otafl.power.base import PowerPolicy
 from otafl.power.scalars import LARGEST, TINY, cophase, segment_lengths, senders
@@ -71,7 +71,7 @@ class Lyapunov(PowerPolicy):
         description="V, weight of the squared error (over the devices' mean symbol power): larger "
         "ones lower it, and let the average energy settle later",
     )
-    average_db: float = stackable(
+    average_db: Decibels = stackable(
         -3.0,
         le=0,
         description="bound on a device's average energy a slot, dB over that of a slot at full "

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Literal
 
 from otafl.core.contracts import Coefficients, Link
-from otafl.core.settings import stackable
+from otafl.core.settings import Decibels, stackable
 from otafl.core.units import db_to_linear
 from otafl.power.base import PowerPolicy
 from otafl.power.scalars import amplitude_bound, least_error, senders
@@ -25,7 +25,7 @@ class OpenLoop(PowerPolicy):
     alpha: float = stackable(
         1.0, ge=0, le=1, description="share of the path loss (in dB) that is compensated"
     )
-    p0_db: float = stackable(
+    p0_db: Decibels = stackable(
         20.0, description="power received at full compensation, dB over the noise in the band"
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -85,6 +86,11 @@ class Track:
     info: FieldInfo | None = None
 
     @property
+    def axis(self) -> str:
+        """Return what the scenario calls its axis."""
+        return "zip" if self.joint else self.key
+
+    @property
     def chooses(self) -> bool:
         """Say whether the values replace a section of the scenario."""
         return self.path in CHOICES
@@ -145,6 +151,11 @@ def coordinates(sweep: Sweep) -> dict[str, Axis]:
         else:
             axes |= own
     return axes
+
+
+def size(sweep: Sweep) -> int:
+    """Count the points of a sweep."""
+    return math.prod(len(tracks[0].values) for tracks in sweep)
 
 
 def points(sweep: Sweep) -> Iterator[list[tuple[Track, int]]]:
@@ -249,11 +260,23 @@ def _fault(track: Track, root: type[BaseModel], chosen: Mapping[Path, Sequence[A
                 f"sweep: {key}: got {shown(bad[0])}; must be names, or mappings with a name and "
                 "settings"
             )
-    labels = [label(value) for value in track.values]
-    twice = [one for one in labels if labels.count(one) > 1]
-    if twice and not track.joint:
+    twice = _listed_twice(track)
+    if twice:
         return f"sweep: {key}: {shown(twice[0])} is listed twice; keep one"
     return ""
+
+
+def _listed_twice(track: Track) -> list[Any]:
+    """Return the labels that an axis of its own has twice."""
+    if track.joint:
+        return []
+    labels = [label(value) for value in track.values]
+    counts = Counter(map(_hashable, labels))
+    return [one for one in labels if counts[_hashable(one)] > 1]
+
+
+def _hashable(value: Any) -> Any:
+    return tuple(_hashable(one) for one in value) if isinstance(value, list | tuple) else value
 
 
 def _has_name(value: Any) -> bool:

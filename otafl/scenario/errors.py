@@ -8,7 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, get_args
 
+from annotated_types import Le, Lt
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from otafl.core import registry
 from otafl.core.choices import NO_SECTION, UNKNOWN
@@ -18,6 +20,9 @@ from otafl.core.words import closest, did_you_mean, meant
 from otafl.scenario.keys import CHOICES, child, dotted, fields, model_at, value_at
 
 T = TypeVar("T")
+
+MOST_WHOLE = 10**9
+"""The largest whole number, where a key has no bound of its own: nothing can be counted so far."""
 
 
 class ScenarioError(UserError):
@@ -68,9 +73,7 @@ class Where:
         return next(below, None)
 
     def _place(self, path: Path) -> tuple[int, int]:
-        """Return the place of the key, or of the section that lacks it; (0, 0) if neither is in the
-        file.
-        """
+        """Return the place of the key, or of the section that lacks it; (0, 0) without a file."""
         return _nearest(path, self.places) or (0, 0)
 
     def _order(self, path: Path) -> tuple[bool, tuple[int, int]]:
@@ -79,7 +82,7 @@ class Where:
 
 def _nearest(path: Path, known: Mapping[Path, T]) -> T | None:
     """Return what is known of the key, or else of the closest section that holds it."""
-    above = (path[:depth] for depth in range(len(path), 0, -1))
+    above = (path[:depth] for depth in range(len(path), -1, -1))
     return next((known[one] for one in above if one in known), None)
 
 
@@ -110,31 +113,65 @@ def problems_of(error: ValidationError, tree: Any, root: type[BaseModel]) -> lis
     return [_problem(path, errors, tree, root) for path, errors in at.items()]
 
 
-def truths_for_numbers(tree: Any, root: type[BaseModel]) -> list[Problem]:
-    """Find `trials: true` and the like: slips that pydantic would read as one or zero."""
+def slips(tree: Any, root: type[BaseModel]) -> list[Problem]:
+    """Find what pydantic would take, but nothing else can: `trials: true` (read as one), whole
+    numbers beyond all that can be counted, and texts that no file can hold."""
     problems = []
-    for path, value in _truths(tree):
-        keys = [part for part in path if isinstance(part, str)]
-        section = path[: len(path) - 1 - path[::-1].index(keys[-1])]
-        model = model_at(root, section, tree)
-        known = model.model_fields.get(keys[-1]) if model else None
-        kinds = _kinds(known.annotation) if known else set()
-        if kinds & {int, float} and bool not in kinds:
-            problems.append(Problem(f"{dotted(path)}: got {shown(value)}; must be a number", path))
+    for path, value in _plain_values(tree):
+        fault = _slip(path, value, tree, root)
+        if fault:
+            problems.append(Problem(f"{dotted(path)}: got {shown(value)}; {fault}", path))
     return problems
 
 
-def _truths(tree: Any, above: Path = ()) -> Iterator[tuple[Path, bool]]:
-    """Yield every true and false with its path, those of the sweep left out."""
-    if isinstance(tree, bool):
-        yield above, tree
-    elif isinstance(tree, Mapping):
+def _slip(path: Path, value: Any, tree: Any, root: type[BaseModel]) -> str:
+    """Say what is wrong with a value, or nothing."""
+    if isinstance(value, str):
+        return _fault_of_text(value)
+    truth = isinstance(value, bool)
+    if not isinstance(value, int) or (not truth and abs(value) <= MOST_WHOLE):
+        return ""
+    field = _field_at(path, tree, root)
+    kinds = _kinds(field.annotation) if field else set()
+    if truth:
+        return "must be a number" if kinds & {int, float} and bool not in kinds else ""
+    bounded = field is not None and any(isinstance(one, Le | Lt) for one in field.metadata)
+    if bounded or float in kinds:
+        return ""
+    if int in kinds or abs(value) >= 2**63:
+        return f"must be at most {MOST_WHOLE:,}"
+    return ""
+
+
+def _fault_of_text(value: str) -> str:
+    if "\0" in value:
+        return "must have no NUL (\\0), which no file's name can have"
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return "must be text that UTF-8 can write"
+    return ""
+
+
+def _field_at(path: Path, tree: Any, root: type[BaseModel]) -> FieldInfo | None:
+    """Return the field of a value, or of the list that it is in."""
+    keys = [part for part in path if isinstance(part, str)]
+    section = path[: len(path) - 1 - path[::-1].index(keys[-1])]
+    model = model_at(root, section, tree)
+    return model.model_fields.get(keys[-1]) if model else None
+
+
+def _plain_values(tree: Any, above: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Yield every value that holds no others with its path, those of the sweep left out."""
+    if isinstance(tree, Mapping):
         for key, value in tree.items():
             if above or key != "sweep":
-                yield from _truths(value, (*above, key))
+                yield from _plain_values(value, (*above, key))
     elif isinstance(tree, list | tuple):
         for index, value in enumerate(tree):
-            yield from _truths(value, (*above, index))
+            yield from _plain_values(value, (*above, index))
+    else:
+        yield above, tree
 
 
 def _kinds(annotation: Any) -> set[Any]:
@@ -205,7 +242,8 @@ def _problem(path: Path, errors: list[Any], tree: Any, root: type[BaseModel]) ->
         hint = did_you_mean(str(path[-1]), known)
         return Problem(f"{dotted(path)}: unknown key{hint} (known keys: {', '.join(known)})", path)
     if kind == "missing":
-        return Problem(f"{dotted(path)}: must be given", path)
+        like = ", like 'name: my_run'" if path == ("name",) else ""
+        return Problem(f"{dotted(path)}: must be given{like}", path)
     if choice and kind in (UNKNOWN, NO_SECTION):
         if isinstance(value, Mapping):
             path, value = (*path, "name"), value["name"]

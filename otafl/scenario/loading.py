@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Mapping, Sequence
 from pathlib import Path as FilePath
 from typing import Any
 
 from pydantic import ValidationError
 
+from otafl.core.files import HDF5
 from otafl.core.problems import Path, Problem
 from otafl.scenario import axes
 from otafl.scenario.axes import Axis
 from otafl.scenario.checks import check
-from otafl.scenario.errors import ScenarioError, Where, problems_of, truths_for_numbers
+from otafl.scenario.errors import ScenarioError, Where, problems_of, slips
 from otafl.scenario.keys import put, split
 from otafl.scenario.schema import Point, Scenario
 from otafl.scenario.yaml_source import YamlError, parse
+
+MOST_BYTES = 2_000_000
+"""Of a scenario's file."""
+
+MOST_POINTS = 10_000
+"""Of a sweep: each of them is checked, and is a place in the results."""
 
 
 def load_scenario(
@@ -43,11 +51,12 @@ def load_scenario(
         scenario = Scenario.model_validate(tree)
     except ValidationError as error:
         problems = problems_of(error, tree, Scenario)
-    problems += truths_for_numbers(tree, Scenario)
+    faulty = {one.path for one in problems}
+    problems += [one for one in slips(tree, Scenario) if one.path not in faulty]
     sweep, faults = axes.read(tree.get("sweep"), Scenario, tree)
     at_sweep = {fault.path for fault in faults}
     problems = [one for one in problems if one.path not in at_sweep] + faults
-    problems += _swept_and_set(sweep, where)
+    problems += [*_swept_and_set(sweep, where), *_too_many(sweep)]
     if problems:
         raise where.error(problems)
     _points(scenario, sweep, where)
@@ -70,23 +79,52 @@ def axes_of(scenario: Scenario) -> dict[str, Axis]:
 def _read(file: FilePath) -> tuple[dict[str, Any], Where]:
     """Return what a file says and where. Raises ScenarioError with the place where it is no
     mapping."""
+    text = _text(file)
     try:
-        source = parse(file.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise ScenarioError([f"{file}: cannot be read ({error.strerror})"]) from error
-    except UnicodeDecodeError as error:
-        raise ScenarioError([f"{file}: is no UTF-8 text (byte {error.start})"]) from error
+        source = parse(text)
     except YamlError as error:
         at = "".join(f":{number}" for number in error.place or ())
         raise ScenarioError([f"{file}{at}: {error}"]) from error
     if source.data is None:
-        raise ScenarioError([f"{file}: is empty; a scenario begins like 'name: my_run'"])
+        raise ScenarioError([f"{file}:1:1: is empty; a scenario begins like 'name: my_run'"])
     if not isinstance(source.data, dict):
         kind = "a list" if isinstance(source.data, list) else "a single value"
         raise ScenarioError(
             [f"{file}:1:1: is {kind}; a scenario is a mapping of keys, like 'name: my_run'"]
         )
     return source.data, Where(str(file), source.places)
+
+
+def _text(file: FilePath) -> str:
+    """Return the text of a scenario's file. Raises ScenarioError where it can be none."""
+    try:
+        with file.open("rb") as opened:
+            data = opened.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise ScenarioError([f"{file}: {_unreadable(file, error)}"]) from error
+    if data.startswith(HDF5):
+        raise ScenarioError([f"{file}: is a result; `otafl show {file}` summarises it"])
+    if len(data) > MOST_BYTES:
+        raise ScenarioError(
+            [f"{file}: has more than {MOST_BYTES / 1e6:g} MB, which no scenario has; give its file"]
+        )
+    data = data.removeprefix(codecs.BOM_UTF8)
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        before = data[: error.start]
+        line, column = before.count(b"\n") + 1, len(before.rpartition(b"\n")[2].decode()) + 1
+        fault = f"is no UTF-8 text (byte 0x{data[error.start]:02X}); save it as UTF-8"
+        raise ScenarioError([f"{file}:{line}:{column}: {fault}"]) from error
+
+
+def _unreadable(file: FilePath, error: OSError) -> str:
+    if isinstance(error, IsADirectoryError):
+        kept = file / "scenario.yaml"
+        if kept.is_file():
+            return f"is a folder; `otafl show {file}` shows a sweep, {kept} is its scenario"
+        return "is a folder; give the YAML file of a scenario"
+    return f"cannot be read ({error.strerror}); give the YAML file of a scenario"
 
 
 def _plain(value: Any) -> Any:
@@ -137,9 +175,23 @@ def _swept_and_set(sweep: axes.Sweep, where: Where) -> list[Problem]:
     return problems
 
 
+def _too_many(sweep: axes.Sweep) -> list[Problem]:
+    """Return the sweep's problem if it has more points than can be."""
+    count = axes.size(sweep)
+    if count <= MOST_POINTS:
+        return []
+    sizes = " x ".join(f"{tracks[0].axis} {len(tracks[0].values):,}" for tracks in sweep)
+    text = (
+        f"sweep: has {count:,} points ({sizes}); must have at most {MOST_POINTS:,}: list fewer "
+        "values, let keys advance together in zip, or make several sweeps of it"
+    )
+    return [Problem(text, ("sweep",))]
+
+
 def _sweep(scenario: Scenario) -> axes.Sweep:
     tree = scenario.model_dump()
     sweep, problems = axes.read(scenario.sweep, Scenario, tree)
+    problems += _too_many(sweep)
     if problems:
         raise Where().error(problems)
     return sweep
@@ -157,7 +209,7 @@ def _points(scenario: Scenario, sweep: axes.Sweep, where: Where) -> list[Point]:
         except ValidationError as error:
             problems.add(problems_of(error, tree, Scenario), settings)
             continue
-        problems.add([*check(one), *truths_for_numbers(tree, Scenario)], settings)
+        problems.add([*check(one), *slips(tree, Scenario)], settings)
         places = [place for _, place in settings]
         values = {name: c.values[i] for (name, c), i in zip(coords, places, strict=True)}
         points.append(Point(index, values, one))
@@ -171,7 +223,7 @@ class _Collected:
 
     def __init__(self, where: Where) -> None:
         self._where = where
-        self._found: dict[tuple[str, Path], tuple[Path, list[str]]] = {}
+        self._found: dict[tuple[str, Path], tuple[Path, dict[str, None]]] = {}
 
     def add(self, problems: Sequence[Problem], point: list[tuple[axes.Track, int]]) -> None:
         for one in problems:
@@ -180,15 +232,15 @@ class _Collected:
             if touched:
                 track, position = touched[0]
                 axis, place = track.place, track.place_of(position)
-            _, said = self._found.setdefault((one.message, axis), (place, []))
-            if touched and axes.said(touched) not in said:
-                said.append(axes.said(touched))
+            _, said = self._found.setdefault((one.message, axis), (place, {}))
+            if touched:
+                said[axes.said(touched)] = None
 
     def raise_any(self) -> None:
         problems = []
         for (message, _), (place, said) in self._found.items():
             more = f" (and {len(said) - 1} more)" if len(said) > 1 else ""
-            prefix = f"sweep: {said[0]}{more}: " if said else ""
+            prefix = f"sweep: {next(iter(said))}{more}: " if said else ""
             problems.append(Problem(f"{prefix}{message}", place))
         if problems:
             raise self._where.error(problems)

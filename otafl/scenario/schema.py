@@ -25,13 +25,29 @@ IMPAIRMENTS = "otafl.transport.impairments:Impairments.Settings"
 FAULTS = "otafl.devices.faults:Faults.Settings"
 SIGNALLING = "otafl.transport.signalling:Signalling.Settings"
 
+MOST_LETTERS = 150
+"""Bytes of a name: a file's has 255 at most, and endings of otafl's."""
+
+MOST_TRIALS = 10**6
+"""Of a point: the plan of a sweep lists them."""
+
 
 def _file_name(name: str) -> str:
     if not re.fullmatch(r"\w[\w.\-]*", name):
         raise ValueError(
-            f"got {name!r}; must be letters, digits, '_', '-' and '.', as files are named after it"
+            f"got {_short(name)!r}; must be letters, digits, '_', '-' and '.', as files are named "
+            "after it"
+        )
+    if len(name.encode()) > MOST_LETTERS:
+        raise ValueError(
+            f"got {_short(name)!r}, {len(name):,} letters; must have at most {MOST_LETTERS} bytes, "
+            "as files are named after it"
         )
     return name
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 60 else f"{name[:57]}..."
 
 
 class Scenario(Settings):
@@ -56,7 +72,7 @@ class Scenario(Settings):
     downlink: Any = chosen("downlink", "how the model reaches the devices")
     devices: DevicesSettings = Field(default_factory=DevicesSettings, description="the devices")
     training: TrainingSettings = Field(TrainingSettings(), description="the training")
-    trials: int = Field(1, ge=1, description="Monte-Carlo trials of every point")
+    trials: int = Field(1, ge=1, le=MOST_TRIALS, description="Monte-Carlo trials of every point")
     seed: int = Field(0, ge=0, lt=2**63, description="root seed of all random numbers")
     sweep: dict[str, list[Any]] = Field(
         {},

@@ -168,7 +168,7 @@ class EngineSettings(Settings):
         "in the host's, for a GPU that has less; on disk, in temporary files ($TMPDIR)",
     )
     threads: int | None = Field(
-        None, ge=1, description="processor threads; torch's choice if not given"
+        None, ge=1, le=1024, description="processor threads; torch's choice if not given"
     )
 
 

@@ -1,7 +1,9 @@
 """Read YAML with positions: where in the file each key stands, and what a plain value means.
 
 Plain values are read as YAML 1.2 reads them, so that 5e-4 is a number, 010 is ten, and `on`, `no`
-or 12:30 are text. A key that is given twice is an error.
+or 12:30 are text. A key that is given twice is an error. So is what no scenario needs and what
+would keep the program busy for long: very many values, aliases that stand for as many, deep
+nesting.
 """
 
 from __future__ import annotations
@@ -15,6 +17,15 @@ import yaml
 
 from otafl.core.errors import UserError
 from otafl.core.problems import Path
+
+MOST_VALUES = 50_000
+"""Keys and values of a text, those that its aliases stand for included."""
+
+MOST_DEEP = 40
+"""Lists and mappings within each other."""
+
+MOST_DIGITS = 100
+"""Digits of a whole number; the largest number in double precision has 309."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +57,7 @@ def parse(text: str) -> Source:
         node = loader.get_single_node()
         if node is None:
             return Source(None)
-        places = dict(_walk(node, (), ()))
+        places = {(): _place(node.start_mark)} | dict(_Walk().below(node, (), ()))
         return Source(loader.construct_document(node), places)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -59,10 +70,6 @@ def parse(text: str) -> Source:
         raise YamlError(
             f"bad YAML: the character U+{error.character:04X} is not allowed", place
         ) from error
-    except ValueError as error:
-        raise YamlError(f"bad YAML: {error}") from error
-    except RecursionError as error:
-        raise YamlError("bad YAML: nested too deeply") from error
 
 
 def dump(data: Any) -> str:
@@ -75,24 +82,55 @@ def _place(mark: yaml.Mark) -> tuple[int, int]:
     return mark.line + 1, mark.column + 1
 
 
-def _walk(
-    node: yaml.Node, path: Path, above: tuple[yaml.Node, ...]
-) -> Iterator[tuple[Path, tuple[int, int]]]:
-    """Yield paths and places below a node; raise YamlError for a doubled key or one that is not
-    text.
-    """
-    if node in above:
-        raise YamlError("bad YAML: an alias that contains itself", _place(node.start_mark))
-    above = (*above, node)
-    if isinstance(node, yaml.SequenceNode):
-        for index, item in enumerate(node.value):
-            yield (*path, index), _place(item.start_mark)
-            yield from _walk(item, (*path, index), above)
-    elif isinstance(node, yaml.MappingNode):
+def _too_many(node: Any) -> YamlError:
+    text = (
+        f"bad YAML: holds more than {MOST_VALUES:,} values, with what its aliases stand for; keep "
+        "long lists in files of their own, or make several scenarios of it"
+    )
+    return YamlError(text, _place(node.start_mark))
+
+
+def _too_deep(node: Any) -> YamlError:
+    text = f"bad YAML: is nested more than {MOST_DEEP} deep, which no key of a scenario is"
+    return YamlError(text, _place(node.start_mark))
+
+
+class _Walk:
+    """Go through all that a text says, aliases and merged mappings included."""
+
+    def __init__(self) -> None:
+        self._seen = 0
+
+    def below(
+        self, node: yaml.Node, path: Path, above: tuple[yaml.Node, ...]
+    ) -> Iterator[tuple[Path, tuple[int, int]]]:
+        """Yield paths and places below a node; raise YamlError for a doubled key, one that is not
+        text, and for more than there may be.
+        """
+        if node in above:
+            raise YamlError("bad YAML: an alias that contains itself", _place(node.start_mark))
+        self._seen += 1
+        if self._seen > MOST_VALUES:
+            raise _too_many(node)
+        if len(above) > MOST_DEEP:
+            raise _too_deep(node)
+        above = (*above, node)
+        if isinstance(node, yaml.SequenceNode):
+            for index, item in enumerate(node.value):
+                yield (*path, index), _place(item.start_mark)
+                yield from self.below(item, (*path, index), above)
+        elif isinstance(node, yaml.MappingNode):
+            yield from self._mapping(node, path, above)
+
+    def _mapping(
+        self, node: yaml.MappingNode, path: Path, above: tuple[yaml.Node, ...]
+    ) -> Iterator[tuple[Path, tuple[int, int]]]:
         seen: dict[str, tuple[int, int]] = {}
         for key, value in node.value:
             place = _place(key.start_mark)
             if key.tag == "tag:yaml.org,2002:merge":
+                for _ in self.below(value, path, above):
+                    pass  # counted; errors name the key that merges
                 continue
             if key.tag != "tag:yaml.org,2002:str":
                 shown = f" '{key.value}'" if isinstance(key, yaml.ScalarNode) else ""
@@ -104,11 +142,35 @@ def _walk(
                 )
             seen[key.value] = place
             yield (*path, key.value), place
-            yield from _walk(value, (*path, key.value), above)
+            yield from self.below(value, (*path, key.value), above)
 
 
 class _Loader(yaml.SafeLoader):
     yaml_implicit_resolvers: dict[str, list[Any]] = {}  # noqa: RUF012 (PyYAML's own attribute)
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._composed = self._deep = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        event = self.peek_event()
+        self._composed += 1
+        self._deep += 1
+        if self._composed > MOST_VALUES:
+            raise _too_many(event)
+        if self._deep > MOST_DEEP:
+            raise _too_deep(event)
+        node = super().compose_node(parent, index)
+        self._deep -= 1
+        return node
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, KeyError) as error:
+            kind = node.tag.rpartition(":")[2]
+            place = _place(node.start_mark)
+            raise YamlError(f"bad YAML: '{_short(node.value)}' is no {kind}", place) from error
 
 
 class _Dumper(yaml.SafeDumper):
@@ -139,13 +201,23 @@ for _name, (_pattern, _first) in _PLAIN.items():
 
 
 def _int(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
-    text = node.value.replace("_", "")
+    text = loader.construct_scalar(node).replace("_", "")
+    if len(text) > MOST_DIGITS:
+        raise YamlError(
+            f"bad YAML: the whole number {_short(text)} has {len(text):,} digits; must have at "
+            f"most {MOST_DIGITS}",
+            _place(node.start_mark),
+        )
     return int(text, 16) if text.startswith("0x") else int(text)
 
 
 def _float(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> float:
-    text = node.value.replace("_", "").lower()
+    text = loader.construct_scalar(node).replace("_", "").lower()
     return float(text.replace(".inf", "inf").replace(".nan", "nan"))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 20 else f"{text[:17]}..."
 
 
 def _list(dumper: yaml.SafeDumper, data: list[Any]) -> yaml.Node:
@@ -153,6 +225,11 @@ def _list(dumper: yaml.SafeDumper, data: list[Any]) -> yaml.Node:
     return dumper.represent_sequence("tag:yaml.org,2002:seq", data, flow_style=flat)
 
 
+_Loader.yaml_constructors = {
+    tag: made
+    for tag, made in yaml.SafeLoader.yaml_constructors.items()
+    if tag is None or tag.rpartition(":")[2] in (*_PLAIN, "str", "seq", "map")
+}
 _Loader.add_constructor("tag:yaml.org,2002:int", _int)
 _Loader.add_constructor("tag:yaml.org,2002:float", _float)
 _Dumper.add_representer(list, _list)

@@ -13,7 +13,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from otafl.core.contracts import ChannelState
-from otafl.core.settings import stackable
+from otafl.core.settings import Decibels, stackable
 from otafl.core.units import db_to_linear
 from otafl.selection.base import Devices, Selection, SelectionSetup, Wanted, lowest, random_key
 
@@ -24,7 +24,7 @@ class Threshold(Selection):
 
     class Settings(Selection.Settings):
         name: Literal["threshold"] = "threshold"
-        min_snr_db: float = stackable(
+        min_snr_db: Decibels = stackable(
             10.0,
             description="least estimated SNR at full power, budget times channel gain, in dB",
         )

@@ -16,6 +16,7 @@ import torch
 from otafl.core.errors import UserError, WriteError
 from otafl.core.files import written
 from otafl.engine.checkpoints import Checkpoint
+from otafl.engine.memory import ran_out_of_memory
 from otafl.engine.running import Progress, run_stack
 from otafl.results import models as trained
 from otafl.results.dataset import to_dataset
@@ -187,16 +188,6 @@ def _kept_batch(job: Job, batch: Batch, tell: Progress) -> Record:
     if record.complete and checkpoint is not None and not whole:
         checkpoint.remove()
     return record
-
-
-def ran_out_of_memory(error: Exception) -> bool:
-    """Say whether an error means that memory is short, of the host or of a GPU."""
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
-        return True
-    text = str(error).lower()
-    return isinstance(error, RuntimeError) and (
-        "can't allocate memory" in text or "out of memory" in text
-    )
 
 
 def _free() -> None:

@@ -29,7 +29,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from otafl.core.contracts import LEAST_RATE, Group
-from otafl.core.settings import stackable
+from otafl.core.settings import Decibels, stackable
 from otafl.core.units import db_to_linear
 from otafl.transport.base import Counts, LinkSetup, OrthogonalUplink, Transport
 from otafl.transport.capacity import Capacity, Links
@@ -114,10 +114,10 @@ class Digital(Transport):
         rate_factor: float = stackable(
             1.0, gt=0, le=1, description="share of the Shannon rate that is reached"
         )
-        snr_gap_db: float = stackable(
+        snr_gap_db: Decibels = stackable(
             0.0, ge=0, description="implementation gap: the SNR counts as so much lower"
         )
-        margin_db: float = stackable(
+        margin_db: Decibels = stackable(
             0.0,
             ge=0,
             description="devices choose their rate as if the SNR that they believe in were so "

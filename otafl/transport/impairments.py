@@ -16,7 +16,7 @@ from torch import Tensor
 from otafl.core import settings
 from otafl.core.contracts import NOISE_VARIANCE
 from otafl.core.rng import Streams, family, purpose
-from otafl.core.settings import stackable
+from otafl.core.settings import Decibels, stackable
 from otafl.core.units import db_to_linear
 
 NOISE = family("noise", __name__)
@@ -74,7 +74,7 @@ class Impairments:
             "device's symbols, the sample in which all overlap, or linear MMSE on all samples "
             "(Shao, Gunduz, Liew 2021)",
         )
-        clip_db: float | None = stackable(
+        clip_db: Decibels | None = stackable(
             None,
             description="peak power of a transmitter over its budget on the mean, in dB; larger "
             "symbols are clipped",
@@ -85,7 +85,7 @@ class Impairments:
         adc_range: float = stackable(
             3.0, gt=0, description="full scale of the converter over the received root mean square"
         )
-        interference_db: float | None = stackable(
+        interference_db: Decibels | None = stackable(
             None,
             description="interference of neighbouring cells over the noise, in dB, each "
             "interferer's mean; the server knows the mean, not the interferers' fading",

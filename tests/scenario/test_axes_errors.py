@@ -134,6 +134,24 @@ sweep:
     ]
 
 
+def test_a_grid_is_counted_before_it_is_built(tmp_path: Path) -> None:
+    text = """name: x
+sweep:
+  channel.snr_db: [{}]
+  seed: [{}]
+"""
+    values = ", ".join(map(str, range(-900, 901)))
+    assert lines_of_file(tmp_path, text.format(values, ", ".join(map(str, range(1801))))) == [
+        "quickstart.yaml:2:1: sweep: has 3,243,601 points (channel.snr_db 1,801 x seed 1,801); "
+        "must have at most 10,000: list fewer values, let keys advance together in zip, or make "
+        "several sweeps of it"
+    ]
+    rows = [{"seed": seed, "channel.snr_db": 1} for seed in range(10_001)]
+    assert "has 10,001 points (zip 10,001)" in lines({"sweep": {"zip": rows}})[0]
+    with pytest.raises(ScenarioError, match="has 10,001 points"):
+        expand(Scenario(name="x", sweep={"seed": list(range(10_001))}))
+
+
 def test_a_fault_that_no_axis_changes_is_said_once() -> None:
     tree = {"devices": {"participants": 20}, "sweep": {"seed": [1, 2, 3]}}
     assert lines(tree) == [

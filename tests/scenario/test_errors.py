@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ import pytest
 from support.faults_of import POLICIES, TOP, lines, lines_of_file
 
 from otafl.core.errors import UserError
-from otafl.scenario import ScenarioError, load_scenario
+from otafl.scenario import ScenarioError, json_schema, load_scenario
 
 pytestmark = pytest.mark.exact
 
@@ -160,7 +162,7 @@ def test_one_fault(tree: dict[str, Any], said: str) -> None:
 def test_a_name_must_be_given() -> None:
     with pytest.raises(ScenarioError) as error:
         load_scenario({})
-    assert str(error.value) == "name: must be given"
+    assert str(error.value) == "name: must be given, like 'name: my_run'"
 
 
 def test_every_fault_is_said_with_its_place_in_the_order_of_the_file(tmp_path: Path) -> None:
@@ -186,8 +188,8 @@ model: {hidden: [3, 0]}
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "quickstart.yaml: is empty; a scenario begins like 'name: my_run'"),
-        ("# nothing\n", "quickstart.yaml: is empty; a scenario begins like 'name: my_run'"),
+        ("", "quickstart.yaml:1:1: is empty; a scenario begins like 'name: my_run'"),
+        ("# nothing\n", "quickstart.yaml:1:1: is empty; a scenario begins like 'name: my_run'"),
         (
             "- a\n",
             "quickstart.yaml:1:1: is a list; a scenario is a mapping of keys, like 'name: my_run'",
@@ -231,7 +233,16 @@ model: {hidden: [3, 0]}
             "'tag:yaml.org,2002:python/name:os.system'",
         ),
         ("name: \x01\n", "quickstart.yaml:1:7: bad YAML: the character U+0001 is not allowed"),
-        ("seed: 1\n", "quickstart.yaml: name: must be given"),
+        (
+            "# no name\nseed: 1\n",
+            "quickstart.yaml:2:1: name: must be given, like 'name: my_run'",
+        ),
+        ("name: x\nseed: !!bool maybe\n", "quickstart.yaml:2:7: bad YAML: 'maybe' is no bool"),
+        (
+            "name: x\nseed: !!timestamp 2020-01-01\n",
+            "quickstart.yaml:2:7: bad YAML: could not determine a constructor for the tag "
+            "'tag:yaml.org,2002:timestamp'",
+        ),
     ],
 )
 def test_a_file_that_is_no_scenario(tmp_path: Path, text: str, said: str) -> None:
@@ -241,13 +252,115 @@ def test_a_file_that_is_no_scenario(tmp_path: Path, text: str, said: str) -> Non
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match=r"no\.yaml: cannot be read \(No such file"):
         load_scenario(tmp_path / "no.yaml")
-    with pytest.raises(ScenarioError, match=r"cannot be read \(Is a directory\)"):
+    with pytest.raises(ScenarioError, match=r"is a folder; give the YAML file of a scenario"):
         load_scenario(tmp_path)
-    (tmp_path / "latin.yaml").write_bytes(b"name: \xe9t\xe9\n")
-    with pytest.raises(ScenarioError, match=r"latin\.yaml: is no UTF-8 text \(byte 6\)"):
+    (tmp_path / "latin.yaml").write_bytes("name: é\nseed: ü".encode() + b"t\xe9\n")
+    with pytest.raises(
+        ScenarioError, match=r"latin\.yaml:2:9: is no UTF-8 text \(byte 0xE9\); save it as UTF-8"
+    ):
         load_scenario(tmp_path / "latin.yaml")
 
 
-def test_nesting_without_end_is_refused(tmp_path: Path) -> None:
-    said = lines_of_file(tmp_path, "name: x\nseed: " + "[" * 5000 + "]" * 5000)
-    assert said == ["quickstart.yaml: bad YAML: nested too deeply"]
+def test_a_file_with_a_byte_order_mark(tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_bytes(b"\xef\xbb\xbfname: x\n")
+    assert load_scenario(tmp_path / "x.yaml").name == "x"
+
+
+def test_a_file_without_end_is_refused() -> None:
+    with pytest.raises(ScenarioError, match="/dev/zero: has more than 2 MB"):
+        load_scenario("/dev/zero")
+
+
+def _grown(first: str, one: str) -> str:
+    """Nine anchors, each of which holds the one before nine times."""
+    lines = [f"a{i}: &a{i} {one.format(', '.join([f'*a{i - 1}'] * 9))}" for i in range(1, 10)]
+    return "\n".join(["name: x", f"a0: &a0 {first}", *lines])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(_grown("[1]", "[{}]"), id="aliases"),
+        pytest.param(_grown("{q: 1}", "{{<<: [{}]}}"), id="merged"),
+        pytest.param(f"name: x\na: [{'1, ' * 60_000}1]", id="long"),
+    ],
+)
+def test_more_values_than_there_may_be(tmp_path: Path, text: str) -> None:
+    (said,) = lines_of_file(tmp_path, text)
+    assert re.match(r"quickstart\.yaml:2:\d+: bad YAML: holds more than 50,000 values", said)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("name: x\nseed: " + "[" * 5000 + "]" * 5000, id="brackets"),
+        pytest.param(
+            "name: x\na0: &a0 [1]\n" + "\n".join(f"a{i}: &a{i} [*a{i - 1}]" for i in range(1, 999)),
+            id="aliases",
+        ),
+    ],
+)
+def test_nesting_without_end_is_refused(tmp_path: Path, text: str) -> None:
+    (said,) = lines_of_file(tmp_path, text)
+    assert re.match(r"quickstart\.yaml:2:\d+: bad YAML: is nested more than 40 deep", said)
+
+
+@pytest.mark.parametrize(("number", "digits"), [("9" * 5000, "5,000"), ("0x" + "f" * 998, "1,000")])
+def test_a_whole_number_of_thousands_of_digits(tmp_path: Path, number: str, digits: str) -> None:
+    (said,) = lines_of_file(tmp_path, f"name: x\nseed: {number}")
+    assert said == (
+        f"quickstart.yaml:2:7: bad YAML: the whole number {number[:17]}... has {digits} digits; "
+        "must have at most 100"
+    )
+
+
+@pytest.mark.parametrize(
+    ("tree", "said"),
+    [
+        ({"trials": 10**18}, "trials: got 1000000000000000000; must be less than or equal to 1"),
+        ({"training": {"rounds": 10**18}}, "must be at most 1,000,000,000"),
+        ({"model": {"hidden": [4, 10**10]}}, "model.hidden[1]: got 10000000000; must be at most"),
+        ({"seed": 10**18}, ""),
+        ({"downlink": {"name": "ideal"}, "devices": {"downlink_rate_bps": 10**12}}, ""),
+        ({"engine": {"threads": 10**6}}, "engine.threads: got 1000000; must be less than or"),
+        ({"output": {"folder": "a\0b"}}, "output.folder: got 'a\\x00b'; must have no NUL"),
+        ({"output": {"folder": "a\ud800"}}, "output.folder: got 'a\\ud800'; must be text"),
+        ({"name": "n" * 5000}, "5,000 letters; must have at most 150 bytes"),
+        ({"name": "é" * 76}, "76 letters; must have at most 150 bytes"),
+        ({"name": "é" * 75}, ""),
+    ],
+)
+def test_bounds(tree: dict[str, Any], said: str) -> None:
+    if not said:
+        load_scenario({"name": "x", **tree})
+        return
+    (line,) = lines(tree)
+    assert said in line
+
+
+def test_every_level_in_decibels_is_bounded() -> None:
+    found = list(_numbers_in_decibels(json_schema()))
+    assert len(found) > 40
+    assert [key for key, one in found if not ("minimum" in one and "maximum" in one)] == []
+    assert lines({"channel": {"snr_db": -1001}}) == [
+        "channel.snr_db: got -1001; must be greater than or equal to -1000"
+    ]
+    drawn = {"name": "drawn", "power_db": {"uniform": [0, 1001]}}
+    assert lines({"devices": {"compute": drawn}}) == [
+        "devices.compute.power_db: can be 1001; all that can be drawn must be at most 1000"
+    ]
+
+
+def _numbers_in_decibels(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every plain number of a key that ends in _db or _dbm."""
+    if isinstance(schema, list):
+        for one in schema:
+            yield from _numbers_in_decibels(one)
+    if not isinstance(schema, dict):
+        return
+    for key, one in schema.get("properties", {}).items():
+        if re.search("_dbm?$", key):
+            kinds = [one, *one.get("anyOf", ()), one.get("items", {})]
+            yield from ((key, kind) for kind in kinds if kind.get("type") == "number")
+    for one in schema.values():
+        yield from _numbers_in_decibels(one)

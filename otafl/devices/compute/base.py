@@ -17,7 +17,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from pydantic import Field, create_model, model_validator
 
-from otafl.core.settings import Settings, stackable
+from otafl.core.settings import Decibels, Settings, stackable
 from otafl.devices.hardware import Hardware
 
 Columns = dict[str, np.ndarray]
@@ -146,7 +146,7 @@ class NumericCompute(Compute):
         le=1,
         description="share of what the power amplifier draws that is radiated",
     )
-    power_db: float = stackable(
+    power_db: Decibels = stackable(
         0.0, description="transmit power over that of the channel's settings, in dB"
     )
 
