@@ -31,6 +31,9 @@ CheckpointEvery = Annotated[
         metavar="ROUNDS", min=0, help="Keep the state after so many rounds each; 0: never."
     ),
 ]
+Restart = Annotated[
+    bool, typer.Option("--restart", help="Compute everything anew, whatever is finished.")
+]
 
 
 def run(
@@ -41,6 +44,7 @@ def run(
     set_: Overrides = None,
     device: DeviceOption = None,
     checkpoint_every: CheckpointEvery = 0,
+    restart: Restart = False,
     quiet: Quiet = False,
 ) -> None:
     """Run a scenario into one file and a figure."""
@@ -52,7 +56,7 @@ def run(
     from otafl import sweeping
 
     with _interruptible(sweeping.unfinished(target)), Progress(quiet) as progress:
-        dataset = sweeping.run(loaded, target, progress, checkpoint_every, _tell)
+        dataset = sweeping.run(loaded, target, progress, checkpoint_every, _tell, restart)
     _picture(dataset, target, target.with_suffix(".png"))
 
 
@@ -70,6 +74,7 @@ def sweep(
         str | None, typer.Option(metavar="tcp://...", help="Of Dask workers that share them.")
     ] = None,
     checkpoint_every: CheckpointEvery = 0,
+    restart: Restart = False,
     quiet: Quiet = False,
 ) -> None:
     """Run a scenario into a folder; can be resumed."""
@@ -85,7 +90,7 @@ def sweep(
 
     with _interruptible(folder), Progress(quiet) as progress:
         dataset = sweeping.sweep(
-            loaded, folder, progress, workers, scheduler, checkpoint_every, _tell
+            loaded, folder, progress, workers, scheduler, checkpoint_every, _tell, restart
         )
     _picture(dataset, folder, folder / f"{loaded.name}.png")
 

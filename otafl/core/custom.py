@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import os
 import sys
 from dataclasses import dataclass
 from typing import Any
 
+from otafl.core import sources
 from otafl.core.errors import UserError
+from otafl.core.sources import Sources
 
 
 def load(path: str, key: str) -> Any:
@@ -30,16 +31,28 @@ def load(path: str, key: str) -> Any:
         # a console script, unlike `python -m`, does not look in the working folder
         sys.path.append(os.getcwd())
     try:
-        module = importlib.import_module(module_name)
+        module = sources.imported(module_name)
     except ModuleNotFoundError as error:
         raise UserError(
             f"{key}: {path!r}: {error}; is it in the working folder or installed?"
+        ) from error
+    except Exception as error:  # whatever the user's code does as it is imported
+        said = " ".join(str(error).split())
+        raise UserError(
+            f"{key}: {path!r}: {module_name!r} cannot be imported ({type(error).__name__}: {said})"
         ) from error
     found = getattr(module, attribute, None)
     if not callable(found):
         fault = "is not callable" if hasattr(module, attribute) else "does not exist"
         raise UserError(f"{key}: {path!r}: {attribute!r} {fault} in module {module_name!r}")
     return found
+
+
+def source(path: str, key: str) -> Sources:
+    """Return which files the user's `module:callable` was imported from, and their hashes. Raises
+    UserError as `load`."""
+    load(path, key)
+    return sources.of_module(path.partition(":")[0])
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from otafl.core import custom
 from otafl.core.errors import UserError
+from otafl.core.settings import CustomSettings
+from otafl.core.sources import Sources
 from otafl.data.base import DataSource
 from otafl.data.dataset import DataSet, checked
 
@@ -36,8 +39,18 @@ def load(source: DataSource) -> DataSet:
     return _hold_out(data, source.validation) if source.validation > 0 else data
 
 
-loaded = functools.lru_cache(maxsize=2)(load)
-"""`load`, whose last two data sets are kept: the stacks of a sweep share them."""
+def loaded(source: DataSource) -> DataSet:
+    """Return `load`'s data set. The last two are kept: the stacks of a sweep share them."""
+    own: Sources = {}
+    if isinstance(source, CustomSettings):
+        own = custom.source(source.name, "data.name")
+    return _kept(source, tuple(own.items()))
+
+
+@functools.lru_cache(maxsize=2)
+def _kept(source: DataSource, files: tuple[tuple[str, str], ...]) -> DataSet:
+    """Return the data set of a section, which a module of the user's may have read."""
+    return load(source)
 
 
 def _first(data: DataSet, keep: int) -> DataSet:

@@ -27,7 +27,7 @@ from otafl.core.files import written
 from otafl.engine.assembly import Parts, assemble
 from otafl.engine.recorder import Recorder
 from otafl.results.environment import versions
-from otafl.scenario import Point, scenario_hash
+from otafl.scenario import Point, scenario_hash, sources_of
 
 
 class Kept(NamedTuple):
@@ -58,7 +58,8 @@ class Checkpoint:
 
     def load(self, points: Sequence[Point], trials: Sequence[int]) -> Kept | None:
         """Return what was kept; None where nothing was of these points and trials, or it is
-        damaged, or was made by other versions of the programs or on another kind of processor."""
+        damaged, or was made by other versions of the programs, other modules of the user's, or on
+        another kind of processor."""
         if not self.path.exists():
             return None
         parts = assemble(points, trials)
@@ -86,6 +87,7 @@ def _identity(points: Sequence[Point], trials: Sequence[int], parts: Parts) -> d
         "points": [scenario_hash(point.scenario) for point in points],
         "trials": list(trials),
         "versions": versions(),
+        "sources": sources_of(points[0].scenario),
         "device": parts.streams.device.type,
         "threads": torch.get_num_threads(),
     }

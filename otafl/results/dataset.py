@@ -15,10 +15,11 @@ import numpy as np
 import xarray as xr
 
 from otafl.devices.activities import ACTIVITIES, CAUSES
+from otafl.results import origins
 from otafl.results.environment import device_name, versions
 from otafl.results.record import Record
 from otafl.results.variables import VARIABLES
-from otafl.scenario import Point, Scenario, about, axes_of
+from otafl.scenario import Point, Scenario, about, axes_of, sources_of
 
 LINK_DIMS: dict[str, tuple[str, ...]] = {
     "h": ("segment", "device"),
@@ -83,7 +84,11 @@ def to_dataset(record: Record, points: Sequence[Point], scenario: Scenario) -> x
         point_index=("point", index),
         final_round=("point", np.full(len(index), last), {"long_name": "last recorded round"}),
     )
-    dataset.attrs = _attributes(scenario, axes) | {"complete": int(record.complete)}
+    made = origins.here(index.tolist(), sources_of(points[0].scenario))
+    dataset.attrs = _attributes(scenario, axes) | {
+        "complete": int(record.complete),
+        origins.ATTRIBUTE: origins.written([made]),
+    }
     return dataset
 
 
@@ -116,7 +121,7 @@ def joined(parts: Sequence[xr.Dataset]) -> xr.Dataset:
     names |= {axis["dim"] for axis in axes}
     bare = [part.drop_vars(names, errors="ignore") for part in parts]
     bare = [part.assign_coords(point=part["point_index"].values) for part in bare]
-    # attributes of the first part stand for all: the parts of a sweep differ in `complete` alone
+    # attributes of the first part stand for all, but for those below
     whole = xr.concat(
         [part.drop_vars("point_index").reset_coords("final_round") for part in bare],
         dim="point",
@@ -128,7 +133,9 @@ def joined(parts: Sequence[xr.Dataset]) -> xr.Dataset:
     )
     whole = whole.drop_duplicates("point").set_coords("final_round")
     whole = whole.assign_coords(point_index=("point", whole["point"].values))
+    made = [origins.read(part.attrs, part["point_index"].values) for part in parts]
     whole.attrs["complete"] = int(all(part.attrs["complete"] for part in parts))
+    whole.attrs[origins.ATTRIBUTE] = origins.written(origins.joined(made))
     return whole
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from otafl.core.errors import UserError, WriteError
+from otafl.results import origins
 from otafl.results.dataset import joined
 from otafl.results.files import finished_files, read_part, write_part
 
@@ -73,10 +74,30 @@ def _merge(folder: Path, level: int, files: list[Path]) -> None:
         return
     stacks = sorted(set().union(*map(lambda p, d: stacks_of(p, d.attrs), sources, parts)))
     whole = joined(parts).assign_attrs(stacks=stacks)
-    taken = [int(re.sub(r".*-", "", path.stem)) for path in (folder / "packs").glob("*-*.nc")]
     try:
-        write_part(whole, folder / "packs" / f"{level}-{max(taken, default=-1) + 1:05d}.nc")
+        write_part(whole, _next(folder, level))
     except WriteError:
         return
     for path in sources:
         path.unlink()
+
+
+def take_out(folder: Path, path: Path, stacks: set[int], points: set[int]) -> None:
+    """Take stacks, which hold these points, out of a file of a folder; a file without any is
+    removed. To be called by one program at a time."""
+    part = read_part(path)
+    left = stacks_of(path, part.attrs) - stacks
+    if left:
+        held = part["point_index"].values
+        made = origins.without(origins.read(part.attrs, held), points)
+        rest = part.isel(point=~np.isin(held, list(points)))
+        told = {"stacks": sorted(left), origins.ATTRIBUTE: origins.written(made)}
+        # under a name of its own: what a program has seen of a pack does not change
+        write_part(rest.assign_attrs(told), _next(folder, int(path.stem.partition("-")[0])))
+    path.unlink()
+
+
+def _next(folder: Path, level: int) -> Path:
+    """Return the path of the next pack of a level."""
+    taken = [int(re.sub(r".*-", "", path.stem)) for path in (folder / "packs").glob("*-*.nc")]
+    return folder / "packs" / f"{level}-{max(taken, default=-1) + 1:05d}.nc"

@@ -1,7 +1,7 @@
 """Read a scenario, which is everything a run depends on: from YAML to validated points."""
 
 from otafl.scenario.errors import ScenarioError
-from otafl.scenario.identity import about, same, scenario_hash, stack_key
+from otafl.scenario.identity import about, same, scenario_hash, sources_of, stack_key
 from otafl.scenario.loading import axes_of, expand, load_scenario
 from otafl.scenario.schema import Point, Scenario
 from otafl.scenario.writing import json_schema, to_yaml
@@ -17,6 +17,7 @@ __all__ = [
     "load_scenario",
     "same",
     "scenario_hash",
+    "sources_of",
     "stack_key",
     "to_yaml",
 ]

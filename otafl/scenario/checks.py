@@ -12,24 +12,16 @@ from otafl.core import registry
 from otafl.core.problems import Path, Problem
 from otafl.core.settings import Settings
 from otafl.scenario.errors import problems_of
+from otafl.scenario.keys import sections
 from otafl.scenario.schema import Scenario
 
 
 def check(scenario: Scenario) -> list[Problem]:
     """Return everything that is wrong between the sections of a point."""
-    found = [
-        one for path, section in _sections(scenario, ()) for one in _told(scenario, path, section)
-    ]
+    found = [one for path, section in sections(scenario) for one in _told(scenario, path, section)]
     if any(one.path[0] == "algorithm" for one in found):
         return found  # a method that cannot be had needs nothing of others
     return [*found, *_server(scenario), *_transport(scenario)]
-
-
-def _sections(settings: Settings, path: Path) -> Iterator[tuple[Path, Settings]]:
-    for name, value in settings:
-        if isinstance(value, Settings):
-            yield (*path, name), value
-            yield from _sections(value, (*path, name))
 
 
 def _told(scenario: Scenario, path: Path, section: Settings) -> list[Problem]:

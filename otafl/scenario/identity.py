@@ -1,6 +1,7 @@
 """Tell whether two scenarios are the same: by a hash of all that results depend on.
 
-And the key that points have in common which share a stack.
+And which files of the user's own they name, and the key that points have in common which share a
+stack.
 """
 
 from __future__ import annotations
@@ -13,10 +14,13 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
+from otafl.core import custom
 from otafl.core.choices import Choice, of_field
 from otafl.core.errors import UserError
 from otafl.core.registry import TABLES
 from otafl.core.settings import Settings
+from otafl.core.sources import Sources
+from otafl.scenario.keys import custom_sections, dotted
 from otafl.scenario.loading import load_scenario
 from otafl.scenario.schema import Scenario
 from otafl.scenario.writing import to_yaml
@@ -55,6 +59,15 @@ def same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     if one["scenario_hash"] == other["scenario_hash"]:
         return True
     return _hash_of(one.get("scenario", "")) == _hash_of(other.get("scenario", "")) != ""
+
+
+def sources_of(scenario: Scenario) -> Sources:
+    """Return the files of the user's own modules that a scenario names, and their hashes. Raises
+    UserError where one cannot be imported."""
+    found: Sources = {}
+    for path, section in custom_sections(scenario):
+        found |= custom.source(section.name, f"{dotted(path)}.name")
+    return found
 
 
 def stack_key(scenario: Scenario) -> str:

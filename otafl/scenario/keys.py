@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 from otafl.core.choices import Choice, Section, of_field
 from otafl.core.problems import Path
 from otafl.core.registry import TABLES
+from otafl.core.settings import CustomSettings, Settings
 
 CHOICES: dict[Path, Choice] = {table.path: Choice(name) for name, table in TABLES.items()}
 """Sections that choose a component -> their choice."""
@@ -104,6 +105,21 @@ def field_at(
             found = [choice.settings(section) for section in chosen.get(path[:depth], ())]
             kinds = [kind for kind in found if kind is not None]
     return None
+
+
+def sections(settings: Settings, above: Path = ()) -> Iterator[tuple[Path, Settings]]:
+    """Yield every section below settings that are there, with its keys."""
+    for name, value in settings:
+        if isinstance(value, Settings):
+            yield (*above, name), value
+            yield from sections(value, (*above, name))
+
+
+def custom_sections(settings: Settings) -> Iterator[tuple[Path, CustomSettings]]:
+    """Yield the sections that name a component of the user's, with their keys."""
+    for path, section in sections(settings):
+        if isinstance(section, CustomSettings):
+            yield path, section
 
 
 def is_section(info: FieldInfo) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from otafl.core import sources
 from otafl.results import models as trained
 from otafl.results.dataset import combine, to_dataset
 from otafl.results.files import open_results, write_part
@@ -20,7 +21,8 @@ from otafl.sweeping import locks
 from otafl.sweeping.executing import Execute, FailedStacks, carried_out, here
 from otafl.sweeping.folder import Folder
 from otafl.sweeping.meter import Meter, Progress
-from otafl.sweeping.planning import Batch, Stack, plan, stored
+from otafl.sweeping.planning import Batch, Stack, plan, sources_of_each, stored
+from otafl.sweeping.resuming import finished, remove_outdated
 from otafl.sweeping.working import Job, record_of
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ def run(
     progress: Progress | None = None,
     checkpoint_every: int = 0,
     tell: Callable[[str], None] = warnings.warn,
+    restart: bool = False,
 ) -> xr.Dataset:
     """Run every point of a scenario in this program.
 
@@ -55,7 +58,7 @@ def run(
     out : str or Path, optional
         A .nc file. Finished stacks are kept beside it until all are done, so the same call resumes
         after an interruption; without it all stays in memory.
-    checkpoint_every, tell
+    checkpoint_every, tell, restart
         See `sweep`.
 
     Returns
@@ -69,6 +72,7 @@ def run(
         For what the user can mend, such as data that is not there.
     """
     if out is None:
+        sources.refresh()
         stacks = plan(expand(scenario))
         meter = Meter(stacks, progress)
         parts = []
@@ -80,7 +84,9 @@ def run(
             parts.append(to_dataset(record, stack.points, scenario))
         return combine(parts)
     kept = unfinished(out)
-    dataset = sweep(scenario, kept, progress, checkpoint_every=checkpoint_every, tell=tell)
+    dataset = sweep(
+        scenario, kept, progress, checkpoint_every=checkpoint_every, tell=tell, restart=restart
+    )
     models = trained.folder_of(out)
     shutil.rmtree(models, ignore_errors=True)
     if trained.folder_of(kept).exists():
@@ -103,6 +109,7 @@ def sweep(
     scheduler: str | None = None,
     checkpoint_every: int = 0,
     tell: Callable[[str], None] = warnings.warn,
+    restart: bool = False,
 ) -> xr.Dataset:
     """Run the stacks that a folder does not hold yet. Several programs may work on one folder.
 
@@ -123,6 +130,8 @@ def sweep(
         killed; 0 for never.
     tell : callable
         Called with what is worth knowing.
+    restart : bool
+        Compute everything anew, whatever the folder holds of the scenario.
 
     Raises
     ------
@@ -135,18 +144,27 @@ def sweep(
         kept in `interrupted.nc`.
     """
     folder = folder.absolute()
+    sources.refresh()
     stacks = stored(scenario, folder, workers)
     home, meter = Folder(folder), Meter(stacks, progress)
+    if restart:
+        home.restart()
     if old := home.old_state():
         names = ", ".join(str(path.relative_to(folder)) for path in old)
         tell(f"{folder}: {names}: kept by an older otafl; not read, its stacks are computed anew")
-    there = home.finished(scenario)
-    for number in there & {stack.number for stack in stacks}:
+    own = sources_of_each(stacks)
+    there = finished(home, scenario, stacks, own, tell)
+    for number in there:
         meter.was_finished(number)
-    todo = [stack for stack in stacks if stack.number not in there]
-    jobs = [Job(scenario, stack, folder, checkpoint_every) for stack in todo]
+    jobs = [
+        Job(scenario, stack, folder, checkpoint_every, own[stack.number])
+        for stack in stacks
+        if stack.number not in there
+    ]
     with _execution(workers, scheduler, jobs) as execute:
         carried_out(jobs, execute, meter, functools.partial(_pack, folder))
+    if any(own):  # a program that began before a module was changed may have put its stacks there
+        remove_outdated(home, scenario, stacks, own)
     _pack(folder, finished=True)
     home.tidy()
     return open_results(folder)

@@ -14,19 +14,37 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from otafl.core.errors import UserError
+from otafl.core.sources import Sources, changed
 from otafl.results import models as trained
+from otafl.results import origins
 from otafl.results.files import finished_files, read_part
+from otafl.results.origins import Origin
 from otafl.results.packing import stacks_of
 from otafl.scenario import Scenario, about, same
-from otafl.sweeping.planning import Batch
+from otafl.sweeping.planning import Batch, Stack
 
 OLD_STATE = "state"
+
+
+@dataclass(frozen=True)
+class Finished:
+    """Hold which stacks are in a file, and what their points were computed by."""
+
+    stacks: frozenset[int]
+    origins: tuple[Origin, ...]
+
+    def origin(self, stack: Stack) -> Origin:
+        """Return what a stack of the file was computed by."""
+        first = stack.points[0].index
+        unknown = Origin(frozenset(), {}, None)
+        return next((one for one in self.origins if first in one.points), unknown)
 
 
 @dataclass(frozen=True)
@@ -67,27 +85,39 @@ class Folder:
         """Return the file of what there was of the stack that ran at Ctrl-C."""
         return self.path / "interrupted.nc"
 
-    def finished(self, scenario: Scenario) -> set[int]:
-        """Return the stacks whose results are there, whole and this scenario's; damaged ones are
+    def finished(self, scenario: Scenario) -> dict[Path, Finished]:
+        """Return what the files hold whose results are whole and this scenario's; damaged ones are
         computed anew."""
         wanted = about(scenario)
-        return set().union(*(_whole(path, wanted) for path in finished_files(self.path)))
+        held = {path: _held(path, wanted) for path in finished_files(self.path)}
+        return {path: one for path, one in held.items() if one.stacks}
 
-    def has(self, number: int, scenario: Scenario) -> bool:
-        """Say whether the stack's results are there: in its own file, or in one that another
-        program has packed it into."""
+    def has(self, stack: Stack, scenario: Scenario, sources: Sources) -> bool:
+        """Say whether the stack's results, made by these sources, are there: in its own file, or
+        in one that another program has packed it into."""
         wanted = about(scenario)
-        if number in _whole(self.part(number), wanted):
-            return True
         packs = finished_files(self.path, of_one=False)
-        return any(number in _packed(path, *wanted.values()) for path in packs)
+        own = _held(self.part(stack.number), wanted)
+        held = itertools.chain([own], (_packed(path, *wanted.values()) for path in packs))
+        return any(
+            stack.number in one.stacks and not outdated(one.origin(stack), sources) for one in held
+        )
 
-    def forget(self, number: int) -> None:
-        """Remove what a finished stack needs no more."""
-        old = [self.failure(number), *(self.path / "running").glob(f"{number:05d}-*")]
-        for path in old:
+    def forget(self, number: int) -> bool:
+        """Remove what a finished stack needs no more, or one that begins anew; return whether it
+        was in the middle."""
+        running = list((self.path / "running").glob(f"{number:05d}-*"))
+        for path in (self.failure(number), *running):
             with contextlib.suppress(OSError):
                 path.unlink()
+        return bool(running)
+
+    def restart(self) -> None:
+        """Remove all that was computed."""
+        self.tidy()
+        trained_models = trained.folder_of(self.path)
+        for folder in (self.path / "parts", self.path / "packs", trained_models):
+            shutil.rmtree(folder, ignore_errors=True)
 
     def tidy(self) -> None:
         """Remove what a finished sweep needs no more."""
@@ -96,18 +126,27 @@ class Folder:
             shutil.rmtree(self.path / name, ignore_errors=True)
 
 
+def outdated(origin: Origin, sources: Sources) -> list[str]:
+    """List the files of the user's own that have changed since something was computed, or of which
+    it does not say what they were."""
+    return changed(origin.sources or {}, sources)
+
+
 @functools.cache
-def _packed(path: Path, text: str, digest: str) -> set[int]:
-    """Return the stacks of a pack, which does not change."""
-    return _whole(path, {"scenario": text, "scenario_hash": digest})
+def _packed(path: Path, text: str, digest: str) -> Finished:
+    """Return what is in a pack, which does not change."""
+    return _held(path, {"scenario": text, "scenario_hash": digest})
 
 
-def _whole(path: Path, wanted: Mapping[str, str]) -> set[int]:
-    """Return the stacks of a file, if it is of this scenario and complete."""
+def _held(path: Path, wanted: Mapping[str, str]) -> Finished:
+    """Return what is in a file, if it is of this scenario and complete."""
+    nothing = Finished(frozenset(), ())
     try:
         with read_part(path, lazy=True) as part:
-            attributes = part.attrs
+            attributes, points = part.attrs, part["point_index"].values
     except UserError:
-        return set()
-    whole = attributes["complete"] == 1 and same(attributes, wanted)
-    return stacks_of(path, attributes) if whole else set()
+        return nothing
+    if attributes["complete"] != 1 or not same(attributes, wanted):
+        return nothing
+    made = origins.read(attributes, points)
+    return Finished(frozenset(stacks_of(path, attributes)), tuple(made))

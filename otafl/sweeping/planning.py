@@ -15,8 +15,10 @@ from typing import Any, NamedTuple, TypeVar
 
 from otafl.core.errors import UserError
 from otafl.core.files import write_text
+from otafl.core.sources import Sources
 from otafl.engine.memory import need
-from otafl.scenario import Point, Scenario, about, expand, same, stack_key
+from otafl.scenario import Point, Scenario, about, expand, same, sources_of, stack_key
+from otafl.scenario.keys import custom_sections
 from otafl.sweeping.locks import held
 
 T = TypeVar("T")
@@ -106,6 +108,28 @@ def stored(scenario: Scenario, folder: Path, workers: int = 1) -> list[Stack]:
         tree = {"scenario_hash": said["scenario_hash"], "stacks": plain}
         write_text(folder / "plan.json", json.dumps(tree))
     return stacks
+
+
+def sources_of_each(stacks: Sequence[Stack]) -> list[Sources]:
+    """Return the files of the user's own modules that each stack names, with their hashes."""
+    known: dict[tuple[str, ...], Sources] = {}
+    out = []
+    for stack in stacks:
+        names = tuple(section.name for _, section in custom_sections(stack.scenario))
+        if names not in known:
+            known[names] = sources_of(stack.scenario)
+        out.append(known[names])
+    return out
+
+
+def began_with(folder: Path, now: Sources) -> Sources:
+    """Return the files of the user's own modules as the sweep of a folder last began, and keep in
+    its plan what they are now."""
+    with held(folder / "locks" / "plan.lock"):
+        before: Sources = json.loads((folder / "plan.json").read_text()).get("sources", {})
+        if before != now:
+            _change(folder / "plan.json", lambda tree: tree.update(sources=now))
+    return before
 
 
 def rebatched(folder: Path, stack: Stack, batches: list[Batch]) -> Stack:

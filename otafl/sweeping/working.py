@@ -13,8 +13,10 @@ from typing import Literal
 
 import torch
 
+from otafl.core import sources
 from otafl.core.errors import UserError, WriteError
 from otafl.core.files import written
+from otafl.core.sources import Sources
 from otafl.engine.checkpoints import Checkpoint
 from otafl.engine.memory import ran_out_of_memory
 from otafl.engine.running import Progress, run_stack
@@ -23,7 +25,7 @@ from otafl.results.dataset import to_dataset
 from otafl.results.environment import versions
 from otafl.results.files import write_part
 from otafl.results.record import Record
-from otafl.scenario import Scenario, scenario_hash
+from otafl.scenario import Scenario, scenario_hash, sources_of
 from otafl.sweeping import locks
 from otafl.sweeping.folder import Folder
 from otafl.sweeping.joining import Piece, joined
@@ -38,13 +40,15 @@ class Job:
     """Name a stack of a sweep.
 
     folder: that all workers see, by this absolute path. checkpoint_every: rounds, 0 for never.
-    versions: of the programs that the client runs.
+    sources: of the user's own modules that the stack names, as the client has them. versions: of
+    the programs that the client runs.
     """
 
     scenario: Scenario
     stack: Stack
     folder: Path
     checkpoint_every: int = 0
+    sources: Sources = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=versions)
 
 
@@ -77,8 +81,9 @@ def work(job: Job, report: Report, keep_interrupted: bool = False) -> Outcome:
                 f"this worker has {_listed(versions())}, the client {_listed(job.versions)}; "
                 "install the same versions everywhere"
             )
+        _check_sources(job)
         with locks.held(folder.lock(number), wait=False):
-            if not folder.has(number, job.scenario):
+            if not folder.has(job.stack, job.scenario, job.sources):
                 _compute(job, report, keep_interrupted)
     except locks.Busy:
         return Outcome(job, "busy")
@@ -89,6 +94,17 @@ def work(job: Job, report: Report, keep_interrupted: bool = False) -> Outcome:
         trace = traceback.format_exc()
         return Outcome(job, "failed", kind, _message(error), trace, error)
     return Outcome(job, "done")
+
+
+def _check_sources(job: Job) -> None:
+    """Raise UserError unless the user's own modules are here what they are at the client."""
+    sources.refresh()
+    other = sources.changed(job.sources, sources_of(job.stack.scenario))
+    if other:
+        raise UserError(
+            f"{', '.join(other)}: changed while the sweep ran, or differs between client and "
+            "workers; with the same files everywhere, the same command goes on"
+        )
 
 
 def _compute(job: Job, report: Report, keep_interrupted: bool) -> None:
@@ -172,7 +188,7 @@ def _kept_batch(job: Job, batch: Batch, tell: Progress) -> Record:
     path = Folder(job.folder).state(job.stack.number, batch)
     whole = batch.size == len(job.stack.points) * job.scenario.trials
     finished = path.with_suffix(".record")
-    identity = [scenario_hash(job.scenario), job.versions]
+    identity = [scenario_hash(job.scenario), job.versions, job.sources]
     with contextlib.suppress(Exception):  # not there, or damaged: it is computed anew
         kept = pickle.loads(finished.read_bytes())
         if kept[0] == identity:

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from support.small_sets import write_images
 
 from otafl.core.errors import UserError
-from otafl.data import load, loaded
+from otafl.data import load, loaded, loading
 from otafl.data.digits import Digits
 from otafl.data.fashion_mnist import FashionMnist
 
@@ -68,7 +68,7 @@ def test_split_refuses(root: Path, keys: dict[str, object], message: str) -> Non
 
 
 def test_the_last_two_are_kept() -> None:
-    loaded.cache_clear()
+    loading._kept.cache_clear()
     first = loaded(Digits())
     assert loaded(Digits()) is first
     loaded(Digits(validation=0.1))

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from otafl import load_scenario, sweeping
-from otafl.data import loaded
+from otafl.data import loading
 from otafl.data.fashion_mnist import FashionMnist
 from otafl.data.files import DATA_DIR
 from otafl.data.mnist import Mnist
@@ -56,9 +56,9 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def generated(images: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The generated images in place of the real ones."""
     monkeypatch.setenv(DATA_DIR, str(images))
-    loaded.cache_clear()
+    loading._kept.cache_clear()
     yield
-    loaded.cache_clear()
+    loading._kept.cache_clear()
 
 
 def reduced(tree: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,163 @@
+"""Tell by a hash which source the user's own modules were imported from.
+
+The hash of a module covers its file; every .py file of the package that it lies in; and, as its
+import statements name them, the modules and packages beside it (in the folder that it was found
+in), theirs too. It does not cover installed packages that it imports, what it imports by a name
+that is computed, files that it reads, and what has no file (a notebook's cells).
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import hashlib
+import importlib
+import itertools
+import sys
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+Sources = dict[str, str]
+"""File, from the folder that its modules are found in -> hash of its text."""
+
+MANY = 200
+"""A package of more files has one hash for all of them."""
+
+_imported: dict[str, Sources] = {}
+"""Module -> what it was imported from."""
+
+
+def imported(name: str) -> ModuleType:
+    """Import a module of the user's, and take note of its source.
+
+    No bytecode is written: Python would take that of a file which is changed within a second, to a
+    text of the same length, for its own.
+    """
+    before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    try:
+        module = importlib.import_module(name)
+    finally:
+        sys.dont_write_bytecode = before
+    if name not in _imported:
+        _imported[name] = _hashes(module)
+    return module
+
+
+def of_module(name: str) -> Sources:
+    """Return what a module of the user's was imported from in this program."""
+    imported(name)
+    return _imported[name]
+
+
+def refresh() -> None:
+    """Forget the modules of the user's whose source has changed since they were imported, so that
+    they are imported anew. A run looks once, before it begins."""
+    for name, known in list(_imported.items()):
+        module = sys.modules.get(name)
+        if module is None or _hashes(module) != known:
+            del _imported[name]
+            _forget(name, module)
+
+
+def changed(before: Sources, now: Sources) -> list[str]:
+    """List the files that two hashes differ in."""
+    return sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
+
+
+def _forget(name: str, module: ModuleType | None) -> None:
+    """Have a module, and all that its hash covers, imported anew where it is asked for again."""
+    covered = set() if module is None else set(itertools.chain(*_places(module).values()))
+    for other, one in list(sys.modules.items()):
+        file = getattr(one, "__file__", None)
+        if other == name or (file is not None and Path(file).absolute() in covered):
+            del sys.modules[other]
+    importlib.invalidate_caches()
+
+
+def _hashes(module: ModuleType) -> Sources:
+    found = {}
+    for place, files in _places(module).items():
+        texts = [_bytes(file) for file in files]
+        if len(files) > MANY:
+            found[f"{place.name}/*.py"] = _digest(*texts)
+        else:
+            root = place.parent
+            pairs = zip(files, texts, strict=True)
+            found |= {file.relative_to(root).as_posix(): _digest(text) for file, text in pairs}
+    return found
+
+
+def _places(module: ModuleType) -> dict[Path, list[Path]]:
+    """Return the files and packages that a module's hash covers, and the files of each."""
+    first = _place(module)
+    found: dict[Path, list[Path]] = {}
+    waiting = [] if first is None else [first]
+    while waiting:
+        place = waiting.pop()
+        if place in found:
+            continue
+        files = [place]
+        if place.is_dir():
+            every = sorted(place.rglob("*.py"))
+            files = [file for file in every if not _hidden(file.relative_to(place))]
+        found[place] = files
+        if not _installed(place.parent):
+            for file in files:
+                waiting += _beside(_bytes(file), place.parent)
+    return found
+
+
+def _place(module: ModuleType) -> Path | None:
+    """Return the file of a module, or the folder of the package that it lies in; None where there
+    is none, and of otafl's own, which have a version."""
+    top = module.__name__.partition(".")[0]
+    file = getattr(module, "__file__", None)
+    if top == "otafl" or file is None:
+        return None
+    folders = [Path(one).absolute() for one in getattr(sys.modules.get(top), "__path__", ())]
+    path = Path(file).absolute()
+    return next((one for one in folders if one in path.parents), path)
+
+
+def _beside(text: bytes, root: Path) -> Iterator[Path]:
+    """Yield the modules and packages in a folder that the import statements of a text name."""
+    names = set()
+    with contextlib.suppress(SyntaxError, ValueError):
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Import):
+                names |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+                names.add(node.module.partition(".")[0])
+    for name in names - {"otafl"}:
+        package, file = root / name, root / f"{name}.py"
+        if file.is_file() and not (package / "__init__.py").is_file():
+            yield file
+        elif package.is_dir():
+            yield package
+
+
+def _hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)
+
+
+def _installed(root: Path) -> bool:
+    """Say whether a folder is one of Python's own, in which what lies beside is not the user's."""
+    if root.name in ("site-packages", "dist-packages"):
+        return True
+    return root in (Path(path) for path in sysconfig.get_paths().values())
+
+
+def _bytes(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError:
+        return b""
+
+
+def _digest(*texts: bytes) -> str:
+    whole = hashlib.sha256()
+    for text in texts:
+        whole.update(hashlib.sha256(text).digest())
+    return whole.hexdigest()[:16]

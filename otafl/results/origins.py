@@ -1,0 +1,98 @@
+"""Say what the points of a result were computed by: the versions of programs, and the files of the
+user's own modules.
+
+The attribute `origins` of a result is JSON, a list of
+
+    {"points": "0-5,8", "versions": {program: version}, "sources": {file: hash}}
+
+with an entry for each that differs. Points are counted as in the sweep, the last axis fastest.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+from otafl.core.sources import Sources
+from otafl.results.environment import versions
+
+ATTRIBUTE = "origins"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Say what some points were computed by.
+
+    Parameters
+    ----------
+    points : their numbers in the sweep.
+    versions : of programs.
+    sources : of the user's own modules; None in files that are older than the attribute.
+    """
+
+    points: frozenset[int]
+    versions: Mapping[str, str]
+    sources: Sources | None
+
+
+def here(points: Iterable[int], sources: Sources) -> Origin:
+    """Return the origin of points that this program computes."""
+    return Origin(frozenset(points), versions(), sources)
+
+
+def written(origins: Sequence[Origin]) -> str:
+    """Return the attribute."""
+    return json.dumps(
+        [
+            {"points": _ranges(one.points), "versions": dict(one.versions), "sources": one.sources}
+            for one in origins
+        ]
+    )
+
+
+def read(attributes: Mapping[str, Any], points: Iterable[int]) -> list[Origin]:
+    """Return the origins of a file that holds these points; an older one has one version each."""
+    if ATTRIBUTE in attributes:
+        tree = json.loads(attributes[ATTRIBUTE])
+        return [Origin(_points(o["points"]), o["versions"], o["sources"]) for o in tree]
+    known = {name: str(attributes.get(f"{name}_version", "not known")) for name in versions()}
+    return [Origin(frozenset(int(point) for point in points), known, None)]
+
+
+def joined(several: Iterable[Sequence[Origin]]) -> list[Origin]:
+    """Return the origins of several files together. Of a point in two of them, the first counts."""
+    out: list[Origin] = []
+    taken: set[int] = set()
+    for one in (origin for origins in several for origin in origins):
+        points = one.points - taken
+        taken |= points
+        alike = (i for i, known in enumerate(out) if replace(known, points=one.points) == one)
+        place = next(alike, None)
+        if place is None:
+            out.append(replace(one, points=points))
+        else:
+            out[place] = replace(out[place], points=out[place].points | points)
+    return [one for one in out if one.points]
+
+
+def without(origins: Sequence[Origin], points: set[int]) -> list[Origin]:
+    """Return origins without some points."""
+    left = [replace(one, points=one.points - points) for one in origins]
+    return [one for one in left if one.points]
+
+
+def _ranges(points: Iterable[int]) -> str:
+    """Return numbers as `0-5,8`."""
+    numbers = sorted(points)
+    starts = [b for a, b in pairwise([-2, *numbers]) if b != a + 1]
+    ends = [a for a, b in pairwise([*numbers, -2]) if b != a + 1]
+    pairs = zip(starts, ends, strict=True)
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in pairs)
+
+
+def _points(text: str) -> frozenset[int]:
+    spans = [one.partition("-") for one in text.split(",")]
+    return frozenset(i for a, _, b in spans for i in range(int(a), int(b or a) + 1))

@@ -1,0 +1,239 @@
+"""What was computed by another state of the user's own modules, or of the programs, is never mixed
+with the rest without a word."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from contract.small import scenario
+from contract.test_sweeps import same
+from golden.test_cli import call
+
+from otafl import open_results, sweeping
+from otafl.core import sources
+from otafl.results import packing as packs
+from otafl.results.files import read_part, write_part
+from otafl.scenario import Scenario
+from otafl.sweeping import planning, working
+
+pytestmark = pytest.mark.exact
+
+POLICY = """\
+import torch
+from {helper} import SHARE
+
+def f(link):
+    p = SHARE * torch.ones_like(link.h) * (link.budget / 1e3)[:, None].sqrt() * link.sends[:, None]
+    return p, torch.ones_like(link.h[..., 0].real)
+"""
+MODULES = {"alone": "my_policy:f", "packed": "my_pack.policy:f"}
+
+
+@pytest.fixture(params=MODULES)
+def named(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A policy of the user's, in a file of the working folder or of a package there, whose numbers
+    come from another file beside it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "my_pack").mkdir()
+    (tmp_path / "my_pack" / "__init__.py").write_text("")
+    (tmp_path / "my_pack" / "policy.py").write_text(POLICY.format(helper="my_pack.shares"))
+    (tmp_path / "my_policy.py").write_text(POLICY.format(helper="my_shares"))
+    (tmp_path / "bystander.py").write_text("x = 1\n")
+    share(tmp_path, 0.5)
+    yield MODULES[request.param]
+    for name in [one for one in sys.modules if one.startswith("my_")]:
+        del sys.modules[name]
+    sources._imported.clear()
+
+
+def share(folder: Path, value: float) -> None:
+    for file in ("my_pack/shares.py", "my_shares.py"):
+        (folder / file).write_text(f"SHARE = {value}\n")
+
+
+def short(keys: dict[str, Any]) -> Scenario:
+    return scenario({"training.rounds": 2, "trials": 1} | keys)
+
+
+def changed_file(named: str) -> str:
+    return "my_pack/shares.py" if "pack" in named else "my_shares.py"
+
+
+class Rounds(list[int]):
+    """Takes note of the rounds that are reported."""
+
+    def __call__(self, done: int, total: int, note: str) -> None:
+        self.append(done)
+
+
+def stop_after(rounds: int) -> Callable[..., None]:
+    def stop(done: int, total: int, note: str) -> None:
+        if done == rounds:
+            raise KeyboardInterrupt
+
+    return stop
+
+
+def test_an_edited_module_is_computed_anew(named: str, tmp_path: Path) -> None:
+    """Of two stacks, the one that names it; the other one stays, to the byte."""
+    one = short({"sweep": {"power": ["gbma", named]}})
+    said: list[str] = []
+    before = sweeping.sweep(one, tmp_path / "s", tell=said.append).load()
+    parts = {path.name: path.read_bytes() for path in (tmp_path / "s" / "parts").iterdir()}
+    calls = Rounds()
+    same(sweeping.sweep(one, tmp_path / "s", calls, tell=said.append), before)
+    (tmp_path / "bystander.py").write_text("x = 2\n")
+    same(sweeping.sweep(one, tmp_path / "s", calls, tell=said.append), before)
+    assert said == []
+    assert calls == []
+
+    share(tmp_path, 0.9)  # within a second, of the same length
+    after = sweeping.sweep(one, tmp_path / "s", calls, tell=said.append)
+    assert said == [
+        f"{tmp_path / 's'}: {changed_file(named)} has changed since 1 of 2 stacks was computed or "
+        "begun; it begins anew"
+    ]
+    assert calls == [3, 4]
+    same(after, sweeping.run(one))
+    assert float(before["tx_energy_j"][1].sum()) != float(after["tx_energy_j"][1].sum())
+    assert (tmp_path / "s" / "parts" / "00000.nc").read_bytes() == parts["00000.nc"]
+    plan = json.loads((tmp_path / "s" / "plan.json").read_text())
+    assert changed_file(named) in plan["sources"]
+
+
+@pytest.mark.parametrize("named", ["alone"], indirect=True)
+def test_an_edit_takes_a_stack_out_of_a_pack(
+    named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packs, "AT_ONCE", 2)
+    axes = {"power": ["gbma", named], "training.batch_size": [2, 3]}
+    one = short({"sweep": axes})
+    before = sweeping.sweep(one, tmp_path / "s").load()
+    assert [path.parent.name for path in (tmp_path / "s").rglob("*.nc")] == ["packs"]
+    share(tmp_path, 0.9)
+    calls = Rounds()
+    with pytest.warns(UserWarning, match="my_shares.py has changed since 2 of 4 stacks were"):
+        after = sweeping.sweep(one, tmp_path / "s", calls)
+    assert calls == [5, 6, 7, 8]
+    same(after, sweeping.run(one))
+    same(after.isel(power=0), before.isel(power=0))
+
+
+@pytest.mark.parametrize("checkpoint_every", [0, 1])
+@pytest.mark.parametrize("named", ["alone"], indirect=True)
+def test_an_edit_of_what_an_interrupted_run_names(
+    named: str, checkpoint_every: int, tmp_path: Path
+) -> None:
+    """A checkpoint of it is not gone on from; where nothing changes it is."""
+    one = short({"power": named, "training.rounds": 4})
+    for value in (0.5, 0.9):
+        share(tmp_path, 0.5)
+        said: list[str] = []
+        with pytest.raises(KeyboardInterrupt):
+            sweeping.run(one, tmp_path / "r.nc", stop_after(2), checkpoint_every)
+        share(tmp_path, value)
+        calls = Rounds()
+        found = sweeping.run(one, tmp_path / "r.nc", calls, checkpoint_every, said.append)
+        kept = checkpoint_every and value == 0.5
+        assert calls == ([3, 4] if kept else [1, 2, 3, 4])
+        assert len(said) == bool(checkpoint_every and value == 0.9)
+        assert all("my_shares.py has changed since 1 of 1 stack was" in text for text in said)
+        same(found, sweeping.run(one))
+
+
+@pytest.mark.parametrize("named", ["alone"], indirect=True)
+def test_a_run_takes_the_module_as_it_is_now(named: str, tmp_path: Path) -> None:
+    """In one program, whether it writes a file or not."""
+    one = short({"power": named})
+    joules = []
+    for value in (0.5, 0.9):
+        share(tmp_path, value)
+        alone, kept = sweeping.run(one), sweeping.run(one, tmp_path / "r.nc")
+        same(alone, kept)
+        (origin,) = json.loads(kept.attrs["origins"])
+        assert set(origin["sources"]) == {"my_policy.py", "my_shares.py"}
+        joules.append(float(kept["tx_energy_j"].sum()))
+    assert joules[1] == pytest.approx(joules[0] * (0.9 / 0.5) ** 2, rel=1e-5)
+
+
+@pytest.mark.parametrize("named", ["alone"], indirect=True)
+def test_a_module_that_changes_while_it_runs(named: str, tmp_path: Path) -> None:
+    """And one that a worker has otherwise than its client: nothing is computed."""
+    one = short({"power": named})
+    (stack,) = planning.stored(one, tmp_path / "s")
+    (own,) = planning.sources_of_each([stack])
+    job = working.Job(one, stack, tmp_path / "s", sources=own)
+    share(tmp_path, 0.9)
+    outcome = working.work(job, lambda *_: None)
+    assert (outcome.state, outcome.kind) == ("failed", "user")
+    assert outcome.message.startswith("my_shares.py: changed while the sweep ran, or differs")
+    assert not (tmp_path / "s" / "parts").exists()
+
+
+def aged(folder: Path, number: int, **versions: str) -> None:
+    """Make a finished stack one of other versions."""
+    path = folder / "parts" / f"{number:05d}.nc"
+    part = read_part(path)
+    (origin,) = json.loads(part.attrs["origins"])
+    origin["versions"] |= versions
+    write_part(part.assign_attrs(origins=json.dumps([origin])), path)
+
+
+def test_stacks_of_other_versions_are_named_and_kept(tmp_path: Path) -> None:
+    one = short({"sweep": {"power": ["gbma", "ci", "tci"]}})
+    whole = sweeping.sweep(one, tmp_path / "s").load()
+    (made,) = json.loads(whole.attrs["origins"])
+    assert made["points"] == "0-2"
+    aged(tmp_path / "s", 1, torch="2.0.1")
+    said: list[str] = []
+    found = sweeping.sweep(one, tmp_path / "s", tell=said.append)
+    assert said == [
+        f"{tmp_path / 's'}: 1 of 3 stacks was computed by torch 2.0.1 (here "
+        f"{made['versions']['torch']}); kept, as the attribute origins of the result says; "
+        "--restart computes everything anew"
+    ]
+    same(found, whole)
+    told = [(o["points"], o["versions"]["torch"]) for o in json.loads(found.attrs["origins"])]
+    assert told == [("0,2", made["versions"]["torch"]), ("1", "2.0.1")]
+    calls = Rounds()
+    anew = sweeping.sweep(one, tmp_path / "s", calls, restart=True)
+    assert calls == [1, 2, 3, 4, 5, 6]
+    assert json.loads(anew.attrs["origins"]) == [made]
+
+
+def test_restart_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    file = tmp_path / "s.yaml"
+    file.write_text(
+        "name: s\nmodel: {hidden: [4]}\ndevices: {count: 3}\ntraining: {rounds: 2, batch_size: 4}\n"
+    )
+    folder = tmp_path / "out"
+    call("sweep", file, "--out", folder, "-q")
+    aged(folder, 0, otafl="0.0.9")
+    time_of = [float(open_results(folder)["wall_time_s"].sum())]
+    capsys.readouterr()
+    for more in ([], ["--restart"]):
+        call("sweep", file, "--out", folder, "-q", *more)
+        told = capsys.readouterr().err
+        assert ("computed by otafl 0.0.9 (here " in told) == (not more)
+        time_of.append(float(open_results(folder)["wall_time_s"].sum()))
+    assert time_of[0] == time_of[1] != time_of[2]
+
+
+def test_a_result_of_before_is_of_unknown_versions(tmp_path: Path) -> None:
+    """A file without the attribute says one version of each program."""
+    one = short({"sweep": {"power": ["gbma", "ci"]}})
+    sweeping.sweep(one, tmp_path)
+    path = tmp_path / "parts" / "00001.nc"
+    part = read_part(path)
+    del part.attrs["origins"]
+    write_part(part.assign_attrs(torch_version="2.0.1", numpy_version=np.__version__), path)
+    found = json.loads(open_results(tmp_path).attrs["origins"])
+    assert [(o["points"], o["sources"]) for o in found] == [("0", {}), ("1", None)]
+    assert found[1]["versions"]["torch"] == "2.0.1"
