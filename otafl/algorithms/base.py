@@ -37,6 +37,7 @@ from otafl.core.contracts import (
     Received,
     View,
 )
+from otafl.core.lasting import Lasting
 from otafl.core.rng import Streams
 from otafl.core.settings import stackable
 from otafl.models.base import Model, flatten
@@ -51,7 +52,7 @@ Outcome = tuple[Blocks, Payload, Tensor]
 Views = dict[str, View]
 
 
-class Algorithm(ABC):
+class Algorithm(Lasting, ABC):
     """A federated method trains a model on many devices and a server.
 
     Tensors that a method is given belong to it; what it returns must not alias what the engine

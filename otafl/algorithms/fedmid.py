@@ -45,6 +45,8 @@ class FedMiD(Algorithm):
         )
         bias_mode: BiasMode = "ideal"
 
+    lasting: ClassVar = ("_steps",)
+
     _steps = 1
     """Local steps of the last round."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from otafl.cli.app import ResultFile, check_writable, picked
+from otafl.cli.app import ResultFile, Trust, check_writable, picked
 from otafl.core.console import plain_console
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ def export(
     quantise: Annotated[
         Quantise | None, typer.Option(help="Smaller weights, of --to litert.")
     ] = None,
+    trust: Trust = False,
     check: Annotated[
         bool, typer.Option("--check/--no-check", help="Compare scores and accuracy.")
     ] = True,
@@ -50,7 +51,7 @@ def export(
     check_writable(out.parent)
     from otafl.exporting import deployed
 
-    model = deployed.open_models(result, chosen, trial, view, device)
+    model = deployed.open_models(result, chosen, trial, view, device, trust)
     how = None if quantise is None else quantise.value
     made = deployed.export(model, to.value, out, how, check)
     _print(made)

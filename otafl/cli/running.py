@@ -14,6 +14,7 @@ from otafl.cli.app import (
     Overrides,
     Quiet,
     ScenarioFile,
+    Trust,
     check_writable,
     load,
 )
@@ -45,10 +46,11 @@ def run(
     device: DeviceOption = None,
     checkpoint_every: CheckpointEvery = 0,
     restart: Restart = False,
+    trust: Trust = False,
     quiet: Quiet = False,
 ) -> None:
     """Run a scenario into one file and a figure."""
-    loaded = load(scenario, set_, device)
+    loaded = load(scenario, set_, device, trust)
     target = out or Path(loaded.output.folder) / f"{loaded.name}.nc"
     if target.suffix != ".nc" or target.is_dir():
         raise UserError(f"--out {target}: must be the name of a file that ends in .nc")
@@ -75,6 +77,7 @@ def sweep(
     ] = None,
     checkpoint_every: CheckpointEvery = 0,
     restart: Restart = False,
+    trust: Trust = False,
     quiet: Quiet = False,
 ) -> None:
     """Run a scenario into a folder; can be resumed."""
@@ -83,7 +86,7 @@ def sweep(
             f"--workers {workers}: the workers are those of --scheduler {scheduler}; give one of "
             "the two"
         )
-    loaded = load(scenario, set_, device)
+    loaded = load(scenario, set_, device, trust)
     folder = out or Path(loaded.output.folder) / loaded.name
     check_writable(folder)
     from otafl import sweeping
@@ -115,7 +118,7 @@ def _interruptible(folder: Path) -> Iterator[None]:
         running = folder / "interrupted.nc"
         also = f", the records of the one that was running in {running.name}"
         kept = f"{parts} kept in {folder}{also if running.exists() else ''}"
-        if any(folder.glob("running/*.checkpoint")):
+        if any(folder.glob("running/*.checkpoint.pt")):
             kept += ", and checkpoints of what was running"
         kept += "; the same command resumes from there"
         typer.echo(f"otafl: interrupted; {kept}", err=True)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from otafl.cli.app import Overrides, load
+from otafl.cli.app import Overrides, Trust, load
 from otafl.core.console import plain_console
 from otafl.core.errors import UserError
 from otafl.core.words import counted
@@ -19,6 +19,7 @@ def check(
     ] = None,
     set_: Overrides = None,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema.")] = False,
+    trust: Trust = False,
 ) -> None:
     """Print a scenario filled in, or all its errors."""
     from otafl.scenario import expand, json_schema, to_yaml
@@ -30,7 +31,7 @@ def check(
     elif scenario is None:
         raise UserError("check: give a scenario's file, or --schema for the JSON schema")
     else:
-        loaded = load(scenario, set_, None)
+        loaded = load(scenario, set_, None, trust)
         points = expand(loaded)
         typer.echo(to_yaml(loaded).rstrip())
         typer.echo(f"{scenario}: valid; {counted(len(points), 'point')}", err=True)

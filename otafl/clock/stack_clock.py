@@ -16,6 +16,9 @@ from otafl.devices.availability import Life
 from otafl.devices.hardware import Hardware
 from otafl.devices.protocols import Rules
 
+_NOTED = ("wait_for_devices", "begin", "open_slot", "close_slot", "charge_j", "stop")
+"""Methods that a journal names."""
+
 
 class Clock:
     """Keep the clocks of S independent trials. `begin`, `open_slot`, `close_slot` make a round;
@@ -175,9 +178,11 @@ class Clock:
 
     def replay(self, journal: Sequence[tuple[Any, ...]]) -> None:
         """Go through what the journal of a clock that was made alike holds, to be where that one
-        was. Keep a journal from then on."""
+        was. Keep a journal from then on. Raises ValueError for anything else than a journal."""
         self.journal = []
         for method, *given in journal:
+            if method not in _NOTED:
+                raise ValueError(f"{method!r} is nothing that a clock notes")
             getattr(self, method)(*given)
 
     def _note(self, method: str, *given: Any) -> None:

@@ -12,6 +12,7 @@ from torch import Tensor
 from otafl.core import settings
 from otafl.core.contracts import Blocks, Cohort, Context, Group, Hyper, Payload, Received
 from otafl.core.errors import UserError
+from otafl.core.lasting import Lasting
 from otafl.core.rng import Streams
 from otafl.models.base import Shapes, flatten
 
@@ -19,7 +20,7 @@ Coded = tuple[Group, Blocks]
 """A group as it is sent, and the memory after it."""
 
 
-class Codec(ABC):
+class Codec(Lasting, ABC):
     """Compress what devices send. Groups on the ideal route pass as they are.
 
     `decode` undoes what `encode` did to the shapes of the payload that it saw last; groups and

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import torch
 from pydantic import Field, model_validator
@@ -36,6 +36,8 @@ MEASURED = "measured"
 
 
 class CompressedSensing(Codec):
+    lasting: ClassVar = ("_shapes",)
+
     class Settings(Codec.Settings):
         name: Literal["compressed_sensing"] = "compressed_sensing"
         keep: float = Field(

@@ -44,6 +44,7 @@ class _Cut:
 
 
 class MatrixSensing(Codec):
+    lasting: ClassVar = ("_side", "_cuts")
     once = False
 
     class Settings(Codec.Settings):
@@ -70,7 +71,7 @@ class MatrixSensing(Codec):
         super().__init__(settings, hyper, streams)
         self._sensing = Sensing(settings, streams)
         self._side = 0
-        self._cuts: dict[tuple[int, str], _Cut] = {}
+        self._cuts: dict[tuple[int, str], tuple[tuple[int, ...], bool]] = {}
 
     def encode(
         self, payload: Payload, memory: Blocks, cohort: Cohort, round: int, streams: Streams
@@ -82,8 +83,8 @@ class MatrixSensing(Codec):
         blocks = dict(group.blocks)
         for name, block in group.blocks.items():
             if self._side in _sides(block):
-                cut = _Cut(tuple(block.shape[1:]), block.shape[1] != self._side)
-                self._cuts[index, name] = cut
+                self._cuts[index, name] = tuple(block.shape[1:]), block.shape[1] != self._side
+                cut = _Cut(*self._cuts[index, name])
                 blocks[name] = cut.turned(cut.turned(block.flatten(2)) @ self._matrix(name).mT)
         return replace(group, blocks=blocks), memory
 
@@ -120,8 +121,8 @@ class MatrixSensing(Codec):
     def restored(self, index: int, blocks: Blocks) -> Blocks:
         whole = dict(blocks)
         for name, block in blocks.items():
-            cut = self._cuts.get((index, name))
-            if cut is not None:
+            if (index, name) in self._cuts:
+                cut = _Cut(*self._cuts[index, name])
                 columns = self._sensing.recovered(cut.turned(block), self._matrix(name))
                 whole[name] = cut.turned(columns).reshape(-1, *cut.shape)
         return whole

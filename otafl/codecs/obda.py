@@ -16,7 +16,7 @@ Zhu, Du, Gunduz, Huang 2021, "One-Bit Over-the-Air Aggregation for Communication
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -30,6 +30,8 @@ from otafl.core.settings import stackable
 
 
 class Obda(Codec):
+    lasting: ClassVar = ("_voted",)
+
     class Settings(Codec.Settings):
         name: Literal["obda"] = "obda"
         step: float = stackable(

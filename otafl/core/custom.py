@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import os
 import sys
+from collections.abc import Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
 from otafl.core import sources
 from otafl.core.errors import UserError
 from otafl.core.sources import Sources
+
+_stranger: ContextVar[str | None] = ContextVar("_stranger", default=None)
+"""The file whose names are not to be imported."""
+
+
+@contextlib.contextmanager
+def named_by(file: object, trust: bool) -> Iterator[None]:
+    """Refuse to import, within it, what a file names that someone else may have written; with
+    `trust` it is imported."""
+    token = _stranger.set(None if trust else str(file))
+    try:
+        yield
+    finally:
+        _stranger.reset(token)
 
 
 def load(path: str, key: str) -> Any:
@@ -24,8 +41,14 @@ def load(path: str, key: str) -> Any:
 
     Raises
     ------
-    UserError : if there is none.
+    UserError : if there is none, or a file names it that is not to be trusted.
     """
+    stranger = _stranger.get()
+    if stranger is not None:
+        raise UserError(
+            f"{key}: {stranger} names {path!r}, code that would be run; trust=True (--trust) runs "
+            "it, which is for files from people whose programs you would run"
+        )
     module_name, _, attribute = path.partition(":")
     if os.getcwd() not in sys.path and "" not in sys.path:
         # a console script, unlike `python -m`, does not look in the working folder
@@ -95,6 +118,8 @@ def check_keys(
     arguments by position."""
     try:
         inspect.signature(function).bind(*positional, **options)
+    except ValueError:  # of a built-in type that does not say what it takes
+        return
     except TypeError as error:
         section = key.partition(".")[0]
         raise UserError(f"{section}: {path!r} does not fit the section's keys: {error}") from error

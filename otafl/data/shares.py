@@ -29,9 +29,7 @@ class Shares:
     validation: Dealt
 
 
-def shared_out(
-    source: DataSource, data: DataSet, devices: int, streams: Streams
-) -> list[Shares]:
+def shared_out(source: DataSource, data: DataSet, devices: int, streams: Streams) -> list[Shares]:
     """Deal the samples out and return who has which, a trial each; trials that share all numbers
     share a partition."""
     parts: dict[int, Shares] = {}

@@ -6,7 +6,9 @@ round is an uplink slot; who works for it and who is in it, the clock says.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -26,6 +28,7 @@ from otafl.core.contracts import (
     Received,
     column,
 )
+from otafl.core.lasting import Lasting
 from otafl.downlink.base import Arrival
 from otafl.engine.assembly import Parts
 from otafl.engine.metrics import RoundMeans
@@ -37,13 +40,24 @@ from otafl.transport.report import Tally
 UPDATE_COUNTS = ("updates_used", "crashed_updates", "rejected_updates", "duplicated_updates")
 
 
-class Engine:
+class Engine(Lasting):
     """Hold a stack of S trials over K devices, the server and devices of all, and run their rounds.
 
     server: blocks [S, *shape]. devices: blocks [S, K, *shape]. running: [S] bool on the host,
     False for a trial that has stopped. ended: [S] bool, True for one that has no time or no device
     left. counts: name -> [S] updates so far.
     """
+
+    lasting: ClassVar = (
+        "running",
+        "ended",
+        "server",
+        "server_memory",
+        "memory",
+        "downlink_bits",
+        "counts",
+        "link",
+    )
 
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
@@ -357,6 +371,33 @@ class Engine:
         self.ended |= parts.clock.now() >= parts.duration_s
         if parts.scenario.output.save_link:  # empty where nobody transmitted
             self.link.append({name: value.cpu() for name, value in report.saved.items()})
+
+    def kept(self) -> dict[str, Any]:
+        """Return also what devices keep, what is on its way, and what the parts keep."""
+        pending = None if self.pending is None else self.pending.plain()
+        parts = {name: part.kept() for name, part in self._lasting().items()}
+        return {**super().kept(), "pending": pending, "parts": parts}
+
+    def restore(self, kept: Mapping[str, Any]) -> None:
+        super().restore(kept)
+        pending = kept["pending"]
+        self.pending = None if pending is None else Update.of_plain(pending)
+        for name, part in self._lasting().items():
+            part.restore(kept["parts"][name])
+
+    def _lasting(self) -> dict[str, Lasting]:
+        """Return the parts that change from round to round; the clock keeps a journal instead."""
+        parts = self.parts
+        return {
+            "devices": self.devices,
+            "means": self.means,
+            "algorithm": parts.algorithm,
+            "codec": parts.link.codec,
+            "transport": parts.link.transport,
+            "selection": parts.selection,
+            "sizes": parts.sizes,
+            "workload": parts.workload,
+        }
 
     def stop(self, trial: int) -> None:
         """End a trial; the others go on."""

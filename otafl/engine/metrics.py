@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from otafl.core.contracts import Blocks, Cohort, LinkReport, View, taken
+from otafl.core.lasting import Lasting
 from otafl.data.own import OwnSamples
 
 MODELS_CHUNK = 1 << 26
@@ -20,11 +21,13 @@ EVALUATION_CHUNK = 1 << 21
 """Real numbers of test inputs worked on at a time, all rows together."""
 
 
-class RoundMeans:
+class RoundMeans(Lasting):
     """Gather means over the rounds since the last record, and totals since the first.
 
     Nothing leaves the torch device before `take`.
     """
+
+    lasting: ClassVar = ("_trial", "_device", "_loss", "_trained", "_rounds")
 
     _PER_TRIAL: ClassVar = {  # name -> of the report
         "aggregation_nmse": "nmse",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,6 +18,15 @@ class Update:
 
     cohort: Cohort
     payload: Payload
+
+    def plain(self) -> dict[str, Any]:
+        """Return cohort and payload as plain data, see `otafl.core.lasting`."""
+        return {"cohort": _values(self.cohort), "payload": [_values(one) for one in self.payload]}
+
+    @staticmethod
+    def of_plain(kept: Mapping[str, Any]) -> Update:
+        """Return what `plain` was taken of."""
+        return Update(Cohort(**kept["cohort"]), tuple(Group(**one) for one in kept["payload"]))
 
     def split(self, keep: Tensor) -> tuple[Update, Update]:
         """Return the rows [N] bool that are kept, and the others."""
@@ -41,6 +52,10 @@ class Update:
             for a, b in zip(self.payload, other.payload, strict=True)
         )
         return Update(cohort, payload)
+
+
+def _values(one: Cohort | Group) -> dict[str, Any]:
+    return {field.name: getattr(one, field.name) for field in fields(one)}
 
 
 def _placed(group: Group, place: Tensor) -> Group:

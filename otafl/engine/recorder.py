@@ -6,10 +6,14 @@ diverged.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
 import numpy as np
 import torch
 
 from otafl.core.contracts import Blocks
+from otafl.core.lasting import Lasting
 from otafl.devices.activities import CAUSES
 from otafl.engine.engine import Engine
 from otafl.engine.evaluation import Evaluation
@@ -25,8 +29,10 @@ _ENDS = (
 )
 
 
-class Recorder:
+class Recorder(Lasting):
     """Take the records of S = points x trials."""
+
+    lasting: ClassVar = ("rounds", "taken", "once")
 
     def __init__(self, engine: Engine, points: int, trials: int) -> None:
         self.engine = engine
@@ -105,6 +111,14 @@ class Recorder:
         self.once["stop_symbols"][reached] = values["uplink_symbols"][reached]
         for trial in np.nonzero(diverged | reached | ended)[0]:
             engine.stop(int(trial))
+
+    def kept(self) -> dict[str, Any]:
+        """Return also what the engine keeps."""
+        return {**super().kept(), "engine": self.engine.kept()}
+
+    def restore(self, kept: Mapping[str, Any]) -> None:
+        super().restore(kept)
+        self.engine.restore(kept["engine"])
 
     def record(self, complete: bool) -> Record:
         """Return everything taken so far, variables as `variables.VARIABLES` has them."""

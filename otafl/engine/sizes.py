@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 
 from otafl.algorithms.base import Algorithm
 from otafl.channels.base import Channel
 from otafl.core.contracts import ChannelState, Cohort, Level
+from otafl.core.lasting import Lasting
 from otafl.levels.base import Levels
 from otafl.scenario.sections import TrainingSettings
 
 
-class Sizes:
+class Sizes(Lasting):
     """Hold the operations of a device's round and, where a method has sizes, of levels."""
+
+    lasting: ClassVar = ("_since", "_total", "_rounds")
 
     def __init__(
         self,

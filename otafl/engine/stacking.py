@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import tempfile
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,12 +17,13 @@ from torch import Tensor
 
 from otafl.codecs.base import Codec
 from otafl.core.contracts import Blocks, Cohort, Group, Payload, taken
+from otafl.core.lasting import Lasting
 from otafl.core.rng import Streams
 from otafl.scenario import Scenario
 from otafl.scenario.sections import DeviceState
 
 
-class DeviceStore:
+class DeviceStore(Lasting):
     """Keep the state of all devices of all trials, name -> [S * K, *shape].
 
     blocks: [S, K, *shape], or [S, 1, *shape] for a start that all devices of a trial share; each
@@ -53,15 +55,12 @@ class DeviceStore:
         size = math.prod(shape)
         return torch.from_file(file.name, shared=True, size=size, dtype=like.dtype).view(shape)
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out the temporary files: what is in them is in the tables."""
-        return {**self.__dict__, "_files": []}
+    def kept(self) -> dict[str, Any]:
+        return dict(self._table)
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        if self._place == "disk":
-            for name, kept in self._table.items():
-                self._table[name] = self._new(kept, tuple(kept.shape)).copy_(kept)
+    def restore(self, kept: Mapping[str, Any]) -> None:
+        for name, table in self._table.items():
+            table.copy_(kept[name])
 
     def rows(self, cohort: Cohort) -> Blocks:
         """Return the state [n, *shape] of the cohort's rows."""

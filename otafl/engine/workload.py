@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import torch
 
 from otafl.clock import Clock
 from otafl.core.contracts import ChannelState, Cohort, Limits, LinkBudget
+from otafl.core.lasting import Lasting
 from otafl.devices.energy import compute_energy_j
 from otafl.devices.faults import Faults
 from otafl.devices.hardware import Hardware
@@ -38,11 +40,13 @@ class Load:
 
 
 @dataclass
-class Workload:
+class Workload(Lasting):
     """Keep what bounds each device's transmission until its slot.
 
     deadline_s, round_budget_j: [S], inf where there is no bound.
     """
+
+    lasting: ClassVar = ("_power", "_spent_j")
 
     hardware: Hardware
     frequency: Frequency

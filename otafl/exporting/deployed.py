@@ -3,6 +3,7 @@ checked."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import math
@@ -18,6 +19,7 @@ import yaml
 from torch import nn
 
 from otafl import data as data_sets
+from otafl.core import custom
 from otafl.core.errors import UserError
 from otafl.core.words import unknown
 from otafl.engine.assembly import assemble
@@ -37,7 +39,8 @@ TARGETS = ("onnx", "litert", "pytorch")
 @dataclass(frozen=True)
 class Chosen:
     """Name one model of a result. index: its point of the sweep. result: the result at that point
-    and trial. view: as it was kept, and the row and device in it."""
+    and trial. view: as it was kept, and the row and device in it. trust: what the result names
+    (`module:callable`) may be run."""
 
     result: xr.Dataset
     index: int
@@ -46,11 +49,17 @@ class Chosen:
     view: trained.TrainedView
     row: int
     device: int | None
+    trust: bool
 
     def module(self) -> nn.Module:
         """Return the model as a module in eval mode. Raises UserError where the method or the model
-        has none."""
-        return module_of(self.view.recipe, self.view.one(self.row, self.device or 0))
+        has none, or it is of code that is not trusted."""
+        with self.named():
+            return module_of(self.view.recipe, self.view.one(self.row, self.device or 0))
+
+    def named(self) -> contextlib.AbstractContextManager[None]:
+        """Import what the result names only if it is trusted, within it."""
+        return custom.named_by("the result", self.trust)
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -68,6 +77,7 @@ def load_model(
     view: str = "global",
     device: int | None = None,
     trial: int = 0,
+    trust: bool = False,
     **sel: Any,
 ) -> nn.Module:
     """Load a trained model as a plain `torch.nn.Module` in eval mode. Low-rank weights are thin
@@ -79,6 +89,8 @@ def load_model(
     view : "global", "local", "personal", "mean" or "level0", ..., as the method has them.
     device : whose model, where each device has its own.
     trial : its number.
+    trust : import and call what the files name, the class or function of a model of one's own
+        (`module:callable`). Never for files of people whose programs one would not run.
     sel : coordinate=value, for a sweep.
 
     Returns
@@ -88,13 +100,19 @@ def load_model(
 
     Raises
     ------
-    UserError : if there is no such model, or it has no plain PyTorch module.
+    UserError : if there is no such model, it has no plain PyTorch module, or it is of code that the
+        files name and `trust` does not allow.
     """
-    return open_models(Path(result), sel, trial, view, device).module()
+    return open_models(Path(result), sel, trial, view, device, trust).module()
 
 
 def open_models(
-    result: Path, sel: Mapping[str, Any], trial: int, view: str, device: int | None
+    result: Path,
+    sel: Mapping[str, Any],
+    trial: int,
+    view: str,
+    device: int | None,
+    trust: bool = False,
 ) -> Chosen:
     """Find the model that is meant; it is read from disk where it is used. Raises UserError, which
     names what there is, where it cannot be found."""
@@ -127,7 +145,7 @@ def open_models(
         got = "each device has one" if device is None else f"no device {device}"
         raise UserError(f"view {view}: {got}; choose a device from 0 to {one.devices - 1}")
     row = found.rows.index((index, trial))
-    return Chosen(at.sel(trial=trial), index, trial, view, one, row, device)
+    return Chosen(at.sel(trial=trial), index, trial, view, one, row, device, trust)
 
 
 def _point(result: xr.Dataset, sel: Mapping[str, Any]) -> tuple[xr.Dataset, int]:
@@ -230,10 +248,12 @@ def export(
     found: dict[str, Scored] = {}
     faults, was = [], None
     if check:
-        x, y = samples(chosen)
+        with chosen.named():
+            x, y = samples(chosen)
         one = x[:1]
         found = {name: measure.scored(run, x, y) for name, run in runs.items()}
-        was = recorded(chosen)
+        with chosen.named():
+            was = recorded(chosen)
         faults = _faults(found["PyTorch"], found[tool.NAME], was, tool.NAME, quantise)
     size_of, times = {tool.NAME: path.stat().st_size}, measure.latencies(runs, one)
     right = {name: scored.accuracy for name, scored in found.items()}

@@ -124,7 +124,12 @@ def _single(recipe: Recipe, params: Params) -> nn.Module:
 def _own(model: Mapping[str, Any], params: Params) -> nn.Module:
     """Return the user's own module with the trained parameters."""
     options = {n: tuple(v) if n == "input_shape" else v for n, v in model["options"].items()}
-    module: nn.Module = custom.call(model["name"], "model.name", options)
+    module = custom.call(model["name"], "model.name", options)
+    if not isinstance(module, nn.Module):
+        raise UserError(
+            f"model.name: '{model['name']}' gives a {type(module).__name__}; a torch.nn.Module "
+            "class, or a function that returns one, would do"
+        )
     try:
         module.load_state_dict(dict(params))
     except RuntimeError as error:

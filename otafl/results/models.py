@@ -54,6 +54,18 @@ class Trained:
     rows: list[Row]
     views: dict[str, TrainedView]
 
+    def plain(self) -> dict[str, Any]:
+        """Return plain tensors and plain data, "rows" and "views"."""
+        views = {name: dict(vars(view)) for name, view in self.views.items()}
+        return {"rows": self.rows, "views": views}
+
+    @staticmethod
+    def of_plain(rows: Any, views: Any) -> Trained:
+        """Return what `plain` was taken of. Raises TypeError, ValueError or AttributeError for
+        anything else."""
+        own = {name: TrainedView(**view) for name, view in views.items()}
+        return Trained([(point, trial) for point, trial in rows], own)
+
 
 def join(several: Sequence[Trained]) -> Trained:
     """Join several batches of points and trials of one stack."""
@@ -77,10 +89,9 @@ def write(trained: Trained, path: Path, scenario: Scenario) -> None:
     """Write plain tensors and plain data (`torch.load` reads them with `weights_only`); the file
     is whole or not there. scenario: the whole sweep's. WriteError where the disk does not allow
     it."""
-    views = {name: dict(vars(view)) for name, view in trained.views.items()}
     head = {"otafl_models": FORMAT, "otafl_version": versions()["otafl"], **about(scenario)}
     with written(path) as temporary:
-        torch.save(head | {"rows": trained.rows, "views": views}, temporary)
+        torch.save(head | trained.plain(), temporary)
 
 
 def read(path: Path) -> tuple[Trained, dict[str, Any]]:
@@ -92,9 +103,7 @@ def read(path: Path) -> tuple[Trained, dict[str, Any]]:
     try:
         kept: dict[str, Any] = torch.load(path, "cpu", weights_only=True, mmap=True)
         check_format(path, kept["otafl_models"], FORMAT, kept["otafl_version"])
-        views = {name: TrainedView(**view) for name, view in kept.pop("views").items()}
-        rows = [(point, trial) for point, trial in kept.pop("rows")]
-        return Trained(rows, views), kept
+        return Trained.of_plain(kept.pop("rows"), kept.pop("views")), kept
     except UserError:
         raise
     except Exception as error:  # whatever unpickling of damaged bytes may raise

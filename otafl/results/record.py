@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from otafl.results.models import Trained
 
 
 @dataclass(frozen=True)
@@ -16,12 +19,29 @@ class Record:
     trials, R], [points, trials, R, devices] or [points, trials], as its dims say. complete: whether
     every round was run. link: name of `otafl.results.dataset.LINK_DIMS`, with "/<group>" where
     there are several -> [points, trials, rounds, ...], of every round from the first, or None.
-    models: `otafl.results.models.Trained` of all points and trials at the end, with
-    `output.save_models`.
+    models: of all points and trials at the end, with `output.save_models`.
     """
 
     rounds: list[int]
     variables: dict[str, np.ndarray]
     complete: bool = True
     link: dict[str, np.ndarray] | None = None
-    models: Any = None
+    models: Trained | None = None
+
+    def plain(self) -> dict[str, Any]:
+        """Return plain data, see `otafl.results.plain`."""
+        models = None if self.models is None else self.models.plain()
+        return {**vars(self), "models": models}
+
+    @staticmethod
+    def of_plain(kept: Mapping[str, Any], shape: tuple[int, int]) -> Record:
+        """Return what `plain` was taken of, of so many points and trials.
+
+        Raises TypeError, ValueError or AttributeError for anything else.
+        """
+        models = None if kept["models"] is None else Trained.of_plain(**kept["models"])
+        record = Record(**{**kept, "models": models})
+        for name, values in (record.variables | (record.link or {})).items():
+            if values.shape[:2] != shape:
+                raise ValueError(f"{name} has shape {values.shape}, for {shape} points and trials")
+        return record

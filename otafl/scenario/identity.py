@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from otafl.core import custom
@@ -21,7 +22,6 @@ from otafl.core.registry import TABLES
 from otafl.core.settings import Settings
 from otafl.core.sources import Sources
 from otafl.scenario.keys import custom_sections, dotted
-from otafl.scenario.loading import load_scenario
 from otafl.scenario.schema import Scenario
 from otafl.scenario.writing import to_yaml
 from otafl.scenario.yaml_source import parse
@@ -81,8 +81,8 @@ def stack_key(scenario: Scenario) -> str:
 def _hash_of(text: str) -> str:
     """Return the hash of a scenario as YAML; empty where it is none."""
     try:
-        return scenario_hash(load_scenario(parse(text).data))
-    except (UserError, TypeError):
+        return scenario_hash(Scenario.model_validate(parse(text).data))
+    except (UserError, ValidationError):
         return ""
 
 

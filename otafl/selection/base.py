@@ -12,6 +12,7 @@ from torch import Tensor
 
 from otafl.core import settings
 from otafl.core.contracts import ChannelState, Cohort, Hyper, LinkBudget, Payload
+from otafl.core.lasting import Lasting
 from otafl.core.rng import Streams, purpose
 from otafl.csi.base import Csi
 
@@ -45,10 +46,10 @@ class SelectionSetup:
         return self.budget.budget * self.gains(state, round)
 
 
-class Selection(ABC):
+class Selection(Lasting, ABC):
     """Choose who takes part.
 
-    It is asked once a round, in order of rounds; what it remembers of earlier ones is its own.
+    It is asked once a round, in order of rounds; what it remembers of earlier ones is `lasting`.
 
     Parameters
     ----------

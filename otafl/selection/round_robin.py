@@ -9,7 +9,7 @@ Yang, Liu, Quek, Poor 2020, "Scheduling Policies for Federated Learning in Wirel
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from otafl.selection.base import Devices, Selection, SelectionSetup, Wanted, low
 
 class RoundRobin(Selection):
     """Keeps each device's place in the queue [S, K]; who has been served goes to its end."""
+
+    lasting: ClassVar = ("_place", "_end")
 
     class Settings(Selection.Settings):
         name: Literal["round_robin"] = "round_robin"

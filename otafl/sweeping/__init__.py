@@ -162,7 +162,7 @@ def sweep(
         if stack.number not in there
     ]
     with _execution(workers, scheduler, jobs) as execute:
-        carried_out(jobs, execute, meter, functools.partial(_pack, folder))
+        carried_out(jobs, execute, meter, functools.partial(_pack, folder), tell)
     if any(own):  # a program that began before a module was changed may have put its stacks there
         remove_outdated(home, scenario, stacks, own)
     _pack(folder, finished=True)

@@ -34,23 +34,28 @@ def here(jobs: Sequence[Job], report: Report) -> Iterator[Outcome]:
 
 
 def carried_out(
-    jobs: Sequence[Job], execute: Execute, meter: Meter, done: Callable[[], None]
+    jobs: Sequence[Job],
+    execute: Execute,
+    meter: Meter,
+    done: Callable[[], None],
+    tell: Callable[[str], None],
 ) -> None:
     """Carry out all jobs.
 
     Those that fail do not harm the others and are tried once more at the end, but not for what the
     user must mend.
 
-    done: called after each that is finished. Raises WriteError at once where the disk does not take
-    a result; the UserError that all jobs failed with; FailedStacks. The error of a sweep's
-    only stack is raised as it is.
+    done: called after each that is finished. tell: called with what is worth knowing.
+
+    Raises WriteError at once where the disk does not take a result; the UserError that all jobs
+    failed with; FailedStacks. The error of a sweep's only stack is raised as it is.
     """
-    failed = _attempt(jobs, execute, meter, done)
+    failed = _attempt(jobs, execute, meter, done, tell)
     again = [outcome.job for outcome in failed if outcome.kind == "other"]
     if again and len(jobs) > 1:
         for_good = [outcome for outcome in failed if outcome.kind != "other"]
         failed = sorted(
-            [*for_good, *_attempt(again, execute, meter, done)],
+            [*for_good, *_attempt(again, execute, meter, done, tell)],
             key=lambda outcome: outcome.job.stack.number,
         )
     if failed:
@@ -58,7 +63,11 @@ def carried_out(
 
 
 def _attempt(
-    jobs: Sequence[Job], execute: Execute, meter: Meter, done: Callable[[], None]
+    jobs: Sequence[Job],
+    execute: Execute,
+    meter: Meter,
+    done: Callable[[], None],
+    tell: Callable[[str], None],
 ) -> list[Outcome]:
     """Try jobs, and return the outcomes of those that failed."""
     failed = []
@@ -71,6 +80,8 @@ def _attempt(
             elif outcome.state == "done":
                 meter.finished(outcome.job.stack.number)
                 done()
+                for note in outcome.notes:
+                    tell(note)
             elif outcome.kind == "write":
                 raise WriteError(outcome.message)
             else:

@@ -70,15 +70,24 @@ class Folder:
         """Return the file that says why the stack failed."""
         return self.path / "failures" / f"{number:05d}.txt"
 
-    def state(self, number: int, batch: Batch) -> Path:
-        """Return where a batch of a stack that is not finished is kept; suffixes say what is."""
-        name = f"{number:05d}-{batch.points[0]}-{batch.trials[0]}-{batch.size}"
+    def checkpoint(self, number: int, batch: Batch) -> Path:
+        """Return the file of a batch that is running, of a stack that is not finished."""
+        return self._running(number, batch, "checkpoint")
+
+    def record(self, number: int, batch: Batch) -> Path:
+        """Return the file of a finished batch, of a stack that is not finished."""
+        return self._running(number, batch, "record")
+
+    def _running(self, number: int, batch: Batch, what: str) -> Path:
+        name = f"{number:05d}-{batch.points[0]}-{batch.trials[0]}-{batch.size}.{what}.pt"
         return self.path / "running" / name
 
     def old_state(self) -> list[Path]:
-        """List what an otafl before `running/` kept of stacks that were not finished: pickles,
-        which are never read."""
-        return sorted((self.path / OLD_STATE).glob("*"))
+        """List what earlier versions kept of stacks that were not finished: pickles, which are
+        never read."""
+        running = self.path / "running"
+        found = (self.path.glob(f"{OLD_STATE}/*"), *map(running.glob, ("*.checkpoint", "*.record")))
+        return sorted(path for paths in found for path in paths)
 
     @property
     def interrupted(self) -> Path:

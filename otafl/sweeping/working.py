@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import pickle
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -15,12 +15,12 @@ import torch
 
 from otafl.core import sources
 from otafl.core.errors import UserError, WriteError
-from otafl.core.files import written
 from otafl.core.sources import Sources
 from otafl.engine.checkpoints import Checkpoint
 from otafl.engine.memory import ran_out_of_memory
 from otafl.engine.running import Progress, run_stack
 from otafl.results import models as trained
+from otafl.results import plain
 from otafl.results.dataset import to_dataset
 from otafl.results.environment import versions
 from otafl.results.files import write_part
@@ -57,7 +57,8 @@ class Outcome:
     """Say what became of a job.
 
     busy: another program is at it. kind: of the error, "write" where the disk is the cause, "user"
-    where the user can mend it. error: that was raised, if it was here.
+    where the user can mend it. error: that was raised, if it was here. notes: what is worth knowing
+    of a job that is done.
     """
 
     job: Job
@@ -66,6 +67,7 @@ class Outcome:
     message: str = ""
     trace: str = ""
     error: Exception | None = None
+    notes: tuple[str, ...] = ()
 
 
 def work(job: Job, report: Report, keep_interrupted: bool = False) -> Outcome:
@@ -75,6 +77,7 @@ def work(job: Job, report: Report, keep_interrupted: bool = False) -> Outcome:
     KeyboardInterrupt goes on upwards.
     """
     folder, number = Folder(job.folder), job.stack.number
+    notes: list[str] = []
     try:
         if job.versions != versions():
             raise UserError(
@@ -84,7 +87,7 @@ def work(job: Job, report: Report, keep_interrupted: bool = False) -> Outcome:
         _check_sources(job)
         with locks.held(folder.lock(number), wait=False):
             if not folder.has(job.stack, job.scenario, job.sources):
-                _compute(job, report, keep_interrupted)
+                _compute(job, report, keep_interrupted, notes)
     except locks.Busy:
         return Outcome(job, "busy")
     except Exception as error:
@@ -93,7 +96,7 @@ def work(job: Job, report: Report, keep_interrupted: bool = False) -> Outcome:
             kind = "write" if isinstance(error, WriteError) else "user"
         trace = traceback.format_exc()
         return Outcome(job, "failed", kind, _message(error), trace, error)
-    return Outcome(job, "done")
+    return Outcome(job, "done", notes=tuple(notes))
 
 
 def _check_sources(job: Job) -> None:
@@ -107,19 +110,16 @@ def _check_sources(job: Job) -> None:
         )
 
 
-def _compute(job: Job, report: Report, keep_interrupted: bool) -> None:
+def _compute(job: Job, report: Report, keep_interrupted: bool, notes: list[str]) -> None:
     folder, stack = Folder(job.folder), job.stack
 
     def tell(done: int, total: int) -> None:
         report(stack.number, done, total)
 
-    def each(batch: Batch, tell: Progress) -> Record:
-        return _kept_batch(job, batch, tell)
-
     def rebatch(batches: list[Batch]) -> None:
         rebatched(job.folder, stack, batches)
 
-    record = record_of(stack, tell, each, rebatch)
+    record = record_of(stack, tell, partial(_kept_batch, job, notes), rebatch)
     dataset = to_dataset(record, stack.points, job.scenario).assign_attrs(stacks=[stack.number])
     if not record.complete:
         if keep_interrupted:
@@ -183,24 +183,31 @@ def _run(
     return run_stack(points, tell, batch.trials, checkpoint)
 
 
-def _kept_batch(job: Job, batch: Batch, tell: Progress) -> Record:
-    """Return the record of a batch, which is kept where a stack has several."""
-    path = Folder(job.folder).state(job.stack.number, batch)
+def _kept_batch(job: Job, notes: list[str], batch: Batch, tell: Progress) -> Record:
+    """Return the record of a batch, which is kept where a stack has several.
+
+    What had to be computed anew though it was kept is added to the notes.
+    """
+    folder, number = Folder(job.folder), job.stack.number
     whole = batch.size == len(job.stack.points) * job.scenario.trials
-    finished = path.with_suffix(".record")
-    identity = [scenario_hash(job.scenario), job.versions, job.sources]
+    finished = folder.record(number, batch)
+    identity = {
+        "scenario": scenario_hash(job.scenario),
+        "versions": job.versions,
+        "sources": job.sources,
+    }
     with contextlib.suppress(Exception):  # not there, or damaged: it is computed anew
-        kept = pickle.loads(finished.read_bytes())
-        if kept[0] == identity:
-            record: Record = kept[1]
-            return record
+        kept = plain.load(finished)
+        if kept["identity"] == identity:
+            return Record.of_plain(kept["record"], (len(batch.points), len(batch.trials)))
     checkpoint = None
     if job.checkpoint_every:
-        checkpoint = Checkpoint(path.with_suffix(".checkpoint"), job.checkpoint_every)
+        checkpoint = Checkpoint(folder.checkpoint(number, batch), job.checkpoint_every)
     record = _run(job.stack, batch, tell, checkpoint)
+    if checkpoint is not None and checkpoint.refused:
+        notes.append(f"{checkpoint.path}: {checkpoint.refused}; its rounds were computed anew")
     if record.complete and not whole:
-        with written(finished) as temporary:
-            temporary.write_bytes(pickle.dumps([identity, record]))
+        plain.save({"identity": identity, "record": record.plain()}, finished)
     if record.complete and checkpoint is not None and not whole:
         checkpoint.remove()
     return record

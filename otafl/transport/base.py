@@ -24,6 +24,7 @@ from otafl.core.contracts import (
     Received,
     Statistics,
 )
+from otafl.core.lasting import Lasting
 from otafl.core.rng import Streams
 from otafl.csi.base import Csi
 from otafl.power.base import PowerPolicy
@@ -80,7 +81,7 @@ class OrthogonalUplink:
     csi: Csi
 
 
-class Transport(ABC):
+class Transport(Lasting, ABC):
     """Deliver the payload of a slot to the server.
 
     Parameters

@@ -31,6 +31,7 @@ from otafl.transport.superpose import Signal, divide, masked_weight, squared_nor
 
 
 class OverTheAir(Transport):
+    lasting: ClassVar = ("_policy_state",)
     gives: ClassVar[frozenset[str]] = frozenset({"mean"})
     counts: ClassVar[Counts] = "shared"
 

@@ -148,7 +148,7 @@ def test_a_worker_and_then_the_client_are_killed(long: Path, tmp_path: Path, sta
     folder = tmp_path / "out"
     command = ["otafl.cli", "sweep", long, "--out", folder, "--workers", 2]
     client = start(*command, "--checkpoint-every", 20)
-    until(lambda: list(folder.glob("running/*.checkpoint")))
+    until(lambda: list(folder.glob("running/*.checkpoint.pt")))
     workers = [one for one in _children(client) if "spawn_main" in " ".join(one.cmdline())]
     assert len(workers) == 2
     workers[0].kill()
@@ -185,7 +185,7 @@ def test_the_scheduler_of_a_cluster_is_killed(long: Path, tmp_path: Path, start:
     process, address = scheduler()
     command = ["otafl.cli", "sweep", long, "--out", folder, "--checkpoint-every", 20]
     client = start(*command, "--scheduler", address)
-    until(lambda: list(folder.glob("running/*.checkpoint")))
+    until(lambda: list(folder.glob("running/*.checkpoint.pt")))
     process.kill()
     said = ended(client)
     assert client.returncode == 2

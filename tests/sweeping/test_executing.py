@@ -278,7 +278,7 @@ def test_a_damaged_checkpoint_is_not_gone_on_from(tmp_path: Path) -> None:
         shutil.rmtree(tmp_path / "s", ignore_errors=True)
         with pytest.raises(KeyboardInterrupt):
             sweeping.sweep(one, tmp_path / "s", stop, checkpoint_every=1)
-        (kept,) = (tmp_path / "s" / "running").glob("*.checkpoint")
+        (kept,) = (tmp_path / "s" / "running").glob("*.checkpoint.pt")
         kept.write_bytes(content(kept.read_bytes()))
         same(sweeping.sweep(one, tmp_path / "s", checkpoint_every=1), whole)
     assert not (tmp_path / "s" / "running").exists()

@@ -1,0 +1,46 @@
+"""Keep what decides how a part of a run goes on, and put it back."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+
+class Lasting:
+    """A part of a run may change from round to round.
+
+    What it names in `lasting` is kept in a checkpoint, and all that it decides by what came before
+    must be there; what can be made again (caches, draws of a named stream) need not. Values are
+    plain data: tensors, NumPy arrays, numbers, texts, None, and dicts, lists, tuples and sets of
+    these, or a dataclass or named tuple of plain data.
+    """
+
+    lasting: ClassVar[tuple[str, ...]] = ()
+    """Names of the attributes that are kept."""
+
+    def kept(self) -> dict[str, Any]:
+        """Return name -> value, as plain data."""
+        return {name: _fields(getattr(self, name)) for name in self.lasting}
+
+    def restore(self, kept: Mapping[str, Any]) -> None:
+        """Put back what another one, made alike, has kept.
+
+        Raises KeyError, TypeError or ValueError where it is of something else.
+        """
+        for name in self.lasting:
+            setattr(self, name, _made(getattr(self, name), kept[name]))
+
+
+def _fields(value: Any) -> Any:
+    """Return a dataclass or a named tuple as the tuple of its fields."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return tuple(getattr(value, field.name) for field in dataclasses.fields(value))
+    return tuple(value) if isinstance(value, tuple) else value
+
+
+def _made(now: Any, value: Any) -> Any:
+    """Return a value as the dataclass or named tuple that the part has in its place."""
+    if dataclasses.is_dataclass(now) and not isinstance(now, type):
+        return type(now)(*value)
+    return type(now)(*value) if hasattr(now, "_fields") else value

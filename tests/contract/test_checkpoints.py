@@ -1,0 +1,97 @@
+"""Whatever a component keeps from round to round is in a checkpoint: a run that is taken up from
+one is the run that nobody stopped, bit by bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from contract.small import METHODS, chosen, points, section
+
+from otafl.core import registry
+from otafl.engine.assembly import assemble
+from otafl.engine.checkpoints import Checkpoint, Kept
+from otafl.engine.engine import Engine
+from otafl.engine.recorder import Recorder
+from otafl.results.record import Record
+
+BEFORE, ROUNDS, TRIALS = 3, 6, [0, 1]
+
+LATE: dict[str, Any] = {
+    "devices.participants": 3,
+    "devices.compute": {"name": "mcu", "jitter": "exponential", "jitter_scale": 0.5},
+    "devices.deadline_s": 0.002,
+    "devices.late": "next",
+    "trials": 2,
+}
+"""Updates are on their way at most checkpoints."""
+
+QUICK = ("selection", "codec", "power", "server", "protocol")
+TABLES = (*QUICK, "algorithm", "channel", "csi", "receiver", "transport", "downlink", "levels")
+TABLES += ("compute", "availability", "frequency")
+
+CASES = [
+    pytest.param(table, name, marks=() if table in QUICK else pytest.mark.slow)
+    for table in TABLES
+    for name in registry.names(table)
+]
+
+
+def changes(table: str, name: str) -> dict[str, Any]:
+    """A scenario with the component and late updates, where the two go together."""
+    example = registry.settings(table, name).example
+    own = section(name) if table == "channel" else chosen(table, name)
+    keys = {**example, registry.TABLES[table].section: own}
+    keys = {key: value for key, value in keys.items() if key not in _inside(table, keys)}
+    if name == "matrix_sensing":  # its matrices have a side of 4
+        keys["codec.rows"] = 2
+    if table == "algorithm":
+        keys[table] = name
+        keys["transport"] = next(t for t in ("over_the_air", "digital") if (name, t) in METHODS)
+    if table in ("protocol", "levels", "frequency", "compute") or example:
+        return {"trials": 2, **keys}
+    late = {**LATE, **keys}
+    return late | {"devices.late": "drop"} if name == "update_norm" else late
+
+
+def _inside(table: str, keys: dict[str, Any]) -> list[str]:
+    return [key for key in keys if key.startswith(f"{registry.TABLES[table].section}.")]
+
+
+def ran(recorder: Recorder, first: int, last: int) -> Record:
+    for t in range(first, last):
+        recorder.engine.round(t)
+        recorder.take(t + 1, 0.0)
+    return recorder.record(complete=True)
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder, with the files that examples name."""
+    (tmp_path / "devices.csv").write_text("flops_per_s\n1e8\n2e8\n")
+    (tmp_path / "availability.csv").write_text("device,start_s,end_s\n0,0,0.01\n1,0.002,4\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("table", "name"), CASES)
+def test_goes_on_as_if_nobody_had_stopped_it(table: str, name: str, files: Path) -> None:
+    one = points(changes(table, name))
+    engine = Engine(assemble(one, TRIALS))
+    engine.parts.clock.journal = []
+    recorder = Recorder(engine, 1, len(TRIALS))
+    recorder.take(0, 0.0)
+    ran(recorder, 0, BEFORE)
+    checkpoint = Checkpoint(files / "kept.pt", 1)
+    checkpoint.save(Kept(recorder, BEFORE, 0.0), one, TRIALS)
+    whole = ran(recorder, BEFORE, ROUNDS)
+    kept = checkpoint.load(one, TRIALS)
+    assert kept is not None, checkpoint.refused
+    assert kept.rounds == BEFORE
+    again = ran(kept.recorder, BEFORE, ROUNDS)
+    assert again.rounds == whole.rounds
+    assert again.variables.keys() == whole.variables.keys()
+    for variable, values in whole.variables.items():
+        np.testing.assert_array_equal(again.variables[variable], values, err_msg=variable)

@@ -1,0 +1,244 @@
+"""Files that someone else may have written are data: nothing in them is run, whoever reads them.
+
+Mutations that make a test here fail: a checkpoint or a record read with `weights_only=False`, a
+journal that may name any method, `named_by` that does nothing, a module that need not be one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from contract.small import scenario
+from contract.test_sweeps import Kill, same
+from support.trained_bench import kept
+
+import otafl
+from otafl import data as data_sets
+from otafl import sweeping
+from otafl.cli import main
+from otafl.clock.stack_clock import Clock
+from otafl.core.errors import UserError
+from otafl.results import models as trained
+from otafl.results import plain
+from otafl.scenario import Scenario
+from otafl.sweeping import planning
+from otafl.sweeping.folder import Folder
+
+
+class Bomb:
+    """Leaves a file behind when it is unpickled."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self.mark),)
+
+
+@pytest.fixture
+def mark(tmp_path: Path) -> Iterator[Path]:
+    """The place that must stay empty."""
+    place = tmp_path / "was_run"
+    yield place
+    assert not place.exists()
+
+
+def as_pickle(path: Path, mark: Path) -> None:
+    path.write_bytes(pickle.dumps(Bomb(mark)))
+
+
+def as_torch(path: Path, mark: Path) -> None:
+    torch.save(Bomb(mark), path)
+
+
+def inside_a_checkpoint(path: Path, mark: Path) -> None:
+    torch.save(torch.load(path, weights_only=True) | {"journal": Bomb(mark)}, path)
+
+
+Way = Callable[[Path, Path], None]
+
+WAYS: list[Way] = [as_pickle, as_torch, inside_a_checkpoint]
+
+
+def test_a_bomb_goes_off_where_it_is_let(tmp_path: Path) -> None:
+    as_pickle(tmp_path / "file", tmp_path / "was_run")
+    pickle.loads((tmp_path / "file").read_bytes())
+    assert (tmp_path / "was_run").exists()
+
+
+def stopped(folder: Path) -> Scenario:
+    """A sweep that was stopped after two rounds, with a checkpoint."""
+    one = scenario({"trials": 1})
+    with pytest.raises(KeyboardInterrupt):
+        sweeping.sweep(one, folder, Kill(after=2), checkpoint_every=1)
+    return one
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_checkpoint_is_not_run(way: Way, tmp_path: Path, mark: Path) -> None:
+    one = stopped(tmp_path / "s")
+    (file,) = (tmp_path / "s" / "running").glob("*.checkpoint.pt")
+    way(file, mark)
+    said: list[str] = []
+    again = sweeping.sweep(one, tmp_path / "s", checkpoint_every=1, tell=said.append)
+    assert len(said) == 1
+    assert "computed anew" in said[0]
+    same(again, sweeping.run(one))
+
+
+def test_a_journal_names_methods_of_a_clock_alone() -> None:
+    clock = Clock.__new__(Clock)
+    with pytest.raises(ValueError, match="__init__"):
+        clock.replay([("__init__", None, None, None)])
+
+
+@pytest.mark.parametrize("way", [as_pickle, as_torch])
+def test_a_record_is_not_run(way: Way, tmp_path: Path, mark: Path) -> None:
+    """Of two batches of one stack the first is finished, as its file says."""
+    one = scenario({"trials": 2})
+    (stack,) = planning.stored(one, tmp_path)
+    stack = planning.rebatched(tmp_path, stack, stack.batches[0].halves())
+    file = Folder(tmp_path).record(0, stack.batches[0])
+    file.parent.mkdir()
+    way(file, mark)
+    same(sweeping.sweep(one, tmp_path), sweeping.run(one), 1e-5)
+
+
+@pytest.mark.parametrize(
+    "name", ["state/00000-0-0-1", "running/00000-0-0-3.checkpoint", "running/x.record"]
+)
+def test_pickles_of_earlier_versions_are_named_and_left(
+    name: str, tmp_path: Path, mark: Path
+) -> None:
+    one = scenario({"trials": 1})
+    planning.stored(one, tmp_path)
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    as_pickle(tmp_path / name, mark)
+    said: list[str] = []
+    sweeping.sweep(one, tmp_path, tell=said.append)
+    assert name in said[0]
+
+
+@pytest.mark.parametrize("name", ["plan.json", "scenario.yaml", "parts/00000.nc", "interrupted.nc"])
+def test_no_file_of_a_folder_is_run(name: str, tmp_path: Path, mark: Path) -> None:
+    one = scenario({"trials": 1})
+    folder = tmp_path / "s"
+    sweeping.sweep(one, folder)
+    as_pickle(folder / name, mark)
+    for use in (lambda: sweeping.sweep(one, folder), lambda: otafl.open_results(folder)):
+        with contextlib.suppress(UserError):
+            use()
+
+
+@pytest.mark.parametrize("way", [as_pickle, as_torch])
+def test_models_are_not_run(way: Way, tmp_path: Path, mark: Path) -> None:
+    path = kept(tmp_path)
+    (file,) = trained.files_of(path)
+    way(file, mark)
+    with pytest.raises(UserError, match="is damaged or holds no models"):
+        otafl.load_model(path)
+
+
+def named(tmp_path: Path, code: str, **options: Any) -> Path:
+    """A result whose model is what a stranger's code makes, as its file says."""
+    path = kept(tmp_path)
+    (file,) = trained.files_of(path)
+    content = torch.load(file, weights_only=True)
+    model = {"kind": "module", "name": code, "options": options}
+    content["views"]["global"]["recipe"]["model"] = model
+    torch.save(content, file)
+    return path
+
+
+def test_a_recipe_s_code_is_not_run(tmp_path: Path, mark: Path) -> None:
+    path = named(tmp_path, "os:mkdir", path=str(mark))
+    with pytest.raises(UserError, match=r"^model.name: .* names 'os:mkdir'.* trust=True"):
+        otafl.load_model(path)
+    for check in ("--check", "--no-check"):
+        out = str(tmp_path / "model.pt2")
+        with pytest.raises(SystemExit) as end:
+            main(["export", str(path), "--to", "pytorch", "--out", out, check])
+        assert end.value.code == 2
+
+
+def test_a_trusted_recipe_must_make_a_module(tmp_path: Path) -> None:
+    path = named(tmp_path, "types:SimpleNamespace", a=1)
+    with pytest.raises(UserError, match=r"gives a SimpleNamespace; a torch.nn.Module"):
+        otafl.load_model(path, trust=True)
+
+
+def test_a_result_s_data_set_is_not_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`export` tests a model on the samples that the result's scenario names."""
+    (tmp_path / "mine_to_run.py").write_text(
+        "import os\n"
+        "from otafl.data import DataSet, loaded\n"
+        "from otafl.data.digits import Digits\n"
+        "def data():\n"
+        "    os.environ['OTAFL_TEST_WAS_RUN'] = '1'\n"
+        "    return loaded(Digits(train_samples=300))\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    path = kept(tmp_path, data="mine_to_run:data")
+    monkeypatch.delenv("OTAFL_TEST_WAS_RUN")
+    data_sets.loaded.cache_clear()  # as in a program that has not run the scenario itself
+    out = str(tmp_path / "model.pt2")
+    command = ["export", str(path), "--to", "pytorch", "--out", out]
+    with pytest.raises(SystemExit) as end:
+        main(command)
+    assert end.value.code == 2
+    assert "OTAFL_TEST_WAS_RUN" not in os.environ
+    with pytest.raises(SystemExit) as end:
+        main([*command, "--trust"])
+    assert end.value.code in (0, None)
+    assert os.environ.pop("OTAFL_TEST_WAS_RUN") == "1"
+
+
+def test_the_copy_in_a_folder_is_not_believed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A sweep is resumed from the scenario that the user gives; the copy in its folder may be
+    anybody's."""
+    folder = tmp_path / "s"
+    own = scenario({"trials": 1, "output.folder": str(tmp_path)})
+    sweeping.sweep(own, folder)
+    copy = folder / "scenario.yaml"
+    shutil.copy(copy, tmp_path / "own.yaml")
+    for where in (copy, tmp_path / "own.yaml"):  # it names no code
+        with pytest.raises(SystemExit) as end:
+            main(["sweep", str(where), "--out", str(folder), "--quiet"])
+        assert end.value.code in (0, None)
+    copy.write_text(copy.read_text().replace("name: gbma", "name: os:getcwd"))
+    for command in (["check"], ["sweep", "--out", str(folder)], ["run"]):
+        with pytest.raises(SystemExit) as end:
+            main([command[0], str(copy), *command[1:]])
+        assert end.value.code == 2
+        assert "names 'os:getcwd'" in capsys.readouterr().err
+
+
+def test_plain_data_come_back(tmp_path: Path) -> None:
+    tree = {
+        "a": np.arange(6.0).reshape(2, 3)[:, ::2],
+        ("b", 1): [torch.arange(3), None, True, 2**80, 1.5, "text"],
+        "c": {1, 2},
+        "d": (np.array(7), np.float64(0.1), np.zeros((0, 3), bool)),
+    }
+    plain.save(tree, tmp_path / "kept.pt")
+    back = plain.load(tmp_path / "kept.pt")
+    np.testing.assert_array_equal(back["a"], tree["a"])
+    assert back["b", 1][1:] == tree["b", 1][1:]
+    assert back["c"] == {1, 2}
+    assert back["d"][0].shape == ()
+    assert back["d"][1] == 0.1
+    assert back["d"][2].shape == (0, 3)
+    assert back["d"][2].dtype == bool
+    with pytest.raises(TypeError, match="Path is no plain data"):
+        plain.save({"x": [tmp_path]}, tmp_path / "other.pt")
