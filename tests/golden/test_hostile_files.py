@@ -22,11 +22,11 @@ from contract.test_sweeps import Kill, same
 from support.trained_bench import kept
 
 import otafl
-from otafl import data as data_sets
 from otafl import sweeping
 from otafl.cli import main
 from otafl.clock.stack_clock import Clock
 from otafl.core.errors import UserError
+from otafl.data import loading as data_loading
 from otafl.results import models as trained
 from otafl.results import plain
 from otafl.scenario import Scenario
@@ -189,7 +189,7 @@ def test_a_result_s_data_set_is_not_made(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.syspath_prepend(tmp_path)
     path = kept(tmp_path, data="mine_to_run:data")
     monkeypatch.delenv("OTAFL_TEST_WAS_RUN")
-    data_sets.loaded.cache_clear()  # as in a program that has not run the scenario itself
+    data_loading._kept.cache_clear()  # as in a program that has not run the scenario itself
     out = str(tmp_path / "model.pt2")
     command = ["export", str(path), "--to", "pytorch", "--out", out]
     with pytest.raises(SystemExit) as end:
