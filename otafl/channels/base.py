@@ -149,6 +149,17 @@ class Channel(ABC):
         h [S, K, A, 1, F] complex with E|h|^2 = 1, and the large-scale power gain [S, K], linear.
         """
 
+    def state_among(self, round: int, devices: Tensor) -> ChannelState:
+        """Return the state of a round as far as some devices [n] int64, of any trial, go; what is
+        said of others may be anything finite. By default the state of all: a channel does less that
+        can."""
+        return self.state(round)
+
+    def outline(self, round: int) -> ChannelState:
+        """Return the state of a round as to shapes and large-scale gains; h may be of nobody."""
+        nobody = torch.empty(0, dtype=torch.int64, device=self.streams.device)
+        return self.state_among(round, nobody)
+
     @property
     def unit_mean_amplitude(self) -> float | Tensor | None:
         """Return E|h|, a number or [S, 1] or [S, K]; None where it is not known in closed form."""
@@ -201,10 +212,10 @@ def link_budget(
             unit_w = tx_power_w / db_to_linear(snr_db)
         rows.append((gain, unit_w, section.bandwidth_hz))
         offsets = [db_to_linear(offset) for offset in section.device_budget_db] or [1.0]
-        budgets.append([tx_power_w / unit_w * offsets[k % len(offsets)] for k in range(devices)])
+        budgets.append(np.resize([tx_power_w / unit_w * offset for offset in offsets], devices))
     numbers = torch.tensor(rows, dtype=torch.float64).T.to(device, streams.dtype)
     gain, unit_power_w, bandwidth_hz = numbers
-    budget = torch.tensor(budgets, dtype=torch.float64).to(device, streams.dtype)
+    budget = torch.from_numpy(np.stack(budgets)).to(device, streams.dtype)
     if power_db is not None and power_db.any():
         budget = budget * torch.from_numpy(db_to_linear(power_db)).to(budget)
     return LinkBudget(

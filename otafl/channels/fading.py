@@ -35,8 +35,9 @@ def once(streams: Streams, devices: int, purpose: Purpose, shape: tuple[int, ...
 class Fading(Protocol):
     """Fading gives h of a round's first so many coherence blocks, by round and block alone."""
 
-    def draw(self, round: int, blocks: int) -> Tensor:
-        """Draw h [S, K, A, blocks], complex."""
+    def draw(self, round: int, blocks: int, among: Tensor | None = None) -> Tensor:
+        """Draw h [S, K, A, blocks], complex. among: devices [n] int64, of any trial; what is said
+        of others may be anything finite. None: all."""
 
 
 class RoundBlocks:

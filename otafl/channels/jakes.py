@@ -120,7 +120,7 @@ class Jakes:
         self._dtype = streams.dtype
         self._start = correlated(start, neighbours, 2).to(self._dtype.to_complex())  # [S, K, A, N]
 
-    def draw(self, round: int, blocks: int) -> Tensor:
+    def draw(self, round: int, blocks: int, among: Tensor | None = None) -> Tensor:
         """Draw [S, K, A, B], in stretches of blocks whose sinusoids fit the memory."""
         most = max(1, _NUMBERS // self._start[:, :, 0].numel())
         parts = []

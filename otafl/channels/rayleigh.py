@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+from torch import Tensor
+
 from otafl.channels import rice
 from otafl.channels.base import Channel
 from otafl.channels.jakes import correlation_rounds
@@ -37,6 +39,9 @@ class Rayleigh(Channel):
 
     def state(self, round: int) -> ChannelState:
         return self._states.state(round)
+
+    def state_among(self, round: int, devices: Tensor) -> ChannelState:
+        return self._states.state(round, devices)
 
     def mean_inverse(self, threshold: float, gain: float, error_variance: float) -> float:
         return rice.rayleigh_mean_inverse(threshold, gain, error_variance)

@@ -60,6 +60,9 @@ class Rician(Channel):
     def state(self, round: int) -> ChannelState:
         return self._states.state(round)
 
+    def state_among(self, round: int, devices: Tensor) -> ChannelState:
+        return self._states.state(round, devices)
+
 
 class LineOfSight:
     """Draw l [S, K, A, B], |l| = 1."""
@@ -78,7 +81,7 @@ class LineOfSight:
             hz = doppler_hz(settings.speed_kmh, settings.carrier_hz) * heading.cos()
             self._oscillators = Oscillators(hz, channel)
 
-    def draw(self, round: int, blocks: int) -> Tensor:
+    def draw(self, round: int, blocks: int, among: Tensor | None = None) -> Tensor:
         """Draw [S, K, A, blocks]."""
         if self._oscillators is None:
             return self._start.expand(-1, -1, -1, blocks)
@@ -94,6 +97,6 @@ class _Sum:
         self._line_root = (k_factor / total).sqrt()[:, None, None, None]
         self._scattered_root = (1.0 / total).sqrt()[:, None, None, None]
 
-    def draw(self, round: int, blocks: int) -> Tensor:
+    def draw(self, round: int, blocks: int, among: Tensor | None = None) -> Tensor:
         line = self._line_root * self._line.draw(round, blocks)
-        return line + self._scattered_root * self._scattered.draw(round, blocks)
+        return line + self._scattered_root * self._scattered.draw(round, blocks, among)

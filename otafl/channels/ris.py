@@ -71,8 +71,8 @@ class Reflected:
         self._unblocked = math.sqrt(1.0 - settings.blocked)
         self._gain = channel.budget.gain
 
-    def draw(self, round: int, blocks: int) -> Tensor:
-        """Draw h [S, K, A, B]."""
+    def draw(self, round: int, blocks: int, among: Tensor | None = None) -> Tensor:
+        """Draw h [S, K, A, B]; the surface's phases depend on all devices."""
         direct = self._direct.draw(round, blocks)
         to_surface = self._to_surface.draw(round, blocks)  # [S, K, M, B]
         if self._settings.rule == "random":

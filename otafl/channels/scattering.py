@@ -7,6 +7,7 @@ devices move (`jakes`).
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 import torch
 from pydantic import Field
@@ -30,6 +31,15 @@ from otafl.core.rng import Purpose
 DEVICES_PER_DRAW = 32
 LEAST_ROUNDS = 8
 
+FEW = 0.5
+"""Share of the batches of devices up to which only those are drawn that are asked for."""
+
+BATCHES_KEPT = 256
+"""Most batches of which draws are kept for later rounds, where not all are drawn."""
+
+MOST_KEPT = 1 << 23
+"""Most channel gains that are kept for later rounds."""
+
 
 class FlatFadingSettings(FadingSettings):
     """The section of a flat channel that fades may hold these keys."""
@@ -42,8 +52,9 @@ class BlockFading:
     antennas.
 
     Devices are drawn 32 at a time, each batch of them from a stream of its own, so the first
-    devices' fading does not depend on how many there are; and 64 rounds at a time, or fewer of many
-    antennas. Blocks 2^c to 2^(c+1) - 1 are drawn together once a payload reaches them.
+    devices' fading does not depend on how many there are, and of very many only those batches are
+    drawn that are asked for; and 64 rounds at a time, or fewer of many antennas. Blocks 2^c to
+    2^(c+1) - 1 are drawn together once a payload reaches them.
     """
 
     def __init__(
@@ -64,24 +75,43 @@ class BlockFading:
         self._devices, self._antennas, self._neighbours = channel.devices, antennas, neighbours
         self._streams, self._purpose = streams, purpose
         self._rounds = max(LEAST_ROUNDS, ROUNDS_PER_BLOCK // antennas)
-        self._first = RoundBlocks(
-            functools.partial(self._drawn, purpose=purpose, blocks=1), self._rounds
-        )
-        self._later: list[RoundBlocks] = []
+        self._batches = -(-self._devices // DEVICES_PER_DRAW)
+        self._all = self._kept(range(self._batches))
+        self._some: dict[int, _Kept] = {}
 
-    def draw(self, round: int, blocks: int) -> Tensor:
-        """Draw [S, K, A, blocks]."""
-        doublings = (blocks - 1).bit_length()
-        for c in range(len(self._later), doublings):
-            draw = functools.partial(self._drawn, purpose=self._purpose / f"2^{c}", blocks=1 << c)
-            self._later.append(RoundBlocks(draw, max(1, self._rounds >> c)))
-        parts = [self._first[round], *(later[round] for later in self._later[:doublings])]
-        return torch.cat(parts, 3)[..., :blocks] if doublings else parts[0]
+    def draw(self, round: int, blocks: int, among: Tensor | None = None) -> Tensor:
+        """Draw [S, K, A, blocks]; 1 for a device whose batch is not asked for."""
+        wanted = [] if among is None else (among // DEVICES_PER_DRAW).unique().tolist()
+        if among is None or len(wanted) > FEW * self._batches:
+            return self._all.draw(round, blocks)[:, : self._devices]
+        streams = self._streams
+        size = (streams.size, self._devices, self._antennas, blocks)
+        h = torch.ones(size, dtype=streams.dtype.to_complex(), device=streams.device)
+        for batch in wanted:
+            here = h[:, batch * DEVICES_PER_DRAW : (batch + 1) * DEVICES_PER_DRAW]
+            here.copy_(self._of_batch(batch).draw(round, blocks)[:, : here.shape[1]])
+        return h
 
-    def _drawn(self, first: int, rounds: int, purpose: Purpose, blocks: int) -> Tensor:
-        """Draw [rounds, S, K, A, blocks]."""
-        batches = []
-        for batch in range(-(-self._devices // DEVICES_PER_DRAW)):
+    def _of_batch(self, batch: int) -> _Kept:
+        """Return a batch's draws, and forget the oldest where there are many."""
+        if batch not in self._some:
+            if len(self._some) == BATCHES_KEPT:
+                del self._some[next(iter(self._some))]
+            self._some[batch] = self._kept(range(batch, batch + 1))
+        return self._some[batch]
+
+    def _kept(self, batches: range) -> _Kept:
+        numbers = self._streams.size * len(batches) * DEVICES_PER_DRAW * self._antennas
+        draw = functools.partial(self._drawn, batches=batches)
+        return _Kept(draw, self._purpose, self._rounds, numbers)
+
+    def _drawn(
+        self, first: int, rounds: int, kept: slice, purpose: Purpose, blocks: int, batches: range
+    ) -> Tensor:
+        """Draw [kept, S, k, A, blocks] of the k devices of some batches: of the rounds from `first`
+        on those that are kept."""
+        drawn = []
+        for batch in batches:
             by_seed: dict[int, Tensor] = {}
             seeds = self._streams.seeds(purpose / batch, first // rounds)
             for seed in seeds:
@@ -89,9 +119,48 @@ class BlockFading:
                     with sionna_stream(seed, self._streams.device):
                         taps, _ = self._sionna(batch_size=rounds * blocks, num_time_steps=1)
                     taps = taps.reshape(rounds, blocks, self._antennas, DEVICES_PER_DRAW)
-                    by_seed[seed] = taps.permute(0, 3, 2, 1)
-            batches.append(torch.stack([by_seed[seed] for seed in seeds], 1))
-        return correlated(torch.cat(batches, 2)[:, :, : self._devices], self._neighbours, 3)
+                    by_seed[seed] = taps.permute(0, 3, 2, 1)[kept]
+            drawn.append(torch.stack([by_seed[seed] for seed in seeds], 1))
+        return correlated(torch.cat(drawn, 2), self._neighbours, 3)
+
+
+class _Kept:
+    """Keep the draws of some devices for the rounds to come.
+
+    draw(first, rounds, kept, purpose, blocks) -> [kept, S, k, A, blocks]. rounds: drawn at a time.
+    numbers: of a coherence block of theirs.
+    """
+
+    def __init__(
+        self, draw: Callable[..., Tensor], purpose: Purpose, rounds: int, numbers: int
+    ) -> None:
+        self._draw, self._purpose = draw, purpose
+        self._rounds, self._numbers = rounds, numbers
+        self._first = self._by_round(purpose, 1, rounds)
+        self._later: list[RoundBlocks] = []
+
+    def draw(self, round: int, blocks: int) -> Tensor:
+        """Return [S, k, A, blocks]."""
+        doublings = (blocks - 1).bit_length()
+        for c in range(len(self._later), doublings):
+            rounds = max(1, self._rounds >> c)
+            self._later.append(self._by_round(self._purpose / f"2^{c}", 1 << c, rounds))
+        parts = [self._first[round], *(later[round] for later in self._later[:doublings])]
+        return torch.cat(parts, 3)[..., :blocks] if doublings else parts[0]
+
+    def _by_round(self, purpose: Purpose, blocks: int, rounds: int) -> RoundBlocks:
+        """Return so many coherence blocks, drawn so many rounds at a time, of which fewer are kept
+        where they would take much memory."""
+        kept = rounds
+        while kept > 1 and kept * blocks * self._numbers > MOST_KEPT:
+            kept = 1 if kept % 2 else kept // 2  # a divisor of `rounds`
+
+        def draw(first: int, some: int) -> Tensor:
+            start = first % rounds
+            stretch = slice(start, start + some)
+            return self._draw(first - start, rounds, stretch, purpose, blocks)
+
+        return RoundBlocks(draw, kept)
 
 
 def scattering(channel: Channel, antennas: int | None = None, purpose: Purpose = FADING) -> Fading:
@@ -118,10 +187,10 @@ class FlatStates:
             to_surface = scattering(channel, ris.elements, FADING / "ris")
             self._fading = Reflected(channel, direct, to_surface)
 
-    def state(self, round: int) -> ChannelState:
-        """Return the state of a round."""
+    def state(self, round: int, among: Tensor | None = None) -> ChannelState:
+        """Return the state of a round, as far as the devices `among` [n] go; None: all."""
 
         def draw(blocks: int) -> Tensor:
-            return self._fading.draw(round, blocks)[..., None]
+            return self._fading.draw(round, blocks, among)[..., None]
 
         return block_state(draw(1), self._gain, self._block_symbols, draw)

@@ -32,6 +32,8 @@ def build(sections: Sequence[Any], hardware: Hardware, streams: Streams, log: bo
     availability: Availability = registry.make("availability", first.availability, setup)
     lives = [
         [availability.changes(trial, device) for device in range(first.count)]
+        if availability.leave
+        else []
         for trial in range(len(sections))
     ]
     return Clock(hardware, rules, lives, log)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import simpy
 
 BEFORE = ("receive", "compute", "wait")
 """What a device does before its slot."""
+
+
+Value = TypeVar("Value")
+
+ByDevice = Sequence[Value] | Mapping[int, Value]
+"""A value of each device that is concerned, by its number."""
 
 
 class Interval(NamedTuple):

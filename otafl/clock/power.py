@@ -3,14 +3,17 @@ batteries have left. Times in seconds, energies in joules."""
 
 from __future__ import annotations
 
+import heapq
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableSequence, Sequence
 from typing import cast
 
 import numpy as np
 import simpy
+from simpy.events import NORMAL, URGENT
 
-from otafl.clock.local_work import LocalWork
+from otafl.clock.local_work import ByDevice, LocalWork
+from otafl.clock.resting import Resting
 from otafl.devices.activities import CAUSES
 from otafl.devices.battery import Battery, Draw
 from otafl.devices.hardware import Hardware
@@ -21,34 +24,30 @@ COMPUTE, TRANSMIT, CIRCUIT, RECEIVE, IDLE = range(len(CAUSES))
 class Power:
     """Account for what the devices of a trial draw.
 
-    Lists are by device: scalars are what a clock reads, one at a time.
+    What it keeps is by device, memory that is read and written one scalar at a time; of a device
+    that was never asked for anything, none is touched.
 
     env: of the trial. hardware: [K]. emptied: is called with a device whose battery is empty.
-    plain: all are on mains, and draw nothing but for computing and radiating. batteries: None on
-    mains.
+    plain: all are on mains, and draw nothing but for computing and radiating. batteries: of the
+    devices that have done more than sleep.
     """
 
     def __init__(
         self, env: simpy.Environment, hardware: Hardware, emptied: Callable[[int], None]
     ) -> None:
         self._env, self._emptied = env, emptied
-        self._circuit_w: list[float] = hardware.circuit_w.tolist()
-        self._receive_w: list[float] = hardware.receive_w.tolist()
-        self._idle_w: list[float] = hardware.idle_w.tolist()
-        self._sleep_w: list[float] = hardware.sleep_w.tolist()
-        self._restart_j: list[float] = hardware.restart_j.tolist()
-        batteries = np.stack([hardware.battery_j, hardware.charge_j, hardware.harvest_w], 1)
-        self.batteries = [
-            None if math.isinf(one[0]) else Battery(*one) for one in batteries.tolist()
-        ]
-        devices = len(self.batteries)
         watts = (hardware.circuit_w, hardware.receive_w, hardware.idle_w, hardware.sleep_w)
+        self._circuit_w, self._receive_w, self._idle_w, self._sleep_w = map(_scalars, watts)
+        self._restart_j = _scalars(hardware.restart_j)
         self.plain = hardware.mains and not any(one.any() for one in watts)
-        self._spent = [[0.0] * devices for _ in CAUSES]  # but for the sleep of those who sleep now
-        self._asleep_s = [0.0] * devices  # since when; nan while at work or away
-        self._plans = [0] * devices  # how often a battery's draw was planned anew
-        for device in range(devices):
-            self._plan(device, [(0.0, self._sleep_w[device])])
+        devices = len(hardware.battery_j)
+        # but for the sleep of those who sleep now; memory is had as it is touched
+        self._spent = [_scalars(np.zeros(devices)) for _ in CAUSES]
+        self._asleep_s = _scalars(np.zeros(devices))  # since when; nan while at work or away
+        self._resting = None if hardware.mains else Resting(hardware)
+        self.batteries: dict[int, Battery] = {}
+        self._plans: dict[int, int] = {}  # how often a battery's draw was planned anew
+        self._await_empty()
 
     def sleep(self, device: int) -> None:
         """Let a device have nothing to do from now on."""
@@ -96,7 +95,7 @@ class Power:
             for update in updates:
                 self.settle(update)
 
-    def send(self, stops: dict[int, float], joules: Sequence[float] | None) -> dict[int, float]:
+    def send(self, stops: dict[int, float], joules: ByDevice[float] | None) -> dict[int, float]:
         """Let devices transmit from now on, and sleep from their `stops` on. Return when each
         battery will be empty."""
         if self.plain:
@@ -116,12 +115,12 @@ class Power:
         opened_s: float,
         stops: dict[int, float],
         empties: dict[int, float],
-        joules: Sequence[float] | None,
-        away: Sequence[dict[str, float]],
+        joules: ByDevice[float] | None,
+        away: Mapping[int, dict[str, float]],
     ) -> None:
         """Charge the transmissions of a slot that has ended; the devices sleep.
 
-        away: why each device is away, by now.
+        away: why those devices are away that are, by now.
         """
         spent = self._spent
         if self.plain:
@@ -137,7 +136,7 @@ class Power:
             if joules is not None and stop_s > opened_s:
                 share = (end_s - opened_s) / (stop_s - opened_s)
                 spent[TRANSMIT][device] += share * joules[device]
-            if not away[device]:
+            if device not in away:
                 self._asleep_s[device] = stop_s
                 continue
             asleep_s = min(now_s, empties[device]) - stop_s
@@ -149,7 +148,6 @@ class Power:
         """Return how long an empty battery takes until the device comes back; inf without
         harvest."""
         battery = self.batteries[device]
-        assert battery is not None
         battery.settle(self._env.now)
         return battery.seconds_to(self._restart_j[device])
 
@@ -157,8 +155,9 @@ class Power:
         """Return the joules [K, causes] so far, sleep until now included; of updates at work what
         they have had by now."""
         spent = np.array(self._spent).T
-        asleep = np.array(self._sleep_w) * (float(self._env.now) - np.array(self._asleep_s))
-        spent[:, IDLE] += np.nan_to_num(asleep)
+        if not self.plain:
+            asleep = np.asarray(self._sleep_w) * (float(self._env.now) - np.asarray(self._asleep_s))
+            spent[:, IDLE] += np.nan_to_num(asleep)
         for update in at_work:
             spent[update.device, [RECEIVE, COMPUTE, IDLE]] += self._costs(update)
         return spent
@@ -166,7 +165,22 @@ class Power:
     def charge_j(self) -> np.ndarray:
         """Return the charge [K] of the batteries now, inf on mains."""
         now_s = float(self._env.now)
-        return np.array([math.inf if b is None else b.settle(now_s) for b in self.batteries])
+        if self._resting is None:
+            return np.full(len(self._asleep_s), math.inf)
+        charge_j = self._resting.settle(now_s)
+        for device, battery in self.batteries.items():
+            charge_j[device] = battery.settle(now_s)
+        return charge_j
+
+    def harvested_j(self) -> np.ndarray:
+        """Return the joules [K] that the batteries have taken up, as far as they are accounted for;
+        nan on mains."""
+        out = np.full(len(self._asleep_s), math.nan)
+        if self._resting is not None:
+            out = self._resting.harvested_j()
+        for device, battery in self.batteries.items():
+            out[device] = battery.harvested_j
+        return out
 
     def _costs(self, update: LocalWork) -> tuple[float, float, float]:
         """Return the joules of an update by now: received, computed and waited for."""
@@ -186,10 +200,12 @@ class Power:
     def _plan(self, device: int, draws: Sequence[Draw]) -> float:
         """Plan what a battery gives from now on, in place of what was planned. Return the instant
         at which it will be empty, of which there will be an event."""
-        self._plans[device] += 1
-        battery = self.batteries[device]
-        if battery is None:
+        if self._resting is None or self._resting.on_mains(device):
             return math.inf
+        battery = self.batteries.get(device)
+        if battery is None:
+            battery = self.batteries[device] = self._resting.taken(device)
+        self._plans[device] = self._plans.get(device, 0) + 1
         now_s = self._env.now
         empty_s = battery.plan(now_s, draws)
         if empty_s != math.inf:
@@ -202,3 +218,33 @@ class Power:
         device, plan = cast(tuple[int, int], event.value)
         if plan == self._plans[device]:
             self._emptied(device)
+
+    def _await_empty(self, after_s: float = -math.inf) -> None:
+        """Let there be an event at the next instant at which a device that only sleeps is empty."""
+        if self._resting is None:
+            return
+        later = self._resting.empty_s[self._resting.empty_s > after_s]
+        at_s = float(later.min(initial=math.inf))
+        if at_s == math.inf:
+            return
+        event = self._env.event()
+        event._ok, event._value = True, at_s
+        event.callbacks.append(self._rest_ends)
+        # at the very instant, which a delay would round; before all else that happens at it, but
+        # for who is not there at the start
+        priority = URGENT if at_s > 0 else NORMAL
+        heapq.heappush(self._env._queue, (at_s, priority, next(self._env._eid), event))
+
+    def _rest_ends(self, event: simpy.Event) -> None:
+        """Say that batteries are empty whose devices have only slept."""
+        assert self._resting is not None
+        at_s = cast(float, event.value)
+        for device in np.flatnonzero(self._resting.empty_s == at_s).tolist():
+            if device not in self.batteries:
+                self._emptied(device)
+        self._await_empty(at_s)
+
+
+def _scalars(values: np.ndarray) -> MutableSequence[float]:
+    """Return an array [K] as what gives and takes its numbers faster one by one."""
+    return cast(MutableSequence[float], values.data)

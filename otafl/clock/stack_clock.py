@@ -39,7 +39,7 @@ class Clock:
     ) -> None:
         trials, self.devices = hardware.flops_per_s.shape
         self.trials = [
-            TrialClock(hardware.rows(np.array(trial)), rules[trial], lives[trial], log)
+            TrialClock(hardware.of_trial(trial), rules[trial], lives[trial], log)
             for trial in range(trials)
         ]
 
@@ -123,17 +123,20 @@ class Clock:
         Parameters
         ----------
         airtime_s, downtime_s : [S] or one number.
-        joules, on_air_s, crashed : [S, K].
+        joules, on_air_s, crashed : [S, K], of which what those say who transmit counts.
         """
-        self._note("close_slot", airtime_s, joules, on_air_s, crashed, downtime_s)
-        none = [None] * len(self.trials)
-        columns = (
+        sending = [trial.sending() for trial in self.trials]
+        self.transmit(
             self._each(airtime_s),
-            none if joules is None else joules.tolist(),
-            none if on_air_s is None else on_air_s.tolist(),
-            none if crashed is None else crashed.tolist(),
+            _of_devices(joules, sending),
+            _of_devices(on_air_s, sending),
+            _of_devices(crashed, sending),
             self._each(downtime_s),
         )
+
+    def transmit(self, *columns: Sequence[Any]) -> None:
+        """End the round: what `TrialClock.transmit` is given, S each."""
+        self._note("transmit", *columns)
         for trial, *own in zip(self.trials, *columns, strict=True):
             if not trial.stopped:
                 trial.transmit(*own)
@@ -192,3 +195,15 @@ class Clock:
     def _each(self, value: np.ndarray | float) -> list[float]:
         """Return S numbers of one or of [S]."""
         return np.broadcast_to(np.asarray(value, dtype=float), (len(self.trials),)).tolist()
+
+
+def _of_devices(
+    values: np.ndarray | None, devices: Sequence[list[int]]
+) -> Sequence[dict[int, Any] | None]:
+    """Return the values [S, K] of some devices of each trial, by device; None each for None."""
+    if values is None:
+        return [None] * len(devices)
+    return [
+        dict(zip(some, row[some].tolist(), strict=True))
+        for row, some in zip(values, devices, strict=True)
+    ]

@@ -18,7 +18,7 @@ from typing import Any, cast
 import numpy as np
 import simpy
 
-from otafl.clock.local_work import Interval, LocalWork, Slot
+from otafl.clock.local_work import ByDevice, Interval, LocalWork, Slot
 from otafl.clock.power import Power
 from otafl.devices.availability import Life
 from otafl.devices.hardware import Hardware
@@ -50,8 +50,7 @@ class TrialClock:
         self.intervals: list[Interval] | None = [] if log else None
         devices = len(hardware.flops_per_s)
         self._devices = devices
-        self._away: list[dict[str, float]] = [{} for _ in range(devices)]  # why -> since when
-        self._absent = 0
+        self._away: dict[int, dict[str, float]] = {}  # of those away, why -> since when
         self._gone: set[int] = set()  # away for good
         self._work: dict[int, LocalWork] = {}
         self._ready: list[LocalWork] = []  # in the order in which they became so
@@ -75,17 +74,16 @@ class TrialClock:
         stopped."""
         free = np.full(self._devices, not self.stopped)
         free[[*self._work, *self._on_air]] = False
-        if self._absent:
-            free[[k for k, why in enumerate(self._away) if why]] = False
+        free[[*self._away]] = False
         return free
 
     def all_available(self) -> bool:
         """Return whether every device is."""
-        return not (self._work or self._absent or self.stopped)
+        return not (self._work or self._away or self.stopped)
 
     def present(self) -> int:
         """Return how many devices are there."""
-        return self._devices - self._absent
+        return self._devices - len(self._away)
 
     def at_work(self) -> list[int]:
         """Return the devices with an update that has not been sent, ascending."""
@@ -98,7 +96,7 @@ class TrialClock:
     def wait_for_devices(self) -> bool:
         """Advance until a device is available or at work. Return False if that will never be."""
         env = self.env
-        while not self._work and self._absent == self._devices:
+        while not self._work and len(self._away) == self._devices:
             if len(self._gone) == self._devices:
                 return False
             env.step()
@@ -130,7 +128,7 @@ class TrialClock:
         for device, down, seconds, watts in zip(
             devices, downlink_s, compute_s, compute_w, strict=True
         ):
-            if device in work or (self._absent and self._away[device]):
+            if device in work or device in self._away:
                 raise ValueError(f"device {device} is busy with an earlier update, or away")
             if not 0 <= down + seconds < math.inf:
                 raise ValueError(
@@ -162,16 +160,16 @@ class TrialClock:
     def transmit(
         self,
         airtime_s: float,
-        joules: Sequence[float] | None = None,
-        on_air_s: Sequence[float] | None = None,
-        crashed: Sequence[bool] | None = None,
+        joules: ByDevice[float] | None = None,
+        on_air_s: ByDevice[float] | None = None,
+        crashed: ByDevice[bool] | None = None,
         downtime_s: float = 0.0,
     ) -> None:
         """Advance by the `airtime_s` of the uplink slot; those admitted are then available again.
 
-        joules: [K] that each draws for what it radiates. on_air_s: [K] that its transmission lasts,
-        from the start of the slot (all of it if not given); it sleeps then. crashed: [K], devices
-        that are away for `downtime_s` after the slot.
+        joules: by device, what each that transmits draws for what it radiates. on_air_s: that its
+        transmission lasts, from the start of the slot (all of it if not given); it sleeps then.
+        crashed: whether it is away for `downtime_s` after the slot.
         """
         if not math.isnan(self._round_s):
             raise RuntimeError("transmit before admit")
@@ -196,17 +194,21 @@ class TrialClock:
         power.sent(opened_s, stops, empties, joules, self._away)
         if crashed is not None and downtime_s:
             for device in stops:
-                if crashed[device] and not self._away[device]:
+                if crashed[device] and device not in self._away:
                     self._go(device, "crashed")
                     env.process(self._return(device, "crashed", downtime_s))
         self._sending = []
+
+    def sending(self) -> list[int]:
+        """Return the devices of the slot that is open, ascending."""
+        return [update.device for update in self._sending]
 
     def history(self) -> list[Interval]:
         """Return the intervals so far, those of devices that are away or at work now until now."""
         now_s = self.env.now
         current = [
             Interval(device, -1, why, since_s, now_s)
-            for device, reasons in enumerate(self._away)
+            for device, reasons in sorted(self._away.items())
             for why, since_s in reasons.items()
         ]
         for update in self._work.values():
@@ -292,11 +294,9 @@ class TrialClock:
         update = self._work.get(device)
         if update is not None:
             self._lose(update)
-        elif not self._away[device]:
+        elif device not in self._away:
             self.power.wake(device)
-        if not self._away[device]:
-            self._absent += 1
-        self._away[device][why] = now_s
+        self._away.setdefault(device, {})[why] = now_s
         if why == "empty" or device not in self._on_air:  # else it sends to the end first
             self.power.cut(device)
 
@@ -305,7 +305,7 @@ class TrialClock:
         since_s = self._away[device].pop(why)
         self._record(device, -1, why, since_s, self.env.now)
         if not self._away[device]:
-            self._absent -= 1
+            del self._away[device]
             if device not in self._on_air:
                 self.power.sleep(device)
 
@@ -314,11 +314,12 @@ class TrialClock:
         for at_s, there in life:
             if at_s > self.env.now:
                 yield self.env.timeout(at_s - self.env.now)
-            if there and "left" in self._away[device]:
+            left = "left" in self._away.get(device, ())
+            if there and left:
                 self._back(device, "left")
-            elif not there and "left" not in self._away[device]:
+            elif not there and not left:
                 self._go(device, "left")
-        if "left" in self._away[device]:
+        if "left" in self._away.get(device, ()):
             self._gone.add(device)
 
     def _return(self, device: int, why: str, seconds: float) -> Process:

@@ -51,7 +51,7 @@ class _States:
         """Draw h, h_hat [n, S, K], as many as the devices of a trial allow, whatever it is stacked
         with. The sub-carrier groups of a state are alike: fewer states do where there are several.
         """
-        devices, groups = self._budget.budget.shape[1], self._channel.state(0).h.shape[4]
+        devices, groups = self._budget.budget.shape[1], self._channel.outline(0).h.shape[4]
         wanted = min(DRAWS, NUMBERS // devices)
         true, believed = self.draw(max(LEAST, wanted // groups))
         return true.flatten(0, 1), believed.flatten(0, 1)
@@ -72,7 +72,7 @@ def statistics(
     """
     states = _States(channel, csi, receiver, budget)
     variance = csi.variance if channel.closed_form else None
-    gain = channel.state(0).gain
+    gain = channel.outline(0).gain
 
     def mean_amplitude() -> Tensor:
         unit = None if variance is None else channel.unit_mean_amplitude

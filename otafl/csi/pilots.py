@@ -74,7 +74,7 @@ class Pilots(Csi):
         super().__init__(*given)
         length, budget = self.settings.length, self.budget
         self._energy = length * budget.budget * db_to_linear(self.hyper["power_db"][:, None])
-        start = self.channel.state(0)
+        start = self.channel.outline(0)
         groups = start.h.shape[4]
         self._comb = min(self.settings.comb, groups)
         self._symbols = length * -(-groups // self._comb)

@@ -26,6 +26,10 @@ class Battery:
         self._draw_w = 0.0
         self._plan: list[Draw] = []
 
+    def goes_on(self, at_s: float, harvested_j: float, draw_w: float) -> None:
+        """Take over from who accounted for the battery until `at_s`, while it gives `draw_w`."""
+        self.at_s, self.harvested_j, self._draw_w = at_s, harvested_j, draw_w
+
     def plan(self, now_s: float, draws: Sequence[Draw]) -> float:
         """Plan what is drawn from now on, in place of what was planned. Return the instant at which
         the battery will be empty, inf if it will not."""

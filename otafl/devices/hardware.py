@@ -5,6 +5,7 @@ Nothing here knows of time; a device has the same hardware for the whole of a tr
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
@@ -13,7 +14,8 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Hardware:
-    """Hold float64 arrays of one shape, [K] for a trial or [S, K] for a stack.
+    """Hold float64 arrays of one shape, [K] for a trial or [S, K] for a stack; not to be written
+    to, as what all devices have alike is one number in memory.
 
     flops_per_s: operations a second at frequency_hz, the highest clock frequency;
     frequency_min_hz: the lowest. kappa: J s^2 / cycle^3. memory_mb: MiB for training, inf where it
@@ -43,15 +45,25 @@ class Hardware:
     @staticmethod
     def stack(trials: Sequence[Hardware]) -> Hardware:
         """Join the hardware [K] of S trials to [S, K]."""
-        return Hardware(
-            *(np.stack([getattr(one, part.name) for one in trials]) for part in fields(Hardware))
-        )
+        names = [part.name for part in fields(Hardware)]
+        return Hardware(*(_stacked([getattr(one, name) for one in trials]) for name in names))
+
+    def of_trial(self, trial: int) -> Hardware:
+        """Return the hardware [K] of a trial, the same memory."""
+        return Hardware(*(getattr(self, part.name)[trial] for part in fields(Hardware)))
 
     def rows(self, *at: np.ndarray) -> Hardware:
         """Return the named entries of each array, as of [S, K] the pairs trial [N], device [N]."""
         return Hardware(*(getattr(self, part.name)[at] for part in fields(Hardware)))
 
-    @property
+    @functools.cached_property
     def mains(self) -> bool:
         """Say whether no device has a battery."""
         return bool(np.isinf(self.battery_j).all())
+
+
+def _stacked(trials: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the [K] of S trials as [S, K]."""
+    if any(one.strides != (0,) for one in trials):
+        return trials[0][None] if len(trials) == 1 else np.stack(trials)
+    return np.broadcast_to(np.stack([one[:1] for one in trials]), (len(trials), len(trials[0])))

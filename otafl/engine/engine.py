@@ -79,6 +79,7 @@ class Engine(Lasting):
         self._rows_at_once: int | None = None
         self._buffers: dict[tuple[int, str], Tensor] = {}
         self._wanted = parts.scenario.devices.participants or self.population
+        self._blind = parts.selection.blind and not parts.sizes.by_channel
         self._settles = type(parts.algorithm).settle is not Algorithm.settle
         self._began = 0  # devices that began to train in this round
 
@@ -86,9 +87,11 @@ class Engine(Lasting):
     def round(self, t: int) -> None:
         """Run one round of every running trial."""
         parts = self.parts
-        channel = parts.faults.fade(parts.link.channel.state(t), t)
+        channel = None if self._blind else self.channel(t)
         available = self.plan()
         cohort = self.select(available, t, channel)
+        if channel is None:
+            channel = self.channel(t, cohort)
         broadcast = parts.downlink.send(parts.algorithm.broadcast(self.server, cohort), cohort, t)
         cohort, broadcast = self.start_clock(cohort, broadcast, channel, t)
         fresh, loss = self.work(broadcast, cohort, t)
@@ -106,6 +109,17 @@ class Engine(Lasting):
         if told is not None:
             report = replace(report, side_symbols=report.side_symbols + told)
         self.measure(parts.signalling.charge(report), limits, cohort, broadcast, loss)
+
+    def channel(self, t: int, cohort: Cohort | None = None) -> ChannelState:
+        """Return the channel of a round; where a cohort is given, as far as its devices go, and
+        those that are late."""
+        parts = self.parts
+        if cohort is None:
+            return parts.faults.fade(parts.link.channel.state(t), t)
+        devices = cohort.device
+        if self.pending is not None:
+            devices = torch.cat([devices, self.pending.cohort.device])
+        return parts.faults.fade(parts.link.channel.state_among(t, devices), t)
 
     def plan(self) -> np.ndarray | None:
         """Return who could take part, [S, K] bool, or None for everyone.
@@ -141,7 +155,7 @@ class Engine(Lasting):
         self, available: np.ndarray | None, t: int, channel: ChannelState | None = None
     ) -> Cohort:
         """Take `devices.participants` of the available devices of each trial, as
-        `devices.selection` chooses. channel: of the round, looked up if it is not given."""
+        `devices.selection` chooses. channel: of the round; need not be given to who is blind."""
         selection = self.parts.selection
         whole = self._wanted == self.population and not selection.narrows
         everyone = available is None and whole
@@ -150,7 +164,9 @@ class Engine(Lasting):
             return self._described(self._everyone, t, channel)
         free = np.ones((self.trials, self.population), bool) if available is None else available
         if not whole:
-            state = self.parts.link.channel.state(t) if channel is None else channel
+            fading, state = self.parts.link.channel, channel
+            if state is None:
+                state = fading.outline(t) if selection.blind else fading.state(t)
             free = selection.choose(free, self._vacancies(), t, state)
         cohort = self._cohort(free, t)
         if everyone:

@@ -39,6 +39,11 @@ class Sizes(Lasting):
         self._since, self._total = np.zeros(shape), np.zeros(shape)
         self._rounds = 0
 
+    @property
+    def by_channel(self) -> bool:
+        """Say whether levels may depend on the channel."""
+        return self._assigned is not None
+
     def assign(self, cohort: Cohort, t: int, channel: ChannelState | None) -> Cohort:
         """Return the cohort with the level of each row."""
         if self._assigned is None or not cohort.size:

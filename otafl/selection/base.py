@@ -60,6 +60,9 @@ class Selection(Lasting, ABC):
     narrows: ClassVar[bool] = False
     """It may choose fewer than it could; else it is not asked where all devices are wanted."""
 
+    blind: ClassVar[bool] = False
+    """It does not look at the channels, so that only those of the chosen devices need be known."""
+
     sounds: ClassVar[bool] = False
     """It goes by the channels, for which all available devices send pilots."""
 
@@ -77,7 +80,8 @@ class Selection(Lasting, ABC):
         ----------
         free : the devices to choose from.
         wanted : how many.
-        state : the channel of this round.
+        state : the channel of this round; of a selection that is `blind`, of no device in
+            particular.
         """
 
     def senders(self, payload: Payload, cohort: Cohort, wanted: int) -> Tensor | None:
@@ -111,10 +115,24 @@ def lowest(key: np.ndarray, free: Devices, wanted: Wanted) -> tuple[Devices, np.
     chosen where fewer are free or wanted.
     """
     wanted = np.broadcast_to(wanted, len(free))
-    order = np.where(free, key, np.inf).argsort(1, kind="stable")[:, : wanted.max(initial=0)]
+    order = first_of(np.where(free, key, np.inf), int(wanted.max(initial=0)))
     chosen = np.zeros_like(free)
     np.put_along_axis(chosen, order, np.arange(order.shape[1]) < wanted[:, None], 1)
     return chosen & free, order
+
+
+def first_of(key: np.ndarray, count: int) -> np.ndarray:
+    """Return the places of the lowest keys of each row [S, K] in order, ties by place, [S, count];
+    K of them where there are no more."""
+    devices = key.shape[1]
+    if not 0 < count < devices:
+        return key.argsort(1, kind="stable")[:, :count]
+    last = np.partition(key, count - 1, 1)[:, count - 1]
+    order = np.empty((len(key), count), np.int64)
+    for row, own, most in zip(order, key, last, strict=True):
+        candidates = np.flatnonzero(own <= most)  # sorting them all would take much longer
+        row[:] = candidates[own[candidates].argsort(kind="stable")[:count]]
+    return order
 
 
 def random_key(streams: Streams, round: int, devices: int) -> np.ndarray:

@@ -21,6 +21,7 @@ class RoundRobin(Selection):
     """Keeps each device's place in the queue [S, K]; who has been served goes to its end."""
 
     lasting: ClassVar = ("_place", "_end")
+    blind: ClassVar[bool] = True
 
     class Settings(Selection.Settings):
         name: Literal["round_robin"] = "round_robin"

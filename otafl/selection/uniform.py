@@ -8,13 +8,15 @@ McMahan, Moore, Ramage, Hampson, Arcas 2017, "Communication-Efficient Learning o
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from otafl.core.contracts import ChannelState
 from otafl.selection.base import Devices, Selection, Wanted, lowest, random_key
 
 
 class Uniform(Selection):
+    blind: ClassVar[bool] = True
+
     class Settings(Selection.Settings):
         name: Literal["uniform"] = "uniform"
 

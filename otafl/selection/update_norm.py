@@ -13,7 +13,7 @@ Amiri, Gunduz, Kulkarni, Poor 2021, "Convergence of Update Aware Device Scheduli
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -24,6 +24,8 @@ from otafl.selection.base import Devices, Selection, Wanted
 
 
 class UpdateNorm(Selection):
+    blind: ClassVar[bool] = True
+
     class Settings(Selection.Settings):
         name: Literal["update_norm"] = "update_norm"
 

@@ -58,7 +58,7 @@ def build(
     known = csi.build([row.csi for row in rows], channel, budget, streams)
     if policy is None:
         policy = registry.make("power", scenario.power)
-    receiver = receivers.build(scenario.receiver, policy, channel.state(0).h.shape[2])
+    receiver = receivers.build(scenario.receiver, policy, channel.outline(0).h.shape[2])
     jammer = jammer_power([row.faults for row in rows], streams)
     impairments = Impairments([row.impairments for row in rows], jammer, streams)
     codec = codecs.build([row.codec for row in rows], streams)

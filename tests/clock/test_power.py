@@ -180,7 +180,7 @@ def test_energy_spent_is_energy_drawn(seed: int) -> None:
         clock.transmit(airtime_s, joules, on_air_s.tolist(), crashed.tolist(), 3.0)
         sent += len(slot.on_time)
         left = clock.power.charge_j()
-        came = np.array([one.harvested_j for one in clock.power.batteries])
+        came = clock.power.harvested_j()
         gave = charge + came - left
         np.testing.assert_allclose(clock.spent_j().sum(1), gave, rtol=1e-9, atol=1e-9)
     assert clock.started == sent + clock.lost + len(clock.at_work())

@@ -219,7 +219,7 @@ def test_joules_of_batteries_are_what_was_spent() -> None:
     one = run(engine(keys), 40)
     clock, own = one.parts.clock, one.parts.hardware
     spent, left = clock.spent_j().sum(2), clock.charge_j()
-    came = [[battery.harvested_j for battery in trial.power.batteries] for trial in clock.trials]
+    came = [trial.power.harvested_j() for trial in clock.trials]
     np.testing.assert_allclose(own.charge_j + np.array(came) - left, spent, rtol=1e-9)
     assert (clock.charge_j() >= 0).all()
     assert (spent > 2e-4).any()

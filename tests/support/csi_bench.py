@@ -35,6 +35,9 @@ class Recorded:
         self.asked.append(round)
         return self.states[round]
 
+    def outline(self, round: int) -> ChannelState:
+        return self.states[round]
+
 
 def link_budget(budget: Tensor, gain: Tensor) -> LinkBudget:
     ones = torch.ones(len(budget), dtype=budget.dtype)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from otafl.devices.availability.base import Availability
 
 
 class AlwaysAvailable(Availability):
+    leave: ClassVar[bool] = False
+
     class Settings(Availability.Settings):
         name: Literal["always"] = "always"
 

@@ -6,7 +6,7 @@ import functools
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -45,6 +45,9 @@ class Availability(ABC):
     settings : the law's, of its class `Settings`.
     setup : what every law is built from.
     """
+
+    leave: ClassVar[bool] = True
+    """Devices may leave; else nobody asks when they do."""
 
     class Settings(settings.Settings):
         """Describe the section `devices.availability` of a scenario."""

@@ -68,7 +68,7 @@ class Compute(Settings):
 
     def hardware(self, devices: int, generator: np.random.Generator) -> Hardware:
         """Return the hardware [K] of a trial's devices. Raises as `columns`."""
-        columns = self.columns(devices, generator)
+        columns = {name: _once(c) for name, c in self.columns(devices, generator).items()}
         frequency = columns["flops_per_s"] / columns["flops_per_cycle"]
         mains = np.isinf(columns["battery_j"])
         capacity = np.where(mains, 0.0, columns["battery_j"])
@@ -78,7 +78,7 @@ class Compute(Settings):
             "charge_j": np.where(mains, np.inf, capacity * columns["charge"]),
             "restart_j": capacity * columns["restart"],
         }
-        return Hardware(*(made[part.name] for part in fields(Hardware)))
+        return Hardware(*(np.broadcast_to(made[part.name], devices) for part in fields(Hardware)))
 
 
 class NumericCompute(Compute):
@@ -161,8 +161,18 @@ QUANTITIES = tuple(name for name in NumericCompute.model_fields if name not in C
 def common(section: NumericCompute, devices: int, flops_per_s: np.ndarray | float) -> Columns:
     """Return the section's quantities, the same for all of so many devices, and their speeds, [K]
     or one for all."""
-    columns = {name: np.full(devices, number(getattr(section, name))) for name in QUANTITIES}
-    return columns | {"flops_per_s": np.full(devices, flops_per_s)}
+    columns = {name: same(number(getattr(section, name)), devices) for name in QUANTITIES}
+    return columns | {"flops_per_s": np.broadcast_to(np.asarray(flops_per_s, float), devices)}
+
+
+def same(value: float, devices: int) -> np.ndarray:
+    """Return a quantity that all devices have alike, [K]: one number in memory, whatever K."""
+    return np.broadcast_to(np.float64(value), devices)
+
+
+def _once(values: np.ndarray) -> np.ndarray:
+    """Return a quantity [K] that all devices have alike, as `same` makes it, as [1]."""
+    return values[:1] if values.strides == (0,) else values
 
 
 def number(value: float | None) -> float:

@@ -34,6 +34,7 @@ from otafl.devices.compute.base import (
     NumericCompute,
     bounds_of,
     number,
+    same,
     with_quantities,
 )
 
@@ -206,9 +207,7 @@ class Drawn(with_quantities(Compute, _quantity, flops_per_s=_SPEED)):  # type: i
         for place, name in enumerate(names):
             value = getattr(self, name)
             plain = value is None or isinstance(value, float)
-            columns[name] = (
-                np.full(devices, number(value)) if plain else value.quantile(u[:, place])
-            )
+            columns[name] = same(number(value), devices) if plain else value.quantile(u[:, place])
         return columns
 
 
