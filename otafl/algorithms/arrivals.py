@@ -18,6 +18,16 @@ def arrived(received: Received, group: int) -> tuple[Blocks, Tensor | None]:
     return received.each[group], None if received.came is None else received.came[group]
 
 
+def weight_that_came(received: Received, group: int, name: str) -> Tensor:
+    """Return the weight out of 1 that arrived of a block of a payload group, [S, *shape]; [S, 1]
+    where it is the same of all reals."""
+    count = received.count[group]
+    if isinstance(count, dict):
+        return count[name]
+    reached = None if received.reached is None else received.reached[group]
+    return reached[name] if reached and name in reached else count[:, None]
+
+
 def not_lost(received: Received, cohort: Cohort) -> Tensor:
     """Return 1 for a row that arrived and 0 for one that the receiver knows to be lost, [N]."""
     if received.came is None or received.came[0] is None:

@@ -30,6 +30,7 @@ from otafl.core.contracts import (
     Broadcast,
     Cohort,
     Context,
+    Heard,
     Hyper,
     Level,
     LocalContext,
@@ -142,16 +143,21 @@ class Algorithm(Lasting, ABC):
             return received_model(received, self.model)
         return {MODEL: averaged(server, received, context.hyper)}
 
-    def settle(self, devices: Blocks, heard: Tensor, context: Context) -> Blocks:
-        """Return the senders' blocks [n, *shape] once the slot is over.
+    def settle(self, devices: Blocks, sent: Payload, heard: Heard, context: Context) -> Blocks:
+        """Return the blocks [n, *shape] of devices that sent, once it is known what the server has
+        received.
 
-        What a device does only if its update arrived is settled here.
+        What presupposes that an update arrives is settled here and not in `local`. It is asked for
+        every update once: after its slot, or as soon as it has missed all.
 
         Parameters
         ----------
-        devices : the senders' own blocks [n, *shape], as `local` left them.
-        heard : [n] bool, which of them the server has heard.
-        context : the senders of the slot; of an earlier round where they were late.
+        devices : the devices' own blocks [n, *shape], as `local` left them.
+        sent : what `local` gave these devices to send.
+        heard : what of it the server has received, of each group of the payload [n, 1] bool, or
+            [n, P] where some of a row's P reals may be missing. What a codec keeps to send it later
+            (error feedback) counts as received.
+        context : the devices, and the round of the slot, later than their own where they were late.
         """
         return devices
 

@@ -4,7 +4,7 @@ From the broadcast x and c a device takes K steps
 
     y <- y - eta_l (g(y) + c - c_i)
 
-and sets c_i+ = c_i - c + (x - y) / (K eta_l). It sends y - x and c_i+ - c_i, each in a payload
+and works out c_i+ = c_i - c + (x - y) / (K eta_l). It sends y - x and c_i+ - c_i, each in a payload
 group of its own, so that a transport normalises them one by one: the second is 1 / (K eta_l) times
 as large. Payload and broadcast are twice as long as those of federated averaging. The server steps
 by
@@ -12,8 +12,17 @@ by
     x <- x + eta_g sum_i p_i (y_i - x) / sum_i p_i,    c <- c + sum_i p_i (c_i+ - c_i)
 
 over those that were received, p_i being the share of all samples: for equal devices the paper's
-means, and its |S| / N on the second. A device that is absent, or does not send, keeps its c_i;
-so c = sum_i p_i c_i over all devices as long as what is sent arrives without error.
+means, and its |S| / N on the second. The devices' drift is corrected by c - c_i, so c and c_i must
+move together: a device sets c_i to c_i+ once it knows that the server has received the change, real
+by real where a part of it was lost. One that is absent, does not send, is silent, crashes, is late
+or loses its packet keeps its c_i, and
+
+    c = sum_i p_i c_i over all devices
+
+holds whatever is lost. What the uplink adds to the sum is another matter: noise, unequal gains, the
+error of a codec, and the copy of an update that is heard twice over the air move c, and no c_i.
+With a codec that remembers what was not received (error feedback) c_i moves at once, as the change
+will come: c = sum_i p_i (c_i - what i remembers of it).
 
 References
 ----------
@@ -26,12 +35,21 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 import torch
-from torch import Tensor
 
-from otafl.algorithms.arrivals import per_trial
+from otafl.algorithms.arrivals import per_trial, weight_that_came
 from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome
 from otafl.algorithms.parameters import MODEL, averaged, received_copy
-from otafl.core.contracts import Blocks, Broadcast, Context, Group, Hyper, LocalContext, Received
+from otafl.core.contracts import (
+    Blocks,
+    Broadcast,
+    Context,
+    Group,
+    Heard,
+    Hyper,
+    LocalContext,
+    Payload,
+    Received,
+)
 from otafl.core.rng import Streams
 from otafl.models.base import flatten, unflatten
 
@@ -65,13 +83,14 @@ class Scaffold(Algorithm):
         moved = flatten(params).sub_(x)
         change = c.addcdiv_(moved, (rate * work.steps)[:, None]).neg_()  # c_i+ - c_i
         payload = Group({MODEL: moved}), Group({CONTROL: change})
-        if not context.cohort.all_send:  # the server will not know of the others' change
-            change = change * context.cohort.sends[:, None]
-        return {CONTROL: own + change}, payload, loss / work.steps
+        return {CONTROL: own}, payload, loss / work.steps
+
+    def settle(self, devices: Blocks, sent: Payload, heard: Heard, context: Context) -> Blocks:
+        change = sent[1].blocks[CONTROL]
+        return {CONTROL: devices[CONTROL].add_(torch.where(heard[1], change, 0.0))}
 
     def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
         share = per_trial(context.cohort.weight, context.cohort)
-        came = received.count[1]
-        assert isinstance(came, Tensor)  # a weight a trial, as the groups have no mask
-        control = torch.addcmul(server[CONTROL], (share * came)[:, None], received.mean[1][CONTROL])
+        came = share[:, None] * weight_that_came(received, 1, CONTROL)
+        control = torch.addcmul(server[CONTROL], came, received.mean[1][CONTROL])
         return {MODEL: averaged(server, received, context.hyper), CONTROL: control}

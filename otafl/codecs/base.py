@@ -10,14 +10,23 @@ import torch
 from torch import Tensor
 
 from otafl.core import settings
-from otafl.core.contracts import Blocks, Cohort, Context, Group, Hyper, Payload, Received
+from otafl.core.contracts import (
+    Blocks,
+    Cohort,
+    Context,
+    Group,
+    Heard,
+    Hyper,
+    Payload,
+    Received,
+)
 from otafl.core.errors import UserError
 from otafl.core.lasting import Lasting
 from otafl.core.rng import Streams
 from otafl.models.base import Shapes, flatten
 
 Coded = tuple[Group, Blocks]
-"""A group as it is sent, and the memory after it."""
+"""A group as it is sent, and the memory after it, should the server receive nothing of it."""
 
 
 class Codec(Lasting, ABC):
@@ -47,6 +56,12 @@ class Codec(Lasting, ABC):
     def __init__(self, settings: Any, hyper: Hyper, streams: Streams) -> None:
         self.settings, self.hyper = settings, hyper
 
+    @property
+    def remembers(self) -> bool:
+        """Say whether devices keep what the server has not received, and send it with a later
+        update (error feedback): then nothing that was coded is lost for good."""
+        return False
+
     def init(self, payload: Payload) -> Blocks:
         """Return the devices' memory before the first round, name -> [N, ...], zero; the engine
         holds it between rounds."""
@@ -67,7 +82,8 @@ class Codec(Lasting, ABC):
 
         Returns
         -------
-        The payload with its uplink groups encoded, and the memory after it.
+        The payload with its uplink groups encoded, and the memory after it, should the server
+        receive nothing of it.
 
         Raises
         ------
@@ -90,7 +106,22 @@ class Codec(Lasting, ABC):
     @abstractmethod
     def encoded(self, group: Group, index: int, memory: Blocks, context: Context) -> Coded:
         """Return an uplink group, number `index` of the payload, as it is sent; and the memory
-        after it."""
+        after it, should the server receive nothing of it."""
+
+    def settle(self, memory: Blocks, payload: Payload, heard: Heard, context: Context) -> Blocks:
+        """Return the memory once it is known what the server has received.
+
+        It is asked for every update once, of a codec that `remembers`: after the update's slot, or
+        as soon as it has missed all.
+
+        Parameters
+        ----------
+        memory : of the N rows that sent, name -> [N, ...], as `encode` left it.
+        payload : what they sent, as `encode` made it.
+        heard : what of it was received.
+        context : the rows, and the round of the slot.
+        """
+        return memory
 
     def decode(self, received: Received) -> Received:
         """Return what the server makes of what it has received: of every group, the mean's and

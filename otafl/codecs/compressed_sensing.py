@@ -24,8 +24,16 @@ from torch import Tensor
 
 from otafl.codecs.base import Codec, Coded, shapes_of
 from otafl.codecs.sensing import MATRIX, Iterations, MatrixSeed, Sensing, Threshold
-from otafl.codecs.sparse import Feedback, kept, memory_of, recalled, remembered
-from otafl.core.contracts import Blocks, Context, Group, Hyper, Payload
+from otafl.codecs.sparse import (
+    Feedback,
+    all_of,
+    forgotten,
+    kept,
+    memory_of,
+    recalled,
+    remembered,
+)
+from otafl.core.contracts import Blocks, Context, Group, Heard, Hyper, Payload
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.factorised.shrinkage import top
@@ -70,8 +78,12 @@ class CompressedSensing(Codec):
         self._sensing = Sensing(settings, streams)
         self._shapes: dict[int, Shapes] = {}
 
+    @property
+    def remembers(self) -> bool:
+        return bool(self.settings.error_feedback)
+
     def init(self, payload: Payload) -> Blocks:
-        return memory_of(payload) if self.settings.error_feedback else {}
+        return memory_of(payload) if self.remembers else {}
 
     def encoded(self, group: Group, index: int, memory: Blocks, context: Context) -> Coded:
         if group.mask is not None:
@@ -81,12 +93,26 @@ class CompressedSensing(Codec):
             )
         self._shapes[index] = shapes_of(group)
         a = recalled(flatten(group.blocks), None, group, index, memory)
-        sparse = top(a, kept(self.settings.keep, group.reals))
-        memory = remembered(a, sparse, None, group, index, memory)
+        sparse = self._sparse(a)
+        memory = remembered(a, None, group, index, memory)
         chunks, matrix = self._chunks(group.reals)
         filled = torch.nn.functional.pad(sparse, (0, chunks * matrix.shape[1] - group.reals))
         measured = (filled.unflatten(1, (-1, chunks)).mT @ matrix.mT).flatten(1)
         return replace(group, blocks={MEASURED: measured}), memory
+
+    def _sparse(self, a: Tensor) -> Tensor:
+        """Return what is projected of a [n, P]."""
+        return top(a, kept(self.settings.keep, a.shape[1]))
+
+    def settle(self, memory: Blocks, payload: Payload, heard: Heard, context: Context) -> Blocks:
+        """Forget what was projected, found anew in the memory, where all measurements came: some
+        of them say nothing of it."""
+        for index, (group, came) in enumerate(zip(payload, heard, strict=True)):
+            if group.route == "uplink":
+                sparse = self._sparse(all_of(group, index, memory))
+                whole = came.all(1, keepdim=True)
+                memory = forgotten(sparse, whole, group, index, memory)
+        return memory
 
     def _chunks(self, reals: int) -> tuple[int, Tensor]:
         """Return how many chunks so many reals are dealt out to (the last ones filled up with

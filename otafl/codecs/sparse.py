@@ -3,7 +3,9 @@
 Sent are 32 bits a number, and where the numbers are: a list of positions of ceil(log2 P) bits each,
 or a map of P bits, whichever is shorter. What a device leaves out it may add to what it sends next
 (error feedback; Stich, Cordonnier, Jaggi 2018, "Sparsified SGD with Memory", Algorithm 1): a = x +
-e, top_k(a) is sent and e = a - top_k(a) kept.
+e, top_k(a) is sent and e = a - top_k(a) kept. What the server does not receive is compressed to
+nothing: it stays in e too, so that what was received and what is remembered is all there was to
+send.
 """
 
 from __future__ import annotations
@@ -66,18 +68,34 @@ def recalled(x: Tensor, mask: Tensor | None, group: Group, index: int, memory: B
     return x + (rest if mask is None else rest * mask)
 
 
-def remembered(
-    a: Tensor, sent: Tensor, mask: Tensor | None, group: Group, index: int, memory: Blocks
-) -> Blocks:
-    """Return the memory, if there is one, with e = a - sent [n, P]; of coordinates that a row does
-    not know, as it was."""
+def remembered(a: Tensor, mask: Tensor | None, group: Group, index: int, memory: Blocks) -> Blocks:
+    """Return the memory, if there is one, with e = a [n, P], all that there is to send; of
+    coordinates that a row does not know, as it was."""
     name = _name(index)
     if name not in memory:
         return memory
-    rest = a - sent
+    rest = a
     if mask is not None:
         old = memory[name] if group.rows is None else memory[name][group.rows]
         rest = rest + old * (1.0 - mask)
+    if group.rows is not None:
+        rest = memory[name].index_copy(0, group.rows, rest)
+    return memory | {name: rest}
+
+
+def all_of(group: Group, index: int, memory: Blocks) -> Tensor:
+    """Return what the memory has of the rows of a group, [n, P]."""
+    rest = memory[_name(index)]
+    return rest if group.rows is None else rest[group.rows]
+
+
+def forgotten(sent: Tensor, heard: Tensor, group: Group, index: int, memory: Blocks) -> Blocks:
+    """Return the memory less what the server has received of the rows of a group: e = a - sent
+    [n, P] where `heard` [N, 1] or [N, P]."""
+    name = _name(index)
+    came = heard if group.rows is None else heard[group.rows]
+    rest = all_of(group, index, memory)
+    rest = rest - torch.where(came, sent, 0.0)
     if group.rows is not None:
         rest = memory[name].index_copy(0, group.rows, rest)
     return memory | {name: rest}

@@ -18,10 +18,18 @@ import torch
 from pydantic import Field
 
 from otafl.codecs.base import Codec, Coded, known_columns, shapes_of
-from otafl.codecs.sparse import Feedback, kept, memory_of, recalled, remembered, subset_bits
-from otafl.core.contracts import Blocks, Context, Group, Payload
+from otafl.codecs.sparse import (
+    Feedback,
+    forgotten,
+    kept,
+    memory_of,
+    recalled,
+    remembered,
+    subset_bits,
+)
+from otafl.core.contracts import Blocks, Context, Group, Heard, Payload
 from otafl.factorised.shrinkage import top
-from otafl.models.base import unflatten
+from otafl.models.base import flatten, unflatten
 
 
 class TopK(Codec):
@@ -33,16 +41,26 @@ class TopK(Codec):
         )
         error_feedback: Feedback = True
 
+    @property
+    def remembers(self) -> bool:
+        return bool(self.settings.error_feedback)
+
     def init(self, payload: Payload) -> Blocks:
-        return memory_of(payload) if self.settings.error_feedback else {}
+        return memory_of(payload) if self.remembers else {}
 
     def encoded(self, group: Group, index: int, memory: Blocks, context: Context) -> Coded:
         x, mask = known_columns(group)
         a = recalled(x, mask, group, index, memory)
         parts = a.split(self._scopes(group), 1)
         sent = torch.cat([top(one, kept(self.settings.keep, one.shape[1])) for one in parts], 1)
-        memory = remembered(a, sent, mask, group, index, memory)
+        memory = remembered(a, mask, group, index, memory)
         return replace(group, blocks=unflatten(sent, shapes_of(group))), memory
+
+    def settle(self, memory: Blocks, payload: Payload, heard: Heard, context: Context) -> Blocks:
+        for index, (group, came) in enumerate(zip(payload, heard, strict=True)):
+            if group.route == "uplink":
+                memory = forgotten(flatten(group.blocks), came, group, index, memory)
+        return memory
 
     def _scopes(self, group: Group) -> list[int]:
         """Return how many reals the largest are chosen among, each time."""

@@ -30,6 +30,7 @@ from otafl.core.contracts import (
 )
 from otafl.core.lasting import Lasting
 from otafl.downlink.base import Arrival
+from otafl.engine import settling
 from otafl.engine.assembly import Parts
 from otafl.engine.metrics import RoundMeans
 from otafl.engine.pending import Update
@@ -88,7 +89,7 @@ class Engine(Lasting):
         """Run one round of every running trial."""
         parts = self.parts
         channel = None if self._blind else self.channel(t)
-        available = self.plan()
+        available = self.plan(t)
         cohort = self.select(available, t, channel)
         if channel is None:
             channel = self.channel(t, cohort)
@@ -104,7 +105,7 @@ class Engine(Lasting):
                 update.payload, update.cohort, channel, t, limits
             )
             self.combine(received, update.cohort, t)
-            self.settle(update.cohort, report.heard, t)
+            self.settle(update, report, t)
         told = parts.selection.side_symbols(available, cohort)
         if told is not None:
             report = replace(report, side_symbols=report.side_symbols + told)
@@ -121,7 +122,7 @@ class Engine(Lasting):
             devices = torch.cat([devices, self.pending.cohort.device])
         return parts.faults.fade(parts.link.channel.state_among(t, devices), t)
 
-    def plan(self) -> np.ndarray | None:
+    def plan(self, t: int) -> np.ndarray | None:
         """Return who could take part, [S, K] bool, or None for everyone.
 
         It waits for somebody to come where nobody is there; a trial to which nobody ever will has
@@ -134,8 +135,7 @@ class Engine(Lasting):
         if self.pending is None and self.running.all() and clock.all_available():
             return None
         if self.pending is not None:  # less what was lost since the last slot
-            cell = self.pending.cohort.cell
-            self.pending = self.pending.take(self._of_cells(clock.at_work())[cell])
+            self.pending = self._not_lost(self.pending, t)
         return clock.available() & self.running[:, None]
 
     def _of_cells(self, chosen: np.ndarray) -> Tensor:
@@ -246,9 +246,11 @@ class Engine(Lasting):
             return None, cohort.weight
         payload, loss = self.local_work(broadcast, cohort, t)
         senders = cohort.senders
-        payload = self.parts.faults.tamper(payload, senders, t)
-        update = self.chosen(self.sound(Update(senders, payload)))
-        return Update(update.cohort, self.encode(update.payload, update.cohort, t)), loss
+        sent = self.parts.faults.tamper(payload, senders, t)
+        made = () if sent is payload else payload
+        update = self.chosen(self.sound(Update(senders, sent, made)))
+        coded = self.encode(update.payload, update.cohort, t)
+        return (update.coded(coded) if self._settles else Update(update.cohort, coded)), loss
 
     def sound(self, update: Update) -> Update:
         """Keep what the modems do not refuse of what the cohort could send."""
@@ -317,12 +319,12 @@ class Engine(Lasting):
             if self.pending is None:
                 return None
             update = self.pending.nobody()
-        ready, at_work = self._of_cells(admitted), self._of_cells(clock.at_work())
+        ready = self._of_cells(admitted)
         now, late = update.split(ready[update.cohort.cell])
         if self.pending is not None:
             delivered, waiting = self.pending.split(ready[self.pending.cohort.cell])
             now, late = now.join(delivered), waiting.join(late)
-        late = late.take(at_work[late.cohort.cell])
+        late = self._not_lost(late, t)
         self.pending = late if late.cohort.size else None
         if not now.cohort.size:
             return None
@@ -330,7 +332,14 @@ class Engine(Lasting):
         current = t if version is None else version[now.cohort.trial]
         cohort = replace(now.cohort, staleness=current - now.cohort.version)
         share = self._share(cohort.trial, cohort.device)
-        return Update(self._weighted(replace(cohort, weight=share), t), now.payload)
+        return replace(now, cohort=self._weighted(replace(cohort, weight=share), t))
+
+    def _not_lost(self, update: Update, t: int) -> Update:
+        """Return the updates whose devices are still at work on them; the others will never be in a
+        slot."""
+        keep = self._of_cells(self.parts.clock.at_work())[update.cohort.cell]
+        self.settle(update.take(~keep), None, t)
+        return update.take(keep)
 
     def limits(self, update: Update | None, t: int) -> Limits:
         """Return what bounds the slot's transmissions, and who crashes in it or is heard twice."""
@@ -357,17 +366,23 @@ class Engine(Lasting):
             memory = _of_alive(received.alive, memory, self.server_memory)
         self.server, self.server_memory = state, memory
 
-    def settle(self, cohort: Cohort, heard: Tensor, t: int) -> None:
-        """Let the slot's senders settle what depends on whether the server has heard them.
+    def settle(self, update: Update, report: LinkReport | None, t: int) -> None:
+        """Let devices settle what depends on whether the server has received their update.
 
-        heard: [S, K] bool, of the report.
+        report: of the slot that is over; None for updates that will never be in one.
         """
-        if not self._settles:
+        parts, cohort, codec = self.parts, update.cohort, self.parts.link.codec
+        if not cohort.size or not (self._settles or codec.remembers):
             return
-        rows = heard.flatten()[cohort.cell]
-        context = self._context(cohort, t)
-        state = self.parts.algorithm.settle(self.devices.rows(cohort), rows, context)
-        self.devices.put(cohort, state)
+        heard = settling.heard(report, update.payload, cohort)
+        if codec.remembers:
+            own = Context(cohort, codec.hyper, parts.streams, t)
+            settling.settle_memory(codec, update.payload, self.memory, heard, own)
+        if self._settles:
+            came = settling.counted(codec, update.payload, update.own, heard)
+            of_devices, context = self.devices.rows(cohort), self._context(cohort, t)
+            state = parts.algorithm.settle(of_devices, update.own, came, context)
+            self.devices.put(cohort, state)
 
     def measure(
         self, report: LinkReport, limits: Limits, cohort: Cohort, broadcast: Arrival, loss: Tensor

@@ -14,10 +14,25 @@ from otafl.core.contracts import Blocks, Cohort, Group, Payload
 
 @dataclass(frozen=True)
 class Update:
-    """Hold a cohort and what it sends."""
+    """Hold a cohort and what it sends.
+
+    made: what the method gave it to send, where somebody asks for it and faults or the codec have
+    made something else of it; else ().
+    """
 
     cohort: Cohort
     payload: Payload
+    made: Payload = ()
+
+    @property
+    def own(self) -> Payload:
+        """Return what the method gave it to send."""
+        return self.made or self.payload
+
+    def coded(self, payload: Payload) -> Update:
+        """Return the update that is sent as this payload, and made as this one was."""
+        same = all(new is old for new, old in zip(payload, self.own, strict=True))
+        return Update(self.cohort, payload, () if same else self.own)
 
     def plain(self) -> dict[str, Any]:
         """Return cohort and payload as plain data, see `otafl.core.lasting`."""
@@ -39,19 +54,23 @@ class Update:
     def take(self, keep: Tensor) -> Update:
         """Return the rows [N] bool that are kept."""
         renumber = keep.cumsum(0) - 1
-        payload = tuple(group.select(keep, renumber) for group in self.payload)
-        return Update(self.cohort.take(keep.nonzero().squeeze(1)), payload)
+        payload, made = (
+            tuple(group.select(keep, renumber) for group in groups)
+            for groups in (self.payload, self.made)
+        )
+        return Update(self.cohort.take(keep.nonzero().squeeze(1)), payload, made)
 
     def join(self, other: Update) -> Update:
         """Return both together, rows in order of trial and device."""
         cohort, order = Cohort.join(self.cohort, other.cohort)
         place = torch.empty_like(order)
         place[order] = torch.arange(len(order), device=order.device)
-        payload = tuple(
-            _placed(Group.joined([a, b], [self.cohort.size, other.cohort.size]), place)
-            for a, b in zip(self.payload, other.payload, strict=True)
+        sizes = self.cohort.size, other.cohort.size
+        payload, made = (
+            tuple(_placed(Group.joined([a, b], sizes), place) for a, b in zip(*both, strict=True))
+            for both in ((self.payload, other.payload), (self.made, other.made))
         )
-        return Update(cohort, payload)
+        return Update(cohort, payload, made)
 
 
 def _values(one: Cohort | Group) -> dict[str, Any]:

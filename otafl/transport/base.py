@@ -135,7 +135,7 @@ class Transport(Lasting, ABC):
         delivery = Delivery(payload, cohort, channel, round, limits, budget, apart)
         if delivery.uplink:
             self.carry(delivery)
-        return delivery.received(), delivery.tally.report()
+        return delivery.received(), delivery.report()
 
     @abstractmethod
     def carry(self, delivery: Delivery) -> None:

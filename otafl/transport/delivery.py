@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
@@ -13,21 +14,24 @@ from otafl.core.contracts import (
     Group,
     Limits,
     LinkBudget,
+    LinkReport,
     Payload,
     Received,
 )
 from otafl.transport.report import Tally
-from otafl.transport.superpose import Signal, each_row, error_free, signal
+from otafl.transport.superpose import Signal, each_row, error_free, signal, whole
 
 
 @dataclass(frozen=True)
 class _Got:
-    """Hold what the server gets of a group, as in `Received`."""
+    """Hold what the server gets of a group, as in `Received`, and `heard` as in `LinkReport`."""
 
     mean: Blocks
     count: Tensor | Blocks
     each: Blocks
     came: Tensor | None
+    reached: Blocks | None
+    heard: Callable[[], Tensor]
 
 
 class Delivery:
@@ -65,7 +69,6 @@ class Delivery:
                 self.uplink.append((index, group, sent))
             else:
                 self.give_exact(index, group, sent)
-                self.tally.note(free=sent.on_air())
 
     def give(
         self,
@@ -74,14 +77,18 @@ class Delivery:
         count: Tensor | Blocks,
         each: Blocks | None = None,
         came: Tensor | None = None,
+        reached: Blocks | None = None,
+        *,
+        heard: Callable[[], Tensor],
     ) -> None:
-        """Give the server what it gets of group `index`, as in `Received`."""
-        self._got[index] = _Got(mean, count, each or {}, came)
+        """Give the server what it gets of group `index`, as in `Received`; heard: as in
+        `LinkReport`."""
+        self._got[index] = _Got(mean, count, each or {}, came, reached, heard)
 
     def give_exact(self, index: int, group: Group, sent: Signal) -> None:
         """Give the server a group free of error."""
         each = each_row(group, self.cohort) if self._apart else None
-        self.give(index, *error_free(sent), each)
+        self.give(index, *error_free(sent), each, heard=whole(sent))
 
     def arrive(self, sent: Signal, weight: Tensor | None = None) -> None:
         """Note that this weight [S] of an uplink group arrives; None: every row of every trial."""
@@ -94,11 +101,17 @@ class Delivery:
     def received(self) -> Received:
         """Return what the server gets."""
         got = [self._got[index] for index in sorted(self._got)]
-        came = tuple(one.came for one in got)
+        came, reached = (tuple(one.came for one in got), tuple(one.reached for one in got))
         return Received(
             mean=tuple(one.mean for one in got),
             count=tuple(one.count for one in got),
             each=tuple(one.each for one in got) if self._apart else None,
             alive=None if self._every_trial else self._alive,
             came=None if all(rows is None for rows in came) else came,
+            reached=None if all(blocks is None for blocks in reached) else reached,
         )
+
+    def report(self) -> LinkReport:
+        """Return what it cost, and whom the server has heard."""
+        heard = tuple(self._got[index].heard for index in sorted(self._got))
+        return replace(self.tally.report(), heard=heard)

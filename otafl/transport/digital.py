@@ -357,4 +357,4 @@ class Digital(Transport):
             sent=time,
             side=load.on_air.sum(1).to(time.dtype) * pilots,
         )
-        tally.note(on_air=arrived, tried=load.on_air, heard=arrived)
+        tally.note(on_air=arrived)

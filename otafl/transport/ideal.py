@@ -27,4 +27,4 @@ class Ideal(Transport):
             symbols = sent.reals * on_air.to(sent.x.dtype)
             energy = symbols * self.setup.budget.budget
             delivery.tally.add(symbols=symbols.amax(1), energy=energy, sent=symbols)
-            delivery.tally.note(on_air=on_air, free=on_air)
+            delivery.tally.note(on_air=on_air)

@@ -25,8 +25,7 @@ ROUNDING = 1e-5
 class Bounds:
     """Keep to the limits of one slot, over the groups of its payload.
 
-    energy: [S, K] left to radiate, in noise variance times symbols, None without bounds. complete:
-    [S, K] bool, who does not crash, None for all.
+    energy: [S, K] left to radiate, in noise variance times symbols, None without bounds.
 
     Parameters
     ----------
@@ -40,7 +39,6 @@ class Bounds:
             circuits = 0.0 if limits.per_symbol is None else limits.per_symbol * symbols
             self.energy = (self.energy - circuits).clamp_min(0.0)
         self._stop = None if limits.sent is None else (limits.sent * symbols).floor()
-        self.complete = None if limits.sent is None else limits.sent >= 1.0
 
     def able(self, sends: Tensor) -> Tensor:
         """Return those that have the energy to send, [S, K] bool, out of those that would."""
@@ -88,13 +86,14 @@ class Bounds:
         uses = torch.minimum((stop - firsts).clamp_min(0.0), lengths)
         in_time = torch.arange(segments.symbols, device=stop.device) < stop
         known = torch.cat([in_time] * segments.halves, 1)[:, : sent.reals]
-        return SentPart(replace(sent, x=sent.x * known), sent.grid(uses).mT)
+        return SentPart(replace(sent, x=sent.x * known), sent.grid(uses).mT, stop)
 
 
 @dataclass(frozen=True)
 class SentPart:
     """Hold what was sent before a crash. signal: zeros from the crash on. symbols: [S, Q, K]
-    channel uses that each device was on air."""
+    channel uses that each device was on air. stop: [n, 1] those of the group that a row had."""
 
     signal: Signal
     symbols: Tensor
+    stop: Tensor

@@ -5,12 +5,13 @@ channels behind the server's combiner, and the transmission that the power polic
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import Blocks, Coefficients
+from otafl.core.contracts import Blocks, Coefficients, Cohort
 from otafl.transport.limits import Bounds, SentPart
 from otafl.transport.segments import Segments, energies, segment_sums, stretch_means
 from otafl.transport.superpose import Signal, squared_norm
@@ -225,6 +226,20 @@ class OnAir:
         estimate += noise * segments.at_reals(spread, signal.reals)
         return estimate, torch.cat([one[:, 1], two[:, 1]], 1)
 
+    def reached(self) -> Blocks | None:
+        """Return the weight on air out of 1 at each real, blocks [S, *shape], of a group that is
+        cut in segments; None of another, or of one with a mask."""
+        sent, segments = self.symbols.sent, self.segments
+        if sent.mask is not None or len(segments.bounds) == 1:
+            return None
+        return sent.blocks(segments.at_reals(self.weight, sent.reals))
+
+    def heard(self) -> Callable[[], Tensor]:
+        """Return a function as in `LinkReport.heard`; it keeps nothing of the payload's size."""
+        sent, stop = self.symbols.sent, None if self.part is None else self.part.stop
+        active = self.active_rows > 0
+        return functools.partial(_heard, sent.cohort, active, self.segments, stop, sent.reals)
+
     def reached_weight(self, mask: Tensor) -> Tensor:
         """Return the weight on air that knows each coordinate, [S, P], by the rows' mask [n, P]."""
         sent, segments = self.symbols.sent, self.segments
@@ -264,3 +279,24 @@ class OnAir:
         rows = rows.unflatten(0, self.gain.shape[::2])
         parts = [rows[..., first:stop] for first, stop in segments.bounds]
         return torch.stack([torch.matmul(part.conj(), part.mT) for part in parts], 1)
+
+
+def _heard(
+    cohort: Cohort, active: Tensor, segments: Segments, stop: Tensor | None, reals: int
+) -> Tensor:
+    """Return which of its reals each device had on air, [S, K, P] bool; [S, K] where it is all of
+    them or none.
+
+    Parameters
+    ----------
+    cohort : the n rows.
+    active : [n, Q] bool, who is on air in a segment.
+    stop : [n, 1] channel uses of the group until a row's crash; None where none crash.
+    """
+    if stop is None and len(segments.bounds) == 1:
+        return cohort.grid(active[:, 0], False)
+    rows = segments.at_reals(active, reals)
+    if stop is not None:
+        uses = torch.arange(segments.symbols, device=stop.device).repeat(segments.halves)
+        rows = rows & (uses[:reals] < stop)
+    return cohort.grid(rows, False)

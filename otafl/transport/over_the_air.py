@@ -83,7 +83,8 @@ class OverTheAir(Transport):
             on_air = self._limit(symbols, channels, wanted)
             total, exact = self._superpose(on_air)
             estimate, exact, count = self._receive(on_air, total, exact)
-            delivery.give(index, sent.blocks(estimate), count)
+            mean, reached, heard = sent.blocks(estimate), on_air.reached(), on_air.heard()
+            delivery.give(index, mean, count, reached=reached, heard=heard)
             delivery.tally.error(squared_norm(estimate - exact), squared_norm(exact))
             self._account(on_air, delivery)
 
@@ -229,14 +230,13 @@ class OverTheAir(Transport):
         uses = active.mT.to(energy.dtype) @ symbols.lengths
         if on_air.part is not None:
             uses = (active * on_air.part.symbols).sum(1)
-        spent, on, complete = energy.sum(1), active.any(1), slot.bounds.complete
+        spent, on = energy.sum(1), active.any(1)
         senders, length = sent.cohort.rows_of, symbols.segments.symbols
         stretches = symbols.segments.scopes[-1] + 1
         told = 1 + (symbols.means is not None) + setup.policy.wants_variation
         side = senders * float(stretches * told)
         tally.add(symbols=(senders > 0) * float(length), energy=spent, sent=uses, side=side)
-        heard = on if complete is None else on & complete
-        tally.note(on_air=on, tried=sent.on_air(), heard=heard)
+        tally.note(on_air=on)
         delivery.arrive(sent, None if bool(on.any(1).all()) else on_air.weight.amax(1))
         if setup.save_link:
             tally.saved |= on_air.saved(setup.save_gram)

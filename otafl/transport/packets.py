@@ -13,7 +13,7 @@ from otafl.core.contracts import Blocks, Cohort, Group, column
 from otafl.core.errors import UserError
 from otafl.models.base import flatten
 from otafl.transport.delivery import Delivery
-from otafl.transport.superpose import Signal, each_row, error_free, signal, squared_norm
+from otafl.transport.superpose import Signal, each_row, error_free, signal, squared_norm, whole
 
 
 def rows_once(group: Group, cohort: Cohort, setting: str) -> Tensor:
@@ -53,7 +53,7 @@ def hand_over(delivery: Delivery, read: Mapping[int, Group], arrived: Tensor | N
         if sent.linear:
             count = _out_of_one(count, sent, arrived)
         rows, each = _heard_rows(came, cohort, heard)
-        delivery.give(index, mean, count, each, rows)
+        delivery.give(index, mean, count, each, rows, heard=whole(got))
         delivery.arrive(got)
         target = flatten(error_free(sent)[0])
         delivery.tally.error(squared_norm(flatten(mean) - target), squared_norm(target))

@@ -47,10 +47,6 @@ class Tally:
         Parameters
         ----------
         on_air : they were on air.
-        tried : they have sent a group over the uplink.
-        heard : the server has received what they sent over the uplink.
-        free : they have sent a group on the ideal route. Who sends over the uplink too is heard as
-            that is received.
         """
         for name, some in who.items():
             self._some[name] = self._some[name] | some if name in self._some else some
@@ -64,10 +60,6 @@ class Tally:
         sums, some = self._sums, self._some
         zeros = torch.zeros_like(self._budget.bandwidth_hz)
         none = zeros[:, None].expand(-1, self._population)
-        heard = some.get("heard", none > 0)
-        if "free" in some:
-            free = some["free"]
-            heard = heard | (free & ~some["tried"]) if "tried" in some else free
         symbols = sums.get("symbols", zeros)
         energy, sent = sums.get("energy", none), sums.get("sent", none)
         nmse = zeros
@@ -79,7 +71,6 @@ class Tally:
             side_symbols=sums.get("side", zeros),
             airtime_s=symbols / self._budget.bandwidth_hz,
             participants=some.get("on_air", none > 0).sum(1).to(zeros.dtype),
-            heard=heard,
             power=energy / sent.clamp_min(1.0),
             energy_j=energy * self._budget.unit_energy_j[:, None],
             on_air_s=sent / self._budget.bandwidth_hz[:, None],

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -47,12 +49,7 @@ class Signal:
 
     def grid(self, values: Tensor, fill: float | bool = 0.0) -> Tensor:
         """Put values [n, ...] of the rows at their place in [S, K, ...]."""
-        trials, population = self.cohort.trials, self.cohort.population
-        table = values
-        if len(values) != trials * population:  # else every device sends, rows in order
-            table = values.new_full((trials * population, *values.shape[1:]), fill)
-            table.index_copy_(0, self.cohort.cell, values)
-        return table.view(trials, population, *values.shape[1:])
+        return self.cohort.grid(values, fill)
 
     def at_rows(self, table: Tensor) -> Tensor:
         """Take a table [S, K, ...] at the rows, [n, ...]."""
@@ -154,6 +151,12 @@ def error_free(sent: Signal) -> tuple[Blocks, Tensor | Blocks]:
         return sent.blocks(flat), sent.by_trial(sent.weight)
     reached = masked_weight(sent)
     return sent.blocks(divide(flat, reached) if sent.linear else flat), sent.blocks(reached)
+
+
+def whole(sent: Signal) -> Callable[[], Tensor]:
+    """Return a function as in `LinkReport.heard` of rows that arrive whole; it keeps nothing of
+    the payload's size."""
+    return functools.partial(sent.cohort.grid, sent.cohort.sends, False)
 
 
 def masked_weight(sent: Signal) -> Tensor:

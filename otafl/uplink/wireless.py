@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 
 from otafl import transport as transports
-from otafl.core.contracts import Blocks, Cohort, Group, Link, LinkReport, Received
+from otafl.core.contracts import Blocks, Cohort, Context, Group, Link, LinkReport, Received
 from otafl.core.errors import UserError
 from otafl.core.registry import component
 from otafl.core.rng import Streams
+from otafl.engine import settling
 from otafl.engine.stacking import encode
 from otafl.power.custom import CustomPolicy
 from otafl.scenario import load_scenario
@@ -329,6 +330,10 @@ class WirelessUplink:
         coded = encode(link.codec, payload, self._memory, cohort, round, self._streams)
         state = link.channel.state(round)
         received, report = link.transport.deliver(coded, cohort, state, round)
+        if link.codec.remembers:
+            context = Context(cohort, link.codec.hyper, self._streams, round)
+            heard = settling.heard(report, coded, cohort)
+            settling.settle_memory(link.codec, coded, self._memory, heard, context)
         return link.codec.decode(received), self._signalling.charge(report)
 
     def _report(self, report: LinkReport) -> UplinkReport:

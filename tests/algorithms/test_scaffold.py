@@ -5,7 +5,7 @@ devices and the state between rounds count.
 Mutations that must fail: c - c_i with the other sign or unscaled by the rate, c_i+ without - c
 (option II), or not divided by K or by eta_l, c moved by the mean without the share that was there,
 or by the share of devices, eta_g on c, server_learning_rate ignored; groups joined in one, the
-broadcast without c, c moved as if all had arrived, c_i of devices that do not send moved.
+broadcast without c, c moved as if all had arrived, c_i of devices that were not heard moved.
 """
 
 from __future__ import annotations
@@ -113,35 +113,40 @@ def test_scaffold_sends_two_groups() -> None:
 
 
 def test_scaffold_counts_what_arrived() -> None:
-    """c moves by the share of all samples that the mean is of; a device that does not send keeps
-    its c_i."""
+    """c moves by the share of all samples that the mean is of."""
     one = Rounds("scaffold", MODEL, **RATES)
     one.round(0)
-    cohort = one.all.take(torch.tensor([0, 2, 3, 6, 9]))
-    cohort = replace(cohort, sends=torch.tensor([True, False, True, True, True]), all_send=False)
-    control = one.devices["control"].flatten(0, 1)[cohort.cell]
-    broadcast = one.method.broadcast(one.server, cohort).rows(cohort, 0, cohort.size)
-    state, payload, _ = one.method.local(
-        broadcast, {"control": control.clone()}, one.context(cohort, 1)
-    )
-    change = payload[1].blocks["control"]
-    kept = state["control"] - control
-    assert kept[1].eq(0).all()
-    sent = torch.tensor([0, 2, 3, 4])
-    torch.testing.assert_close(kept[sent], change[sent])
-
-    senders = cohort.take(sent)
-    arrived = exact(
-        tuple(replace(g, blocks={n: b[sent] for n, b in g.blocks.items()}) for g in payload),
-        senders,
-    )
+    senders = one.all.take(torch.tensor([0, 3, 6, 9]))
+    control = one.devices["control"].flatten(0, 1)[senders.cell]
+    broadcast = one.method.broadcast(one.server, senders).rows(senders, 0, senders.size)
+    _, payload, _ = one.method.local(broadcast, {"control": control}, one.context(senders, 1))
     half = torch.tensor([1.0, 0.5], dtype=torch.float64)
-    arrived = replace(arrived, count=(half, half))
+    arrived = replace(exact(payload, senders), count=(half, half))
     after = one.method.combine(one.server, arrived, one.context(senders, 1))
     came = torch.tensor([20 + 30, 0.5 * (9 + 40)], dtype=torch.float64)
     share = came / torch.tensor([70.0, 87.0])
     moved = after["control"] - one.server["control"]
     np.testing.assert_allclose(moved, share[:, None] * arrived.mean[1]["control"], atol=1e-12)
+
+
+def test_a_device_moves_its_control_by_what_was_received() -> None:
+    """All of it, none, and the first three reals; local work alone moves nothing, and the change
+    of the model is not that of the control."""
+    one = Rounds("scaffold", MODEL, **RATES)
+    one.round(0)
+    cohort = one.all.take(torch.tensor([0, 3, 6]))
+    before = one.devices["control"].flatten(0, 1)[cohort.cell]
+    broadcast = one.method.broadcast(one.server, cohort).rows(cohort, 0, cohort.size)
+    context = one.context(cohort, 1)
+    state, payload, _ = one.method.local(broadcast, {"control": before.clone()}, context)
+    assert torch.equal(state["control"], before)
+    change = payload[1].blocks["control"].clone()
+    heard = torch.ones(3, MODEL.size, dtype=torch.bool)
+    heard[1], heard[2, 3:] = False, False
+    model = torch.tensor([[False], [True], [True]])
+    after = one.method.settle(state, payload, (model, heard), context)["control"]
+    torch.testing.assert_close(after, before + change * heard)
+    assert all(change[row].abs().max() > 0 for row in range(3))
 
 
 def test_views_and_operations() -> None:

@@ -1,7 +1,8 @@
 """Random projections of sparse updates, by hand and back.
 
 Mutations that make a test here fail: chunks of neighbours for every C-th real, a matrix of variance
-1, the padding left in, devices told apart left undecoded.
+1, the padding left in, devices told apart left undecoded; a memory that forgets what was not
+received, or was in part.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from support.codec_bench import encode, made, normal
+from support.codec_bench import encode, made, normal, received
 
 from otafl.codecs.compressed_sensing import CompressedSensing
 from otafl.core.contracts import Group, Received
@@ -39,7 +40,8 @@ def test_compressed_sensing_projects_every_cth_real() -> None:
         padded = np.append(kept, 0.0)
         hand = np.concatenate([matrix @ padded[c::3] for c in range(3)])
         np.testing.assert_allclose(coded.blocks["measured"][k].numpy(), hand, rtol=1e-10)
-        np.testing.assert_allclose(memory["rest/0"][k].numpy(), row - kept, atol=1e-15)
+        now = received(codec, (coded,), memory)["rest/0"][k].numpy()
+        np.testing.assert_allclose(now, row - kept, atol=1e-15)
 
 
 def test_compressed_sensing_recovers_the_mean_and_each() -> None:
@@ -65,3 +67,16 @@ def test_compressed_sensing_has_no_numbers_from_nowhere() -> None:
     back = codec.decode(Received((coded.blocks,), (torch.ones(2),), None, None))
     assert back.mean[0]["a"].isfinite().all()
     assert back.mean[0]["a"].norm() < 10 * x.norm()
+
+
+def test_measurements_that_are_not_all_received_tell_nothing() -> None:
+    """Of three devices the first is heard, the second is not, of the third all but one number."""
+    codec = made(CompressedSensing, CompressedSensing.Settings(keep=0.2))
+    x = normal(3, 50)
+    (coded,), memory = encode(codec, (Group({"a": x}),))
+    heard = torch.ones(3, coded.reals, dtype=torch.bool)
+    heard[1], heard[2, 7] = False, False
+    after = received(codec, (coded,), memory, heard)["rest/0"]
+    assert (after[0] == 0).sum() == 10
+    assert torch.equal(after[0][after[0] != 0], x[0][after[0] != 0])
+    assert torch.equal(after[1:], x[1:])

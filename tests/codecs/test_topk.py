@@ -2,7 +2,7 @@
 
 Mutations that make a test here fail: top-k by value for by magnitude, one too many kept, chosen
 among all blocks for block by block, the residual forgotten, added twice or of the wrong device, the
-memory of unknown coordinates wiped.
+memory of unknown coordinates wiped; what was not received forgotten, by row or by real.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.codec_bench import encode, made, normal
+from support.codec_bench import encode, made, normal, received
 
 from otafl.codecs.topk import TopK
 from otafl.core.contracts import Group
@@ -26,9 +26,11 @@ def test_topk_with_memory_by_hand() -> None:
     first, second = torch.tensor([[-5.0, 1, 3, -2, 0]]), torch.tensor([[1.0, 3, 1, -1, 0]])
     (sent,), memory = encode(codec, (Group({"a": first}),))
     assert sent.blocks["a"].tolist() == [[-5, 0, 3, 0, 0]]
+    memory = received(codec, (sent,), memory)
     assert memory["rest/0"].tolist() == [[0, 1, 0, -2, 0]]
     (sent,), memory = encode(codec, (Group({"a": second}),), memory)
     assert sent.blocks["a"].tolist() == [[0, 4, 0, -3, 0]]
+    memory = received(codec, (sent,), memory)
     assert memory["rest/0"].tolist() == [[1, 0, 1, 0, 0]]
 
 
@@ -59,6 +61,7 @@ def test_nothing_is_lost_with_error_feedback() -> None:
         x = normal(3, 10, seed=round)
         total += x
         (sent,), memory = encode(codec, (Group({"a": x}),), memory, round)
+        memory = received(codec, (sent,), memory)
         sent_so_far += sent.blocks["a"]
         assert (sent.blocks["a"] != 0).sum(1).tolist() == [2, 2, 2]
     torch.testing.assert_close(sent_so_far + memory["rest/0"], total)
@@ -74,5 +77,19 @@ def test_memory_of_explicit_rows_and_of_unknown_coordinates() -> None:
     before = torch.tensor([[10.0, 0, -4], [7, 7, 7], [0, 0, 0]])
     (sent,), memory = encode(codec, (group,), {"rest/0": before})
     assert sent.blocks["a"].tolist() == [[0, 0, -3], [0, 0, -2]]
+    memory = received(codec, (sent,), memory)
     assert memory["rest/0"].tolist() == [[10, 1, 0], [7, 7, 7], [1, 2, 0]]
     assert before.tolist() == [[10, 0, -4], [7, 7, 7], [0, 0, 0]]
+
+
+def test_what_is_not_received_stays_whole_in_the_memory() -> None:
+    """Three devices send two of five reals: one is heard, one is not, of one the first half is."""
+    codec = made(TopK, TopK.Settings(keep=0.4))
+    x = torch.tensor([[-5.0, 1, 3, -2, 0]]).repeat(3, 1)
+    (sent,), memory = encode(codec, (Group({"a": x}),))
+    assert memory["rest/0"].tolist() == x.tolist()
+    heard = torch.tensor([[True] * 5, [False] * 5, [True, True, False, False, False]])
+    memory = received(codec, (sent,), memory, heard)
+    assert memory["rest/0"].tolist() == [[0, 1, 0, -2, 0], [-5, 1, 3, -2, 0], [0, 1, 3, -2, 0]]
+    assert made(TopK, TopK.Settings()).remembers
+    assert not made(TopK, TopK.Settings(error_feedback=False)).remembers

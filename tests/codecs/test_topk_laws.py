@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from support.codec_bench import received
 
 from otafl.codecs.topk import TopK
 from otafl.core.contracts import Cohort, Group
@@ -33,6 +34,7 @@ def test_error_feedback_bounds_what_is_left_out() -> None:
     sent = torch.zeros_like(x)
     for round in range(400):
         (coded,), memory = codec.encode((Group({"a": x}),), memory, everyone(1), round, streams)
+        memory = received(codec, (coded,), memory)
         sent += coded.blocks["a"]
         assert memory["rest/0"].norm() <= 2 * 20 / 2 * x.norm()
     torch.testing.assert_close(sent / 400, x, rtol=0, atol=2 * 20 / 2 * float(x.norm()) / 400)

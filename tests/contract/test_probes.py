@@ -205,7 +205,7 @@ def test_participants_are_chosen_from_those_available() -> None:
     one = probed(keys | EXACT, probes.Probe)
     counts = []
     for t in range(6):
-        available = one.plan()
+        available = one.plan(t)
         cohort = one.select(available, t)
         counts.append(cohort.counts)
         if available is not None:

@@ -2,7 +2,9 @@
 
 Mutations that make a test here fail: devices that did not send settled, or those of another trial;
 `heard` in the order of devices and not of rows; settled before the server's step, or under the
-round in which a late update was made; the state that it returns not kept.
+round in which a late update was made; the state that it returns not kept; updates that miss every
+slot not settled, or twice; what the codec or an attacker made of a payload in the place of the
+method's own, or another device's; a codec with memory that does not count.
 """
 
 from __future__ import annotations
@@ -15,9 +17,8 @@ import pytest
 import torch
 from contract import probes
 from contract.small import engine, run
-from torch import Tensor
 
-from otafl.core.contracts import Blocks, Context
+from otafl.core.contracts import Blocks, Context, Heard, Payload
 from otafl.engine.assembly import Parts
 
 pytestmark = pytest.mark.exact
@@ -33,6 +34,10 @@ SILENT: dict[str, Any] = BASE | {
 }
 
 
+SLOW = {"name": "classes", "classes": [1.0 / 0.75, 1e3, 1e3, 1e3]}
+"""Device 0 takes 0.75 s."""
+
+
 @dataclass
 class Settled:
     """What `settle` was given."""
@@ -41,6 +46,7 @@ class Settled:
     trial: list[int]
     device: list[int]
     heard: list[bool]
+    sent: list[float]
     steps: int
 
 
@@ -51,12 +57,12 @@ class Sender(probes.Probe):
         super().__init__(parts)
         self.settled: list[Settled] = []
 
-    def settle(self, devices: Blocks, heard: Tensor, context: Context) -> Blocks:
-        cohort = context.cohort
-        rows = cohort.trial.tolist(), cohort.device.tolist(), heard.tolist()
-        self.settled.append(Settled(context.round, *rows, len(self.heard)))
-        lost = (~heard).to(devices["trained"].dtype)[:, None]
-        return {"trained": devices["trained"] + 100.0 * lost}
+    def settle(self, devices: Blocks, sent: Payload, heard: Heard, context: Context) -> Blocks:
+        cohort, (group,), (came,) = context.cohort, sent, heard
+        rows = cohort.trial.tolist(), cohort.device.tolist(), came[:, 0].tolist()
+        numbers = group.blocks["x"][:, 0].tolist()
+        self.settled.append(Settled(context.round, *rows, numbers, len(self.heard)))
+        return {"trained": devices["trained"] + 100.0 * ~came[:, :1]}
 
 
 @pytest.mark.parametrize("keys", [LOSSY, SILENT], ids=["packets lost", "silenced by the policy"])
@@ -76,6 +82,7 @@ def test_senders_see_whether_they_were_heard(
         assert (now.round, now.steps, len(method.settled)) == (t, t + 1, t + 1)
         assert now.trial == sent.trial.tolist()
         assert now.device == sent.device.tolist()
+        assert now.sent == probes.of_rows(sent, t).tolist()
         came = np.array(now.heard)
         counts = np.bincount(np.array(now.trial)[came], minlength=3)
         assert one.means.take()["participants"].tolist() == counts.tolist()
@@ -105,14 +112,70 @@ def test_who_only_trains_does_not_settle() -> None:
 def test_late_updates_settle_in_the_slot_that_they_reach() -> None:
     """Device 0 takes 0.75 s and slots open every 0.5 s, so its update of one round arrives in the
     next, and with it the news of that slot."""
-    compute = {"name": "classes", "classes": [1.0 / 0.75, 1e3, 1e3, 1e3]}
-    late = {"devices.compute": compute, "devices.deadline_s": 0.5, "devices.late": "next"}
+    late = {"devices.compute": SLOW, "devices.deadline_s": 0.5, "devices.late": "next"}
     ideal = {"transport": "ideal", "devices.downlink_rate_bps": 1e12}
     one = run(engine(BASE | late | ideal, probe=Sender), 2)
     first, second = one.parts.algorithm.settled
     assert first.device == [1, 2, 3] * 3
     assert (second.round, second.device) == (1, [0, 1, 2, 3] * 3)
     assert all(first.heard + second.heard)
+
+
+def test_an_update_that_misses_its_slot_settles_as_lost() -> None:
+    """Dropped at the deadline of the round in which it was made."""
+    late = {"devices.compute": SLOW, "devices.deadline_s": 0.5}
+    ideal = {"transport": "ideal", "devices.downlink_rate_bps": 1e12}
+    one = run(engine(BASE | late | ideal, probe=Sender), 2)
+    settled = one.parts.algorithm.settled
+    assert [(now.round, now.device, any(now.heard)) for now in settled] == [
+        (0, [0] * 3, False),
+        (0, [1, 2, 3] * 3, True),
+        (1, [0] * 3, False),
+        (1, [1, 2, 3] * 3, True),
+    ]
+
+
+def test_an_update_of_a_device_that_leaves_settles_once() -> None:
+    """Device 0 would be in the second slot, and has left before it opens."""
+    late = {"devices.compute": SLOW, "devices.deadline_s": 0.5, "devices.late": "next"}
+    ideal = {"transport": "ideal", "devices.downlink_rate_bps": 1e12}
+    one = run(engine(BASE | late | ideal, probe=Sender), 1)
+    for trial in one.parts.clock.trials:
+        trial._go(0, "left")
+    one.round(1)
+    settled = one.parts.algorithm.settled
+    assert [(now.round, now.device, any(now.heard)) for now in settled] == [
+        (0, [1, 2, 3] * 3, True),
+        (1, [0] * 3, False),
+        (1, [1, 2, 3] * 3, True),
+    ]
+    assert settled[1].sent == [probes.value(s, 0, 0) for s in range(3)]
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"codec": {"name": "uniform", "bits": 1}},
+        {"codec": {"name": "topk", "keep": 0.5, "error_feedback": False}},
+        {"faults": {"byzantine": 4, "attack": "scale", "scale": 7.0}},
+    ],
+    ids=["quantised", "sparse", "attacked"],
+)
+def test_it_is_given_what_the_method_sent(keys: dict[str, Any]) -> None:
+    """Whatever the codec and the attackers made of it."""
+    one = run(engine(SILENT | keys, probe=Sender), 2)
+    for t, now in enumerate(one.parts.algorithm.settled):
+        assert now.sent == probes.of_rows(one.parts.algorithm.heard[t].cohort, t).tolist()
+        assert 0 < sum(now.heard) < 12
+
+
+def test_what_a_codec_remembers_counts_as_heard() -> None:
+    """It will be sent, also where the device was too late for its slot."""
+    late = {"devices.compute": SLOW, "devices.deadline_s": 0.5, "devices.downlink_rate_bps": 1e12}
+    one = run(engine(SILENT | late | {"codec": "topk"}, probe=Sender), 3)
+    heard = [came for now in one.parts.algorithm.settled for came in now.heard]
+    assert len(heard) == 36
+    assert all(heard)
 
 
 def test_a_method_without_it_keeps_its_state() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from otafl.codecs.uniform import Uniform
-from otafl.core.contracts import Blocks, Cohort, Group, Payload
+from otafl.core.contracts import Blocks, Cohort, Context, Group, Payload
 from otafl.core.rng import Streams
 
 STREAMS = Streams([0], [0], dtype=torch.float64)
@@ -31,6 +31,17 @@ def encode(codec: Any, payload: Payload, memory: Blocks | None = None, round: in
         rows = int(first.rows.max()) + 1
     own = codec.init(payload) if memory is None else memory
     return codec.encode(payload, own, cohort(rows), round, STREAMS)
+
+
+def received(
+    codec: Any, payload: Payload, memory: Blocks, heard: torch.Tensor | None = None
+) -> Blocks:
+    """The memory once what was sent has come: of all N devices, or heard [N, 1] or [N, P] bool."""
+    rows = len(next(iter(memory.values())))
+    every = torch.ones(rows, 1, dtype=torch.bool) if heard is None else heard
+    context = Context(cohort(rows), {}, STREAMS, 0)
+    out: Blocks = codec.settle(memory, payload, (every,) * len(payload), context)
+    return out
 
 
 def normal(*shape: int, seed: int = 0) -> torch.Tensor:

@@ -86,9 +86,10 @@ class Rounds:
         state, payload, loss = self.method.local(broadcast, rows_of, context)
         assert all(torch.equal(self.server[name], block) for name, block in before.items())
         assert state.keys() == self.devices.keys()
-        for name, rows in state.items():
-            self.devices[name].flatten(0, 1)[cohort.cell] = rows
         self.server = self.method.combine(self.server, exact(payload, cohort), context)
+        heard = (torch.ones(cohort.size, 1, dtype=torch.bool),) * len(payload)
+        for name, rows in self.method.settle(state, payload, heard, context).items():
+            self.devices[name].flatten(0, 1)[cohort.cell] = rows
         return Round(cohort, context.work, payload, loss)
 
     def context(self, cohort: Cohort, t: int) -> LocalContext:

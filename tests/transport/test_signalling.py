@@ -44,7 +44,6 @@ REPORT = LinkReport(
     side_symbols=torch.tensor([12.0, 6.0, 0.0], dtype=DOUBLE),
     airtime_s=torch.tensor([0.5, 0.2, 0.0], dtype=DOUBLE),
     participants=torch.tensor([3.0, 2.0, 0.0], dtype=DOUBLE),
-    heard=table([1.0, 1.0, 0.0, 1.0], [0.0, 1.0, 1.0, 0.0], [0.0] * 4) > 0,
     power=table([1.0, 2.0, 0.0, 5.0], [0.0, 8.0, 8.0, 0.0], [0.0] * 4),
     energy_j=table([1.0, 1.0, 0.0, 1.0], [0.0, 2.0, 2.0, 0.0], [0.0] * 4),
     on_air_s=table([0.5, 0.5, 0.0, 0.25], [0.0, 0.2, 0.2, 0.0], [0.0] * 4),

@@ -24,7 +24,7 @@ from otafl.core.contracts.link import (
     Statistics,
     combined,
 )
-from otafl.core.contracts.payload import Broadcast, Group, Payload, Received
+from otafl.core.contracts.payload import Broadcast, Group, Heard, Payload, Received
 
 __all__ = [
     "LEAST_RATE",
@@ -41,6 +41,7 @@ __all__ = [
     "Context",
     "FineTune",
     "Group",
+    "Heard",
     "Hyper",
     "Level",
     "Limits",

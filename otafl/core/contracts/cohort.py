@@ -94,6 +94,15 @@ class Cohort:
         total = self.weight.new_zeros(self.trials).index_add_(0, self.trial, self.weight)
         return self.weight / total[self.trial]
 
+    def grid(self, values: Tensor, fill: float | bool = 0.0) -> Tensor:
+        """Put values [N, ...] of the rows at their place in [S, K, ...]."""
+        cells = self.trials * self.population
+        table = values
+        if len(values) != cells:  # else every device takes part, rows in order
+            table = values.new_full((cells, *values.shape[1:]), fill)
+            table.index_copy_(0, self.cell, values)
+        return table.view(self.trials, self.population, *values.shape[1:])
+
     def rows(self, start: int, stop: int) -> Cohort:
         """Return the rows start..stop as a cohort of their own (a chunk)."""
         counts, first = [], 0

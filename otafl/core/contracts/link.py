@@ -233,13 +233,14 @@ class LinkReport:
     Parameters
     ----------
     symbols, bits, side_symbols, airtime_s, participants : [S].
-    heard : [S, K] bool, devices whose update the server has received: they were on air or their
-        packet arrived, and they did not crash in the middle.
     power : [S, K], mean of |p|^2 |x|^2 over the payload, in units of the receiver's noise variance.
     energy_j : [S, K], radiated.
     on_air_s : [S, K], seconds of the slot in which the device transmits.
     nmse : [S], squared aggregation error over squared error-free aggregate, uplink groups together.
     saved : name -> tensor, the coefficients themselves, where asked for.
+    heard : of each payload group a function that says what the server has received of it, [S, K]
+        bool, or [S, K, P] where some of a row's P reals may be missing: what was on air before a
+        crash, or whose packet arrived. Asked by those alone who keep something by it.
     """
 
     symbols: Tensor
@@ -247,9 +248,9 @@ class LinkReport:
     side_symbols: Tensor
     airtime_s: Tensor
     participants: Tensor
-    heard: Tensor
     power: Tensor
     energy_j: Tensor
     on_air_s: Tensor
     nmse: Tensor
     saved: Blocks = field(default_factory=dict)
+    heard: tuple[Callable[[], Tensor], ...] = ()

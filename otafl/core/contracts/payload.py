@@ -156,6 +156,10 @@ class Group:
 
 Payload = tuple[Group, ...]
 
+Heard = tuple[Tensor, ...]
+"""What the server has received of an update: of each payload group [N, 1] bool, a row a device of
+the cohort, or [N, P] where some of a row's P reals may be missing."""
+
 
 def _stacked(several: Sequence[Blocks]) -> Blocks:
     return {name: torch.cat([blocks[name] for blocks in several]) for name in several[0]}
@@ -173,6 +177,8 @@ class Received:
     each : blocks [n, *shape] where the transport tells devices apart, else None.
     alive : [S] bool, False where nothing came and the round is a no-op; None: all alive.
     came : [n] bool, which of the rows of `each` arrived (the others are 0); None where all did.
+    reached : weight that arrived out of 1 real by real, blocks [S, *shape], of a group without a
+        mask whose devices can be silent in a part of it; None where `count` is that of all reals.
     """
 
     mean: tuple[Blocks, ...]
@@ -180,3 +186,4 @@ class Received:
     each: tuple[Blocks, ...] | None
     alive: Tensor | None
     came: tuple[Tensor | None, ...] | None = None
+    reached: tuple[Blocks | None, ...] | None = None
