@@ -8,7 +8,7 @@ predicts by the mean of the scores of b atoms.
 
 The queue's place is known to the server, which tells each device where it stands: devices that
 take part in a round follow each other in the order of their numbers, and the next round goes on
-behind those that arrived.
+after as many as were in the slot, heard or not.
 
 References
 ----------

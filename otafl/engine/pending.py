@@ -35,13 +35,18 @@ class Update:
         return Update(self.cohort, payload, () if same else self.own)
 
     def plain(self) -> dict[str, Any]:
-        """Return cohort and payload as plain data, see `otafl.core.lasting`."""
-        return {"cohort": _values(self.cohort), "payload": [_values(one) for one in self.payload]}
+        """Return cohort and payloads as plain data, see `otafl.core.lasting`."""
+        return {
+            "cohort": _values(self.cohort),
+            "payload": [_values(one) for one in self.payload],
+            "made": [_values(one) for one in self.made],
+        }
 
     @staticmethod
     def of_plain(kept: Mapping[str, Any]) -> Update:
         """Return what `plain` was taken of."""
-        return Update(Cohort(**kept["cohort"]), tuple(Group(**one) for one in kept["payload"]))
+        payload, made = (tuple(Group(**one) for one in kept[name]) for name in ("payload", "made"))
+        return Update(Cohort(**kept["cohort"]), payload, made)
 
     def split(self, keep: Tensor) -> tuple[Update, Update]:
         """Return the rows [N] bool that are kept, and the others."""
