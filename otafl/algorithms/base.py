@@ -143,6 +143,11 @@ class Algorithm(Lasting, ABC):
             return received_model(received, self.model)
         return {MODEL: averaged(server, received, context.hyper)}
 
+    @property
+    def settles(self) -> bool:
+        """Say whether the method has a `settle` of its own, which alone is asked."""
+        return type(self).settle is not Algorithm.settle
+
     def settle(self, devices: Blocks, sent: Payload, heard: Heard, context: Context) -> Blocks:
         """Return the blocks [n, *shape] of devices that sent, once it is known what the server has
         received.

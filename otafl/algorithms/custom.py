@@ -15,7 +15,16 @@ from pydantic import create_model
 
 from otafl.algorithms.base import Algorithm, Needs, Outcome
 from otafl.core import custom, registry, settings
-from otafl.core.contracts import Blocks, Broadcast, Context, Group, LocalContext, Received
+from otafl.core.contracts import (
+    Blocks,
+    Broadcast,
+    Context,
+    Group,
+    Heard,
+    LocalContext,
+    Payload,
+    Received,
+)
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem, problem
 from otafl.core.words import did_you_mean
@@ -163,6 +172,20 @@ class _Checked(Algorithm):
             got = sorted(state) if isinstance(state, dict) else f"a {type(state).__name__}"
             self._refuse("combine", f"returned {got}", f"the server's blocks {sorted(before)}")
         self._same("combine", state, before)
+        return state
+
+    @property
+    def settles(self) -> bool:
+        given = type(self).__mro__[2:]  # the user's class and those that it derives from
+        return next(one for one in given if "settle" in vars(one)) is not Algorithm
+
+    def settle(self, devices: Blocks, sent: Payload, heard: Heard, context: Context) -> Blocks:
+        before = _shapes(devices)
+        state = super().settle(devices, sent, heard, context)
+        if not isinstance(state, dict) or set(state) != set(before):
+            got = sorted(state) if isinstance(state, dict) else f"a {type(state).__name__}"
+            self._refuse("settle", f"returned {got}", f"the devices' blocks {sorted(before)}")
+        self._same("settle", state, before)
         return state
 
     def _same(self, part: str, new: Blocks, before: dict[str, list[int]]) -> None:

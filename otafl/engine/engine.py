@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm
 from otafl.core.contracts import (
     Blocks,
     Broadcast,
@@ -81,7 +80,6 @@ class Engine(Lasting):
         self._buffers: dict[tuple[int, str], Tensor] = {}
         self._wanted = parts.scenario.devices.participants or self.population
         self._blind = parts.selection.blind and not parts.sizes.by_channel
-        self._settles = type(parts.algorithm).settle is not Algorithm.settle
         self._began = 0  # devices that began to train in this round
 
     @torch.inference_mode()
@@ -250,7 +248,8 @@ class Engine(Lasting):
         made = () if sent is payload else payload
         update = self.chosen(self.sound(Update(senders, sent, made)))
         coded = self.encode(update.payload, update.cohort, t)
-        return (update.coded(coded) if self._settles else Update(update.cohort, coded)), loss
+        settles = self.parts.algorithm.settles
+        return (update.coded(coded) if settles else Update(update.cohort, coded)), loss
 
     def sound(self, update: Update) -> Update:
         """Keep what the modems do not refuse of what the cohort could send."""
@@ -371,18 +370,7 @@ class Engine(Lasting):
 
         report: of the slot that is over; None for updates that will never be in one.
         """
-        parts, cohort, codec = self.parts, update.cohort, self.parts.link.codec
-        if not cohort.size or not (self._settles or codec.remembers):
-            return
-        heard = settling.heard(report, update.payload, cohort)
-        if codec.remembers:
-            own = Context(cohort, codec.hyper, parts.streams, t)
-            settling.settle_memory(codec, update.payload, self.memory, heard, own)
-        if self._settles:
-            came = settling.counted(codec, update.payload, update.own, heard)
-            of_devices, context = self.devices.rows(cohort), self._context(cohort, t)
-            state = parts.algorithm.settle(of_devices, update.own, came, context)
-            self.devices.put(cohort, state)
+        settling.settle(self.parts, self.devices, self.memory, update, report, t)
 
     def measure(
         self, report: LinkReport, limits: Limits, cohort: Cohort, broadcast: Arrival, loss: Tensor

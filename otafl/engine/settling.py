@@ -3,10 +3,41 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
 from otafl.codecs.base import Codec
 from otafl.core.contracts import Blocks, Cohort, Context, Heard, LinkReport, Payload
+from otafl.engine.assembly import Parts
+from otafl.engine.pending import Update
+from otafl.engine.stacking import DeviceStore
+
+
+def settle(
+    parts: Parts,
+    devices: DeviceStore,
+    memory: Blocks,
+    update: Update,
+    report: LinkReport | None,
+    t: int,
+) -> None:
+    """Settle what codec and method keep at the devices of an update.
+
+    Parameters
+    ----------
+    devices, memory : of all devices, written to.
+    report : of the update's slot; None of updates that will never be in one.
+    t : round of the slot, or in which that is known.
+    """
+    cohort, codec, algorithm = update.cohort, parts.link.codec, parts.algorithm
+    if not cohort.size or not (algorithm.settles or codec.remembers):
+        return
+    came = heard(report, update.payload, cohort)
+    if codec.remembers:
+        own = Context(cohort, codec.hyper, parts.streams, t)
+        settle_memory(codec, update.payload, memory, came, own)
+    if algorithm.settles:
+        came = counted(codec, update, came)
+        context = Context(cohort, parts.hyper, parts.streams, t)
+        devices.put(cohort, algorithm.settle(devices.rows(cohort), update.own, came, context))
 
 
 def heard(report: LinkReport | None, payload: Payload, cohort: Cohort) -> Heard:
@@ -19,7 +50,7 @@ def heard(report: LinkReport | None, payload: Payload, cohort: Cohort) -> Heard:
 
 
 def settle_memory(
-    codec: Codec, payload: Payload, memory: Blocks, heard: Heard, context: Context
+    codec: Codec, payload: Payload, memory: Blocks, came: Heard, context: Context
 ) -> None:
     """Settle the memory of the senders.
 
@@ -27,30 +58,27 @@ def settle_memory(
     ----------
     payload : what they sent, as it was encoded.
     memory : name -> [S * K, ...] of all devices, written to.
+    came : what of it the server has received.
     """
     cell = context.cohort.cell
     rows = {name: table[cell] for name, table in memory.items()}
-    for name, kept in codec.settle(rows, payload, heard, context).items():
+    for name, kept in codec.settle(rows, payload, came, context).items():
         memory[name][cell] = kept.detach()
 
 
-def counted(codec: Codec, sent: Payload, made: Payload, heard: Heard) -> Heard:
-    """Return what of a method's own payload counts as received.
+def counted(codec: Codec, update: Update, came: Heard) -> Heard:
+    """Return what of a method's own payload counts as received, given what was of the payload as it
+    was sent.
 
     What a codec remembers is sent later, so it counts. Where a codec has mixed the reals of a row,
     nothing of the row does unless all came.
-
-    Parameters
-    ----------
-    sent, made : the payload as it was encoded, and as the method gave it.
-    heard : what was received of it as it was encoded.
     """
-    out: list[Tensor] = []
-    for coded, group, came in zip(sent, made, heard, strict=True):
-        if codec.remembers and group.route == "uplink":
-            out.append(torch.ones_like(came[:, :1]))
-        elif came.shape[1] in (1, group.reals) and coded.blocks.keys() == group.blocks.keys():
-            out.append(came)
+    out = []
+    for sent, own, rows in zip(update.payload, update.own, came, strict=True):
+        if codec.remembers and own.route == "uplink":
+            out.append(torch.ones_like(rows[:, :1]))
+        elif sent.blocks.keys() == own.blocks.keys() and rows.shape[1] in (1, own.reals):
+            out.append(rows)
         else:
-            out.append(came.all(1, keepdim=True))
+            out.append(rows.all(1, keepdim=True))
     return tuple(out)

@@ -131,6 +131,26 @@ class Loose(FedAvg):
 
 def nothing(settings, model, devices): return None
 
+class Counting(FedAvg):
+    def init(self, streams, hyper):
+        server, _ = super().init(streams, hyper)
+        return server, {"lost": torch.zeros(len(server["model"]), self.devices, 1)}
+
+    def local(self, broadcast, devices, context):
+        _, payload, loss = super().local(broadcast, devices, context)
+        return devices, payload, loss
+
+    def settle(self, devices, sent, heard, context):
+        return {"lost": devices["lost"] + ~heard[0]}
+
+class Losing(Counting):
+    def settle(self, devices, sent, heard, context):
+        return {"lost": devices["lost"][:, 0]}
+
+class Forgetting(Counting):
+    def settle(self, devices, sent, heard, context):
+        return {}
+
 class Spoiled(FedAvg):
     class Settings(FedAvg.Settings):
         how: str
@@ -382,3 +402,30 @@ def test_wrong_shapes_are_said(how: str) -> None:
     with pytest.raises(UserError, match=re.escape(SPOILED[how])) as error:
         models(section("Spoiled", how=how))
     assert str(error.value).startswith("algorithm.name: ")
+
+
+def test_a_settlement_of_its_own() -> None:
+    """Devices count the updates that were not heard; a method without one is not asked."""
+    keys = scenario(section("Counting"), power={"name": "tci", "threshold": 0.7})
+    engine = Engine(assemble(expand(load_scenario(keys)), [0, 1]))
+    lost = torch.zeros(2, 4)
+    for t in range(3):
+        lost += engine.parts.link.channel.state(t).h.abs().square().flatten(1) < 0.7
+        engine.round(t)
+    assert torch.equal(engine.devices.blocks()["lost"][..., 0], lost)
+    assert 0 < lost.sum() < 24
+    plain = assemble(expand(load_scenario(scenario(section("Same")))), [0])
+    assert engine.parts.algorithm.settles
+    assert not plain.algorithm.settles
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("Losing", "settle of 'my_own_methods:Losing' returned the block 'lost' of shape [8]"),
+        ("Forgetting", "settle of 'my_own_methods:Forgetting' returned []; the devices' blocks"),
+    ],
+)
+def test_a_wrong_settlement_is_said(name: str, text: str) -> None:
+    with pytest.raises(UserError, match=re.escape(text)):
+        models(section(name))

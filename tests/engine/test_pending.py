@@ -133,3 +133,23 @@ def test_who_does_not_send_is_kept() -> None:
     assert joined.cohort.sends.tolist() == sends.tolist()
     assert not joined.cohort.all_send
     assert not update([(2, 0)], 1).join(quiet).cohort.all_send
+
+
+def test_what_the_method_made_stays_with_what_is_sent() -> None:
+    """Through a split, a join and a checkpoint; it is kept only where it is something else."""
+    first, second = update(CELLS[:3], 0), update(CELLS[3:], 1)
+    same = first.coded(first.payload)
+    assert (same.made, same.own) == ((), first.payload)
+
+    def halved(one: Update) -> Update:
+        return one.coded(
+            tuple(
+                replace(group, blocks={name: block / 2 for name, block in group.blocks.items()})
+                for group in one.payload
+            )
+        )
+
+    kept, others = halved(first).split(torch.tensor([True, False, True]))
+    both = Update.of_plain(others.join(halved(second)).join(kept).plain())
+    assert contents(replace(both, payload=both.own, made=())) == contents(first.join(second))
+    assert contents(both) == contents(halved(first.join(second)))
