@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+from contract.small import engine
 from support.power_links import capped_errors, policy_of, random_links, solve
 
 from otafl import open_results
@@ -28,7 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             names.append(text.partition("\n")[0].removeprefix("# "))
             (home / names[-1]).write_text(text)
     assert names == [
-        *("my_method.py", "my_channel.py", "fading.yaml"),
+        *("my_method.py", "my_stubborn.py", "my_channel.py", "fading.yaml"),
         *("my_power.py", "power.yaml"),
         *("my_model.py", "my_data.py", "rings.yaml", "rings.py"),
     ]
@@ -65,6 +67,19 @@ def test_commands(folder: Path) -> None:
         fading.test_loss.sel(algorithm=labels[1]) > fading.test_loss.sel(algorithm="fedavg")
     ).all()
     assert (fading.test_accuracy > 0.5).all()
+
+
+def test_what_was_not_received_is_owed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under truncated inversion, by the document's method: those above the threshold owe nothing,
+    the others their whole increment."""
+    monkeypatch.syspath_prepend(folder)
+    keys = {"algorithm": "my_stubborn:Stubborn", "power": {"name": "tci", "threshold": 0.7}}
+    one = engine(keys)
+    strong = one.parts.link.channel.state(0).h.abs().square().flatten(2)[..., 0] >= 0.7
+    one.round(0)
+    owed = one.devices.blocks()["owed"].abs().sum(2)
+    assert 0 < strong.sum() < strong.numel()
+    assert torch.equal(owed == 0, strong)
 
 
 def test_the_policy_against_the_optimum(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

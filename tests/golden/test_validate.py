@@ -260,6 +260,15 @@ def no_onsager(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(codecs, "amp_step", step)
 
 
+def everyone_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    from otafl.codecs import topk
+
+    real = topk.forgotten
+    monkeypatch.setattr(
+        topk, "forgotten", lambda sent, heard, *more: real(sent, torch.ones_like(heard), *more)
+    )
+
+
 def nearest_level(monkeypatch: pytest.MonkeyPatch) -> None:
     """QSGD that rounds down: biased."""
     from otafl.codecs.qsgd import Qsgd
@@ -370,6 +379,7 @@ MUTATIONS: dict[str, tuple[str, Patch]] = {
     ),
     "Onsager term left out": ("state evolution", no_onsager),
     "rounding down": ("qsgd: unbiased", nearest_level),
+    "lost updates forgotten": ("error feedback loses nothing", everyone_heard),
     "vote": ("majority vote", scaled("otafl.codecs.obda:Obda._vote", -1.0)),
     "global generator": ("streams: the same seed", global_noise),
     "trials that differ in a stack": ("streams: stacked", global_noise),

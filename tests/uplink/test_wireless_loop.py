@@ -134,6 +134,29 @@ def test_memory_belongs_to_its_device() -> None:
     assert uplink(2, 0.1 * second, senders=[1])[0].tolist() == [0.0, pytest.approx(2.1)]
 
 
+def test_memory_keeps_what_was_not_heard() -> None:
+    """Truncated inversion of two devices that send two numbers each, one at a time: what a silent
+    one had to send comes whole, the first time that it is heard."""
+    uplink = WirelessUplink(
+        2,
+        codec={"name": "topk", "keep": 0.5},
+        power={"name": "tci", "threshold": 0.7},
+        snr_db=200.0,
+    )
+    owed = np.zeros((2, 2))
+    silent = 0
+    for t in range(12):
+        k = t % 2
+        owed[k] += [1.0, 1.5]
+        mean, report = uplink(t, np.array([[1.0, 1.5]]), senders=[k])
+        silent += not report.participants
+        first = np.abs(owed[k]).argmax()
+        hand = np.where(np.arange(2) == first, owed[k], 0.0) * report.participants
+        np.testing.assert_allclose(mean, hand, atol=1e-6)
+        owed[k] -= hand
+    assert 2 < silent < 10
+
+
 def network() -> torch.nn.Module:
     return torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
 
