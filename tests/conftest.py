@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
+from collections.abc import Iterator
 from typing import NoReturn
 
 import pytest
@@ -32,3 +34,12 @@ def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
         (connect if local else refuse)(self, address)  # type: ignore[arg-type]
 
     monkeypatch.setattr(socket.socket, "connect", guarded)
+
+
+@pytest.fixture
+def signals_arrive() -> Iterator[None]:
+    """Programs that the test starts do not inherit an ignored SIGINT, as they would where the tests
+    are a shell's background job."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -8,6 +8,8 @@ from typing import Any
 
 import typer
 
+from otafl.cli.interrupts import guard
+
 PLAIN_EVERY_S = 10.0
 BAR_EVERY_S = 0.1
 
@@ -41,6 +43,7 @@ class Progress:
         return self
 
     def __call__(self, done: int, total: int, note: str = "") -> None:
+        guard.check()
         now = time.monotonic()
         if self.first is None:
             # rounds that a resumed sweep finds done say nothing of its speed

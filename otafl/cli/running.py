@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from otafl.cli.app import (
     check_writable,
     load,
 )
+from otafl.cli.interrupts import guard
 from otafl.cli.progress import Progress
 from otafl.core.errors import UserError
 from otafl.core.words import counted
@@ -57,7 +59,7 @@ def run(
     check_writable(target.parent)
     from otafl import sweeping
 
-    with _interruptible(sweeping.unfinished(target)), Progress(quiet) as progress:
+    with _kept_in(sweeping.unfinished(target)), Progress(quiet) as progress:
         dataset = sweeping.run(loaded, target, progress, checkpoint_every, _tell, restart)
     _picture(dataset, target, target.with_suffix(".png"))
 
@@ -73,7 +75,7 @@ def sweep(
         int, typer.Option(min=0, help="Programs that share the stacks; 0: this one.")
     ] = 0,
     scheduler: Annotated[
-        str | None, typer.Option(metavar="tcp://...", help="Of Dask workers that share them.")
+        str | None, typer.Option(metavar="tls://...", help="Of Dask workers that share them.")
     ] = None,
     checkpoint_every: CheckpointEvery = 0,
     restart: Restart = False,
@@ -91,7 +93,7 @@ def sweep(
     check_writable(folder)
     from otafl import sweeping
 
-    with _interruptible(folder), Progress(quiet) as progress:
+    with _kept_in(folder), Progress(quiet) as progress:
         dataset = sweeping.sweep(
             loaded, folder, progress, workers, scheduler, checkpoint_every, _tell, restart
         )
@@ -103,29 +105,33 @@ def _tell(text: str) -> None:
 
 
 @contextmanager
-def _interruptible(folder: Path) -> Iterator[None]:
-    """Say what the sweep's folder keeps after Ctrl-C or failed stacks, and exit with code 1."""
-    from otafl.results.packing import finished_stacks
+def _kept_in(folder: Path) -> Iterator[None]:
+    """Have an interruption say what the sweep's folder keeps; say which stacks failed, and exit
+    with code 1."""
     from otafl.sweeping import FailedStacks
 
+    guard.kept = functools.partial(_what_is_kept, folder)
     try:
         yield
     except FailedStacks as error:
         typer.echo(f"otafl: {error}", err=True)
         raise typer.Exit(1) from None
-    except KeyboardInterrupt:
-        parts = counted(finished_stacks(folder), "finished part")
-        running = folder / "interrupted.nc"
-        also = f", the records of the one that was running in {running.name}"
-        kept = f"{parts} kept in {folder}{also if running.exists() else ''}"
-        if any(folder.glob("running/*.checkpoint.pt")):
-            kept += ", and checkpoints of what was running"
-        kept += "; the same command resumes from there"
-        typer.echo(f"otafl: interrupted; {kept}", err=True)
-        raise typer.Exit(1) from None
+
+
+def _what_is_kept(folder: Path) -> str:
+    from otafl.results.packing import finished_stacks
+
+    parts = counted(finished_stacks(folder), "finished part")
+    running = folder / "interrupted.nc"
+    also = f", the records of the one that was running in {running.name}"
+    kept = f"{parts} kept in {folder}{also if running.exists() else ''}"
+    if any(folder.glob("running/*.checkpoint.pt")):
+        kept += ", and checkpoints of what was running"
+    return f"{kept}; the same command resumes from there"
 
 
 def _picture(dataset: xr.Dataset, result: Path, path: Path) -> None:
+    guard.kept = lambda: f"the result is whole in {result}, and `otafl plot` draws it"
     from otafl.plots import overview
 
     overview(dataset, path)

@@ -87,12 +87,14 @@ def run(
     dataset = sweep(
         scenario, kept, progress, checkpoint_every=checkpoint_every, tell=tell, restart=restart
     )
-    models = trained.folder_of(out)
-    shutil.rmtree(models, ignore_errors=True)
-    if trained.folder_of(kept).exists():
-        trained.folder_of(kept).rename(models)
+    new, models = trained.folder_of(kept), trained.folder_of(out)
+    moved = scenario.output.save_models and not new.exists()  # before an interruption
+    if not moved:
+        shutil.rmtree(models, ignore_errors=True)
+    if new.exists():
+        new.rename(models)
     write_part(dataset, out)
-    shutil.rmtree(kept)
+    _remove(kept)
     return dataset
 
 
@@ -161,7 +163,7 @@ def sweep(
         for stack in stacks
         if stack.number not in there
     ]
-    with _execution(workers, scheduler, jobs) as execute:
+    with _execution(workers, scheduler, jobs, tell) as execute:
         carried_out(jobs, execute, meter, functools.partial(_pack, folder), tell)
     if any(own):  # a program that began before a module was changed may have put its stacks there
         remove_outdated(home, scenario, stacks, own)
@@ -171,16 +173,27 @@ def sweep(
 
 
 def _execution(
-    workers: int, scheduler: str | None, jobs: list[Job]
+    workers: int, scheduler: str | None, jobs: list[Job], tell: Callable[[str], None]
 ) -> contextlib.AbstractContextManager[Execute]:
     """Choose who carries out the jobs."""
-    if jobs and (workers or scheduler):
-        from otafl.sweeping import cluster
+    if jobs and scheduler:
+        from otafl.sweeping.cluster import of_scheduler
 
-        if scheduler:
-            return cluster.of_scheduler(scheduler)
-        return cluster.on_this_machine(min(workers, len(jobs)))
+        return of_scheduler(scheduler, tell)
+    if jobs and workers:
+        from otafl.sweeping.local import on_this_machine
+
+        return on_this_machine(min(workers, len(jobs)))
     return contextlib.nullcontext(here)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder of finished stacks at once: with half of them the same call would begin to
+    compute the others."""
+    removed = folder.with_name(f".{folder.name}.removed")
+    shutil.rmtree(removed, ignore_errors=True)
+    folder.rename(removed)
+    shutil.rmtree(removed)
 
 
 def _pack(folder: Path, finished: bool = False) -> None:

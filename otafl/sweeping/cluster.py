@@ -1,4 +1,4 @@
-"""Have jobs carried out by Dask workers: programs of this machine, or of a cluster.
+"""Have jobs carried out by Dask workers: programs of this machine (`local`), or of a cluster.
 
 A worker computes one stack at a time and writes its file itself, so a client that dies takes
 nothing finished with it. A worker that dies has its stack computed by another one.
@@ -7,13 +7,12 @@ nothing finished with it. A worker that dies has its stack computed by another o
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import json
 import logging
-import os
 import socket
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,8 @@ from otafl.sweeping.executing import Execute
 from otafl.sweeping.working import Job, Outcome, Report, work
 
 TOPIC = "otafl"
+LOOPBACK = "127.0.0.1"
+ENCRYPTED = ("tls", "wss")
 REPORT_EVERY_S = 0.5
 LOOK_EVERY_S = 0.05
 CONNECT_S = 10
@@ -31,45 +32,24 @@ WORKERS_S = 60
 
 
 @contextlib.contextmanager
-def on_this_machine(workers: int) -> Iterator[Execute]:
-    """Start so many workers, which share the processor's threads; with GPUs, each has one, in
-    turn."""
-    from distributed import Client, Nanny, Scheduler, SpecCluster
-
-    threads = max(1, (os.cpu_count() or 1) // workers)
-    gpus = _gpus()
-    with _quiet(), tempfile.TemporaryDirectory(prefix="otafl-workers-") as scratch:
-        options: dict[str, Any] = {
-            "nthreads": 1,
-            "memory_limit": 0,
-            "local_directory": scratch,
-            "silence_logs": logging.CRITICAL,
-            "dashboard": False,
-        }
-        specification = {
-            number: {
-                "cls": Nanny,
-                "options": options | {"env": _environment(number, threads, gpus)},
-            }
-            for number in range(workers)
-        }
-        scheduler = {"cls": Scheduler, "options": {"dashboard": False, "host": "127.0.0.1"}}
-        with (
-            SpecCluster(specification, scheduler=scheduler, silence_logs=logging.CRITICAL) as all_,
-            Client(all_, set_as_default=False) as client,
-        ):
-            yield partial(_by_workers, client, "the workers of this machine")
-
-
-@contextlib.contextmanager
-def of_scheduler(address: str) -> Iterator[Execute]:
+def of_scheduler(address: str, tell: Callable[[str], None]) -> Iterator[Execute]:
     """Take the workers of a Dask scheduler (its address, or the file that it writes), which go on
-    with what they have if the client ends. Raises UserError where none answers, or none has
-    come."""
+    with what they have if the client ends.
+
+    tell: called where others could reach the scheduler too. Raises UserError where none answers, or
+    none has come.
+    """
     from distributed import Client
 
     found = _answering(address)
-    with _quiet():
+    with quiet():
+        if urlsplit(found).scheme in ENCRYPTED:
+            _check_certificates(address)
+        elif not _on_loopback(found):
+            tell(
+                f"--scheduler {address}: without TLS, who reaches that port can run programs as "
+                "you and read what is sent; tls:// is for networks that others use too"
+            )
         try:
             client = Client(found, timeout=CONNECT_S, set_as_default=False)
         except (OSError, ValueError) as error:
@@ -82,7 +62,7 @@ def of_scheduler(address: str) -> Iterator[Execute]:
                     f"--scheduler {address}: no worker came in {WORKERS_S} s; `dask worker "
                     f"{address}` starts one"
                 ) from error
-            yield partial(_by_workers, client, f"the scheduler {address}")
+            yield partial(by_workers, client, f"the scheduler {address}", lambda: None)
 
 
 def _answering(address: str) -> str:
@@ -94,7 +74,7 @@ def _answering(address: str) -> str:
         parts = urlsplit(found)
         if not (parts.hostname and parts.port):
             raise UserError(
-                f"--scheduler {address}: must be an address like tcp://10.0.0.5:8786, or the .json "
+                f"--scheduler {address}: must be an address like tls://10.0.0.5:8786, or the .json "
                 "file that `dask scheduler --scheduler-file` writes"
             )
         socket.create_connection((parts.hostname, parts.port), CONNECT_S).close()
@@ -105,13 +85,45 @@ def _answering(address: str) -> str:
 
 def _silent(address: str) -> UserError:
     return UserError(
-        f"--scheduler {address}: no Dask scheduler answers there; `dask scheduler` starts one and "
-        "prints its address"
+        f"--scheduler {address}: no Dask scheduler answers there, or not to the certificates of "
+        "this program; `dask scheduler` starts one and prints its address"
     )
 
 
-def _by_workers(client: Any, where: str, jobs: Sequence[Job], report: Report) -> Iterator[Outcome]:
-    """Yield outcomes as they come. Raises UserError if the scheduler is lost."""
+def _check_certificates(address: str) -> None:
+    from distributed.security import Security
+
+    needed = ("tls_ca_file", "tls_client_cert")
+    try:
+        security = Security()
+        missing = [name for name in needed if not getattr(security, name)]
+        security.get_connection_args("client")
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"--scheduler {address}: the certificates that distributed.comm.tls names in Dask's "
+            f"configuration cannot be used ({error})"
+        ) from error
+    if missing:
+        raise UserError(
+            f"--scheduler {address}: TLS needs certificates; name ca-file, client.cert and "
+            "client.key under distributed.comm.tls in Dask's configuration"
+        )
+
+
+def _on_loopback(address: str) -> bool:
+    parts = urlsplit(address)
+    found = socket.getaddrinfo(parts.hostname, parts.port)
+    return all(ipaddress.ip_address(one[4][0]).is_loopback for one in found)
+
+
+def by_workers(
+    client: Any, where: str, look: Callable[[], None], jobs: Sequence[Job], report: Report
+) -> Iterator[Outcome]:
+    """Yield outcomes as they come.
+
+    where: names the workers. look: called now and then, to look after them. Raises UserError if the
+    scheduler is lost, and what `look` raises.
+    """
 
     def heard(event: tuple[float, tuple[int, int, int]]) -> None:
         report(*event[1])
@@ -125,6 +137,7 @@ def _by_workers(client: Any, where: str, jobs: Sequence[Job], report: Report) ->
                 yield _outcome(future, waiting.pop(future), where)
             if client.status != "running":
                 raise _lost(where)
+            look()
             if not ended:
                 time.sleep(LOOK_EVERY_S)
     finally:
@@ -174,25 +187,8 @@ def _work(job: Job) -> Outcome:
     return replace(outcome, error=None)  # which need not pass from program to program
 
 
-def _environment(number: int, threads: int, gpus: Sequence[str]) -> dict[str, str]:
-    environment = {name: str(threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
-    environment["OPENBLAS_NUM_THREADS"] = "1"
-    if gpus:
-        environment["CUDA_VISIBLE_DEVICES"] = gpus[number % len(gpus)]
-    return environment
-
-
-def _gpus() -> list[str]:
-    """Return what CUDA_VISIBLE_DEVICES would name each GPU that this program sees."""
-    import torch
-
-    named = os.environ.get("CUDA_VISIBLE_DEVICES")
-    count = torch.cuda.device_count()
-    return named.split(",")[:count] if named else [str(number) for number in range(count)]
-
-
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Keep Dask's log lines away: what they tell, outcomes say.
 
     After an error they stay away, since what was lost is told again as the program ends.

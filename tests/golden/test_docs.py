@@ -15,6 +15,7 @@ import pytest
 
 import otafl
 from otafl import cli
+from otafl.cli.commands import app
 from otafl.core import registry
 from otafl.core.registry import TABLES
 from otafl.results.variables import VARIABLES
@@ -226,7 +227,7 @@ def test_variables_and_commands(generated: dict[str, str]) -> None:
         assert f"``{name}``" in generated["variables.rst"]
         assert rst.escaped(one.long_name) in generated["variables.rst"]
     text = generated["command_line.rst"]
-    for words in schema.commands(cli.app):
+    for words in schema.commands(app):
         assert f"\notafl {' '.join(words)}\n" in text
     for option in ("--set", "--schema", "--hue", "--quick"):
         assert option in text

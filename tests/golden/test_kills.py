@@ -3,9 +3,11 @@ to the same numbers, bit by bit."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -111,6 +113,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
             stderr=subprocess.PIPE,
             text=True,
             env=os.environ | {"OMP_NUM_THREADS": "1"},
+            start_new_session=True,
         )
         started.append(process)
         return process
@@ -149,7 +152,9 @@ def test_a_worker_and_then_the_client_are_killed(long: Path, tmp_path: Path, sta
     command = ["otafl.cli", "sweep", long, "--out", folder, "--workers", 2]
     client = start(*command, "--checkpoint-every", 20)
     until(lambda: list(folder.glob("running/*.checkpoint.pt")))
-    workers = [one for one in _children(client) if "spawn_main" in " ".join(one.cmdline())]
+    workers = [
+        one for one in _children(client) if "otafl.sweeping.worker" in " ".join(one.cmdline())
+    ]
     assert len(workers) == 2
     workers[0].kill()
     until(lambda: parts(folder))
@@ -198,16 +203,38 @@ def test_the_scheduler_of_a_cluster_is_killed(long: Path, tmp_path: Path, start:
     same(open_results(folder), sweeping.sweep(load_scenario(long), tmp_path / "whole"))
 
 
+@pytest.fixture
+def dashboards_port() -> Iterator[None]:
+    """Takes the port of Dask's dashboard, if nobody has it."""
+    with socket.socket() as taken:
+        with contextlib.suppress(OSError):
+            taken.bind(("127.0.0.1", 8787))
+            taken.listen()
+        yield
+
+
+def send(number: signal.Signals, client: subprocess.Popen, whole_group: bool) -> None:
+    """Sends a signal to the client, or to its group as a terminal does."""
+    (os.killpg if whole_group else os.kill)(client.pid, number)
+
+
 @pytest.mark.slow
-def test_ctrl_c_ends_client_and_workers(long: Path, tmp_path: Path, start: Start) -> None:
+@pytest.mark.usefixtures("signals_arrive", "dashboards_port")
+@pytest.mark.parametrize("whole_group", [False, True], ids=["client", "group"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_client_and_workers(
+    number: signal.Signals, whole_group: bool, long: Path, tmp_path: Path, start: Start
+) -> None:
+    """With a sentence and nothing besides."""
     folder = tmp_path / "out"
     more = ["--workers", 2, "--quiet", "--set", "training.rounds=5000"]
     client = start("otafl.cli", "sweep", long, "--out", folder, *more)
-    until(lambda: len(_children(client)) > 2 and list(folder.glob("locks/[0-9]*.lock")))
+    until(lambda: list(folder.glob("locks/[0-9]*.lock")))
     everyone = _children(client)
-    client.send_signal(signal.SIGINT)
+    assert len(everyone) == 2
+    send(number, client, whole_group)
     said = ended(client)
-    assert client.returncode == 1
+    assert client.returncode == 128 + number
     assert re.fullmatch(
         r"otafl: interrupted; \d finished parts? kept in \S+; the same command resumes .*\n",
         said,

@@ -150,12 +150,13 @@ def _variables() -> str:
 
 
 def _command_line() -> str:
-    from otafl.cli import app
+    from otafl.cli.commands import app
 
     parts = [
         rst.heading("The command line"),
         "What ``otafl COMMAND --help`` prints. Exit codes: 0; 2 for what can be mended, told in "
-        "one message on stderr; 1 for an interruption, for a law that fails validation and, with a "
+        "one message on stderr; 130 for Ctrl-C and 143 for SIGTERM, told in one sentence; 1 for "
+        "stacks that failed, a law that fails validation, results that differ and, with a "
         "traceback, for anything else.",
     ]
     for words in commands(app):

@@ -1,0 +1,39 @@
+"""Gather the commands, and call one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from otafl.cli import data, drawing, exporting, results, running, scenarios, validation
+from otafl.cli.app import app
+from otafl.core.errors import UserError
+
+for command in (
+    running.run,
+    running.sweep,
+    scenarios.check,
+    scenarios.list_,
+    results.show,
+    results.diff,
+    results.convert,
+    exporting.export,
+    drawing.plot,
+    drawing.report,
+    drawing.timeline,
+    validation.validate,
+):
+    app.command(command.__name__.rstrip("_"))(command)
+app.add_typer(data.app, name="data")
+
+
+def call(args: Sequence[str] | None = None) -> None:
+    """Call a command, that of `sys.argv` if none is given. It always leaves by SystemExit or by an
+    unexpected exception."""
+    try:
+        app(args=args, prog_name="otafl")
+    except UserError as error:
+        typer.echo(f"otafl: error: {error}", err=True)
+        sys.exit(2)

@@ -1,0 +1,127 @@
+"""End the program on Ctrl-C or SIGTERM with one sentence and 130 or 143, wherever they fall.
+
+The first signal is a KeyboardInterrupt in the main thread, and while that goes upwards the commands
+keep what there is of their work. It may be lost on its way (what a weak reference or a destructor
+calls cannot raise, and a library may catch anything): then it is raised again. A second signal ends
+the program at once; files are whole all the same, see `otafl.core.files`.
+
+Nothing is imported here that takes time, so that little of the program's life is not guarded.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+SAME_S = 0.5
+"""Signals so soon after the first are the same one: `timeout` and batch systems send it to the
+program and to its group."""
+
+AGAIN_S = 0.01
+"""From a KeyboardInterrupt that was lost to the next."""
+
+
+class Guard:
+    """Hold what this program knows of its signals.
+
+    code: of the exit after a signal, 0 before. kept: says what a command keeps of its work, and
+    what to do.
+    """
+
+    def __init__(self) -> None:
+        self.code = 0
+        self.kept: Callable[[], str] = str
+        self._at = 0.0
+        self._leaving = False
+
+    def run(self, command: Callable[[], None]) -> None:
+        """Run a program's one command; after a signal leave with a sentence and SystemExit."""
+        # of the two blocks the inner one may itself be interrupted, the outer one not: no signal
+        # raises twice, and none while the program leaves
+        try:
+            self._install()
+            try:
+                command()
+            finally:
+                self._leaving = True
+        except BaseException:
+            self._leaving = True
+            if not self.code:
+                raise
+        if self.code:  # whatever the KeyboardInterrupt has become on its way
+            _say(f"interrupted{self._what_is_kept()}")
+            # CPython notes a KeyboardInterrupt that leaves an `eval` of text, and at its end would
+            # die of SIGINT instead of leaving with our code; the next `eval` forgets it
+            eval("None")
+            sys.exit(self.code)
+
+    def check(self) -> None:
+        """Raise the KeyboardInterrupt again that somebody caught. To be called where the work goes
+        on, by any thread."""
+        if self.code and threading.current_thread() is threading.main_thread():
+            raise KeyboardInterrupt
+
+    def _install(self) -> None:
+        atexit.register(_ignore)  # first of all, so it is the last to be called
+        sys.unraisablehook = self._unraisable
+        for number in SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` and `&` may wish
+                signal.signal(number, self._heard)
+
+    def _heard(self, number: int, frame: FrameType | None) -> None:
+        """Take a signal."""
+        now = time.monotonic()
+        if self.code and now - self._at < SAME_S:
+            return
+        if self.code or self._leaving:
+            again = " again" if self.code else ""
+            _say(f"interrupted{again}; ended at once, the files that were written are whole")
+            os._exit(128 + number)
+        self.code, self._at = 128 + number, now
+        raise KeyboardInterrupt
+
+    def _unraisable(self, lost: Any) -> None:
+        """Take an error that could not be raised; what a signal tears down has nothing to tell."""
+        if not self.code:
+            sys.__unraisablehook__(lost)
+        elif issubclass(lost.exc_type, KeyboardInterrupt):
+            signal.signal(signal.SIGALRM, self._raise_again)
+            signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
+
+    def _raise_again(self, number: int, frame: FrameType | None) -> None:
+        if not self._leaving:
+            raise KeyboardInterrupt
+
+    def _what_is_kept(self) -> str:
+        try:
+            text = self.kept()
+        except Exception:  # of libraries that are half imported
+            return ""
+        return f"; {text}" if text else ""
+
+
+guard = Guard()
+
+
+def _say(text: str) -> None:
+    """Write a sentence to stderr, which a signal may have found in the middle of something else."""
+    shown = os.isatty(2)
+    before, cursor = ("\n", "\033[?25h") if shown else ("", "")
+    with contextlib.suppress(OSError):  # nobody reads it
+        os.write(2, f"{before}{cursor}otafl: {text}\n".encode(errors="replace"))
+
+
+def _ignore() -> None:
+    """Ignore signals from now on: there is nothing left but the end of the interpreter."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)

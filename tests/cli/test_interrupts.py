@@ -1,0 +1,157 @@
+"""Signals end the program with one sentence and 130 or 143, wherever they fall: here one by one at
+the places that are hard, in programs that import nothing of weight."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from otafl import cli
+
+pytestmark = pytest.mark.exact
+
+HEAD = """\
+import atexit, os, signal, sys, threading, time, weakref
+from otafl.cli.interrupts import guard
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever the tests' shell ignores
+
+def send(number=signal.SIGINT):
+    os.kill(os.getpid(), number)
+"""
+INTERRUPTED = "otafl: interrupted\n"
+AT_ONCE = "otafl: interrupted{}; ended at once, the files that were written are whole\n"
+
+
+def run(command: str, before: str = "") -> tuple[int, str]:
+    """The exit code and stderr of a program that runs this as its command."""
+    body = "\n".join(f"    {line}" for line in command.splitlines())
+    code = f"{HEAD}{before}\ndef command():\n{body}\nguard.run(command)\n"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    return done.returncode, done.stderr
+
+
+def test_a_signal_is_a_sentence_and_a_code() -> None:
+    assert run("send(); time.sleep(20)") == (130, INTERRUPTED)
+    assert run("send(signal.SIGTERM); time.sleep(20)") == (143, INTERRUPTED)
+
+
+def test_what_is_kept_is_said() -> None:
+    kept = "guard.kept = lambda: 'two parts kept'\n"
+    assert run(kept + "send()") == (130, "otafl: interrupted; two parts kept\n")
+    broken = "guard.kept = lambda: 1 / 0\n"
+    assert run(broken + "send()") == (130, INTERRUPTED)
+
+
+CALLED_BACK = """\
+class Thing: pass
+thing = Thing()
+reference = weakref.ref(thing, lambda _: (send(), None))
+del thing
+time.sleep(20)
+"""
+DESTROYED = """\
+class Thing:
+    def __del__(self):
+        send()
+Thing()
+time.sleep(20)
+"""
+
+
+@pytest.mark.parametrize("command", [CALLED_BACK, DESTROYED], ids=["weakref", "destructor"])
+def test_what_cannot_be_raised_is_raised_soon_after(command: str) -> None:
+    assert run(command) == (130, INTERRUPTED)
+
+
+CAUGHT = """\
+try:
+    send()
+    time.sleep(20)
+except BaseException:
+    {}
+"""
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        "raise ImportError('half')",
+        "sys.exit(1)",
+        "pass",
+        "time.sleep(0.05); guard.check(); time.sleep(20)",
+    ],
+    ids=["another", "exit", "nothing", "work"],
+)
+def test_what_somebody_catches_counts_all_the_same(then: str) -> None:
+    """Whether it becomes another error, is forgotten, or the work goes on."""
+    assert run(CAUGHT.format(then)) == (130, INTERRUPTED)
+
+
+def test_other_threads_are_not_interrupted() -> None:
+    thread = "one = threading.Thread(target=guard.check); one.start(); one.join(); print('went on')"
+    assert run(CAUGHT.format(thread)) == (130, INTERRUPTED)
+
+
+def test_text_that_is_evaluated_does_not_change_how_the_program_ends() -> None:
+    """CPython would die of SIGINT."""
+    assert run("eval('send() or time.sleep(20)')") == (130, INTERRUPTED)
+
+
+SECOND = "print('keeping', file=sys.stderr, flush=True); time.sleep({}); send({}); time.sleep(0.1)"
+SAID = "; print('kept', file=sys.stderr)"
+
+
+def test_a_second_signal_ends_at_once() -> None:
+    second = SECOND.format(0.6, "") + SAID
+    assert run(CAUGHT.format(second)) == (130, "keeping\n" + AT_ONCE.format(" again"))
+    second = SECOND.format(0.6, "signal.SIGTERM") + SAID
+    assert run(CAUGHT.format(second)) == (143, "keeping\n" + AT_ONCE.format(" again"))
+
+
+def test_a_signal_sent_twice_at_a_time_is_one() -> None:
+    """As `timeout` does: to the program, and to its group."""
+    second = SECOND.format(0.01, "") + SAID
+    assert run(CAUGHT.format(second)) == (130, "keeping\nkept\n" + INTERRUPTED)
+
+
+LATE = "threading.Thread(target=lambda: (time.sleep(0.1), send(), time.sleep(20))).start()"
+
+
+@pytest.mark.parametrize(
+    "command", ["atexit.register(send)", LATE], ids=["exit function", "waiting for a thread"]
+)
+def test_a_signal_while_the_program_leaves(command: str) -> None:
+    assert run(command) == (130, AT_ONCE.format(""))
+
+
+def test_a_signal_when_there_is_nothing_left_to_interrupt() -> None:
+    """The modules are torn down, and the command has done what it should."""
+    last = "class Last:\n    __del__ = lambda self, send=send: send()\nsys.last = Last()\n"
+    assert run("pass", last) == (0, "")
+
+
+def test_what_an_interruption_tears_down_tells_nothing() -> None:
+    torn = "class Torn:\n    def __del__(self):\n        raise AttributeError('half made')\n"
+    assert run(torn + "torn = Torn()\nsend()") == (130, INTERRUPTED)
+    code, said = run(torn + "Torn()")
+    assert code == 0
+    assert "half made" in said
+
+
+@pytest.mark.parametrize("number", ["signal.SIGINT", "signal.SIGTERM"])
+def test_a_signal_that_was_ignored_stays_so(number: str) -> None:
+    """As in a shell's background job."""
+    ignored = f"signal.signal({number}, signal.SIG_IGN)"
+    assert run(f"send({number}); time.sleep(0.1)", ignored) == (0, "")
+
+
+def test_a_program_that_calls_a_command_has_its_own_signals() -> None:
+    before = [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)], sys.unraisablehook
+    with pytest.raises(SystemExit):
+        cli.main(["--version"])
+    after = [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)], sys.unraisablehook
+    assert after == before

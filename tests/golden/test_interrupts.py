@@ -1,0 +1,165 @@
+"""A map of interruptions: signals at many moments of a short sweep, from the first on at which the
+command line can do something about them."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from contract.test_sweeps import same
+
+from otafl import sweeping
+from otafl.scenario import load_scenario
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("signals_arrive")]
+
+SCENARIO = """\
+name: short
+data: {name: digits, train_samples: 300}
+model: {name: mlp, hidden: [4]}
+devices: {count: 4}
+training: {rounds: 100, eval_every: 10, local_steps: 2, eval_samples: 40}
+trials: 2
+engine: {device: cpu, threads: 1}
+output: {save_models: true}
+sweep: {training.batch_size: [2, 3, 4, 5]}
+"""
+
+AGAIN_S = 0.6
+"""Between two signals that are two."""
+
+KINDS: dict[str, tuple[Sequence[signal.Signals], int]] = {
+    "once": ([signal.SIGINT], 20),
+    "terminated": ([signal.SIGTERM], 6),
+    "twice": ([signal.SIGINT, signal.SIGINT], 6),
+}
+"""Signals in a row, and the number of moments at which the first is sent."""
+
+
+@dataclass(frozen=True)
+class Left:
+    """How a program ended, and when the first signal was sent after it was guarded."""
+
+    moment: float
+    code: int
+    said: str
+
+
+def guarded(process: subprocess.Popen) -> bool:
+    """Whether the program catches SIGTERM by now, or has ended."""
+    if process.poll() is not None:
+        return True
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    found = re.search(r"^SigCgt:\s*(\w+)$", status, re.MULTILINE)
+    return found is not None and bool(int(found[1], 16) >> (signal.SIGTERM - 1) & 1)
+
+
+def started(*arguments: object) -> subprocess.Popen:
+    """A command that is guarded by now."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "otafl.cli", *map(str, arguments)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    while not guarded(process):
+        time.sleep(0.001)
+    return process
+
+
+def disturbed(signals: Sequence[signal.Signals], moment: float, *arguments: object) -> Left:
+    """What a command leaves by that is sent signals, `AGAIN_S` apart."""
+    process = started(*arguments)
+    time.sleep(moment)
+    process.send_signal(signals[0])
+    for _, other in pairwise(signals):
+        time.sleep(AGAIN_S)
+        process.send_signal(other)
+    said = process.communicate(timeout=240)[1]
+    return Left(moment, process.returncode, said)
+
+
+def lives(
+    signals: Sequence[signal.Signals], moments: int, longest: float, command: Callable[[int], list]
+) -> list[Left]:
+    """How commands left, two at a time, that were sent signals at moments up to the longest."""
+    with ThreadPoolExecutor(2) as pool:
+        futures = [
+            pool.submit(disturbed, signals, longest * number / moments, *command(number))
+            for number in range(moments)
+        ]
+    return [future.result() for future in futures]
+
+
+def seconds(*arguments: object) -> float:
+    """How long a command takes that nobody disturbs."""
+    process = started(*arguments)
+    began = time.monotonic()
+    assert process.wait() == 0
+    return time.monotonic() - began
+
+
+def check(all_: Sequence[Left], signals: Sequence[signal.Signals]) -> None:
+    """Every life ended with sentences and the signal's code, or had nothing left to do."""
+    for left in all_:
+        if left.code == 0:
+            assert left.said == "", left
+        else:
+            assert left.code == 128 + signals[0], left
+            assert re.fullmatch(r"(otafl: interrupted[^\n]*\n)+", left.said), left
+            assert left.said.count("\n") <= len(signals), left
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_sweep_is_interrupted_at_any_moment(kind: str, tmp_path: Path) -> None:
+    """The same command goes on to the numbers of a sweep that nobody disturbed."""
+    signals, moments = KINDS[kind]
+    file = tmp_path / "short.yaml"
+    file.write_text(SCENARIO)
+
+    def command(number: int) -> list:
+        return ["sweep", file, "--out", tmp_path / str(number), "--quiet"]
+
+    longest = 1.1 * seconds(*command(-1))
+    all_ = lives(signals, moments, longest, command)
+    check(all_, signals)
+    assert any(left.code for left in all_)
+    scenario = load_scenario(file)
+    whole = sweeping.sweep(scenario, tmp_path / "-1").load()
+    for number in range(moments):
+        folder = tmp_path / str(number)
+        same(sweeping.sweep(scenario, folder), whole)
+        assert len(list(folder.glob("models/*.pt"))) == len(whole["batch_size"])
+
+
+COMMANDS = {
+    "check": ["check", "short.yaml"],
+    "list": ["list"],
+    "show": ["show", "done"],
+    "plot": ["plot", "done", "--hue", "batch_size", "--out", "figure.png"],
+    "report": ["report", "done", "--out", "page.html"],
+    "validate": ["validate", "--quick", "--only", "rayleigh", "--quiet"],
+}
+
+
+def test_every_command_is_interrupted_with_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("short.yaml").write_text(SCENARIO)
+    sweeping.sweep(load_scenario("short.yaml"), tmp_path / "done")
+    for arguments in COMMANDS.values():
+        longest = seconds(*arguments)
+        all_ = lives([signal.SIGINT], 4, longest, lambda _, words=arguments: words)
+        check(all_, [signal.SIGINT])

@@ -1,0 +1,127 @@
+"""Workers of a Dask scheduler: reached through TLS as the page on sweeps shows, and a warning where
+strangers could come in."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import distributed
+import pytest
+import yaml
+from contract.small import scenario
+from contract.test_sweeps import same
+from dask import config
+
+from otafl import open_results, sweeping
+from otafl.core.errors import UserError
+from otafl.scenario import to_yaml
+from otafl.sweeping import cluster
+
+PAGE = Path(__file__).parents[2] / "docs" / "sweeps.md"
+PROGRAMS = {
+    "dask scheduler": "distributed.cli.dask_scheduler --host 127.0.0.1 --port 0",
+    "dask worker": "distributed.cli.dask_worker --host 127.0.0.1",
+    "otafl sweep": "otafl.cli sweep --quiet",
+}
+"""What stands on the page, and the module that is called instead, on the loopback address."""
+
+
+def blocks() -> list[str]:
+    """The shell lines of the page on who can reach the workers."""
+    section = PAGE.read_text().partition("## Who can reach them\n")[2].partition("\n## ")[0]
+    return re.findall(r"^```sh\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+
+
+Shell = Callable[[str], str]
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[Shell]:
+    """Runs lines in a folder, and returns what they say on stderr; programs that they leave running
+    end with the test."""
+    started = []
+
+    def run(text: str) -> str:
+        with (tmp_path / "stderr").open("w") as stderr:
+            process = subprocess.Popen(
+                ["bash", "-ec", text],
+                cwd=tmp_path,
+                stdout=subprocess.DEVNULL,
+                stderr=stderr,
+                start_new_session=True,
+            )
+        started.append(process)
+        code, said = process.wait(240), (tmp_path / "stderr").read_text()
+        assert code == 0, said
+        return said
+
+    yield run
+    for process in started:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes certificates")
+def test_a_scheduler_with_certificates_as_the_page_says(shell: Shell, tmp_path: Path) -> None:
+    """Its lines as they stand, on the loopback address; who has no certificate is refused."""
+    one = scenario({"training.rounds": 2, "trials": 1, "sweep": {"training.batch_size": [2, 3]}})
+    (tmp_path / "study.yaml").write_text(to_yaml(one))
+    make, use = blocks()
+    for words, instead in PROGRAMS.items():
+        use = use.replace(words, f"{sys.executable} -m {instead}")
+    shell(make)
+    assert (tmp_path / "tls").stat().st_mode & 0o777 == 0o700
+    assert "without TLS" not in shell(use)
+    same(open_results(tmp_path / "study"), sweeping.run(one))
+    address = yaml.safe_load((tmp_path / "scheduler.json").read_text())["address"]
+    assert address.startswith("tls://127.0.0.1:")
+    with pytest.raises(UserError, match="TLS needs certificates"):
+        sweeping.sweep(one, tmp_path / "out", scheduler=address)
+
+
+def test_certificates_that_cannot_be_read_are_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "_answering", lambda address: address)
+    names = {"ca-file": "a.pem", "client.cert": "b.pem", "client.key": "c.pem"}
+    with (
+        config.set({f"distributed.comm.tls.{name}": file for name, file in names.items()}),
+        pytest.raises(UserError, match="cannot be used"),
+        cluster.of_scheduler("tls://127.0.0.1:1", pytest.fail),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("address", "told"),
+    [
+        ("tcp://10.0.0.5:8786", True),
+        ("ucx://10.0.0.5:8786", True),
+        ("tcp://127.0.0.1:8786", False),
+        ("tcp://localhost:8786", False),
+        ("tcp://[::1]:8786", False),
+    ],
+)
+def test_a_scheduler_that_strangers_may_reach_is_told(
+    address: str, told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def absent(*_: object, **__: object) -> None:
+        raise OSError
+
+    monkeypatch.setattr(cluster, "_answering", lambda address: address)
+    monkeypatch.setattr(distributed, "Client", absent)
+    said: list[str] = []
+    with (
+        pytest.raises(UserError, match="no Dask scheduler answers"),
+        cluster.of_scheduler(address, said.append),
+    ):
+        pass
+    assert len(said) == told
+    assert all(text.startswith(f"--scheduler {address}: without TLS") for text in said)
