@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import re
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +17,7 @@ import yaml
 
 from otafl import cli, open_results
 from otafl.analysis.summary import number, spread
+from otafl.cli import interrupts
 from otafl.cli import progress as bars
 from otafl.core.errors import UserError
 
@@ -80,7 +83,7 @@ def test_run_writes_result_and_figure(small: Path, capsys: pytest.CaptureFixture
     call("run", "small.yaml", "--set", "training.rounds=2", "--set", "trials=3", "--device", "cpu")
     captured = capsys.readouterr()
     assert captured.out == "result: results/small.nc  figure: results/small.png\n"
-    assert re.match(r"2/2 rounds", captured.err)
+    assert re.search(r"^2/2 rounds", captured.err, re.MULTILINE)
     assert (small / "results/small.png").read_bytes().startswith(b"\x89PNG")
     ds = open_results(small / "results/small.nc")
     assert dict(ds["test_accuracy"].sizes) == {"trial": 3, "round": 2}
@@ -264,9 +267,27 @@ def test_nothing_is_computed_for_a_folder_that_cannot_be_written(
     call("sweep", "small.yaml", "--out", "small.yaml/folder", code=2)
 
 
+@pytest.fixture
+def _as_a_program(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Lets `cli.main()` guard the signals of this process for a test."""
+    for name, value in vars(interrupts.Guard()).items():
+        monkeypatch.setattr(interrupts.guard, name, value)
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
+    before = {one: signal.getsignal(one) for one in interrupts.SIGNALS}
+    yield
+    for one, handler in before.items():
+        signal.signal(one, handler)
+
+
+@pytest.mark.usefixtures("signals_arrive", "_as_a_program")
 @pytest.mark.parametrize("command", ["run", "sweep"])
+@pytest.mark.parametrize("number", interrupts.SIGNALS)
 def test_an_interruption_says_what_was_kept(
-    small: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, command: str
+    number: signal.Signals,
+    command: str,
+    small: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture,
 ) -> None:
     from otafl.sweeping import working
 
@@ -276,17 +297,20 @@ def test_an_interruption_says_what_was_kept(
     def interrupted(*args: object, **kwargs: object) -> object:
         stacks.append(args)
         if len(stacks) == 2:
-            raise KeyboardInterrupt
+            signal.raise_signal(number)
         return true(*args, **kwargs)
 
     monkeypatch.setattr(working, "run_stack", interrupted)
-    call(command, "sweep.yaml", "--quiet", code=1)
-    captured = capsys.readouterr()
+    monkeypatch.setattr(sys, "argv", ["otafl", command, "sweep.yaml", "--quiet"])
+    with pytest.raises(SystemExit) as left:
+        cli.main()
+    assert left.value.code == 128 + number
     assert re.fullmatch(
         r"otafl: interrupted; 1 finished part kept in results/small(\.unfinished)?; "
         r"the same command resumes from there\n",
-        captured.err,
+        capfd.readouterr().err,
     )
+    interrupts.guard.code = 0  # as in another program
     call(command, "sweep.yaml", "--quiet")
     assert open_results(small / "results" / ("small.nc" if command == "run" else "small"))
 
