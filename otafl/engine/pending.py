@@ -71,9 +71,10 @@ class Update:
         place = torch.empty_like(order)
         place[order] = torch.arange(len(order), device=order.device)
         sizes = self.cohort.size, other.cohort.size
+        own = (self.own, other.own) if self.made or other.made else ((), ())
         payload, made = (
             tuple(_placed(Group.joined([a, b], sizes), place) for a, b in zip(*both, strict=True))
-            for both in ((self.payload, other.payload), (self.made, other.made))
+            for both in ((self.payload, other.payload), own)
         )
         return Update(cohort, payload, made)
 

@@ -153,3 +153,15 @@ def test_what_the_method_made_stays_with_what_is_sent() -> None:
     both = Update.of_plain(others.join(halved(second)).join(kept).plain())
     assert contents(replace(both, payload=both.own, made=())) == contents(first.join(second))
     assert contents(both) == contents(halved(first.join(second)))
+
+
+def test_a_payload_that_was_changed_joins_one_that_was_not() -> None:
+    first, second = update([(1, 2)], 0), update([(0, 1)], 1)
+    doubled = tuple(
+        replace(group, blocks={name: 2 * block for name, block in group.blocks.items()})
+        for group in first.payload
+    )
+    both = first.coded(doubled).join(second)
+    assert both.payload[0].blocks["a"].tolist() == [[101.0], [24.0]]
+    assert both.own[0].blocks["a"].tolist() == [[101.0], [12.0]]
+    assert first.coded(first.payload).join(second).made == ()
