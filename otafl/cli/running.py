@@ -35,7 +35,7 @@ CheckpointEvery = Annotated[
     ),
 ]
 Restart = Annotated[
-    bool, typer.Option("--restart", help="Compute everything anew, whatever is finished.")
+    bool, typer.Option("--restart", help="Throw away what an earlier one kept, and say what.")
 ]
 
 

@@ -122,8 +122,8 @@ def open_models(
         kept, head = trained.read(path)
         if not same(head, at.attrs):
             raise UserError(
-                f"{path}: belongs to another scenario than {result}; delete {path.parent} and run "
-                "the scenario again"
+                f"{path}: belongs to another scenario than {result}; run its scenario again with "
+                "--restart"
             )
         if (index, trial) in kept.rows:
             found = kept

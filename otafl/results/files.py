@@ -7,16 +7,20 @@ from pathlib import Path
 import xarray as xr
 
 from otafl.core.errors import UserError
-from otafl.core.files import written
+from otafl.core.files import HDF5, written
 from otafl.results.dataset import FORMAT, combine
 from otafl.results.environment import check_format
-from otafl.scenario import same
+from otafl.scenario import is_scenario, same
 
 IN_MEMORY_BYTES = 2**32
 """Results larger than this are written to disk as they are made."""
 
 LAZY_ABOVE_BYTES = 2**30
 """Results larger than this are read from disk only where they are used."""
+
+
+PARTS, PACKS = "parts", "packs"
+"""Folders of a sweep's finished parts."""
 
 
 def write_part(dataset: xr.Dataset, path: Path | str) -> None:
@@ -41,8 +45,7 @@ def read_part(path: Path | str, lazy: bool = False) -> xr.Dataset:
     Raises UserError for a file that is missing, damaged or not otafl's.
     """
     path = Path(path)
-    if not path.is_file():
-        raise UserError(f"{path}: no such file; `otafl run` and `otafl sweep` write results")
+    _check_file(path)
     try:
         dataset = xr.open_dataset(path, engine="h5netcdf", chunks={} if lazy else None)
         if not lazy:
@@ -50,8 +53,8 @@ def read_part(path: Path | str, lazy: bool = False) -> xr.Dataset:
                 dataset = dataset.load()
     except Exception as error:  # what h5py raises for damaged files is not documented
         raise UserError(
-            f"{path}: is damaged or no NetCDF-4 file ({_first_line(error)}); delete it and run the "
-            "same command again: only what it held is computed anew"
+            f"{path}: is damaged ({_first_line(error)}); run the same command again: only what it "
+            "held is computed anew"
         ) from error
     if "scenario_hash" not in dataset.attrs or "sweep" not in dataset.attrs:
         raise UserError(
@@ -104,8 +107,34 @@ def open_results(source: Path | str) -> xr.Dataset:
 
 def finished_files(folder: Path, of_one: bool = True) -> list[Path]:
     """List the files of a sweep's folder: packs of many stacks, then parts of one each."""
-    packs, parts = (sorted((folder / name).glob("*.nc")) for name in ("packs", "parts"))
+    packs, parts = (sorted((folder / name).glob("*.nc")) for name in (PACKS, PARTS))
     return [*packs, *parts] if of_one else packs
+
+
+def _check_file(path: Path) -> None:
+    """Raise UserError for what is no result at a glance: it is told what it is."""
+    if path.is_dir():
+        raise UserError(
+            f"{path}: is a folder; give a result file or the folder of an `otafl sweep`"
+        )
+    if not path.is_file():
+        raise UserError(f"{path}: no such file; `otafl run` and `otafl sweep` write results")
+    try:
+        with path.open("rb") as file:
+            begins = file.read(len(HDF5))
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
+    if begins == HDF5 or path.parent.name in (PARTS, PACKS):
+        return
+    if is_scenario(path):
+        raise UserError(
+            f"{path}: is a scenario; `otafl run {path}` or `otafl sweep {path}` makes a result of "
+            f"it, `otafl check {path}` tells what it says"
+        )
+    raise UserError(
+        f"{path}: is no result of otafl; give a file that `otafl run` wrote or the folder of an "
+        "`otafl sweep`"
+    )
 
 
 def _numeric(values: xr.DataArray) -> bool:

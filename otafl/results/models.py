@@ -108,8 +108,8 @@ def read(path: Path) -> tuple[Trained, dict[str, Any]]:
         raise
     except Exception as error:  # whatever unpickling of damaged bytes may raise
         raise UserError(
-            f"{path}: is damaged or holds no models of otafl; delete it and run the same command "
-            "again with output.save_models: true"
+            f"{path}: is damaged or holds no models of otafl; the scenario that wrote it, run with "
+            "--restart and output.save_models: true, writes it anew"
         ) from error
 
 

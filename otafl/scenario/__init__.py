@@ -2,7 +2,7 @@
 
 from otafl.scenario.errors import ScenarioError
 from otafl.scenario.identity import about, same, scenario_hash, sources_of, stack_key
-from otafl.scenario.loading import axes_of, expand, load_scenario
+from otafl.scenario.loading import axes_of, expand, is_scenario, load_scenario
 from otafl.scenario.schema import Point, Scenario
 from otafl.scenario.writing import json_schema, to_yaml
 
@@ -13,6 +13,7 @@ __all__ = [
     "about",
     "axes_of",
     "expand",
+    "is_scenario",
     "json_schema",
     "load_scenario",
     "same",

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from otafl.core.errors import UserError
 from otafl.core.files import HDF5
 from otafl.core.problems import Path, Problem
 from otafl.scenario import axes
@@ -69,6 +70,17 @@ def expand(scenario: Scenario) -> list[Point]:
     Raises ScenarioError for points that cannot be.
     """
     return _points(scenario, _sweep(scenario), Where())
+
+
+def is_scenario(file: FilePath) -> bool:
+    """Say whether a file is a scenario, by its name or by what it holds."""
+    if file.suffix in (".yaml", ".yml"):
+        return True
+    try:
+        tree = parse(_text(file)).data
+    except UserError:
+        return False
+    return isinstance(tree, dict) and "name" in tree and set(tree) <= set(Scenario.model_fields)
 
 
 def axes_of(scenario: Scenario) -> dict[str, Axis]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import shutil
 import warnings
 from collections.abc import Callable
@@ -69,7 +70,8 @@ def run(
     Raises
     ------
     UserError
-        For what the user can mend, such as data that is not there.
+        For what the user can mend, such as data that is not there, and while another program makes
+        the same file.
     """
     if out is None:
         sources.refresh()
@@ -83,18 +85,19 @@ def run(
             meter.finished(stack.number)
             parts.append(to_dataset(record, stack.points, scenario))
         return combine(parts)
-    kept = unfinished(out)
-    dataset = sweep(
-        scenario, kept, progress, checkpoint_every=checkpoint_every, tell=tell, restart=restart
-    )
-    new, models = trained.folder_of(kept), trained.folder_of(out)
-    moved = scenario.output.save_models and not new.exists()  # before an interruption
-    if not moved:
-        shutil.rmtree(models, ignore_errors=True)
-    if new.exists():
-        new.rename(models)
-    write_part(dataset, out)
-    _remove(kept)
+    kept = unfinished(out).absolute()
+    with locks.alone(kept, str(out)):
+        dataset = sweep(
+            scenario, kept, progress, checkpoint_every=checkpoint_every, tell=tell, restart=restart
+        )
+        new, models = trained.folder_of(kept), trained.folder_of(out)
+        moved = scenario.output.save_models and not new.exists()  # before an interruption
+        if not moved:
+            shutil.rmtree(models, ignore_errors=True)
+        if new.exists():
+            new.rename(models)
+        write_part(dataset, out)
+        _remove(kept)
     return dataset
 
 
@@ -133,12 +136,12 @@ def sweep(
     tell : callable
         Called with what is worth knowing.
     restart : bool
-        Compute everything anew, whatever the folder holds of the scenario.
+        Throw away what the folder holds, of whichever scenario, and say what that was.
 
     Raises
     ------
     UserError
-        If the folder holds another scenario's results.
+        If the folder holds another scenario's results, and not `restart`.
     WriteError
         Where the disk does not take more.
     FailedStacks
@@ -147,10 +150,12 @@ def sweep(
     """
     folder = folder.absolute()
     sources.refresh()
+    home = Folder(folder)
+    thrown = home.made_ready(scenario, restart)
+    if thrown:
+        tell(f"{folder}: --restart threw away {thrown}")
     stacks = stored(scenario, folder, workers)
-    home, meter = Folder(folder), Meter(stacks, progress)
-    if restart:
-        home.restart()
+    meter = Meter(stacks, progress)
     if old := home.old_state():
         names = ", ".join(str(path.relative_to(folder)) for path in old)
         tell(f"{folder}: {names}: kept by an older otafl; not read, its stacks are computed anew")

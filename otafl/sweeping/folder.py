@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import json
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,15 +23,18 @@ from pathlib import Path
 
 from otafl.core.errors import UserError
 from otafl.core.sources import Sources, changed
+from otafl.core.words import counted
 from otafl.results import models as trained
 from otafl.results import origins
-from otafl.results.files import finished_files, read_part
+from otafl.results.files import PARTS, finished_files, read_part
 from otafl.results.origins import Origin
-from otafl.results.packing import stacks_of
+from otafl.results.packing import finished_stacks, stacks_of
 from otafl.scenario import Scenario, about, same
+from otafl.scenario.yaml_source import parse
+from otafl.sweeping import locks
 from otafl.sweeping.planning import Batch, Stack
 
-OLD_STATE = "state"
+LOCKS, RUNNING, FAILURES, OLD_STATE = "locks", "running", "failures", "state"
 
 
 @dataclass(frozen=True)
@@ -53,9 +57,19 @@ class Folder:
 
     path: Path
 
+    @property
+    def plan(self) -> Path:
+        """Return the file of the plan."""
+        return self.path / "plan.json"
+
+    @property
+    def scenario(self) -> Path:
+        """Return the file of the scenario that the plan is of."""
+        return self.path / "scenario.yaml"
+
     def part(self, number: int) -> Path:
         """Return the file of a finished stack."""
-        return self.path / "parts" / f"{number:05d}.nc"
+        return self.path / PARTS / f"{number:05d}.nc"
 
     def models(self, number: int) -> Path:
         """Return the file of the trained models of a finished stack."""
@@ -64,11 +78,11 @@ class Folder:
     def lock(self, what: int | str) -> Path:
         """Return the lock held by the program that computes the stack of this number, changes the
         plan, or packs."""
-        return self.path / "locks" / f"{what}.lock"
+        return self.path / LOCKS / f"{what}.lock"
 
     def failure(self, number: int) -> Path:
         """Return the file that says why the stack failed."""
-        return self.path / "failures" / f"{number:05d}.txt"
+        return self.path / FAILURES / f"{number:05d}.txt"
 
     def checkpoint(self, number: int, batch: Batch) -> Path:
         """Return the file of a batch that is running, of a stack that is not finished."""
@@ -80,12 +94,12 @@ class Folder:
 
     def _running(self, number: int, batch: Batch, what: str) -> Path:
         name = f"{number:05d}-{batch.points[0]}-{batch.trials[0]}-{batch.size}.{what}.pt"
-        return self.path / "running" / name
+        return self.path / RUNNING / name
 
     def old_state(self) -> list[Path]:
         """List what earlier versions kept of stacks that were not finished: pickles, which are
         never read."""
-        running = self.path / "running"
+        running = self.path / RUNNING
         found = (self.path.glob(f"{OLD_STATE}/*"), *map(running.glob, ("*.checkpoint", "*.record")))
         return sorted(path for paths in found for path in paths)
 
@@ -115,23 +129,89 @@ class Folder:
     def forget(self, number: int) -> bool:
         """Remove what a finished stack needs no more, or one that begins anew; return whether it
         was in the middle."""
-        running = list((self.path / "running").glob(f"{number:05d}-*"))
+        running = list((self.path / RUNNING).glob(f"{number:05d}-*"))
         for path in (self.failure(number), *running):
             with contextlib.suppress(OSError):
                 path.unlink()
         return bool(running)
 
-    def restart(self) -> None:
-        """Remove all that was computed."""
-        self.tidy()
-        trained_models = trained.folder_of(self.path)
-        for folder in (self.path / "parts", self.path / "packs", trained_models):
-            shutil.rmtree(folder, ignore_errors=True)
+    def made_ready(self, scenario: Scenario, restart: bool = False) -> str:
+        """Empty the folder of what is in the scenario's way, and return what was thrown away.
+
+        A folder without results is nobody's, and with `restart` what it has goes too. Raises
+        UserError if it holds results of another scenario, or another program computes there.
+        """
+        if not self.plan.is_file():
+            return ""
+        with locks.held(self.lock("plan")):
+            if not restart and self._is_of(scenario):
+                return ""
+            kept = self.said()
+            if kept and not restart:
+                raise UserError(
+                    f"{self.path}: holds {kept}, not of this one (or of this one before it was "
+                    "changed); throw that away with --restart, or give another place with --out"
+                )
+            self._check_idle()
+            self._clear()
+        return kept
+
+    def said(self) -> str:
+        """Say what of a scenario the folder holds; empty without any results."""
+        parts, more = finished_stacks(self.path), []
+        if any((self.path / RUNNING).glob("*.checkpoint*")):
+            more.append("checkpoints of what was running")
+        if any((self.path / RUNNING).glob("*.record*")):
+            more.append("finished batches of what was running")
+        if self.interrupted.exists():
+            more.append("the records of an interrupted one")
+        if not parts and not more:
+            return ""
+        held = ", ".join([counted(parts, "finished part"), *more])
+        return f"{held} of {self._name()}"
+
+    def _name(self) -> str:
+        """Name the scenario of the plan, without loading it: it may name somebody's code."""
+        try:
+            return f"the scenario '{parse(self.scenario.read_text()).data['name']}'"
+        except (OSError, ValueError, UserError, KeyError, TypeError):
+            return "a scenario"
+
+    def _is_of(self, scenario: Scenario) -> bool:
+        """Say whether the folder's plan is of this scenario; a damaged one is nobody's."""
+        try:
+            plan = json.loads(self.plan.read_text())
+            return same({**plan, "scenario": self.scenario.read_text()}, about(scenario))
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            return False
+
+    def _check_idle(self) -> None:
+        """Raise UserError if another program computes a stack of the folder, or packs it."""
+        for path in (self.path / LOCKS).glob("*.lock"):
+            if path == self.lock("plan"):
+                continue
+            try:
+                with locks.held(path, wait=False):
+                    pass
+            except locks.Busy:
+                raise UserError(
+                    f"{self.path}: another program computes there; wait for it, or give another "
+                    "place with --out"
+                ) from None
+
+    def _clear(self) -> None:
+        """Remove what sweeps keep, and nothing else; the plan last."""
+        for name in (RUNNING, FAILURES, OLD_STATE):
+            shutil.rmtree(self.path / name, ignore_errors=True)
+        models = trained.files_of(self.path)
+        for file in (*finished_files(self.path), *models, self.interrupted, self.scenario):
+            file.unlink(missing_ok=True)
+        self.plan.unlink()
 
     def tidy(self) -> None:
         """Remove what a finished sweep needs no more."""
         self.interrupted.unlink(missing_ok=True)
-        for name in ("locks", "running", "failures", OLD_STATE):
+        for name in (LOCKS, RUNNING, FAILURES, OLD_STATE):
             shutil.rmtree(self.path / name, ignore_errors=True)
 
 

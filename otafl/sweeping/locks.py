@@ -8,12 +8,17 @@ programs compute the same.
 from __future__ import annotations
 
 import contextlib
+import json
+import os
+import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from otafl.core.errors import WriteError
+from otafl.core.errors import UserError, WriteError
+from otafl.core.files import write_text
 
 TRIES = 10
 
@@ -42,6 +47,32 @@ def held(path: Path, wait: bool = True) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+@contextlib.contextmanager
+def alone(folder: Path, what: str) -> Iterator[None]:
+    """Hold a folder as the only program. what: is made there, for the message. Raises UserError,
+    which names the program, if another one holds it."""
+    holder = folder / "run.json"
+    try:
+        with held(folder / "run.lock", wait=False):
+            write_text(holder, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}))
+            yield
+    except Busy:
+        raise UserError(
+            f"{what}: another `otafl run` makes it{_named(holder)}; wait for it, or give another "
+            "place with --out"
+        ) from None
+
+
+def _named(holder: Path) -> str:
+    """Name the program that a folder's lock was taken by, and when, as far as it is known."""
+    try:
+        who, since = json.loads(holder.read_text()), holder.stat().st_mtime
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(since))
+        return f" (process {who['pid']} on {who['host']}, since {when})"
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
 
 
 def _acquire(lock: FileLock, path: Path, timeout: int) -> None:

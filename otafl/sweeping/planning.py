@@ -8,6 +8,7 @@ float32 results differ in the last bits between stack sizes.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -103,6 +104,7 @@ def stored(scenario: Scenario, folder: Path, workers: int = 1) -> list[Stack]:
             return _read(scenario, points, folder)
         stacks = plan(points, workers)
         said = about(scenario)
+        _check_own(folder / "scenario.yaml", said["scenario"])
         write_text(folder / "scenario.yaml", said["scenario"])
         plain = [_plain(stack) for stack in stacks]
         tree = {"scenario_hash": said["scenario_hash"], "stacks": plain}
@@ -132,6 +134,15 @@ def began_with(folder: Path, now: Sources) -> Sources:
     return before
 
 
+def _check_own(path: Path, text: str) -> None:
+    """Raise UserError if another file than a sweep's is in the place of its scenario."""
+    if path.exists() and not (path.is_file() and path.read_bytes() == text.encode()):
+        raise UserError(
+            f"{path}: is there already, and a sweep keeps its own there; give another place with "
+            "--out"
+        )
+
+
 def rebatched(folder: Path, stack: Stack, batches: list[Batch]) -> Stack:
     """Return the stack in other batches, which the folder's plan then has too."""
     changed = replace(stack, batches=batches)
@@ -158,15 +169,37 @@ def _read(scenario: Scenario, points: list[Point], folder: Path) -> list[Stack]:
         if not same(kept, about(scenario)):
             raise UserError(
                 f"{folder}: holds the results of another scenario (or of this one before it "
-                "was changed); give another place with --out, or delete this folder"
+                "was changed); give another place with --out, or throw them away with --restart"
             )
         stacks = []
         for number, stack in enumerate(tree["stacks"]):
             own = [points[index] for index in stack["points"]]
             stacks.append(Stack(number, own, [_batch(one, len(own)) for one in stack["batches"]]))
-    except (ValueError, KeyError, TypeError, IndexError) as error:
-        raise UserError(f"{path}: is damaged; delete the folder {folder}") from error
+        _check_whole(stacks, len(points), scenario.trials)
+    except (OSError, ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
+        raise UserError(
+            f"{path}: is damaged or no plan of otafl; begin anew with --restart, or give another "
+            "place with --out"
+        ) from error
     return stacks
+
+
+def _check_whole(stacks: Sequence[Stack], points: int, trials: int) -> None:
+    """Raise ValueError unless the stacks hold every trial of every point once."""
+    if sorted(point.index for stack in stacks for point in stack.points) != list(range(points)):
+        raise ValueError("not every point once")
+    for stack in stacks:
+        every = Counter(
+            (point, trial)
+            for batch in stack.batches
+            for point in batch.points
+            for trial in batch.trials
+        )
+        wanted = len(stack.points) * trials
+        if len(every) != wanted or set(every.values()) != {1}:
+            raise ValueError("not every trial once")
+        if not all(0 <= p < len(stack.points) and 0 <= t < trials for p, t in every):
+            raise ValueError("more trials than there are")
 
 
 def _plain(stack: Stack) -> dict[str, Any]:

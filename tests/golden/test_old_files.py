@@ -83,7 +83,9 @@ def test_everything_that_reads_results_takes_it(
 def test_an_old_sweep_is_not_mixed_with_a_new_one(old: Path) -> None:
     """What a scenario means may have changed."""
     scenario = load_scenario(old / "scenario.yaml", ["training.rounds=6"])
-    with pytest.raises(UserError, match="holds the results of another scenario"):
+    with pytest.raises(
+        UserError, match="holds 2 finished parts of the scenario 'old', not of this"
+    ):
         sweeping.sweep(scenario, old)
 
 

@@ -239,7 +239,8 @@ def test_a_damaged_part_is_named_with_what_to_do(tmp_path: Path, kind: str) -> N
     with pytest.raises(UserError) as caught:
         open_results(tmp_path)
     assert str(bad) in str(caught.value)
-    assert "delete it and run the same command again" in str(caught.value)
+    assert "is damaged" in str(caught.value)
+    assert "; run the same command again: only what it held is computed" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
@@ -251,6 +252,29 @@ def test_what_is_not_there_or_not_ours_is_named(tmp_path: Path) -> None:
     xr.Dataset({"a": ("x", [1.0])}).to_netcdf(tmp_path / "foreign.nc", engine="h5netcdf")
     with pytest.raises(UserError, match=r"foreign\.nc: is a NetCDF file, but no otafl result"):
         open_results(tmp_path / "foreign.nc")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("s.yaml", "name: x\n", "s.yaml: is a scenario; `otafl run {}` or `otafl sweep {}` makes"),
+        ("s.yml", "name: [\n", "s.yml: is a scenario"),
+        ("noted", "name: x\nseed: 1\n", "noted: is a scenario"),
+        ("other", "name: x\nversion: 1\n", "other: is no result of otafl; give a file that"),
+        ("t.csv", "round,accuracy\n", "t.csv: is no result of otafl"),
+        ("empty.nc", "", "empty.nc: is no result of otafl"),
+        ("folder.nc", None, "folder.nc: is a folder; give a result file or the folder of an"),
+    ],
+)
+def test_what_is_no_result_is_told_what_it_is(
+    tmp_path: Path, name: str, text: str | None, said: str
+) -> None:
+    path = tmp_path / name
+    path.mkdir() if text is None else path.write_text(text)
+    with pytest.raises(UserError) as caught:
+        read_part(path)
+    assert said.format(path, path) in str(caught.value)
+    assert "delete" not in str(caught.value)
 
 
 def test_parts_of_two_scenarios_are_not_mixed(tmp_path: Path) -> None:

@@ -1,0 +1,180 @@
+"""What a sweep's folder holds, whose it is, and how it is emptied."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from contract.small import scenario
+
+from otafl import sweeping
+from otafl.core.errors import UserError
+from otafl.scenario import Scenario, scenario_hash
+from otafl.sweeping import locks, planning, working
+from otafl.sweeping.folder import Folder
+
+pytestmark = pytest.mark.exact
+
+SWEEP = {"sweep": {"power": ["gbma", "ci"]}, "training.rounds": 2}
+
+
+def silent(text: str) -> None:
+    pytest.fail(f"told: {text}")
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Every stack fails, until the result is called."""
+
+    def fails(*_: Any, **__: Any) -> None:
+        raise UserError("the user can mend this")
+
+    true = working.run_stack
+    monkeypatch.setattr(working, "run_stack", fails)
+    return lambda: monkeypatch.setattr(working, "run_stack", true)
+
+
+@pytest.mark.parametrize("run", [True, False])
+def test_a_folder_without_results_is_nobodys(
+    tmp_path: Path, failing: Callable[[], None], run: bool
+) -> None:
+    made = sweeping.run if run else sweeping.sweep
+    with pytest.raises(UserError, match="the user can mend this"):
+        made(scenario(SWEEP), tmp_path / "r.nc")
+    failing()
+    corrected = scenario({**SWEEP, "seed": 8})
+    assert made(corrected, tmp_path / "r.nc", tell=silent).attrs["seed"] == 8
+    assert (tmp_path / "r.nc").is_file() == run
+    assert not (tmp_path / "r.unfinished").exists()
+
+
+def swept(folder: Path, **changes: object) -> Scenario:
+    one = scenario({**SWEEP, **changes})
+    sweeping.sweep(one, folder, tell=silent)
+    return one
+
+
+def test_results_of_another_scenario_are_kept_until_restart(tmp_path: Path) -> None:
+    swept(tmp_path / "r")
+    parts = [path.read_bytes() for path in sorted((tmp_path / "r" / "parts").glob("*.nc"))]
+    other = scenario({**SWEEP, "name": "other", "seed": 8})
+    with pytest.raises(
+        UserError,
+        match=r"r: holds 2 finished parts of the scenario 'small', not of this .* "
+        "throw that away with --restart, or give another place with --out",
+    ):
+        sweeping.sweep(other, tmp_path / "r")
+    assert parts == [path.read_bytes() for path in sorted((tmp_path / "r/parts").glob("*.nc"))]
+    told: list[str] = []
+    again = sweeping.sweep(other, tmp_path / "r", tell=told.append, restart=True)
+    assert again.attrs["title"] == "other"
+    assert told == [
+        f"{tmp_path / 'r'}: --restart threw away 2 finished parts of the scenario 'small'"
+    ]
+
+
+def test_restart_computes_all_anew_and_leaves_what_is_not_a_sweeps(tmp_path: Path) -> None:
+    one = swept(tmp_path, **{"output.save_models": True})
+    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "parts" / "notes.txt").write_text("mine too")
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("0*.*")}
+    assert {path.suffix for path in before} == {".nc", ".pt"}
+    told: list[str] = []
+    sweeping.sweep(one, tmp_path, tell=told.append, restart=True)
+    assert [path for path in before if path.stat().st_mtime_ns == before[path]] == []
+    assert "threw away 2 finished parts" in told[0]
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+    assert (tmp_path / "parts" / "notes.txt").read_text() == "mine too"
+
+
+def test_restart_of_nothing_and_of_what_is_no_sweep_throws_nothing_away(tmp_path: Path) -> None:
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "mine.nc").write_text("mine")
+    assert Folder(tmp_path).made_ready(scenario({}), restart=True) == ""
+    assert (tmp_path / "parts" / "mine.nc").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        ("running/00000-0-0-1.checkpoint", "checkpoints of what was running"),
+        ("running/00000-0-0-1.record", "finished batches of what was running"),
+        ("interrupted.nc", "the records of an interrupted one"),
+    ],
+)
+def test_work_that_is_not_finished_is_kept_too(tmp_path: Path, file: str, said: str) -> None:
+    planning.stored(scenario({}), tmp_path)
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).write_text("")
+    with pytest.raises(UserError, match=f"holds 0 finished parts, {said} of the scenario 'small'"):
+        Folder(tmp_path).made_ready(scenario({"seed": 8}))
+    assert said in Folder(tmp_path).made_ready(scenario({"seed": 8}), restart=True)
+    assert not (tmp_path / file).exists()
+
+
+@pytest.mark.parametrize("restart", [True, False])
+def test_a_folder_that_another_program_computes_in_is_left_alone(
+    tmp_path: Path, restart: bool
+) -> None:
+    planning.stored(scenario({}), tmp_path)
+    with (
+        locks.held(Folder(tmp_path).lock(0)),
+        pytest.raises(UserError, match="another program computes there; wait for it"),
+    ):
+        Folder(tmp_path).made_ready(scenario({"seed": 8}), restart)
+    assert Folder(tmp_path).plan.exists()
+
+
+def test_a_file_of_the_users_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "scenario.yaml").write_text("name: small  # with my notes\n")
+    with pytest.raises(UserError, match=r"scenario.yaml: is there already, and a sweep keeps its"):
+        sweeping.sweep(scenario(SWEEP), tmp_path)
+    assert (tmp_path / "scenario.yaml").read_text() == "name: small  # with my notes\n"
+
+
+def doctored(changes: dict[str, Any]) -> str:
+    one = scenario({"trials": 2})
+    stack = {"points": [0], "batches": [[[0], [0, 1]]]} | changes
+    return json.dumps({"scenario_hash": scenario_hash(one), "stacks": [stack]})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "[" * 100_000,
+        "1" * 5000,
+        '{"scenario_hash": 1}',
+        doctored({"points": []}),
+        doctored({"points": [0, 0]}),
+        doctored({"points": [1]}),
+        doctored({"points": ["a"]}),
+        doctored({"points": None}),
+        doctored({"batches": []}),
+        doctored({"batches": [[[0], [0]]]}),
+        doctored({"batches": [[[0], [0, 1]], [[0], [1]]]}),
+        doctored({"batches": [[[0], [0, 7]]]}),
+        doctored({"batches": [[[1], [0, 1]]]}),
+        doctored({"batches": [5]}),
+        doctored({"batches": {"a": 1}}),
+    ],
+)
+def test_a_doctored_plan_is_named_where_there_are_results(tmp_path: Path, text: str) -> None:
+    """Without any it is nobody's, see above."""
+    one = scenario({"trials": 2, "training.rounds": 1})
+    planning.stored(one, tmp_path)
+    if "stacks" in text:
+        text = text.replace(scenario_hash(scenario({"trials": 2})), scenario_hash(one))
+    (tmp_path / "plan.json").write_text(text)
+    with pytest.raises(UserError, match=r"plan\.json: is damaged or no plan of otafl; begin anew"):
+        planning.stored(one, tmp_path)
+
+
+def test_a_folder_in_the_place_of_the_plan(tmp_path: Path) -> None:
+    (tmp_path / "plan.json").mkdir()
+    with pytest.raises(UserError, match=r"plan\.json: is damaged or no plan of otafl; begin anew"):
+        sweeping.sweep(scenario({}), tmp_path)

@@ -1,0 +1,68 @@
+"""Programs that meet in one folder."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from contract.small import scenario
+
+from otafl import open_results, sweeping
+from otafl.core.errors import UserError
+from otafl.sweeping import locks
+
+SMALL = """\
+name: small
+model: {name: mlp, hidden: [4]}
+devices: {count: 3}
+training: {rounds: 3, batch_size: 4}
+sweep: {power.name: [gbma, ci, full]}
+"""
+
+
+@pytest.mark.exact
+def test_the_second_run_into_a_file_is_told_of_the_first(tmp_path: Path) -> None:
+    out = tmp_path / "r.nc"
+    with (
+        locks.alone(sweeping.unfinished(out), str(out)),
+        pytest.raises(
+            UserError,
+            match=rf"r\.nc: another `otafl run` makes it \(process {os.getpid()} on .+, since "
+            r"\d{4}-\d\d-\d\d \d\d:\d\d\); wait for it, or give another place with --out",
+        ),
+    ):
+        sweeping.run(scenario({}), out)
+    assert sweeping.run(scenario({"training.rounds": 1}), out) is not None
+    assert [path.name for path in tmp_path.iterdir()] == ["r.nc"]
+
+
+@pytest.mark.exact
+def test_a_holder_that_cannot_be_read_is_not_named(tmp_path: Path) -> None:
+    with locks.alone(tmp_path, "r.nc"):
+        (tmp_path / "run.json").write_text("[]")
+        with (
+            pytest.raises(UserError, match="another `otafl run` makes it; wait"),
+            locks.alone(tmp_path, "r.nc"),
+        ):
+            pass
+
+
+@pytest.mark.slow
+def test_four_clients_at_once_end_in_sentences(tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text(SMALL)
+    command = [sys.executable, "-m", "otafl.cli", "run", "s.yaml", "--out", "r.nc", "--quiet"]
+    clients = [
+        subprocess.Popen(command, cwd=tmp_path, text=True, stderr=subprocess.PIPE) for _ in range(4)
+    ]
+    said = {client.communicate()[1] for client in clients}
+    codes = [client.returncode for client in clients]
+    assert 0 in codes
+    assert set(codes) <= {0, 2}
+    for text in said:
+        assert not text or text.startswith("otafl: error: r.nc: another `otafl run` makes it")
+        assert text.count("\n") <= 1
+    assert open_results(tmp_path / "r.nc").attrs["complete"] == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["r.nc", "r.png", "s.yaml"]
