@@ -8,7 +8,7 @@ symbol power over the receiver's complex noise variance, whatever the distance. 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -90,6 +90,14 @@ class FadingSettings(ChannelSettings):
     )
 
 
+Believed = Callable[[Callable[[int], Tensor], Tensor, int], Tensor | None]
+"""What is believed of paths, as `otafl.csi.base.Csi.of_paths` says it."""
+
+
+def _the_truth(paths: Callable[[int], Tensor], gain: Tensor, round: int) -> None:
+    """Believe in the paths themselves."""
+
+
 class Channel(ABC):
     """A radio channel gives h of every round, for S trials over K devices.
 
@@ -109,6 +117,13 @@ class Channel(ABC):
     normal: ClassVar[bool] = False
     """Where the closed forms hold, h is complex normal, which an estimate with a normal error then
     is too."""
+
+    sounded: int = 0
+    """Paths of a device that are sounded beside its channel in each coherence block, for something
+    in the channel, a reflecting surface, that is set by what is believed of them."""
+
+    believed: Believed = staticmethod(_the_truth)
+    """What is believed of those paths: the truth, until channel state information says what."""
 
     correlation_rounds: int = 1
     """Rounds after which fading is as good as independent; 1: it is new in each."""
@@ -142,7 +157,8 @@ class Channel(ABC):
 
         Parameters
         ----------
-        round : from 0 to 2^40. The state is a function of it alone, whatever was asked before.
+        round : up to 2^40; those below 0 are the past of a run, which belated estimates go back to.
+            The state is a function of it alone, whatever was asked before.
 
         Returns
         -------

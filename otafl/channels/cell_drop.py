@@ -230,7 +230,7 @@ def reflected(position: Tensor, velocity: Tensor, radius: float, time_s: Tensor)
     """Return the positions [R, U, K, 3] of devices that are reflected at a circle.
 
     After the first chord, all chords are equally long, and each is the one before, turned by the
-    same angle.
+    same angle. Before time 0 they have come the same way back.
 
     Parameters
     ----------
@@ -240,7 +240,8 @@ def reflected(position: Tensor, velocity: Tensor, radius: float, time_s: Tensor)
     time_s : [R, U].
     """
     start, speed = position[..., :2], velocity[..., :2].norm(dim=-1, keepdim=True)
-    heading = velocity[..., :2] / speed.clamp_min(1e-12)
+    way = torch.where(time_s < 0, -1.0, 1.0)[:, :, None, None].to(speed)
+    heading = velocity[..., :2] / speed.clamp_min(1e-12) * way
     along = (start * heading).sum(-1, keepdim=True)
     to_edge = -along + (along**2 - (start**2).sum(-1, keepdim=True) + radius**2).sqrt()
     edge = start + to_edge * heading
@@ -251,7 +252,7 @@ def reflected(position: Tensor, velocity: Tensor, radius: float, time_s: Tensor)
     cross = edge[..., :1] * target[..., 1:] - edge[..., 1:] * target[..., :1]
     turn = torch.atan2(cross, (edge * target).sum(-1, keepdim=True))
 
-    walked = speed * time_s[:, :, None, None]
+    walked = speed * time_s[:, :, None, None].abs()
     beyond = walked - to_edge
     chords = (beyond / chord).floor()
     point = edge + (beyond - chords * chord) * inward

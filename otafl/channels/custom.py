@@ -50,7 +50,8 @@ class Draws:
     """Draw random numbers of S trials and K devices in R rounds, from the streams of the run: they
     depend on seed, trial, device, round and on which draw of a call it is.
 
-    trials: S. devices: K. rounds: [R, 1, 1] int64.
+    trials: S. devices: K. rounds: [R, 1, 1] int64, below 0 where belated estimates (csi: delay) go
+    back to before the run.
     """
 
     def __init__(self, streams: Streams, devices: int, rounds: Tensor) -> None:

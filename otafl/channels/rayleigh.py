@@ -35,6 +35,7 @@ class Rayleigh(Channel):
     def prepare(self) -> None:
         self.closed_form = self.settings.antennas == 1 and self.settings.ris is None
         self.correlation_rounds = correlation_rounds(self.settings)
+        self.sounded = self.settings.sounded
         self._states = FlatStates(self, scattering(self))
 
     def state(self, round: int) -> ChannelState:

@@ -48,6 +48,7 @@ class Rician(Channel):
     def prepare(self) -> None:
         self.closed_form = self.settings.antennas == 1 and self.settings.ris is None
         self.correlation_rounds = correlation_rounds(self.settings)
+        self.sounded = self.settings.sounded
         self._k_factor = db_to_linear(self.hyper["k_factor_db"])  # [S]
         direct = _Sum(LineOfSight(self), scattering(self), self._k_factor)
         self._states = FlatStates(self, direct)

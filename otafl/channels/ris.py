@@ -8,11 +8,22 @@ with the direct path d_k [A], of which a share b is blocked, the surface's path 
 [A], fixed over the trial, for both stand still, and the device's path to the surface r_kn, which
 fades as the direct path's scattered part does; g and r are Rayleigh of unit power. The surface's
 gain is part of h by intent: E|h|^2 = 1 - b + M r at random phases, and of the order of M^2 r at
-aligned ones. Phases are set anew in every coherence block from the true channel, of all devices
-of the trial.
+aligned ones.
+
+Phases are set anew in every coherence block, for all devices of the trial, by what is believed of
+their paths (`csi`): of the direct one, sqrt(1 - b) d_k, and of each element's cascade, sqrt(r) g_n
+r_kn, at each antenna. g_n is known, as it stands still, so the cascades of the A antennas are
+estimates of one number, r_kn^ = g_n^H v_kn^ / |g_n|^2. The 1 + M paths are sounded one by one, the
+other elements off, beside the pilots of the channel h_k that comes out. What the server tells the
+surface is not counted. A phase that is off by phi costs a cascade the factor E exp(j phi) in the
+mean amplitude, so the aligned power M^2 r its square.
 
 References
 ----------
+Mishra, Johansson 2019, "Channel Estimation and Low-Complexity Beamforming Design for Passive
+    Intelligent Surface Assisted MISO Wireless Energy Transfer", for sounding element by element.
+Badiu, Coon 2020, "Communication Through a Large Reflecting Surface With Phase Errors", IEEE
+    Wireless Communications Letters 9(2).
 Wu, Zhang 2019, "Intelligent Reflecting Surface Enhanced Wireless Network via Joint Active and
     Passive Beamforming", IEEE Transactions on Wireless Communications 18(11).
 """
@@ -49,19 +60,25 @@ class RisSettings(Settings):
     rule: Literal["random", "align_weakest", "align_sum"] = Field(
         "align_weakest",
         description="phases: random, or set for the device of the weakest direct path, or for the "
-        "sum of all devices' channels",
+        "sum of all devices' channels, by what `csi` lets the server believe of the paths",
     )
+
+    @property
+    def sounded(self) -> int:
+        """Return the paths of a device that are sounded to set the surface: 1 + M, or none."""
+        return 0 if self.rule == "random" else 1 + self.elements
 
 
 class Reflected:
     """Add the surface's path to the direct one.
 
-    channel: whose large-scale power gains the rules weigh devices by. direct: fading [S, K, A, B]
-    of the direct path. to_surface: [S, K, M, B].
+    channel: whose large-scale power gains the rules weigh devices by, and which is told what is
+    believed of the paths. direct: fading [S, K, A, B] of the direct path. to_surface:
+    [S, K, M, B].
     """
 
     def __init__(self, channel: Channel, direct: Fading, to_surface: Fading) -> None:
-        self._direct, self._to_surface = direct, to_surface
+        self._channel, self._direct, self._to_surface = channel, direct, to_surface
         settings: RisSettings = channel.settings.ris
         self._settings, self._streams = settings, channel.streams
         shape = (channel.settings.antennas, settings.elements, 2)
@@ -69,7 +86,6 @@ class Reflected:
         power = db_to_linear(settings.reflected_db)
         self._to_server = torch.view_as_complex(draw.contiguous()) * math.sqrt(power / 2.0)
         self._unblocked = math.sqrt(1.0 - settings.blocked)
-        self._gain = channel.budget.gain
 
     def draw(self, round: int, blocks: int, among: Tensor | None = None) -> Tensor:
         """Draw h [S, K, A, B]; the surface's phases depend on all devices."""
@@ -79,10 +95,33 @@ class Reflected:
             phasors = self._random(round, blocks)
         else:
             choose = weakest if self._settings.rule == "align_weakest" else summed
-            d, r = choose(direct, to_surface, self._gain)
+            believed = self._believed(direct, to_surface, round)
+            d, r = choose(*believed, self._channel.budget.gain)
             phasors = aligned(d, self._to_server, r, self._unblocked)
         reflected = torch.einsum("sam,smb,skmb->skab", self._to_server, phasors, to_surface)
         return self._unblocked * direct + reflected
+
+    def _believed(self, direct: Tensor, to_surface: Tensor, round: int) -> tuple[Tensor, Tensor]:
+        """Return what is believed of direct paths d [S, K, A, B] and of those to the surface r
+        [S, K, M, B]. A path that is blocked altogether is not believed to be any: its direction is
+        as good as another."""
+        blocks = direct.shape[3]
+
+        def paths(then: int) -> Tensor:
+            """Return the paths that are sounded, [S, K, B, A, 1 + M]."""
+            d, r = direct, to_surface
+            if then != round:
+                d, r = self._direct.draw(then, blocks), self._to_surface.draw(then, blocks)
+            cascade = torch.einsum("sam,skmb->skbam", self._to_server, r)
+            return torch.cat([self._unblocked * d.movedim(3, 2)[..., None], cascade], -1)
+
+        known = self._channel.believed(paths, self._channel.budget.gain, round)
+        if known is None:
+            return direct, to_surface
+        if self._unblocked > 0:
+            direct = known[..., 0].movedim(2, 3) / self._unblocked
+        along = torch.einsum("sam,skbam->skmb", self._to_server.conj(), known[..., 1:])
+        return direct, along / self._to_server.abs().square().sum(1)[:, None, :, None]
 
     def _random(self, round: int, blocks: int) -> Tensor:
         """Draw phasors [S, M, B], block by block the same in a longer payload."""

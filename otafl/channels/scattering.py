@@ -46,6 +46,11 @@ class FlatFadingSettings(FadingSettings):
 
     ris: RisSettings | None = Field(None, description="a reflecting surface")
 
+    @property
+    def sounded(self) -> int:
+        """Return the paths of a device that are sounded to set the surface."""
+        return 0 if self.ris is None else self.ris.sounded
+
 
 class BlockFading:
     """Draw h ~ CN(0, 1), independent over trials, devices, rounds and blocks, correlated over

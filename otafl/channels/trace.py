@@ -70,7 +70,8 @@ class Trace(Channel):
         start: Literal["zero", "per_trial"] = Field(
             "per_trial",
             description="zero: round 0 is the file's first round; per_trial: each trial starts at "
-            "a random round of the file. Past its last round the file starts again",
+            "a random round of the file. Past its last round the file starts again, and before "
+            "its first, where a belated estimate looks, is its last",
         )
         gains: Literal["relative", "absolute"] = Field(
             "relative",

@@ -16,6 +16,8 @@ from otafl.csi.base import Csi
 def build(
     sections: Sequence[Settings], channel: Channel, budget: LinkBudget, streams: Streams
 ) -> Csi:
-    """Return what is known of a channel in S trials, of a section each."""
+    """Return what is known of a channel in S trials, of a section each, and tell the channel."""
     hyper = hyper_of(sections, streams)
-    return registry.make("csi", sections[0], channel, budget, streams, hyper)
+    known: Csi = registry.make("csi", sections[0], channel, budget, streams, hyper)
+    channel.believed = known.of_paths
+    return known

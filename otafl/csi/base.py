@@ -6,6 +6,7 @@ The transport uses h itself.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from torch import Tensor
 from otafl.channels.base import Channel
 from otafl.core import settings
 from otafl.core.contracts import Hyper, LinkBudget
-from otafl.core.rng import Streams
+from otafl.core.rng import Purpose, Streams
 
 
 class Csi(ABC):
@@ -68,6 +69,23 @@ class Csi(ABC):
         The estimate, of the shape of h.
         """
 
+    @abstractmethod
+    def of_paths(self, paths: Callable[[int], Tensor], gain: Tensor, round: int) -> Tensor | None:
+        """Return what is believed in a round of paths that make up the channel (`Channel.sounded`),
+        each by itself.
+
+        Parameters
+        ----------
+        paths : round -> [S, K, B, ...] complex, without large-scale gain, of the B coherence blocks
+            that are asked for.
+        gain : [S, K], linear large-scale power gain.
+
+        Returns
+        -------
+        The estimate, of the shape of the paths, whose blocks do not depend on how many there are;
+        None where it is the truth.
+        """
+
 
 def device_errors(
     streams: Streams, purpose: str, round: int, like: Tensor, variance: Tensor
@@ -79,3 +97,18 @@ def device_errors(
     trial, device = pair // devices, pair % devices
     draw = streams.device_normal(purpose, round, trial, device, (*like.shape[2:], 2))
     return torch.view_as_complex(draw).view(like.shape) * (variance / 2.0).sqrt()
+
+
+def path_errors(
+    streams: Streams, purpose: Purpose, round: int, like: Tensor, variance: Tensor
+) -> Tensor:
+    """Draw CN(0, variance) of the shape of `like` [S, K, B, ...] complex; blocks 2^c - 1 to
+    2^(c+1) - 2 are drawn together, so that a block is the same however many there are."""
+    blocks, *rest = like.shape[2:]
+    parts = [
+        device_errors(
+            streams, purpose / c, round, like[:, :, :1].expand(-1, -1, 1 << c, *rest), variance
+        )
+        for c in range(blocks.bit_length())
+    ]
+    return torch.cat(parts, 2)[:, :, :blocks]

@@ -1,20 +1,23 @@
 """Add a normal error to the channel that devices and server know.
 
-The estimate is h + e, e ~ CN(0, variance), independent over devices and rounds.
+The estimate is h + e, e ~ CN(0, variance), independent over devices and rounds. That of a path to
+or over a reflecting surface has an error of the same variance, and its own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 from torch import Tensor
 
 from otafl.core.contracts import column
-from otafl.core.rng import purpose
+from otafl.core.rng import family, purpose
 from otafl.core.settings import stackable
-from otafl.csi.base import Csi, device_errors
+from otafl.csi.base import Csi, device_errors, path_errors
 
 ERROR = purpose("csi_error", __name__)
+PATH_ERROR = family("csi_path_error", __name__)
 
 
 class NormalError(Csi):
@@ -29,3 +32,8 @@ class NormalError(Csi):
     def estimate(self, h: Tensor, gain: Tensor, round: int) -> Tensor:
         variance = column(self.variance, h)
         return h + device_errors(self.streams, ERROR, round, h, variance)
+
+    def of_paths(self, paths: Callable[[int], Tensor], gain: Tensor, round: int) -> Tensor:
+        true = paths(round)
+        variance = column(self.variance, true)
+        return true + path_errors(self.streams, PATH_ERROR, round, true, variance)

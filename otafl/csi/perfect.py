@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -21,3 +22,6 @@ class Perfect(Csi):
 
     def estimate(self, h: Tensor, gain: Tensor, round: int) -> Tensor:
         return h
+
+    def of_paths(self, paths: Callable[[int], Tensor], gain: Tensor, round: int) -> None:
+        return None

@@ -3,12 +3,13 @@
 The estimate of each antenna's channel is |h| exp(j Q(angle h)): the phase is rounded to the nearest
 of 2^b equally spaced levels, of which 0 is one. The error of a uniform phase is uniform in [-x, x],
 x = pi / 2^b, so E cos(error) = sin(x) / x. The feedback goes down with the model; its bits are not
-counted.
+counted. So it is with the paths that a reflecting surface is set by.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -25,5 +26,12 @@ class PhaseFeedback(Csi):
         bits: int = stackable(2, ge=1, le=16, description="bits of the phase, 2^bits levels")
 
     def estimate(self, h: Tensor, gain: Tensor, round: int) -> Tensor:
+        return self._rounded(h)
+
+    def of_paths(self, paths: Callable[[int], Tensor], gain: Tensor, round: int) -> Tensor:
+        return self._rounded(paths(round))
+
+    def _rounded(self, h: Tensor) -> Tensor:
+        """Round the phases of the trials' h [S, ...]."""
         step = column(2.0 * math.pi / 2.0 ** self.hyper["bits"], h)
         return torch.polar(h.abs(), torch.round(h.angle() / step) * step)

@@ -9,6 +9,9 @@ pilots is a sufficient statistic, so it is drawn in one piece. MMSE on a flat ce
 which is known: h_mmse = h_ls / (1 + 1 / (L P beta)). With a comb, only one group in so many carries
 pilots, and Sionna's LS estimator interpolates linearly between them.
 
+Each path that a reflecting surface is set by has L pilots of its own in a block, and is estimated
+by least squares: its mean power is not taken to be known.
+
 References
 ----------
 Kay 1993, "Fundamentals of Statistical Signal Processing: Estimation Theory".
@@ -16,6 +19,7 @@ Kay 1993, "Fundamentals of Statistical Signal Processing: Estimation Theory".
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import torch
@@ -23,15 +27,16 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from otafl.channels.sionna_rng import keep_global_state
-from otafl.core.rng import Streams, purpose
+from otafl.core.rng import Streams, family, purpose
 from otafl.core.settings import Decibels, stackable
 from otafl.core.units import db_to_linear
-from otafl.csi.base import Csi, device_errors
+from otafl.csi.base import Csi, device_errors, path_errors
 
 if TYPE_CHECKING:
     from sionna.phy.ofdm import LSChannelEstimator
 
 PILOTS = purpose("csi_pilots", __name__)
+PATH_PILOTS = family("csi_path_pilots", __name__)
 
 LEAST_GAIN = 1e-30
 """Of a device from which no pilot arrives: the estimate is noise, and finite."""
@@ -92,7 +97,7 @@ class Pilots(Csi):
 
     @property
     def pilot_symbols(self) -> int:
-        return self._symbols
+        return self._symbols + self.settings.length * self.channel.sounded
 
     def error_variance(self, gain: Tensor) -> Tensor:
         """Return 1 / (L P beta), of the least-squares estimate where there are pilots, [S, K]."""
@@ -105,6 +110,11 @@ class Pilots(Csi):
         if self._interpolate is not None:
             return _interpolated(self._interpolate, h_ls, h.shape[4], self._comb)
         return h_ls if self.settings.estimator == "ls" else h_ls / (1.0 + error)
+
+    def of_paths(self, paths: Callable[[int], Tensor], gain: Tensor, round: int) -> Tensor:
+        true = paths(round)
+        error = self.error_variance(gain)[:, :, None, None, None]
+        return true + path_errors(self.streams, PATH_PILOTS, round, true, error)
 
 
 def ls_estimator(groups: int, comb: int, streams: Streams) -> LSChannelEstimator:

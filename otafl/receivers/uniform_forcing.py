@@ -39,12 +39,13 @@ class UniformForcing(Receiver):
     iterations: int = Field(30, ge=1, description="most steps of the approximation")
 
     def combine(self, h: Tensor, sends: Tensor, budget: Tensor) -> Tensor:
-        reach = amplitudes(h, sends, budget)  # [S, Q, K, A]
+        snr = budget[:, None] * torch.linalg.vector_norm(h, dim=-1).square()
+        able = sends[:, None] & (snr >= LEAST_SNR)
+        reach = amplitudes(h.where(able[..., None], 0.0), sends, budget)  # [S, Q, K, A]
         if h.shape[3] == 1:
             return first_eigenvector(reach)
         start = _starts(reach)
-        snr = budget[:, None] * torch.linalg.vector_norm(h, dim=-1).square()
-        best, there = start, (sends[:, None] & (snr >= LEAST_SNR))[:, :, None]
+        best, there = start, able[:, :, None]
         reach = reach[:, :, None].expand(-1, -1, start.shape[2], -1, -1)  # [S, Q, starts, K, A]
         weakest = _weakest(reach, best, there)
         dual = torch.zeros_like(reach[..., 0].real)

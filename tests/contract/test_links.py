@@ -41,7 +41,7 @@ def uplink(trials: list[int], devices: int = 4, dtype: str = "float32", **keys: 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_channel(name: str, dtype: str) -> None:
     channel = uplink([0, 1, 2], dtype=dtype, channel=section(name)).channel
-    rounds = [0, 1, 70]
+    rounds = [-65, -1, 0, 1, 70]
     states = {t: channel.state(t) for t in rounds}
     for state in states.values():
         assert state.h.shape[:2] == (3, 4)

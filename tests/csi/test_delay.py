@@ -1,16 +1,20 @@
 """The channel of some rounds ago, state by state and under Jakes' spectrum.
 
-Mutations that make a test here fail: a delay of no, one or two rounds too many, no clamping at
-round 0, the present blocks in place of the past ones, states looked up again.
+Mutations that make a test here fail: a delay of no, one or two rounds too many, round 0 for the
+rounds before it, the present blocks in place of the past ones, states looked up again, or in turns
+before and after the start.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 import pytest
 import torch
 from scipy import special, stats
 from support.csi_bench import DOUBLE, LEVEL, K, Recorded, S, known, link_budget, links, of_shape
+from support.made_channels import made
 
 from otafl.channels.jakes import doppler_hz
 from otafl.core.contracts import ChannelState
@@ -27,14 +31,14 @@ def delayed(rounds: int, *states: ChannelState) -> tuple[Delay, Recorded]:
 
 @pytest.mark.exact
 def test_delay() -> None:
-    """What is believed in round t is the fading of round t - d, of round 0 before there was one;
-    and each state is asked for once."""
-    states = [ChannelState(of_shape(S, K, 2, 1, 2, seed=t), torch.ones(S, K)) for t in range(9)]
-    csi, channel = delayed(3, *states)
-    for t, state in enumerate(states):
-        got = csi.estimate(state.h, state.gain, t)
-        assert torch.equal(got, states[max(0, t - 3)].h)
-    assert sorted(channel.asked) == list(range(9))
+    """What is believed in round t is the fading of round t - d, before the run at first; each state
+    is asked for once, and those of before the run together."""
+    states = [ChannelState(of_shape(S, K, 2, 1, 2, seed=t), torch.ones(S, K)) for t in range(12)]
+    csi, channel = delayed(3, *states)  # the last three are rounds -3 to -1
+    for t in range(9):
+        got = csi.estimate(states[t].h, states[t].gain, t)
+        assert torch.equal(got, states[t - 3].h)
+    assert channel.asked == list(range(-3, 9))
 
 
 @pytest.mark.exact
@@ -51,18 +55,41 @@ def test_delay_of_later_blocks() -> None:
 
 
 @pytest.mark.law
+@pytest.mark.parametrize("round", [0, 1, 7])
 @pytest.mark.parametrize("rounds", [1, 2, 5])
-def test_delay_under_jakes(rounds: int) -> None:
+def test_delay_under_jakes(rounds: int, round: int) -> None:
     """E[h h_hat^*] = J0(2 pi f_D d T) over 4,000 devices of independent sums of 32 sinusoids, in
-    one round: real and imaginary parts within 4.1 standard deviations. The variance of h h_hat^* is
-    at most E|h|^2 |h_hat|^2 <= E|h|^4 < 2. The false-alarm level is 1e-4."""
+    the first round as in any: real and imaginary parts within 4.1 standard deviations. The variance
+    of h h_hat^* is at most E|h|^2 |h_hat|^2 <= E|h|^4 < 2. The false-alarm level is 1e-4."""
     ones = torch.ones(1, 4000, dtype=DOUBLE)
     moving = {"speed_kmh": 3.0, "carrier_hz": 3.5e9, "round_interval_s": 0.02}
     channel, link, streams = links(ones, ones, **moving)
     csi = known("delay", channel, link, streams, rounds=rounds)
-    state = channel.state(7)
-    product = (state.h * csi.estimate(state.h, state.gain, 7).conj()).mean()
+    state = channel.state(round)
+    product = (state.h * csi.estimate(state.h, state.gain, round).conj()).mean()
     expected = special.j0(2 * np.pi * doppler_hz(3.0, 3.5e9) * rounds * 0.02)
     bound = stats.norm.isf(LEVEL / 4) * (2 / 4000) ** 0.5
     assert abs(float(product.real) - expected) < bound
     assert abs(float(product.imag)) < bound
+
+
+@pytest.mark.law
+@pytest.mark.parametrize("name", ["rayleigh", "tdl-a", "umi"])
+def test_fading_anew_in_each_round_is_not_known_in_the_first(name: str) -> None:
+    """Without a speed, E[h h_hat^*] / E|h|^2 is 0 over 2,000 devices in round 0: within 4.3 of the
+    largest standard deviation, sqrt(2 / 2000). The false-alarm level is 1e-4."""
+    channel = made(name, 2000, (0,))
+    csi = known("delay", channel, channel.budget, channel.streams)
+    state = channel.state(0)
+    product = state.h * csi.estimate(state.h, state.gain, 0).conj()
+    power = float(state.h.abs().square().mean())
+    mean = complex(product[:, :, :, :, 0].mean()) / power
+    assert abs(mean) < math.sqrt(-math.log(LEVEL) * 2 / 2000)
+
+
+@pytest.mark.exact
+def test_a_channel_that_stands_still_is_known_in_the_first_round() -> None:
+    channel = made("rayleigh", 5, (0,), speed_kmh=0.0)
+    csi = known("delay", channel, channel.budget, channel.streams, rounds=4)
+    state = channel.state(0)
+    torch.testing.assert_close(csi.estimate(state.h, state.gain, 0), state.h)

@@ -1,7 +1,7 @@
 """Blind aggregation, and the receiver that it is for.
 
 Mutations that make a test here fail: the receiver without conjugation, A or K; a noise of A
-antennas for that of one.
+antennas for that of one; the gain of a device without a channel in the mean.
 """
 
 from __future__ import annotations
@@ -68,3 +68,15 @@ def test_it_needs_the_sum_of_channels(receiver: str) -> None:
         "phases; auto or mrc would do"
     )
     assert found == ([Problem(text, ("receiver",), (("power",),))] if receiver == "eigen" else [])
+
+
+def test_blind_gain_is_that_of_the_devices_on_air() -> None:
+    """A device without a channel, whatever its large-scale gain, counts as one that does not
+    send."""
+    link, _ = blind_link(4, 20, 5, 3.0)
+    h, gain, sends = link.h.clone(), link.gain.clone(), link.sends.clone()
+    h[:, :, 2], gain[:, 2], sends[:, 2] = 0.0, 7.0, False
+    got = solve(policy_of("blind"), changed(link, h=h, gain=gain))
+    other = solve(policy_of("blind"), changed(link, h=h, gain=gain, sends=sends))
+    torch.testing.assert_close(got.eta, other.eta)
+    assert not got.active[:, :, 2].any()

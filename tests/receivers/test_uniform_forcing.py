@@ -1,4 +1,7 @@
-"""Uniform forcing against random combiners, the eigenvector, and by hand."""
+"""Uniform forcing against random combiners, the eigenvector, and by hand.
+
+A mutation that makes a test here fail: a device without a channel for the weakest.
+"""
 
 from __future__ import annotations
 
@@ -32,3 +35,18 @@ def test_uniform_forcing_of_two_devices_by_hand() -> None:
     h = torch.eye(2, dtype=torch.complex128)[None, None]
     f = UniformForcing().combine(h, torch.ones(1, 2).bool(), torch.ones(1, 2))
     assert weakest(h, f, torch.ones(1, 2)).item() == pytest.approx(0.5, rel=1e-3)
+
+
+def test_uniform_forcing_leaves_out_who_has_no_channel() -> None:
+    """As if it did not send: the weakest of the others decides."""
+    h, budget = channels(), torch.ones(40, 8, dtype=torch.float64)
+    h[:, :, 3] *= 1e-9
+    sends = torch.ones(40, 8, dtype=torch.bool)
+    ours = UniformForcing().combine(h, sends, budget)
+    sends[:, 3] = False
+    assert torch.equal(ours, UniformForcing().combine(h, sends, budget))
+    others = [k for k in range(8) if k != 3]
+    sent = torch.ones(40, 7, dtype=torch.bool)
+    start = Eigen().combine(h[:, :, others], sent, budget[:, others])
+    ours, start = (weakest(h[:, :, others], f, budget[:, others]) for f in (ours, start))
+    assert (ours >= 0.999 * start).all()

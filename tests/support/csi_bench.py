@@ -26,6 +26,7 @@ class Recorded:
     """A channel of given states, which says which were asked for."""
 
     correlation_rounds = 1
+    sounded = 0
 
     def __init__(self, *states: ChannelState) -> None:
         self.states = states

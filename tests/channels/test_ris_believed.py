@@ -1,0 +1,169 @@
+"""A reflecting surface that is set by what is believed of the paths, in place of the truth.
+
+Mutations that make a test here fail: the true paths for the believed ones, of the direct path or of
+the cascades; the antennas' estimates not put together by g, or g not conjugated; an error that
+changes with the blocks asked for; the paths' pilots not counted; the paths of another round.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import integrate, special
+from support.fading_laws import DOPPLER_HZ, MOVING, assert_mean, h_of
+from support.made_channels import made
+
+from otafl import csi
+from otafl.channels.base import Channel
+from otafl.channels.ris import RisSettings
+from otafl.core import registry
+from otafl.csi.base import Csi
+
+R = 0.01
+"""Power of an element's path, -20 dB."""
+
+
+def surface(
+    name: str, trials: int = 2, devices: int = 1, *, seen: dict[str, Any] | None = None, **keys: Any
+) -> tuple[Channel, Csi]:
+    """Rayleigh fading with a surface, set by this channel state information (`seen`: its keys)."""
+    channel = made("rayleigh", devices, range(trials), **keys)
+    section = registry.settings("csi", name)(name=name, **(seen or {}))
+    return channel, csi.build([section] * trials, channel, channel.budget, channel.streams)
+
+
+def ris(elements: int = 6, **keys: Any) -> RisSettings:
+    return RisSettings(elements=elements, **keys)
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("rule", ["random", "align_weakest", "align_sum"])
+def test_perfect_knowledge_is_the_truth(rule: str) -> None:
+    """Bit for bit, as on a channel that nobody says anything of."""
+    keys: dict[str, Any] = {"antennas": 2, "ris": ris(rule=rule, blocked=0.3), "block_symbols": 4}
+    told, _ = surface("perfect", devices=3, **keys)
+    plain = made("rayleigh", 3, range(2), **keys)
+    assert torch.equal(told.state(3).over(17), plain.state(3).over(17))
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("rule", ["align_weakest", "align_sum"])
+@pytest.mark.parametrize(
+    ("name", "seen"),
+    [
+        ("error", {"variance": 0.0}),
+        ("phase_feedback", {"bits": 16}),
+        ("pilots", {"power_db": 160.0}),
+        ("pilots", {"power_db": 160.0, "estimator": "mmse"}),
+        ("delay", {"rounds": 3}),
+    ],
+)
+def test_near_perfect_knowledge_is_near_the_truth(
+    name: str, seen: dict[str, Any], rule: str
+) -> None:
+    """Three antennas, of devices that stand still, with 30 % of the direct path's power blocked."""
+    keys: dict[str, Any] = {"antennas": 3, "ris": ris(rule=rule, blocked=0.3), "speed_kmh": 0.0}
+    told, _ = surface(name, devices=3, seen=seen, **keys)
+    plain = made("rayleigh", 3, range(2), **keys)
+    torch.testing.assert_close(told.state(1).h, plain.state(1).h, rtol=0, atol=2e-3)
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("name", registry.names("csi"))
+@pytest.mark.parametrize("rule", ["align_weakest", "align_sum"])
+def test_a_block_is_the_same_however_many_there_are(name: str, rule: str) -> None:
+    """And whatever it is stacked with; and it differs from the truth, if the estimate does."""
+    keys: dict[str, Any] = {"antennas": 2, "ris": ris(rule=rule), "block_symbols": 4}
+    channel, _ = surface(name, 3, 4, **keys)
+    state = channel.state(2)
+    whole = state.over(28)  # seven blocks
+    for symbols in (4, 12, 16):
+        torch.testing.assert_close(state.over(symbols), whole[:, :, :, : symbols // 4])
+    torch.testing.assert_close(state.h, whole[:, :, :, :1])
+    alone, _ = surface(name, 1, 4, **keys)
+    torch.testing.assert_close(alone.state(2).over(28)[0], whole[0])
+    truth = made("rayleigh", 4, range(3), **keys).state(2).over(28)
+    for b in range(7):
+        same = torch.allclose(truth[:, :, :, b], whole[:, :, :, b], atol=1e-6)
+        assert same == (name == "perfect")
+
+
+@pytest.mark.exact
+def test_pilots_of_the_paths_are_counted() -> None:
+    """L for the channel, and L for the direct path and each of six elements."""
+    for rule, paths in (("align_sum", 7), ("random", 0)):
+        _, known = surface("pilots", seen={"length": 3}, ris=ris(rule=rule))
+        assert known.pilot_symbols == 3 * (1 + paths)
+
+
+@pytest.mark.exact
+def test_paths_of_rounds_ago() -> None:
+    """What is believed are the paths of two rounds before; those of now would make more of h."""
+    keys: dict[str, Any] = {"ris": ris(rule="align_sum", blocked=0.5), **MOVING}
+    channel, _ = surface("delay", seen={"rounds": 2}, round_interval_s=0.02, **keys)
+    truth = made("rayleigh", 1, range(2), round_interval_s=0.02, **keys)
+    reflected: Any = vars(channel)["_states"]._fading
+    for t in (0, 1, 5):
+        d, r = (part.draw(t - 2, 1) for part in (reflected._direct, reflected._to_surface))
+        believed = reflected._believed(0.0 * d, 0.0 * r, t)
+        torch.testing.assert_close(believed, (d, r))
+        assert (truth.state(t).h.abs() > channel.state(t).h.abs()).all()
+
+
+def power_of(channel: Channel) -> np.ndarray:
+    """|h|^2 in round 3."""
+    return np.abs(h_of(channel, [3])).ravel() ** 2
+
+
+def aligned_power(elements: int, factor: float) -> float:
+    """E|h|^2 = r (M + M (M - 1) (pi/4)^2 factor^2), where E v_n exp(-j angle v_n^) is `factor`
+    times E|v_n| = sqrt(r) pi / 4 (Badiu and Coon 2020)."""
+    return R * (elements + elements * (elements - 1) * (math.pi / 4 * factor) ** 2)
+
+
+@pytest.mark.law
+@pytest.mark.slow
+@pytest.mark.parametrize("bits", [1, 2, 3])
+def test_phases_of_so_many_bits(bits: int) -> None:
+    """Errors uniform in [-x, x], x = pi / 2^b: factor E exp(j phi) = sin(x) / x, one device, direct
+    path blocked, 32 elements, 1,500 trials; false-alarm level 1e-4 over the three."""
+    keys: dict[str, Any] = {"ris": ris(32, blocked=1.0)}
+    channel, _ = surface("phase_feedback", 1500, seen={"bits": bits}, **keys)
+    x = math.pi / 2**bits
+    assert_mean(power_of(channel), aligned_power(32, math.sin(x) / x), 3)
+
+
+@pytest.mark.law
+@pytest.mark.parametrize("interval_s", [0.01, 0.025])
+def test_paths_of_rounds_ago_decorrelate(interval_s: float) -> None:
+    """A complex normal path and its past of correlation rho: E r exp(-j angle r^) = rho E|r|,
+    rho = J0(2 pi f_D T); 1,500 trials of 32 elements; false-alarm level 1e-4 over both. A device's
+    own correlation, of 32 angles, differs from J0 by less than 1e-3 in the square."""
+    keys: dict[str, Any] = {"ris": ris(32, blocked=1.0), "round_interval_s": interval_s, **MOVING}
+    channel, _ = surface("delay", 1500, **keys)
+    rho = float(special.j0(2 * math.pi * DOPPLER_HZ * interval_s))
+    assert_mean(power_of(channel), aligned_power(32, rho), 2)
+
+
+@pytest.mark.law
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["error", "pilots"])
+@pytest.mark.parametrize("variance", [0.01, 0.1])
+def test_noisy_paths(variance: float, name: str) -> None:
+    """v given g is normal of variance s = r |g|^2, so E v exp(-j angle v^) = sqrt(pi s)/2
+    sqrt(s / (s + variance)), the mean over |g|^2 ~ Exp(1); 1,500 trials of 32 elements, false-alarm
+    level 1e-4 over the four. At 20 dB, pilots of that variance are 10 log10(1 / (100 variance)) dB
+    over the budget."""
+    seen = (
+        {"variance": variance} if name == "error" else {"power_db": -20 - 10 * math.log10(variance)}
+    )
+    channel, _ = surface(name, 1500, seen=seen, ris=ris(32, blocked=1.0))
+    mean, _ = integrate.quad(
+        lambda g: math.exp(-g) * g * R / math.sqrt(g * R + variance), 0, np.inf
+    )
+    factor = mean * math.sqrt(math.pi) / 2 / (math.sqrt(R) * math.pi / 4)
+    assert_mean(power_of(channel), aligned_power(32, factor), 4)
