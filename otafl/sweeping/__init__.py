@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import shutil
 import warnings
 from collections.abc import Callable
