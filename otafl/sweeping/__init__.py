@@ -140,7 +140,7 @@ def sweep(
     Raises
     ------
     UserError
-        If the folder holds another scenario's results, and not `restart`.
+        If the folder holds another scenario's results, and not `restart`; or no worker can be had.
     WriteError
         Where the disk does not take more.
     FailedStacks
