@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from collections.abc import Sequence
 
@@ -10,6 +11,9 @@ import typer
 from otafl.cli import data, drawing, exporting, results, running, scenarios, validation
 from otafl.cli.app import app
 from otafl.core.errors import UserError
+
+UNREACHABLE = (errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ELOOP)
+"""Errors of paths that the user can mend, whichever command meets them."""
 
 for command in (
     running.run,
@@ -36,4 +40,11 @@ def call(args: Sequence[str] | None = None) -> None:
         app(args=args, prog_name="otafl")
     except UserError as error:
         typer.echo(f"otafl: error: {error}", err=True)
+        sys.exit(2)
+    except OSError as error:
+        if error.errno not in UNREACHABLE:
+            raise
+        name = str(error.filename)
+        shown = name if len(name) <= 80 else f"{name[:77]}..."
+        typer.echo(f"otafl: error: {shown}: {error.strerror}; give another path", err=True)
         sys.exit(2)

@@ -15,6 +15,9 @@ Figure = Annotated[
     Path | None, typer.Option("--out", "-o", help="PNG, PDF or SVG; else beside the result.")
 ]
 
+MOST_DIGITS = 6
+"""Of the number of a device that is drawn."""
+
 
 def plot(
     result: ResultFile,
@@ -53,10 +56,10 @@ def plot(
 
     data = kind.data(open_results(result), chosen, y=y, x=x, z=z, hue=hue, facet=facet)
     target = out or _beside(result, f"{kind.recipe.file.format(**data.attrs)}.png")
-    draw(data, target)
     if csv is not None:
         write_csv(data, csv)
         typer.echo(str(csv))
+    draw(data, target)
     typer.echo(str(target))
 
 
@@ -110,9 +113,9 @@ def timeline(
     if from_ is None and until is None:
         until = gantt.readable_s(events)
     target = out or _beside(result, "timeline.png")
-    gantt.chart(events, target, from_, until, rows)
     if csv is not None:
         tables.write_events(whole, csv)
+    gantt.chart(events, target, from_, until, rows)
     tables.print_totals(whole)
     if until is not None and until < whole.attrs["until_s"]:
         typer.echo(f"drawn until {until:.4g} s; --from and --until choose")
@@ -128,8 +131,9 @@ def _numbers(text: str) -> set[int]:
     """Read the devices of a list like 0-9,12."""
     numbers: set[int] = set()
     for part in text.split(","):
-        first, dash, last = part.partition("-")
-        if not (first.strip().isdecimal() and (last.strip().isdecimal() or not dash)):
-            raise UserError(f"--devices {text}: must be numbers and ranges, e.g. 0-9 or 0,3,7")
-        numbers |= set(range(int(first), int(last or first) + 1))
+        first, dash, last = (piece.strip() for piece in part.partition("-"))
+        last = last if dash else first
+        if not all(one.isdecimal() and len(one) <= MOST_DIGITS for one in (first, last)):
+            raise UserError(f"--devices {text[:40]}: must be numbers and ranges, e.g. 0-9 or 0,3,7")
+        numbers |= set(range(int(first), int(last) + 1))
     return numbers
