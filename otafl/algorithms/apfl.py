@@ -45,6 +45,8 @@ class Apfl(Algorithm):
 
     keeps = ("personal",)
 
+    apart = True
+
     class Settings(AveragedSettings):
         name: Literal["apfl"] = "apfl"
         personal_learning_rate: float = personal_rate()

@@ -183,6 +183,17 @@ class Algorithm(Lasting, ABC):
         return (self.gradients_per_step or 1) * self.model.training_flops(samples)
 
     @property
+    def apart(self) -> bool:
+        """Say whether `views` and `measures` look at devices one by one: what they make of each row
+        of the devices' blocks [S, M, *shape] depends on no other, nor on M being K.
+
+        Then devices that are still at the start can be tested together. By default a method that
+        has no views or measures of its own.
+        """
+        own, base = type(self), Algorithm
+        return own.views is base.views and own.measures is base.measures
+
+    @property
     def gradients_per_step(self) -> int | None:
         """Count the gradients of a local step, for a method of which they are recorded; None for
         one in each step."""

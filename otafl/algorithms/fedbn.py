@@ -33,6 +33,8 @@ class FedBn(Algorithm):
 
     averages: ClassVar[bool] = True
 
+    apart = True
+
     class Settings(AveragedSettings):
         example: ClassVar[Mapping[str, Any]] = {
             "model.name": "resnet",

@@ -88,6 +88,8 @@ class FedPAC(Algorithm):
 
     keeps = ("personal",)
 
+    apart = True
+
     class Settings(AveragedSettings):
         example: ClassVar[Mapping[str, Any]] = {"transport.name": "digital"}
 

@@ -63,6 +63,8 @@ class FedRep(Algorithm):
 
     averages: ClassVar[bool] = True
 
+    apart = True
+
     class Settings(AveragedSettings):
         name: Literal["fedrep"] = "fedrep"
         personal_learning_rate: float = personal_rate()

@@ -57,6 +57,8 @@ class PFedBayes(Algorithm):
     """Keeps server blocks "model" [S, P] and "rho" [S, P], w's mean and rho, and device blocks
     "personal" and "personal_rho" [S, K, P], those of q_i."""
 
+    apart = True
+
     class Settings(AveragedSettings):
         name: Literal["pfedbayes"] = "pfedbayes"
         personal_learning_rate: float = personal_rate()

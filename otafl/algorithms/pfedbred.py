@@ -209,6 +209,10 @@ class PFedBreD(Algorithm):
         return {"update_coherence": value, "update_coherence_log": log_det}
 
     @property
+    def apart(self) -> bool:
+        return not self.settings.coherence
+
+    @property
     def gradients_per_step(self) -> int:
         settings = self.settings
         meta = {"none": 0, "meg": 0, "lg": 1, "mh": 1 if settings.variant == "paper" else 2}

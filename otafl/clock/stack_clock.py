@@ -16,7 +16,7 @@ from otafl.devices.availability import Life
 from otafl.devices.hardware import Hardware
 from otafl.devices.protocols import Rules
 
-_NOTED = ("wait_for_devices", "begin", "open_slot", "close_slot", "charge_j", "stop")
+_NOTED = ("wait_for_devices", "begin", "open_slot", "transmit", "charge_j", "stop")
 """Methods that a journal names."""
 
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from otafl.core.contracts import Cohort, Group, LinkReport
 from otafl.core.rng import Streams, family
 from otafl.engine.assembly import torch_device
+from otafl.engine.device_store import DeviceStore
 from otafl.engine.stacking import encode
 from otafl.scenario import load_scenario
 from otafl.transport import Uplink, build
@@ -100,7 +101,8 @@ class Rig:
         """Return the estimate [S, P] from symbols [S * K, P], and the report."""
         group = Group({"x": x}, weighting="none" if weighting == "none" else "mean")
         codec, channel = self.link.codec, self.link.channel.state(round)
-        payload = encode(codec, (group,), {}, self.cohort, round, self.streams)
+        memory = DeviceStore(self.trials, self.devices, x.device)
+        payload = encode(codec, (group,), memory, self.cohort, round, self.streams)
         received, report = self.link.transport.deliver(payload, self.cohort, channel, round)
         return codec.decode(received).mean[0]["x"], report
 

@@ -44,7 +44,8 @@ class BatchStatistics:
                 self._pooled = self._pool()
             found = self._mean(view.params, view.moments, self._pooled)
             return replace(view, params=view.params | found)
-        cells = len(self._data.count)
+        view, cells = view.each(), len(self._data.count)
+        assert view.moments is not None
         every = [self._of_device(view.params, view.moments, cell) for cell in range(cells)]
         own = {name: torch.cat([one[name] for one in every]) for name in every[0]}
         return replace(view, params=view.params | own)

@@ -31,9 +31,10 @@ from otafl.core.lasting import Lasting
 from otafl.downlink.base import Arrival
 from otafl.engine import settling
 from otafl.engine.assembly import Parts
+from otafl.engine.device_store import DeviceStore
 from otafl.engine.metrics import RoundMeans
 from otafl.engine.pending import Update
-from otafl.engine.stacking import Collector, DeviceStore, encode, rows_at_once, sending
+from otafl.engine.stacking import Collector, encode, rows_at_once, sending
 from otafl.selection.choosing import some_of
 from otafl.transport.report import Tally
 
@@ -43,9 +44,9 @@ UPDATE_COUNTS = ("updates_used", "crashed_updates", "rejected_updates", "duplica
 class Engine(Lasting):
     """Hold a stack of S trials over K devices, the server and devices of all, and run their rounds.
 
-    server: blocks [S, *shape]. devices: blocks [S, K, *shape]. running: [S] bool on the host,
-    False for a trial that has stopped. ended: [S] bool, True for one that has no time or no device
-    left. counts: name -> [S] updates so far.
+    server: blocks [S, *shape]. devices, memory: what devices and their codecs keep. running: [S]
+    bool on the host, False for a trial that has stopped. ended: [S] bool, True for one that has no
+    time or no device left. counts: name -> [S] updates so far.
     """
 
     lasting: ClassVar = (
@@ -53,7 +54,6 @@ class Engine(Lasting):
         "ended",
         "server",
         "server_memory",
-        "memory",
         "downlink_bits",
         "counts",
         "link",
@@ -67,9 +67,11 @@ class Engine(Lasting):
         self.ended = np.zeros(self.trials, dtype=bool)
         self.server, devices = parts.algorithm.init(parts.streams, parts.hyper)
         place = parts.scenario.engine.device_state
-        self.devices = DeviceStore(devices, self.trials, self.population, place)
+        cells = self.trials, self.population, self.share.device
+        self.devices = DeviceStore(*cells, place, hands_over=True)
+        self.devices.add(devices)
         self.server_memory = parts.server.init(self.server, parts.server_hyper)
-        self.memory: Blocks = {}
+        self.memory = DeviceStore(*cells)
         self.pending: Update | None = None
         self.means = RoundMeans(self.trials, self.population, self.share.device)
         self.downlink_bits = np.zeros(self.trials)
@@ -409,6 +411,7 @@ class Engine(Lasting):
         parts = self.parts
         return {
             "devices": self.devices,
+            "memory": self.memory,
             "means": self.means,
             "algorithm": parts.algorithm,
             "codec": parts.link.codec,

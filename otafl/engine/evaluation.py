@@ -168,6 +168,8 @@ class _Evaluator:
             count, trial = torch.full_like(cells, len(y)), cells // devices
             same = OwnSamples(x, y, index, count, trial, self.samples.data.classes)
             return self.own(same, classes)
+        if self.view.whose is not None:
+            return self._shared(*evaluate(self.view, x, y))
         each = devices if self.of_devices else 1
         rows = self._rows(each)
         whole = len(rows) == trials * each
@@ -175,6 +177,13 @@ class _Evaluator:
         right, loss = right.view(-1, each), loss.view(-1, each)
         by_device = self._full(right) if self.of_devices else None
         return _Scores(self._full(right.mean(1)), self._full(loss.mean(1)), by_device)
+
+    def _shared(self, right: Tensor, loss: Tensor) -> _Scores:
+        """Return devices' scores, given those of models that many devices share."""
+        devices = self.samples.share.shape[1]
+        of = self.view.rows(self._rows(devices)).view(-1, devices)
+        right, loss = right[of], loss[of]
+        return _Scores(self._full(right.mean(1)), self._full(loss.mean(1)), self._full(right))
 
     def own(self, samples: OwnSamples, classes: bool = False) -> _Scores:
         """Score on samples of each device, all samples of a trial counting alike."""

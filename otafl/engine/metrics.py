@@ -130,7 +130,7 @@ def evaluate_own(
     n, classes = len(cells), samples.classes
     new = functools.partial(torch.zeros, dtype=torch.float64, device=samples.y.device)
     right, loss, class_loss = new(n), new(n), new(n * classes)
-    owner = cells if view.owner == "device" else samples.trial[cells]
+    owner = view.rows(cells) if view.owner == "device" else samples.trial[cells]
     reals = sum(block[0].numel() for block in view.params.values())
     count = samples.count[cells]
     order = count.argsort(descending=True)  # rows of like length together, little padding

@@ -7,17 +7,21 @@ diverged.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
+from otafl.algorithms.base import Views
 from otafl.core.contracts import Blocks
 from otafl.core.lasting import Lasting
 from otafl.devices.activities import CAUSES
 from otafl.engine.engine import Engine
 from otafl.engine.evaluation import Evaluation
+from otafl.results.ending import SUMS
 from otafl.results.record import Record
+from otafl.results.variables import VARIABLES
 
 _ENDS = (
     "end_round",
@@ -27,6 +31,20 @@ _ENDS = (
     "stop_symbols",
     "diverged_round",
 )
+
+
+def shown(engine: Engine) -> tuple[Blocks, Views]:
+    """Return what the method shows to be tested, and the devices' blocks that it was given for it:
+    all, or of a method that looks at devices one by one those that differ."""
+    algorithm = engine.parts.algorithm
+    if not algorithm.apart:
+        blocks = engine.devices.blocks()
+        return blocks, algorithm.views(engine.server, blocks)
+    blocks, whose = engine.devices.different(engine.parts.model.size)
+    views = algorithm.views(engine.server, blocks)
+    if whose is not None:
+        views |= {n: replace(v, whose=whose) for n, v in views.items() if v.owner == "device"}
+    return blocks, views
 
 
 class Recorder(Lasting):
@@ -45,7 +63,7 @@ class Recorder(Lasting):
         for name, value in parts.algorithm.constants().items():
             self.once[name] = np.full(size, value)
         self._evaluation = Evaluation(parts.samples, parts.scenario.training)
-        self.once |= self._evaluation.once() | parts.sizes.once()
+        self.once |= self._of_many(self._evaluation.once() | parts.sizes.once())
 
     @torch.inference_mode()
     def take(self, round: int, wall_time_s: float) -> None:
@@ -61,17 +79,25 @@ class Recorder(Lasting):
         values |= engine.parts.sizes.take()
         values["wall_time_s"] = np.full(engine.trials, wall_time_s)
         running = engine.running.copy()
-        algorithm, blocks = engine.parts.algorithm, engine.devices.blocks()
-        views = algorithm.views(engine.server, blocks)
+        blocks, views = shown(engine)
         if running.any():
             values |= self._evaluation.take(views, round, running)
-        for name, found in algorithm.measures(engine.server, blocks).items():
+        for name, found in engine.parts.algorithm.measures(engine.server, blocks).items():
             values[name] = found.cpu().double().numpy() if round else np.full(len(running), np.nan)
         for value in values.values():
             value[~running] = np.nan
-        self.rounds.append(round)
-        self.taken.append(values)
         self._stop(round, values, running, trained)
+        self.rounds.append(round)
+        self.taken.append(self._of_many(values))
+
+    def _of_many(self, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return values [S, ...] without those of single devices, but for the sums of what adds up,
+        where there are more devices than are recorded each."""
+        if self.engine.population <= self.engine.parts.scenario.output.each_device_up_to:
+            return values
+        own = {name for name in values if "device" in VARIABLES[name].dims}
+        sums = {name: values[name].sum(1) for name in own if name in SUMS}
+        return {name: value for name, value in values.items() if name not in own} | sums
 
     def _of_clock(self) -> dict[str, np.ndarray]:
         """Return what the clock says of devices, joules and updates."""

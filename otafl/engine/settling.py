@@ -5,16 +5,16 @@ from __future__ import annotations
 import torch
 
 from otafl.codecs.base import Codec
-from otafl.core.contracts import Blocks, Cohort, Context, Heard, LinkReport, Payload
+from otafl.core.contracts import Cohort, Context, Heard, LinkReport, Payload
 from otafl.engine.assembly import Parts
+from otafl.engine.device_store import DeviceStore
 from otafl.engine.pending import Update
-from otafl.engine.stacking import DeviceStore
 
 
 def settle(
     parts: Parts,
     devices: DeviceStore,
-    memory: Blocks,
+    memory: DeviceStore,
     update: Update,
     report: LinkReport | None,
     t: int,
@@ -50,20 +50,18 @@ def heard(report: LinkReport | None, payload: Payload, cohort: Cohort) -> Heard:
 
 
 def settle_memory(
-    codec: Codec, payload: Payload, memory: Blocks, came: Heard, context: Context
+    codec: Codec, payload: Payload, memory: DeviceStore, came: Heard, context: Context
 ) -> None:
     """Settle the memory of the senders.
 
     Parameters
     ----------
     payload : what they sent, as it was encoded.
-    memory : name -> [S * K, ...] of all devices, written to.
+    memory : of all devices' codecs, written to.
     came : what of it the server has received.
     """
-    cell = context.cohort.cell
-    rows = {name: table[cell] for name, table in memory.items()}
-    for name, kept in codec.settle(rows, payload, came, context).items():
-        memory[name][cell] = kept.detach()
+    rows = codec.settle(memory.rows(context.cohort), payload, came, context)
+    memory.put(context.cohort, {name: kept.detach() for name, kept in rows.items()})
 
 
 def counted(codec: Codec, update: Update, came: Heard) -> Heard:

@@ -16,9 +16,10 @@ import xarray as xr
 
 from otafl.devices.activities import ACTIVITIES, CAUSES
 from otafl.results import origins
+from otafl.results.ending import SUMS
 from otafl.results.environment import device_name, versions
 from otafl.results.record import Record
-from otafl.results.variables import VARIABLES
+from otafl.results.variables import VARIABLES, Variable
 from otafl.scenario import Point, Scenario, about, axes_of, sources_of
 
 LINK_DIMS: dict[str, tuple[str, ...]] = {
@@ -54,6 +55,8 @@ def to_dataset(record: Record, points: Sequence[Point], scenario: Scenario) -> x
         if name not in VARIABLES:
             raise ValueError(f"{name} is not in otafl.results.variables.VARIABLES")
         known = VARIABLES[name]
+        if name in SUMS and np.ndim(values) == len(known.dims):
+            known = _summed(name, known)
         dims = ("point", *known.dims)
         if np.ndim(values) != len(dims):
             raise ValueError(f"{name} has shape {np.shape(values)}, but dims {dims}")
@@ -92,6 +95,12 @@ def to_dataset(record: Record, points: Sequence[Point], scenario: Scenario) -> x
     return dataset
 
 
+def _summed(name: str, known: Variable) -> Variable:
+    """Return what is said of a variable that is recorded as its sum over the devices."""
+    dims = tuple(dim for dim in known.dims if dim != "device")
+    return Variable(known.units, f"{SUMS[name]}, sum over devices", dims)
+
+
 def combine(parts: Sequence[xr.Dataset]) -> xr.Dataset:
     """Combine parts of one sweep to one dataset with dims (sweep axes, trial, round[, device]).
 
@@ -120,7 +129,7 @@ def joined(parts: Sequence[xr.Dataset]) -> xr.Dataset:
     names = {name for axis in axes for name in axis["coords"]}
     names |= {axis["dim"] for axis in axes}
     bare = [part.drop_vars(names, errors="ignore") for part in parts]
-    bare = [part.assign_coords(point=part["point_index"].values) for part in bare]
+    bare = _alike([part.assign_coords(point=part["point_index"].values) for part in bare])
     # attributes of the first part stand for all, but for those below
     whole = xr.concat(
         [part.drop_vars("point_index").reset_coords("final_round") for part in bare],
@@ -137,6 +146,27 @@ def joined(parts: Sequence[xr.Dataset]) -> xr.Dataset:
     whole.attrs["complete"] = int(all(part.attrs["complete"] for part in parts))
     whole.attrs[origins.ATTRIBUTE] = origins.written(origins.joined(made))
     return whole
+
+
+def _alike(parts: list[xr.Dataset]) -> list[xr.Dataset]:
+    """Add joules up over the devices of all parts where one has no more than the sum."""
+
+    def has(part: xr.Dataset, name: str, devices: bool) -> bool:
+        return name in part and ("device" in part[name].dims) == devices
+
+    sums = [name for name in SUMS if any(has(part, name, False) for part in parts)]
+    return [
+        part.assign(
+            {
+                name: part[name]
+                .sum("device", min_count=1)
+                .assign_attrs(units=part[name].units, long_name=f"{SUMS[name]}, sum over devices")
+                for name in sums
+                if has(part, name, True)
+            }
+        )
+        for part in parts
+    ]
 
 
 def _link_variables(link: dict[str, np.ndarray]) -> dict[str, Any]:

@@ -183,3 +183,19 @@ class OutputSettings(Settings):
         False, description="keep what every device did when, a row an event"
     )
     save_models: bool = Field(False, description="keep the trained models at the end of each trial")
+    each_device_up_to: int = Field(
+        10_000,
+        ge=0,
+        description="largest population of which each device is recorded by itself; of a larger "
+        "one joules are recorded as sums over the devices, and other variables of devices left out",
+    )
+
+    def check(self, scenario: Any) -> Iterable[Problem]:
+        """Return whether links of too many devices are to be kept."""
+        count = scenario.devices.count
+        if self.save_link and count > self.each_device_up_to:
+            text = (
+                f"keeps the channel of each of {count} devices, and output.each_device_up_to is "
+                f"{self.each_device_up_to}; fewer devices, or a larger bound, would do"
+            )
+            yield problem(text, "output.save_link", "output.each_device_up_to", "devices.count")

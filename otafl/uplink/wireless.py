@@ -19,6 +19,7 @@ from otafl.core.errors import UserError
 from otafl.core.registry import component
 from otafl.core.rng import Streams
 from otafl.engine import settling
+from otafl.engine.device_store import DeviceStore
 from otafl.engine.stacking import encode
 from otafl.power.custom import CustomPolicy
 from otafl.scenario import load_scenario
@@ -195,7 +196,6 @@ class WirelessUplink:
         )
         self.devices: int = self._scenario.devices.count
         self.totals = UplinkTotals(0, 0.0, 0.0, 0.0, 0.0, np.zeros(self.devices))
-        self._memory: Blocks = {}
         self._first: Blocks | None = None
 
     @property
@@ -306,6 +306,7 @@ class WirelessUplink:
             self._link = transports.build(
                 [self._scenario], self.devices, self._streams, save_gram=False, policy=self._policy
             )
+            self._memory = DeviceStore(1, self.devices, first.device)
             self._signalling = Signalling([self._scenario.signalling], self._link.budget)
             return
         now, before = _said(one), _said(self._first)

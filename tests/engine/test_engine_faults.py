@@ -200,7 +200,7 @@ def test_attackers_lie_about_their_norm_and_to_the_codec() -> None:
     (heard,) = one.parts.algorithm.heard
     assert heard.cohort.device.tolist() == [0, 0, 0]
     assert one.server["x"].tolist() == [[-10.0, 0.0]] * 3
-    assert one.memory["rest"].view(3, 4, 2)[:, 0].tolist() == [[0.0, -10.0]] * 3
+    assert one.memory.blocks()["rest"][:, 0].tolist() == [[0.0, -10.0]] * 3
 
 
 def test_an_attacker_keeps_to_the_power_limit() -> None:
@@ -230,7 +230,7 @@ def test_all_are_refused() -> None:
 @pytest.mark.parametrize("codec", ["topk", "qsgd"])
 def test_what_is_refused_does_not_reach_the_codec(codec: str) -> None:
     one = run(engine({"faults": {"byzantine": 1, "attack": "nan"}, "codec": codec}), 2)
-    assert all(table.isfinite().all() for table in one.memory.values())
+    assert all(table.isfinite().all() for table in one.memory.blocks().values())
     assert one.server["model"].isfinite().all()
 
 

@@ -25,7 +25,7 @@ from otafl.core.contracts import (
 )
 from otafl.core.rng import Streams
 from otafl.data.work import LocalData
-from otafl.engine.stacking import DeviceStore
+from otafl.engine.device_store import DeviceStore
 from otafl.models.mlp import Mlp
 
 WIDTHS = (6, 5, 4, 3)
@@ -67,7 +67,8 @@ class Bench:
         self.steps = steps
         self.method = registry.make("algorithm", settings, model, population)
         self.server, devices = self.method.init(self.streams, self.hyper)
-        self.devices = DeviceStore(devices, S, population)
+        self.devices = DeviceStore(S, population, self.streams.device, hands_over=True)
+        self.devices.add(devices)
         self.sent: Payload = ()
         self.loss = torch.zeros(0)
 

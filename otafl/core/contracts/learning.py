@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from torch import Tensor
 
-from otafl.core.contracts.blocks import Blocks
+from otafl.core.contracts.blocks import Blocks, taken
 from otafl.core.contracts.cohort import Cohort
 
 Predict = Callable[[Blocks, Tensor], Tensor]
@@ -41,6 +41,8 @@ class View:
         the parameters where the model is fine-tuned.
     owner : whose models these are.
     fine_tune : each device tests its own fine-tuned copy.
+    whose : [S * K] int64, the row of the parameters that is each device's model, where many devices
+        have the same; None: its own (owner "device").
     moments : (params, x) -> blocks [n, *shape], statistics of batch normalisations on a batch of
         training samples. Their means over batches are added to the parameters that `predict` is
         given, which without them uses the statistics of what it sees.
@@ -52,6 +54,19 @@ class View:
     fine_tune: FineTune | None = None
     moments: Moments | None = None
     together: Literal["mean", "mixture"] | None = None
+    whose: Tensor | None = None
+
+    def rows(self, cells: Tensor) -> Tensor:
+        """Return the rows of the parameters that are the models of devices, rows cells [n] of
+        [S * K], where devices have models."""
+        return cells if self.whose is None else self.whose[cells]
+
+    def each(self) -> View:
+        """Return the view with a row for each device."""
+        if self.whose is None:
+            return self
+        params = {name: taken(block, self.whose) for name, block in self.params.items()}
+        return replace(self, params=params, whose=None)
 
 
 @dataclass(frozen=True)

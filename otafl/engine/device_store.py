@@ -1,0 +1,228 @@
+"""Keep what devices remember between rounds: a row for each device that has taken part.
+
+The others are still at the start, which is kept once. So memory grows with who takes part, not with
+the population.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from otafl.core.contracts import Blocks, Cohort, taken
+from otafl.core.lasting import Lasting
+from otafl.engine.metrics import MODELS_CHUNK
+from otafl.scenario.sections import DeviceState
+
+
+class DeviceStore(Lasting):
+    """Keep blocks of state of K devices of S trials.
+
+    A device has rows of its own from when it first takes part. Once half of them would, all get
+    them: in the order of trials and devices, where nothing need be looked up.
+
+    Parameters
+    ----------
+    trials, population : S, K.
+    device : where cohorts are.
+    place : "memory" of the torch device; "host", for a GPU that has less; or "disk", in temporary
+        files that the system reads and writes as needed.
+    hands_over : rows of all devices are the tables themselves, and what is put back takes their
+        place: nothing is copied. For those alone who do not keep what they get and give.
+    """
+
+    def __init__(
+        self,
+        trials: int,
+        population: int,
+        device: torch.device,
+        place: DeviceState = "memory",
+        hands_over: bool = False,
+    ) -> None:
+        self._trials, self._population, self._place = trials, population, place
+        self._hands_over = hands_over and place == "memory"
+        self._start: Blocks = {}  # [S, 1, *shape]
+        self._table: Blocks = {}  # [capacity, *shape]
+        self._cells, self._device = trials * population, device
+        self._row = torch.empty(0, dtype=torch.int64, device=device)  # [S * K], -1 for no row
+        self._count = self._capacity = 0
+
+    def add(self, blocks: Blocks) -> None:
+        """Add those blocks that are not there, by their start: name -> [S, K, *shape], or [S, 1,
+        *shape] for one that all devices of a trial share."""
+        if blocks and not len(self._row):
+            self._nobody()
+        for name, block in blocks.items():
+            if name in self._start:
+                continue
+            self._start[name] = block[:, :1].clone()  # the server may write to its own
+            if name in self._table:  # restored
+                continue
+            self._table[name] = self._new(block, self._capacity)
+            self._begin(name, self._having())
+            if block.shape[1] > 1:
+                self._give_all()
+                for own, start in zip(self._whole(name), block, strict=True):
+                    own.copy_(start)
+
+    @property
+    def allocated(self) -> int:
+        """Count the devices, of all trials, that have rows."""
+        return self._count
+
+    @property
+    def reals(self) -> int:
+        """Count the real numbers of one device's state."""
+        return sum(math.prod(start.shape[2:]) for start in self._start.values())
+
+    def rows(self, cohort: Cohort) -> Blocks:
+        """Return the state [n, *shape] of the cohort's rows."""
+        if not self._table:
+            return {}
+        if self._hands_over and cohort.size == self._cells:
+            self._give_all()
+            return dict(self._table)
+        rows = self._rows(cohort)
+        return {name: taken(table, rows) for name, table in self._table.items()}
+
+    def put(self, cohort: Cohort, state: Blocks) -> None:
+        """Keep the state [n, *shape] of the cohort's rows."""
+        if not self._table:
+            return
+        if self._hands_over and cohort.size == self._cells:
+            self._give_all()
+            self._table = dict(state)
+            return
+        rows = self._rows(cohort)
+        for name, values in state.items():
+            table = self._table[name]
+            table.index_copy_(0, rows.to(table.device), values.to(table.device))
+
+    def blocks(self) -> Blocks:
+        """Return the state [S, K, *shape] of all."""
+        if self._count == self._cells:
+            return {name: self._whole(name) for name in self._table}
+        return {
+            name: table.view(self._trials, -1, *table.shape[1:])
+            for name, table in self._all().items()
+        }
+
+    def different(self, model_reals: int) -> tuple[Blocks, Tensor | None]:
+        """Return the state of all as far as it differs: [S, M, *shape] of the start and of those
+        who have left it; and whose is which, [S * K] int64 rows of [S * M].
+
+        As `blocks`, and None, where as many models of so many reals take little memory.
+        """
+        cells, reals = self._cells, max(self.reals, model_reals)
+        if not self._table or self._count == cells or cells * reals <= MODELS_CHUNK:
+            return self.blocks(), None
+        having = self._having()
+        trial = having // self._population
+        counts = torch.bincount(trial, minlength=self._trials)
+        width = 1 + int(counts.max())
+        first = trial * width + 1  # after the start
+        at = first + torch.arange(len(having), device=trial.device)
+        at = at - (counts.cumsum(0) - counts)[trial]
+        whose = torch.arange(cells, device=trial.device) // self._population * width
+        whose[having] = at
+        blocks = {}
+        for name, table in self._table.items():
+            start = self._start[name]
+            states = start.expand(-1, width, *start.shape[2:]).clone()
+            states.flatten(0, 1)[at] = taken(table, self._row[having])
+            blocks[name] = states
+        return blocks, whose
+
+    def kept(self) -> dict[str, Any]:
+        cells, tables = self._having(), self._table
+        if self._count < self._cells:
+            tables = {name: taken(table, self._row[cells]) for name, table in tables.items()}
+        return {"cells": cells, "rows": dict(tables)}
+
+    def restore(self, kept: Mapping[str, Any]) -> None:
+        cells = kept["cells"].to(self._device)
+        self._nobody()
+        self._row[cells] = torch.arange(len(cells), device=cells.device)
+        self._count = self._capacity = len(cells)
+        for name, rows in kept["rows"].items():
+            self._table[name] = self._new(rows[None], len(cells)).copy_(rows)
+
+    def _nobody(self) -> None:
+        self._row = torch.full((self._cells,), -1, device=self._device)
+
+    def _having(self) -> Tensor:
+        """Return the devices that have rows, as rows of [S * K]."""
+        return (self._row >= 0).nonzero().squeeze(1)
+
+    def _rows(self, cohort: Cohort) -> Tensor:
+        """Return the cohort's rows in the tables, [n]; who has none gets one."""
+        if self._count == self._cells:
+            return cohort.cell
+        rows = self._row[cohort.cell]
+        new = cohort.cell[rows < 0]
+        count = self._count + len(new)
+        if 2 * count > self._cells:
+            self._give_all()
+            return cohort.cell
+        if len(new):
+            self._reserve(count)
+            self._row[new] = torch.arange(self._count, count, device=new.device)
+            self._count = count
+            for name in self._table:
+                self._begin(name, new)
+            rows = self._row[cohort.cell]
+        return rows
+
+    def _begin(self, name: str, cells: Tensor) -> None:
+        """Put the rows of devices at a block's start."""
+        table, start = self._table[name], self._start[name].squeeze(1)
+        rows = self._row[cells].to(table.device)
+        table.index_copy_(0, rows, start[cells // self._population].to(table.device))
+
+    def _reserve(self, count: int) -> None:
+        """Make room for so many rows, and as many again for those to come."""
+        if count <= self._capacity:
+            return
+        self._capacity = 2 * count
+        for name, old in self._table.items():
+            self._table[name] = self._new(old[None], self._capacity)
+            self._table[name][: self._count] = old[: self._count]
+
+    def _give_all(self) -> None:
+        """Give each device its rows, in order."""
+        if self._count < self._cells:
+            self._table = self._all()
+            self._row = torch.arange(self._cells, device=self._device)
+            self._count = self._capacity = self._cells
+
+    def _all(self) -> Blocks:
+        """Return new tables [S * K, *shape] of all devices."""
+        cells, all_ = self._having(), {}
+        for name, table in self._table.items():
+            whole = all_[name] = self._new(table[None], self._cells)
+            by_trial = whole.view(self._trials, -1, *whole.shape[1:])
+            for own, start in zip(by_trial, self._start[name], strict=True):
+                own.copy_(start.expand_as(own))  # in turn, so that no second copy is made
+            having = taken(table, self._row[cells])
+            whole.index_copy_(0, cells.to(whole.device), having.to(whole.device))
+        return all_
+
+    def _whole(self, name: str) -> Tensor:
+        """View the table of a block of which each device has a row as [S, K, *shape]."""
+        return self._table[name].view(self._trials, -1, *self._table[name].shape[1:])
+
+    def _new(self, like: Tensor, rows: int) -> Tensor:
+        """Return room for so many rows of a block like [.., .., *shape]."""
+        shape = (rows, *like.shape[2:])
+        if self._place == "memory":
+            return like.new_empty(shape)
+        if self._place == "host" or not rows:
+            return torch.empty(shape, dtype=like.dtype)
+        with tempfile.NamedTemporaryFile(prefix="otafl-devices-") as file:
+            size = math.prod(shape)  # what is mapped stays when the name is gone
+            return torch.from_file(file.name, shared=True, size=size, dtype=like.dtype).view(shape)
