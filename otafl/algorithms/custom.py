@@ -45,6 +45,9 @@ class CustomAlgorithm:
             """Return the section as the method's settings. Raises pydantic's ValidationError."""
             return self.kind.Settings.model_validate(self.options)
 
+        def found(self) -> Any:
+            return self.kind
+
         @property
         def stackable(self) -> tuple[str, ...]:
             return settings.stackable_fields(self.kind.Settings)

@@ -8,7 +8,7 @@ symbol power over the receiver's complex noise variance, whatever the distance. 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -55,6 +55,12 @@ class ChannelSettings(Settings):
                 "snr_db and path_loss_db are two ways to say the same thing; give one of them"
             )
         return self
+
+    @property
+    def implied(self) -> Mapping[str, Any]:
+        """Return the normalised SNR that holds where the section gives none."""
+        bare = self.model_copy(update={"snr_db": None})
+        return {} if bare.physical else {"snr_db": DEFAULT_SNR_DB}
 
     @property
     def physical(self) -> bool:
@@ -224,7 +230,7 @@ def link_budget(
         if section.physical:
             unit_w = noise_power_w(section.bandwidth_hz, section.noise_figure_db)
         else:
-            snr_db = DEFAULT_SNR_DB if section.snr_db is None else section.snr_db
+            snr_db = section.implied["snr_db"] if section.snr_db is None else section.snr_db
             unit_w = tx_power_w / db_to_linear(snr_db)
         rows.append((gain, unit_w, section.bandwidth_hz))
         offsets = [db_to_linear(offset) for offset in section.device_budget_db] or [1.0]

@@ -85,6 +85,9 @@ class CustomChannel(Channel):
     power is taken to be 1, as it is checked to be."""
 
     class Settings(ChannelSettings, CustomSettings):
+        def found(self) -> Any:
+            return _callable(self)
+
         def check(self, scenario: Any) -> Iterable[Problem]:
             """Return what is wrong with the function's name and with the keys that it is given."""
             try:

@@ -14,6 +14,7 @@ from otafl.core.errors import UserError
 
 if TYPE_CHECKING:
     from otafl.scenario import Scenario
+    from otafl.scenario.loading import Further
 
 app = typer.Typer(
     add_completion=False,
@@ -68,12 +69,16 @@ def picked(sel: list[str] | None) -> dict[str, str]:
 
 
 def load(
-    path: Path, overrides: list[str] | None, device: Device | None, trust: bool = False
+    path: Path,
+    overrides: list[str] | None,
+    device: Device | None,
+    trust: bool = False,
+    further: Further | None = None,
 ) -> Scenario:
     """Load a scenario with what the options change in it.
 
     The copy that a sweep keeps in its folder is a result: code is not imported because it says so,
-    but for `trust`.
+    but for `trust`. further: more checks of its points.
     """
     from otafl.core import custom
     from otafl.scenario import load_scenario
@@ -81,7 +86,7 @@ def load(
     chosen = [f"engine.device={device.value}"] if device else []
     own = trust or not (path.parent / "plan.json").exists()
     with contextlib.nullcontext() if own else custom.named_by(path, trust):
-        return load_scenario(path, [*(overrides or []), *chosen])
+        return load_scenario(path, [*(overrides or []), *chosen], further)
 
 
 def check_writable(folder: Path) -> None:

@@ -31,7 +31,9 @@ def check(
     elif scenario is None:
         raise UserError("check: give a scenario's file, or --schema for the JSON schema")
     else:
-        loaded = load(scenario, set_, None, trust)
+        from otafl.engine.foresight import foresight
+
+        loaded = load(scenario, set_, None, trust, foresight())
         points = expand(loaded)
         typer.echo(to_yaml(loaded).rstrip())
         typer.echo(f"{scenario}: valid; {counted(len(points), 'point')}", err=True)

@@ -101,14 +101,20 @@ def keys_of(function: Any, positional: int = 0) -> Keys:
     )
 
 
+def fitting(path: str, key: str, options: dict[str, Any], *positional: str) -> Any:
+    """Return the user's callable. Raises UserError if there is none, or the keys of its section do
+    not fit it."""
+    function = load(path, key)
+    check_keys(function, path, key, options, *positional)
+    return function
+
+
 def call(path: str, key: str, options: dict[str, Any]) -> Any:
     """Return what the user's callable returns for the keys of its section.
 
     UserError if they do not fit it; its own errors pass through.
     """
-    function = load(path, key)
-    check_keys(function, path, key, options)
-    return function(**options)
+    return fitting(path, key, options)(**options)
 
 
 def check_keys(

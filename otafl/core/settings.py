@@ -31,6 +31,11 @@ class Settings(BaseModel):
         """Return the fields over which trials of one stack may differ."""
         return stackable_fields(type(self))
 
+    @property
+    def implied(self) -> Mapping[str, Any]:
+        """Return what holds for keys that are not given and have no default of their own."""
+        return {}
+
     def check(self, scenario: Any) -> Iterable[Problem]:
         """Return what is wrong between these settings and the rest of the scenario."""
         return ()
@@ -50,6 +55,11 @@ class CustomSettings(Settings):
     def options(self) -> dict[str, Any]:
         """Return the keys of the section that are the callable's."""
         return dict(self.model_extra or {})
+
+    def found(self) -> Any:
+        """Import what the section names, and return it. Raises UserError where it cannot be had, or
+        does not take the section's keys."""
+        raise NotImplementedError
 
 
 def stackable(default: Any = ..., **constraints: Any) -> Any:

@@ -29,6 +29,10 @@ class DataSource(Settings):
     classes: ClassVar[int | None] = None
     """The number of classes, where it is known before the data are read."""
 
+    samples: ClassVar[tuple[int, int] | None] = None
+    """Training samples and test samples of the official split, where they are known before the data
+    are read."""
+
     name: str
     partition: Any = chosen("partition", "how samples are dealt out over the devices")
     validation: float = Field(

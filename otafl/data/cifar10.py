@@ -37,6 +37,7 @@ class Cifar10(DataSource):
     )
     input_shape: ClassVar[tuple[int, ...]] = (3, 32, 32)
     classes: ClassVar[int] = 10
+    samples: ClassVar[tuple[int, int]] = (50_000, 10_000)
 
     name: Literal["cifar10"] = "cifar10"
     root: Root = None

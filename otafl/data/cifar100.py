@@ -32,6 +32,7 @@ class Cifar100(DataSource):
     )
     input_shape: ClassVar[tuple[int, ...]] = (3, 32, 32)
     classes: ClassVar[int] = 100
+    samples: ClassVar[tuple[int, int]] = (50_000, 10_000)
 
     name: Literal["cifar100"] = "cifar100"
     root: Root = None

@@ -7,6 +7,8 @@ options: the keys of the section that no data set has. Labels and shapes are che
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import ConfigDict
 
 from otafl.core import custom
@@ -20,5 +22,8 @@ class CustomData(CustomSettings, DataSource):
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
+    def found(self) -> Any:
+        return custom.fitting(self.name, "data.name", self.options)
+
     def read(self) -> DataSet:
-        return custom.call(self.name, "data.name", self.options)
+        return self.found()(**self.options)

@@ -26,6 +26,7 @@ class Digits(DataSource):
     ships_with: ClassVar[str] = "scikit-learn"
     input_shape: ClassVar[tuple[int, ...]] = (64,)
     classes: ClassVar[int] = 10
+    samples: ClassVar[tuple[int, int]] = (1437, 360)
 
     name: Literal["digits"] = "digits"
     pixel_scale: Literal["unit", "raw"] = Field("unit", description="pixels in [0, 1], or 0 to 16")

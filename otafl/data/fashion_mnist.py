@@ -34,6 +34,7 @@ class FashionMnist(DataSource):
     )
     input_shape: ClassVar[tuple[int, ...]] = (784,)
     classes: ClassVar[int] = 10
+    samples: ClassVar[tuple[int, int]] = (60_000, 10_000)
 
     name: Literal["fashion_mnist"] = "fashion_mnist"
     root: Root = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,19 +25,61 @@ def load(source: DataSource) -> DataSet:
     cannot be had.
     """
     data = checked(source.read(), source.name)
+    sizes = split(source, len(data.y_train), len(data.y_test), len(data.y_validation))
     if source.test == "train_tail":
         data = _tail_as_test(data)
     if source.train_samples is not None:
-        count = len(data.y_train)
-        if source.train_samples > count:
-            raise UserError(
-                f"data.train_samples: {source.train_samples} is more than the {count} training "
-                "samples there are"
-            )
         data = _first(data, source.train_samples)
     if source.test == "per_device":
         return _pooled(data)
-    return _hold_out(data, source.validation) if source.validation > 0 else data
+    return _hold_out(data, sizes.train) if source.validation > 0 else data
+
+
+class Sizes(NamedTuple):
+    """Count the samples that a scenario's devices train on, and those held out."""
+
+    train: int
+    validation: int
+
+
+def split(source: DataSource, train: int, test: int, validation: int = 0) -> Sizes:
+    """Return how a section splits a data set of so many samples, which need not be read for it.
+    Raises UserError where it cannot be split so."""
+    if source.test == "train_tail":
+        if train - test < 1:
+            raise UserError(
+                f"data.test: train_tail takes {test} of the {train} training samples; none would "
+                "be left, use official"
+            )
+        train -= test
+    if source.train_samples is not None:
+        if source.train_samples > train:
+            raise UserError(
+                f"data.train_samples: {source.train_samples} is more than the {train} training "
+                "samples there are"
+            )
+        train = source.train_samples
+    if source.test == "per_device":
+        if validation:
+            raise UserError(
+                f"data.test: per_device deals out all samples, and the data set brings "
+                f"{validation} validation samples of its own; official would do"
+            )
+        return Sizes(train + test, 0)
+    if source.validation == 0:
+        return Sizes(train, validation)
+    if validation:
+        raise UserError(
+            f"data.validation: the data set brings {validation} validation samples of its own; "
+            "leave the key out"
+        )
+    held = round(source.validation * train)
+    if held < 1 or train - held < 1:
+        raise UserError(
+            f"data.validation: {source.validation} of {train} training samples leaves "
+            f"{train - held} for training and {held} for validation; each needs at least one"
+        )
+    return Sizes(train - held, held)
 
 
 def loaded(source: DataSource) -> DataSet:
@@ -61,13 +104,7 @@ def _first(data: DataSet, keep: int) -> DataSet:
 
 def _tail_as_test(data: DataSet) -> DataSet:
     """Make the last training samples the test samples, as many as there are now."""
-    count = len(data.y_train)
-    keep = count - len(data.y_test)
-    if keep < 1:
-        raise UserError(
-            f"data.test: train_tail takes {len(data.y_test)} of the {count} training samples; "
-            "none would be left, use official"
-        )
+    keep = len(data.y_train) - len(data.y_test)
     return replace(
         _first(data, keep),
         x_test=data.x_train[keep:],
@@ -78,11 +115,6 @@ def _tail_as_test(data: DataSet) -> DataSet:
 
 def _pooled(data: DataSet) -> DataSet:
     """Make all samples training samples, those of the test set last."""
-    if len(data.y_validation):
-        raise UserError(
-            f"data.test: per_device deals out all samples, and the data set brings "
-            f"{len(data.y_validation)} validation samples of its own; official would do"
-        )
     owner = None
     if data.owner is not None and data.owner_test is not None:
         owner = np.concatenate([data.owner, data.owner_test])
@@ -97,20 +129,8 @@ def _pooled(data: DataSet) -> DataSet:
     )
 
 
-def _hold_out(data: DataSet, share: float) -> DataSet:
-    """Make the last share of the training samples the validation samples."""
-    if len(data.y_validation):
-        raise UserError(
-            f"data.validation: the data set brings {len(data.y_validation)} validation samples of "
-            "its own; leave the key out"
-        )
-    held = round(share * len(data.y_train))
-    keep = len(data.y_train) - held
-    if held < 1 or keep < 1:
-        raise UserError(
-            f"data.validation: {share} of {len(data.y_train)} training samples leaves {keep} for "
-            f"training and {held} for validation; each needs at least one"
-        )
+def _hold_out(data: DataSet, keep: int) -> DataSet:
+    """Make what follows the first training samples the validation samples."""
     return replace(
         _first(data, keep),
         x_validation=data.x_train[keep:],

@@ -33,6 +33,7 @@ class Mnist(DataSource):
     )
     input_shape: ClassVar[tuple[int, ...]] = (784,)
     classes: ClassVar[int] = 10
+    samples: ClassVar[tuple[int, int]] = (60_000, 10_000)
 
     name: Literal["mnist"] = "mnist"
     root: Root = None

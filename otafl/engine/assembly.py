@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,9 +61,17 @@ class Parts:
     duration_s: np.ndarray
 
 
-def assemble(points: Sequence[Point], trials: Sequence[int]) -> Parts:
+def assemble(
+    points: Sequence[Point],
+    trials: Sequence[int],
+    samples_of: Callable[..., Samples] = data.build,
+) -> Parts:
     """Build the parts for points of one stack key and these trial numbers; S = points x trials,
-    point by point. Raises UserError for what the scenario alone could not tell."""
+    point by point.
+
+    samples_of: reads and deals out the samples, or makes others up. Raises UserError for what no
+    section of the scenario could tell.
+    """
     rows = [point.scenario for point in points for _ in trials]
     scenario, count = rows[0], rows[0].devices.count
     of_devices = [row.devices for row in rows]
@@ -73,7 +81,7 @@ def assemble(points: Sequence[Point], trials: Sequence[int]) -> Parts:
         torch_device(scenario.engine.device),
         getattr(torch, scenario.engine.dtype),
     )
-    samples = data.build([row.data for row in rows], count, scenario.training, streams)
+    samples = samples_of([row.data for row in rows], count, scenario.training, streams)
     model = models.build(scenario.model, samples.data.input_shape, samples.data.classes)
     algorithm = method_of(scenario, model)
     hardware = compute.build([one.compute for one in of_devices], count, streams)

@@ -52,6 +52,9 @@ class CustomPolicy(PowerPolicy):
         link and the section's other keys and returns transmit scalars p [S, Q, K] and receive
         scaling eta [S, Q]."""
 
+        def found(self) -> Any:
+            return custom.fitting(self.name, "power.name", self.options, "link")
+
     _section: Settings = PrivateAttr()
     _policy: Callable[..., Any] = PrivateAttr()
 

@@ -31,9 +31,9 @@ def scenario_hash(scenario: Scenario) -> str:
     """Return the SHA-256 of all that the results depend on: not the name, the folder nor, but for
     the precision, the engine.
 
-    A key that stands at the default that it was introduced with is left out, so a scenario keeps
-    its hash when a key is added. A default that changes says the first one:
-    `Field(2.0, json_schema_extra={"introduced": 1.0})`.
+    A key that stands at the default that it was introduced with, or says what holds without it, is
+    left out, so a scenario keeps its hash when a key is added. A default that changes says the
+    first one: `Field(2.0, json_schema_extra={"introduced": 1.0})`.
     """
     tree = _set(scenario)
     tree.pop("name")
@@ -99,7 +99,7 @@ def _set(settings: Settings, default: str = "") -> dict[str, Any]:
             tree[key] = plain[key]
         elif key == "name":
             tree |= {} if value == default else {key: value}
-        elif value != _introduced(info, plain):
+        elif value != _introduced(info, plain) and value != settings.implied.get(key):
             choice = of_field(info)
             name = TABLES[choice.table].default if isinstance(choice, Choice) else ""
             tree[key] = _set(value, name) if isinstance(value, Settings) else plain[key]

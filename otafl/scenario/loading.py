@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -26,9 +26,13 @@ MOST_BYTES = 2_000_000
 MOST_POINTS = 10_000
 """Of a sweep: each of them is checked, and is a place in the results."""
 
+Further = Callable[[Scenario], list[Problem]]
+
 
 def load_scenario(
-    source: str | FilePath | Mapping[str, Any], overrides: Sequence[str] = ()
+    source: str | FilePath | Mapping[str, Any],
+    overrides: Sequence[str] = (),
+    further: Further | None = None,
 ) -> Scenario:
     """Read a scenario from the path of a YAML file or from a mapping, and check every point of its
     sweep.
@@ -37,6 +41,7 @@ def load_scenario(
     ----------
     source : the path, or the mapping.
     overrides : texts `a.b=c`, c as in YAML, applied before anything is checked.
+    further : says what else is wrong with a point whose sections are sound.
 
     Raises
     ------
@@ -60,7 +65,7 @@ def load_scenario(
     problems += [*_swept_and_set(sweep, where), *_too_many(sweep)]
     if problems:
         raise where.error(problems)
-    _points(scenario, sweep, where)
+    _points(scenario, sweep, where, further)
     return scenario
 
 
@@ -209,7 +214,9 @@ def _sweep(scenario: Scenario) -> axes.Sweep:
     return sweep
 
 
-def _points(scenario: Scenario, sweep: axes.Sweep, where: Where) -> list[Point]:
+def _points(
+    scenario: Scenario, sweep: axes.Sweep, where: Where, further: Further | None = None
+) -> list[Point]:
     base = scenario.model_dump(exclude_unset=True, exclude={"sweep"})
     dims = axes.coordinates(sweep)
     coords = [coord for axis in dims.values() for coord in axis.coords.items()]
@@ -221,7 +228,8 @@ def _points(scenario: Scenario, sweep: axes.Sweep, where: Where) -> list[Point]:
         except ValidationError as error:
             problems.add(problems_of(error, tree, Scenario), settings)
             continue
-        problems.add([*check(one), *slips(tree, Scenario)], settings)
+        found = [*check(one), *slips(tree, Scenario)]
+        problems.add(found or (further(one) if further is not None else []), settings)
         places = [place for _, place in settings]
         values = {name: c.values[i] for (name, c), i in zip(coords, places, strict=True)}
         points.append(Point(index, values, one))

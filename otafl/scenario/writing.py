@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
+from otafl.scenario.keys import dotted, sections, value_at
 from otafl.scenario.schema import Scenario
 from otafl.scenario.yaml_source import dump
 
 
 def to_yaml(scenario: Scenario) -> str:
-    """Return the scenario with all defaults filled in, as YAML that `load_scenario` reads back."""
-    tree = _name_first(scenario.model_dump(mode="json"))
+    """Return the scenario with all defaults filled in, as YAML that `load_scenario` reads back.
+
+    What a section implies is filled in where no axis sets a key of it.
+    """
+    tree = scenario.model_dump(mode="json")
+    axes = [key for row in (scenario.sweep, *scenario.sweep.get("zip", ())) for key in row]
+    for path, section in sections(scenario):
+        if not any(axis.startswith(dotted(path)) for axis in axes):
+            of = value_at(tree, path)
+            of.update({key: one for key, one in section.implied.items() if of[key] is None})
+    tree = _name_first(tree)
     if not scenario.sweep:
         tree.pop("sweep")
     return dump(tree)

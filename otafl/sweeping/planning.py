@@ -7,7 +7,9 @@ float32 results differ in the last bits between stack sizes.
 
 from __future__ import annotations
 
+import functools
 import json
+import operator
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -103,11 +105,12 @@ def stored(scenario: Scenario, folder: Path, workers: int = 1) -> list[Stack]:
         if (folder / "plan.json").exists():
             return _read(scenario, points, folder)
         stacks = plan(points, workers)
+        sources = together(sources_of_each(stacks))
         said = about(scenario)
         _check_own(folder / "scenario.yaml", said["scenario"])
         write_text(folder / "scenario.yaml", said["scenario"])
         plain = [_plain(stack) for stack in stacks]
-        tree = {"scenario_hash": said["scenario_hash"], "stacks": plain}
+        tree = {"scenario_hash": said["scenario_hash"], "sources": sources, "stacks": plain}
         write_text(folder / "plan.json", json.dumps(tree))
     return stacks
 
@@ -122,6 +125,11 @@ def sources_of_each(stacks: Sequence[Stack]) -> list[Sources]:
             known[names] = sources_of(stack.scenario)
         out.append(known[names])
     return out
+
+
+def together(several: Sequence[Sources]) -> Sources:
+    """Return the files of several stacks."""
+    return functools.reduce(operator.or_, several, {})
 
 
 def began_with(folder: Path, now: Sources) -> Sources:

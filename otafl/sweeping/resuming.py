@@ -7,8 +7,6 @@ they are.
 
 from __future__ import annotations
 
-import functools
-import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
@@ -20,7 +18,7 @@ from otafl.results.packing import take_out
 from otafl.scenario import Scenario
 from otafl.sweeping import locks
 from otafl.sweeping.folder import Folder, outdated
-from otafl.sweeping.planning import Stack, began_with
+from otafl.sweeping.planning import Stack, began_with, together
 
 
 def finished(
@@ -37,7 +35,7 @@ def finished(
     sources : of each stack, as they are now.
     tell : called with a sentence where modules have changed, and where versions differ.
     """
-    now: Sources = functools.reduce(operator.or_, sources, {})
+    now = together(sources)
     before = began_with(home.path, now)
     gone = remove_outdated(home, scenario, stacks, sources)
     for stack, own in zip(stacks, sources, strict=True):

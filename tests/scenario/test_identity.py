@@ -120,7 +120,9 @@ def test_stackable_values() -> None:
         ({"seed": 1}, False),
         ({"trials": 2}, False),
         ({"output": {"save_link": True}}, False),
-        ({"channel": {"snr_db": 20}}, False),
+        ({"channel": {"snr_db": 20}}, True),  # which holds without it
+        ({"channel": {"snr_db": 19}}, False),
+        ({"channel": {"path_loss_db": 0}}, False),
         ({"sweep": {"seed": [0]}}, False),
     ],
 )

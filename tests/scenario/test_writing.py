@@ -18,6 +18,7 @@ from otafl.scenario import (
     stack_key,
     to_yaml,
 )
+from otafl.scenario.yaml_source import parse
 
 pytestmark = pytest.mark.exact
 
@@ -26,11 +27,33 @@ pytestmark = pytest.mark.exact
 def test_filled_in_yaml_reads_back(file: Path, tmp_path: Path) -> None:
     once = load_scenario(file)
     again = load_scenario(written(tmp_path, to_yaml(once)))
-    assert again == once
+    assert to_yaml(again) == to_yaml(once)
     assert scenario_hash(again) == scenario_hash(once)
     assert [stack_key(p.scenario) for p in expand(again)] == [
         stack_key(p.scenario) for p in expand(once)
     ]
+
+
+@pytest.mark.parametrize(
+    ("keys", "shown"),
+    [
+        ({}, 20.0),
+        ({"channel": {"path_loss_db": 80}}, None),
+        ({"channel": "umi"}, None),  # which has a path loss of its own
+        ({"channel": {"name": "umi", "snr_db": 3}}, 3.0),
+        ({"sweep": {"channel.path_loss_db": [80, 90]}}, None),
+        ({"sweep": {"zip": [{"channel.path_loss_db": 80}]}}, None),
+        ({"sweep": {"channel": ["awgn", "umi"]}}, None),
+        ({"sweep": {"seed": [1, 2]}}, 20.0),
+    ],
+)
+def test_filled_in_yaml_shows_the_snr_that_holds(keys: dict[str, Any], shown: Any) -> None:
+    once = scenario(**keys)
+    text = to_yaml(once)
+    assert parse(text).data["channel"]["snr_db"] == shown
+    again = load_scenario(parse(text).data)
+    assert scenario_hash(again) == scenario_hash(once)
+    assert [p.coords for p in expand(again)] == [p.coords for p in expand(once)]
 
 
 def test_filled_in_yaml_shows_every_key() -> None:

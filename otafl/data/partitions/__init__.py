@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from otafl.data.partitions.base import Deck, Partition
+from otafl.data.partitions.base import Counts, Deck, Partition
 
-__all__ = ["Deck", "Partition"]
+__all__ = ["Counts", "Deck", "Partition"]

@@ -16,6 +16,41 @@ from otafl.data.dealt import Dealt
 
 
 @dataclass(frozen=True)
+class Counts:
+    """Say how much there is to deal out, which is known before the samples are.
+
+    Parameters
+    ----------
+    samples : for training.
+    devices : K.
+    classes : of the data set.
+    users : whether samples have users.
+    """
+
+    samples: int
+    devices: int
+    classes: int
+    users: bool
+
+    def check(self) -> None:
+        """Raise UserError where there is no sample for each device."""
+        if self.devices > self.samples:
+            raise UserError(
+                f"devices.count: {self.devices} devices need a training sample each and there are "
+                f"{self.samples}; use fewer devices"
+            )
+
+    def check_each(self, key: str, each: int) -> None:
+        """Raise UserError, which names the partition's key, where devices cannot have so many of
+        the samples each."""
+        if self.devices * each > self.samples:
+            raise UserError(
+                f"data.partition.{key}: {self.devices} devices x {each} are more than the "
+                f"{self.samples} samples; a smaller number or fewer devices would do"
+            )
+
+
+@dataclass(frozen=True)
 class Deck:
     """Hold the samples to deal out in a trial.
 
@@ -30,11 +65,13 @@ class Deck:
 
     def __post_init__(self) -> None:
         """Raise UserError where there is no sample for each device."""
-        if self.devices > len(self.labels):
-            raise UserError(
-                f"devices.count: {self.devices} devices need a training sample each and there are "
-                f"{len(self.labels)}; use fewer devices"
-            )
+        self.counts.check()
+
+    @property
+    def counts(self) -> Counts:
+        """Say how much there is to deal out."""
+        classes = len(np.unique(self.labels))
+        return Counts(len(self.labels), self.devices, classes, self.owner is not None)
 
     def shuffled(self) -> Indices:
         """Draw an order of all samples."""
@@ -44,15 +81,6 @@ class Deck:
         """Return the samples of each class that occurs, shuffled."""
         classes = np.unique(self.labels)
         return [self.generator.permutation(np.flatnonzero(self.labels == c)) for c in classes]
-
-    def check_each(self, key: str, each: int) -> None:
-        """Raise UserError, which names the partition's key, where devices cannot have so many of
-        the samples each."""
-        if self.devices * each > len(self.labels):
-            raise UserError(
-                f"data.partition.{key}: {self.devices} devices x {each} are more than the "
-                f"{len(self.labels)} samples; a smaller number or fewer devices would do"
-            )
 
 
 class Partition(Settings):
@@ -66,6 +94,13 @@ class Partition(Settings):
     by_user: ClassVar[bool] = False
     """A device is users of the data set: its own test samples are theirs, not those of its
     classes."""
+
+    def fits(self, counts: Counts) -> None:
+        """Raise UserError where the counts alone show that the samples cannot be dealt out so."""
+
+    def sizes(self, counts: Counts) -> Sequence[int]:
+        """Return the numbers of samples that devices get, where no draw decides them."""
+        return ()
 
     @abstractmethod
     def deal(self, deck: Deck) -> Sequence[Indices]:

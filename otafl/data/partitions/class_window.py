@@ -25,7 +25,7 @@ from pydantic import Field, model_validator
 
 from otafl.core.errors import UserError
 from otafl.data.dataset import Indices
-from otafl.data.partitions.base import Deck, Partition
+from otafl.data.partitions.base import Counts, Deck, Partition
 
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
@@ -73,7 +73,16 @@ class ClassWindow(Partition):
                 raise ValueError(f"{key}: got [{low}, {high}]; [low, high] with 0 <= low <= high")
         return self
 
+    def fits(self, counts: Counts) -> None:
+        if self.classes_per_device > counts.classes:
+            raise UserError(
+                f"data.partition.classes_per_device: {self.classes_per_device} is more than the "
+                f"{counts.classes} classes of the samples"
+            )
+        counts.check_each("first_samples", self.classes_per_device * self.first_samples)
+
     def deal(self, deck: Deck) -> list[Indices]:
+        self.fits(deck.counts)
         devices = deck.devices
         first, rest = self.split_seed or deck.generator.integers(2**32, size=2)
         numpy_s, pythons = np.random.RandomState(int(first)), random.Random(int(rest))
@@ -116,11 +125,6 @@ class ClassWindow(Partition):
         device; what every device gets first, class by class; and how much of each class that
         is."""
         members = [np.flatnonzero(labels == c) for c in range(int(labels.max()) + 1)]
-        if self.classes_per_device > len(members):
-            raise UserError(
-                f"data.partition.classes_per_device: {self.classes_per_device} is more than the "
-                f"{len(members)} classes of the samples"
-            )
         window = np.arange(devices)[:, None] + np.arange(self.classes_per_device)
         window %= len(members)
         given = np.zeros(len(members), np.int64)

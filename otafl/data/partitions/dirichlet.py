@@ -15,7 +15,7 @@ from pydantic import Field
 from otafl.core.errors import UserError
 from otafl.data.dataset import Indices
 from otafl.data.dealt import Dealt
-from otafl.data.partitions.base import Deck, Partition
+from otafl.data.partitions.base import Counts, Deck, Partition
 
 _TRIES = 100
 
@@ -27,13 +27,16 @@ class Dirichlet(Partition):
     alpha: float = Field(0.5, gt=0, description="concentration; small is heterogeneous")
     min_samples: int = Field(1, ge=1, description="a device's smallest share; redrawn until met")
 
+    def fits(self, counts: Counts) -> None:
+        counts.check_each("min_samples", self.min_samples)
+
     def deal(self, deck: Deck) -> Dealt:
+        self.fits(deck.counts)
         classes, devices, samples = deck.by_class(), deck.devices, len(deck.labels)
-        if self.min_samples * devices <= samples:
-            for _ in range(_TRIES):
-                parts = self._once(classes, deck)
-                if parts.counts.min() >= self.min_samples:
-                    return parts
+        for _ in range(_TRIES):
+            parts = self._once(classes, deck)
+            if parts.counts.min() >= self.min_samples:
+                return parts
         raise UserError(
             f"data.partition.alpha: {self.alpha} gave none of {_TRIES} draws in which each of "
             f"{devices} devices gets {self.min_samples} of {samples} samples; use a larger "

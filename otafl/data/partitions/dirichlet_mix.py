@@ -11,13 +11,14 @@ Hsu, Qi, Brown 2019, "Measuring the Effects of Non-Identical Data Distribution f
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
 from otafl.data.dataset import Indices
-from otafl.data.partitions.base import Deck, Partition
+from otafl.data.partitions.base import Counts, Deck, Partition
 
 
 class DirichletMix(Partition):
@@ -31,10 +32,19 @@ class DirichletMix(Partition):
         None, ge=1, description="samples a device holds; by default all, dealt out evenly"
     )
 
+    def fits(self, counts: Counts) -> None:
+        counts.check_each("samples_per_device", self._each(counts.samples, counts.devices))
+
+    def sizes(self, counts: Counts) -> Sequence[int]:
+        return [self._each(counts.samples, counts.devices)] * counts.devices
+
+    def _each(self, samples: int, devices: int) -> int:
+        return self.samples_per_device or samples // devices
+
     def deal(self, deck: Deck) -> list[Indices]:
+        self.fits(deck.counts)
         devices, generator = deck.devices, deck.generator
-        each = self.samples_per_device or len(deck.labels) // devices
-        deck.check_each("samples_per_device", each)
+        each = self._each(len(deck.labels), devices)
         members = deck.by_class()
         given = np.zeros(len(members), np.int64)
         stock = np.array([len(own) for own in members])

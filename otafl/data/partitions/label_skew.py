@@ -9,7 +9,7 @@ from pydantic import Field
 
 from otafl.core.errors import UserError
 from otafl.data.dataset import Indices
-from otafl.data.partitions.base import Deck, Partition, cut_lognormal
+from otafl.data.partitions.base import Counts, Deck, Partition, cut_lognormal
 
 
 class LabelSkew(Partition):
@@ -24,14 +24,18 @@ class LabelSkew(Partition):
         "splits a class evenly",
     )
 
+    def fits(self, counts: Counts) -> None:
+        if self.classes_per_device > counts.classes:
+            raise UserError(
+                f"data.partition.classes_per_device: {self.classes_per_device} is more than the "
+                f"{counts.classes} classes of the training samples"
+            )
+        counts.check_each("classes_per_device", self.classes_per_device)
+
     def deal(self, deck: Deck) -> list[Indices]:
+        self.fits(deck.counts)
         classes, each = deck.by_class(), self.classes_per_device
         devices, generator = deck.devices, deck.generator
-        if each > len(classes):
-            raise UserError(
-                f"data.partition.classes_per_device: {each} is more than the {len(classes)} "
-                "classes of the training samples"
-            )
         holders = _holders(len(classes), each, deck)
         parts: list[list[Indices]] = [[] for _ in range(devices)]
         for members, of_class in zip(classes, holders, strict=True):

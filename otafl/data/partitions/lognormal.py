@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from otafl.data.dealt import Dealt
-from otafl.data.partitions.base import Deck, Partition, cut_lognormal
+from otafl.data.partitions.base import Counts, Deck, Partition, cut_lognormal
 
 
 class Lognormal(Partition):
@@ -24,7 +24,10 @@ class Lognormal(Partition):
     sigma: float = Field(1.0, ge=0, description="deviation of the logarithm of a device's size")
     min_samples: int = Field(1, ge=1, description="what every device gets first")
 
+    def fits(self, counts: Counts) -> None:
+        counts.check_each("min_samples", self.min_samples)
+
     def deal(self, deck: Deck) -> Dealt:
-        deck.check_each("min_samples", self.min_samples)
+        self.fits(deck.counts)
         least = self.min_samples
         return cut_lognormal(deck.shuffled(), deck.devices, self.sigma, least, deck.generator)

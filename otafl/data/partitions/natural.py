@@ -22,7 +22,7 @@ from otafl.core import registry
 from otafl.core.errors import UserError
 from otafl.data.dataset import Indices
 from otafl.data.dealt import Dealt
-from otafl.data.partitions.base import Deck, Partition
+from otafl.data.partitions.base import Counts, Deck, Partition
 
 
 class Natural(Partition):
@@ -41,14 +41,18 @@ class Natural(Partition):
     )
     min_users: int = Field(1, ge=1, description="users that every group gets, with regroup")
 
-    def deal(self, deck: Deck) -> Dealt:
-        devices, generator = deck.devices, deck.generator
-        if deck.owner is None:
+    def fits(self, counts: Counts) -> None:
+        if not counts.users:
             sets = [n for n in registry.names("data") if registry.component("data", n).has_users]
             raise UserError(
                 "data.partition: 'natural' needs a data set whose samples have users, such as "
                 f"{' or '.join(sets)}; another partition would do"
             )
+
+    def deal(self, deck: Deck) -> Dealt:
+        self.fits(deck.counts)
+        devices, generator = deck.devices, deck.generator
+        assert deck.owner is not None  # as fits has looked
         users, user_of = np.unique(deck.owner, return_inverse=True)
         needed = devices * (self.min_users if self.regroup else 1)
         if len(users) < needed:

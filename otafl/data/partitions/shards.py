@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import Field
 
 from otafl.data.dealt import Dealt, spans
-from otafl.data.partitions.base import Deck, Partition
+from otafl.data.partitions.base import Counts, Deck, Partition
 
 
 class Shards(Partition):
@@ -23,9 +23,12 @@ class Shards(Partition):
     name: Literal["shards"] = "shards"
     shards_per_device: int = Field(2, ge=1, description="shards each device gets")
 
+    def fits(self, counts: Counts) -> None:
+        counts.check_each("shards_per_device", self.shards_per_device)
+
     def deal(self, deck: Deck) -> Dealt:
+        self.fits(deck.counts)
         each, devices = self.shards_per_device, deck.devices
-        deck.check_each("shards_per_device", each)
         shuffled = deck.shuffled()  # which of a class's samples share a shard
         order = shuffled[np.argsort(deck.labels[shuffled], kind="stable")]
         shards = Dealt.evenly(order, devices * each)

@@ -77,7 +77,13 @@ def test_label_skew_pairs_all_classes() -> None:
             LabelSkew(classes_per_device=10),
             LABELS[:20],
             5,
-            "devices.count: 5 of 5 .* class 0",
+            "classes_per_device: 5 devices x 10 are more than the 20 samples",
+        ),
+        (
+            LabelSkew(classes_per_device=10),
+            np.concatenate([LABELS, [10]]),
+            5,
+            "devices.count: [2-5] of 5 .* 1 samples of class 10",
         ),
     ],
 )
