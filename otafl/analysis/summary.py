@@ -16,6 +16,7 @@ from rich.table import Table
 from otafl.analysis.points import axes_of, labels
 from otafl.core.console import plain_console
 from otafl.core.files import write_csv
+from otafl.results import origins
 from otafl.results.ending import ended
 
 SHOWN = (
@@ -107,6 +108,8 @@ def headlines(dataset: xr.Dataset) -> list[str]:
         f"otafl {about['otafl_version']}, torch {about['torch_version']}, {about['device_name']}",
         f"dims: {dims}",
     ]
+    if several := origins.mixed(about):
+        lines.append(several)
     if not about["complete"]:
         done = int(points.notnull().sum())
         lines.append(f"unfinished: {done} of {points.size} points; the same command resumes it")

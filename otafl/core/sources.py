@@ -12,7 +12,6 @@ import ast
 import contextlib
 import hashlib
 import importlib
-import itertools
 import sys
 import sysconfig
 from collections.abc import Iterator
@@ -68,12 +67,21 @@ def changed(before: Sources, now: Sources) -> list[str]:
 
 def _forget(name: str, module: ModuleType | None) -> None:
     """Have a module, and all that its hash covers, imported anew where it is asked for again."""
-    covered = set() if module is None else set(itertools.chain(*_places(module).values()))
-    for other, one in list(sys.modules.items()):
-        file = getattr(one, "__file__", None)
-        if other == name or (file is not None and Path(file).absolute() in covered):
-            del sys.modules[other]
+    covered = set() if module is None else set(_places(module))
+    # all are looked at before one is gone: a namespace package asks its parent where it lies
+    gone = [other for other, one in list(sys.modules.items()) if covered & set(_lies(one))]
+    for other in {name, *gone} & sys.modules.keys():
+        del sys.modules[other]
     importlib.invalidate_caches()
+
+
+def _lies(module: ModuleType) -> Iterator[Path]:
+    """Yield the file of a module, or of a package without one its folder, and all that they are
+    in."""
+    where = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), None)
+    if where is not None and Path(where).is_absolute():
+        yield Path(where)
+        yield from Path(where).parents
 
 
 def _hashes(module: ModuleType) -> Sources:

@@ -13,6 +13,7 @@ import yaml
 
 from otafl.analysis.points import axes_of
 from otafl.core.words import counted
+from otafl.results import origins
 from otafl.results.coordinates import shown
 
 PACKAGES = ("otafl", "torch", "sionna", "numpy", "xarray")
@@ -48,6 +49,8 @@ def notices(ds: xr.Dataset) -> list[str]:
             f"Unfinished: {done} of {points.size} points are there, and perhaps not all of their "
             "rounds. The command under Settings resumes it."
         )
+    if several := origins.mixed(ds.attrs):
+        said.append(f"{several[0].upper()}{several[1:]}.")
     trials = points.size * ds.sizes["trial"]
     for name, text in (
         ("diverged_round", "diverged and are left out of all means"),

@@ -10,7 +10,9 @@ with an entry for each that differs. Points are counted as in the sweep, the las
 
 from __future__ import annotations
 
+import functools
 import json
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -82,6 +84,26 @@ def without(origins: Sequence[Origin], points: set[int]) -> list[Origin]:
     """Return origins without some points."""
     left = [replace(one, points=one.points - points) for one in origins]
     return [one for one in left if one.points]
+
+
+def mixed(attributes: Mapping[str, Any]) -> str:
+    """Say which points of a result were computed by which versions, where these differ; else
+    nothing."""
+    found = read(attributes, ()) if ATTRIBUTE in attributes else []
+    points: dict[tuple[tuple[str, str], ...], frozenset[int]] = {}
+    for one in found:
+        key = tuple(one.versions.items())
+        points[key] = points.get(key, frozenset()) | one.points
+    if len(points) < 2:
+        return ""
+    alike = functools.reduce(operator.and_, (set(key) for key in points))
+    texts = {
+        _ranges(own): ", ".join(f"{name} {of}" for name, of in key if (name, of) not in alike)
+        for key, own in points.items()
+    }
+    return "computed by several versions: " + "; ".join(
+        f"points {own} by {programs}" for own, programs in texts.items()
+    )
 
 
 def _ranges(points: Iterable[int]) -> str:

@@ -102,7 +102,9 @@ def _set(settings: Settings, default: str = "") -> dict[str, Any]:
         elif value != _introduced(info, plain) and value != settings.implied.get(key):
             choice = of_field(info)
             name = TABLES[choice.table].default if isinstance(choice, Choice) else ""
-            tree[key] = _set(value, name) if isinstance(value, Settings) else plain[key]
+            own = _set(value, name) if isinstance(value, Settings) else plain[key]
+            if own or not isinstance(value, Settings):
+                tree[key] = own
     return tree
 
 

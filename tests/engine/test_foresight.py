@@ -152,7 +152,7 @@ CASES: list[tuple[dict[str, Any], str]] = [
     ({"algorithm": "fedbn"}, "algorithm.name: 'fedbn' keeps the parameters of normalisation"),
     ({"algorithm": "fedrep", "model": "softmax_regression"}, "algorithm.name: 'fedrep' shares all"),
     (
-        {"algorithm": "fedpac", "model": "softmax_regression"},
+        {"algorithm": "fedpac", "model": "softmax_regression", "transport": "digital"},
         "algorithm.name: 'fedpac' needs a",
     ),
     ({"algorithm": "pfedbayes", "model": "cnn"}, "algorithm.name: 'pfedbayes' draws the weights"),

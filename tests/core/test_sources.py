@@ -1,0 +1,95 @@
+"""Which files of the user's own a hash covers, and when they are imported anew."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from otafl.core import custom, sources
+
+pytestmark = pytest.mark.exact
+
+FILES = {
+    "own_top.py": "import own_beside, json\ndef f():\n    import own_late; return own_beside.X\n",
+    "own_beside.py": "import own_far\nX = 1\n",
+    "own_far.py": "",
+    "own_late.py": "",
+    "own_other.py": "import own_top\n",
+    "own_pack/__init__.py": "",
+    "own_pack/deep/inner.py": "from ..shared import X\nimport own_far\ndef f():\n    return X\n",
+    "own_pack/shared.py": "X = 1\n",
+    "own_pack/.hidden/no.py": "",
+}
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield tmp_path
+    for name in [one for one in sys.modules if one.startswith("own_")]:
+        del sys.modules[name]
+    sources._imported.clear()
+
+
+PACKED = {"own_pack/__init__.py", "own_pack/deep/inner.py", "own_pack/shared.py", "own_far.py"}
+
+
+@pytest.mark.parametrize(
+    ("path", "files"),
+    [
+        ("own_top:f", {"own_top.py", "own_beside.py", "own_far.py", "own_late.py"}),
+        ("own_pack.deep.inner:f", PACKED),
+        ("otafl.algorithms.fedavg:FedAvg", set()),  # whose version is kept
+    ],
+)
+def test_what_is_covered(path: str, files: set[str], home: Path) -> None:
+    assert set(custom.source(path, "power.name")) == files
+
+
+def test_of_an_installed_module_its_own_package() -> None:
+    """Beside it lies all that is installed."""
+    covered = custom.source("yaml.nodes:Node", "power.name")
+    assert "yaml/nodes.py" in covered
+    assert {name.partition("/")[0] for name in covered} == {"yaml"}
+
+
+def test_a_large_package_has_one_hash(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "MANY", 2)
+    before = dict(custom.source("own_pack.deep.inner:f", "x"))
+    assert set(before) == {"own_pack/*.py", "own_far.py"}
+    (home / "own_pack" / "shared.py").write_text("X = 2\n")
+    sources.refresh()
+    after = custom.source("own_pack.deep.inner:f", "x")
+    assert sources.changed(before, after) == ["own_pack/*.py"]
+
+
+@pytest.mark.parametrize(
+    ("path", "file"),
+    [("own_top:f", "own_beside.py"), ("own_pack.deep.inner:f", "own_pack/shared.py")],
+)
+def test_what_has_changed_is_imported_anew_when_a_run_begins(
+    path: str, file: str, home: Path
+) -> None:
+    """Not before, and though the file is as long as it was and not a second older."""
+    before = dict(custom.source(path, "x"))
+    assert custom.load(path, "x")() == 1
+    (home / file).write_text((home / file).read_text().replace("X = 1", "X = 2"))
+    assert custom.source(path, "x") == before
+    assert custom.load(path, "x")() == 1
+    sources.refresh()
+    assert custom.load(path, "x")() == 2
+    assert sources.changed(before, custom.source(path, "x")) == [file]
+    kept = custom.load(path, "x")
+    sources.refresh()
+    assert custom.load(path, "x") is kept
+
+
+def test_files_that_come_and_go_are_changes() -> None:
+    assert sources.changed({"a": "1", "b": "2"}, {"b": "3", "c": "4"}) == ["a", "b", "c"]
+    assert sources.changed({"a": "1"}, {"a": "1"}) == []

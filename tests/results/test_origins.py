@@ -1,0 +1,60 @@
+"""What the points of a result were computed by."""
+
+from __future__ import annotations
+
+import pytest
+
+from otafl.results import origins
+from otafl.results.environment import versions
+from otafl.results.origins import Origin
+
+pytestmark = pytest.mark.exact
+
+OLD, NEW = {"otafl": "0.1", "torch": "2.12"}, {"otafl": "0.1", "torch": "2.13"}
+
+
+def made(points: set[int], of: dict[str, str] = NEW, file: str = "") -> Origin:
+    return Origin(frozenset(points), of, {"own.py": file} if file else {})
+
+
+def attributes(*several: Origin) -> dict[str, str]:
+    return {origins.ATTRIBUTE: origins.written(several)}
+
+
+@pytest.mark.parametrize("points", [{0}, {0, 1, 2, 5, 7, 8}, {3, 11}, set(range(40))])
+def test_it_is_read_as_it_was_written(points: set[int]) -> None:
+    several = [made(points, file="a1"), made({100}, OLD)]
+    assert origins.read(attributes(*several), ()) == several
+
+
+def test_points_are_ranges() -> None:
+    assert '"points": "0-2,5,7-8"' in origins.written([made({0, 1, 2, 5, 7, 8})])
+
+
+def test_of_a_point_in_two_files_the_first_counts() -> None:
+    first, second = [made({0, 1})], [made({1, 2}), made({0, 3}, OLD)]
+    assert origins.joined([first, second]) == [made({0, 1, 2}), made({3}, OLD)]
+    other = [made({1, 2}, file="b2")]
+    assert origins.joined([first, other]) == [made({0, 1}), made({2}, file="b2")]
+    assert origins.joined([first, [made({0}, OLD)]]) == first
+
+
+def test_points_that_are_taken_out() -> None:
+    both = [made({0, 1}), made({2}, OLD)]
+    assert origins.without(both, {1, 2}) == [made({0})]
+
+
+def test_an_older_file() -> None:
+    (one,) = origins.read({"torch_version": "2.1"}, [4, 5])
+    assert one.points == {4, 5}
+    assert one.sources is None
+    assert one.versions == dict.fromkeys(versions(), "not known") | {"torch": "2.1"}
+
+
+def test_several_versions_are_told() -> None:
+    assert origins.mixed({}) == ""
+    assert origins.mixed(attributes(made({0, 1}), made({2}, file="a"))) == ""
+    told = origins.mixed(attributes(made({0, 1}), made({2}, file="a"), made({3}, OLD)))
+    assert told == (
+        "computed by several versions: points 0-2 by torch 2.13; points 3 by torch 2.12"
+    )
