@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from otafl.core.contracts import Coefficients, Limits
+from otafl.transport.interleaving import Uses
 from otafl.transport.segments import Segments
 from otafl.transport.superpose import Signal
 
@@ -75,18 +76,18 @@ class Bounds:
             left = self.energy - energy
             self.energy = left.where(left > ROUNDING * energy, 0.0)
 
-    def sent_part(self, sent: Signal, segments: Segments, start: int) -> SentPart | None:
-        """Return what crashing devices have sent of a group that begins at channel use `start` of
-        the slot; None where none crash."""
+    def sent_part(self, sent: Signal, segments: Segments, uses: Uses) -> SentPart | None:
+        """Return what crashing devices have sent of a group that has these channel uses of the
+        slot; None where none crash."""
         if self._stop is None:
             return None
-        stop = sent.at_rows(self._stop - start).clamp(0.0, float(segments.symbols))[:, None]
+        stop = sent.at_rows(uses.before(self._stop).to(self._stop))[:, None]
         firsts = stop.new_tensor([first for first, _ in segments.bounds])
         lengths = stop.new_tensor(segments.lengths)
-        uses = torch.minimum((stop - firsts).clamp_min(0.0), lengths)
+        symbols = torch.minimum((stop - firsts).clamp_min(0.0), lengths)
         in_time = torch.arange(segments.symbols, device=stop.device) < stop
         known = torch.cat([in_time] * segments.halves, 1)[:, : sent.reals]
-        return SentPart(replace(sent, x=sent.x * known), sent.grid(uses).mT, stop)
+        return SentPart(replace(sent, x=sent.x * known), sent.grid(symbols).mT, stop)
 
 
 @dataclass(frozen=True)

@@ -7,24 +7,26 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from otafl.core.contracts import Blocks, Coefficients, Cohort
+from otafl.transport.interleaving import Uses
 from otafl.transport.limits import Bounds, SentPart
 from otafl.transport.segments import Segments, energies, segment_sums, stretch_means
 from otafl.transport.superpose import Signal, squared_norm
 
 
-@dataclass
+@dataclass(frozen=True)
 class Slot:
     """Hold what the groups of a payload share, large-scale gain included in the channel.
 
     h, h_hat: [S, K, A, C] true and estimated, C cells flattened over (B, F); one tensor where the
     estimate is the truth. stops: the channel use after which each cell ends. gain, budget: [S, K].
-    symbols: channel uses of the slot. bounds: what limits it. start: channel uses of the groups
-    before the one that is sent.
+    symbols: channel uses of the slot. bounds: what limits it. uses: those of each group. mixed:
+    symbols are interleaved.
     """
 
     round: int
@@ -35,22 +37,24 @@ class Slot:
     budget: Tensor
     symbols: int
     bounds: Bounds
-    start: int = 0
+    uses: list[Uses]
+    mixed: bool
 
 
 @dataclass(frozen=True)
 class Symbols:
     """Hold what devices have to send of a group, normalised.
 
-    index: of the group in its payload, which its noise depends on. sent: the rows, without the
-    means that were taken off. segments: Q of them. lengths: [Q] channel uses of each. means: [n, Q]
-    taken off, None where nothing was. scale: [n] what a row is multiplied with before p, K w_k for
-    a mean. row_energy: [n, Q], energy: [S, Q, K] sum of squares of a segment before p. power:
-    [S, Q, K] mean symbol power m of the normalised stretch before p.
+    index: of the group in its payload, which its noise depends on. uses: its channel uses. sent:
+    the rows, without the means that were taken off. segments: Q of them. lengths: [Q] channel uses
+    of each. means: [n, Q] taken off, None where nothing was. scale: [n] what a row is multiplied
+    with before p, K w_k for a mean. row_energy: [n, Q], energy: [S, Q, K] sum of squares of a
+    segment before p. power: [S, Q, K] mean symbol power m of the normalised stretch before p.
     """
 
     slot: Slot
     index: int
+    uses: Uses
     sent: Signal
     segments: Segments
     lengths: Tensor
@@ -79,12 +83,14 @@ class Symbols:
         return (total / k.clamp_min(1.0) / mean - 1.0).clamp_min(0.0)
 
 
-def normalise(slot: Slot, index: int, sent: Signal, segments: Segments, centre: bool) -> Symbols:
+def normalise(
+    slot: Slot, index: int, uses: Uses, sent: Signal, segments: Segments, centre: bool
+) -> Symbols:
     """Scale the rows to what devices send before p, and take their powers.
 
     Parameters
     ----------
-    slot, index : of the group.
+    slot, index, uses : of the group.
     sent : its rows [n, P].
     segments : Q segments, of some normalised stretches.
     centre : take the mean of each normalised stretch off, but of rows that know different parts.
@@ -99,7 +105,7 @@ def normalise(slot: Slot, index: int, sent: Signal, segments: Segments, centre: 
     lengths = energy.new_tensor(segments.lengths)
     power = sent.grid(segments.by_scope(energy) / segments.by_scope(lengths)).mT
     grid = sent.grid(energy).mT
-    return Symbols(slot, index, sent, segments, lengths, means, scale, energy, grid, power)
+    return Symbols(slot, index, uses, sent, segments, lengths, means, scale, energy, grid, power)
 
 
 @dataclass(frozen=True)
@@ -238,7 +244,8 @@ class OnAir:
         """Return a function as in `LinkReport.heard`; it keeps nothing of the payload's size."""
         sent, stop = self.symbols.sent, None if self.part is None else self.part.stop
         active = self.active_rows > 0
-        return functools.partial(_heard, sent.cohort, active, self.segments, stop, sent.reals)
+        order = _Columns(sent.reals, sent.place)
+        return functools.partial(_heard, sent.cohort, active, self.segments, stop, order)
 
     def reached_weight(self, mask: Tensor) -> Tensor:
         """Return the weight on air that knows each coordinate, [S, P], by the rows' mask [n, P]."""
@@ -281,8 +288,15 @@ class OnAir:
         return torch.stack([torch.matmul(part.conj(), part.mT) for part in parts], 1)
 
 
+class _Columns(NamedTuple):
+    """Count the reals of a row, and say in which column each is sent: [P], None in order."""
+
+    reals: int
+    place: Tensor | None
+
+
 def _heard(
-    cohort: Cohort, active: Tensor, segments: Segments, stop: Tensor | None, reals: int
+    cohort: Cohort, active: Tensor, segments: Segments, stop: Tensor | None, columns: _Columns
 ) -> Tensor:
     """Return which of its reals each device had on air, [S, K, P] bool; [S, K] where it is all of
     them or none.
@@ -295,8 +309,10 @@ def _heard(
     """
     if stop is None and len(segments.bounds) == 1:
         return cohort.grid(active[:, 0], False)
-    rows = segments.at_reals(active, reals)
+    rows = segments.at_reals(active, columns.reals)
     if stop is not None:
         uses = torch.arange(segments.symbols, device=stop.device).repeat(segments.halves)
-        rows = rows & (uses[:reals] < stop)
+        rows = rows & (uses[: columns.reals] < stop)
+    if columns.place is not None:
+        rows = rows.index_select(1, columns.place)
     return cohort.grid(rows, False)

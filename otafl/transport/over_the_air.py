@@ -24,6 +24,7 @@ from otafl.transport.base import Counts, LinkSetup, Transport
 from otafl.transport.bent import bent_sum
 from otafl.transport.delivery import Delivery
 from otafl.transport.impairments import NOISE
+from otafl.transport.interleaving import Uses, in_order, scattered, shuffled
 from otafl.transport.limits import Bounds
 from otafl.transport.on_air import OnAir, ScalarChannels, Slot, Symbols, normalise
 from otafl.transport.segments import Segments, cut
@@ -57,12 +58,23 @@ class OverTheAir(Transport):
             "the means are side information. Payloads of which devices know different parts go as "
             "they are",
         )
+        interleave: bool = Field(
+            False,
+            description="over a channel of several cells (coherence blocks, sub-carrier groups), "
+            "symbols are sent in a fixed pseudo-random order, so that each layer's error is spread "
+            "over all fades; else they fill the cells in order",
+        )
 
         @model_validator(mode="after")
         def _one_stretch(self) -> Self:
             if self.quadrature and self.normalise == "block":
                 raise ValueError(
                     "quadrature pairs reals of the whole payload; normalise: payload goes with it"
+                )
+            if self.interleave and self.normalise == "block":
+                raise ValueError(
+                    "interleave: true mixes the symbols of all blocks, so that none has a stretch "
+                    "of its own; normalise: payload goes with it"
                 )
             return self
 
@@ -75,9 +87,10 @@ class OverTheAir(Transport):
         and eta for the scalar channels f^H h_k of their segments, add up in the air, and are
         received as the estimate [S, P]."""
         slot = self._slot(delivery)
-        for index, _, sent in delivery.uplink:
-            segments = self._segments(sent, slot)
-            symbols = normalise(slot, index, sent, segments, self.settings.centre)
+        for uses, (index, _, plain) in zip(slot.uses, delivery.uplink, strict=True):
+            sent = shuffled(plain, index) if slot.mixed else plain
+            segments = self._segments(sent, uses, slot)
+            symbols = normalise(slot, index, uses, sent, segments, self.settings.centre)
             channels = self._combine(symbols)
             wanted = self._power(symbols, channels)
             on_air = self._limit(symbols, channels, wanted)
@@ -107,6 +120,8 @@ class OverTheAir(Transport):
             budget = budget / sends.clamp_min(1.0)
         pilots = float(setup.csi.pilot_symbols * h.shape[3])
         delivery.tally.add(side=signals[0].cohort.rows_of * pilots)
+        # over one cell it would change nothing but the noise's order
+        mixed = self.settings.interleave and h[0, 0, 0].numel() > 1
         return Slot(
             round=round,
             h=scaled,
@@ -116,12 +131,14 @@ class OverTheAir(Transport):
             budget=budget,
             symbols=symbols,
             bounds=Bounds(delivery.limits, symbols),
+            uses=scattered(lengths) if mixed else in_order(lengths),
+            mixed=mixed,
         )
 
-    def _segments(self, sent: Signal, slot: Slot) -> Segments:
+    def _segments(self, sent: Signal, uses: Uses, slot: Slot) -> Segments:
         """Cut a group [n, P] where the channel changes, and where the normalisation does."""
         blockwise = self.settings.normalise == "block"
-        return cut(sent, slot.start, slot.stops, blockwise, self.settings.quadrature)
+        return cut(sent, uses, slot.stops, blockwise, self.settings.quadrature)
 
     def _combine(self, symbols: Symbols) -> ScalarChannels:
         """Combine the server's antennas: f [S, Q, A] makes f^H h [S, Q, K] of the channels
@@ -167,7 +184,7 @@ class OverTheAir(Transport):
         they have left, and by their crash."""
         slot = symbols.slot
         coefficients = slot.bounds.cut(wanted, channels.sends, symbols.energy)
-        part = slot.bounds.sent_part(symbols.sent, symbols.segments, slot.start)
+        part = slot.bounds.sent_part(symbols.sent, symbols.segments, symbols.uses)
         return OnAir(symbols, channels, coefficients, part)
 
     def _superpose(self, on_air: OnAir) -> tuple[Tensor, Tensor]:
@@ -241,4 +258,3 @@ class OverTheAir(Transport):
         if setup.save_link:
             tally.saved |= on_air.saved(setup.save_gram)
         slot.bounds.spend(spent)
-        slot.start += length

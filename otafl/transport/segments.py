@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from otafl.transport.interleaving import Uses
 from otafl.transport.superpose import Signal, squared_norm
 
 LOOP_AT_MOST = 16
@@ -76,14 +77,14 @@ class Segments:
 
 
 def cut(
-    sent: Signal, start: int, cell_stops: Sequence[int], blockwise: bool, quadrature: bool
+    sent: Signal, uses: Uses, cell_stops: Sequence[int], blockwise: bool, quadrature: bool
 ) -> Segments:
-    """Cut a group whose first channel use is number `start` of the payload.
+    """Cut a group.
 
     Parameters
     ----------
     sent : the group's rows [n, P].
-    start : channel uses of the groups before.
+    uses : its channel uses, of the payload's.
     cell_stops : the channel use of the payload after which each cell (b, f) of the channel ends.
     blockwise : every block is normalised by itself, else the group as a whole.
     quadrature : two reals a channel use, else one.
@@ -91,12 +92,13 @@ def cut(
     halves = 2 if quadrature else 1
     symbols = -(-sent.reals // halves)
     scope_stops = sent.stops if blockwise else [symbols]
-    inside = {stop - start for stop in cell_stops if 0 < stop - start < symbols}
+    ends = uses.before(torch.tensor(cell_stops)).tolist()
+    inside = {end for end in ends if 0 < end < symbols}
     stops = sorted(inside.union(scope_stops))
     firsts = [0, *stops[:-1]]
     return Segments(
         bounds=tuple(zip(firsts, stops, strict=True)),
-        cells=tuple(bisect.bisect_right(cell_stops, start + first) for first in firsts),
+        cells=tuple(bisect.bisect_right(ends, first) for first in firsts),
         scopes=tuple(bisect.bisect_right(scope_stops, first) for first in firsts),
         halves=halves,
     )

@@ -21,7 +21,8 @@ class Signal:
 
     x: [n, P]. mask: [n, P] or None. cohort: of the rows, n = N. shapes: of the blocks, in order
     of their columns. linear: the receiver wants the weighted mean, not the plain sum. share: [n]
-    the part of its reals that a row has, None for all (`Group.share`).
+    the part of its reals that a row has, None for all (`Group.share`). place: [P] the column of
+    each real of the blocks, where columns are in another order.
     """
 
     x: Tensor
@@ -30,6 +31,7 @@ class Signal:
     shapes: dict[str, tuple[int, ...]]
     linear: bool
     share: Tensor | None = None
+    place: Tensor | None = None
 
     @property
     def reals(self) -> int:
@@ -95,8 +97,9 @@ class Signal:
         return x.new_zeros(out).index_copy_(0, torch.tensor(present, device=x.device), part)
 
     def blocks(self, flat: Tensor) -> Blocks:
-        """Return [S, P] as named blocks [S, *shape]."""
-        return unflatten(flat, self.shapes)
+        """Return columns [S, P] as named blocks [S, *shape]."""
+        in_order = flat if self.place is None else flat.index_select(1, self.place)
+        return unflatten(in_order, self.shapes)
 
 
 def signal(group: Group, cohort: Cohort) -> Signal:

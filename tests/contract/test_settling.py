@@ -146,10 +146,11 @@ def test_a_codec_remembers_what_was_not_heard(codec: str) -> None:
 
     silent.parts.link.codec.encode = noted  # type: ignore[method-assign]
     silent.round(0)
-    assert bool(seen.memory) == seen.parts.link.codec.remembers
-    for name, kept in silent.memory.items():
-        assert torch.equal(kept, made[0])
-        assert (seen.memory[name] == 0).sum() > (kept == 0).sum()
+    heard = seen.memory.blocks()
+    assert bool(heard) == seen.parts.link.codec.remembers
+    for name, kept in silent.memory.blocks().items():
+        assert torch.equal(kept.flatten(0, 1), made[0])
+        assert (heard[name] == 0).sum() > (kept == 0).sum()
 
 
 def test_the_documentation_says_whose_everything_is() -> None:

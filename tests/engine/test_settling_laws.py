@@ -4,7 +4,8 @@ Conservation laws, exact but for rounding and a noise of -200 dB, so they have n
 mutation that must break them is tried here: everyone was heard. Others that make a test here fail:
 who was heard in one group or segment heard in all, a crashed device silent from the start, c moved
 by the weight of the first segment, a codec's memory settled by the row in place of the device, c_i
-that waits for what the codec remembers, what a late device sent taken for what its method made.
+that waits for what the codec remembers, interleaved reals in the order that they are sent in, what
+a late device sent taken for what its method made.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ BASE: dict[str, Any] = {
 TCI = {"power": {"name": "tci", "threshold": 0.5}}
 DIGITAL = {"transport": "digital", "channel": {"name": "rayleigh", "snr_db": 10.0}}
 BLOCKS = {"channel": {"name": "rayleigh", "snr_db": 200.0, "block_symbols": 70}}
+SHUFFLED = {"transport": {"name": "over_the_air", "interleave": True}}
 QUADRATURE = {"transport": {"name": "over_the_air", "quadrature": True}}
 CRASH = {"faults": {"crash_probability": 0.5}}
 SLOW = {"devices.compute": {"name": "lognormal", "median_flops_per_s": 1e6, "sigma": 1.0}}
@@ -52,6 +54,8 @@ LOSSES: dict[str, dict[str, Any]] = {
     "silenced": TCI,
     "silenced in blocks": TCI | BLOCKS,
     "silenced in blocks, two reals a symbol": TCI | BLOCKS | QUADRATURE,
+    "silenced in blocks, interleaved": TCI | BLOCKS | SHUFFLED,
+    "crashes in blocks, interleaved": TCI | BLOCKS | SHUFFLED | CRASH,
     "outage": DIGITAL | {"csi": {"name": "error", "variance": 0.05}},
     "scheme too fast": DIGITAL | {"transport": {"name": "digital", "rate": "mcs", "mcs_index": 15}},
     "crashed packets": DIGITAL | CRASH,
@@ -95,9 +99,14 @@ def everything(report: LinkReport | None, payload: Payload, cohort: Cohort) -> H
     return (torch.ones(cohort.size, 1, dtype=torch.bool),) * len(payload)
 
 
+def memory(one: Engine, name: str) -> Tensor:
+    """What the codecs of all devices remember, [S * K, P]."""
+    return one.memory.blocks()[name].flatten(0, 1)
+
+
 def remembered(one: Engine) -> Tensor:
     """e [S * K, P] of the controls, but for what is on its way and will move c_i too."""
-    rest = one.memory["rest/1"].clone()
+    rest = memory(one, "rest/1").clone()
     if one.pending is not None:
         rest[one.pending.cohort.cell] -= one.pending.own[1].blocks["control"]
     return rest
@@ -110,7 +119,7 @@ def control_is_off(keys: dict[str, Any]) -> float:
     for t in range(ROUNDS):
         one.round(t)
         own = one.devices.blocks()["control"]
-        if "rest/1" in one.memory:
+        if "rest/1" in one.memory.blocks():
             own = own - remembered(one).view_as(own)
         total = (share(one) * own).sum(1)
         if total.abs().max() > 0:
@@ -190,8 +199,8 @@ def ledger_is_off(keys: dict[str, Any]) -> float:
         one.round(t)
         late = one.pending
         if late is not None:  # what is on its way is remembered until it arrives
-            assert one.memory["rest/0"][late.cohort.cell].abs().max() > 0
-        worst = max(worst, off(ledger.came + one.memory["rest/0"], ledger.made))
+            assert memory(one, "rest/0")[late.cohort.cell].abs().max() > 0
+        worst = max(worst, off(ledger.came + memory(one, "rest/0"), ledger.made))
     assert ledger.came.abs().max() > 0
     return worst
 
@@ -218,11 +227,11 @@ def test_a_projected_update_is_remembered_whole() -> None:
     one = engine(BASE | TCI | {"codec": codec})
     strong = one.parts.link.channel.state(0).h.abs().square().flatten() >= 0.5
     one.round(0)
-    rest = one.memory["rest/0"]
+    rest = memory(one, "rest/0")
     forgotten = (rest == 0).sum(1)
     made = engine(BASE | TCI | {"codec": {"name": "topk", "keep": 1e-9}})
     made.round(0)  # devices forget one real at most
-    zeros = (made.memory["rest/0"] == 0).sum(1)
+    zeros = (memory(made, "rest/0") == 0).sum(1)
     assert 0 < strong.sum() < 12
     assert (forgotten[strong] >= zeros[strong] - 1 + round(0.2 * rest.shape[1])).all()
     assert torch.equal(forgotten[~strong], zeros[~strong])
