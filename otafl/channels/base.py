@@ -101,7 +101,7 @@ Believed = Callable[[Callable[[int], Tensor], Tensor, int], Tensor | None]
 
 
 def _the_truth(paths: Callable[[int], Tensor], gain: Tensor, round: int) -> None:
-    """Believe in the paths themselves."""
+    """Return None, by which the paths are believed to be what they are."""
 
 
 class Channel(ABC):

@@ -103,8 +103,8 @@ class Reflected:
 
     def _believed(self, direct: Tensor, to_surface: Tensor, round: int) -> tuple[Tensor, Tensor]:
         """Return what is believed of direct paths d [S, K, A, B] and of those to the surface r
-        [S, K, M, B]. A path that is blocked altogether is not believed to be any: its direction is
-        as good as another."""
+        [S, K, M, B]. Of direct paths that are blocked altogether nothing can be heard: the true
+        ones then say for whom the surface is set, and in which phase, which makes no difference."""
         blocks = direct.shape[3]
 
         def paths(then: int) -> Tensor:

@@ -1,7 +1,7 @@
 """Add a normal error to the channel that devices and server know.
 
-The estimate is h + e, e ~ CN(0, variance), independent over devices and rounds. That of a path to
-or over a reflecting surface has an error of the same variance, and its own.
+The estimate is h + e, e ~ CN(0, variance), independent over devices and rounds. Each path
+that a reflecting surface is set by has an error of its own, of the same variance.
 """
 
 from __future__ import annotations

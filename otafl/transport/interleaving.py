@@ -7,7 +7,9 @@ know them, for every device, as sums over the air need, and in every trial, like
 a standard. The error of the whole payload is the same in the mean; that of each part comes near it.
 
 They are pseudo-random, not rows and columns: with C cells those send real i in cell i mod C, and
-where C divides the width of a layer, all weights of a neuron share a cell again.
+where C divides the width of a layer, all weights of a neuron share a cell again. To what bends
+signals from symbol to symbol (carrier and timing offsets) a group's symbols follow each other, also
+where another group's lie between them.
 """
 
 from __future__ import annotations
