@@ -16,6 +16,10 @@ BETAS = (0.9, 0.999)
 EPSILON = 1e-8
 """Both are PyTorch's defaults."""
 
+STEP = 12.0
+"""Operations a number of a step: the first moment (3), the second (4), its root (1), with the
+corrections for the start (2), the quotient and its subtraction (2)."""
+
 
 class PenaltyAdam:
     """Moves blocks [n, *shape] in place by Adam, from gradients over lambda.

@@ -23,13 +23,14 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome, Views, personal_rate
 from otafl.algorithms.parameters import increment_, named, own, received_copy, view_of
-from otafl.core.contracts import MODEL, Blocks, Broadcast, Hyper, LocalContext, column
+from otafl.core.contracts import MODEL, Blocks, Broadcast, Hyper, LocalContext, LocalLoad, column
 from otafl.core.rng import Streams
 from otafl.core.settings import stackable
 from otafl.models.base import descend_, unflatten
@@ -46,6 +47,9 @@ class Apfl(Algorithm):
     keeps = ("personal",)
 
     apart = True
+
+    step_operations = 7.0
+    """The mixture w + alpha (v - w), and the steps of v and w."""
 
     class Settings(AveragedSettings):
         name: Literal["apfl"] = "apfl"
@@ -90,8 +94,13 @@ class Apfl(Algorithm):
             mixed[name] = torch.lerp(w[name][:, None], v, share).flatten(0, 1)
         return super().views(server, devices) | {"personal": view_of(self.model, mixed, "device")}
 
-    def flops(self, samples: int) -> float:
-        return 2.0 * super().flops(samples)
+    @property
+    def round_operations(self) -> float:
+        """Count w's increment, and the inner product of v - w and the gradient."""
+        return 4.0 if self.settings.adaptive else 1.0
+
+    def flops(self, load: LocalLoad) -> np.ndarray:
+        return super().flops(load) + load.steps * self.model.training_flops(load.batch)
 
 
 def _inner(v: Blocks, w: Blocks, grads: Blocks) -> Tensor:

@@ -11,9 +11,10 @@ import functools
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 from torch import Tensor
 
-from otafl.algorithms.level_training import levels_of, sent_to_levels
+from otafl.algorithms.level_training import levels_of, local_flops, sent_to_levels
 from otafl.algorithms.parameters import (
     averaged,
     device_view,
@@ -34,6 +35,7 @@ from otafl.core.contracts import (
     Hyper,
     Level,
     LocalContext,
+    LocalLoad,
     Payload,
     Received,
     View,
@@ -178,9 +180,35 @@ class Algorithm(Lasting, ABC):
             views["personal"] = device_view(self.model, devices, "personal")
         return views
 
-    def flops(self, samples: int) -> float:
-        """Return the floating-point operations of a device's local work on so many samples."""
-        return (self.gradients_per_step or 1) * self.model.training_flops(samples)
+    def flops(self, load: LocalLoad) -> np.ndarray:
+        """Return the floating-point operations of each device's local work, an array like
+        `load.samples`.
+
+        Counted is what a device must do, not what the simulation of many at once adds to it: a
+        multiplication and an addition a MAC, decompositions, and what is done to every parameter.
+        By default so many `gradients_per_step` on one minibatch each, and the two numbers below.
+        """
+        if self.sizes:
+            return self.level_flops(0, load)
+        gradients = load.steps * (self.gradients_per_step or 1)
+        elementwise = load.steps * self.step_operations + self.round_operations
+        return gradients * self.model.training_flops(load.batch) + elementwise * self.model.size
+
+    def level_flops(self, level: int, load: LocalLoad) -> np.ndarray:
+        """Return the operations of devices of a level, of a method that has levels."""
+        return local_flops(self.sizes[level], self.settings, load)
+
+    @property
+    def step_operations(self) -> float:
+        """Count the operations a parameter in a local step, beside the gradients': a multiplication
+        and a subtraction in a step of SGD."""
+        return 2.0
+
+    @property
+    def round_operations(self) -> float:
+        """Count the operations a parameter in a round, beside the steps': a subtraction where the
+        increment is sent."""
+        return 0.0 if self.whole else 1.0
 
     @property
     def apart(self) -> bool:
@@ -217,7 +245,9 @@ class Algorithm(Lasting, ABC):
     def levels(self) -> tuple[Level, ...]:
         """Return the sizes that the method has models of, the largest first; none if all devices
         train the same model."""
-        return levels_of(self.settings.levels, self.sizes) if self.sizes else ()
+        if not self.sizes:
+            return ()
+        return levels_of(self.settings.levels, self.sizes, self.level_flops)
 
     def measures(self, server: Blocks, devices: Blocks) -> dict[str, Tensor]:
         """Return what more there is to say of a trained state, [S] each, by names of

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
+from otafl.algorithms import adam
 from otafl.core.contracts import Blocks
-from otafl.factorised import cp
+from otafl.factorised import cp, cp_aggregation
 from otafl.models import cp_layers
 from otafl.models.base import Shapes, flatten
 from otafl.models.layered import LayeredModel
@@ -66,10 +67,28 @@ class CpBlocks:
         """Count the numbers in the factors of each layer."""
         return [cp.reals(modes, rank) for modes, rank in zip(self.modes, self.ranks, strict=True)]
 
-    def step_flops(self) -> float:
-        """Count the operations of a step on all factors: of the residual, its two products with
-        Khatri-Rao factors, and some twenty a real of the factors."""
-        return sum(
-            6.0 * rank * math.prod(modes) + 20.0 * cp.reals(modes, rank)
-            for modes, rank in zip(self.modes, self.ranks, strict=True)
-        )
+    @property
+    def size(self) -> int:
+        """Count the numbers in all blocks."""
+        return sum(math.prod(shape) for shape in self.shapes.values())
+
+    def step_flops(self, joint: bool) -> float:
+        """Count the operations of an Adam step on all blocks: of factors jointly, or of each from a
+        gradient of its own."""
+        total = adam.STEP * self.size + sum(layer.outputs for layer in self.layers)
+        for modes, rank in zip(self.modes, self.ranks, strict=True):
+            if joint:
+                total += cp.factor_gradients_flops(modes, rank)
+            else:
+                total += sum(cp.factor_gradient_flops(modes, rank, n) for n in range(len(modes)))
+        return total
+
+    def dense_flops(self) -> float:
+        """Count the operations of `dense`."""
+        both = zip(self.modes, self.ranks, strict=True)
+        return sum(cp.kruskal_flops(modes, rank) for modes, rank in both)
+
+    def coordinates_flops(self) -> float:
+        """Count the operations of the coordinates of what all layers have changed by."""
+        both = zip(self.modes, self.ranks, strict=True)
+        return sum(cp_aggregation.coordinates_flops(modes, rank) for modes, rank in both)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal, Self
 
+import numpy as np
 import torch
 from pydantic import model_validator
 
@@ -37,7 +38,7 @@ from otafl.algorithms.parameters import (
     penalised_sgd_,
     received_params,
 )
-from otafl.core.contracts import Blocks, Broadcast, LocalContext
+from otafl.core.contracts import Blocks, Broadcast, LocalContext, LocalLoad
 
 
 class Ditto(Algorithm):
@@ -47,6 +48,9 @@ class Ditto(Algorithm):
     averages: ClassVar[bool] = True
 
     keeps = ("personal",)
+
+    step_operations = 7.0
+    """The step of w, and that of v with its penalty: v - w, times lambda, added."""
 
     class Settings(AveragedSettings):
         name: Literal["ditto"] = "ditto"
@@ -73,5 +77,5 @@ class Ditto(Algorithm):
         sent = increment_(w, broadcast, self.model.shapes)
         return named("personal", v), sent, loss / work.steps
 
-    def flops(self, samples: int) -> float:
-        return 2.0 * super().flops(samples)
+    def flops(self, load: LocalLoad) -> np.ndarray:
+        return super().flops(load) + load.steps * self.model.training_flops(load.batch)

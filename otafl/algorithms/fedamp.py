@@ -26,6 +26,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -34,9 +35,18 @@ from otafl.algorithms.arrivals import arrived
 from otafl.algorithms.base import Algorithm, Needs, Outcome, penalty
 from otafl.algorithms.device_tables import rewritten
 from otafl.algorithms.parameters import MODEL, named, own, received_params, whole_model
-from otafl.algorithms.prox import gradient_steps
+from otafl.algorithms.prox import PENALISED, gradient_steps
 from otafl.core import settings
-from otafl.core.contracts import Blocks, Broadcast, Cohort, Context, Hyper, LocalContext, Received
+from otafl.core.contracts import (
+    Blocks,
+    Broadcast,
+    Cohort,
+    Context,
+    Hyper,
+    LocalContext,
+    LocalLoad,
+    Received,
+)
 from otafl.core.rng import Streams
 from otafl.core.settings import stackable
 from otafl.models.span import difference
@@ -82,6 +92,13 @@ class FedAMP(Algorithm):
             0.5, ge=0, le=1, description="xi_ii, weight of a device's own model; weights: cosine"
         )
 
+    round_operations = 0.0  # the model itself is sent
+
+    @property
+    def step_operations(self) -> float:
+        """Count those of a gradient step under a penalty, as often as there are."""
+        return PENALISED * self.settings.prox_steps
+
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
         server, devices = super().init(streams, hyper)
         table = server[MODEL][:, None].repeat(1, self.devices, 1)
@@ -122,8 +139,9 @@ class FedAMP(Algorithm):
             others = cosine_weights(models, hyper["cosine_scale"], hyper["self_weight"])
         return others + torch.diag_embed(1.0 - others.sum(2))  # the weights sum to one
 
-    def flops(self, samples: int) -> float:
-        return self.settings.prox_steps * super().flops(samples)
+    def flops(self, load: LocalLoad) -> np.ndarray:
+        gradients = load.steps * (self.settings.prox_steps - 1)  # beside one a step
+        return super().flops(load) + gradients * self.model.training_flops(load.batch)
 
 
 def kernel_weights(models: Tensor, sigma: Tensor, attention: Tensor) -> Tensor:

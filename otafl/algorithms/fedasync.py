@@ -96,6 +96,13 @@ class FedAsync(Algorithm):
                 )
             return self
 
+    step_operations = 5.0
+    """The penalty's x - x_tau, times rho, added to the gradient; and the step."""
+
+    @property
+    def round_operations(self) -> float:
+        return 1.0 if self.settings.sends == "increment" else 0.0
+
     def row_weights(self, context: Context) -> Tensor:
         """Return w_k s_k, of a cohort that has the data shares w_k."""
         return context.cohort.weight * self._discount(context)

@@ -56,6 +56,10 @@ class FedAvg(Algorithm):
                 )
             return self
 
+    @property
+    def round_operations(self) -> float:
+        return 1.0 if self.settings.sends == "increment" else 0.0
+
     def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
         params = received_copy(broadcast, self.model)
         rate = step_size(context.hyper, context.round)[context.cohort.trial]

@@ -25,13 +25,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar, Literal
 
+import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome, Views
 from otafl.algorithms.parameters import MODEL, copied, draws, start, subtract_
-from otafl.core.contracts import Batch, Blocks, Broadcast, Group, Hyper, LocalContext, View
+from otafl.core.contracts import (
+    Batch,
+    Blocks,
+    Broadcast,
+    Group,
+    Hyper,
+    LocalContext,
+    LocalLoad,
+    View,
+)
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.models.base import flatten, unflatten
@@ -126,9 +136,9 @@ class FedEM(Algorithm):
         ]
         return torch.logsumexp(torch.stack(scores), 0)
 
-    def flops(self, samples: int) -> float:
-        """Return the operations of training M models, of the forward passes for the posterior of
-        the minibatches, and of those of the E-step on all samples of the device, counted as if it
-        had as many as it trains on."""
-        forward = 2.0 * self.model.macs * samples
-        return self.settings.components * (super().flops(samples) + 2.0 * forward)
+    def flops(self, load: LocalLoad) -> np.ndarray:
+        """Return the operations of the E-step, a forward pass of all samples through every model,
+        and of training these. A device keeps the posterior, which is computed here again for every
+        minibatch."""
+        of_one = super().flops(load) + self.model.forward_flops(load.samples)
+        return self.settings.components * of_one

@@ -18,8 +18,7 @@ random one of the others. A device is forwarded the models of the same M devices
 has come. Reports are part of the payload.
 
 Validation samples are evenly spaced over a device's samples, floor(share n_i) of them (a device of
-very few has none and trains alone), and are in no training minibatch. Operations are counted of
-training alone.
+very few has none and trains alone), and are in no training minibatch.
 
 References
 ----------
@@ -30,6 +29,7 @@ Zhang, Sapra, Fidler, Yeung, Alvarez 2021, "Personalized Federated Learning with
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -52,6 +52,7 @@ from otafl.core.contracts import (
     Group,
     Hyper,
     LocalContext,
+    LocalLoad,
     Received,
 )
 from otafl.core.rng import Streams, purpose, tick
@@ -107,6 +108,8 @@ class FedFomo(Algorithm):
         super().__init__(settings, model, devices)
         self.offers = min(settings.models, devices - 1)
         self.keeps = ("personal", "base") if settings.baseline == "last" else ("personal",)
+
+    round_operations = 0.0  # the model itself is sent
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
         server, state = super().init(streams, hyper)
@@ -206,6 +209,16 @@ class FedFomo(Algorithm):
         new["offer"] = rewritten(server["offer"], offer.flatten(0, 1)[cell], came, cohort)
         return new
 
+    def flops(self, load: LocalLoad) -> np.ndarray:
+        """Return the operations of training, on the samples that are not held out, and of the
+        exchange: forward passes of the others through the baseline and every model that is compared
+        with it, the distances of these, and the mixture."""
+        held = held_out(load.samples, self.settings.validation)
+        compared = self.offers + (self.settings.baseline == "last")
+        exchange = (1 + compared) * self.model.forward_flops(held)
+        exchange += (3.0 * compared + 2.0 * (1 + compared)) * self.model.size
+        return exchange + super().flops(replace(load, samples=load.samples - held))
+
     def offer(self, affinity: Tensor, round: int, hyper: Hyper, streams: Streams) -> Tensor:
         """Choose the devices whose models each is forwarded in a round, [S, K, M] int64, all
         different and never its own; ties of the affinity [S, K, K] are broken at random."""
@@ -228,6 +241,11 @@ class FedFomo(Algorithm):
         return score.topk(wanted, 2).indices
 
 
+def held_out(samples: np.ndarray, share: float) -> np.ndarray:
+    """Return how many of so many samples validate."""
+    return np.floor(samples * share)
+
+
 class HeldOut:
     """Cuts a device's samples into training and validation. full: all of them, [n, n_max], padded.
 
@@ -239,7 +257,7 @@ class HeldOut:
     def __init__(self, full: Batch, share: float, batch_size: int) -> None:
         self.batch_size = batch_size
         longest, place = full.y.shape[1], full.y.device
-        ends = np.floor(np.arange(longest + 1) * share)
+        ends = held_out(np.arange(longest + 1), share)
         out = np.diff(ends) > 0  # spread evenly, whatever order the samples are in
         self._training = torch.from_numpy(np.flatnonzero(~out)).to(place)
         validation = torch.from_numpy(np.flatnonzero(out)).to(place)

@@ -32,14 +32,22 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
+import numpy as np
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
 from otafl.algorithms.arrivals import per_trial
 from otafl.algorithms.base import Algorithm, Needs, Outcome, Views
-from otafl.algorithms.fedhm_layers import FRAME, Cut, Layer, Sends, frobenius
-from otafl.algorithms.fedhm_updates import arrived, joined, summed, superposed, update
+from otafl.algorithms.fedhm_layers import FRAME, Cut, Layer, Sends, frobenius, frobenius_flops
+from otafl.algorithms.fedhm_updates import (
+    arrived,
+    joined,
+    summed,
+    superposed,
+    update,
+    update_flops,
+)
 from otafl.algorithms.level_training import (
     LevelsSettings,
     Ratio,
@@ -58,6 +66,7 @@ from otafl.core.contracts import (
     Context,
     Hyper,
     LocalContext,
+    LocalLoad,
     Received,
     Work,
     column,
@@ -204,8 +213,14 @@ class FedHm(Algorithm):
         products = settings.sends == "factors" and settings.homogeneous_mode == "weight"
         return "each" if products else "mean"
 
-    def flops(self, samples: int) -> float:
-        return self.cut.networks[0].training_flops(samples)
+    def level_flops(self, level: int, load: LocalLoad) -> np.ndarray:
+        """Return the operations of training, with Frobenius decay of factors in the place of weight
+        decay, and of what is sent of them beside their increments."""
+        training = super().level_flops(level, load)
+        shapes = self.sizes[level].shapes
+        pairs = [(shapes[left], shapes[right]) for left, right in self.cut.pairs(shapes)]
+        decay = sum(frobenius_flops(*pair) for pair in pairs)
+        return training + load.steps * decay + update_flops(self.cut, level)
 
     def row_weights(self, context: Context) -> Tensor:
         """Return alpha_p of eq. (2), up to a factor, [N]; 1 for a dense model."""
@@ -253,7 +268,7 @@ class FedHm(Algorithm):
 
     def _train_(self, level: int, params: Blocks, work: Work, hyper: Hyper) -> Tensor:
         """Train a level's rows, parameters [n, *shape] in place; returns the loss [n]."""
-        pairs = [layer.pair for layer in self.cut.could_be if layer.pair[0] in params]
+        pairs = self.cut.pairs(params)
         factors = [name for pair in pairs for name in pair]
         decay = hyper["frobenius_decay"][work.cohort.trial]
         penalty = frobenius(pairs, decay) if pairs else None

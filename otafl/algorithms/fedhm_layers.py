@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -137,6 +137,10 @@ class Cut:
             for name, shape in self.networks[level].shapes.items()
         }
 
+    def pairs(self, params: Container[str]) -> list[tuple[str, str]]:
+        """Name the factors among these parameters."""
+        return [layer.pair for layer in self.could_be if layer.pair[0] in params]
+
     def held(self, params: Blocks) -> Blocks:
         """Return the server's blocks with these parameters. One SVD a layer and round. Eq. (18)."""
         if not self.layers:
@@ -183,6 +187,14 @@ def _layer(step: Conv | Linear, dense: Network) -> Layer:
     sides = step.outputs * k, step.inputs * repeat * k
     shape = dense.shapes[f"{step.name}.weight"]
     return Layer(step.name, shape, step.outputs, sides, dense.unroll)
+
+
+def frobenius_flops(left: tuple[int, ...], right: tuple[int, ...]) -> float:
+    """Count the operations of a gradient of `frobenius` by the factors of a pair, lambda U (V^T V)
+    and the other, with both Gram matrices; adding it to theirs is two operations a number, like the
+    weight decay that it stands for."""
+    (a, rank), b = left, right[1]
+    return 4.0 * (a + b) * rank**2
 
 
 def frobenius(pairs: Collection[tuple[str, str]], decay: Tensor) -> Penalty:

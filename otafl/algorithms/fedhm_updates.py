@@ -50,6 +50,22 @@ def update(
     return Group({MODEL: flatten(sent)}, rows, {MODEL: _mask(shapes, known, rows)})
 
 
+def update_flops(cut: Cut, level: int) -> float:
+    """Count the operations that make D_p or its coordinates of what a device of a level has
+    trained; 0 where increments of factors are sent."""
+    total = 0.0
+    for name, layer in cut.layers.items() if cut.sends != "factors" else ():
+        (a, b), rank = layer.sides, cut.ranks[name][level]
+        dense = name in cut.networks[level].shapes
+        if cut.sends == "tangent" and dense:
+            total += truncation.coordinates_of_matrix_flops(a, b, rank)
+        elif cut.sends == "tangent":
+            total += truncation.coordinates_of_factors_flops(a, b, rank)
+        elif not dense:
+            total += 4.0 * a * b * rank  # the products before and after
+    return total
+
+
 def _changes(cut: Cut, first: Blocks, params: Blocks, frame: Blocks) -> Blocks:
     """Return increments of dense parameters; of low-rank layers D_p, or its coordinates."""
     out: Blocks = {}

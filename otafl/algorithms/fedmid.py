@@ -17,15 +17,16 @@ from __future__ import annotations
 import math
 from typing import ClassVar, Literal
 
+import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, Outcome
 from otafl.algorithms.whole_models import BiasMode, WholeSettings, payload_of, step_size, weights_of
-from otafl.core.contracts import Blocks, Broadcast, Context, LocalContext, Received
+from otafl.core.contracts import Blocks, Broadcast, Context, LocalContext, LocalLoad, Received
 from otafl.core.settings import stackable
-from otafl.factorised.shrinkage import numerical_rank, svt
+from otafl.factorised.shrinkage import numerical_rank, svt, svt_flops
 
 
 class FedMiD(Algorithm):
@@ -83,13 +84,8 @@ class FedMiD(Algorithm):
         ranks = [numerical_rank(server[name].flatten(2)) for name in weights_of(self.model)]
         return {"weight_rank": torch.stack(ranks).mean(0)}
 
-    def flops(self, samples: int) -> float:
-        """Count training, and one singular value decomposition of each weight: the local steps that
-        these samples are spread over are not known here."""
-        total = self.model.training_flops(samples)
-        for name in weights_of(self.model):
-            rows, *rest = self.model.shapes[name]
-            columns = math.prod(rest)
-            short, long = min(rows, columns), max(rows, columns)
-            total += 4.0 * long * short**2 + 9.0 * short**3
-        return total
+    def flops(self, load: LocalLoad) -> np.ndarray:
+        """Return the operations of training, and of the threshold on each weight in every step."""
+        shapes = (self.model.shapes[name] for name in weights_of(self.model))
+        shrinking = sum(svt_flops(rows, math.prod(rest)) for rows, *rest in shapes)
+        return super().flops(load) + load.steps * shrinking

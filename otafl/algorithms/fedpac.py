@@ -21,9 +21,7 @@ over the devices of which something came in the round: variance against bias. A 
 heard gets the head back that was last mixed for it, at first the start.
 
 The personal model is (f, phi_i) after local training. Heads differ, so that the broadcast goes to
-each device apart, extractor and all. `learning_rate` is the extractor's. Operations are counted as
-those of plain training, the head's steps on features among them; the two forward passes over all of
-a device's samples, for the statistics, are not counted.
+each device apart, extractor and all. `learning_rate` is the extractor's.
 
 References
 ----------
@@ -36,6 +34,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -63,6 +62,7 @@ from otafl.core.contracts import (
     Group,
     Hyper,
     LocalContext,
+    LocalLoad,
     Received,
 )
 from otafl.core.errors import UserError
@@ -229,6 +229,20 @@ class FedPAC(Algorithm):
 
     def views(self, server: Blocks, devices: Blocks) -> Views:
         return {"personal": device_view(self.model, devices, "personal")}
+
+    def flops(self, load: LocalLoad) -> np.ndarray:
+        """Return the operations of two passes of all samples through the extractor, whose features
+        are summed by class, and the squares of the first; of the head's steps, on features that it
+        computes anew; and of the extractor's, without gradients by the head."""
+        head, body = self.head.size, self.model.size - self.head.size
+        by_head = 2.0 * self.last.macs
+        features = 2.0 * self.model.macs - by_head
+        passes = (2.0 * features + 4.0 * self.width) * load.samples
+        on_head = (features + self.head.training_flops(1.0)) * load.batch + 2.0 * head
+        aligned = 5.0 * self.width - by_head  # f(x) - c_y, its square, and by them the gradient
+        on_body = self.model.training_flops(load.batch) + aligned * load.batch + 2.0 * body
+        head_steps = self.settings.head_steps or max(1, load.steps // 5)
+        return passes + head_steps * on_head + load.steps * on_body + body
 
 
 def statistics(total: Tensor, square: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:

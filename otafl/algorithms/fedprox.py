@@ -35,6 +35,9 @@ class FedProx(Algorithm):
             must_contract("learning_rate", self.learning_rate, self.penalty)
             return self
 
+    step_operations = 5.0
+    """The penalty's w - w^t, times mu, added to the gradient; and the step."""
+
     def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
         centre, work = received_params(broadcast, self.model), context.work
         params = copied(centre)

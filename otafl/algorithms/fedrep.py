@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -26,7 +27,7 @@ from torch import Tensor
 from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome, Views, personal_rate
 from otafl.algorithms.parameters import increment_, named
 from otafl.algorithms.partly_shared import KEPT, joined, personal_view, shared_shapes, split_start
-from otafl.core.contracts import Batch, Blocks, Broadcast, Hyper, LocalContext
+from otafl.core.contracts import Batch, Blocks, Broadcast, Hyper, LocalContext, LocalLoad
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.models.base import Model, by_autograd, cross_entropy, descend_
@@ -102,10 +103,14 @@ class FedRep(Algorithm):
     def views(self, server: Blocks, devices: Blocks) -> Views:
         return {"personal": personal_view(self.model, server, devices, self.shapes)}
 
-    def flops(self, samples: int) -> float:
-        """Return the operations; a step on the head is a forward pass and the gradient of its
-        weight."""
+    def flops(self, load: LocalLoad) -> np.ndarray:
+        """Return the operations. A step on the head is a forward pass and the gradient by its
+        weight, which a step on the body leaves out."""
+        sizes = [math.prod(self.model.shapes[name]) for name in self.head]
         shapes = (self.model.shapes[name] for name in self.head)
-        head_macs = sum(math.prod(shape) for shape in shapes if len(shape) >= 2)
-        on_head = 2.0 * (self.model.macs + head_macs) * samples * self.settings.head_factor
-        return on_head + super().flops(samples)
+        by_head = 2.0 * sum(math.prod(shape) for shape in shapes if len(shape) >= 2)
+        head, body = sum(sizes), self.model.size - sum(sizes)
+        model, batch = self.model, load.batch
+        on_head = model.forward_flops(batch) + by_head * batch + self.step_operations * head
+        on_body = model.training_flops(batch) - by_head * batch + self.step_operations * body
+        return load.steps * (self.settings.head_factor * on_head + on_body) + body

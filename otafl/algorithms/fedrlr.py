@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, Self
 
+import numpy as np
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
@@ -32,6 +33,7 @@ from otafl.core.contracts import (
     Group,
     Hyper,
     LocalContext,
+    LocalLoad,
     Payload,
     Received,
     View,
@@ -259,14 +261,19 @@ class FedRLR(Algorithm):
             params |= {layer.weight: weight, layer.bias: bias}
         return params
 
-    def flops(self, samples: int) -> float:
-        """Count forward and backward passes through the factors, and the factored step and coding,
+    def flops(self, load: LocalLoad) -> np.ndarray:
+        """Return the operations: in each step passes through the factors and the gradient by the
+        batch, the penalty's part of it, its projection and the retraction; in the end the coding.
         Table I."""
-        total = 0.0
-        for layer, rank in zip(self.model.layers, self.ranks, strict=True):
-            sides = layer.inputs + layer.outputs
-            total += 6.0 * samples * layer.positions * rank * sides
-            total += 20.0 * sides * rank**2 + 100.0 * rank**3
+        total = 2.0 * load.steps * self.model.elementwise * load.batch
+        for i, (layer, rank) in enumerate(zip(self.model.layers, self.ranks, strict=True)):
+            m, n = layer.inputs, layer.outputs
+            of_sample = 6.0 * (m + n) - (0.0 if i else 2.0 * m)  # nothing is before the first layer
+            penalty = (m + n) * (4.0 * rank**2 + rank)
+            moving = lowrank.project_flops(m, n, rank) + lowrank.retract_flops(m + n, rank)
+            drift = lowrank.reorthonormalise_flops(m + n, rank) / REORTHONORMALISE_EVERY
+            total += load.steps * (layer.positions * rank * of_sample * load.batch)
+            total += load.steps * (penalty + moving + drift) + 2.0 * (m + n) * rank**2
         return total
 
 

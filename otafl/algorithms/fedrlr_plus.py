@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -35,6 +36,7 @@ from otafl.core.contracts import (
     Group,
     Hyper,
     LocalContext,
+    LocalLoad,
     Received,
     View,
 )
@@ -184,9 +186,13 @@ class FedRLRPlus(Algorithm):
             params[layer.bias] = torch.einsum("nr,nr,nor->no", u[:, -1], s, v)
         return self.model.logits(params, x)
 
-    def flops(self, samples: int) -> float:
-        """Count forward and backward passes through the two thin pairs of factors of each layer."""
-        return sum(
-            12.0 * samples * layer.positions * rank * (layer.inputs + 1 + layer.outputs)
-            for layer, rank in zip(self.model.layers, self.ranks, strict=True)
-        )
+    def flops(self, load: LocalLoad) -> np.ndarray:
+        """Return the operations: in each step passes through the two thin pairs of factors of each
+        layer, the gradients by A and B, and the steps, B's with its part along V taken off."""
+        total = 2.0 * load.steps * self.model.elementwise * load.batch
+        for i, (layer, rank) in enumerate(zip(self.model.layers, self.ranks, strict=True)):
+            m, n = layer.inputs + 1, layer.outputs
+            of_sample = 10.0 * (m + n) - (0.0 if i else 4.0 * m + 2.0 * n)  # nothing is before it
+            step = 4.0 * n * rank**2 + 4.0 * (m + n) * rank
+            total += load.steps * (layer.positions * rank * of_sample * load.batch + step)
+        return total

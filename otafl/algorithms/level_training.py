@@ -6,14 +6,26 @@ The rows of one size are trained as one stack, whatever mix of sizes takes part.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Annotated
 
+import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from otafl.core import settings
-from otafl.core.contracts import Batch, Blocks, Broadcast, Cohort, Hyper, Level, Work, column
+from otafl.core.contracts import (
+    Batch,
+    Blocks,
+    Broadcast,
+    Cohort,
+    Hyper,
+    Level,
+    LocalLoad,
+    Work,
+    column,
+)
 from otafl.core.settings import stackable
 from otafl.models.base import by_autograd, cross_entropy
 from otafl.models.network import Network
@@ -55,21 +67,32 @@ def ratios(default: tuple[float, ...], description: str) -> tuple[float, ...]:
 
 
 def levels_of(
-    ratios: Sequence[float], networks: Sequence[Network], copies: Sequence[int] | None = None
+    ratios: Sequence[float],
+    networks: Sequence[Network],
+    flops: Callable[[int, LocalLoad], np.ndarray],
+    copies: Sequence[int] | None = None,
 ) -> tuple[Level, ...]:
-    """Return what the networks are as sizes; copies: how many of each a size has (1)."""
+    """Return what the networks are as sizes. flops: the operations of a level's local work; copies:
+    how many of each network a size has (1)."""
     counts = [1] * len(networks) if copies is None else copies
-    return tuple(_level(*one) for one in zip(ratios, networks, counts, strict=True))
-
-
-def _level(ratio: float, network: Network, copies: int) -> Level:
-    return Level(
-        ratio=ratio,
-        parameters=copies * network.size,
-        macs=copies * network.macs,
-        flops=lambda samples: copies * network.training_flops(samples),
-        kept_reals=copies * network.kept_reals,
+    return tuple(
+        Level(
+            ratio=ratio,
+            parameters=count * network.size,
+            macs=count * network.macs,
+            flops=partial(flops, level),
+            kept_reals=count * network.kept_reals,
+        )
+        for level, (ratio, network, count) in enumerate(zip(ratios, networks, counts, strict=True))
     )
+
+
+def local_flops(network: Network, of: LevelsSettings, load: LocalLoad) -> np.ndarray:
+    """Return the operations of `train_` and of the increment; the first step has no momentum."""
+    clipping = 3.0 if of.clip_norm is not None else 0.0  # squares, their sum, the shortening
+    each = 4.0 + clipping  # weight decay, the step
+    elementwise = load.steps * each + 2.0 * (load.steps - 1) + 1.0
+    return load.steps * network.training_flops(load.batch) + elementwise * network.size
 
 
 def sent_to_levels(blocks: Blocks, cohort: Cohort, reals: Sequence[int]) -> Broadcast:

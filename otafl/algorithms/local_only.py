@@ -28,6 +28,8 @@ class LocalOnly(Algorithm):
         name: Literal["local_only"] = "local_only"
         personal_learning_rate: float = personal_rate()
 
+    round_operations = 0.0  # nothing is sent
+
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
         return {}, super().init(streams, hyper)[1]
 

@@ -38,6 +38,9 @@ class MagnitudePruning(Algorithm):
         )
         bias_mode: BiasMode = "ideal"
 
+    round_operations = 3.0
+    """Comparisons that select the largest, some three a number (Knuth, vol. 3, section 5.2.2)."""
+
     def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
         params = dict(broadcast.blocks)
         rate = step_size(context.hyper, context.round)[context.cohort.trial]

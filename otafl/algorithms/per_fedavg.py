@@ -111,5 +111,10 @@ class PerFedAvg(Algorithm):
         return views | {"personal": View(model.params, model.predict, fine_tune=tuned)}
 
     @property
+    def step_operations(self) -> float:
+        """Count a step for each gradient; the two of the Hessian's product are points too."""
+        return 4.0 if self.settings.hessian == "none" else 12.0
+
+    @property
     def gradients_per_step(self) -> int:
         return 2 if self.settings.hessian == "none" else 4

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -39,7 +40,16 @@ from otafl.algorithms.base import (
 )
 from otafl.algorithms.device_tables import flat_personal_view
 from otafl.algorithms.parameters import MODEL, averaged
-from otafl.core.contracts import Blocks, Broadcast, Context, Group, Hyper, LocalContext, Received
+from otafl.core.contracts import (
+    Blocks,
+    Broadcast,
+    Context,
+    Group,
+    Hyper,
+    LocalContext,
+    LocalLoad,
+    Received,
+)
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams, purpose, tick
 from otafl.models.base import Model, flatten, unflatten
@@ -48,6 +58,14 @@ from otafl.models.layered import LayeredModel
 NOISE = purpose("pfedbayes", __name__)
 
 RHO = "rho"
+
+DRAW_STEP = 25.0
+"""Operations a parameter of a step on one draw: the normal number (4 by Box and Muller's method),
+theta (2), the gradients by sigma (5) and mu (3), the step of rho (6) and mu (2), sigma (3). A
+logistic function and a softplus are three each."""
+
+COPY_STEP = 23.0
+"""Those of a step of the global distribution's copy: its precision (5) and the rest (18)."""
 
 Normal = tuple[Tensor, Tensor]
 """Mean mu and rho of a distribution, [n, P]."""
@@ -83,6 +101,9 @@ class PFedBayes(Algorithm):
                 "algorithm.name: 'pfedbayes' draws the weights of fully connected layers, as its "
                 "authors do, and the model has others; mlp or softmax_regression would do"
             )
+
+    round_operations = 2.0
+    """The increments of mu and rho."""
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
         server, _ = super().init(streams, hyper)
@@ -129,8 +150,13 @@ class PFedBayes(Algorithm):
         personal = flat_personal_view(self.model, devices["personal"])
         return super().views(server, devices) | {"personal": personal}
 
-    def flops(self, samples: int) -> float:
-        return self.settings.personal_steps * super().flops(samples)
+    @property
+    def step_operations(self) -> float:
+        return DRAW_STEP * self.settings.personal_steps + COPY_STEP
+
+    def flops(self, load: LocalLoad) -> np.ndarray:
+        gradients = load.steps * (self.settings.personal_steps - 1)  # beside one a step
+        return super().flops(load) + gradients * self.model.training_flops(load.batch)
 
 
 def _copy_step_(w: Normal, w_sigma: Tensor, mu: Tensor, sigma: Tensor, step: Tensor) -> None:

@@ -43,7 +43,15 @@ from otafl.algorithms.base import (
     personal_rate,
 )
 from otafl.algorithms.parameters import MODEL, device_view, increment_, named, own, received_params
-from otafl.algorithms.prox import PENALTY, PROX_STEPS, envelope_step, must_converge, stepped
+from otafl.algorithms.prox import (
+    ENVELOPE,
+    PENALISED,
+    PENALTY,
+    PROX_STEPS,
+    envelope_step,
+    must_converge,
+    stepped,
+)
 from otafl.core.contracts import Blocks, Broadcast, Hyper, LocalContext
 from otafl.core.rng import Streams
 from otafl.core.settings import stackable
@@ -213,10 +221,21 @@ class PFedBreD(Algorithm):
         return not self.settings.coherence
 
     @property
+    def _ahead(self) -> int:
+        """Count the gradient steps to the prior's mean."""
+        meta = {"none": 0, "meg": 0, "lg": 1, "mh": 1 if self.settings.variant == "paper" else 2}
+        return meta[self.settings.strategy]
+
+    @property
     def gradients_per_step(self) -> int:
-        settings = self.settings
-        meta = {"none": 0, "meg": 0, "lg": 1, "mh": 1 if settings.variant == "paper" else 2}
-        return settings.prox_steps + meta[settings.strategy]
+        return int(self.settings.prox_steps) + self._ahead
+
+    @property
+    def step_operations(self) -> float:
+        """Count the proximal steps and that of w, the steps to the prior's mean, and the one along
+        the memorised gradient, last - theta."""
+        mean = 2.0 * self._ahead + (3.0 if self.remembers else 0.0)
+        return PENALISED * self.settings.prox_steps + ENVELOPE + mean
 
 
 def _recalled(span: Span, point: Tensor, rates: Blocks) -> Tensor:

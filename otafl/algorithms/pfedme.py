@@ -29,7 +29,15 @@ from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome, penalty, personal_rate
 from otafl.algorithms.parameters import increment_, named, received_params
-from otafl.algorithms.prox import PENALTY, PROX_STEPS, envelope_step, gradient_steps, must_converge
+from otafl.algorithms.prox import (
+    ENVELOPE,
+    PENALISED,
+    PENALTY,
+    PROX_STEPS,
+    envelope_step,
+    gradient_steps,
+    must_converge,
+)
 from otafl.core.contracts import Batch, Blocks, Broadcast, LocalContext
 from otafl.core.settings import stackable
 from otafl.models.span import Held, difference
@@ -102,6 +110,12 @@ class PFedMe(Algorithm):
         moved = torch.addcmul(local, along, solved - local)
         span.write_each_((moved, w), (solved, theta))
         return loss
+
+    @property
+    def step_operations(self) -> float:
+        """Count the proximal steps, and that of w; of "original" its point without decay too."""
+        local = ENVELOPE if self.settings.implementation == "paper" else ENVELOPE + 2.0
+        return PENALISED * self.settings.prox_steps + local
 
     @property
     def gradients_per_step(self) -> int:

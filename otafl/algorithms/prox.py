@@ -30,6 +30,16 @@ PENALTY = (
 )
 PROX_STEPS = "K, gradient steps of the proximal solver in each local step"
 
+PENALISED = 5.0
+"""Operations a parameter of a gradient step under a penalty, beside the gradient's: theta - centre,
+times the penalty, added to the gradient; and the step."""
+
+AHEAD = 3.0
+"""Those of the point that Nesterov's step is taken from, theta + share (theta - before)."""
+
+ENVELOPE = 3.0
+"""Those of a step along the envelope's gradient, w - rate penalty (w - theta)."""
+
 
 def must_converge(rate: float, weight: float) -> None:
     """Raise ValueError where the proximal solver diverges on the penalty alone."""

@@ -51,6 +51,11 @@ class ProxSgd(Algorithm):
         )
         bias_mode: BiasMode = "ideal"
 
+    @property
+    def step_operations(self) -> float:
+        """Count the step and the soft threshold, and with momentum v + rho (g - v)."""
+        return 7.0 if self.settings.momentum else 4.0
+
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
         server, devices = super().init(streams, hyper)
         if not self.settings.momentum:

@@ -65,6 +65,12 @@ class Scaffold(Algorithm):
     class Settings(AveragedSettings):
         name: Literal["scaffold"] = "scaffold"
 
+    step_operations = 3.0
+    """The step, and what is the same in all steps of a round, eta_l (c_i - c)."""
+
+    round_operations = 6.0
+    """eta_l (c_i - c), y - x, the new c_i and its change."""
+
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
         server, _ = super().init(streams, hyper)
         zero = torch.zeros_like(server[MODEL])

@@ -21,13 +21,20 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
 
+import numpy as np
 import torch
 from pydantic import AfterValidator, Field
 from torch import Tensor
 
 from otafl.algorithms import width_slices
 from otafl.algorithms.base import Algorithm, Outcome, Views
-from otafl.algorithms.level_training import LevelsSettings, Ratio, levels_of, sent_to_levels
+from otafl.algorithms.level_training import (
+    LevelsSettings,
+    Ratio,
+    levels_of,
+    local_flops,
+    sent_to_levels,
+)
 from otafl.algorithms.parameters import draws
 from otafl.algorithms.width_slices import WidthRule, descending, width_rule
 from otafl.core.contracts import (
@@ -39,6 +46,7 @@ from otafl.core.contracts import (
     Hyper,
     Level,
     LocalContext,
+    LocalLoad,
     Received,
     View,
 )
@@ -74,7 +82,8 @@ class SplitMix(Algorithm):
 
     def levels(self) -> tuple[Level, ...]:
         budgets = self.settings.levels
-        return levels_of([b / self.atoms for b in budgets], [self.atom] * len(budgets), budgets)
+        ratios, networks = [b / self.atoms for b in budgets], [self.atom] * len(budgets)
+        return levels_of(ratios, networks, self.level_flops, budgets)
 
     def row_weights(self, context: Context) -> Tensor:
         return torch.ones_like(context.cohort.weight)
@@ -126,8 +135,11 @@ class SplitMix(Algorithm):
         blocks = {MODEL: model[:, : budget * self.atom.size]}
         return View(blocks, mixed, moments=moments, together="mean")
 
-    def flops(self, samples: int) -> float:
-        return self.atoms * self.atom.training_flops(samples)
+    def flops(self, load: LocalLoad) -> np.ndarray:
+        return self.level_flops(0, load)
+
+    def level_flops(self, level: int, load: LocalLoad) -> np.ndarray:
+        return self.settings.levels[level] * local_flops(self.atom, self.settings, load)
 
     def _by_atom(self, flat: Tensor) -> Tensor:
         """View [n, M P] as [n, M, P], the same memory."""

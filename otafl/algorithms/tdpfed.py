@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal, Self
 
+import numpy as np
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
@@ -38,7 +39,7 @@ from otafl.algorithms.low_rank_layers import (
     sides_of,
 )
 from otafl.algorithms.parameters import START, copied, device_view, named, own
-from otafl.algorithms.prox import nesterov_steps
+from otafl.algorithms.prox import AHEAD, PENALISED, nesterov_steps
 from otafl.core import settings
 from otafl.core.contracts import (
     MODEL,
@@ -49,6 +50,7 @@ from otafl.core.contracts import (
     Group,
     Hyper,
     LocalContext,
+    LocalLoad,
     Payload,
     Received,
     View,
@@ -62,9 +64,6 @@ from otafl.models import cp_layers
 from otafl.models.base import Model, flatten, unflatten
 from otafl.models.layered import LayeredModel
 from otafl.models.span import difference
-
-BATCH = 20
-"""Samples of a minibatch, by which the operations of local work are counted."""
 
 TENSOR, RESIDUAL = "tensor", "residual"
 
@@ -376,11 +375,19 @@ class TDPFed(Algorithm):
         dense = [layer.inputs * layer.outputs for layer in self.model.layers]
         return compression(dense, self.cp.reals(), len(dense) // 2)
 
-    def flops(self, samples: int) -> float:
-        """Count a gradient at every Nesterov step, and every Adam step."""
-        solves = samples / BATCH
-        gradients = self.settings.solver_steps * self.model.training_flops(samples)
-        return gradients + solves * self.settings.factor_steps * self.cp.step_flops()
+    def flops(self, load: LocalLoad) -> np.ndarray:
+        """Return the operations: in each step the Nesterov steps with their points ahead, the Adam
+        steps of factors and biases, and the factors' tensor; in the end the coordinates or the
+        increment."""
+        settings, size = self.settings, self.model.size
+        gradients = settings.solver_steps * self.model.training_flops(load.batch)
+        solving = PENALISED * settings.solver_steps + AHEAD * (settings.solver_steps - 1)
+        joint = settings.factor_update == "joint"
+        factors = settings.factor_steps * self.cp.step_flops(joint) + self.cp.dense_flops()
+        sent = float(self.cp.size)
+        if settings.aggregation == "tangent":
+            sent += self.cp.coordinates_flops()
+        return load.steps * (gradients + solving * size + factors) + sent
 
 
 def _moved(old: Tensor, each: Tensor, weight: Tensor, cohort: Cohort, beta: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from otafl.algorithms.base import Algorithm
 from otafl.algorithms.custom import settings_of
 from otafl.clock import Clock
 from otafl.core import registry
-from otafl.core.contracts import Hyper
+from otafl.core.contracts import Hyper, LocalLoad
 from otafl.core.errors import UserError
 from otafl.core.hyper import hyper_of
 from otafl.core.rng import Streams
@@ -90,9 +90,8 @@ def assemble(
     chosen, setup = selection.build(
         [one.selection for one in of_devices], link.csi, link.budget, streams
     )
-    sized = levels.build(
-        scenario.devices.levels, algorithm.levels(), hardware, scenario.training, setup
-    )
+    load = load_of(scenario, samples)
+    sized = levels.build(scenario.devices.levels, algorithm.levels(), hardware, load, setup)
     clocks = clock.build(of_devices, hardware, streams, scenario.output.save_timeline)
     workload = Workload(
         hardware,
@@ -121,7 +120,7 @@ def assemble(
         faults=faults,
         clock=clocks,
         workload=workload,
-        sizes=Sizes(algorithm, sized, link.channel, scenario.training, len(rows)),
+        sizes=Sizes(algorithm, sized, link.channel, load),
         selection=chosen,
         downlink=downlink.build([row.downlink for row in rows], rate_bps, link.budget, streams),
         signalling=Signalling([row.signalling for row in rows], link.budget),
@@ -133,6 +132,12 @@ def method_of(scenario: Scenario, model: Model) -> Algorithm:
     """Make the scenario's method over a model. Raises UserError for what the model cannot give."""
     made: Algorithm = registry.make("algorithm", scenario.algorithm, model, scenario.devices.count)
     return made
+
+
+def load_of(scenario: Scenario, samples: Samples) -> LocalLoad:
+    """Return what the devices [S, K] go through in a round's local work."""
+    training, held = scenario.training, samples.share.double().cpu().numpy()
+    return LocalLoad(training.local_steps, training.batch_size, held)
 
 
 def torch_device(name: str) -> torch.device:

@@ -9,34 +9,38 @@ import numpy as np
 
 from otafl.algorithms.base import Algorithm
 from otafl.channels.base import Channel
-from otafl.core.contracts import ChannelState, Cohort, Level
+from otafl.core.contracts import ChannelState, Cohort, Level, LocalLoad
 from otafl.core.lasting import Lasting
 from otafl.levels.base import Levels
-from otafl.scenario.sections import TrainingSettings
 
 
 class Sizes(Lasting):
-    """Hold the operations of a device's round and, where a method has sizes, of levels."""
+    """Hold the operations of each device's round and, where a method has sizes, of its levels.
 
-    lasting: ClassVar = ("_since", "_total", "_rounds")
+    load: of the local work of all devices, [S, K].
+    """
+
+    lasting: ClassVar = ("_since", "_total", "_samples", "_rounds")
 
     def __init__(
         self,
         algorithm: Algorithm,
         assigned: Levels | None,
         channel: Channel,
-        training: TrainingSettings,
-        trials: int,
+        load: LocalLoad,
     ) -> None:
         self._assigned, self._channel = assigned, channel
-        self._samples = training.batch_size * training.local_steps
         self.levels: tuple[Level, ...] = algorithm.levels()
-        self._flops = np.array([level.flops(self._samples) for level in self.levels])
-        self._whole = algorithm.flops(self._samples)
+        # Devices that hold as many samples do as much: a table of [levels, different numbers].
+        samples, self._holds = np.unique(load.samples.ravel(), return_inverse=True)
+        each = replace(load, samples=samples)
+        of_levels = [level.flops for level in self.levels] or [algorithm.flops]
+        self._flops = np.stack([np.broadcast_to(of(each), samples.shape) for of in of_levels])
+        self._trained = each.steps * each.batch
         self._parameters = np.array([one.parameters for one in self.levels], float)
         self._macs = np.array([one.macs for one in self.levels], float)
-        shape = (trials, len(self.levels))
-        self._since, self._total = np.zeros(shape), np.zeros(shape)
+        shape = (len(load.samples), len(self.levels))
+        self._since, self._total, self._samples = (np.zeros(shape) for _ in range(3))
         self._rounds = 0
 
     @property
@@ -53,9 +57,7 @@ class Sizes(Lasting):
 
     def flops(self, cohort: Cohort) -> np.ndarray:
         """Return the operations of each row's local work, [N]."""
-        if not self.levels:
-            return np.full(cohort.size, self._whole)
-        flops: np.ndarray = self._flops[cohort.level.cpu().numpy()]
+        flops: np.ndarray = self._flops[cohort.level.cpu().numpy(), self._holds_of(cohort)]
         return flops
 
     def count(self, cohort: Cohort) -> None:
@@ -64,6 +66,7 @@ class Sizes(Lasting):
         if self.levels:
             rows = cohort.trial.cpu().numpy(), cohort.level.cpu().numpy()
             np.add.at(self._since, rows, 1.0)
+            np.add.at(self._samples, rows, self._trained[self._holds_of(cohort)])
 
     def once(self) -> dict[str, np.ndarray]:
         """Return what holds for the whole run, [S, L]."""
@@ -86,5 +89,10 @@ class Sizes(Lasting):
         return {
             "level_participants": mean,
             "exchanged_parameters": 2.0 * self._total @ self._parameters,
-            "training_macs": self._total @ self._macs * self._samples,
+            "training_macs": self._samples @ self._macs,
         }
+
+    def _holds_of(self, cohort: Cohort) -> np.ndarray:
+        """Return the column of each row in the table, [N]."""
+        holds: np.ndarray = self._holds[cohort.cell.cpu().numpy()]
+        return holds

@@ -63,6 +63,36 @@ def factor_gradients(
     return [*before, torch.bmm(ahead, residual)]
 
 
+def factor_gradients_flops(modes: Sequence[int], rank: int) -> float:
+    """Count the operations of `factor_gradients`: the residual, which is 2 R + 1 a number of the
+    tensor, and the contractions, 2 R a number of the tensor by the last mode and by all others, of
+    what is left of it by those before."""
+    total = (6.0 * rank + 1.0) * math.prod(modes) + _khatri_rao_flops(modes[:-1], rank)
+    for count in range(len(modes) - 1, 1, -1):  # the last mode of what is left, and what then is
+        total += 4.0 * rank * math.prod(modes[:count]) + _khatri_rao_flops(modes[: count - 1], rank)
+    return total
+
+
+def factor_gradient_flops(modes: Sequence[int], rank: int, mode: int) -> float:
+    """Count the operations of the gradient by one factor alone: of the residual, and of it
+    contracted with all modes after that one, then with all before."""
+    total = (2.0 * rank + 1.0) * math.prod(modes) + _khatri_rao_flops(modes[:-1], rank)
+    for count in range(len(modes), mode + 1, -1):
+        total += 2.0 * rank * math.prod(modes[:count])
+    if mode:
+        total += 2.0 * rank * math.prod(modes[: mode + 1]) + _khatri_rao_flops(modes[:mode], rank)
+    return total
+
+
+def kruskal_flops(modes: Sequence[int], rank: int) -> float:
+    """Count the operations of `kruskal`."""
+    return 2.0 * rank * math.prod(modes) + _khatri_rao_flops(modes[:-1], rank)
+
+
+def _khatri_rao_flops(modes: Sequence[int], rank: int) -> float:
+    return float(sum(rank * math.prod(modes[:count]) for count in range(2, len(modes) + 1)))
+
+
 def _all_but_last(u: Tensor, factors: Sequence[Tensor]) -> Factors:
     """Contract u [n, R, I_1 ... I_m], a tensor for each r, with all factors but one, for each."""
     if len(factors) == 1:

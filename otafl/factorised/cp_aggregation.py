@@ -37,7 +37,7 @@ import torch
 from torch import Tensor
 
 from otafl.factorised.cp import Factors, als, gram, khatri_rao, kruskal
-from otafl.factorised.decomposition import svd
+from otafl.factorised.decomposition import eigh_flops, svd
 from otafl.factorised.lowrank import compress
 
 RANK_FLOOR = 1e-12
@@ -49,6 +49,9 @@ that all modes' coordinates reach by less than its root are left out gradually, 
 D."""
 
 CG_STEPS = 300
+CG_TYPICAL = 30
+"""As many are counted where operations are: how many it takes depends on the data."""
+
 CG_RESIDUAL = 1e-8
 """The residual at which conjugate gradients stop, relative to the right-hand side."""
 
@@ -117,6 +120,15 @@ def coordinates(at: Sequence[Tensor], own: Sequence[Tensor]) -> Factors:
     roots = whitening(at)
     solve = _of_matrices if len(at) == 2 else _of_tensors
     return [c.to(dtype) for c in solve(at, own, roots)]
+
+
+def coordinates_flops(modes: Sequence[int], rank: int) -> float:
+    """Count the operations of `coordinates`: the frame's Gram matrices and their roots, then what
+    is in closed form of a matrix; of a tensor with CG_TYPICAL conjugate-gradient steps."""
+    thin, small = rank**2 * sum(modes), eigh_flops(rank) + 2.0 * rank**3
+    if len(modes) == 2:
+        return 16.0 * thin + 2.0 * small
+    return (10.0 + 10.0 * CG_TYPICAL) * thin + len(modes) * small
 
 
 def directions(at: Sequence[Tensor], moved: Sequence[Tensor]) -> Factors:

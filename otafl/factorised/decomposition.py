@@ -1,4 +1,10 @@
-"""Decompose matrices by singular values, whatever becomes of the others in the batch."""
+"""Decompose matrices by singular values, whatever becomes of the others in the batch; and count
+the operations of decompositions.
+
+References
+----------
+Golub, Van Loan 2013, "Matrix Computations", 4th edition (GvL).
+"""
 
 from __future__ import annotations
 
@@ -31,3 +37,26 @@ def _alone(matrix: Tensor, full_matrices: bool) -> tuple[Tensor, ...]:
     except torch.linalg.LinAlgError:
         exact = torch.linalg.svd(matrix.double(), full_matrices=full_matrices)
         return tuple(part.to(matrix.dtype) for part in exact)
+
+
+def cholesky_flops(side: int) -> float:
+    """Count the operations of a Cholesky factorisation, n^3 / 3. GvL, section 4.2.5."""
+    return side**3 / 3.0
+
+
+def triangular_inverse_flops(side: int) -> float:
+    """Count the operations of n right-hand sides of a triangular system, n^2 each. GvL, section
+    3.1.2."""
+    return float(side**3)
+
+
+def eigh_flops(side: int) -> float:
+    """Count the operations of eigenvalues and vectors of a symmetric matrix, 9 n^3. GvL, section
+    8.3.3."""
+    return 9.0 * side**3
+
+
+def svd_flops(side: int) -> float:
+    """Count the operations of singular values and both sets of vectors of a square matrix, 21 n^3
+    by Golub's and Reinsch's algorithm: 4 m^2 n + 8 m n^2 + 9 n^3. GvL, figure 8.6.1."""
+    return 21.0 * side**3

@@ -21,7 +21,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from otafl.factorised.decomposition import svd
+from otafl.factorised.decomposition import (
+    cholesky_flops,
+    svd,
+    svd_flops,
+    triangular_inverse_flops,
+)
 
 SINGULAR_FLOOR = 1e-12
 """Smallest singular value kept, relative to the largest: below it a point leaves the manifold."""
@@ -76,6 +81,12 @@ def project(point: LowRank, gv: Tensor, gtu: Tensor) -> Tangent:
     R] alone (eq. 47)."""
     h = torch.bmm(point.u.mT, gv)
     return Tangent(h, _normal(gv, point.u, h), _normal(gtu, point.v, h.mT))
+
+
+def project_flops(rows: int, columns: int, rank: int) -> float:
+    """Count the operations of `project` at a point of an M x N matrix."""
+    sides = sum(side for side in (rows, columns) if side > rank)  # a square basis leaves nothing
+    return 2.0 * rows * rank**2 + sides * (2.0 * rank**2 + rank)
 
 
 def complement(basis: Tensor, thin: Tensor) -> Tensor:
@@ -141,6 +152,15 @@ def _retract_equal_ranks(points: Sequence[LowRank], steps: Sequence[Tangent]) ->
     ]
 
 
+def retract_flops(sides: int, rank: int) -> float:
+    """Count the operations of `retract` of one point, M + N sides: Gram matrices, the moved bases;
+    and of rank R two Cholesky factors, their inverses and products, and the core's singular
+    vectors."""
+    thin = sides * (6.0 * rank**2 + rank)
+    small = cholesky_flops(rank) + triangular_inverse_flops(rank) + 2.0 * rank**3
+    return thin + 2.0 * small + svd_flops(2 * rank)
+
+
 def _gram_root(gram: Tensor) -> tuple[Tensor, Tensor]:
     """Return the upper triangular T [m, R, R] with T^T T = gram + ridge, and its inverse."""
     diagonal = gram.diagonal(dim1=1, dim2=2)
@@ -183,6 +203,11 @@ def reorthonormalise(point: LowRank) -> LowRank:
     """Take one Newton-Schulz step on U and V, which squares their distance from orthonormality:
     rounding lets them drift by a few units in the last place a step."""
     return LowRank(_orthonormal(point.u), point.s, _orthonormal(point.v))
+
+
+def reorthonormalise_flops(sides: int, rank: int) -> float:
+    """Count the operations of `reorthonormalise`, M + N sides."""
+    return 4.0 * sides * rank**2
 
 
 def _orthonormal(u: Tensor) -> Tensor:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from otafl.factorised.decomposition import eigh_flops
+
 
 def soft(r: Tensor, threshold: Tensor) -> Tensor:
     """Return sgn(r) max(|r| - threshold, 0), threshold >= 0 broadcastable to r."""
@@ -32,6 +34,13 @@ def svt(matrix: Tensor, threshold: Tensor) -> Tensor:
     share = threshold[:, None] / sigma.clamp_min(torch.finfo(sigma.dtype).tiny)
     taken = (vectors * share.clamp_max(1.0)[:, None]) @ vectors.mT
     return torch.baddbmm(matrix, matrix, taken.to(matrix.dtype), alpha=-1.0)
+
+
+def svt_flops(rows: int, columns: int) -> float:
+    """Count the operations of `svt` of one matrix: the Gram matrix of its shorter side, its
+    eigenvectors, what is taken off there, and the product with it."""
+    short, long = min(rows, columns), max(rows, columns)
+    return 4.0 * long * short**2 + eigh_flops(short) + 2.0 * short**3 + long * short
 
 
 def top(rows: Tensor, count: int) -> Tensor:

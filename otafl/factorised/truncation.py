@@ -94,6 +94,16 @@ def coordinates_of_factors(frame: Factors, old: Factors, new: Factors) -> Factor
     return coordinates(frame, dv, utd)
 
 
+def coordinates_of_matrix_flops(a: int, b: int, rank: int) -> float:
+    """Count the operations of `coordinates_of_matrix`."""
+    return 4.0 * a * b * rank + (4.0 * a + 2.0 * b) * rank**2
+
+
+def coordinates_of_factors_flops(a: int, b: int, rank: int) -> float:
+    """Count the operations of `coordinates_of_factors`, of as many as the frame has."""
+    return (12.0 * a + 10.0 * b) * rank**2
+
+
 def along(frame: Factors, coordinate: Factors) -> Tensor:
     """Return the change P(D) [n, a, b] that has these coordinates."""
     return torch.baddbmm(torch.bmm(coordinate.left, frame.right), frame.left, coordinate.right)

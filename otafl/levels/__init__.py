@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from otafl.core import registry
-from otafl.core.contracts import Level
+from otafl.core.contracts import Level, LocalLoad
 from otafl.core.settings import Settings
 from otafl.devices.hardware import Hardware
 from otafl.levels.base import Levels, LevelSetup
@@ -16,7 +14,7 @@ def build(
     section: Settings,
     sizes: tuple[Level, ...],
     hardware: Hardware,
-    training: Any,
+    load: LocalLoad,
     setup: SelectionSetup,
 ) -> Levels | None:
     """Say who trains which model size; None for a method of one size.
@@ -26,11 +24,9 @@ def build(
     section : `devices.levels`, alike in all trials.
     sizes : the method's levels, the largest first.
     hardware : [S, K].
-    training : the section `training`.
+    load : of the local work of all devices, [S, K].
     setup : what is known of the devices' channels.
     """
     if not sizes:
         return None
-    batch, steps = training.batch_size, training.local_steps
-    given = LevelSetup(sizes, hardware, batch * steps, batch, setup)
-    return registry.make("levels", section, given)
+    return registry.make("levels", section, LevelSetup(sizes, hardware, load, setup))

@@ -17,7 +17,7 @@ from torch import Tensor
 from otafl.algorithms.custom import settings_of
 from otafl.core import registry, settings
 from otafl.core.choices import Choice
-from otafl.core.contracts import ChannelState, Cohort, Level
+from otafl.core.contracts import ChannelState, Cohort, Level, LocalLoad
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem, problem
 from otafl.core.rng import purpose
@@ -41,14 +41,12 @@ Shares = Annotated[
 
 @dataclass(frozen=True)
 class LevelSetup:
-    """Hold what every assignment is built from. sizes: the method's levels. hardware: [S, K].
-    samples: of a device's local work in a round; batch: of a minibatch. link: as selections have
-    it."""
+    """Hold what every assignment is built from. sizes: the method's levels. hardware: [S, K]. load:
+    of the devices' local work in a round, [S, K]. link: as selections have it."""
 
     sizes: tuple[Level, ...]
     hardware: Hardware
-    samples: int
-    batch: int
+    load: LocalLoad
     link: SelectionSetup
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from typing import ClassVar, Literal
 
+import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -34,7 +35,6 @@ class DeadlineLevels(Levels):
         super().__init__(settings, setup)
         streams = setup.link.streams
         new = functools.partial(torch.tensor, dtype=streams.dtype, device=streams.device)
-        self._flops = new([size.flops(setup.samples) for size in setup.sizes])
         self._bits = new([WORD * size.parameters for size in setup.sizes])
         self._speed = new(setup.hardware.flops_per_s.ravel())
 
@@ -43,6 +43,9 @@ class DeadlineLevels(Levels):
         snr = link.snr(state, round).flatten()[cohort.cell]
         band = link.budget.bandwidth_hz[cohort.trial] / cohort.rows_of[cohort.trial]
         rate = (band * torch.log2(1.0 + snr)).clamp_min(1e-30)
-        seconds = self._flops / self._speed[cohort.cell, None] + self._bits / rate[:, None]
+        load = self.setup.load.of(cohort.cell.cpu().numpy())
+        flops = np.stack([size.flops(load) for size in self.setup.sizes], 1)
+        work = torch.from_numpy(flops).to(self._speed) / self._speed[cohort.cell, None]
+        seconds = work + self._bits / rate[:, None]
         late = (seconds > self.settings.seconds).long()
-        return late.cumprod(1).sum(1).clamp_max(len(self._flops) - 1)  # the first in time
+        return late.cumprod(1).sum(1).clamp_max(len(self._bits) - 1)  # the first in time

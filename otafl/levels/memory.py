@@ -57,7 +57,9 @@ class MemoryLevels(Levels):
         bytes_of = torch.finfo(setup.link.streams.dtype).bits / 8
         need = np.array(
             [
-                (COPIES * size.parameters + setup.batch * size.kept_reals) * bytes_of / 2**20
+                (COPIES * size.parameters + setup.load.batch_size * size.kept_reals)
+                * bytes_of
+                / 2**20
                 for size in setup.sizes
             ]
         )

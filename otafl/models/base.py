@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
+import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -24,6 +25,9 @@ Shapes = dict[str, tuple[int, ...]]
 
 Count = Annotated[int, Field(ge=1)]
 
+Number = TypeVar("Number", float, np.ndarray)
+"""So many samples, or an array of such numbers."""
+
 
 OutputChannels = Annotated[
     tuple[Count, ...], Field(min_length=1, description="output channels of each convolution")
@@ -33,6 +37,13 @@ HiddenWidths = Annotated[
     tuple[Count, ...],
     Field(description="widths of the fully connected layers before the last; may be empty"),
 ]
+
+
+LOSS = 4
+"""Operations a class of the cross-entropy: less the largest, exponential, sum, quotient."""
+
+NORMALISING = 6
+"""Operations a number of a normalisation: mean and variance (3), the rest (3)."""
 
 
 class Model(ABC):
@@ -48,6 +59,11 @@ class Model(ABC):
     """The parameters: name -> shape in one row."""
     macs: int
     """Multiplications of a forward pass of one sample."""
+    first_macs: int = 0
+    """Those whose input takes no gradient, as it depends on no parameter: the sample itself."""
+    elementwise: int = 0
+    """Operations of a forward pass of one sample beside its multiplications, as many as backward:
+    biases, activations, normalisation, pooling, the loss."""
     kept_reals: int = 0
     """Real numbers that one sample adds to the memory of a training step, where they are many."""
     norms: tuple[str, ...] = ()
@@ -111,10 +127,16 @@ class Model(ABC):
         """Count the parameters."""
         return sum(math.prod(shape) for shape in self.shapes.values())
 
-    def training_flops(self, samples: int) -> float:
-        """Return the operations of forward and backward passes: a multiplication and an addition a
-        MAC, and a backward pass that costs two forward ones."""
-        return 6.0 * self.macs * samples
+    def forward_flops(self, samples: Number) -> Number:
+        """Return the operations of forward passes: a multiplication and an addition a MAC."""
+        return (2.0 * self.macs + self.elementwise) * samples
+
+    def training_flops(self, samples: Number) -> Number:
+        """Return the operations of forward and backward passes. A backward pass multiplies by the
+        weights and by what each layer saw, twice the MACs, but for the first layers, which hand no
+        gradient on."""
+        products = 6.0 * self.macs - 2.0 * self.first_macs
+        return (products + 2.0 * self.elementwise) * samples
 
 
 def flatten(blocks: Blocks) -> Tensor:

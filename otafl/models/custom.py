@@ -92,14 +92,18 @@ class ModuleModel(Model):
             for name, _ in layer.named_parameters(recurse=False)
         )
         probe = torch.zeros(1, *input_shape, dtype=next(module.parameters()).dtype)
-        with torch.no_grad(), FlopCounterMode(display=False) as counter:
-            scores = module(probe)
+        leaves = {name: p.clone().requires_grad_() for name, p in self._start.items()}
+        with torch.enable_grad(), FlopCounterMode(display=False) as forward:
+            scores = torch.func.functional_call(module, leaves, (probe,))
         if tuple(scores.shape) != (1, classes):
             raise UserError(
                 f"model: the module gives scores of shape {list(scores.shape)} for one sample; "
                 f"[1, {classes}] would do"
             )
-        self.macs = counter.get_total_flops() // 2
+        with FlopCounterMode(display=False) as backward:
+            torch.autograd.grad(scores.sum(), list(leaves.values()), allow_unused=True)
+        self.macs = forward.get_total_flops() // 2
+        self.first_macs = 2 * self.macs - backward.get_total_flops() // 2
 
     def init(self, draw: Draw) -> Blocks:
         params = {}

@@ -14,7 +14,7 @@ from torch.nn import functional
 from otafl.core.contracts import Batch, Blocks
 from otafl.core.settings import Settings
 from otafl.models import convolution
-from otafl.models.base import Draw, Model, descend_
+from otafl.models.base import LOSS, Draw, Model, descend_
 from otafl.models.convolution import Kept
 from otafl.models.geometry import Window
 
@@ -90,6 +90,14 @@ class Layer:
         """Count the multiplications of one sample."""
         return self.positions * self.inputs * self.outputs
 
+    @property
+    def elementwise(self) -> int:
+        """Count what is done once a number that it puts out: bias, pooling, activation."""
+        if self.window is None:
+            return 2 * self.outputs
+        pooling = self.positions if self.window.pool > 1 else 0
+        return (self.positions + pooling + self.window.features) * self.outputs
+
 
 def numbered(sides: Iterable[tuple[int, int]], windows: Sequence[Window] = ()) -> tuple[Layer, ...]:
     """Make layers "weight0", "bias0", .. of these sides, the first ones with windows."""
@@ -150,7 +158,9 @@ class LayeredModel(Model):
         if leaky_slope < 0:
             raise ValueError(f"leaky_slope: {leaky_slope}, must not be negative")
         self.layers, self.leaky_slope, self.bias_start = layers, leaky_slope, bias_start
-        self.macs = sum(layer.macs for layer in layers)
+        self.macs, self.first_macs = sum(layer.macs for layer in layers), layers[0].macs
+        self.elementwise = sum(layer.elementwise for layer in layers)
+        self.elementwise += (LOSS - 1) * layers[-1].outputs  # in the place of an activation
         self.shapes = {}
         for layer in layers:
             self.shapes[layer.weight] = (layer.inputs, layer.outputs)

@@ -37,7 +37,7 @@ from torch.nn import functional
 from otafl.core import settings
 from otafl.core.contracts import Blocks
 from otafl.core.errors import UserError
-from otafl.models.base import Draw, HiddenWidths, Model
+from otafl.models.base import LOSS, Draw, HiddenWidths, Model
 from otafl.models.layered import numbered, uniform_start
 
 
@@ -89,6 +89,13 @@ class Lstm(Model):
             self.shapes[one.weight] = (one.inputs, one.outputs)
             self.shapes[one.bias] = (one.outputs,)
         self.macs = self.length * steps + sum(one.macs for one in self._classifier)
+        at_start = settings.layers * settings.hidden  # the states before the first position
+        self.first_macs = ways * wide * (self.length * features + at_start)
+        # At a position a gate's four have two biases and h U added, three are logistic (3 each) and
+        # one a tanh; then f c + i g and o tanh(c).
+        units = self.length * settings.layers * ways * settings.hidden
+        self.elementwise = 23 * units + sum(one.elementwise for one in self._classifier)
+        self.elementwise += (LOSS - 1) * classes  # in the place of an activation
         # Of each step autograd keeps the four gates before and after, both states and tanh(c).
         self.kept_reals = self.length * settings.layers * ways * 11 * settings.hidden
 

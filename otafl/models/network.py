@@ -77,7 +77,9 @@ class Network(Model):
         norms = [step for step in plan.each_step(steps) if isinstance(step, plan.Norm)]
         self.norms = tuple(f"{step.name}.{part}" for step in norms for part in ("weight", "bias"))
         self.batch_norms = any(step.groups is None for step in norms)
-        self.macs, self.kept_reals, _ = plan.costs(steps, image, unroll)
+        costs = plan.costs(steps, image, unroll)
+        self.macs, self.first_macs, self.kept_reals = costs.macs, costs.first_macs, costs.kept_reals
+        self.elementwise = costs.elementwise
 
     def with_ranks(self, ranks: Mapping[str, int]) -> Network:
         """Return the network with the steps of these names low-rank."""

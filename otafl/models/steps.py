@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, NamedTuple, get_args
 
 from otafl.core.errors import UserError
+from otafl.models.base import LOSS, NORMALISING
 
 Unroll = Literal["vertical_first", "horizontal_first"]
 Image = tuple[int, int, int]
@@ -230,33 +231,47 @@ def start_bound(step: Step) -> float:
 
 class Costs(NamedTuple):
     """Hold what one sample costs. macs: multiplications of convolutions and linear layers;
-    kept_reals: numbers that a training step keeps; image: after the last step."""
+    first_macs: those whose input depends on no parameter; elementwise: other operations of a
+    forward pass; kept_reals: numbers that a training step keeps; image: after the last step."""
 
     macs: int
+    first_macs: int
+    elementwise: int
     kept_reals: int
     image: Image
 
 
-def costs(steps: Sequence[Step], image: Image, unroll: Unroll = "vertical_first") -> Costs:
-    """Count what a sample costs. Raises UserError if the image is too small."""
-    macs = kept = 0
+def costs(
+    steps: Sequence[Step], image: Image, unroll: Unroll = "vertical_first", first: bool = True
+) -> Costs:
+    """Count what a sample costs; first: the steps see the sample itself. Raises UserError if the
+    image is too small."""
+    macs = first_macs = elementwise = kept = 0
     for step in steps:
         c, h, w = image
         if isinstance(step, Conv):
-            image, own, between = _convolved(step, image, unroll)
-            macs += own
+            image, parts, between = _convolved(step, image, unroll)
+            macs += sum(parts)
+            first_macs += first * parts[0]
             kept += between
         elif isinstance(step, Linear):
             m = c * h * w
-            macs += m * step.outputs if step.rank is None else step.rank * (m + step.outputs)
+            rank = step.rank
+            parts = [m * step.outputs] if rank is None else [m * rank, rank * step.outputs]
+            macs += sum(parts)
+            first_macs += first * parts[0]
             image = step.outputs, 1, 1
         elif isinstance(step, MaxPool):
             image = c, h // step.size, w // step.size
         elif isinstance(step, MeanPool):
             image = c, 1, 1
         elif isinstance(step, Residual):
-            body, beside = costs(step.body, image, unroll), costs(step.shortcut, image, unroll)
+            body, beside = (
+                costs(side, image, unroll, first) for side in (step.body, step.shortcut)
+            )
             macs, kept = macs + body.macs + beside.macs, kept + body.kept_reals + beside.kept_reals
+            first_macs += body.first_macs + beside.first_macs
+            elementwise += body.elementwise + beside.elementwise
             image = body.image
         if min(image) < 1:
             kind = "max-pooling"
@@ -266,19 +281,33 @@ def costs(steps: Sequence[Step], image: Image, unroll: Unroll = "vertical_first"
                 f"model.name: images of {h}x{w} pixels reach a {kind}, which leaves nothing "
                 "of them; larger images, or fewer convolutions or poolings, would do"
             )
+        first = first and not isinstance(step, Conv | Linear | Norm | Residual)
+        elementwise += _elementwise(step, c * h * w, math.prod(image))
         kept += math.prod(image)
-    return Costs(macs, kept, image)
+    return Costs(macs, first_macs, elementwise, kept, image)
 
 
-def _convolved(step: Conv, image: Image, unroll: Unroll) -> tuple[Image, int, int]:
-    """Return the image after a convolution, its multiplications, and the numbers between the two of
-    a low-rank one."""
+def _elementwise(step: Step, before: int, after: int) -> int:
+    """Count the operations of a step that are no multiplications by a weight; before, after: the
+    numbers that it sees and gives."""
+    if isinstance(step, Linear):
+        return (1 + LOSS) * after if step.last else after
+    if isinstance(step, Conv):
+        return after if step.bias else 0
+    if isinstance(step, Norm):
+        return NORMALISING * after
+    return before if isinstance(step, MaxPool | MeanPool) else after
+
+
+def _convolved(step: Conv, image: Image, unroll: Unroll) -> tuple[Image, list[int], int]:
+    """Return the image after a convolution, its multiplications, of a low-rank one those of the two
+    that it consists of, and the numbers between these."""
     c, h, w = image
     k, s, p = step.kernel, step.stride, step.padding
     high, wide = (h + 2 * p - k) // s + 1, (w + 2 * p - k) // s + 1
     after = step.outputs, high, wide
     if step.rank is None:
-        return after, step.outputs * c * k * k * high * wide, 0
+        return after, [step.outputs * c * k * k * high * wide], 0
     # the first of the two leaves one side at its length
     between = step.rank * (high * w if unroll == "vertical_first" else h * wide)
-    return after, between * c * k + step.outputs * step.rank * k * high * wide, between
+    return after, [between * c * k, step.outputs * step.rank * k * high * wide], between

@@ -15,9 +15,12 @@ import torch
 from support.rival_rounds import (
     CLASSES,
     DTYPES,
+    GRADIENT,
     INPUTS,
+    LOAD,
     MODEL,
     OWN,
+    PARAMETERS,
     RATE,
     RATES,
     SERVER,
@@ -128,8 +131,7 @@ def test_refuses_a_share_above_one() -> None:
 
 
 def test_views_and_operations() -> None:
-    """Operations are for 60 samples, in MACs of a forward pass of one."""
-    macs = INPUTS * 8 + 8 * 5 + 5 * CLASSES
+    """A step mixes and moves two models, 3 + 2 + 2 operations a parameter; alpha's, 3 a round."""
     one = Rounds("apfl", MODEL)
     assert set(one.method.views(one.server, one.devices)) == {"global", "personal"}
-    assert one.method.flops(60) == 12 * macs * 60
+    assert one.method.flops(LOAD) == 2 * 60 * GRADIENT + (6 * 7 + 4) * PARAMETERS

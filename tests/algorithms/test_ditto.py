@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 import torch
 from support.rival_rounds import (
-    CLASSES,
     DTYPES,
-    INPUTS,
+    GRADIENT,
+    LOAD,
     MODEL,
     OWN,
+    PARAMETERS,
     RATE,
     RATES,
     SERVER,
@@ -104,8 +105,7 @@ def test_refuses_a_step_that_jumps_over_the_centre() -> None:
 
 
 def test_views_and_operations() -> None:
-    """Operations are for 60 samples, in MACs of a forward pass of one."""
-    macs = INPUTS * 8 + 8 * 5 + 5 * CLASSES
+    """Two gradients; two steps and a penalty, 2 + 2 + 3 operations a parameter."""
     one = Rounds("ditto", MODEL)
     assert set(one.method.views(one.server, one.devices)) == {"global", "personal"}
-    assert one.method.flops(60) == 12 * macs * 60
+    assert one.method.flops(LOAD) == 2 * 60 * GRADIENT + (6 * 7 + 1) * PARAMETERS

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,11 @@ import torch
 from support.rival_rounds import (
     CLASSES,
     DTYPES,
+    GRADIENT,
     INPUTS,
+    LOAD,
     MODEL,
+    PARAMETERS,
     RATE,
     RATES,
     SERVER,
@@ -205,6 +209,8 @@ def test_refuses_models_that_stay_the_same() -> None:
 
 
 def test_operations() -> None:
-    """They are those of three models: training, the minibatches' posterior, the E-step."""
-    macs = INPUTS * 8 + 8 * 5 + 5 * CLASSES
-    assert FedEM(FedEM.Settings(), MODEL, 5).flops(60) == 3 * (6 + 2 + 2) * macs * 60
+    """They are those of three models: training, and the E-step on all samples."""
+    forward, load = 2 * 103 + 41, replace(LOAD, samples=np.array([60.0, 700.0]))
+    training = 60 * GRADIENT + (6 * 2 + 1) * PARAMETERS
+    told = FedEM(FedEM.Settings(), MODEL, 5).flops(load)
+    np.testing.assert_array_equal(told, 3 * (training + forward * load.samples))

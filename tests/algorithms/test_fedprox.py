@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 import torch
 from support.rival_rounds import (
-    CLASSES,
     DTYPES,
-    INPUTS,
+    GRADIENT,
+    LOAD,
     MODEL,
+    PARAMETERS,
     RATE,
     RATES,
     SERVER,
@@ -70,8 +71,7 @@ def test_refuses_a_step_that_jumps_over_the_centre() -> None:
 
 
 def test_views_and_operations() -> None:
-    """Operations are for 60 samples, in MACs of a forward pass of one."""
-    macs = INPUTS * 8 + 8 * 5 + 5 * CLASSES
+    """A step and its penalty are 2 + 3 operations a parameter."""
     one = Rounds("fedprox", MODEL)
     assert set(one.method.views(one.server, one.devices)) == {"global"}
-    assert one.method.flops(60) == 6 * macs * 60
+    assert one.method.flops(LOAD) == 60 * GRADIENT + (6 * 5 + 1) * PARAMETERS

@@ -17,9 +17,12 @@ import pytest
 import torch
 from support.rival_rounds import (
     CLASSES,
+    GRADIENT,
     INPUTS,
+    LOAD,
     MODEL,
     OWN,
+    PARAMETERS,
     RATE,
     RATES,
     SERVER,
@@ -144,8 +147,10 @@ def test_refuses_a_single_layer() -> None:
 
 
 def test_views_and_operations() -> None:
-    """Operations are for 60 samples, in MACs of a forward pass of one."""
-    macs = INPUTS * 8 + 8 * 5 + 5 * CLASSES
+    """Two steps on the head, a forward pass and its gradient, to each on the body."""
     rep = Rounds("fedrep", MODEL, {"head_factor": 2})
     assert set(rep.method.views(rep.server, rep.devices)) == {"personal"}
-    assert rep.method.flops(60) == (6 * macs + 2 * (2 * macs + 2 * 5 * CLASSES)) * 60
+    head = 5 * CLASSES
+    on_head = 2 * 60 * (2 * 103 + 41 + 2 * head) + 12 * 2 * (head + CLASSES)
+    on_body = 60 * (GRADIENT - 2 * head) + (6 * 2 + 1) * (PARAMETERS - head - CLASSES)
+    assert rep.method.flops(LOAD) == on_head + on_body

@@ -21,7 +21,7 @@ from twins.setting import everyone, local_data, minibatch, mlp
 
 from otafl.algorithms.fedrolex import FedRolex
 from otafl.algorithms.width_slices import channels, cut, parts, place_
-from otafl.core.contracts import LocalContext, Payload, Received
+from otafl.core.contracts import LocalContext, LocalLoad, Payload, Received
 from otafl.core.rng import Streams
 from otafl.models.base import unflatten
 from otafl.models.network import Network
@@ -230,4 +230,5 @@ def test_sizes_do_not_depend_on_the_round() -> None:
     assert broadcast.reals_of is not None
     assert broadcast.reals_of.tolist() == [sizes[0], sizes[1], sizes[1], sizes[0]]
     assert list(broadcast.blocks) == ["model"]
-    assert method.flops(3) == method.levels()[0].flops(3)
+    load = LocalLoad(2, 4, np.array([3.0]))
+    assert method.flops(load) == method.levels()[0].flops(load)

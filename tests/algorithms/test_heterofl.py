@@ -23,7 +23,7 @@ from twins.setting import everyone, local_data, minibatch, mlp
 from otafl.algorithms.fedavg import FedAvg
 from otafl.algorithms.heterofl import HeteroFL
 from otafl.algorithms.width_slices import moved
-from otafl.core.contracts import Blocks, Cohort, Context, LocalContext, Payload, Received
+from otafl.core.contracts import Blocks, Cohort, Context, LocalContext, LocalLoad, Payload, Received
 from otafl.core.rng import Streams
 from otafl.models.base import unflatten
 from otafl.models.network import Network
@@ -283,7 +283,8 @@ def test_levels_and_what_they_are_charged() -> None:
     broadcast = one.method.broadcast(one.server, one.cohort)
     assert broadcast.reals_of is not None
     assert broadcast.reals_of.tolist() == [sizes[level] for row in LEVEL for level in row]
-    assert one.method.flops(10) == one.method.levels()[0].flops(10)
+    load = LocalLoad(2, 4, np.array([3.0]))
+    assert one.method.flops(load) == one.method.levels()[0].flops(load)
     (group,) = one.local(0)[0]
     share = group.with_share().share
     masked = one.data.work(0, one.cohort).class_counts() == 0

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from contract.small import engine, run
 from support.rival_rounds import (
-    CLASSES,
-    INPUTS,
+    GRADIENT,
+    LOAD,
     MODEL,
     OWN,
+    PARAMETERS,
     WHO,
     Round,
     Rounds,
@@ -59,8 +60,7 @@ def test_local_only_sends_nothing() -> None:
 
 
 def test_views_and_operations() -> None:
-    """Operations are for 60 samples, in MACs of a forward pass of one."""
-    macs = INPUTS * 8 + 8 * 5 + 5 * CLASSES
+    """A step is 2 operations a parameter; nothing is sent."""
     one = Rounds("local_only", MODEL)
     assert set(one.method.views(one.server, one.devices)) == {"personal"}
-    assert one.method.flops(60) == 6 * macs * 60
+    assert one.method.flops(LOAD) == 60 * GRADIENT + 6 * 2 * PARAMETERS

@@ -16,10 +16,11 @@ import numpy as np
 import pytest
 import torch
 from support.rival_rounds import (
-    CLASSES,
     DTYPES,
-    INPUTS,
+    GRADIENT,
+    LOAD,
     MODEL,
+    PARAMETERS,
     RATE,
     RATES,
     SERVER,
@@ -150,8 +151,7 @@ def test_a_device_moves_its_control_by_what_was_received() -> None:
 
 
 def test_views_and_operations() -> None:
-    """Operations are for 60 samples, in MACs of a forward pass of one."""
-    macs = INPUTS * 8 + 8 * 5 + 5 * CLASSES
+    """A corrected step is 3 operations a parameter, the controls 5 a round beside the increment."""
     one = Rounds("scaffold", MODEL)
     assert set(one.method.views(one.server, one.devices)) == {"global"}
-    assert one.method.flops(60) == 6 * macs * 60
+    assert one.method.flops(LOAD) == 60 * GRADIENT + (6 * 3 + 6) * PARAMETERS

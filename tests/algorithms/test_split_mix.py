@@ -23,7 +23,7 @@ from twins.heterofl import Device, Settings
 from twins.setting import everyone, local_data, minibatch, mlp
 
 from otafl.algorithms.split_mix import SplitMix, chosen, first_atom
-from otafl.core.contracts import Cohort, Context, LocalContext, Payload, Received
+from otafl.core.contracts import Cohort, Context, LocalContext, LocalLoad, Payload, Received
 from otafl.core.rng import Streams
 from otafl.models.base import Model, unflatten
 from otafl.models.network import Network
@@ -220,10 +220,11 @@ def test_sizes_and_what_they_are_charged() -> None:
     levels = one.method.levels()
     assert [level.parameters for level in levels] == [4 * atom, 2 * atom, atom]
     assert [level.ratio for level in levels] == [1.0, 0.5, 0.25]
-    assert [level.flops(10) for level in levels] == [
-        60.0 * b * one.method.atom.macs for b in (4, 2, 1)
-    ]
-    assert one.method.flops(10) == levels[0].flops(10)
+    load = LocalLoad(2, 4, np.array([3.0]))
+    flops = [level.flops(load).item() for level in levels]
+    assert flops == [4 * flops[2], 2 * flops[2], flops[2]]
+    assert flops[2] > 2 * one.method.atom.training_flops(3)
+    assert one.method.flops(load) == levels[0].flops(load)
     told = one.method.broadcast(one.server, one.cohort)
     assert told.reals_of is not None
     expected = [BUDGETS[level] * atom for row in LEVEL for level in row]

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,6 +20,7 @@ from otafl.core.contracts import (
     Group,
     Hyper,
     LocalContext,
+    LocalLoad,
     Payload,
     Received,
     View,
@@ -91,8 +93,8 @@ class Probe(Algorithm):
 
         return {"global": View(server, predict)}
 
-    def flops(self, samples: int) -> float:
-        return 1.0
+    def flops(self, load: LocalLoad) -> np.ndarray:
+        return np.ones_like(load.samples)
 
 
 class Ranks(Probe):

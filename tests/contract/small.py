@@ -18,7 +18,7 @@ from otafl import channels
 from otafl.channels.trace import export
 from otafl.core import registry
 from otafl.core.rng import Streams
-from otafl.engine.assembly import Parts, assemble
+from otafl.engine.assembly import Parts, assemble, load_of
 from otafl.engine.engine import Engine
 from otafl.engine.sizes import Sizes
 from otafl.scenario import Point, Scenario, expand, load_scenario
@@ -155,8 +155,8 @@ def engine(
     numbers = range(stacked[0].scenario.trials) if trials is None else trials
     parts = assemble(stacked, list(numbers))
     if probe is not None:
-        made, training = probe(parts), parts.scenario.training
-        sizes = Sizes(made, None, parts.link.channel, training, parts.streams.size)
+        made = probe(parts)
+        sizes = Sizes(made, None, parts.link.channel, load_of(parts.scenario, parts.samples))
         parts = dataclasses.replace(parts, algorithm=made, sizes=sizes)
     return Engine(parts)
 

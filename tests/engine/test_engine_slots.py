@@ -19,7 +19,7 @@ from contract import probes
 from contract.small import engine, run, scenario, tree
 
 import otafl
-from otafl.core.contracts import Cohort, Context, Payload
+from otafl.core.contracts import Cohort, Context, LocalLoad, Payload
 from otafl.devices.activities import ACTIVITIES
 from otafl.engine.engine import Engine
 from otafl.engine.running import run_stack
@@ -63,8 +63,8 @@ class Sent(probes.Probe):
         ]
         return super().payload(broadcast, cohort, round)
 
-    def flops(self, samples: int) -> float:
-        return 1.4e4  # 14 ms for the median device
+    def flops(self, load: LocalLoad) -> np.ndarray:
+        return np.full_like(load.samples, 1.4e4)  # 14 ms for the median device
 
 
 def delivered(one: Engine) -> list[tuple[int, int, int]]:
@@ -247,7 +247,9 @@ def test_nobody_radiates_more_than_its_battery_has() -> None:
 
 def test_round_budget() -> None:
     """Whose work costs more than the budget stays away; the others radiate what is left of it."""
-    flops = 6 * (64 * 4 + 4 * 10) * 4 * 2
+    products = 6 * (64 * 4 + 4 * 10) - 2 * 64 * 4
+    gradients = (products + 2 * (2 * 14 + 3 * 10)) * 4 * 2
+    flops = gradients + (2 * 2 + 1) * (64 * 4 + 4 + 4 * 10 + 10)
     speeds = np.array([1e8, 2e8, 4e8, 8e8])
     work_j = 1e-22 * (speeds / 4) ** 2 * flops / 4
     budget = 1.5 * work_j[1]

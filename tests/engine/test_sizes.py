@@ -1,7 +1,8 @@
 """What the engine makes of model sizes: time, joules, bits and counts go by a device's level.
 
 Mutations that make a test here fail: the largest level's operations charged to all, on the clock or
-in joules; a participant of no level counted, exchanged parameters of one direction.
+in joules; one device's samples taken for every device's, or padding for samples; a participant of
+no level counted, exchanged parameters of one direction.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from contract.small import engine
 
+from otafl.core.contracts import LocalLoad
 from otafl.devices.activities import CAUSES
 
 pytestmark = pytest.mark.exact
@@ -28,7 +30,8 @@ def test_time_joules_and_parameters_go_by_level() -> None:
     sizes = one.parts.algorithm.levels()
     one.round(0)
     samples = 4 * 2
-    flops = np.array([sizes[0].flops(samples)] + [sizes[1].flops(samples)] * 3)
+    load = LocalLoad(2, 4, np.array([9.0]))
+    flops = np.array([sizes[level].flops(load).item() for level in (0, 1, 1, 1)])
     assert flops[0] > flops[1]
     joules = one.parts.clock.spent_j()[0, :, CAUSES.index("compute")]
     np.testing.assert_allclose(joules / flops, joules[0] / flops[0])
@@ -101,3 +104,54 @@ def test_late_updates_keep_what_they_pay_for() -> None:
         fast + own for own in (0, *np.unique(sizes[level[slow]]), sizes[level[slow]].sum())
     }
     assert max(each) > fast + 1
+
+
+UNEQUAL = {
+    "data.partition": {"name": "dirichlet", "alpha": 0.3, "min_samples": 3},
+    "training.batch_size": 70,
+    "devices.compute": {"name": "fixed", "flops_per_s": 1e6},
+    "transport": "ideal",
+    "trials": 2,
+}
+
+
+@pytest.mark.parametrize("method", ["fedavg", "fedem", "fedfomo", "fedpac"])
+def test_joules_go_by_each_devices_data(method: str) -> None:
+    """Minibatches of 70 of devices that have fewer or more, and passes over all samples."""
+    one = engine({"algorithm": method} | UNEQUAL)
+    samples = one.parts.samples.share.double().numpy()
+    assert samples.min() < 70 < samples.max()
+    one.round(0)
+    joules = one.parts.clock.spent_j()[..., CAUSES.index("compute")]
+    flops = one.parts.algorithm.flops(LocalLoad(2, 70, samples))
+    assert flops.shape == (2, 4)
+    np.testing.assert_allclose(joules / flops, joules[0, 0] / flops[0, 0])
+    small = samples < 70
+    assert flops[small].max() < flops[~small].min()
+
+
+def test_multiplications_are_those_of_the_samples_held() -> None:
+    """Two steps on 70 samples, or on all that a device has."""
+    one = engine({"algorithm": {"name": "heterofl", "levels": [1.0]}} | UNEQUAL)
+    one.round(0)
+    (size,) = one.parts.algorithm.levels()
+    trained = one.parts.samples.share.double().numpy().clip(max=70).sum(1)
+    np.testing.assert_array_equal(one.parts.sizes.take()["training_macs"], 2 * trained * size.macs)
+
+
+def test_deadlines_go_by_each_devices_data() -> None:
+    """Equal devices over an endless link; the level is by the samples alone."""
+    keys = {
+        "algorithm": {"name": "heterofl", "levels": [1.0, 0.25]},
+        "channel": {"name": "awgn", "snr_db": 60.0, "bandwidth_hz": 1e15},
+        "devices.levels": {"name": "deadline", "seconds": 1.0},
+    }
+    one = engine(UNEQUAL | keys)
+    samples = one.parts.samples.share.double().numpy()
+    flops = one.parts.algorithm.levels()[0].flops(LocalLoad(2, 70, samples))
+    seconds = (flops.min() + flops.max()) / 2e6
+    one = engine(UNEQUAL | keys | {"devices.levels": {"name": "deadline", "seconds": seconds}})
+    cohort = one._cohort(np.ones((2, 4), bool), 0)
+    level = one.parts.sizes.assign(cohort, 0, None).level.reshape(2, 4).numpy()
+    np.testing.assert_array_equal(level, flops / 1e6 > seconds)
+    assert 0 < level.mean() < 1

@@ -57,8 +57,11 @@ def test_uniform_starts_are_pytorchs() -> None:
 
 
 def test_counts() -> None:
-    """784-256-256-10: 268,800 weights, 522 biases; three passes of two operations a MAC."""
+    """784-256-256-10: 268,800 weights, 522 biases; three passes of two operations a MAC, but none
+    to the samples; biases, activations and the loss, forward and backward."""
     model = mlp((784, 256, 256, 10))
     assert model.macs == 268_800
     assert model.size == 268_800 + 522
-    assert model.training_flops(6) == 6 * 268_800 * 6
+    elementwise = 2 * 522 + 3 * 10
+    assert model.elementwise == elementwise
+    assert model.training_flops(6) == 6 * (6 * 268_800 - 2 * 784 * 256 + 2 * elementwise)

@@ -12,7 +12,7 @@ from support.selections import Believed
 from torch import Tensor
 
 from otafl.core import registry
-from otafl.core.contracts import ChannelState, Cohort, Level, LinkBudget
+from otafl.core.contracts import ChannelState, Cohort, Level, LinkBudget, LocalLoad
 from otafl.core.rng import Streams
 from otafl.devices.hardware import Hardware
 from otafl.levels.base import Levels, LevelSetup
@@ -21,7 +21,7 @@ from otafl.selection.base import SelectionSetup
 DOUBLE = torch.float64
 K = 8
 SIZES = tuple(
-    Level(ratio, size, size, flops=lambda n, size=size: float(n * size), kept_reals=10)
+    Level(ratio, size, size, flops=lambda of, m=size: m * of.steps * of.batch, kept_reals=10)
     for ratio, size in ((1.0, 400), (0.5, 200), (0.25, 100))
 )
 
@@ -48,8 +48,7 @@ def levels(
     setup = LevelSetup(
         SIZES,
         hardware,
-        samples=10,
-        batch=5,
+        LocalLoad(steps=2, batch_size=5, samples=np.full((trials, K), 50.0)),
         link=SelectionSetup(Believed(), link, streams, {}),
     )
     made: Levels = registry.make("levels", registry.settings("levels", name)(**settings), setup)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -16,7 +17,7 @@ from otafl.algorithms.fedavg import FedAvg
 from otafl.algorithms.per_fedavg import PerFedAvg
 from otafl.algorithms.pfedbred import PFedBreD
 from otafl.algorithms.pfedme import PFedMe
-from otafl.core.contracts import Batch, Blocks, Broadcast, Hyper, LocalContext
+from otafl.core.contracts import Batch, Blocks, Broadcast, Hyper, LocalContext, LocalLoad
 from otafl.core.rng import Streams
 from otafl.models.custom import ModuleModel
 
@@ -131,7 +132,9 @@ def exact(method: Any, penalty: float, steps: int = 2) -> tuple[list[float], lis
 def counts_gradients(method: Any, count: int) -> None:
     """Hold the gradients of a step to the count, as told and as called for."""
     assert method.constants() == {"gradients_per_step": float(count)}
-    assert method.flops(40) == count * method.model.training_flops(40)
+    load, model = LocalLoad(4, 10, np.array([40.0])), method.model
+    elementwise = (4 * method.step_operations + method.round_operations) * model.size
+    assert method.flops(load) == count * model.training_flops(40.0) + elementwise
     calls = []
     gradients = method.model.gradients
     method.model.gradients = lambda *given: (calls.append(1), gradients(*given))[1]

@@ -15,7 +15,7 @@ from twins.rivals import plus
 from twins.setting import everyone, local_data, minibatch, mlp
 
 from otafl.core import registry
-from otafl.core.contracts import Blocks, Cohort, LocalContext, Payload, Received, Work
+from otafl.core.contracts import Blocks, Cohort, LocalContext, LocalLoad, Payload, Received, Work
 from otafl.core.rng import Streams
 from otafl.data.work import LocalData
 from otafl.models.base import Model, unflatten
@@ -28,6 +28,13 @@ INPUTS, CLASSES = 6, 3
 MODEL = mlp((INPUTS, 8, 5, CLASSES))
 WHO: list[list[list[int]] | None] = [None, [[0, 2, 3], [1, 4]], [[1, 2], [0, 3, 4]]]
 """Devices of each trial, round by round: all, then some, so that absent ones count."""
+
+LOAD = LocalLoad(6, 10, np.array([60.0]))
+"""Six steps on ten samples each, of a device's sixty."""
+
+GRADIENT, PARAMETERS = 604.0, 119.0
+"""Operations of a gradient of one sample: 6 * 103 MACs, but 2 * 48 by the samples themselves, and
+twice 2 * 16 for biases and activations and 9 for the loss; and numbers of the model."""
 
 RATE, OWN, SERVER = [0.3, 0.05], [0.1, 0.4], [1.0, 0.7]
 RATES = {"learning_rate": RATE, "server_learning_rate": SERVER}

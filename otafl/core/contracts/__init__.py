@@ -9,7 +9,16 @@ from __future__ import annotations
 from otafl.core.contracts.blocks import MODEL, Blocks, Hyper, column, taken
 from otafl.core.contracts.cohort import Cohort
 from otafl.core.contracts.context import Context, LocalContext
-from otafl.core.contracts.learning import Batch, FineTune, Level, Moments, Predict, View, Work
+from otafl.core.contracts.learning import (
+    Batch,
+    FineTune,
+    Level,
+    LocalLoad,
+    Moments,
+    Predict,
+    View,
+    Work,
+)
 from otafl.core.contracts.link import (
     LEAST_RATE,
     LEAST_SNR,
@@ -49,6 +58,7 @@ __all__ = [
     "LinkBudget",
     "LinkReport",
     "LocalContext",
+    "LocalLoad",
     "Moments",
     "Payload",
     "Predict",

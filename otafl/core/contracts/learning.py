@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
+import numpy as np
 from torch import Tensor
 
 from otafl.core.contracts.blocks import Blocks, taken
@@ -108,6 +109,31 @@ class Work(Protocol):
 
 
 @dataclass(frozen=True)
+class LocalLoad:
+    """Say what devices go through in a round's local work, by which its operations are counted.
+
+    Parameters
+    ----------
+    steps : local steps.
+    batch_size : samples of a minibatch.
+    samples : that each device trains on, float of any shape.
+    """
+
+    steps: int
+    batch_size: int
+    samples: np.ndarray
+
+    @property
+    def batch(self) -> np.ndarray:
+        """Return the samples of each device's minibatch: all that it has, where these are fewer."""
+        return np.minimum(self.samples, self.batch_size)
+
+    def of(self, cells: np.ndarray) -> LocalLoad:
+        """Return the load of the named devices [N] int64, counted trial by trial."""
+        return replace(self, samples=self.samples.ravel()[cells])
+
+
+@dataclass(frozen=True)
 class Level:
     """Describe a size that a method has models of.
 
@@ -116,12 +142,12 @@ class Level:
     ratio : of its width or rank to the whole's.
     parameters : how many it has.
     macs : multiplications of a forward pass of one sample.
-    flops : samples -> operations of a device's local work.
+    flops : load -> operations of each device's local work.
     kept_reals : numbers that a sample leaves behind for the backward pass.
     """
 
     ratio: float
     parameters: int
     macs: int
-    flops: Callable[[int], float]
+    flops: Callable[[LocalLoad], np.ndarray]
     kept_reals: int = 0

@@ -1,0 +1,306 @@
+"""Holds the operations that every method says its devices do to what is counted in a real round.
+
+Mutations that must fail: those of `MUTATIONS`, and any other factor or summand of more than 5 %.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from contract.small import ALGORITHMS, engine
+from support.local_rounds import LocalRound, local_round
+
+from otafl.algorithms import base, fedfomo, fedmid, pfedbayes, split_mix
+from otafl.algorithms.apfl import Apfl
+from otafl.algorithms.base import Algorithm
+from otafl.algorithms.cp_blocks import CpBlocks
+from otafl.algorithms.ditto import Ditto
+from otafl.algorithms.fedamp import FedAMP
+from otafl.algorithms.fedem import FedEM
+from otafl.algorithms.fedpac import FedPAC
+from otafl.algorithms.fedrep import FedRep
+from otafl.algorithms.per_fedavg import PerFedAvg
+from otafl.algorithms.pfedbayes import PFedBayes
+from otafl.algorithms.pfedbred import PFedBreD
+from otafl.algorithms.pfedme import PFedMe
+from otafl.core.contracts import LocalLoad
+from otafl.factorised import lowrank
+from otafl.models.base import Model
+
+pytestmark = pytest.mark.exact
+
+WITHIN = 0.05
+
+STEPS, BATCH = 20, 10
+
+NORMED = {"name": "conv_net", "channels": [4, 8], "norm": "group"}
+
+CNN = {"name": "cnn", "channels": [6, 8], "kernel": 3, "hidden": [20]}
+
+CASES: dict[str, dict[str, Any]] = {
+    "one step": {"model.hidden": [48, 24], "training.local_steps": 1, "training.batch_size": 8},
+    "many steps": {
+        "model.hidden": [40, 30],
+        "training.local_steps": STEPS,
+        "training.batch_size": BATCH,
+    },
+    "most samples": {
+        "model.hidden": [40, 30],
+        "training.local_steps": 2,
+        "training.batch_size": 60,
+    },
+    "tall layers": {"model.hidden": [160, 8], "training.local_steps": 3, "training.batch_size": 30},
+    "convolutions": {"model": CNN, "training.local_steps": 4, "training.batch_size": 10},
+}
+"""A device has 100 samples of 64 numbers in ten classes."""
+
+VARIANTS: dict[str, list[dict[str, Any]]] = {
+    "fedavg": [{"sends": "model"}],
+    "fedasync": [{"sends": "increment"}],
+    "prox_sgd": [{"momentum": True}],
+    "apfl": [{"adaptive": False}],
+    "fedrep": [{"head_factor": 4}],
+    "fedpac": [{"head_steps": 9}],
+    "fedfomo": [{"baseline": "current"}, {"validation": 0.4, "models": 1}, {"models": 0}],
+    "per_fedavg": [{"hessian": "difference"}],
+    "pfedme": [{"implementation": "original"}, {"prox_steps": 1}],
+    "pfedbred": [
+        {"strategy": "none"},
+        {"strategy": "lg"},
+        {"strategy": "meg"},
+        {"strategy": "mh", "variant": "paper"},
+        {"strategy": "mh", "variant": "c2"},
+    ],
+    "pfedbayes": [{"personal_steps": 5}],
+    "fedem": [{"components": 2}],
+    "fedamp": [{"prox_steps": 1}],
+    "fedrlr": [{"rank": 2}, {"rank": 10}],
+    "fedrlr_plus": [{"rank": 10}],
+    "tdpfed": [
+        {"factor_update": "alternate"},
+        {"aggregation": "tangent"},
+        {"rank": 6, "factor_steps": 40},
+    ],
+    "heterofl": [{"clip_norm": None}, {"aggregation": "own"}],
+    "fedhm": [
+        {"sends": "product"},
+        {"sends": "tangent"},
+        {"levels": [0.5]},
+        {"levels": [0.5], "homogeneous_mode": "factor"},
+        {"levels": [0.5], "sends": "tangent", "clip_norm": 1.0},
+    ],
+}
+
+
+def keys(name: str, case: str, settings: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """What a case changes, for a method."""
+    of = dict(CASES[case])
+    if name == "fedbn":  # needs a model with normalisation
+        of = {key: value for key, value in of.items() if not key.startswith("model")}
+        of["model"] = NORMED
+    return of | {"algorithm": {"name": name, **(settings or {})}}
+
+
+# What the simulation does beside a device's own work, as it is written for many devices at once.
+
+
+def posteriors(of: LocalRound) -> float:
+    """FedEM: the posterior of every minibatch anew, which a device keeps of its E-step."""
+    forward = of.method.model.forward_flops(of.load.batch).item()
+    return of.method.settings.components * of.load.steps * forward
+
+
+def fixed_heads(of: LocalRound) -> float:
+    """FedRep: gradient and step of the head in the body's steps, which are undone."""
+    sizes = [math.prod(of.method.model.shapes[name]) for name in of.method.head]
+    return of.load.steps * (2.0 * max(sizes) * of.load.batch.item() + 2.0 * sum(sizes))
+
+
+def class_sums(of: LocalRound) -> float:
+    """FedPAC: sums of each class as a product with who is in it; a device adds each sample once.
+    And squares of the second pass, and a mask."""
+    width, classes = of.method.width, of.method.classes
+    return (4.0 * classes + 2.0) * width * of.load.samples.item()
+
+
+def both_sides(of: LocalRound) -> float:
+    """FedHM: the gradient of a Gram matrix U^T U by autograd, once for each of its sides."""
+    shapes = of.method.sizes[of.level].shapes
+    pairs = of.method.cut.pairs(shapes)
+    sides = [(shapes[left][0] + shapes[right][1], shapes[right][0]) for left, right in pairs]
+    return of.load.steps * sum(2.0 * both * rank**2 for both, rank in sides)
+
+
+def every_mode(of: LocalRound) -> float:
+    """TDPFed, mode by mode: the gradients of all factors for each of them. Of two modes they share
+    the residual, so the other mode's product is what is too much."""
+    method = of.method
+    if method.settings.factor_update == "joint":
+        return 0.0
+    products = sum(
+        2 * 2.0 * rank * math.prod(modes)
+        for modes, rank in zip(method.cp.modes, method.cp.ranks, strict=True)
+    )
+    return of.load.steps * method.settings.factor_steps * products
+
+
+BESIDE: dict[str, Callable[[LocalRound], float]] = {
+    "fedem": posteriors,
+    "fedrep": fixed_heads,
+    "fedpac": class_sums,
+    "fedhm": both_sides,
+    "tdpfed": every_mode,
+}
+
+
+def apart(of: LocalRound, name: str) -> float:
+    """How far what the method says is from what was counted of the device's own, relative."""
+    beside = BESIDE[name](of) if name in BESIDE else 0.0
+    return said(of) / (of.counted.total - beside) - 1.0
+
+
+def said(of: LocalRound) -> float:
+    """What the method says of the device."""
+    method, load = of.method, of.load
+    levels = method.levels()
+    flops = levels[of.level].flops(load) if levels else method.flops(load)
+    return float(flops.item())
+
+
+def able(name: str, case: str) -> bool:
+    return not (case == "convolutions" and name in ("pfedbayes", "fedbn"))
+
+
+ALL = [
+    pytest.param(name, case, marks=() if case == "many steps" else pytest.mark.slow)
+    for name in ALGORITHMS
+    for case in CASES
+    if able(name, case)
+]
+
+
+@pytest.mark.parametrize(("name", "case"), ALL)
+def test_operations_are_those_of_a_round(name: str, case: str) -> None:
+    assert abs(apart(local_round(name, keys(name, case)), name)) < WITHIN
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "settings"), [(name, one) for name, several in VARIANTS.items() for one in several]
+)
+def test_operations_of_settings(name: str, settings: Mapping[str, Any]) -> None:
+    assert abs(apart(local_round(name, keys(name, "many steps", settings)), name)) < WITHIN
+
+
+# Mutations of what a method says, [a method that it is of, the mutation].
+
+
+def scaled(factor: float, plain: Callable[..., float]) -> Callable[..., float]:
+    return lambda *args: factor * plain(*args)
+
+
+def on_a_minibatch(plain: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda method, load: plain(method, replace(load, samples=load.batch))
+
+
+def retraction_once_a_round(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(lowrank, "retract_flops", scaled(1 / STEPS, lowrank.retract_flops))
+
+
+def threshold_once_a_round(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(fedmid, "svt_flops", scaled(1 / STEPS, fedmid.svt_flops))
+
+
+def passes_over_a_minibatch(patch: pytest.MonkeyPatch) -> None:
+    """The E-step of FedEM, and FedPAC's statistics."""
+    for kind in (FedEM, FedPAC):
+        plain = kind.flops
+        patch.setattr(
+            kind, "flops", lambda m, load, f=plain: f(m, replace(load, samples=load.batch))
+        )
+
+
+def nothing_validated(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(fedfomo, "held_out", lambda samples, share: 0.0 * samples)
+
+
+def minibatches_of_twenty(patch: pytest.MonkeyPatch) -> None:
+    """TDPFed's solves counted as samples over 20."""
+    patch.setattr(CpBlocks, "step_flops", scaled(BATCH / 20, CpBlocks.step_flops))
+
+
+def gradient_by_the_samples(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Model, "training_flops", lambda m, n: 6.0 * m.macs * n)
+
+
+def optimiser_left_out(patch: pytest.MonkeyPatch) -> None:
+    for module in (base, split_mix):
+        patch.setattr(module, "local_flops", gradients_alone)
+
+
+def gradients_alone(network: Model, of: Any, load: LocalLoad) -> Any:
+    return load.steps * network.training_flops(load.batch)
+
+
+def draws_left_out(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(pfedbayes, "DRAW_STEP", 2.0)
+
+
+def one_gradient_a_step(patch: pytest.MonkeyPatch) -> None:
+    for kind in (Apfl, Ditto, FedAMP, PFedBayes, FedRep):
+        patch.setattr(kind, "flops", Algorithm.flops)
+    for kind in (PFedMe, PerFedAvg, PFedBreD):
+        patch.setattr(kind, "gradients_per_step", 1)
+
+
+def meta_steps_left_out(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(PFedBreD, "gradients_per_step", property(lambda m: m.settings.prox_steps))
+
+
+MUTATIONS = [
+    ("fedrlr", retraction_once_a_round),
+    ("fedmid", threshold_once_a_round),
+    ("fedem", passes_over_a_minibatch),
+    ("fedpac", passes_over_a_minibatch),
+    ("fedfomo", nothing_validated),
+    ("tdpfed", minibatches_of_twenty),
+    ("fedavg", gradient_by_the_samples),
+    ("heterofl", optimiser_left_out),
+    ("split_mix", optimiser_left_out),
+    ("pfedbayes", draws_left_out),
+    *((name, one_gradient_a_step) for name in ("apfl", "ditto", "fedamp", "fedrep")),
+    *((name, one_gradient_a_step) for name in ("pfedme", "per_fedavg", "pfedbred")),
+    ("pfedbred", meta_steps_left_out),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "mutate"), MUTATIONS)
+def test_mutations_are_seen(
+    name: str, mutate: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of = local_round(name, keys(name, "many steps"))
+    assert abs(apart(of, name)) < WITHIN
+    mutate(monkeypatch)
+    assert abs(apart(of, name)) > WITHIN
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_each_device_has_its_own(name: str) -> None:
+    """Devices of unequal data, in one array, are as each alone; more data are no less work, and a
+    device with less than a minibatch does no work on the padding."""
+    method = engine(keys(name, "one step") | {"transport": "ideal"}).parts.algorithm
+    samples = np.array([[4.0, 20.0, 20.0], [50.0, 3.0, 700.0]])
+    for flops in [level.flops for level in method.levels()] or [method.flops]:
+        together = flops(LocalLoad(6, 10, samples))
+        alone = [flops(LocalLoad(6, 10, np.array(one))).item() for one in samples.ravel()]
+        np.testing.assert_allclose(together, np.reshape(alone, samples.shape), rtol=1e-12)
+        assert (np.diff(together.ravel()[samples.ravel().argsort()]) >= 0).all()
+        few = flops(LocalLoad(6, 10, np.array([4.0, 8.0])))
+        as_minibatches = flops(LocalLoad(6, 4, np.array([4.0, 4.0])))
+        assert few[0] == as_minibatches[0] < few[1]

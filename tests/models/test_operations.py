@@ -1,0 +1,96 @@
+"""Holds the operations that models say they cost to what is counted.
+
+Mutations that must fail: 6 operations a MAC, first layers included; the second map of a first
+low-rank layer taken for its first; the loss, or elementwise work, left out or not in the backward
+pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import torch
+from contract.small import model as section
+from support.operations import Counted
+
+from otafl import models
+from otafl.core import registry
+from otafl.core.contracts import Batch
+from otafl.core.rng import Streams, family
+from otafl.models.base import Model
+from otafl.models.custom import ModuleModel
+from otafl.models.network import Network, Sized
+
+pytestmark = pytest.mark.exact
+
+B, CLASSES = 6, 10
+WITHIN = 0.05
+DRAW = family("test_operations", __name__)
+
+LARGER: dict[str, dict[str, Any]] = {
+    "mlp": {"hidden": [50, 20]},
+    "cnn": {"channels": [6, 12], "hidden": [30]},
+    "conv_net": {"channels": [8, 16], "norm": "group"},
+    "resnet": {"channels": [4, 8], "norm": "none"},
+    "lstm": {"hidden": 20, "bidirectional": True},
+}
+
+
+def counted(model: Model, shape: tuple[int, ...]) -> tuple[Counted, Counted]:
+    """Count a forward pass, and a gradient, of B samples."""
+    streams = Streams([3], [0], dtype=torch.float64)
+    params = model.init(lambda name, shape: streams.uniform(DRAW / name, 0, shape).clone())
+    x = streams.uniform(DRAW / "x", 0, (B, *shape)).clone()
+    batch = Batch(x, torch.arange(B)[None] % CLASSES, None)
+    with Counted() as forward:
+        model.training_logits(params, x)
+    with Counted() as both:
+        model.gradients(params, batch)
+    return forward, both
+
+
+def built(name: str, settings: Mapping[str, Any]) -> tuple[Model, tuple[int, ...]]:
+    shape = (12, 5) if name == "lstm" else (1, 16, 16)
+    config = registry.settings("model", name).model_validate(section(name) | dict(settings))
+    return models.build(config, shape, CLASSES), shape
+
+
+CASES = [(name, {}) for name in registry.names("model")] + list(LARGER.items())
+
+
+@pytest.mark.parametrize(("name", "settings"), CASES)
+def test_operations_are_those_of_a_gradient(name: str, settings: Mapping[str, Any]) -> None:
+    """Products to the last one, all together to 5 %."""
+    model, shape = built(name, settings)
+    forward, both = counted(model, shape)
+    assert forward.products == 2 * B * model.macs
+    assert both.products == B * (6 * model.macs - 2 * model.first_macs)
+    assert model.training_flops(B) == pytest.approx(both.total, rel=WITHIN)
+
+
+@pytest.mark.parametrize("name", ["mlp", "cnn", "resnet", "vgg"])
+@pytest.mark.parametrize("unroll", ["vertical_first", "horizontal_first"])
+def test_operations_of_low_rank_networks(name: str, unroll: Any) -> None:
+    """All layers that can be are low-rank, the first one too."""
+    model, shape = built(name, LARGER.get(name, {}))
+    assert isinstance(model, Sized)
+    whole = model.network(lambda channels: channels)
+    dense = Network(whole.image, whole.steps, unroll)
+    network = dense.with_ranks(dict.fromkeys(dense.factorisable, 3))
+    assert 0 < network.first_macs < dense.first_macs
+    forward, both = counted(network, shape)
+    assert forward.products == 2 * B * network.macs
+    assert both.products == B * (6 * network.macs - 2 * network.first_macs)
+    assert network.training_flops(B) == pytest.approx(both.total, rel=WITHIN)
+
+
+def test_a_users_module_is_counted() -> None:
+    """Its products are, forward and backward; what is elementwise in it is not known."""
+    front = torch.nn.Sequential(torch.nn.Linear(8, 20), torch.nn.LayerNorm(20), torch.nn.ReLU())
+    model = ModuleModel(torch.nn.Sequential(front, torch.nn.Linear(20, CLASSES)), (8,), CLASSES)
+    assert (model.macs, model.first_macs, model.elementwise) == (360, 160, 0)
+    forward, both = counted(model, (8,))
+    assert forward.products == 2 * B * 360
+    assert both.products == model.training_flops(B) == B * (6 * 360 - 2 * 160)

@@ -1,0 +1,79 @@
+"""Counts the operations of one device's local work in a round."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+from contract.small import METHODS, engine
+from support.operations import Counted
+
+from otafl.algorithms.base import Algorithm
+from otafl.core.contracts import LocalLoad
+from otafl.core.rng import Streams
+from otafl.data.work import LocalWork
+from otafl.engine.assembly import load_of
+from otafl.models.span import Plain
+
+NORMAL = 4.0
+"""Operations of a normal number: logarithm, root, cosine, product."""
+
+
+class LocalRound(NamedTuple):
+    """Holds what was counted of a device of this load and level."""
+
+    counted: Counted
+    method: Algorithm
+    load: LocalLoad
+    level: int
+
+
+def local_round(name: str, keys: Mapping[str, Any]) -> LocalRound:
+    """Count the local work of one device of three, 100 samples of digits each.
+
+    Left out are what is no arithmetic of the device's: drawing minibatches and reading samples, and
+    the generator of random numbers, of which normal ones count NORMAL. Methods that step several
+    times on a minibatch are given the plain form of their model: the other one finds the same
+    models by fewer operations.
+    """
+    transport = next(t for method, t in METHODS if method == name)
+    three = {"devices.count": 3, "devices.participants": 1, "trials": 1, "data.partition": "iid"}
+    one = engine({"algorithm": name, "transport": transport} | three | dict(keys))
+    method, counted, seen = one.parts.algorithm, Counted(), []
+    method.__dict__["form"] = Plain(method.model)
+    local = method.local
+
+    def watched(broadcast: Any, devices: Any, context: Any) -> Any:
+        seen.append(context.cohort)
+        with counted:
+            return local(broadcast, devices, context)
+
+    with ExitStack() as patches:
+        for kind, names in {
+            LocalWork: ("batch", "full"),
+            Streams: ("device_uniform", "device_normal"),
+        }.items():
+            for of in names:
+                patches.enter_context(_ignored(counted, kind, of))
+        patches.enter_context(patch.object(method, "local", watched))
+        one.round(0)
+    (cohort,) = seen
+    assert cohort.size == 1
+    load = load_of(one.parts.scenario, one.parts.samples).of(cohort.cell.numpy())
+    return LocalRound(counted, method, load, int(cohort.level))
+
+
+def _ignored(counted: Counted, kind: type, name: str) -> Any:
+    """Patch a method so that what it does is not counted."""
+    plain = getattr(kind, name)
+
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        with counted.ignored():
+            out = plain(*args, **kwargs)
+        if name == "device_normal":
+            counted.add(NORMAL * out.numel())
+        return out
+
+    return patch.object(kind, name, wrapped)

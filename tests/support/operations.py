@@ -1,0 +1,217 @@
+"""Counts the operations that torch really does, by what is dispatched.
+
+Products are FlopCounterMode's, two a multiplication with its addition. What it does not see is
+counted here: decompositions by Golub and Van Loan (2013, "Matrix Computations", 4th edition), and
+elementwise work, by numbers and kind. Additions, multiplications, divisions, comparisons, roots,
+exponentials, logarithms and circular functions are one each; what is moved, or changes its sign
+alone, is none. An operation that is in no table is an error.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import FlopCounterMode, flop_registry
+
+aten = torch.ops.aten
+
+ONE = """
+    add sub rsub mul div reciprocal sqrt rsqrt exp log pow maximum minimum clamp clamp_min clamp_max
+    relu threshold_backward leaky_relu leaky_relu_backward tanh sin cos
+"""
+
+EACH: dict[str, float] = dict.fromkeys(ONE.split(), 1.0) | {
+    "addcmul": 2.0,
+    "addcdiv": 2.0,
+    "lerp": 3.0,  # a + w (b - a)
+    "sigmoid": 3.0,  # 1 / (1 + exp(-x))
+    "sigmoid_backward": 3.0,
+    "tanh_backward": 3.0,
+    "softplus": 3.0,  # log(1 + exp(x))
+    "_softmax": 4.0,  # less the largest, exponential, sum, quotient
+    "_softmax_backward_data": 4.0,
+    "_log_softmax": 5.0,
+    "_log_softmax_backward_data": 4.0,
+    "native_group_norm": 6.0,
+    "native_layer_norm": 6.0,
+    "_native_batch_norm_legit": 6.0,
+}
+"""Operations a number of the output, in place or not."""
+
+OF_INPUT: dict[str, float] = {
+    "sum": 1.0,
+    "mean": 1.0,
+    "amax": 1.0,
+    "scatter_add": 0.0,  # a single number of each sample
+    "index_add": 1.0,
+    "linalg_vector_norm": 2.0,
+    "max_pool2d_with_indices": 1.0,
+    "max_pool2d_with_indices_backward": 1.0,
+    "native_group_norm_backward": 8.0,
+    "native_batch_norm_backward": 8.0,
+    "native_layer_norm_backward": 8.0,
+    "topk": 3.0,  # comparisons of a selection: Knuth, vol. 3, section 5.2.2
+}
+"""Operations a number of the first argument."""
+
+MOVED = """
+    clone copy cat stack gather index index_select index_put index_copy scatter where fill zero
+    zeros zeros_like ones ones_like full full_like new_zeros new_ones new_full new_empty eye take
+    empty empty_like empty_strided constant_pad_nd neg abs copysign _to_copy repeat flip embedding
+    select_backward slice_backward masked_fill lift_fresh detach _unsafe_view nan_to_num
+    scalar_tensor new_empty_strided diag_embed sort
+"""
+"""What moves numbers; sorted are a handful."""
+
+
+def svd_flops(shape: torch.Size, full: bool) -> float:
+    """Singular values with both sets of vectors, all of them or as many as values: figure 8.6.1."""
+    m, n = max(shape[-2:]), min(shape[-2:])
+    if full:
+        return 4.0 * m**2 * n + 8.0 * m * n**2 + 9.0 * n**3
+    return 14.0 * m * n**2 + 8.0 * n**3
+
+
+def qr_flops(shape: torch.Size) -> float:
+    """Householder's method and the columns of Q, each 2 n^2 (m - n / 3): sections 5.2.2, 5.1.6."""
+    m, n = max(shape[-2:]), min(shape[-2:])
+    return 4.0 * n**2 * (m - n / 3.0)
+
+
+DECOMPOSITIONS: dict[str, Callable[..., float]] = {
+    "_linalg_svd": lambda a, full_matrices=False, *_, **__: svd_flops(a.shape, full_matrices),
+    "linalg_qr": lambda a, *_: qr_flops(a.shape),
+    "_linalg_eigh": lambda a, *_, **__: 9.0 * a.shape[-1] ** 3,  # section 8.3.3
+    "linalg_cholesky_ex": lambda a, **_: a.shape[-1] ** 3 / 3.0,  # section 4.2.5
+    "linalg_solve_triangular": lambda a, b, **_: a.shape[-1] ** 2 * b.shape[-1],  # section 3.1.2
+}
+"""Operations of one matrix."""
+
+
+def _product(added: Any, a: torch.Size, b: torch.Size, *_: Any, **__: Any) -> int:
+    return 2 * math.prod(a) * b[-1]
+
+
+def _convolution_backward(
+    g: torch.Size, x: torch.Size, weight: torch.Size, *rest: Any, **__: Any
+) -> int:
+    """Both gradients cost what the convolution does; torch's formula forgets groups."""
+    wanted = rest[7]
+    return 2 * g[0] * math.prod(g[2:]) * math.prod(weight) * (wanted[0] + wanted[1])
+
+
+FORMULAS = {
+    aten.baddbmm_: _product,
+    aten.addmm_: _product,
+    aten.convolution_backward: _convolution_backward,
+}
+"""Products that FlopCounterMode has no formula of, or a wrong one."""
+
+
+class Counted:
+    """Counts all that is done under it: products, decompositions, elementwise, [operations]."""
+
+    def __init__(self) -> None:
+        self._products = FlopCounterMode(display=False, custom_mapping=FORMULAS)
+        self._others = _Others()
+        self._ignored = 0
+
+    def __enter__(self) -> Counted:
+        self._products.__enter__()
+        self._others.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._others.__exit__(*error)
+        self._products.__exit__(*error)
+
+    @property
+    def products(self) -> float:
+        return float(self._products.get_total_flops() - self._ignored)
+
+    @property
+    def decompositions(self) -> float:
+        return self._others.found["decompositions"]
+
+    @property
+    def elementwise(self) -> float:
+        return self._others.found["elementwise"]
+
+    @property
+    def total(self) -> float:
+        return self.products + self.decompositions + self.elementwise
+
+    @contextmanager
+    def ignored(self) -> Iterator[None]:
+        """Leave out what is done under it."""
+        products, found = self.products, self._others.found.copy()
+        yield
+        self._ignored += round(self.products - products)
+        self._others.found = found
+
+    def add(self, operations: float) -> None:
+        """Count so many elementwise operations."""
+        self._others.found["elementwise"] += operations
+
+
+class _Others(TorchDispatchMode):
+    """Counts what FlopCounterMode does not see, by kind."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func._overloadpacket not in flop_registry:
+            with self:  # in inference mode a composed operation comes as one
+                parts = func.decompose(*args, **kwargs)
+            if parts is not NotImplemented:
+                return parts
+        out = func(*args, **kwargs)
+        if not func.is_view:
+            self._count(func._overloadpacket, args, kwargs, out)
+        return out
+
+    def _count(self, packet: Any, args: Any, kwargs: Mapping[str, Any], out: Any) -> None:
+        name, plain = packet.__name__, packet.__name__.rstrip("_")
+        first = next((one for one in tree_leaves(out) if isinstance(one, Tensor)), None)
+        if first is None or not (first.is_floating_point() or plain in OF_INPUT):
+            return
+        if name in DECOMPOSITIONS:
+            matrices = math.prod(args[0].shape[:-2])
+            self.found["decompositions"] += matrices * DECOMPOSITIONS[name](*args, **kwargs)
+        elif packet in flop_registry or packet in FORMULAS:
+            self.found["elementwise"] += _added(name, args, kwargs) * first.numel()
+        elif plain in EACH:
+            scaled = {kwargs.get("alpha", 1), kwargs.get("value", 1)} - {1, -1}
+            self.found["elementwise"] += (EACH[plain] + len(scaled)) * first.numel()
+        elif plain in OF_INPUT:
+            self.found["elementwise"] += OF_INPUT[plain] * args[0].numel()
+        elif plain not in MOVED.split():
+            raise AssertionError(f"{packet} is in no table of operations")
+
+
+def _added(name: str, args: Any, kwargs: Mapping[str, Any]) -> float:
+    """What a product costs beside it, a number of its output: its addition to something. In place
+    and subtracted it is a step of SGD, whose rate the product's factors have got already: a device
+    that has the gradient first would multiply each number by it. A bias has a sum in the backward
+    pass."""
+    if name == "convolution":
+        return float(args[2] is not None)
+    if name == "convolution_backward":
+        wanted = args[-1]
+        of_bias = args[0].numel() * wanted[2]
+        return of_bias / (args[1] if wanted[0] else args[2]).numel()
+    if not name.startswith(("baddbmm", "addmm")):
+        return 0.0
+    step = name.endswith("_") and kwargs.get("alpha", 1) == -1.0
+    return 2.0 if step else 1.0
