@@ -151,16 +151,16 @@ class Power:
         battery.settle(self._env.now)
         return battery.seconds_to(self._restart_j[device])
 
-    def spent_j(self, at_work: Iterable[LocalWork]) -> np.ndarray:
-        """Return the joules [K, causes] so far, sleep until now included; of updates at work what
+    def spent_j(self, at_work: Iterable[LocalWork], spent: np.ndarray) -> None:
+        """Write the joules [K, causes] so far, sleep until now included; of updates at work what
         they have had by now."""
-        spent = np.array(self._spent).T
+        for cause, joules in enumerate(self._spent):
+            spent[:, cause] = joules
         if not self.plain:
             asleep = np.asarray(self._sleep_w) * (float(self._env.now) - np.asarray(self._asleep_s))
             spent[:, IDLE] += np.nan_to_num(asleep)
         for update in at_work:
             spent[update.device, [RECEIVE, COMPUTE, IDLE]] += self._costs(update)
-        return spent
 
     def charge_j(self) -> np.ndarray:
         """Return the charge [K] of the batteries now, inf on mains."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from otafl.clock.local_work import Slot
 from otafl.clock.trial_clock import TrialClock
-from otafl.devices.activities import ACTIVITIES
+from otafl.devices.activities import ACTIVITIES, CAUSES
 from otafl.devices.availability import Life
 from otafl.devices.hardware import Hardware
 from otafl.devices.protocols import Rules
@@ -147,7 +147,10 @@ class Clock:
 
     def spent_j(self) -> np.ndarray:
         """Return the joules [S, K, causes] so far."""
-        return np.stack([trial.spent_j() for trial in self.trials])
+        spent = np.empty((len(self.trials), self.devices, len(CAUSES)))
+        for own, trial in zip(spent, self.trials, strict=True):
+            trial.write_spent_j(own)
+        return spent
 
     def charge_j(self) -> np.ndarray:
         """Return the charge [S, K] of the batteries, inf on mains."""

@@ -20,6 +20,7 @@ import simpy
 
 from otafl.clock.local_work import ByDevice, Interval, LocalWork, Slot
 from otafl.clock.power import Power
+from otafl.devices.activities import CAUSES
 from otafl.devices.availability import Life
 from otafl.devices.hardware import Hardware
 from otafl.devices.protocols import Rules
@@ -91,7 +92,13 @@ class TrialClock:
 
     def spent_j(self) -> np.ndarray:
         """Return the joules [K, causes] so far; of updates at work what they have had by now."""
-        return self.power.spent_j(self._work.values())
+        spent = np.empty((self._devices, len(CAUSES)))
+        self.write_spent_j(spent)
+        return spent
+
+    def write_spent_j(self, spent: np.ndarray) -> None:
+        """Write what `spent_j` returns, [K, causes]."""
+        self.power.spent_j(self._work.values(), spent)
 
     def wait_for_devices(self) -> bool:
         """Advance until a device is available or at work. Return False if that will never be."""
