@@ -35,11 +35,12 @@ def check(
 
         loaded = load(scenario, set_, None, trust, foresight())
         points = expand(loaded)
-        typer.echo(to_yaml(loaded).rstrip())
-        typer.echo(f"{scenario}: valid; {counted(len(points), 'point')}", err=True)
         from otafl.engine.memory import no_room
 
-        for text in no_room(points):
+        warnings = no_room(points)
+        typer.echo(to_yaml(loaded).rstrip())
+        typer.echo(f"{scenario}: valid; {counted(len(points), 'point')}", err=True)
+        for text in warnings:
             typer.echo(f"otafl: warning: {text}", err=True)
 
 

@@ -69,11 +69,13 @@ class Choice(_Resolved):
         """Return the settings class that a section chooses; None if there is no such component."""
         section = self.named({} if section is None else section)
         name = section.get("name") if isinstance(section, Mapping) else None
+        if not isinstance(name, str):
+            return None
         table = registry.TABLES[self.table]
-        custom = table.custom and isinstance(name, str) and ":" in name
+        custom = table.custom and ":" in name
         if not custom and name not in table.modules:
             return None
-        return registry.settings(self.table, str(name))
+        return registry.settings(self.table, name)
 
     def every(self) -> dict[str, type[Settings]]:
         """Return the settings class of every component of the table."""
