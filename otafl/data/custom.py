@@ -26,4 +26,4 @@ class CustomData(CustomSettings, DataSource):
         return custom.fitting(self.name, "data.name", self.options)
 
     def read(self) -> DataSet:
-        return self.found()(**self.options)
+        return custom.call(self.name, "data.name", self.options)

@@ -188,6 +188,8 @@ def test_refuses() -> None:
     with pytest.raises(UserError, match="classes_per_device: 11 is more than the 10 classes"):
         split(ClassWindow(classes_per_device=11), labels_of([50] * 10), 5)
     with pytest.raises(UserError, match="first_samples: 100 devices would get 200 samples of clas"):
+        split(ClassWindow(), labels_of([150] * 9 + [1000]), 100)
+    with pytest.raises(UserError, match="first_samples: 100 devices x 20 are more than the 1500"):
         split(ClassWindow(), labels_of([150] * 10), 100)
     with pytest.raises(ValueError, match=r"extra: got \[3, 2\]"):
         ClassWindow(extra=(3, 2))
