@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,12 +26,19 @@ FILES = {
 }
 
 
+def written(path: Path, text: str) -> None:
+    """Files are all of one second, by which Python tells whether its bytecode is of them."""
+    path.write_text(text)
+    os.utime(path, (1e9, 1e9))
+
+
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name, text in FILES.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
+        written(tmp_path / name, text)
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
     yield tmp_path
     for name in [one for one in sys.modules if one.startswith("own_")]:
         del sys.modules[name]
@@ -79,7 +87,7 @@ def test_what_has_changed_is_imported_anew_when_a_run_begins(
     """Not before, and though the file is as long as it was and not a second older."""
     before = dict(custom.source(path, "x"))
     assert custom.load(path, "x")() == 1
-    (home / file).write_text((home / file).read_text().replace("X = 1", "X = 2"))
+    written(home / file, (home / file).read_text().replace("X = 1", "X = 2"))
     assert custom.source(path, "x") == before
     assert custom.load(path, "x")() == 1
     sources.refresh()
