@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import tempfile
 from enum import StrEnum
 from pathlib import Path
@@ -81,12 +80,16 @@ def load(
     but for `trust`. further: more checks of its points.
     """
     from otafl.core import custom
-    from otafl.scenario import load_scenario
+    from otafl.scenario import expand, load_scenario, sources_of
 
-    chosen = [f"engine.device={device.value}"] if device else []
-    own = trust or not (path.parent / "plan.json").exists()
-    with contextlib.nullcontext() if own else custom.named_by(path, trust):
-        return load_scenario(path, [*(overrides or []), *chosen], further)
+    every = [*(overrides or []), *([f"engine.device={device.value}"] if device else [])]
+    if trust or not (path.parent / "plan.json").exists():
+        return load_scenario(path, every, further)
+    with custom.named_by(path, trust):
+        loaded = load_scenario(path, every, further)
+        for point in expand(loaded):
+            sources_of(point.scenario)
+    return loaded
 
 
 def check_writable(folder: Path) -> None:

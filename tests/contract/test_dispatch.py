@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from contract.small import FIRST, engine
+from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from otafl.core.contracts import ChannelState
@@ -42,6 +43,9 @@ class Drawn:
         self.states = states
 
     def state(self, round: int) -> ChannelState:
+        return self.states[round]
+
+    def state_among(self, round: int, devices: Tensor) -> ChannelState:
         return self.states[round]
 
 

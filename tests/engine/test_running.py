@@ -21,8 +21,10 @@ from otafl.scenario import expand
 pytestmark = pytest.mark.exact
 
 REALS = 64 * 4 + 4 + 4 * 10 + 10
-FLOPS = 6 * (64 * 4 + 4 * 10) * 4 * 2
-"""Of a device's round: 6 operations a multiplication (forward and backward), 4 samples, 2 steps."""
+SAMPLE = 6 * (64 * 4 + 4 * 10) - 2 * 64 * 4 + 2 * (2 * 4 + 5 * 10)
+FLOPS = 2 * (4 * SAMPLE + 2 * REALS) + REALS
+"""Of a device's round: 6 operations a multiplication (forward and backward), 4 where no gradient is
+handed on; biases, activations and the loss; 4 samples, 2 steps of SGD, and the increment."""
 DOWN_S = 32 * REALS / 1e7
 CYCLE = 4
 """Operations a cycle, the default."""
