@@ -41,7 +41,7 @@ class UniformForcing(Receiver):
     def combine(self, h: Tensor, sends: Tensor, budget: Tensor) -> Tensor:
         snr = budget[:, None] * torch.linalg.vector_norm(h, dim=-1).square()
         able = sends[:, None] & (snr >= LEAST_SNR)
-        reach = amplitudes(h.where(able[..., None], 0.0), sends, budget)  # [S, Q, K, A]
+        reach = amplitudes(h, sends, budget) * able[..., None]  # [S, Q, K, A]
         if h.shape[3] == 1:
             return first_eigenvector(reach)
         start = _starts(reach)

@@ -2,7 +2,8 @@
 
 Mutations that make a test here fail: symbols sent in order, the order not undone or undone twice, a
 mask left in order, channel uses of a group dealt out twice, a crash counted in symbols of the group
-alone, rows and columns in place of a pseudo-random order, flat channels mixed too.
+alone, what is heard left in the order of the air, rows and columns in place of a pseudo-random
+order, flat channels mixed too.
 """
 
 from __future__ import annotations
@@ -128,21 +129,43 @@ def test_groups_share_every_cell() -> None:
 
 @pytest.mark.exact
 def test_crashes_are_in_time() -> None:
-    """A device that crashes after 30 % of the slot has sent as many symbols of all groups
-    together."""
-    link = uplink(devices=K)
-    payload = (Group(split({"a": 50})), Group(split({"b": 50}, 1)))
+    """A device that crashes after 30 % of the slot has sent as many symbols of all groups together,
+    and is heard where without noise its part of the sum is there."""
+    link = uplink(devices=K, snr_db=300.0)
+    payload = (Group(split({"a": 20, "b": 30})), Group(split({"c": 50}, 1)))
     sent = torch.ones(1, K, dtype=torch.float64)
     sent[0, 2] = 0.3
-    _, report = link.transport.deliver(
-        payload, cohort(), link.channel.state(0), 0, Limits(sent=sent)
-    )
+    state = link.channel.state(0)
+    received, report = link.transport.deliver(payload, cohort(), state, 0, Limits(sent=sent))
     parts = [report.saved[f"sent/{index}"].sum(1)[0] for index in range(2)]
     assert (parts[0] + parts[1]).tolist() == [100, 100, 30, 100, 100, 100]
     assert 5 < parts[0][2] < 25
-    heard = [of_group()[0] for of_group in report.heard]
-    assert [one.sum(1).tolist() for one in heard] == [part.tolist() for part in parts]
-    assert heard[0][2, -25:].any()  # they are not the first ones
+    for group, got, of_group in zip(payload, received.mean, report.heard, strict=True):
+        exact = torch.cat([block.mean(0) for block in group.blocks.values()])
+        missing = torch.cat([block[0] for block in got.values()]) - exact
+        heard = of_group()[0]
+        assert torch.equal(heard[2], missing.abs() < 1e-9)
+        assert heard[[0, 1, 3, 4, 5]].all()
+
+
+@pytest.mark.exact
+def test_who_is_silent_in_a_cell_is_not_heard_there() -> None:
+    """Truncated inversion, cell by cell: the weight that arrives is that of who is heard."""
+    link = uplink("tci", snr_db=300.0, threshold=0.8)
+    received, report = link.deliver((Group(split({"a": 40, "b": 60})),), cohort())
+    heard = report.heard[0]()[0]
+    assert 0 < heard.sum() < heard.numel()
+    assert received.reached is not None
+    reached = received.reached[0]
+    assert reached is not None
+    torch.testing.assert_close(
+        torch.cat([block[0] for block in reached.values()]), heard.double().mean(0)
+    )
+    x = updates(K, 100)
+    some = heard.any(0)
+    mean = torch.cat([block[0] for block in received.mean[0].values()])
+    hand = (x * heard).sum(0)[some] / heard.sum(0)[some]
+    torch.testing.assert_close(mean[some], hand)
 
 
 @pytest.mark.exact
