@@ -75,6 +75,10 @@ def test_it_is_a_user_error() -> None:
             f"power: got null; must be a name or a mapping of keys: {POLICIES}",
         ),
         ({"power": {"name": 3}}, f"power.name: got 3; must be a name: {POLICIES}"),
+        (
+            {"power": {"name": {"name": "ci"}}},
+            f"power.name: got {{'name': 'ci'}}; must be a name: {POLICIES}",
+        ),
         ({"modle": "mlp"}, f"modle: unknown key; did you mean 'model'? {TOP}"),
         ({"snr_db": 3}, f"snr_db: unknown key; did you mean 'channel.snr_db'? {TOP}"),
         ({"zzz": 3}, f"zzz: unknown key {TOP}"),

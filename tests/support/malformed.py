@@ -3,6 +3,7 @@ wrong names, odd nesting, axes that are none, files that are cut."""
 
 from __future__ import annotations
 
+import copy
 import functools
 import json
 from collections.abc import Iterator
@@ -35,7 +36,7 @@ def keys() -> list[str]:
     return sorted({key for key, _ in fields(Scenario)})
 
 
-odd = st.sampled_from(ODD)
+odd = st.sampled_from(ODD).map(copy.deepcopy)
 
 
 @st.composite
