@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn, get_args
 
+import numpy as np
 from pydantic import create_model
 
 from otafl.algorithms.base import Algorithm, Needs, Outcome
@@ -22,6 +23,7 @@ from otafl.core.contracts import (
     Group,
     Heard,
     LocalContext,
+    LocalLoad,
     Payload,
     Received,
 )
@@ -190,6 +192,16 @@ class _Checked(Algorithm):
             self._refuse("settle", f"returned {got}", f"the devices' blocks {sorted(before)}")
         self._same("settle", state, before)
         return state
+
+    def flops(self, load: LocalLoad) -> np.ndarray:
+        """Return the method's, of which one number stands for all devices."""
+        flops = np.asarray(super().flops(load), float)
+        if flops.shape not in ((), load.samples.shape):
+            got = f"returned an array of shape {list(flops.shape)}"
+            self._refuse(
+                "flops", got, f"one number, or {list(load.samples.shape)} as load.samples,"
+            )
+        return np.broadcast_to(flops, load.samples.shape)
 
     def _same(self, part: str, new: Blocks, before: dict[str, list[int]]) -> None:
         """Refuse new blocks of other shapes than before."""

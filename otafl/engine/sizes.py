@@ -35,7 +35,7 @@ class Sizes(Lasting):
         samples, self._holds = np.unique(load.samples.ravel(), return_inverse=True)
         each = replace(load, samples=samples)
         of_levels = [level.flops for level in self.levels] or [algorithm.flops]
-        self._flops = np.stack([np.broadcast_to(of(each), samples.shape) for of in of_levels])
+        self._flops = np.stack([of(each) for of in of_levels])
         self._trained = each.steps * each.batch
         self._parameters = np.array([one.parameters for one in self.levels], float)
         self._macs = np.array([one.macs for one in self.levels], float)

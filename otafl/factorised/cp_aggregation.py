@@ -49,7 +49,7 @@ that all modes' coordinates reach by less than its root are left out gradually, 
 D."""
 
 CG_STEPS = 300
-CG_TYPICAL = 30
+CG_TYPICAL = 50
 """As many are counted where operations are: how many it takes depends on the data."""
 
 CG_RESIDUAL = 1e-8

@@ -22,7 +22,7 @@ from otafl.algorithms.fedavg import FedAvg
 from otafl.algorithms.fedrlr import FedRLR
 from otafl.core import registry
 from otafl.core.errors import UserError
-from otafl.engine.assembly import assemble
+from otafl.engine.assembly import assemble, load_of
 from otafl.engine.checkpoints import Checkpoint
 from otafl.engine.engine import Engine
 from otafl.engine.running import run_stack
@@ -171,6 +171,9 @@ class Spoiled(FedAvg):
         if self.settings.how == "server": return server["model"]
         if self.settings.how == "block": return {"model": server["model"][:, :5]}
         return server
+
+    def flops(self, load):
+        return {"flops": load.samples[1:], "number": 7.0}.get(self.settings.how, load.samples)
 """
 SMALL: dict[str, Any] = {
     "name": "own",
@@ -394,6 +397,7 @@ SPOILED = {
     "rows": "returned the payload's block 'model' of shape [1, 650]; [8, ...], a row a device,",
     "server": "combine of 'my_own_methods:Spoiled' returned a Tensor; the server's blocks ['mod",
     "block": "combine of 'my_own_methods:Spoiled' returned the block 'model' of shape [2, 5]; [2, ",
+    "flops": "flops of 'my_own_methods:Spoiled' returned an array of shape [0]; one number, or [1]",
 }
 
 
@@ -429,3 +433,9 @@ def test_a_settlement_of_its_own() -> None:
 def test_a_wrong_settlement_is_said(name: str, text: str) -> None:
     with pytest.raises(UserError, match=re.escape(text)):
         models(section(name))
+
+
+def test_one_number_of_operations_is_that_of_all_devices() -> None:
+    (point,) = expand(load_scenario(scenario(section("Spoiled", how="number"))))
+    parts = assemble([point], [0])
+    assert parts.algorithm.flops(load_of(point.scenario, parts.samples)).tolist() == [[7.0] * 4]

@@ -197,6 +197,13 @@ def test_operations_of_settings(name: str, settings: Mapping[str, Any]) -> None:
     assert abs(apart(local_round(name, keys(name, "many steps", settings)), name)) < WITHIN
 
 
+@pytest.mark.slow
+def test_operations_of_coordinates_by_conjugate_gradients() -> None:
+    """TDPFed's of convolutions; how many iterations it takes depends on the data."""
+    one = local_round("tdpfed", keys("tdpfed", "convolutions", {"aggregation": "tangent"}))
+    assert abs(apart(one, "tdpfed")) < WITHIN
+
+
 # Mutations of what a method says, [a method that it is of, the mutation].
 
 
