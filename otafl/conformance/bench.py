@@ -51,11 +51,13 @@ class Bench:
         points: Mapping[str, Any] | Sequence[Mapping[str, Any]],
         *,
         weights: Sequence[float] | None = None,
+        senders: Sequence[int] | None = None,
         dtype: torch.dtype = torch.float64,
         first: int = 0,
     ) -> Rig:
         """Make an uplink of one stack of trials of each of the points (sections of a scenario),
-        numbered on from `first`. weights: [K], else equal ones."""
+        numbered on from `first`. senders: the n devices that send, ascending, else all. weights:
+        [n], else equal ones."""
         settings = [points] if isinstance(points, Mapping) else list(points)
         base = {"name": "conformance", "devices": {"count": devices}}
         base["output"] = {"save_link": True}
@@ -64,16 +66,17 @@ class Bench:
         numbers = range(first, first + len(rows))
         streams = Streams([0] * len(rows), numbers, self.where, dtype)
         link = build(rows, devices, streams)
-        return Rig(link, streams, devices, _cohort(len(rows), devices, weights, streams))
+        sending = list(range(devices) if senders is None else senders)
+        return Rig(link, streams, sending, _cohort(sending, devices, weights, streams))
 
 
 @dataclass(frozen=True)
 class Rig:
-    """Send over an uplink of S trials and K devices, all of which send."""
+    """Send over an uplink of S trials, from n of the K devices that each has."""
 
     link: Uplink
     streams: Streams
-    devices: int
+    senders: list[int]
     cohort: Cohort
 
     @property
@@ -81,15 +84,20 @@ class Rig:
         """Return the number of trials, S."""
         return self.streams.size
 
+    @property
+    def devices(self) -> int:
+        """Return how many devices send, n."""
+        return len(self.senders)
+
     @functools.cached_property
     def powers(self) -> Tensor:
-        """Return mean symbol powers [K] that differ."""
+        """Return mean symbol powers [n] that differ."""
         low, high = (torch.tensor(power).log10().item() for power in POWERS)
         return torch.logspace(low, high, self.devices).to(self.cohort.weight)
 
     def symbols(self, reals: int, round: int, powers: Tensor | float | None = None) -> Tensor:
-        """Draw normal symbols [S * K, P], independent over devices, whose mean power over the
-        payload is `powers` ([K] or one; else those that differ) to the last bit or so."""
+        """Draw normal symbols [S * n, P], independent over devices, whose mean power over the
+        payload is `powers` ([n] or one; else those that differ) to the last bit or so."""
         draw = self.streams.device_normal(
             CONFORMANCE, round, self.cohort.trial, self.cohort.device, (reals,)
         )
@@ -98,7 +106,7 @@ class Rig:
         return draw / draw.square().mean(1, keepdim=True).sqrt() * root
 
     def send(self, x: Tensor, round: int, weighting: str = "mean") -> tuple[Tensor, LinkReport]:
-        """Return the estimate [S, P] from symbols [S * K, P], and the report."""
+        """Return the estimate [S, P] from symbols [S * n, P], and the report."""
         group = Group({"x": x}, weighting="none" if weighting == "none" else "mean")
         codec, channel = self.link.codec, self.link.channel.state(round)
         memory = DeviceStore(self.trials, self.devices, x.device)
@@ -112,30 +120,33 @@ class Rig:
         for round in range(rounds):
             x = self.symbols(reals, round, powers)
             estimate, report = self.send(x, round)
-            for name, value in self._one(x, estimate, report).items():
+            gain = self.link.channel.state(round).gain[:, self.senders]
+            for name, value in (self._one(x, estimate, report) | {"gain": gain}).items():
                 parts.setdefault(name, []).append(value.cpu().numpy())
         return Record(reals=reals, **{name: np.stack(value) for name, value in parts.items()})
 
     def _one(self, x: Tensor, estimate: Tensor, report: LinkReport) -> dict[str, Tensor]:
         """Return what a record keeps of a round."""
         saved = {name.partition("/")[0]: value for name, value in report.saved.items()}
-        one = {name: saved[name][:, 0] for name in ("h", "h_hat", "p", "c", "active", "m")}
-        weight = saved["weight"] * one["active"]
+        own = self.senders
+        one = {name: saved[name][:, 0, own] for name in ("h", "h_hat", "p", "c", "active", "m")}
+        share = saved["weight"][:, own]
+        weight = share * one["active"]
         rows = x.view(self.trials, self.devices, -1)
         total = weight.sum(1, keepdim=True).clamp_min(1e-30)
         target = torch.einsum("sk,skp->sp", weight / total, rows)
-        gram = saved["gram"][:, 0]
+        gram = saved["gram"][:, 0, own][..., own]
         gain = one["h"] * one["p"] / saved["eta"][:, :1].sqrt()
-        off = (gain * weight / total).real - saved["weight"]
+        off = (gain * weight / total).real - share
         return one | {
             "eta": saved["eta"][:, 0],
             "noise": saved["noise"][:, 0],
             "error": (estimate - target).square().mean(1),
-            "weight": saved["weight"],
-            "power": report.power,
-            "budget": self.link.budget.budget,
+            "weight": share,
+            "power": report.power[:, own],
+            "budget": self.link.budget.budget[:, own],
             "nmse": report.nmse,
-            "exact": torch.einsum("sk,skp->sp", saved["weight"], rows).square().sum(1),
+            "exact": torch.einsum("sk,skp->sp", share, rows).square().sum(1),
             "distortion": torch.einsum("sk,skj,sj->s", off, gram.real, off),
         }
 
@@ -147,13 +158,13 @@ class Rig:
 
 @dataclass(frozen=True)
 class Record:
-    """Hold what R rounds of S trials gave.
+    """Hold what R rounds of S trials gave, of the K devices that send.
 
     h, h_hat, p, c, active, m, power, budget, weight: [R, S, K], as in `LinkReport.saved` and the
-    report; eta, noise: [R, S]. error: [R, S] mean squared error of a real about the mean over who
-    was on air. nmse: [R, S] as reported. exact: [R, S] squared norm of the error-free mean,
-    distortion: [R, S] that of what the estimate without noise is off, from the saved Gram matrices.
-    reals: of a payload.
+    report; gain: [R, S, K] the large-scale one; eta, noise: [R, S]. error: [R, S] mean squared
+    error of a real about the mean over who was on air. nmse: [R, S] as reported. exact: [R, S]
+    squared norm of the error-free mean, distortion: [R, S] that of what the estimate without noise
+    is off, from the saved Gram matrices. reals: of a payload.
     """
 
     reals: int
@@ -169,6 +180,7 @@ class Record:
     weight: np.ndarray
     power: np.ndarray
     budget: np.ndarray
+    gain: np.ndarray
     nmse: np.ndarray
     exact: np.ndarray
     distortion: np.ndarray
@@ -191,10 +203,13 @@ class Record:
         return replace(self, **changed)
 
 
-def _cohort(trials: int, devices: int, weights: Sequence[float] | None, streams: Streams) -> Cohort:
-    """Make a cohort of all devices of all trials."""
-    trial = torch.arange(trials, device=streams.device).repeat_interleave(devices)
-    device = torch.arange(devices, device=streams.device).repeat(trials)
-    row = torch.tensor(list(weights or [1.0] * devices), dtype=streams.dtype)
+def _cohort(
+    senders: Sequence[int], population: int, weights: Sequence[float] | None, streams: Streams
+) -> Cohort:
+    """Make a cohort of the same devices in all trials."""
+    trials, count = streams.size, len(senders)
+    trial = torch.arange(trials, device=streams.device).repeat_interleave(count)
+    device = torch.tensor(list(senders), device=streams.device).repeat(trials)
+    row = torch.tensor(list(weights or [1.0] * count), dtype=streams.dtype)
     weight = (row / row.sum()).repeat(trials).to(streams.device)
-    return Cohort.fresh(trial, device, weight, (devices,) * trials, devices)
+    return Cohort.fresh(trial, device, weight, (count,) * trials, population)

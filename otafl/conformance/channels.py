@@ -13,7 +13,7 @@ from scipy import special, stats
 
 from otafl.channels.sionna_rng import keep_global_state
 from otafl.conformance.bench import Bench
-from otafl.conformance.checks import Check, Law, exactly, law_of, mean, share, stated
+from otafl.conformance.checks import Check, Law, exactly, law_of, mean, stated
 from otafl.core import registry
 from otafl.core.units import db_to_linear
 
@@ -29,10 +29,8 @@ BANDWIDTH_HZ = 20e6
 GROUPS = 8
 DELAY_SPREAD_S = 100e-9
 
+JAKES = "Jakes, J0(2 pi f_D tau)"
 TR_38901 = "3GPP TR 38.901"
-
-DISTANCE_M = {"umi": 60.0, "uma": 100.0, "rma": 1000.0}
-HEIGHT_M = {"umi": 10.0, "uma": 25.0, "rma": 35.0}
 
 
 def each() -> Iterator[Law]:
@@ -41,26 +39,37 @@ def each() -> Iterator[Law]:
     for name in names:
         if not registry.settings("channel", name).example:  # which would need more than a name
             yield _law(name, "mean power", "E|h|^2 = 1", _power)
-    for name in ("rayleigh", "tdl-a"):
-        yield _law(name, "autocorrelation", "Jakes, J0(2 pi f_D tau)", _jakes)
+    for name in ("rayleigh", "rician", "tdl-a"):
+        yield _law(name, "autocorrelation", JAKES, _jakes)
+        yield _law(name, "autocorrelation over blocks", f"{JAKES}; symbols / bandwidth", _blocks)
     for name in names:
         if name.startswith("tdl-"):
             yield _law(name, "frequency covariance", f"{TR_38901}, 7.7.2; Sionna", _frequency)
-    for name in DISTANCE_M:
-        yield _law(name, "path loss", f"{TR_38901}, table 7.4.1-1", _path_loss)
-        yield _law(name, "line of sight", f"{TR_38901}, table 7.4.2-1", _line_of_sight)
 
 
 def _law(name: str, what: str, source: str, run: Callable[..., Iterable[Check]]) -> Law:
     return Law(f"channel {name}: {what}", source, functools.partial(run, name=name))
 
 
-def _fading(
+def fading(
     bench: Bench, devices: int, trials: int, rounds: int, name: str, **channel: Any
 ) -> np.ndarray:
-    """Draw h [R, S, K, A, B, F]."""
+    """Draw h [R, S, K, A, 1, F]."""
     point = {"channel": {"name": name} | channel, "power": "full"}
     return bench.uplink(devices, trials, point).fading(rounds)
+
+
+def blocks(
+    bench: Bench, devices: int, trials: int, rounds: int, count: int, name: str, **channel: Any
+) -> np.ndarray:
+    """Draw so many coherence blocks of moving devices, which last INTERVAL_S, of rounds that are
+    seconds apart: h [R, S, K, A, B, F]."""
+    symbols = round(BANDWIDTH_HZ * INTERVAL_S)
+    section = {"name": name, "bandwidth_hz": BANDWIDTH_HZ, "block_symbols": symbols} | channel
+    moving = MOVING | {"round_interval_s": 1.0}
+    rig = bench.uplink(devices, trials, {"channel": section | moving, "power": "full"})
+    states = (rig.link.channel.state(round).over(count * symbols) for round in range(rounds))
+    return np.stack([state.cpu().numpy() for state in states])
 
 
 def _power(bench: Bench, name: str) -> Iterator[Check]:
@@ -68,18 +77,18 @@ def _power(bench: Bench, name: str) -> Iterator[Check]:
     independent. Channels that drop devices take long for many trials."""
     kind: Any = registry.settings("channel", name)
     trials = 8 if kind(name=name).physical else 128
-    h = _fading(bench, 16, bench.size(trials), 8, name)
+    h = fading(bench, 16, bench.size(trials), 8, name)
     yield mean(1.0, (np.abs(h) ** 2).mean((0, 3, 4, 5)), bias=1e-9)
 
 
 @stated("channel awgn: no fading", "h = 1")
 def _awgn(bench: Bench) -> Iterator[Check]:
-    yield exactly(0.0, float(np.abs(_fading(bench, 4, 4, 2, "awgn") - 1.0).max()), 1e-12)
+    yield exactly(0.0, float(np.abs(fading(bench, 4, 4, 2, "awgn") - 1.0).max()), 1e-12)
 
 
 @functools.lru_cache(maxsize=2)
 def _rayleigh(bench: Bench) -> np.ndarray:
-    return _fading(bench, 40, 32, bench.size(64), "rayleigh")[..., 0, 0, 0]
+    return fading(bench, 40, 32, bench.size(64), "rayleigh")[..., 0, 0, 0]
 
 
 @stated("channel rayleigh: gain", "|h|^2 is exponential")
@@ -113,7 +122,7 @@ def _independence(bench: Bench) -> Iterator[Check]:
 @stated("channel rayleigh: antennas", "E h_a h_b^* = r^|a - b|")
 def _antennas(bench: Bench) -> Iterator[Check]:
     r = 0.7
-    h = _fading(bench, 16, 32, bench.size(32), "rayleigh", antennas=4, antenna_correlation=r)
+    h = fading(bench, 16, 32, bench.size(32), "rayleigh", antennas=4, antenna_correlation=r)
     h = h[..., 0, 0]
     for distance in (1, 2, 3):
         product = (h[..., distance] * h[..., 0].conj()).real
@@ -123,21 +132,32 @@ def _antennas(bench: Bench) -> Iterator[Check]:
 def _jakes(bench: Bench, name: str) -> Iterator[Check]:
     """Take 1 - E|h(t + tau) - h(t)|^2 / 2 of rounds 1 ms apart at 30 km/h; devices and trials are
     independent."""
-    h = _fading(bench, 32, bench.size(128), LAGS[-1] + 1, name, **MOVING)[..., 0, 0, 0]
+    h = fading(bench, 32, bench.size(128), LAGS[-1] + 1, name, **MOVING)[..., 0, 0, 0]
     for lag in LAGS:
         yield mean(jakes(lag), 1.0 - np.abs(h[lag] - h[0]) ** 2 / 2.0, f"{lag} ms")
 
 
+def _blocks(bench: Bench, name: str) -> Iterator[Check]:
+    """Take the same of coherence blocks of a millisecond, 20,000 symbols at 20 MHz."""
+    h = blocks(bench, 32, bench.size(64), 1, LAGS[-1] + 1, name)[0, :, :, 0, :, 0]
+    for lag in LAGS:
+        yield mean(jakes(lag), 1.0 - np.abs(h[..., lag] - h[..., 0]) ** 2 / 2.0, f"{lag} ms")
+
+
 def jakes(rounds: int) -> float:
     """Return J0(2 pi f_D tau), the correlation of fading over so many rounds."""
-    doppler_rad_s = 2.0 * math.pi * SPEED_KMH / 3.6 * CARRIER_HZ / LIGHT_M_PER_S
-    return float(special.j0(doppler_rad_s * INTERVAL_S * rounds))
+    return float(special.j0(2.0 * math.pi * doppler_turns(rounds)))
+
+
+def doppler_turns(rounds: int) -> float:
+    """Return f_D tau of so many rounds."""
+    return SPEED_KMH / 3.6 * CARRIER_HZ / LIGHT_M_PER_S * INTERVAL_S * rounds
 
 
 @stated("channel rician: amplitude", "Rice's law of K", "K={:g} dB", (-3.0, 6.0, 12.0))
 def _rician(bench: Bench, k_db: float) -> Iterator[Check]:
     """Compare |h| of a round, K/(K+1) in line of sight and the rest scattered."""
-    h = _fading(bench, 50, bench.size(400), 1, "rician", k_factor_db=k_db)
+    h = fading(bench, 50, bench.size(400), 1, "rician", k_factor_db=k_db)
     k = db_to_linear(k_db)
     law = stats.rice(math.sqrt(2.0 * k), scale=math.sqrt(0.5 / (k + 1.0)))
     yield law_of(np.abs(h), law.cdf)
@@ -151,7 +171,7 @@ def _frequency(bench: Bench, name: str) -> Iterator[Check]:
     spacing = BANDWIDTH_HZ / GROUPS
     law = tdl_freq_cov_mat(name[-1].upper(), spacing, GROUPS, DELAY_SPREAD_S, precision="double")
     law = np.asarray(law.cpu())
-    h = _fading(
+    h = fading(
         bench, 32, bench.size(128), 4, name, bandwidth_hz=BANDWIDTH_HZ,
         subcarrier_groups=GROUPS, delay_spread_s=DELAY_SPREAD_S,
     )[..., 0, 0, :]  # fmt: skip
@@ -160,64 +180,3 @@ def _frequency(bench: Bench, name: str) -> Iterator[Check]:
         wanted = law[lag, 0]
         yield mean(float(wanted.real), product.real, f"{lag} apart, real")
         yield mean(float(wanted.imag), product.imag, f"{lag} apart, imaginary")
-
-
-@functools.lru_cache(maxsize=8)
-def _ring(bench: Bench, name: str) -> np.ndarray:
-    """Return path losses in dB of devices that are all so far away, outdoors, without shadowing."""
-    channel = {
-        "name": name,
-        "cell_radius_m": DISTANCE_M[name] + 1e-3,
-        "min_distance_m": DISTANCE_M[name],
-        "server_height_m": HEIGHT_M[name],
-        "indoor_probability": 0.0,
-        "shadowing": False,
-        "carrier_hz": CARRIER_HZ,
-    }
-    if name == "rma":
-        channel["in_car"] = False
-    rig = bench.uplink(40, bench.size(16), {"channel": channel, "power": "full"})
-    gain = rig.link.channel.state(0).gain.cpu().numpy()
-    return np.asarray(-10.0 * np.log10(gain).ravel())
-
-
-def _losses(name: str) -> tuple[float, float]:
-    """Return path losses in dB with and without line of sight, of a device 1.5 m high below the
-    breakpoint."""
-    height, ghz = HEIGHT_M[name], CARRIER_HZ / 1e9
-    d = math.hypot(DISTANCE_M[name], height - 1.5)
-    if name == "umi":
-        seen = 32.4 + 21.0 * math.log10(d) + 20.0 * math.log10(ghz)
-        hidden = 35.3 * math.log10(d) + 22.4 + 21.3 * math.log10(ghz)
-    elif name == "uma":
-        seen = 28.0 + 22.0 * math.log10(d) + 20.0 * math.log10(ghz)
-        hidden = 13.54 + 39.08 * math.log10(d) + 20.0 * math.log10(ghz)
-    else:
-        house, street = 5.0, 20.0
-        seen = 20.0 * math.log10(40.0 * math.pi * d * ghz / 3.0)
-        seen += min(0.03 * house**1.72, 10.0) * math.log10(d)
-        seen += -min(0.044 * house**1.72, 14.77) + 0.002 * math.log10(house) * d
-        hidden = 161.04 - 7.1 * math.log10(street) + 7.5 * math.log10(house)
-        hidden -= (24.37 - 3.7 * (house / height) ** 2) * math.log10(height)
-        hidden += (43.42 - 3.1 * math.log10(height)) * (math.log10(d) - 3.0)
-        hidden += 20.0 * math.log10(ghz) - (3.2 * math.log10(11.75 * 1.5) ** 2 - 4.97)
-    return seen, max(seen, hidden)
-
-
-def _path_loss(bench: Bench, name: str) -> Iterator[Check]:
-    """Compare the least and the largest loss; 1 mm of the ring's width is left."""
-    seen, hidden = _losses(name)
-    loss = _ring(bench, name)
-    yield exactly(seen, float(loss.min()), 1e-4, "line of sight")
-    yield exactly(hidden, float(loss.max()), 1e-4, "none")
-
-
-def _line_of_sight(bench: Bench, name: str) -> Iterator[Check]:
-    """Count the devices that have it."""
-    d = DISTANCE_M[name]
-    law = math.exp(-(d - 10.0) / 1000.0)
-    if name != "rma":
-        law = 18.0 / d + math.exp(-d / {"umi": 36.0, "uma": 63.0}[name]) * (1.0 - 18.0 / d)
-    loss = _ring(bench, name)
-    seen = loss < sum(_losses(name)) / 2.0
-    yield share(law, int(seen.sum()), seen.size)

@@ -80,13 +80,16 @@ def stated(
 ) -> Callable[[Callable[..., Iterable[Check]]], Law]:
     """Make a law of the function that runs its checks.
 
-    over: values, for each of which it is run, `run(bench, value)`; `case` says which one it was.
+    over: values, for each of which it is run, `run(bench, value)`; `case` says which one it was,
+    before what a check says itself.
     """
 
     def law(run: Callable[..., Iterable[Check]]) -> Law:
         def each(bench: Bench) -> Iterator[Check]:
             for value in over:
-                yield from (replace(one, case=case.format(value)) for one in run(bench, value))
+                for one in run(bench, value):
+                    cases = (case.format(value), one.case)
+                    yield replace(one, case=", ".join(part for part in cases if part))
 
         return Law(name, source, each if over else run)
 

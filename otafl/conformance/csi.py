@@ -16,6 +16,7 @@ from otafl.core.units import db_to_linear
 
 VARIANCES = (0.01, 0.3)
 LENGTHS = (1, 4)
+ESTIMATORS = ("ls", "mmse")
 SNR_DB = 10.0
 SNR = db_to_linear(SNR_DB)
 ROUNDS = 5
@@ -78,6 +79,22 @@ def _mmse(bench: Bench, length: int) -> Iterator[Check]:
     csi = {"name": "pilots", "length": length, "estimator": "mmse", "power_db": -10.0}
     error = 1.0 / (length * SNR * 0.1)
     yield mean(error / (1.0 + error), _off(_record(bench, csi)))
+
+
+FAR_DB = 95.0
+FAR = {"snr_db": None, "path_loss_db": FAR_DB, "tx_power_dbm": 20.0, "bandwidth_hz": 1e6}
+"""Budgets of 20 dBm over thermal noise of -109 dBm with its noise figure, 34 dB received."""
+
+
+@stated("csi pilots: error over a path loss", "Kay 1993; e = N0 / (L P beta)", "{}", ESTIMATORS)
+def _far_pilots(bench: Bench, estimator: str) -> Iterator[Check]:
+    """Compare the error of h, E|h|^2 = 1, with that of pilots received at SNR = P beta."""
+    csi = {"name": "pilots", "length": 2, "estimator": estimator, "power_db": -20.0}
+    record = _record(bench, csi, **FAR)
+    snr_db = 20.0 - FAR_DB - (-174.0 + 10.0 * math.log10(1e6) + 5.0) - 20.0
+    error = 1.0 / (2.0 * db_to_linear(snr_db))
+    law = error if estimator == "ls" else error / (1.0 + error)
+    yield mean(law, _off(record) / record.gain)
 
 
 @stated("csi phase_feedback: mean gain", "sin(x) / x, x = pi / 2^bits", "{} bits", (1, 2, 4))

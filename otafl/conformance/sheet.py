@@ -105,21 +105,23 @@ def none(states: States) -> Scalars:
 
 
 def tci(states: States) -> Scalars:
-    """Invert to c_k = 1 where g_k >= g_th.
+    """Invert to c_k = 1 where g_k >= g_th, which is over the mean large-scale gain.
 
     rho follows from E1(g_th / beta), with the largest m_k at its budget.
     """
-    config = states.config
-    active = np.abs(states.h) ** 2 >= config.threshold
-    cost = special.exp1(config.threshold / states.gain) / states.gain
+    least = states.config.threshold * states.gain.mean(1, keepdims=True)
+    active = np.abs(states.h) ** 2 >= least
+    cost = special.exp1(least / states.gain) / states.gain
     eta = 1.0 / (states.m * cost / states.budget).max(1)
     return Scalars(active.astype(float), eta, active)
 
 
 def cotaf(states: States) -> Scalars:
-    """Invert to c_k = 1 where |h_k| >= h_min; eta = alpha h_min^2, alpha = min_k P_k / m_k."""
-    active = np.abs(states.h) >= states.config.h_min
-    eta = (states.budget / states.m).min(1) * states.config.h_min**2
+    """Invert to c_k = 1 where |h_k| >= h_min, which is over the root of the mean large-scale gain;
+    eta = alpha h_min^2, alpha = min_k P_k / m_k."""
+    least = states.config.h_min * np.sqrt(states.gain.mean(1))
+    active = np.abs(states.h) >= least[:, None]
+    eta = (states.budget / states.m).min(1) * least**2
     return Scalars(active.astype(float), eta, active)
 
 

@@ -10,7 +10,10 @@ from otafl.conformance.bench import Bench
 from otafl.conformance.checks import Check, Law
 from otafl.core.errors import UserError
 
-NAMES = "channels csi policies impairments receivers transports downlinks codecs streams"
+NAMES = (
+    "channels cells antennas surfaces csi policies single_policies impairments receivers "
+    "transports packets downlinks codecs streams"
+)
 MODULES = [importlib.import_module(f"otafl.conformance.{name}") for name in NAMES.split()]
 """The modules that state laws: each as a value, those of several components by `each()`."""
 

@@ -1,7 +1,5 @@
-"""Check the laws of the transports.
-
-One receiver has one noise, and what is counted (symbols, bits, seconds, joules) follows from rates
-and powers.
+"""Check the laws of the uplinks that do not tell devices apart: one receiver has one noise, and
+symbols, seconds and joules follow from powers.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ import numpy as np
 import torch
 
 from otafl.conformance.bench import Bench, Rig
-from otafl.conformance.checks import Check, exactly, mean_square, normal, ratios, share, stated
+from otafl.conformance.checks import Check, exactly, mean_square, normal, ratios, stated
 from otafl.core.contracts import LinkReport
 from otafl.core.units import db_to_linear
 
@@ -24,7 +22,6 @@ REALS = 50
 THERMAL_DBM_PER_HZ = -174.0
 
 INVERSION = {"channel": {"name": "awgn", "snr_db": 10.0}, "power": "ci"}
-OUTAGE = "(1 + sqrt(v/(v + 4))) / 2"
 ONE_NOISE = "N / eta of a sum, for every K"
 
 
@@ -42,12 +39,6 @@ def _report(bench: Bench, transport: Any, *channel: Any, **sections: Any) -> Lin
 
 def _sent(rig: Rig) -> LinkReport:
     return rig.send(rig.symbols(REALS, 0), 0)[1]
-
-
-def _gains(rig: Rig) -> np.ndarray:
-    """Return |h|^2 [S, K] of round 0."""
-    h = rig.link.channel.state(0).h[:, :, 0, 0, 0]
-    return (h.abs() ** 2).cpu().numpy()
 
 
 def _sum_errors(rig: Rig, rounds: int) -> np.ndarray:
@@ -119,52 +110,32 @@ def _physical(bench: Bench) -> Iterator[Check]:
     yield exactly(db_to_linear(20.0 - 100.0 - noise_dbm), float(record.eta.mean()))
 
 
-@stated("transport digital: airtime", "bits / (B log2(1 + SNR))")
-def _digital_airtime(bench: Bench) -> Iterator[Check]:
-    """Compare the seconds with sum_k bits / (B log2(1 + SNR_k)) in turns, and side by side with the
-    slowest of bits / (B/n log2(1 + n SNR_k))."""
-    for access in ("tdma", "ofdma"):
-        rig = _rig(bench, {"name": "digital", "access": access})
-        snr, bits = 10.0 * _gains(rig), 32.0 * REALS
-        if access == "tdma":
-            law = (bits / (BANDWIDTH_HZ * np.log2(1.0 + snr))).sum(1)
-        else:
-            law = (bits / (BANDWIDTH_HZ / 6 * np.log2(1.0 + 6 * snr))).max(1)
-        yield ratios(_sent(rig).airtime_s.cpu().numpy(), law, case=access)
+@stated("transport over_the_air: total energy", "FedRLR; P of the payload, P / symbols of a symbol")
+def _total_energy(bench: Bench) -> Iterator[Check]:
+    """Bound the energy of the payload: channel inversion has the SNR P over its symbols, and the
+    joules are those of 0.1 W for one symbol."""
+    for quadrature, symbols in ((False, REALS), (True, REALS // 2)):
+        transport = {"snr_convention": "total_energy", "quadrature": quadrature}
+        channel = {"name": "awgn", "tx_power_dbm": 20.0}
+        rig = _rig(bench, {"name": "over_the_air"} | transport, channel, power="ci")
+        case = "two quadratures" if quadrature else "one real"
+        record = rig.record(4, REALS, 1.0)
+        power = 1.0 if not quadrature else 2.0  # of a symbol, of unit reals
+        yield exactly(10.0 / symbols / power, float(record.eta.mean()), case=f"{case}, SNR")
+        report = _sent(rig)
+        yield exactly(0.1 / BANDWIDTH_HZ, float(report.energy_j.max()), case=f"{case}, joules")
 
 
-@stated("transport digital: radiated energy", "P x own airtime")
-def _digital_energy(bench: Bench) -> Iterator[Check]:
-    """Compare the joules with 0.1 W for the seconds of a device's own turn."""
-    rig = _rig(bench, "digital", {"tx_power_dbm": 20.0})
-    law = 0.1 * 32.0 * REALS / (BANDWIDTH_HZ * np.log2(1.0 + 10.0 * _gains(rig)))
-    yield ratios(_sent(rig).energy_j.cpu().numpy(), law)
-
-
-@stated("transport digital: free of error with perfect CSI", "capacity")
-def _digital_exact(bench: Bench) -> Iterator[Check]:
-    """Find no error."""
-    yield exactly(0.0, float(_report(bench, "digital").nmse.max()), 1e-12)
-
-
-@stated("transport digital: 3GPP scheme", "TS 38.214, table 5.1.3.1-1")
-def _digital_mcs(bench: Bench) -> Iterator[Check]:
-    """Send by scheme 10 of table 5.1.3.1-1, 16-QAM at rate 340/1024."""
-    transport = {"name": "digital", "rate": "mcs", "mcs_index": 10, "outage": True}
-    report = _report(bench, transport, {"name": "awgn", "snr_db": 30.0})
-    law = 6 * 32.0 * REALS / (4.0 * 340.0 / 1024.0) / BANDWIDTH_HZ
-    yield exactly(law, float(report.airtime_s.mean()), 1e-4)
-
-
-@stated("transport digital: outage with imperfect CSI", OUTAGE, "variance={:g}", (0.01, 0.3))
-def _digital_outage(bench: Bench, variance: float) -> Iterator[Check]:
-    """Count the updates whose rate, by an estimate with error variance v, is above what the channel
-    carries: P(|h_hat|^2 > |h|^2) = (1 + sqrt(v / (v + 4))) / 2 of correlated exponential gains."""
-    rig = _rig(bench, "digital", csi={"name": "error", "variance": variance})
-    sent = [rig.send(rig.symbols(4, round), round)[1] for round in range(bench.size(128))]
-    asked = 6 * rig.trials * len(sent)
-    lost = asked - sum(float(report.participants.sum()) for report in sent)
-    yield share(0.5 + 0.5 * math.sqrt(variance / (variance + 4.0)), int(lost), asked)
+@stated("transport over_the_air: coherence blocks", "symbol i in block i // L, groups in order")
+def _cells(bench: Bench) -> Iterator[Check]:
+    """Send ones from one device by GBMA without noise: each symbol arrives with the amplitude of
+    its own block and group of sub-carriers, over E|h|."""
+    channel = {"name": "tdl-a", "subcarrier_groups": 2, "block_symbols": 8, "snr_db": 200.0}
+    rig = bench.uplink(1, 8, {"channel": channel, "power": "gbma"})
+    ones = torch.ones(8, 24).to(rig.cohort.weight)
+    h = rig.link.channel.state(0).over(24)[:, 0, 0].abs()  # [S, 3, 2]
+    law = h.flatten(1).repeat_interleave(4, 1) / (math.sqrt(math.pi) / 2.0)
+    yield ratios(rig.send(ones, 0)[0].cpu().numpy(), law.cpu().numpy())
 
 
 @stated("transport over_the_air: single precision", "equals double precision")

@@ -1,0 +1,48 @@
+"""What is known of a group on air.
+
+Mutations that make a test here fail: K^2 for K (K - 1), the power of the mean with that of the
+devices' own parts in it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from otafl.conformance.bench import Bench
+from otafl.core.rng import purpose
+from otafl.power.smcv import Smcv
+
+SYMBOLS = purpose("symbols_with_a_mean", __name__)
+
+TRIALS, REALS = 16, 10_000
+
+
+@pytest.mark.law
+@pytest.mark.parametrize("devices", [2, 3, 10])
+def test_variation_does_not_depend_on_how_many_devices(
+    devices: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Symbols 1 + sqrt(2) z of independent normal z have the variation 2, of however few devices:
+    16 trials of 10,000 reals, Student's interval of false-alarm level 1e-4, and 0.002 for the
+    quotient's bias."""
+    seen: list[torch.Tensor] = []
+    real = Smcv.coefficients
+
+    def coefficients(self: Smcv, state: None, link: Any) -> Any:
+        seen.append(link.variation)
+        return real(self, state, link)
+
+    monkeypatch.setattr(Smcv, "coefficients", coefficients)
+    rig = Bench().uplink(devices, TRIALS, {"power": "smcv"})
+    cohort = rig.cohort
+    z = rig.streams.device_normal(SYMBOLS, 0, cohort.trial, cohort.device, (REALS,))
+    rig.send(1.0 + 2.0**0.5 * z, 0)
+    variation = seen[-1].numpy().ravel()
+    assert variation.shape == (TRIALS,)
+    spread = float(np.std(variation, ddof=1)) / TRIALS**0.5
+    assert abs(variation.mean() - 2.0) < stats.t.isf(5e-5, TRIALS - 1) * spread + 0.002
