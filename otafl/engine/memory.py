@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from otafl import data, models
+from otafl.algorithms.base import Algorithm
 from otafl.algorithms.custom import settings_of
 from otafl.core import registry
 from otafl.core.contracts import Cohort
@@ -28,6 +29,11 @@ from otafl.engine.assembly import assemble, method_of
 from otafl.engine.engine import Engine
 from otafl.models.base import Model
 from otafl.scenario import Point, Scenario
+
+A_DEVICE = 300
+"""Bytes of the numbers that a device of a trial has beside its state: which samples, the channel,
+powers, joules, seconds. Measured: what a trial more adds to the resident memory of a run of 10^6
+devices of which 20 take part."""
 
 SURELY = 1 / 64
 """Stacks whose models and updates take less than this share of the bound are not measured, where
@@ -77,9 +83,9 @@ def need(points: Sequence[Point]) -> Need:
 
 
 def bytes_per_trial(scenario: Scenario) -> int:
-    """Estimate the memory that one trial adds to a stack: state of server and devices before and
-    after a round, one payload as large as what a device receives, and the index of who holds which
-    sample."""
+    """Estimate the memory that one trial adds to a stack: state of the server before and after a
+    round, that of the devices, one payload as large as what a device receives, the index of who
+    holds which sample, and the few numbers that there are of each device."""
     samples = data.loaded(scenario.data)
     model = models.build(scenario.model, samples.input_shape, samples.classes)
     known = _without_numbers(scenario, model)
@@ -184,10 +190,30 @@ def _bytes_of_state(scenario: Scenario, model: Model, streams: Streams) -> int:
     device_reals = 0
     if scenario.engine.device_state == "memory":
         device_reals = sum(block[0, 0].numel() for block in devices.values())
-    count = scenario.devices.count
-    senders = scenario.devices.participants or count
-    reals = 4 * server_reals + 2 * count * device_reals + 2 * senders * payload_reals
-    return reals * streams.dtype.itemsize
+    senders = scenario.devices.participants or scenario.devices.count
+    reals = 4 * server_reals + 2 * senders * payload_reals
+    reals += _rows(scenario, algorithm) * device_reals
+    return reals * streams.dtype.itemsize + A_DEVICE * scenario.devices.count
+
+
+def _rows(scenario: Scenario, algorithm: Algorithm) -> int:
+    """Return of how many devices' worth the state of a trial's devices is at most: what is kept,
+    and a round's work beside it or the state of all that is put together for a test
+    (`Algorithm.apart`)."""
+    devices, kept = scenario.devices, _rows_kept(scenario)
+    if kept == devices.count:
+        return 2 * devices.count
+    asked = devices.participants or devices.count
+    return min(2 * devices.count, kept + max(asked, 0 if algorithm.apart else devices.count))
+
+
+def _rows_kept(scenario: Scenario) -> int:
+    """Return how many rows of state there are at most for the devices of a trial (`DeviceStore`):
+    one each if half of them may take part in the run; else those of who does, and while there is
+    made room for more twice as many again."""
+    devices = scenario.devices
+    took_part = (devices.participants or devices.count) * scenario.training.rounds
+    return devices.count if 2 * took_part > devices.count else 3 * took_part
 
 
 def _precision(scenario: Scenario) -> torch.dtype:
@@ -196,11 +222,18 @@ def _precision(scenario: Scenario) -> torch.dtype:
 
 
 def _peak(point: Point, trials: Sequence[int]) -> int:
-    """Return the most bytes at a time while a stack is put together and goes through a round."""
+    """Return the most bytes at a time while a stack is put together and goes through a round, and
+    those of the rows that devices get in the rounds to come."""
     counter = Counter()
     with counter:
-        Engine(assemble([point], trials)).round(0)
-    return counter.peak
+        engine = Engine(assemble([point], trials))
+        engine.round(0)
+    stores = [engine.memory]
+    if point.scenario.engine.device_state == "memory":
+        stores.append(engine.devices)
+    rows = _rows_kept(point.scenario) * len(trials)
+    to_come = sum(max(0, rows - store.allocated) * store.row_bytes for store in stores)
+    return counter.peak + to_come
 
 
 class Counter(TorchDispatchMode):
