@@ -2,7 +2,8 @@
 
 Mutations that make a test here fail: blocks drawn from the stream of the rounds, the first of the
 later blocks not h, a block's place in its batch ignored, antennas taken for devices in Sionna's
-draw, phases drawn for each device at a random surface.
+draw, phases drawn for each device at a random surface, rounds that are kept counted from the wrong
+one.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import pytest
 import torch
 from support.made_channels import FAR, blocks, made
 
+from otafl.channels import scattering
 from otafl.channels.sionna_rng import sionna_stream
 from otafl.core.rng import Streams
 
@@ -92,3 +94,27 @@ def test_draws_are_sionnas(antennas: int) -> None:
     one = made("rayleigh", 40, (4,), torch.float32, antennas=antennas)
     expected = taps[70 % rounds, 0, :, :8, 0, 0, 0].T
     assert torch.equal(one.state(70).h[0, 32:, :, 0, 0], expected)
+
+
+@pytest.mark.parametrize("antennas", [1, 3])
+def test_fewer_rounds_may_be_kept(antennas: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are drawn as many at a time as ever, whatever of them is kept."""
+    keys: dict[str, Any] = {"antennas": antennas, "block_symbols": 10}
+    whole = made("rayleigh", 40, (0, 1), **keys)
+    monkeypatch.setattr(scattering, "MOST_KEPT", 2 * 64 * antennas * 4)
+    few = made("rayleigh", 40, (0, 1), **keys)
+    for t in (0, 1, 5, 63, 64, 20, 70):
+        assert torch.equal(few.state(t).h, whole.state(t).h)
+        assert torch.equal(blocks(few.state(t), 6), blocks(whole.state(t), 6))
+    kept = few._states._fading._all._first._block
+    assert kept is not None
+    assert len(kept) <= 4
+
+
+def test_draws_of_old_batches_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scattering, "BATCHES_KEPT", 2)
+    one, whole = made("rayleigh", 400), made("rayleigh", 400).state(3).h
+    for device in (5, 40, 399, 70, 5, 390):
+        some = torch.tensor([device])
+        assert torch.equal(one.state_among(3, some).h[:, some], whole[:, some])
+        assert len(one._states._fading._some) <= 2

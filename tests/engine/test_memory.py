@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,6 +16,8 @@ from otafl.core import registry
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.engine import memory
+from otafl.engine.assembly import assemble
+from otafl.engine.engine import Engine
 from otafl.scenario import expand
 
 pytestmark = pytest.mark.exact
@@ -63,6 +66,34 @@ def test_check_warns(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
         cli.main(["check", str(tmp_path / "x.yaml")])
     assert not left.value.code
     assert "otafl: warning: model: one trial takes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("keys", [{}, {"codec": {"name": "topk", "error_feedback": True}}])
+@pytest.mark.parametrize("participants", [5, 60])
+def test_rows_to_come_are_reckoned(keys: dict[str, Any], participants: int) -> None:
+    """A run of many rounds, of which each brings new devices, stays within what is said before it,
+    and takes a third of it at least.
+
+    Fails if rows that devices get after the first round are left out (`_peak`), or all devices'
+    counted.
+    """
+    keys = keys | {
+        "algorithm": "scaffold",
+        "trials": 2,
+        "devices.count": 250,
+        "data.partition": "iid",
+    }
+    keys |= {"devices.participants": participants, "training.rounds": 12, "model.hidden": [200]}
+    keys |= {"channel": "tdl-a"}  # which is measured
+    (point,) = expand(scenario(keys))
+    said = memory.need([point])
+    with memory.Counter() as counter:
+        one = Engine(assemble([point], range(2)))
+        for t in range(12):
+            one.round(t)
+    assert counter.peak / 3 < said.fixed + 2 * said.per_trial
+    assert counter.peak < 1.1 * (said.fixed + 2 * said.per_trial)
+    assert one.devices.allocated == 500 or participants == 5
 
 
 def test_short_memory_while_measuring_leaves_one_trial_at_a_time(

@@ -1,0 +1,207 @@
+"""A device has the same numbers whoever else there is and takes part: state, codec memory, fading
+and records that are kept for those who take part alone are those that are kept for all.
+
+Mutations that make a test here fail: a new row that begins at zero; rows of the last devices kept
+for others (`DeviceStore._begin` left out, or `_rows` without looking up); fading of others
+(`BlockFading.draw` with the batches in another order); a policy, receiver or codec that reads the
+channel of a device that does not send; personal models of devices at the start scored as those of
+one that has left it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from contract.small import ALGORITHMS, METHODS, chosen, engine, section
+from support import crowds
+from torch import Tensor
+
+from otafl.channels.base import Channel
+from otafl.channels.rayleigh import Rayleigh
+from otafl.core import registry
+from otafl.core.contracts import ChannelState
+from otafl.engine import device_store
+from otafl.engine.assembly import assemble
+from otafl.engine.device_store import DeviceStore
+from otafl.engine.engine import Engine
+from otafl.engine.recorder import Recorder
+
+pytestmark = pytest.mark.exact
+
+FEW: dict[str, Any] = {"devices.count": 40, "devices.participants": 3, "trials": 2}
+"""Of 40 devices nine take part in three rounds, at most."""
+LINKS = ("power", "receiver", "csi", "transport")
+
+Values = dict[str, np.ndarray]
+
+
+def taken(one: Engine, rounds: int = 3) -> Values:
+    """What a run records, and what it leaves with server, devices and codecs."""
+    recorder = Recorder(one, 1, one.trials)
+    recorder.take(0, 0.0)
+    for t in range(rounds):
+        if not one.running.any():  # all have diverged
+            break
+        one.round(t)
+        recorder.take(t + 1, 0.0)
+    blocks = {**one.server, **one.devices.blocks(), **one.memory.blocks()}
+    left = {f"left {name}": block.numpy() for name, block in blocks.items()}
+    return recorder.record(True).variables | left
+
+
+def same(one: Values, other: Values) -> None:
+    assert one.keys() == other.keys()
+    for name, value in one.items():
+        np.testing.assert_array_equal(value, other[name], err_msg=name)
+
+
+def keys_of(algorithm: str) -> dict[str, Any]:
+    transport = next(t for t in ("over_the_air", "digital") if (algorithm, t) in METHODS)
+    example = registry.settings("algorithm", algorithm).example
+    return {"algorithm": algorithm, **example, "transport": transport, **FEW}
+
+
+@pytest.mark.parametrize("place", ["memory", "disk"])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_state_of_who_takes_part_is_state_of_all(
+    algorithm: str, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = keys_of(algorithm) | {"engine.device_state": place}
+    if place == "disk" and not engine(keys).devices.reals:
+        pytest.skip("devices keep nothing")
+    sparse = engine(keys)
+    ours = taken(sparse)
+    assert sparse.devices.allocated <= 18
+    monkeypatch.setattr(DeviceStore, "_rows", _rows_of_all)
+    dense = engine(keys)
+    same(ours, taken(dense))
+    assert dense.devices.allocated in (0, 80)
+
+
+@pytest.mark.parametrize("codec", registry.names("codec"))
+def test_memory_of_who_takes_part_is_memory_of_all(
+    codec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = chosen("codec", codec)
+    if "error_feedback" in registry.settings("codec", codec).model_fields:
+        own["error_feedback"] = True
+    if codec == "matrix_sensing":  # its matrices have a side of 4
+        own["rows"] = 2
+    keys = {**registry.settings("codec", codec).example, "codec": own, **FEW}
+    sparse = engine(keys)
+    ours = taken(sparse)
+    assert sparse.memory.allocated <= 18
+    monkeypatch.setattr(DeviceStore, "_rows", _rows_of_all)
+    same(ours, taken(engine(keys)))
+
+
+def _rows_of_all(store: DeviceStore, cohort: Any) -> Tensor:
+    """A dense table: the old way."""
+    store._give_all()
+    return cohort.cell
+
+
+@pytest.mark.parametrize(
+    ("table", "name"), [(table, name) for table in LINKS for name in registry.names(table)]
+)
+def test_only_the_channels_of_who_sends_matter(
+    table: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others' may be anything: ones, as most of these are, or what they really are."""
+    path = registry.TABLES[table].section
+    keys = {**registry.settings(table, name).example, path: chosen(table, name)}
+    keys |= {**FEW, "devices.count": 200, "data.train_samples": 300, "output.save_link": False}
+    keys |= {"data.partition": "iid"}
+    ours = taken(engine(keys))
+    monkeypatch.setattr(Rayleigh, "state_among", Channel.state_among)
+    same(ours, taken(engine(keys)))
+
+
+@pytest.mark.parametrize("kind", ["rayleigh", "rician"])
+@pytest.mark.parametrize("antennas", [1, 3])
+def test_fading_of_some_is_theirs_among_all(kind: str, antennas: int) -> None:
+    keys = {"name": kind, "antennas": antennas, "block_symbols": 7}
+    one = engine({"devices.count": 200, "channel": keys, "data.partition": "iid"})
+    channel = one.parts.link.channel
+    some = torch.tensor([3, 40, 41, 199])
+    for t in (0, 5, 70):
+        all_of_them, theirs = channel.state(t), channel.state_among(t, some)
+        for symbols in (1, 20, 40):
+            h = theirs.over(symbols)
+            assert torch.equal(h[:, some], all_of_them.over(symbols)[:, some])
+            assert h.isfinite().all()
+        assert not torch.equal(theirs.h, all_of_them.h)
+
+
+@pytest.mark.parametrize("channel", registry.names("channel"))
+def test_every_channel_knows_some_of_its_devices(channel: str) -> None:
+    one = engine({"channel": section(channel)}).parts.link.channel
+    some = torch.tensor([1, 3])
+    theirs: ChannelState = one.state_among(1, some)
+    assert torch.equal(theirs.h[:, some], one.state(1).h[:, some])
+    outline = one.outline(1)
+    assert outline.h.shape == one.state(1).h.shape
+    assert torch.equal(outline.gain, one.state(1).gain)
+
+
+@pytest.mark.parametrize("algorithm", ["scaffold", "ditto", "apfl", "fedrep", "pfedbayes"])
+@pytest.mark.parametrize("keys", [{}, {"data.test": "per_device", "data.partition": "iid"}])
+def test_devices_at_the_start_are_tested_together(
+    algorithm: str, keys: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Scores are those of a test of each, up to the rounding of sums over other chunks."""
+    keys = keys_of(algorithm) | {"engine.dtype": "float64"} | keys
+    each = taken(engine(keys))
+    monkeypatch.setattr(device_store, "MODELS_CHUNK", 0)
+    asked = []
+    different = DeviceStore.different
+
+    def counted(store: DeviceStore, model_reals: int) -> Any:
+        blocks, whose = different(store, model_reals)
+        asked.append(whose is not None and next(iter(blocks.values())).shape[1])
+        return blocks, whose
+
+    monkeypatch.setattr(DeviceStore, "different", counted)
+    together = taken(engine(keys))
+    assert asked[0] == 1
+    assert 3 <= asked[-1] <= 10
+    assert together.keys() == each.keys()
+    for name, value in each.items():
+        exact = name.endswith("accuracy")
+        np.testing.assert_allclose(together[name], value, 0 if exact else 1e-12, err_msg=name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["fedavg", "scaffold", "ditto"])
+def test_a_large_population_costs_what_takes_part(algorithm: str) -> None:
+    """Of 10^5 devices 60 take part: no more have rows, batteries, fading or a place in the
+    record."""
+    devices = 10**5
+    (point,) = crowds.points(
+        devices, algorithm=algorithm, codec={"name": "topk", "error_feedback": True}
+    )
+    one = Engine(assemble([point], [0]))
+    recorder = Recorder(one, 1, 1)
+    recorder.take(0, 0.0)
+    came: set[int] = set()
+    for t in range(crowds.ROUNDS):
+        came |= set(np.flatnonzero(one.select(None, t).device.bincount(minlength=devices)).tolist())
+        one.round(t)
+        recorder.take(t + 1, 0.0)
+    assert len(came) <= crowds.ROUNDS * crowds.PARTICIPANTS
+    stores = [one.memory, one.devices] if one.devices.reals else [one.memory]
+    for store in stores:
+        assert store.allocated == len(came)
+        assert all(len(rows) <= 2 * len(came) for rows in store._table.values())
+    (clock,) = one.parts.clock.trials
+    assert not clock.power.batteries
+    assert not clock._away
+    assert len(clock.env._queue) <= crowds.PARTICIPANTS
+    variables = recorder.record(True).variables
+    assert max(value.size for value in variables.values()) <= 5 * (crowds.ROUNDS + 1)
+    joules = variables["device_energy_j"]  # of all devices, by cause
+    assert joules.shape == (1, 1, 4, 5)
+    assert joules[0, 0, -1].sum() > 0
