@@ -139,6 +139,7 @@ MUTATIONS: dict[str, tuple[str, set[str], Patch]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutation", MUTATIONS)
 def test_a_mistake_is_seen(mutation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     cell, laws, patch = MUTATIONS[mutation]

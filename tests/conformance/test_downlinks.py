@@ -42,6 +42,7 @@ MUTATIONS: dict[str, tuple[set[str], Patch]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutation", MUTATIONS)
 def test_a_mistake_is_seen(mutation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     laws, patch = MUTATIONS[mutation]

@@ -60,6 +60,7 @@ def test_every_size_of_a_sweep_is_said_once() -> None:
     assert memory.no_room(expand(scenario({}))) == []
 
 
+@pytest.mark.slow
 def test_check_warns(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     (tmp_path / "x.yaml").write_text("name: x\nmodel: {hidden: [1000000, 1000000]}\n")
     with pytest.raises(SystemExit) as left:

@@ -81,6 +81,7 @@ def stop_after(rounds: int) -> Callable[..., None]:
     return stop
 
 
+@pytest.mark.slow
 def test_an_edited_module_is_computed_anew(named: str, tmp_path: Path) -> None:
     """Of two stacks, the one that names it; the other one stays, to the byte."""
     one = short({"sweep": {"power": ["gbma", named]}})
@@ -108,6 +109,7 @@ def test_an_edited_module_is_computed_anew(named: str, tmp_path: Path) -> None:
     assert changed_file(named) in plan["sources"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("named", ["alone"], indirect=True)
 def test_an_edit_takes_a_stack_out_of_a_pack(
     named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -186,6 +188,7 @@ def aged(folder: Path, number: int, **versions: str) -> None:
     write_part(part.assign_attrs(origins=json.dumps([origin])), path)
 
 
+@pytest.mark.slow
 def test_stacks_of_other_versions_are_named_and_kept(tmp_path: Path) -> None:
     one = short({"sweep": {"power": ["gbma", "ci", "tci"]}})
     whole = sweeping.sweep(one, tmp_path / "s").load()
@@ -208,6 +211,7 @@ def test_stacks_of_other_versions_are_named_and_kept(tmp_path: Path) -> None:
     assert json.loads(anew.attrs["origins"]) == [made]
 
 
+@pytest.mark.slow
 def test_restart_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     file = tmp_path / "s.yaml"
     file.write_text(

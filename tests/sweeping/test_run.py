@@ -16,7 +16,13 @@ from otafl.results import models as trained
 pytestmark = pytest.mark.exact
 
 
-@pytest.mark.parametrize("place", ["writing", "removing", "half removed"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        "removing",
+        *(pytest.param(one, marks=pytest.mark.slow) for one in ("writing", "half removed")),
+    ],
+)
 def test_an_interrupted_end_loses_no_models(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
