@@ -17,6 +17,9 @@ from otafl.core.units import db_to_linear
 VARIANCES = (0.01, 0.3)
 LENGTHS = (1, 4)
 ESTIMATORS = ("ls", "mmse")
+TOLD = {"over_the_air": 1, "digital": 0}
+"""What a device tells beside its pilots, by transport."""
+
 SNR_DB = 10.0
 SNR = db_to_linear(SNR_DB)
 ROUNDS = 5
@@ -79,6 +82,17 @@ def _mmse(bench: Bench, length: int) -> Iterator[Check]:
     csi = {"name": "pilots", "length": length, "estimator": "mmse", "power_db": -10.0}
     error = 1.0 / (length * SNR * 0.1)
     yield mean(error / (1.0 + error), _off(_record(bench, csi)))
+
+
+@stated("csi pilots: channel uses", "L for each pilot group and coherence block", "{}", TOLD)
+def _uses(bench: Bench, transport: str) -> Iterator[Check]:
+    """Count the side information of five devices in three blocks, of four groups of sub-carriers
+    with a comb of three: two pilots on two groups in each; over the air a mean power beside."""
+    channel = {"name": "tdl-a", "subcarrier_groups": 4, "block_symbols": 8}
+    csi = {"name": "pilots", "length": 2, "comb": 3}
+    rig = bench.uplink(5, 2, {"channel": channel, "csi": csi, "transport": transport})
+    side = rig.send(rig.symbols(24, 0), 0)[1].side_symbols
+    yield exactly(5.0 * (2 * 2 * 3 + TOLD[transport]), float(side.mean()))
 
 
 FAR_DB = 95.0

@@ -6,10 +6,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.mutations import Patch, failing, replaced
+from support.mutations import Patch, failing, made, replaced
 
 FAMILY = "csi pilots"
 
+USES = "channel uses"
 NEAR, MMSE, FAR = "error of least squares", "error of MMSE", "error over a path loss"
 
 
@@ -21,6 +22,10 @@ def amplitude(real: Any) -> Any:
     return lambda self, gain: real(self, gain.sqrt())
 
 
+def on_every_group(csi: Any) -> None:
+    csi._symbols = csi.settings.length * 4
+
+
 def half_the_pilots(real: Any) -> Any:
     return lambda self, gain: 2.0 * real(self, gain)
 
@@ -30,6 +35,10 @@ MUTATIONS: dict[str, tuple[set[str], Patch]] = {
     "path loss of the amplitude": (
         {FAR},
         replaced("otafl.csi.pilots:Pilots.error_variance", amplitude),
+    ),
+    "pilots on every group": (
+        {USES},
+        made("otafl.csi.pilots:Pilots", on_every_group),
     ),
     "half the pilots": (
         {NEAR, MMSE, FAR},
