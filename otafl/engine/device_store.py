@@ -156,7 +156,9 @@ class DeviceStore(Lasting):
         self._row[cells] = torch.arange(len(cells), device=cells.device)
         self._count = self._capacity = len(cells)
         for name, rows in kept["rows"].items():
-            self._table[name] = self._new(rows[None], len(cells)).copy_(rows)
+            whole = self._place == "memory" and len(cells) == self._cells
+            # tables that were handed over keep their strides, on which the last bits depend
+            self._table[name] = rows if whole else self._new(rows[None], len(cells)).copy_(rows)
 
     def _nobody(self) -> None:
         self._row = torch.full((self._cells,), -1, device=self._device)

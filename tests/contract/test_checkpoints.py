@@ -62,6 +62,8 @@ def _inside(table: str, keys: dict[str, Any]) -> list[str]:
 
 def ran(recorder: Recorder, first: int, last: int) -> Record:
     for t in range(first, last):
+        if not recorder.engine.running.any():  # as where channel knowledge misleads from the start
+            break
         recorder.engine.round(t)
         recorder.take(t + 1, 0.0)
     return recorder.record(complete=True)
