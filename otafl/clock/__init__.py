@@ -9,7 +9,7 @@ from typing import Any
 from otafl.clock.stack_clock import Clock
 from otafl.core import registry
 from otafl.core.rng import Streams
-from otafl.devices.availability import Availability, AvailabilitySetup
+from otafl.devices.availability import Availability, AvailabilitySetup, Lives
 from otafl.devices.hardware import Hardware
 
 
@@ -31,9 +31,7 @@ def build(sections: Sequence[Any], hardware: Hardware, streams: Streams, log: bo
     setup = AvailabilitySetup(first.count, streams)
     availability: Availability = registry.make("availability", first.availability, setup)
     lives = [
-        [availability.changes(trial, device) for device in range(first.count)]
-        if availability.leave
-        else []
+        Lives(availability, trial, first.count) if availability.leave else []
         for trial in range(len(sections))
     ]
     return Clock(hardware, rules, lives, log)

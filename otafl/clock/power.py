@@ -6,7 +6,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Iterable, Mapping, MutableSequence, Sequence
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import simpy
@@ -227,13 +227,7 @@ class Power:
         at_s = float(later.min(initial=math.inf))
         if at_s == math.inf:
             return
-        event = self._env.event()
-        event._ok, event._value = True, at_s
-        event.callbacks.append(self._rest_ends)
-        # at the very instant, which a delay would round; before all else that happens at it, but
-        # for who is not there at the start
-        priority = URGENT if at_s > 0 else NORMAL
-        heapq.heappush(self._env._queue, (at_s, priority, next(self._env._eid), event))
+        happens(self._env, at_s, at_s).callbacks.append(self._rest_ends)
 
     def _rest_ends(self, event: simpy.Event) -> None:
         """Say that batteries are empty whose devices have only slept."""
@@ -243,6 +237,16 @@ class Power:
             if device not in self.batteries:
                 self._emptied(device)
         self._await_empty(at_s)
+
+
+def happens(env: simpy.Environment, at_s: float, value: Any = None) -> simpy.Event:
+    """Return an event that happens at an instant, which a delay would round: before all else at it
+    (but at the start, where lives come first)."""
+    event = env.event()
+    event._ok, event._value = True, value
+    priority = URGENT if at_s > 0 else NORMAL
+    heapq.heappush(env._queue, (at_s, priority, next(env._eid), event))
+    return event
 
 
 def _scalars(values: np.ndarray) -> MutableSequence[float]:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -61,9 +61,18 @@ class Clock:
         """Return whether every device of every trial is."""
         return all(trial.all_available() for trial in self.trials)
 
+    @property
+    def asks(self) -> bool:
+        """Say whether it is found out only by asking who is there: see `first_available`."""
+        return any(trial.asks for trial in self.trials)
+
+    def first_available(self, trial: int, devices: Iterable[int], wanted: int) -> list[int]:
+        """Return those of a trial's devices that are available, the first so many."""
+        return self.trials[trial].first_available(devices, wanted)
+
     def present(self) -> np.ndarray:
-        """Return how many devices are there, [S]."""
-        return np.array([float(trial.present()) for trial in self.trials])
+        """Return how many devices are there, [S]; nan where that would take asking for each."""
+        return np.array([trial.present() for trial in self.trials])
 
     def at_work(self) -> np.ndarray:
         """Return the devices [S, K] bool with an update that has not been sent."""

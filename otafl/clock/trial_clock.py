@@ -10,16 +10,19 @@ doing. Times are in seconds since the trial's start. Nothing here knows what is 
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from operator import attrgetter
 from typing import Any, cast
 
 import numpy as np
 import simpy
 
+from otafl.clock import presence
 from otafl.clock.local_work import ByDevice, Interval, LocalWork, Slot
-from otafl.clock.power import Power
+from otafl.clock.power import Power, happens
+from otafl.clock.presence import Presence
 from otafl.devices.activities import CAUSES
 from otafl.devices.availability import Life
 from otafl.devices.hardware import Hardware
@@ -61,9 +64,14 @@ class TrialClock:
         self._round_s = math.nan
         self._slot = 0  # number of the last periodic slot
         self.power = Power(self.env, hardware, self._emptied)
-        for device, life in enumerate(lives):
-            if life is not None:
-                self.env.process(self._come_and_go(device, life))
+        self._presence = None
+        if len(lives) > presence.MANY and self.power.plain and not log:
+            self._presence = Presence(lives)
+        else:
+            for device, life in enumerate(lives):
+                if life is not None:
+                    self.env.process(self._come_and_go(device, life))
+        self._departing: dict[int, float] = {}  # devices at work, when they leave
         self._settle_instant()
 
     def now(self) -> float:
@@ -76,15 +84,30 @@ class TrialClock:
         free = np.full(self._devices, not self.stopped)
         free[[*self._work, *self._on_air]] = False
         free[[*self._away]] = False
+        if self._presence is not None:
+            free &= [self._there(device) for device in range(self._devices)]
         return free
 
     def all_available(self) -> bool:
-        """Return whether every device is."""
-        return not (self._work or self._away or self.stopped)
+        """Return whether every device is known to be."""
+        return not (self._work or self._away or self.stopped or self._presence)
 
-    def present(self) -> int:
-        """Return how many devices are there."""
-        return self._devices - len(self._away)
+    @property
+    def asks(self) -> bool:
+        """Say whether it is found out only by asking who is there, one device at a time."""
+        return self._presence is not None
+
+    def first_available(self, devices: Iterable[int], wanted: int) -> list[int]:
+        """Return those of the devices that are available, the first so many."""
+        if self.stopped:
+            return []
+        busy = {*self._work, *self._on_air}
+        free = (k for k in devices if k not in busy and k not in self._away and self._there(k))
+        return list(itertools.islice(free, wanted))
+
+    def present(self) -> float:
+        """Return how many devices are there; nan where that would take asking for each."""
+        return math.nan if self.asks else float(self._devices - len(self._away))
 
     def at_work(self) -> list[int]:
         """Return the devices with an update that has not been sent, ascending."""
@@ -103,11 +126,31 @@ class TrialClock:
     def wait_for_devices(self) -> bool:
         """Advance until a device is available or at work. Return False if that will never be."""
         env = self.env
+        if self._presence is not None:
+            return self._wait(self._presence)
         while not self._work and len(self._away) == self._devices:
             if len(self._gone) == self._devices:
                 return False
             env.step()
         return True
+
+    def _wait(self, presence: Presence) -> bool:
+        """Wait for one of those who have to be asked for."""
+        env = self.env
+        while not self._work and not self.first_available(range(self._devices), 1):
+            if self.stopped:
+                return True
+            next_s = presence.next_return_s(env.now)
+            if next_s == math.inf and not self._away:
+                return False
+            if next_s < env.peek():
+                happens(env, next_s)
+            env.step()
+        return True
+
+    def _there(self, device: int) -> bool:
+        """Say whether a device has not left."""
+        return self._presence is None or self._presence.at(device, float(self.env.now)).there
 
     def start(
         self,
@@ -135,12 +178,14 @@ class TrialClock:
         for device, down, seconds, watts in zip(
             devices, downlink_s, compute_s, compute_w, strict=True
         ):
-            if device in work or device in self._away:
+            if device in work or device in self._away or not self._there(device):
                 raise ValueError(f"device {device} is busy with an earlier update, or away")
             if not 0 <= down + seconds < math.inf:
                 raise ValueError(
                     f"seconds must be finite and not negative, got {down} and {seconds}"
                 )
+            if self._presence is not None:
+                self._depart(device, self._presence.at(device, now_s).next_s)
             update = LocalWork(env, device, round, down, seconds, watts, computed)
             work[device] = update
             if not plain:
@@ -201,7 +246,7 @@ class TrialClock:
         power.sent(opened_s, stops, empties, joules, self._away)
         if crashed is not None and downtime_s:
             for device in stops:
-                if crashed[device] and device not in self._away:
+                if crashed[device] and device not in self._away and self._there(device):
                     self._go(device, "crashed")
                     env.process(self._return(device, "crashed", downtime_s))
         self._sending = []
@@ -328,6 +373,20 @@ class TrialClock:
                 self._go(device, "left")
         if "left" in self._away.get(device, ()):
             self._gone.add(device)
+
+    def _depart(self, device: int, at_s: float) -> None:
+        """Let there be an event when a device leaves that begins to work."""
+        if at_s < math.inf and self._departing.get(device) != at_s:
+            self._departing[device] = at_s
+            happens(self.env, at_s, device).callbacks.append(self._departed)
+
+    def _departed(self, event: simpy.Event) -> None:
+        """Let a device leave: an update that it is at work on is lost."""
+        device = cast(int, event.value)
+        del self._departing[device]
+        update = self._work.get(device)
+        if update is not None:
+            self._lose(update)
 
     def _return(self, device: int, why: str, seconds: float) -> Process:
         """Bring a device back after so long."""

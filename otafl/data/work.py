@@ -8,6 +8,7 @@ far ahead they are drawn.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 
 import torch
@@ -65,12 +66,16 @@ class LocalData:
         self._streams, self.augment = streams, augment
         self._small = bool(count.min() < batch_size)
         self._equal = bool(count.min() == self.longest)
-        cells = torch.arange(self.trials * self.population, device=place)
-        self._all = (cells, cells // self.population, cells % self.population)
-        self._numbers = len(cells) * steps * batch_size
+        self._numbers = self.trials * self.population * steps * batch_size
         self._ahead = min(_ROUNDS_AHEAD, _NUMBERS_AHEAD // self._numbers)
         self._blocks: dict[int, tuple[int, tuple[Tensor, ...]]] = {}
         self._presence: Tensor | None = None
+
+    @functools.cached_property
+    def _all(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return every pair of trial and device: its cell, and both, [S * K] each."""
+        cells = torch.arange(self.trials * self.population, device=self.count.device)
+        return cells, cells // self.population, cells % self.population
 
     def work(self, round: int, cohort: Cohort) -> LocalWork:
         """Return the local data of a chunk of cohort rows in a round."""

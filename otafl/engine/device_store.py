@@ -19,6 +19,9 @@ from otafl.core.lasting import Lasting
 from otafl.engine.metrics import MODELS_CHUNK
 from otafl.scenario.sections import DeviceState
 
+MANY = 4096
+"""Devices up to which all are tested, each by itself, if their models take little memory."""
+
 
 class DeviceStore(Lasting):
     """Keep blocks of state of K devices of S trials.
@@ -122,10 +125,11 @@ class DeviceStore(Lasting):
         """Return the state of all as far as it differs: [S, M, *shape] of the start and of those
         who have left it; and whose is which, [S * K] int64 rows of [S * M].
 
-        As `blocks`, and None, where as many models of so many reals take little memory.
+        As `blocks`, and None, of few devices with models of few reals.
         """
         cells, reals = self._cells, max(self.reals, model_reals)
-        if not self._table or self._count == cells or cells * reals <= MODELS_CHUNK:
+        few = cells <= MANY and cells * reals <= MODELS_CHUNK
+        if few or not self._table or self._count == cells:
             return self.blocks(), None
         having = self._having()
         trial = having // self._population

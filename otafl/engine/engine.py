@@ -35,6 +35,7 @@ from otafl.engine.device_store import DeviceStore
 from otafl.engine.metrics import RoundMeans
 from otafl.engine.pending import Update
 from otafl.engine.stacking import Collector, encode, rows_at_once, sending
+from otafl.selection.base import Selection, in_order
 from otafl.selection.choosing import some_of
 from otafl.transport.report import Tally
 
@@ -81,6 +82,9 @@ class Engine(Lasting):
         self._rows_at_once: int | None = None
         self._buffers: dict[tuple[int, str], Tensor] = {}
         self._wanted = parts.scenario.devices.participants or self.population
+        asked = self._wanted < self.population and not parts.selection.narrows
+        ordered = type(parts.selection).keys is not Selection.keys
+        self._asks = parts.clock.asks and asked and ordered
         self._blind = parts.selection.blind and not parts.sizes.by_channel
         self._began = 0  # devices that began to train in this round
 
@@ -123,7 +127,7 @@ class Engine(Lasting):
         return parts.faults.fade(parts.link.channel.state_among(t, devices), t)
 
     def plan(self, t: int) -> np.ndarray | None:
-        """Return who could take part, [S, K] bool, or None for everyone.
+        """Return who could take part, [S, K] bool, or None for everyone, or if they are asked.
 
         It waits for somebody to come where nobody is there; a trial to which nobody ever will has
         ended.
@@ -136,6 +140,8 @@ class Engine(Lasting):
             return None
         if self.pending is not None:  # less what was lost since the last slot
             self.pending = self._not_lost(self.pending, t)
+        if self._asks:
+            return None
         return clock.available() & self.running[:, None]
 
     def _of_cells(self, chosen: np.ndarray) -> Tensor:
@@ -163,7 +169,9 @@ class Engine(Lasting):
             self._everyone.version.fill_(t)
             return self._described(self._everyone, t, channel)
         free = np.ones((self.trials, self.population), bool) if available is None else available
-        if not whole:
+        if self._asks and available is None:
+            free = self._asked(t)
+        elif not whole:
             fading, state = self.parts.link.channel, channel
             if state is None:
                 state = fading.outline(t) if selection.blind else fading.state(t)
@@ -172,6 +180,19 @@ class Engine(Lasting):
         if everyone:
             self._everyone = cohort
         return self._described(cohort, t, channel)
+
+    def _asked(self, t: int) -> np.ndarray:
+        """Return the first devices that are there of the selection's order, [S, K] bool."""
+        parts = self.parts
+        chosen = np.zeros((self.trials, self.population), bool)
+        keys = parts.selection.keys(t, self.population)
+        assert keys is not None
+        wanted = np.broadcast_to(self._vacancies(), self.trials)
+        for trial in np.flatnonzero(self.running).tolist():
+            order = in_order(keys[trial])
+            there = parts.clock.first_available(trial, order, int(wanted[trial]))
+            chosen[trial, there] = True
+        return chosen
 
     def _described(self, cohort: Cohort, t: int, channel: ChannelState | None) -> Cohort:
         """Return the cohort with levels, the method's weights and versions, and who sends."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -84,6 +85,11 @@ class Selection(Lasting, ABC):
             particular.
         """
 
+    def keys(self, round: int, devices: int) -> np.ndarray | None:
+        """Return keys [S, K] in whose order free devices are chosen, the lowest first, of a
+        selection that goes by nothing else; None of any other."""
+        return None
+
     def senders(self, payload: Payload, cohort: Cohort, wanted: int) -> Tensor | None:
         """Return which rows send what they have after local work, [N] bool: `wanted` of each trial,
         or all that there are. None: all do, as the choice was made before."""
@@ -133,6 +139,15 @@ def first_of(key: np.ndarray, count: int) -> np.ndarray:
         candidates = np.flatnonzero(own <= most)  # sorting them all would take much longer
         row[:] = candidates[own[candidates].argsort(kind="stable")[:count]]
     return order
+
+
+def in_order(key: np.ndarray) -> Iterator[int]:
+    """Give the places of keys [K] from the lowest on, ties by place; few are sorted at first."""
+    given, count = 0, 256
+    while given < len(key):
+        order = first_of(key[None], count)[0]
+        yield from order[given:].tolist()
+        given, count = len(order), 4 * count
 
 
 def random_key(streams: Streams, round: int, devices: int) -> np.ndarray:

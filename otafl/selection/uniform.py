@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+import numpy as np
+
 from otafl.core.contracts import ChannelState
 from otafl.selection.base import Devices, Selection, Wanted, lowest, random_key
 
@@ -21,4 +23,7 @@ class Uniform(Selection):
         name: Literal["uniform"] = "uniform"
 
     def choose(self, free: Devices, wanted: Wanted, round: int, state: ChannelState) -> Devices:
-        return lowest(random_key(self.setup.streams, round, free.shape[1]), free, wanted)[0]
+        return lowest(self.keys(round, free.shape[1]), free, wanted)[0]
+
+    def keys(self, round: int, devices: int) -> np.ndarray:
+        return random_key(self.setup.streams, round, devices)

@@ -170,3 +170,5 @@ def test_what_is_tested_is_the_start_and_who_has_left_it(monkeypatch: pytest.Mon
     equal({n: b.flatten(0, 1)[whose].view_as(blocks[n]) for n, b in some.items()}, blocks)
     monkeypatch.setattr(device_store, "MODELS_CHUNK", 4 * S * K)
     assert one.different(model_reals=4)[1] is None
+    monkeypatch.setattr(device_store, "MANY", S * K - 1)
+    assert torch.equal(one.different(model_reals=4)[1], whose)

@@ -92,6 +92,30 @@ def test_ragged_device_counts_are_padded_with_nan() -> None:
     assert ds.attrs["complete"] == 1
 
 
+def test_joules_of_many_devices_are_sums() -> None:
+    """A point of more devices than are recorded each has their sum, and so have all of its sweep;
+    alone, smaller ones have each device's.
+
+    Fails if a sum is taken for that of each device, or what is missing counts as 0.
+    """
+    scenario = make_scenario({"devices.count": [2, 4]})
+    few, many = parts_of(scenario)
+    points = expand(scenario)[1:]
+    whole = record(points).variables
+    sums = whole | {"tx_energy_j": whole["tx_energy_j"].sum(3)}
+    large = to_dataset(Record(list(ROUNDS), sums), points, scenario)
+    assert large["tx_energy_j"].dims == ("point", "trial", "round")
+    assert large["tx_energy_j"].attrs["long_name"] == "energy radiated so far, sum over devices"
+    for parts in ([few, large], [large, few]):
+        both = combine(parts)["tx_energy_j"]
+        assert both.dims == ("device_count", "trial", "round")
+        assert both.attrs == large["tx_energy_j"].attrs
+        expected = [value(0, 1, 2, 0) + value(0, 1, 2, 1), sum(value(1, 1, 2, d) for d in range(4))]
+        np.testing.assert_array_equal(both.sel(trial=1, round=2), expected)
+    assert "device" in combine([few, many])["tx_energy_j"].dims
+    assert np.isnan(combine([large])["tx_energy_j"].sel(device_count=2)).all()
+
+
 def test_missing_points_are_nan_and_the_result_is_incomplete() -> None:
     ds = combine(parts_of(make_scenario(TWO_AXES), [[1, 4]]))
     assert ds.attrs["complete"] == 0

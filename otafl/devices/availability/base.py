@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, overload
 
 import numpy as np
 
@@ -29,12 +29,12 @@ class AvailabilitySetup:
 
     def generator(self, trial: int, device: int) -> np.random.Generator:
         """Return what the whole life of a device of a trial is drawn from, from its start on."""
-        return np.random.Generator(np.random.Philox(self._seeds[device][trial]))
+        return np.random.Generator(np.random.Philox(self._seeds(device)[trial]))
 
     @functools.cached_property
-    def _seeds(self) -> list[list[int]]:
-        """Return a seed for each device of each trial, [K][S]."""
-        return [self.streams.seeds(LIVES, device) for device in range(self.devices)]
+    def _seeds(self) -> Callable[[int], list[int]]:
+        """Return what says the seeds of a device, one for each trial."""
+        return functools.lru_cache(maxsize=4096)(functools.partial(self.streams.seeds, LIVES))
 
 
 class Availability(ABC):
@@ -58,3 +58,25 @@ class Availability(ABC):
     @abstractmethod
     def changes(self, trial: int, device: int) -> Life | None:
         """Return a device's comings and goings; None for one that never leaves."""
+
+
+class Lives(Sequence[Life | None]):
+    """Begin the lives of a trial's devices, when they are asked for."""
+
+    def __init__(self, availability: Availability, trial: int, devices: int) -> None:
+        self._availability, self._trial, self._devices = availability, trial, devices
+
+    @overload
+    def __getitem__(self, device: int) -> Life | None: ...
+    @overload
+    def __getitem__(self, device: slice) -> list[Life | None]: ...
+    def __getitem__(self, device: int | slice) -> Life | list[Life | None] | None:
+        if isinstance(device, slice):
+            return [self[k] for k in range(*device.indices(len(self)))]
+        if not 0 <= device < self._devices:
+            raise IndexError(f"device {device} of {self._devices}")
+        return self._availability.changes(self._trial, device)
+
+    def __len__(self) -> int:
+        """Return K."""
+        return self._devices

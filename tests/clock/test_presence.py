@@ -1,0 +1,195 @@
+"""Devices that are asked whether they are there, against a process for each.
+
+Mutations that make a test here fail: a device that leaves keeps its update, or loses the next one
+too; one that has come back is not found; an instant rounded otherwise than an event's; a life that
+was forgotten goes on where another was; the clock waits beyond the first return, or for ever.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from contract.small import engine
+from support import crowds
+from support.made_devices import mains
+
+from otafl.clock import presence
+from otafl.clock.presence import Course, Presence
+from otafl.clock.trial_clock import TrialClock
+from otafl.devices.protocols import Rules
+from otafl.engine.assembly import assemble
+from otafl.engine.engine import Engine
+from otafl.engine.recorder import Recorder
+
+pytestmark = pytest.mark.exact
+
+DEVICES = 20
+
+
+class Drawn(Sequence[Any]):
+    """Lives that can be begun again: a fifth never leaves, a fifth ends some day."""
+
+    def __init__(self, seed: int, mean_s: float, devices: int = DEVICES) -> None:
+        self._seed, self._mean_s, self._devices = seed, mean_s, devices
+
+    def __len__(self) -> int:
+        return self._devices
+
+    def __getitem__(self, device: Any) -> Iterator[tuple[float, bool]] | None:
+        if device >= self._devices:
+            raise IndexError(device)
+        return None if device % 5 == 4 else self._life(device)
+
+    def _life(self, device: int) -> Iterator[tuple[float, bool]]:
+        draw = np.random.default_rng([self._seed, device])
+        at_s, there = 0.0, bool(draw.random() < 0.5)
+        if not there:
+            yield at_s, False
+        for _ in range(9 if device % 5 == 3 else 10**6):
+            at_s += draw.exponential(self._mean_s)
+            there = not there
+            yield at_s, there
+
+
+def test_a_course_by_hand() -> None:
+    course = Course(iter([(0.0, False), (2.0, True), (5.0, False)]))
+    assert (course.there, course.next_s) == (True, 0.0)
+    course.advance(0.0)
+    assert (course.there, course.next_s) == (False, 2.0)
+    course.advance(4.0)
+    assert (course.there, course.next_s) == (True, 5.0)
+    course.advance(5.0)
+    assert (course.there, course.next_s) == (False, math.inf)
+    assert Course(None).there
+
+
+def test_lives_that_were_forgotten_are_gone_through_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    lives = Drawn(0, 3.0)
+    whole, few = Presence(lives), Presence(lives)
+    monkeypatch.setattr(presence, "KEPT", 3)
+    for now_s in np.linspace(0.0, 60.0, 40).tolist():
+        for device in range(DEVICES):
+            one, other = few.at(device, now_s), whole.at(device, now_s)
+            assert (one.there, one.next_s) == (other.there, other.next_s)
+            assert len(few._known) <= 3
+
+
+RULES = [
+    Rules(),
+    Rules(deadline_s=2.0),
+    Rules(deadline_s=2.0, late="next"),
+    Rules(1, most=2, late="next", broadcast_first=False),
+    Rules(0, 1.5, late="next", broadcast_first=False),
+]
+
+
+@pytest.mark.parametrize("mean_s", [1.0, 30.0])
+@pytest.mark.parametrize("seed", range(len(RULES)))
+def test_a_trial_is_one_of_processes(
+    seed: int, mean_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who is there, which updates are lost, and when what happens, to the bit; some crash."""
+    followed = TrialClock(mains(DEVICES), RULES[seed], Drawn(seed, mean_s))
+    monkeypatch.setattr(presence, "MANY", 0)
+    asked = TrialClock(mains(DEVICES), RULES[seed], Drawn(seed, mean_s))
+    assert asked.asks
+    assert not followed.asks
+    rng, clocks = np.random.default_rng(seed), (followed, asked)
+    for round in range(80):
+        assert {clock.wait_for_devices() for clock in clocks} == {True}
+        free, other = (clock.available().nonzero()[0].tolist() for clock in clocks)
+        assert free == other
+        order = rng.permutation(DEVICES).tolist()
+        chosen = asked.first_available(order, 4)
+        assert chosen == [device for device in order if device in free][:4]
+        who = sorted(chosen)
+        down, seconds, watts = rng.exponential(1.0, (3, len(who))).tolist()
+        airtime_s, crashed = rng.random(), (rng.random(DEVICES) < 0.1).tolist()
+        for clock in clocks:
+            clock.start(round, who, down, seconds, watts)
+        assert followed.admit() == asked.admit()
+        for clock in clocks:
+            clock.transmit(airtime_s, [0.5] * DEVICES, None, crashed, 3.0)
+        assert followed.now() == asked.now()
+        assert followed.at_work() == asked.at_work()
+        assert (followed.started, followed.lost) == (asked.started, asked.lost)
+        assert np.array_equal(followed.spent_j(), asked.spent_j())
+    assert asked.lost > 0 or mean_s > 1.0
+    assert math.isnan(asked.present())
+
+
+def test_nobody_ever_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(presence, "MANY", 0)
+
+    class Ending(Drawn):
+        def _life(self, device: int) -> Iterator[tuple[float, bool]]:
+            yield from [(0.0, False), (4.0 + device, True), (10.0, False)]
+
+    clock = TrialClock(mains(3), Rules(), Ending(0, 1.0, 3))
+    assert clock.wait_for_devices()
+    assert clock.now() == 4.0
+    assert clock.available().tolist() == [True, False, False]
+    clock.start(0, [0], [0.0], [9.0], [1.0])
+    assert clock.admit().on_time == []
+    assert not clock.wait_for_devices()
+    assert (clock.lost, clock.now()) == (1, 10.0)
+
+
+@pytest.mark.parametrize("selection", ["uniform", "round_robin"])
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {},
+        {"devices.deadline_s": 0.002, "devices.late": "next"},
+        {"devices.protocol": "asynchronous"},
+        {"faults": {"crash_probability": 0.3, "crash_downtime_s": 0.02}},
+    ],
+)
+def test_a_run_is_one_of_processes(
+    selection: str, keys: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = keys | {
+        "devices.count": 40,
+        "devices.participants": 5,
+        "devices.selection": selection,
+        "devices.availability": {"name": "markov", "mean_on_s": 0.02, "mean_off_s": 0.03},
+        "devices.compute": {"name": "fixed", "flops_per_s": 1e7, "jitter": "exponential"},
+    }
+    followed = record(keys)
+    monkeypatch.setattr(presence, "MANY", 0)
+    asked = record(keys)
+    assert np.isnan(asked.pop("present")).all()
+    assert np.isfinite(followed.pop("present")).all()
+    for name, value in followed.items():
+        np.testing.assert_array_equal(asked[name], value, err_msg=name)
+    assert followed["updates_lost"][..., -1].sum() > 0
+
+
+def record(keys: dict[str, Any], rounds: int = 12) -> dict[str, np.ndarray]:
+    one = engine(keys)
+    recorder = Recorder(one, 1, 3)
+    recorder.take(0, 0.0)
+    for t in range(rounds):
+        one.round(t)
+        recorder.take(t + 1, 0.0)
+    return recorder.record(True).variables
+
+
+@pytest.mark.slow
+def test_few_of_a_large_population_are_asked() -> None:
+    """A tenth of 10^5 devices is there: finding 20 takes some 200 questions a round."""
+    devices = {"count": 10**5, "participants": crowds.PARTICIPANTS}
+    away = {"name": "markov", "mean_on_s": 10.0, "mean_off_s": 90.0}
+    (point,) = crowds.points(10**5, devices=devices | {"availability": away})
+    one = Engine(assemble([point], [0]))
+    for t in range(crowds.ROUNDS):
+        one.round(t)
+    (clock,) = one.parts.clock.trials
+    assert clock._presence is not None
+    assert len(clock._presence._known) < 400 * crowds.ROUNDS
+    assert len(clock.env._queue) <= crowds.ROUNDS * crowds.PARTICIPANTS
+    assert one.counts["updates_used"].sum() > 0
