@@ -24,7 +24,7 @@ KEYS: dict[str, Any] = {
     "data.partition": "iid",
     "devices.compute": {"name": "fixed", "battery_j": 1000.0},
     "training.class_losses": True,
-    "training.stop_at": {"personal_own_test_accuracy": 0.2},
+    "training.stop_at": {"personal_own_test_accuracy": 0.054},
 }
 
 
@@ -45,7 +45,7 @@ def test_joules_are_sums_and_other_things_of_devices_are_left_out() -> None:
         np.testing.assert_array_equal(sums[name], each[name].sum(3), err_msg=name)
     for name in each.keys() - own - {"wall_time_s"}:
         np.testing.assert_array_equal(sums[name], each[name], err_msg=name)
-    assert np.isfinite(sums["stop_energy_j"]).any()
+    assert (sums["stop_energy_j"] > 0).any()  # the third trial's, after a round
 
 
 def test_links_of_too_many_devices_are_refused() -> None:
