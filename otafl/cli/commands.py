@@ -10,6 +10,7 @@ import typer
 
 from otafl.cli import data, drawing, exporting, results, running, scenarios, validation
 from otafl.cli.app import app
+from otafl.cli.interrupts import guard
 from otafl.core.errors import UserError
 
 UNREACHABLE = (errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ELOOP)
@@ -39,9 +40,11 @@ def call(args: Sequence[str] | None = None) -> None:
     try:
         app(args=args, prog_name="otafl")
     except UserError as error:
+        guard.check()  # it may be what became of a Ctrl-C, and so may the others
         typer.echo(f"otafl: error: {error}", err=True)
         sys.exit(2)
     except OSError as error:
+        guard.check()
         if error.errno not in UNREACHABLE:
             raise
         name = str(error.filename)

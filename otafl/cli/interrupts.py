@@ -72,7 +72,7 @@ class Guard:
             raise KeyboardInterrupt
 
     def _install(self) -> None:
-        atexit.register(_ignore)  # first of all, so it is the last to be called
+        atexit.register(self._last)  # first of all, so it is the last to be called
         sys.unraisablehook = self._unraisable
         for number in SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` and `&` may wish
@@ -102,6 +102,17 @@ class Guard:
         if not self._leaving:
             raise KeyboardInterrupt
 
+    def _last(self) -> None:
+        """Ignore signals from now on, and after one leave before the interpreter is torn down:
+        libraries whose import the signal cut short may crash there."""
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
+        if self.code:
+            for stream in (sys.stdout, sys.stderr):
+                with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or none
+                    stream.flush()
+            os._exit(self.code)
+
     def _what_is_kept(self) -> str:
         try:
             text = self.kept()
@@ -119,9 +130,3 @@ def _say(text: str) -> None:
     before, cursor = ("\n", "\033[?25h") if shown else ("", "")
     with contextlib.suppress(OSError):  # nobody reads it
         os.write(2, f"{before}{cursor}otafl: {text}\n".encode(errors="replace"))
-
-
-def _ignore() -> None:
-    """Ignore signals from now on: there is nothing left but the end of the interpreter."""
-    for number in SIGNALS:
-        signal.signal(number, signal.SIG_IGN)

@@ -114,6 +114,7 @@ def _kept_in(folder: Path) -> Iterator[None]:
     try:
         yield
     except FailedStacks as error:
+        guard.check()
         typer.echo(f"otafl: {error}", err=True)
         raise typer.Exit(1) from None
 

@@ -85,6 +85,7 @@ def _attempt(
             elif outcome.kind == "write":
                 raise WriteError(outcome.message)
             else:
+                meter.tell()  # the error may be what became of a Ctrl-C
                 failed.append(outcome)
                 folder = Folder(outcome.job.folder)
                 write_text(folder.failure(outcome.job.stack.number), outcome.trace)

@@ -34,6 +34,10 @@ class Meter:
         if number in self._finished or done <= self._done[number]:
             return  # told already
         self._done[number] = done
+        self.tell()
+
+    def tell(self) -> None:
+        """Tell how far the stacks are. What the progress raises, as after Ctrl-C, goes through."""
         if self._progress is not None:
             stacks = len(self._rounds)
             current = min(stacks, len(self._finished) + 1)

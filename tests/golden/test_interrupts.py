@@ -146,6 +146,37 @@ def test_a_sweep_is_interrupted_at_any_moment(kind: str, tmp_path: Path) -> None
         assert len(list(folder.glob("models/*.pt"))) == len(whole["batch_size"])
 
 
+SWALLOWED = """\
+import os, signal
+
+sent = []
+
+def power(link):
+    try:
+        if not sent:
+            sent.append(True)
+            os.kill(os.getpid(), signal.SIGINT)
+    except BaseException:
+        pass
+    raise {}
+"""
+
+
+@pytest.mark.parametrize("error", ["RuntimeError('half')", "UserError('half')", "OSError(13, '')"])
+def test_what_a_library_makes_of_a_signal_is_not_told(
+    error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An import that a signal cut short fails at every later use, say."""
+    monkeypatch.chdir(tmp_path)
+    code = f"from otafl.core.errors import UserError\n{SWALLOWED.format(error)}"
+    Path("cut.py").write_text(code)
+    Path("short.yaml").write_text(f"{SCENARIO}channel: rayleigh\npower: cut:power\n")
+    process = started("sweep", "short.yaml", "--out", "out", "--quiet")
+    said = process.communicate(timeout=240)[1]
+    assert (process.returncode, said.count("\n")) == (130, 1), said
+    assert said.startswith("otafl: interrupted")
+
+
 COMMANDS = {
     "check": ["check", "short.yaml"],
     "list": ["list"],
