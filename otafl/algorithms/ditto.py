@@ -31,7 +31,6 @@ from otafl.algorithms.base import (
     personal_rate,
 )
 from otafl.algorithms.parameters import (
-    copied,
     increment_,
     named,
     own,
@@ -66,7 +65,7 @@ class Ditto(Algorithm):
 
     def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
         received, work = received_params(broadcast, self.model), context.work
-        w, v = copied(received), own(devices, "personal")
+        w, v = self.model.trainable(received), own(devices, "personal")
         rate, own_rate = context.of_rows("learning_rate"), context.of_rows("personal_learning_rate")
         weight = context.of_rows("penalty")
         loss = torch.zeros_like(rate)

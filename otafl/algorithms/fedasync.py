@@ -32,7 +32,6 @@ from otafl.algorithms.arrivals import not_lost, per_trial
 from otafl.algorithms.base import Algorithm, Outcome
 from otafl.algorithms.parameters import (
     MODEL,
-    copied,
     increment_,
     penalised_sgd_,
     received_params,
@@ -119,7 +118,7 @@ class FedAsync(Algorithm):
 
     def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
         centre, work = received_params(broadcast, self.model), context.work
-        params = copied(centre)
+        params = self.model.trainable(centre)
         rate, rho = context.of_rows("learning_rate"), context.of_rows("rho")
         loss = torch.zeros_like(rate)
         for step in range(work.steps):

@@ -17,7 +17,7 @@ import torch
 from pydantic import model_validator
 
 from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome, must_contract, penalty
-from otafl.algorithms.parameters import copied, increment_, penalised_sgd_, received_params
+from otafl.algorithms.parameters import increment_, penalised_sgd_, received_params
 from otafl.core.contracts import Blocks, Broadcast, LocalContext
 
 
@@ -40,7 +40,7 @@ class FedProx(Algorithm):
 
     def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
         centre, work = received_params(broadcast, self.model), context.work
-        params = copied(centre)
+        params = self.model.trainable(centre)
         rate, mu = context.of_rows("learning_rate"), context.of_rows("penalty")
         loss = torch.zeros_like(rate)
         for step in range(work.steps):

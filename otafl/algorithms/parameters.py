@@ -71,7 +71,7 @@ def received_params(broadcast: Broadcast, model: Model) -> Blocks:
 
 def received_copy(broadcast: Broadcast, model: Model) -> Blocks:
     """Return the broadcast model as parameters to be trained in place."""
-    return copied(received_params(broadcast, model))
+    return model.trainable(received_params(broadcast, model))
 
 
 def sgd_(model: Model, params: Blocks, rate: Tensor, context: LocalContext) -> Tensor:

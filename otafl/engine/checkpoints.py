@@ -101,6 +101,7 @@ def _identity(points: Sequence[Point], trials: Sequence[int], device: str) -> di
         "sources": sources_of(points[0].scenario),
         "processor": device,
         "threads": torch.get_num_threads(),
+        "chunk_mb": points[0].scenario.engine.chunk_mb,
     }
 
 

@@ -22,7 +22,6 @@ from otafl.core.contracts import (
     Context,
     Limits,
     LinkReport,
-    LocalContext,
     Payload,
     Received,
     column,
@@ -32,9 +31,10 @@ from otafl.downlink.base import Arrival
 from otafl.engine import settling
 from otafl.engine.assembly import Parts
 from otafl.engine.device_store import DeviceStore
+from otafl.engine.local_training import LocalTraining
 from otafl.engine.metrics import RoundMeans
 from otafl.engine.pending import Update
-from otafl.engine.stacking import Collector, encode, rows_at_once, sending
+from otafl.engine.stacking import encode
 from otafl.selection.base import Selection, in_order
 from otafl.selection.choosing import some_of
 from otafl.transport.report import Tally
@@ -79,8 +79,7 @@ class Engine(Lasting):
         self.counts = {name: np.zeros(self.trials) for name in UPDATE_COUNTS}
         self.link: list[Blocks] = []
         self._everyone: Cohort | None = None
-        self._rows_at_once: int | None = None
-        self._buffers: dict[tuple[int, str], Tensor] = {}
+        self.training = LocalTraining(parts, self.devices)
         self._wanted = parts.scenario.devices.participants or self.population
         asked = self._wanted < self.population and not parts.selection.narrows
         ordered = type(parts.selection).keys is not Selection.keys
@@ -291,36 +290,16 @@ class Engine(Lasting):
     def local_work(
         self, broadcast: Broadcast | Arrival, cohort: Cohort, t: int
     ) -> tuple[Payload, Tensor]:
-        """Train every row of the cohort, a cache-sized chunk of rows at a time. Returns the payload
-        of the rows that send, in their order, and the loss [N] of all."""
-        parts = self.parts
-        if self._rows_at_once is None:
-            sample = parts.samples.data.x_train[0].size + parts.model.kept_reals
-            self._rows_at_once = rows_at_once(
-                parts.scenario, broadcast.reals, self.devices.reals, sample, parts.streams.dtype
-            )
-        chunks = max(1, round(cohort.size / self._rows_at_once))  # of nearly equal size
-        size = max(1, -(-cohort.size // chunks))
-        sends = None if cohort.all_send else cohort.sends.cpu().numpy()
-        out = Collector(cohort.size if sends is None else int(sends.sum()), self._buffers)
-        losses = []
-        for start in range(0, cohort.size, size):
-            stop = min(start + size, cohort.size)
-            chunk = cohort if stop - start == cohort.size else cohort.rows(start, stop)
-            state, payload, loss = parts.algorithm.local(
-                broadcast.rows(cohort, start, stop),
-                self.devices.rows(chunk),
-                LocalContext(
-                    chunk, parts.hyper, parts.streams, t, parts.samples.local_data.work(t, chunk)
-                ),
-            )
-            self.devices.put(chunk, state)
-            losses.append(loss)
-            if sends is None:
-                out.add(chunk.size, payload)
-            else:
-                out.add(int(sends[start:stop].sum()), sending(payload, chunk))
-        return out.payload, torch.cat(losses)
+        """Train every row of the cohort. Returns the payload of the rows that send, in their order,
+        and the loss [N] of all."""
+        return self.training.of(broadcast, cohort, t)
+
+    def first_work(self) -> tuple[Arrival, Cohort]:
+        """Return what local work of the first round begins with: the broadcast, and the cohort."""
+        channel = None if self._blind else self.channel(0)
+        cohort = self.select(self.plan(0), 0, channel)
+        sent = self.parts.algorithm.broadcast(self.server, cohort)
+        return self.parts.downlink.send(sent, cohort, 0), cohort
 
     def encode(self, payload: Payload, cohort: Cohort, t: int) -> Payload:
         """Encode the payload of the cohort's rows."""

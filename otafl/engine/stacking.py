@@ -1,32 +1,16 @@
-"""Keep the rows of a stack.
-
-They are chunks that fit the cache, putting the chunks' payloads together, and encoding them with
-what each device's codec remembers.
-"""
+"""Put the payloads of a stack's chunks together, and encode them with what each device's codec
+remembers."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-import torch
 from torch import Tensor
 
 from otafl.codecs.base import Codec
 from otafl.core.contracts import Blocks, Cohort, Group, Payload
 from otafl.core.rng import Streams
 from otafl.engine.device_store import DeviceStore
-from otafl.scenario import Scenario
-
-
-def rows_at_once(scenario: Scenario, copy: int, state: int, sample: int, dtype: torch.dtype) -> int:
-    """Say how many cohort rows to train together: what a row works on (its copy of the model, its
-    state, a minibatch) times the rows should fit `engine.chunk_mb`.
-
-    copy, state, sample: real numbers that a row receives, keeps, and needs for one sample.
-    """
-    reals = 2 * copy + 2 * state + scenario.training.batch_size * sample
-    size = torch.finfo(dtype).bits // 8
-    return max(1, int(scenario.engine.chunk_mb * 2**20 / (reals * size)))
 
 
 def encode(

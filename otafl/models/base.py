@@ -101,6 +101,11 @@ class Model(ABC):
         """
         return self.logits(params, x)
 
+    def trainable(self, params: Blocks) -> Blocks:
+        """Copy parameters [n, *shape] to be trained in place, laid out as `sgd_` is fastest with;
+        methods may lay them out otherwise."""
+        return {name: b.clone(memory_format=torch.contiguous_format) for name, b in params.items()}
+
     def gradients(self, params: Blocks, batch: Batch) -> tuple[Tensor, Blocks]:
         """Return the cross-entropy loss [n] of each row and its gradient [n, *shape]."""
 

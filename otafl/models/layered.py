@@ -20,6 +20,10 @@ from otafl.models.geometry import Window
 
 BiasStart = Literal["zero", "uniform"]
 
+NARROW = 32
+"""Outputs up to which the weight of a layer is trained transposed, [n, N, M] in memory: products
+with matrices of few columns are two to five times slower than with matrices of few rows."""
+
 PATCHES_AT_ONCE = 1 << 21
 """Numbers in the largest matrix of patches, all rows together, that scores are computed from at a
 time: 25 times its images at a kernel of 5."""
@@ -207,10 +211,21 @@ class LayeredModel(Model):
         loss, out, g = self._linear_pairs(params, x, batch)
         return loss, self._patch_pairs(params, kept, g) + out
 
+    def trainable(self, params: Blocks) -> Blocks:
+        narrow = {layer.weight for layer in self._linear if layer.outputs <= NARROW}
+        plain = torch.contiguous_format
+        return {
+            name: block.mT.clone(memory_format=plain).mT
+            if name in narrow
+            else block.clone(memory_format=plain)
+            for name, block in params.items()
+        }
+
     def gradients(self, params: Blocks, batch: Batch) -> tuple[Tensor, Blocks]:
         loss, pairs, grads = self._dense(params, batch)
         for layer, (x, g) in zip(self._linear, pairs, strict=True):
-            grads[layer.weight] = torch.bmm(x.mT, g)
+            narrow = layer.outputs <= NARROW
+            grads[layer.weight] = torch.bmm(g.mT, x).mT if narrow else torch.bmm(x.mT, g)
             grads[layer.bias] = g.sum(1)
         return loss, grads
 
@@ -218,7 +233,11 @@ class LayeredModel(Model):
         loss, pairs, grads = self._dense(params, batch)
         for layer, (x, g) in zip(self._linear, pairs, strict=True):
             g.mul_(step[:, None, None])
-            params[layer.weight].baddbmm_(x.mT, g, alpha=-1.0)
+            weight = params[layer.weight]
+            if weight.is_contiguous():
+                weight.baddbmm_(x.mT, g, alpha=-1.0)
+            else:  # as `trainable` lays it out
+                weight.mT.baddbmm_(g.mT, x, alpha=-1.0)
             params[layer.bias].sub_(g.sum(1))
         descend_(params, grads, step)
         return loss

@@ -87,7 +87,8 @@ def to_dataset(record: Record, points: Sequence[Point], scenario: Scenario) -> x
         point_index=("point", index),
         final_round=("point", np.full(len(index), last), {"long_name": "last recorded round"}),
     )
-    made = origins.here(index.tolist(), sources_of(points[0].scenario))
+    first = points[0].scenario
+    made = origins.here(index.tolist(), sources_of(first), first.engine.chunk_mb)
     dataset.attrs = _attributes(scenario, axes) | {
         "complete": int(record.complete),
         origins.ATTRIBUTE: origins.written([made]),

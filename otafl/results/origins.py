@@ -1,9 +1,9 @@
-"""Say what the points of a result were computed by: the versions of programs, and the files of the
-user's own modules.
+"""Say what the points of a result were computed by: the versions of programs, the files of the
+user's own modules, and the memory of the devices worked on together.
 
 The attribute `origins` of a result is JSON, a list of
 
-    {"points": "0-5,8", "versions": {program: version}, "sources": {file: hash}}
+    {"points": "0-5,8", "versions": {program: version}, "sources": {file: hash}, "chunk_mb": 8.0}
 
 with an entry for each that differs. Points are counted as in the sweep, the last axis fastest.
 """
@@ -33,23 +33,30 @@ class Origin:
     points : their numbers in the sweep.
     versions : of programs.
     sources : of the user's own modules; None in files that are older than the attribute.
+    chunk_mb : as `engine.chunk_mb`; None for the default.
     """
 
     points: frozenset[int]
     versions: Mapping[str, str]
     sources: Sources | None
+    chunk_mb: float | None = None
 
 
-def here(points: Iterable[int], sources: Sources) -> Origin:
+def here(points: Iterable[int], sources: Sources, chunk_mb: float | None) -> Origin:
     """Return the origin of points that this program computes."""
-    return Origin(frozenset(points), versions(), sources)
+    return Origin(frozenset(points), versions(), sources, chunk_mb)
 
 
 def written(origins: Sequence[Origin]) -> str:
     """Return the attribute."""
     return json.dumps(
         [
-            {"points": _ranges(one.points), "versions": dict(one.versions), "sources": one.sources}
+            {
+                "points": _ranges(one.points),
+                "versions": dict(one.versions),
+                "sources": one.sources,
+                "chunk_mb": one.chunk_mb,
+            }
             for one in origins
         ]
     )
@@ -59,7 +66,10 @@ def read(attributes: Mapping[str, Any], points: Iterable[int]) -> list[Origin]:
     """Return the origins of a file that holds these points; an older one has one version each."""
     if ATTRIBUTE in attributes:
         tree = json.loads(attributes[ATTRIBUTE])
-        return [Origin(_points(o["points"]), o["versions"], o["sources"]) for o in tree]
+        return [
+            Origin(_points(one["points"]), one["versions"], one["sources"], one.get("chunk_mb"))
+            for one in tree
+        ]
     known = {name: str(attributes.get(f"{name}_version", "not known")) for name in versions()}
     return [Origin(frozenset(int(point) for point in points), known, None)]
 

@@ -1,7 +1,14 @@
 """Read a scenario, which is everything a run depends on: from YAML to validated points."""
 
 from otafl.scenario.errors import ScenarioError
-from otafl.scenario.identity import about, same, scenario_hash, sources_of, stack_key
+from otafl.scenario.identity import (
+    about,
+    same,
+    scenario_hash,
+    sources_of,
+    stack_key,
+    structure,
+)
 from otafl.scenario.loading import axes_of, expand, is_scenario, load_scenario
 from otafl.scenario.schema import Point, Scenario
 from otafl.scenario.writing import json_schema, to_yaml
@@ -20,5 +27,6 @@ __all__ = [
     "scenario_hash",
     "sources_of",
     "stack_key",
+    "structure",
     "to_yaml",
 ]

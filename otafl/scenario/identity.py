@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 from pydantic import ValidationError
@@ -74,7 +74,7 @@ def stack_key(scenario: Scenario) -> str:
     """Return what points that can run in one stack have in common: they differ in stackable fields
     alone."""
     outside = {"name", "trials", "seed", "sweep", "engine", "output"}
-    return _digest(_structure(scenario, outside))
+    return _digest(structure(scenario, outside))
 
 
 @functools.cache
@@ -115,14 +115,14 @@ def _introduced(info: FieldInfo, section: dict[str, Any]) -> Any:
     return info.get_default(call_default_factory=True, validated_data=section)
 
 
-def _structure(settings: Any, outside: set[str]) -> Any:
-    """Return what of settings forces a stack of its own, as plain data."""
+def structure(settings: Any, outside: Set[str] = frozenset()) -> Any:
+    """Return what of settings forces a stack of its own, as plain data; but for these keys."""
     if isinstance(settings, Settings):
         skip = {*settings.stackable, *outside}
         own = {name: value for name, value in settings if name not in skip}
-        return {name: _structure(value, set()) for name, value in own.items()}
+        return {name: structure(value) for name, value in own.items()}
     if isinstance(settings, list | tuple):
-        return [_structure(item, set()) for item in settings]
+        return [structure(item) for item in settings]
     return settings
 
 

@@ -153,10 +153,11 @@ class EngineSettings(Settings):
     """Say how it is computed; the results do not depend on it, up to rounding."""
 
     memory_gb: float = Field(2.0, gt=0, description="bound on the tensors of one stack")
-    chunk_mb: float = Field(
-        96.0,
+    chunk_mb: float | None = Field(
+        None,
         gt=0,
-        description="memory of the devices worked on together; should fit the processor's cache",
+        description="memory of the devices worked on together, which should fit the processor's "
+        "cache; if not given, what was measured to be best on this machine",
     )
     dtype: Literal["float32", "float64"] = Field("float32", description="precision")
     device: Literal["auto", "cpu", "cuda"] = Field(

@@ -74,7 +74,7 @@ def run(
     """
     if out is None:
         sources.refresh()
-        stacks = plan(expand(scenario))
+        stacks = plan(expand(scenario), tell=tell)
         meter = Meter(stacks, progress)
         parts = []
         for stack in stacks:
@@ -153,7 +153,7 @@ def sweep(
     thrown = home.made_ready(scenario, restart)
     if thrown:
         tell(f"{folder}: --restart threw away {thrown}")
-    stacks = stored(scenario, folder, workers)
+    stacks = stored(scenario, folder, workers, tell)
     meter = Meter(stacks, progress)
     if old := home.old_state():
         names = ", ".join(str(path.relative_to(folder)) for path in old)

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import operator
+import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +21,7 @@ from typing import Any, NamedTuple, TypeVar
 from otafl.core.errors import UserError
 from otafl.core.files import write_text
 from otafl.core.sources import Sources
+from otafl.engine import chunking
 from otafl.engine.memory import need
 from otafl.scenario import Point, Scenario, about, expand, same, sources_of, stack_key
 from otafl.scenario.keys import custom_sections
@@ -61,6 +64,11 @@ class Stack:
     batches: list[Batch]
 
     @property
+    def chunk_mb(self) -> float | None:
+        """Return the memory of the devices worked on together, None for the default."""
+        return self.scenario.engine.chunk_mb
+
+    @property
     def scenario(self) -> Scenario:
         """Return the scenario of the first point: what forces a stack of its own is the same in
         all.
@@ -73,10 +81,13 @@ class Stack:
         return self.scenario.training.rounds * len(self.batches)
 
 
-def plan(points: Sequence[Point], workers: int = 1) -> list[Stack]:
+def plan(
+    points: Sequence[Point], workers: int = 1, tell: Callable[[str], None] = warnings.warn
+) -> list[Stack]:
     """Group points by stack key, in order, within `engine.memory_gb`.
 
-    They are cut into stacks enough for so many workers.
+    They are cut into stacks enough for so many workers. Their scenarios have the `engine.chunk_mb`
+    that is best on this machine, of which `tell` is told when it is measured.
     """
     groups: dict[str, list[Point]] = {}
     for point in points:
@@ -86,6 +97,7 @@ def plan(points: Sequence[Point], workers: int = 1) -> list[Stack]:
     parts: list[tuple[list[Point], list[Batch]]] = []
     for group in groups.values():
         scenario = group[0].scenario
+        group = in_chunks(group, chunking.chosen(group, tell))
         at_once = need(group).trials_within(scenario.engine.memory_gb * 2**30)
         size = max(1, min(at_once // scenario.trials, share))
         numbers = list(range(scenario.trials))
@@ -95,7 +107,21 @@ def plan(points: Sequence[Point], workers: int = 1) -> list[Stack]:
     return [Stack(number, *part) for number, part in enumerate(parts)]
 
 
-def stored(scenario: Scenario, folder: Path, workers: int = 1) -> list[Stack]:
+def in_chunks(points: Sequence[Point], chunk_mb: float | None) -> list[Point]:
+    """Return the points with this `engine.chunk_mb`."""
+    if points[0].scenario.engine.chunk_mb == chunk_mb:
+        return list(points)
+    engine = points[0].scenario.engine.model_copy(update={"chunk_mb": chunk_mb})
+    changed = (point.scenario.model_copy(update={"engine": engine}) for point in points)
+    return [replace(point, scenario=one) for point, one in zip(points, changed, strict=True)]
+
+
+def stored(
+    scenario: Scenario,
+    folder: Path,
+    workers: int = 1,
+    tell: Callable[[str], None] = warnings.warn,
+) -> list[Stack]:
     """Return the folder's plan, or a new one that is then stored in it.
 
     Raises UserError if the folder holds another scenario's results, or a damaged plan.
@@ -104,7 +130,7 @@ def stored(scenario: Scenario, folder: Path, workers: int = 1) -> list[Stack]:
     with held(folder / "locks" / "plan.lock"):
         if (folder / "plan.json").exists():
             return _read(scenario, points, folder)
-        stacks = plan(points, workers)
+        stacks = plan(points, workers, tell)
         sources = together(sources_of_each(stacks))
         said = about(scenario)
         _check_own(folder / "scenario.yaml", said["scenario"])
@@ -181,7 +207,7 @@ def _read(scenario: Scenario, points: list[Point], folder: Path) -> list[Stack]:
             )
         stacks = []
         for number, stack in enumerate(tree["stacks"]):
-            own = [points[index] for index in stack["points"]]
+            own = in_chunks([points[i] for i in stack["points"]], _chunk_mb(stack))
             stacks.append(Stack(number, own, [_batch(one, len(own)) for one in stack["batches"]]))
         _check_whole(stacks, len(points), scenario.trials)
     except (OSError, ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
@@ -211,7 +237,16 @@ def _check_whole(stacks: Sequence[Stack], points: int, trials: int) -> None:
 
 
 def _plain(stack: Stack) -> dict[str, Any]:
-    return {"points": [point.index for point in stack.points], "batches": stack.batches}
+    points = [point.index for point in stack.points]
+    return {"points": points, "batches": stack.batches, "chunk_mb": stack.chunk_mb}
+
+
+def _chunk_mb(plain: dict[str, Any]) -> float | None:
+    """Read the memory of a chunk; plans of before it was measured have what was the default."""
+    chunk_mb = plain.get("chunk_mb", 96.0)
+    if chunk_mb is not None and not 0 < float(chunk_mb) < math.inf:
+        raise ValueError(f"a chunk of {chunk_mb} MB")
+    return None if chunk_mb is None else float(chunk_mb)
 
 
 def _batch(plain: list[Any], points: int) -> Batch:

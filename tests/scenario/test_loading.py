@@ -66,7 +66,7 @@ def test_a_name_is_enough() -> None:
     assert (got.devices.deadline_s, got.devices.downlink_rate_bps) == (None, 1e7)
     assert (got.training.rounds, got.training.eval_every, got.training.batch_size) == (100, 10, 20)
     assert (got.trials, got.seed, got.sweep) == (1, 0, {})
-    assert (got.engine.memory_gb, got.engine.chunk_mb, got.engine.dtype) == (2.0, 96.0, "float32")
+    assert (got.engine.memory_gb, got.engine.chunk_mb, got.engine.dtype) == (2.0, None, "float32")
     assert (got.output.folder, got.output.save_link) == ("results", False)
 
 

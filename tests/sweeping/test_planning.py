@@ -93,3 +93,41 @@ def test_a_damaged_plan_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "plan.json").write_text(text.replace("HASH", scenario_hash(one)))
     with pytest.raises(UserError, match=r"plan.json: is damaged|another scenario"):
         planning.stored(one, tmp_path)
+
+
+def test_a_plan_keeps_the_size_of_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A resumed sweep goes on with it, whatever would be measured now."""
+    monkeypatch.setattr(planning.chunking, "chosen", lambda points, tell: 3.0)
+    one = scenario({"sweep": {"channel.snr_db": [0, 5]}})
+    assert [stack.chunk_mb for stack in planning.stored(one, tmp_path)] == [3.0]
+    monkeypatch.setattr(planning.chunking, "chosen", lambda points, tell: 7.0)
+    (again,) = planning.stored(one, tmp_path)
+    assert {point.scenario.engine.chunk_mb for point in again.points} == {3.0}
+    made = json.loads(sweeping.sweep(one, tmp_path).attrs["origins"])
+    assert [origin["chunk_mb"] for origin in made] == [3.0]
+
+
+@pytest.mark.parametrize(("kept", "expected"), [({}, 96.0), ({"chunk_mb": None}, None)])
+def test_chunks_of_an_older_plan(kept: dict, expected: float | None, tmp_path: Path) -> None:
+    """Plans from before it was measured went by what was the default."""
+    one = scenario()
+    planning.stored(one, tmp_path)
+    path = tmp_path / "plan.json"
+    tree = json.loads(path.read_text())
+    del tree["stacks"][0]["chunk_mb"]
+    tree["stacks"][0] |= kept
+    path.write_text(json.dumps(tree))
+    (stack,) = planning.stored(one, tmp_path)
+    assert stack.chunk_mb == expected
+
+
+@pytest.mark.parametrize("bad", ["x", -1.0, 0.0, [], float("nan")])
+def test_a_damaged_size_of_chunks(bad: object, tmp_path: Path) -> None:
+    one = scenario()
+    planning.stored(one, tmp_path)
+    path = tmp_path / "plan.json"
+    tree = json.loads(path.read_text())
+    tree["stacks"][0]["chunk_mb"] = bad
+    path.write_text(json.dumps(tree))
+    with pytest.raises(UserError, match="is damaged or no plan of otafl"):
+        planning.stored(one, tmp_path)

@@ -1,0 +1,79 @@
+"""Train a cohort's rows, a chunk at a time that fits the processor's cache."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from otafl.algorithms.base import Outcome
+from otafl.core.contracts import Broadcast, Cohort, LocalContext, Payload
+from otafl.downlink.base import Arrival
+from otafl.engine.assembly import Parts
+from otafl.engine.device_store import DeviceStore
+from otafl.engine.stacking import Collector, sending
+
+CHUNK_MB = 4.0
+"""Memory of the rows that are trained together, where it is neither set nor measured: in reach of a
+core's own cache."""
+
+LEAST_ROWS = 8
+"""Rows that are trained together then at least: with fewer the operations' dispatch costs more than
+what the cache saves."""
+
+
+class LocalTraining:
+    """Do the local work of a stack's devices."""
+
+    def __init__(self, parts: Parts, devices: DeviceStore) -> None:
+        self._parts, self._devices = parts, devices
+        self._rows_at_once: int | None = None
+        self._buffers: dict[tuple[int, str], Tensor] = {}
+
+    def of(self, broadcast: Broadcast | Arrival, cohort: Cohort, t: int) -> tuple[Payload, Tensor]:
+        """Train every row of the cohort. Returns the payload of the rows that send, in their order,
+        and the loss [N] of all."""
+        if self._rows_at_once is None:
+            chunk_mb = self._parts.scenario.engine.chunk_mb
+            self._rows_at_once = rows_within(chunk_mb, self.row_bytes(broadcast))
+        chunks = max(1, round(cohort.size / self._rows_at_once))  # of nearly equal size
+        size = max(1, -(-cohort.size // chunks))
+        sends = None if cohort.all_send else cohort.sends.cpu().numpy()
+        out = Collector(cohort.size if sends is None else int(sends.sum()), self._buffers)
+        losses = []
+        for start in range(0, cohort.size, size):
+            stop = min(start + size, cohort.size)
+            chunk, (state, payload, loss) = self.train(broadcast, cohort, start, stop, t)
+            self._devices.put(chunk, state)
+            losses.append(loss)
+            if sends is None:
+                out.add(chunk.size, payload)
+            else:
+                out.add(int(sends[start:stop].sum()), sending(payload, chunk))
+        return out.payload, torch.cat(losses)
+
+    def train(
+        self, broadcast: Broadcast | Arrival, cohort: Cohort, start: int, stop: int, t: int
+    ) -> tuple[Cohort, Outcome]:
+        """Train the rows start..stop of the cohort together. Returns them, and what comes of it."""
+        parts = self._parts
+        chunk = cohort if stop - start == cohort.size else cohort.rows(start, stop)
+        work = parts.samples.local_data.work(t, chunk)
+        context = LocalContext(chunk, parts.hyper, parts.streams, t, work)
+        received = broadcast.rows(cohort, start, stop)
+        return chunk, parts.algorithm.local(received, self._devices.rows(chunk), context)
+
+    def row_bytes(self, broadcast: Broadcast | Arrival) -> int:
+        """Reckon the memory that a row works on: its copies of the model and of its state, a
+        minibatch."""
+        parts = self._parts
+        sample = parts.samples.data.x_train[0].size + parts.model.kept_reals
+        reals = 2 * broadcast.reals + 2 * self._devices.reals
+        reals += parts.scenario.training.batch_size * sample
+        return reals * (torch.finfo(parts.streams.dtype).bits // 8)
+
+
+def rows_within(chunk_mb: float | None, row_bytes: int) -> int:
+    """Say how many rows fit `engine.chunk_mb`, one at least."""
+    if chunk_mb is None:
+        return max(LEAST_ROWS, int(CHUNK_MB * 2**20 / row_bytes))
+    return max(1, int(chunk_mb * 2**20 / row_bytes))
