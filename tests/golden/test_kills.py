@@ -180,7 +180,7 @@ def test_the_scheduler_of_a_cluster_is_killed(long: Path, tmp_path: Path, start:
         name = tmp_path / f"scheduler{time.monotonic_ns()}.json"
         options = ["--host", "127.0.0.1", "--port", 0, "--no-dashboard", "--scheduler-file", name]
         process = start("distributed.cli.dask_scheduler", *options)
-        until(name.exists)
+        until(lambda: name.exists() and name.read_text().endswith("}"))  # written whole
         address = yaml.safe_load(name.read_text())["address"]
         start(
             "distributed.cli.dask_worker", address, "--nthreads", 1, "--no-dashboard", "--no-nanny"
