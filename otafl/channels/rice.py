@@ -11,7 +11,6 @@ import math
 
 import numpy as np
 import torch
-from scipy import special
 from torch import Tensor
 
 RAYLEIGH_AMPLITUDE = math.sqrt(math.pi) / 2.0
@@ -32,6 +31,8 @@ def mean_amplitude(k_factor: Tensor) -> Tensor:
 def rayleigh_mean_inverse(threshold: float, gain: float, error_variance: float) -> float:
     """Return E[1/g; g >= threshold] = E1(threshold / beta) / beta of the estimate's exponential
     gain g, of mean beta = gain (1 + error_variance)."""
+    from scipy import special  # a tenth of a second, which few policies need
+
     beta = gain * (1.0 + error_variance)
     return float(special.exp1(threshold / beta)) / beta
 
@@ -43,6 +44,8 @@ def mean_inverse(line: float, scattered: float, threshold: float) -> float:
     Gamma(n + 1) is P(Gamma(n) >= t) / n, and E1(t) for n = 0. Beyond K = 1e7 g is `line`, which
     leaves a relative 1e-7 out.
     """
+    from scipy import special
+
     if line > _MOST_K * scattered:
         return 1.0 / line if line >= threshold else 0.0
     k_factor, start = line / scattered, threshold / scattered

@@ -1,7 +1,7 @@
 """Scatter the signals of flat channels: Rayleigh fading, and the states that it makes.
 
-Fading is drawn anew in each block by Sionna's RayleighBlockFading, or is correlated over time where
-devices move (`jakes`).
+Fading is drawn anew in each block, with the numbers that Sionna's RayleighBlockFading draws, or is
+correlated over time where devices move (`jakes`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from otafl.channels.fading import (
 )
 from otafl.channels.jakes import Jakes
 from otafl.channels.ris import Reflected, RisSettings
-from otafl.channels.sionna_rng import keep_global_state, sionna_stream
 from otafl.core.contracts import ChannelState
 from otafl.core.rng import Purpose
 
@@ -65,20 +64,8 @@ class BlockFading:
     def __init__(
         self, channel: Channel, antennas: int, neighbours: float, purpose: Purpose
     ) -> None:
-        streams = channel.streams
-        with keep_global_state():
-            from sionna.phy.channel import RayleighBlockFading
-
-        self._sionna = RayleighBlockFading(
-            num_rx=1,
-            num_rx_ant=antennas,
-            num_tx=DEVICES_PER_DRAW,
-            num_tx_ant=1,
-            precision="double" if streams.dtype == torch.float64 else "single",
-            device=str(streams.device),
-        )
         self._devices, self._antennas, self._neighbours = channel.devices, antennas, neighbours
-        self._streams, self._purpose = streams, purpose
+        self._streams, self._purpose = channel.streams, purpose
         self._rounds = max(LEAST_ROUNDS, ROUNDS_PER_BLOCK // antennas)
         self._batches = -(-self._devices // DEVICES_PER_DRAW)
         self._all = self._kept(range(self._batches))
@@ -121,12 +108,22 @@ class BlockFading:
             seeds = self._streams.seeds(purpose / batch, first // rounds)
             for seed in seeds:
                 if seed not in by_seed:
-                    with sionna_stream(seed, self._streams.device):
-                        taps, _ = self._sionna(batch_size=rounds * blocks, num_time_steps=1)
-                    taps = taps.reshape(rounds, blocks, self._antennas, DEVICES_PER_DRAW)
+                    taps = self._taps(seed, rounds, blocks)
                     by_seed[seed] = taps.permute(0, 3, 2, 1)[kept]
             drawn.append(torch.stack([by_seed[seed] for seed in seeds], 1))
         return correlated(torch.cat(drawn, 2), self._neighbours, 3)
+
+    def _taps(self, seed: int, rounds: int, blocks: int) -> Tensor:
+        """Draw [rounds, blocks, A, DEVICES_PER_DRAW], the numbers that Sionna's RayleighBlockFading
+        draws when its generator has this seed."""
+        dtype, device = self._streams.dtype, self._streams.device
+        generator = torch.Generator(device).manual_seed(seed)
+        size = (rounds, blocks, self._antennas, DEVICES_PER_DRAW)
+        real, imaginary = (
+            torch.normal(0.0, 0.5**0.5, size, generator=generator, dtype=dtype, device=device)
+            for _ in range(2)
+        )
+        return torch.complex(real, imaginary)
 
 
 class _Kept:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 import tempfile
 from enum import StrEnum
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -79,6 +82,7 @@ def load(
     The copy that a sweep keeps in its folder is a result: code is not imported because it says so,
     but for `trust`. further: more checks of its points.
     """
+    import_libraries()
     from otafl.core import custom
     from otafl.scenario import expand, load_scenario, sources_of
 
@@ -90,6 +94,22 @@ def load(
         for point in expand(loaded):
             sources_of(point.scenario)
     return loaded
+
+
+def import_libraries() -> None:
+    """Import what scenarios need, in a program that has just begun.
+
+    None of it is garbage, and looking through it for some, again and again, would take as long as a
+    third of the import; it is left out of collections from then on.
+    """
+    if "torch" in sys.modules or not gc.isenabled():
+        return
+    gc.disable()
+    try:
+        import_module("otafl.scenario")
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def check_writable(folder: Path) -> None:

@@ -1,6 +1,7 @@
 """Read scikit-learn's 1,797 handwritten digits of 8x8 pixels, which need no download.
 
-They are `load_digits`, the test part of the UCI repository's set. The last 360 are the test set.
+They are those of its `load_digits`, the test part of the UCI repository's set. The last 360 are the
+test set.
 
 References
 ----------
@@ -9,6 +10,8 @@ Alpaydin, Kaynak 1998, "Optical Recognition of Handwritten Digits", UCI reposito
 
 from __future__ import annotations
 
+import importlib.util
+from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -32,11 +35,22 @@ class Digits(DataSource):
     pixel_scale: Literal["unit", "raw"] = Field("unit", description="pixels in [0, 1], or 0 to 16")
 
     def read(self) -> DataSet:
-        from sklearn.datasets import load_digits  # takes a second, which `otafl data` spares
-
-        pixels, labels = load_digits(return_X_y=True)
-        x = pixels.astype(np.float32)
+        table = _table()
+        x = table[:, :-1].astype(np.float32)
         if self.pixel_scale == "unit":
             x /= 16.0
-        y = labels.astype(np.int64)
+        y = table[:, -1].astype(np.int64)
         return DataSet(x[:-_TEST], y[:-_TEST], x[-_TEST:], y[-_TEST:], self.classes)
+
+
+def _table() -> np.ndarray:
+    """Return pixels and label of each digit [1797, 65]. The file that scikit-learn reads is read
+    where it lies, as importing the library takes half a second; it is asked where it is not."""
+    spec = importlib.util.find_spec("sklearn")
+    for folder in [] if spec is None else spec.submodule_search_locations or []:
+        file = Path(folder) / "datasets" / "data" / "digits.csv.gz"
+        if file.is_file():
+            return np.loadtxt(file, np.uint8, delimiter=",")
+    from sklearn.datasets import load_digits
+
+    return np.column_stack(load_digits(return_X_y=True))

@@ -6,6 +6,7 @@ included, those within an operation not.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import weakref
@@ -39,6 +40,10 @@ SURELY = 1 / 64
 """Stacks whose models and updates take less than this share of the bound are not measured, where
 the channel is flat: nothing else of theirs is 64 times as large."""
 
+
+WIDEST = 256
+"""Reals for each of a model's that a method's state surely has no more of, beside those of each
+device: a hypernetwork has a hundred."""
 
 MOST_SIZES = 100
 """Different sizes of a sweep's trials that are reckoned before it runs."""
@@ -88,10 +93,9 @@ def bytes_per_trial(scenario: Scenario) -> int:
     holds which sample, and the few numbers that there are of each device."""
     samples = data.loaded(scenario.data)
     model = models.build(scenario.model, samples.input_shape, samples.classes)
-    known = _without_numbers(scenario, model)
-    if known <= scenario.engine.memory_gb * 2**30:
-        streams = Streams([scenario.seed], [0], "cpu", _precision(scenario))
-        known = _bytes_of_state(scenario, model, streams)
+    known = None if _is_small(scenario, model) else _without_numbers(scenario, model)
+    if known is None or known <= scenario.engine.memory_gb * 2**30:
+        known = _with_numbers(scenario, model)
     return known + 16 * len(samples.y_train)
 
 
@@ -133,7 +137,7 @@ def ran_out_of_memory(error: Exception) -> bool:
 
 def _no_room(scenario: Scenario, input_shape: tuple[int, ...], classes: int) -> str:
     model = models.build(scenario.model, input_shape, classes)
-    needed, there = _without_numbers(scenario, model), _room(scenario.engine.device)
+    needed, there = _known(scenario, model), _room(scenario.engine.device)
     if needed <= there:
         return ""
     return (
@@ -149,6 +153,28 @@ def _room(device: str) -> int:
     if device != "cpu" and torch.cuda.is_available():
         return int(torch.cuda.mem_get_info()[1])
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _known(scenario: Scenario, model: Model) -> int:
+    """Return the bytes of a trial's state, which is made where it is surely small: PyTorch imports
+    its compiler, for a second, to do arithmetic without numbers."""
+    if _is_small(scenario, model):
+        with contextlib.suppress(RuntimeError):
+            return _with_numbers(scenario, model)
+    return _without_numbers(scenario, model)
+
+
+def _is_small(scenario: Scenario, model: Model) -> bool:
+    """Say whether a trial's state is within `engine.memory_gb` for any method."""
+    count = scenario.devices.count
+    reals = (model.size + count) * max(count, WIDEST)
+    return reals * _precision(scenario).itemsize <= scenario.engine.memory_gb * 2**30
+
+
+def _with_numbers(scenario: Scenario, model: Model) -> int:
+    """Return the bytes of a trial's state, which is made and thrown away."""
+    streams = Streams([scenario.seed], [0], "cpu", _precision(scenario))
+    return _bytes_of_state(scenario, model, streams)
 
 
 def _without_numbers(scenario: Scenario, model: Model) -> int:

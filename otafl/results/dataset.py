@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import xarray as xr
 
 from otafl.devices.activities import ACTIVITIES, CAUSES
 from otafl.results import origins
@@ -21,6 +20,9 @@ from otafl.results.environment import device_name, versions
 from otafl.results.record import Record
 from otafl.results.variables import VARIABLES, Variable
 from otafl.scenario import Point, Scenario, about, axes_of, sources_of
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 LINK_DIMS: dict[str, tuple[str, ...]] = {
     "h": ("segment", "device"),
@@ -50,6 +52,8 @@ def to_dataset(record: Record, points: Sequence[Point], scenario: Scenario) -> x
     attributes keep. Raises ValueError for a variable that is not in `VARIABLES` or whose shape
     is not what its dims say.
     """
+    import xarray as xr  # a third of a second, which is not yet needed where a run begins
+
     data = {}
     for name, values in record.variables.items():
         if name not in VARIABLES:
@@ -126,6 +130,8 @@ def joined(parts: Sequence[xr.Dataset]) -> xr.Dataset:
     NaN stands where a point has not what others have. Of a point that two parts hold, the first
     counts.
     """
+    import xarray as xr
+
     axes = json.loads(parts[0].attrs["sweep"])
     names = {name for axis in axes for name in axis["coords"]}
     names |= {axis["dim"] for axis in axes}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-
-import xarray as xr
+from typing import TYPE_CHECKING
 
 from otafl.core.errors import UserError
 from otafl.core.words import unknown
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 
 def final(dataset: xr.Dataset, name: str) -> xr.DataArray:

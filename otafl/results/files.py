@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-
-import xarray as xr
+from typing import TYPE_CHECKING
 
 from otafl.core.errors import UserError
 from otafl.core.files import HDF5, written
 from otafl.results.dataset import FORMAT, combine
 from otafl.results.environment import check_format
 from otafl.scenario import is_scenario, same
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 IN_MEMORY_BYTES = 2**32
 """Results larger than this are written to disk as they are made."""
@@ -44,6 +46,8 @@ def read_part(path: Path | str, lazy: bool = False) -> xr.Dataset:
 
     Raises UserError for a file that is missing, damaged or not otafl's.
     """
+    import xarray as xr  # a third of a second, which is not yet needed where a run begins
+
     path = Path(path)
     _check_file(path)
     try:

@@ -111,16 +111,19 @@ class Folder:
     def finished(self, scenario: Scenario) -> dict[Path, Finished]:
         """Return what the files hold whose results are whole and this scenario's; damaged ones are
         computed anew."""
-        wanted = about(scenario)
-        held = {path: _held(path, wanted) for path in finished_files(self.path)}
+        paths = finished_files(self.path)
+        wanted = about(scenario) if paths else {}
+        held = {path: _held(path, wanted) for path in paths}
         return {path: one for path, one in held.items() if one.stacks}
 
     def has(self, stack: Stack, scenario: Scenario, sources: Sources) -> bool:
         """Say whether the stack's results, made by these sources, are there: in its own file, or
         in one that another program has packed it into."""
+        part, packs = self.part(stack.number), finished_files(self.path, of_one=False)
+        if not part.exists() and not packs:
+            return False
         wanted = about(scenario)
-        packs = finished_files(self.path, of_one=False)
-        own = _held(self.part(stack.number), wanted)
+        own = _held(part, wanted)
         held = itertools.chain([own], (_packed(path, *wanted.values()) for path in packs))
         return any(
             stack.number in one.stacks and not outdated(one.origin(stack), sources) for one in held

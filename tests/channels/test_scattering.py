@@ -1,9 +1,9 @@
-"""States of flat channels, and what Sionna draws for them.
+"""States of flat channels, whose draws are Sionna's.
 
 Mutations that make a test here fail: blocks drawn from the stream of the rounds, the first of the
-later blocks not h, a block's place in its batch ignored, antennas taken for devices in Sionna's
-draw, phases drawn for each device at a random surface, rounds that are kept counted from the wrong
-one.
+later blocks not h, a block's place in its batch ignored, antennas taken for devices in the draw,
+the imaginary part drawn first, phases drawn for each device at a random surface, rounds that are
+kept counted from the wrong one.
 """
 
 from __future__ import annotations
@@ -80,20 +80,29 @@ def test_without_blocks_the_channel_lasts() -> None:
     assert made("rayleigh", 3, block_symbols=50).state(0).over(151).shape == (1, 3, 1, 4, 1)
 
 
-@pytest.mark.parametrize("antennas", [1, 3])
-def test_draws_are_sionnas(antennas: int) -> None:
-    """Devices 32 to 39 of the second batch, round by round, from Sionna's generator itself."""
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("antennas", [1, 3, 16])
+def test_draws_are_sionnas(antennas: int, dtype: torch.dtype) -> None:
+    """Devices 32 to 39 of the second batch, by Sionna's class and generator, bit for bit: in all
+    rounds that are drawn at once, the first block and the third and fourth."""
     from sionna.phy.channel import RayleighBlockFading
 
-    rounds = {1: 64, 3: 21}[antennas]
+    precision = {torch.float32: "single", torch.float64: "double"}[dtype]
     streams = Streams([0], [4])
-    (seed,) = streams.seeds("fading/1", 70 // rounds)
-    sionna = RayleighBlockFading(1, antennas, 32, 1, precision="single", device="cpu")
-    with sionna_stream(seed, streams.device):
-        taps, _ = sionna(rounds, 1)
-    one = made("rayleigh", 40, (4,), torch.float32, antennas=antennas)
-    expected = taps[70 % rounds, 0, :, :8, 0, 0, 0].T
-    assert torch.equal(one.state(70).h[0, 32:, :, 0, 0], expected)
+    sionna = RayleighBlockFading(1, antennas, 32, 1, precision=precision, device="cpu")
+    one = made("rayleigh", 40, (4,), dtype, antennas=antennas, block_symbols=10)
+    for purpose, rounds, those in (
+        ("fading/1", max(8, 64 // antennas), slice(0, 1)),
+        ("fading/2^1/1", max(8, 64 // antennas) // 2, slice(2, 4)),
+    ):
+        (seed,) = streams.seeds(purpose, 1)
+        count = those.stop - those.start
+        with sionna_stream(seed, streams.device):
+            taps, _ = sionna(rounds * count, 1)
+        expected = taps.view(rounds, count, antennas, 32)[..., :8].permute(0, 3, 2, 1)
+        for t in range(rounds):
+            h = blocks(one.state(rounds + t), those.stop)[0, 32:]
+            assert torch.equal(h[..., those], expected[t])
 
 
 @pytest.mark.parametrize("antennas", [1, 3])
