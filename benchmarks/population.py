@@ -71,7 +71,7 @@ def megabytes() -> float:
 def measure(devices: int, case: str) -> dict[str, float]:
     """One size, in this process: processor seconds, and MB with what is imported."""
     points = expand(load_scenario(scenario(100, case)))
-    assemble(points, [0])  # which imports Sionna
+    assemble(points, [0])  # which imports what all sizes need
     imported_s, imported_mb = time.process_time(), megabytes()
     points = expand(load_scenario(scenario(devices, case)))
     engine = Engine(assemble(points, [0]))
