@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from otafl.core import sources
 from otafl.results import models as trained
 from otafl.results.dataset import combine, to_dataset
-from otafl.results.files import open_results, write_part
+from otafl.results.files import finished_files, open_results, write_part
 from otafl.results.packing import pack
 from otafl.scenario import Scenario, expand
 from otafl.sweeping import locks
@@ -86,16 +86,25 @@ def run(
         return combine(parts)
     kept = unfinished(out).absolute()
     with locks.alone(kept, str(out)):
-        dataset = sweep(
-            scenario, kept, progress, checkpoint_every=checkpoint_every, tell=tell, restart=restart
+        _complete(
+            scenario,
+            kept,
+            progress,
+            checkpoint_every=checkpoint_every,
+            tell=tell,
+            restart=restart,
+            result=out.absolute(),
         )
+        in_parts = bool(finished_files(kept))
+        dataset = open_results(kept if in_parts else out)
         new, models = trained.folder_of(kept), trained.folder_of(out)
         moved = scenario.output.save_models and not new.exists()  # before an interruption
         if not moved:
             shutil.rmtree(models, ignore_errors=True)
         if new.exists():
             new.rename(models)
-        write_part(dataset, out)
+        if in_parts:
+            write_part(dataset, out)
         _remove(kept)
     return dataset
 
@@ -148,6 +157,26 @@ def sweep(
         kept in `interrupted.nc`.
     """
     folder = folder.absolute()
+    _complete(scenario, folder, progress, workers, scheduler, checkpoint_every, tell, restart)
+    return open_results(folder)
+
+
+def _complete(
+    scenario: Scenario,
+    folder: Path,
+    progress: Progress | None = None,
+    workers: int = 0,
+    scheduler: str | None = None,
+    checkpoint_every: int = 0,
+    tell: Callable[[str], None] = warnings.warn,
+    restart: bool = False,
+    result: Path | None = None,
+) -> None:
+    """Run the stacks that a folder does not hold yet, as `sweep` says.
+
+    result: where a single stack that is not there yet is written, as the whole that it is, instead
+    of as a part in the folder.
+    """
     sources.refresh()
     home = Folder(folder)
     thrown = home.made_ready(scenario, restart)
@@ -163,7 +192,14 @@ def sweep(
     for number in there:
         meter.was_finished(number)
     jobs = [
-        Job(scenario, stack, folder, checkpoint_every, own[stack.number])
+        Job(
+            scenario,
+            stack,
+            folder,
+            checkpoint_every,
+            own[stack.number],
+            result=result if len(stacks) == 1 else None,
+        )
         for stack in stacks
         if stack.number not in there
     ]
@@ -173,7 +209,6 @@ def sweep(
         remove_outdated(home, scenario, stacks, own)
     _pack(folder, finished=True)
     home.tidy()
-    return open_results(folder)
 
 
 def _execution(

@@ -21,7 +21,7 @@ from otafl.engine.memory import ran_out_of_memory
 from otafl.engine.running import Progress, run_stack
 from otafl.results import models as trained
 from otafl.results import plain
-from otafl.results.dataset import to_dataset
+from otafl.results.dataset import combine, to_dataset
 from otafl.results.environment import versions
 from otafl.results.files import write_part
 from otafl.results.record import Record
@@ -41,7 +41,8 @@ class Job:
 
     folder: that all workers see, by this absolute path. checkpoint_every: rounds, 0 for never.
     sources: of the user's own modules that the stack names, as the client has them. versions: of
-    the programs that the client runs.
+    the programs that the client runs. result: the file of a run whose only stack this is, which is
+    written at once, in the place of a part that would be read and written again.
     """
 
     scenario: Scenario
@@ -50,6 +51,7 @@ class Job:
     checkpoint_every: int = 0
     sources: Sources = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=versions)
+    result: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,11 @@ def _compute(job: Job, report: Report, keep_interrupted: bool, notes: list[str])
         raise KeyboardInterrupt
     if record.models is not None:
         trained.write(record.models, folder.models(stack.number), job.scenario)
-    write_part(dataset, folder.part(stack.number))
+    if job.result is None:
+        write_part(dataset, folder.part(stack.number))
+    else:
+        write_part(combine([dataset]), job.result)
+        folder.part(stack.number).unlink(missing_ok=True)  # a damaged one
     folder.forget(stack.number)
 
 
