@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import os
 import weakref
 from collections.abc import Sequence
@@ -41,9 +42,8 @@ SURELY = 1 / 64
 the channel is flat: nothing else of theirs is 64 times as large."""
 
 
-WIDEST = 256
-"""Reals for each of a model's that a method's state surely has no more of, beside those of each
-device: a hypernetwork has a hundred."""
+SMALL_BYTES = 2**28
+"""Most bytes of a state that is made to know its size."""
 
 MOST_SIZES = 100
 """Different sizes of a sweep's trials that are reckoned before it runs."""
@@ -93,8 +93,8 @@ def bytes_per_trial(scenario: Scenario) -> int:
     holds which sample, and the few numbers that there are of each device."""
     samples = data.loaded(scenario.data)
     model = models.build(scenario.model, samples.input_shape, samples.classes)
-    known = None if _is_small(scenario, model) else _without_numbers(scenario, model)
-    if known is None or known <= scenario.engine.memory_gb * 2**30:
+    known = _known(scenario, model)
+    if known <= scenario.engine.memory_gb * 2**30:
         known = _with_numbers(scenario, model)
     return known + 16 * len(samples.y_train)
 
@@ -156,19 +156,14 @@ def _room(device: str) -> int:
 
 
 def _known(scenario: Scenario, model: Model) -> int:
-    """Return the bytes of a trial's state, which is made where it is surely small: PyTorch imports
+    """Return the bytes of a trial's state, which is made as long as it is small: PyTorch imports
     its compiler, for a second, to do arithmetic without numbers."""
-    if _is_small(scenario, model):
-        with contextlib.suppress(RuntimeError):
+    count = scenario.devices.count
+    table = (model.size + count) * count * _precision(scenario).itemsize  # in one operation
+    if table <= scenario.engine.memory_gb * 2**30:
+        with contextlib.suppress(RuntimeError), Counter(SMALL_BYTES):
             return _with_numbers(scenario, model)
     return _without_numbers(scenario, model)
-
-
-def _is_small(scenario: Scenario, model: Model) -> bool:
-    """Say whether a trial's state is within `engine.memory_gb` for any method."""
-    count = scenario.devices.count
-    reals = (model.size + count) * max(count, WIDEST)
-    return reals * _precision(scenario).itemsize <= scenario.engine.memory_gb * 2**30
 
 
 def _with_numbers(scenario: Scenario, model: Model) -> int:
@@ -263,12 +258,19 @@ def _peak(point: Point, trials: Sequence[int]) -> int:
 
 
 class Counter(TorchDispatchMode):
-    """Count the bytes of all tensors that are made within it. peak: the most at a time."""
+    """Count the bytes of all tensors that are made within it. peak: the most at a time. Raises
+    RuntimeError once they are more than `most`."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: float = math.inf) -> None:
         super().__init__()
+        self.most = most
         self.peak = self.now = 0
         self._alive: dict[int, weakref.ref[Any]] = {}
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Have PyTorch not import its compiler to keep it away from here."""
+        return False
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
@@ -291,3 +293,5 @@ class Counter(TorchDispatchMode):
         self._alive[key] = weakref.ref(storage, freed)
         self.now += size
         self.peak = max(self.peak, self.now)
+        if self.now > self.most:
+            raise RuntimeError(f"{self.now} bytes of tensors, more than {self.most}")

@@ -40,6 +40,28 @@ def test_reckoning_is_exact_or_the_model_alone(algorithm: str) -> None:
     assert memory.bytes_per_trial(one) == made + 16 * len(samples.y_train)
 
 
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedamp", "pfedhn", "fedrlr"])
+@pytest.mark.parametrize("most", [2**28, 2**14])
+def test_no_more_is_made_than_is_small(
+    algorithm: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond `SMALL_BYTES` a state is reckoned without numbers, to the same bytes.
+
+    Fails if a state is made whatever it takes (`_known`), or none is.
+    """
+    example = registry.settings("algorithm", algorithm).example
+    one = scenario({"algorithm": algorithm, "model.hidden": [200]} | dict(example))
+    samples = data.loaded(one.data)
+    model = models.build(one.model, samples.input_shape, samples.classes)
+    reckoned = memory._without_numbers(one, model)
+    ways = []
+    monkeypatch.setattr(memory, "SMALL_BYTES", most)
+    monkeypatch.setattr(memory, "_without_numbers", lambda *_: ways.append(1) or reckoned)
+    known = memory._known(one, model)
+    assert len(ways) == (most == 2**14)
+    assert known == reckoned or algorithm in LOOK
+
+
 @pytest.mark.parametrize("algorithm", ["fedavg", "fedrlr"])
 @pytest.mark.parametrize("hidden", [[10**6, 10**6], [10**9, 10**9, 10**9]])
 def test_a_run_refuses_what_no_memory_holds(algorithm: str, hidden: list[int]) -> None:
