@@ -51,13 +51,16 @@ class CpBlocks:
         """Return the factors of a weight as blocks."""
         return dict(zip(self._names[weight], factors, strict=True))
 
-    def dense(self, blocks: Blocks) -> Blocks:
-        """Return the parameters [[A]], b of the dense model; biases are the same tensors."""
-        out: Blocks = {}
+    def dense(self, blocks: Blocks, out: Blocks | None = None) -> Blocks:
+        """Return the parameters [[A]], b of the dense model; biases are the same tensors. out:
+        memory for the weights."""
+        dense: Blocks = {}
         for layer in self.layers:
-            out[layer.weight] = cp.kruskal(self.factors(blocks, layer.weight))
-            out[layer.bias] = blocks[layer.bias]
-        return out
+            name, bias = layer.weight, layer.bias
+            memory = None if out is None else out[name]
+            dense[name] = cp.kruskal(self.factors(blocks, name), out=memory)
+            dense[bias] = blocks[bias]
+        return dense
 
     def tensors(self, blocks: Blocks) -> Tensor:
         """Return [[A]] of all layers side by side, [.., P]."""

@@ -26,10 +26,10 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from otafl.algorithms.adam import PenaltyAdam
 from otafl.algorithms.arrivals import not_lost, per_trial
 from otafl.algorithms.base import Algorithm, Needs, Outcome, Views
 from otafl.algorithms.cp_blocks import CpBlocks
+from otafl.algorithms.factor_pull import FactorPull
 from otafl.algorithms.low_rank_layers import (
     Ranks,
     compression,
@@ -200,20 +200,19 @@ class TDPFed(Algorithm):
     def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
         """Do Algorithm 1, lines 6 to 11."""
         step, penalty = context.of_rows("personal_learning_rate"), context.of_rows("penalty")
-        work, form = context.work, self.form
-        start = unflatten(broadcast.blocks[MODEL], self.cp.shapes)
-        local = copied(start)
-        centre_params = self.cp.dense(local)
+        work, form, joint = context.work, self.form, self.settings.factor_update == "joint"
+        flat = broadcast.blocks[MODEL].clone()
+        start, local = (unflatten(b, self.cp.shapes) for b in (broadcast.blocks[MODEL], flat))
+        centre_params = self._centre(local)
         begin = dict(centre_params)
         if TENSOR in broadcast.blocks:
             begin |= unflatten(broadcast.blocks[TENSOR], self.cp.weights)
         theta = form.hold(begin)
-        adam = PenaltyAdam(local, context.of_rows("factor_learning_rate"), penalty)
-        residuals = {name: torch.empty_like(centre_params[name]) for name in self.cp.weights}
+        pull = FactorPull(self.cp, flat, context.of_rows("factor_learning_rate"), penalty)
         loss = torch.zeros_like(step)
         for index in range(work.steps):
             batch = work.batch(index)
-            centre = form.hold(centre_params)
+            centre = form.take(centre_params)
             span = form.span(batch, theta, difference(centre, theta, out=centre))
             there = span.origin + span.directions[0]
             point, batch_loss = nesterov_steps(  # eq. (15)
@@ -222,38 +221,16 @@ class TDPFed(Algorithm):
             loss += batch_loss
             span.write_(point, theta)
             target = form.blocks(theta)
-            for _ in range(self.settings.factor_steps):  # eqs. (19), (25)
-                if self.settings.factor_update == "joint":
-                    adam.step_(self._gradients(local, target, residuals))
-                else:
-                    self._alternate_(adam, local, target, residuals)
+            pull.steps_(target, self.settings.factor_steps, joint)  # eqs. (19), (25)
             if index + 1 < work.steps:
-                centre_params = self.cp.dense(local)
-        personal = {name: block.clone() for name, block in target.items()}
-        state = named("personal", personal) | named("local", local)
+                centre_params = self._centre(local, centre_params)
+        state = named("personal", copied(target)) | named("local", copied(local))
         return state, self._payload(local, start), loss / work.steps
 
-    def _gradients(self, local: Blocks, target: Blocks, memory: Blocks) -> Blocks:
-        """Return gradients over lambda of every block: of factors (25), of a bias b - theta_b."""
-        out: Blocks = {}
-        for layer in self.model.layers:
-            name = layer.weight
-            by = cp.factor_gradients(target[name], self.cp.factors(local, name), out=memory[name])
-            out |= self.cp.named(name, by)
-            out[layer.bias] = local[layer.bias] - target[layer.bias]
-        return out
-
-    def _alternate_(self, adam: PenaltyAdam, local: Blocks, target: Blocks, memory: Blocks) -> None:
-        """Take one Adam step of each factor in turn, from a gradient that knows the factors before:
-        a residual for each, N times the work of a joint step."""
-        adam.tick()
-        for layer in self.model.layers:
-            weight = layer.weight
-            for mode, name in enumerate(self.cp.names(weight)):
-                factors = self.cp.factors(local, weight)
-                by = cp.factor_gradients(target[weight], factors, out=memory[weight])
-                adam.move_(name, by[mode])
-            adam.move_(layer.bias, local[layer.bias] - target[layer.bias])
+    def _centre(self, local: Blocks, memory: Blocks | None = None) -> Blocks:
+        """Return the parameters [[A]], b, to be written to: in new memory, or over `memory`."""
+        dense = self.cp.dense(local, out=memory)
+        return dense | {layer.bias: local[layer.bias].clone() for layer in self.model.layers}
 
     def _payload(self, local: Blocks, start: Blocks) -> Payload:
         if self.settings.sends == "factors":

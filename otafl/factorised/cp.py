@@ -31,9 +31,9 @@ def khatri_rao(factors: Sequence[Tensor]) -> Tensor:
     return out
 
 
-def kruskal(factors: Sequence[Tensor]) -> Tensor:
-    """Return the tensor [[A1, ..., AN]] as its last matrix."""
-    return torch.bmm(khatri_rao(factors[:-1]).mT, factors[-1])
+def kruskal(factors: Sequence[Tensor], out: Tensor | None = None) -> Tensor:
+    """Return the tensor [[A1, ..., AN]] as its last matrix, in new memory or over `out`."""
+    return torch.bmm(khatri_rao(factors[:-1]).mT, factors[-1], out=out)
 
 
 def gram(factors: Sequence[Tensor], but: Sequence[int] = ()) -> Tensor:
@@ -58,7 +58,7 @@ def factor_gradients(
     contractions: three products with the whole tensor for any N. out: memory for the residual.
     """
     ahead = khatri_rao(factors[:-1])
-    residual = torch.bmm(ahead.mT, factors[-1], out=out).sub_(target)
+    residual = torch.bmm(ahead.mT, factors[-1], out=out).sub_(target)  # as `kruskal` makes it
     before = _all_but_last(torch.bmm(factors[-1], residual.mT), factors[:-1])
     return [*before, torch.bmm(ahead, residual)]
 

@@ -23,7 +23,7 @@ def test_adam_by_its_definition() -> None:
     penalty = torch.tensor([12.0, 1.0], dtype=torch.float64)
     generator = torch.Generator().manual_seed(3)
     start = torch.randn(2, 3, 4, generator=generator, dtype=torch.float64)
-    ours = {"a": start.clone()}
+    ours = start.flatten(1).clone()
     adam = PenaltyAdam(ours, rate, penalty)
     expected = [row.numpy() for row in start]
     theirs = [twin.Adam(float(r)) for r in rate]
@@ -31,10 +31,10 @@ def test_adam_by_its_definition() -> None:
         g = torch.randn(2, 3, 4, generator=generator, dtype=torch.float64)
         g[:, 0] *= 1e-9
         g[:, 1] = 0.0 if step < 2 else g[:, 1]
-        adam.step_({"a": g})
+        adam.step_(g.flatten(1))
         for row, other in enumerate(theirs):
             expected[row] = other.step(expected[row], float(penalty[row]) * g[row].numpy())
-        np.testing.assert_allclose(ours["a"], np.stack(expected), rtol=0, atol=1e-14)
+        np.testing.assert_allclose(ours.view(2, 3, 4), np.stack(expected), rtol=0, atol=1e-14)
 
 
 def test_lambda_acts_on_the_factors_through_theta_alone() -> None:
@@ -43,13 +43,12 @@ def test_lambda_acts_on_the_factors_through_theta_alone() -> None:
     target = torch.randn(1, 20, 10, generator=generator, dtype=torch.float64)
     found = []
     for penalty in (12.0, 1.0):
-        one = {
-            f"A{n}": torch.ones(1, 3, size, dtype=torch.float64) / n
-            for n, size in ((1, 20), (2, 10))
-        }
+        one = torch.ones(1, 3 * (20 + 10), dtype=torch.float64)
+        one[:, 60:] = 0.5
+        first, second = one.split([60, 30], 1)
         adam = PenaltyAdam(one, *torch.tensor([[8e-4], [penalty]], dtype=torch.float64))
         for _ in range(60):
-            by = cp.factor_gradients(target, [one["A1"], one["A2"]])
-            adam.step_(dict(zip(one, by, strict=True)))
-        found.append(torch.cat([b.flatten() for b in one.values()]))
+            by = cp.factor_gradients(target, [first.view(1, 3, 20), second.view(1, 3, 10)])
+            adam.step_(torch.cat([g.flatten(1) for g in by], 1))
+        found.append(one)
     assert 0 < float((found[0] - found[1]).norm() / found[1].norm()) < 6e-7
