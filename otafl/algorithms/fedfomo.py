@@ -179,18 +179,12 @@ class FedFomo(Algorithm):
 
     def _losses(self, models: Tensor, validation: Batch) -> Tensor:
         """Return the losses [n, M] of models [n, M, P]."""
-        count = models.shape[1]
         out = torch.zeros_like(models[:, :, 0])
         for rows, piece in pieces(validation):
-            params = unflatten(
-                (models if rows is None else models[rows]).flatten(0, 1), self.model.shapes
-            )
-            x, y = (part.repeat_interleave(count, 0) for part in (piece.x, piece.y))
-            assert piece.weight is not None
-            weight = piece.weight.repeat_interleave(count, 0)
-            scores = self.model.training_logits(params, x, weight)
-            loss = cross_entropy(scores, Batch(x, y, weight))
-            add_(out, rows, loss.unflatten(0, (-1, count)))
+            for column, flat in enumerate(models.unbind(1)):  # the samples are read, not copied
+                some = unflatten(flat if rows is None else flat[rows], self.model.shapes)
+                scores = self.model.training_logits(some, piece.x, piece.weight)
+                add_(out[:, column], rows, cross_entropy(scores, piece))
         return out
 
     def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:

@@ -1,7 +1,8 @@
 """What all transports sum: masked means, who does not send, rows of some devices, repeated rows.
 
 Mutations that make a test here fail: masked means over all weights or left as sums, devices that do
-not send in the mean or charged, repeated rows summed, the ideal route charged.
+not send in the mean or charged, repeated rows summed, the ideal route charged; in `_product`, the
+last columns left out, or every part written where the first is.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import torch
 from support.link_bench import WEIGHTS, bench, cohort, updates
 
 from otafl.core.contracts import Group
+from otafl.transport import superpose
+from otafl.transport.superpose import signal
 
 pytestmark = pytest.mark.exact
 
@@ -87,3 +90,26 @@ def test_the_ideal_route_is_exact_and_free() -> None:
     assert torch.equal(received.mean[0]["a"], without.mean[0]["a"])
     for name in ("symbols", "side_symbols", "energy_j", "airtime_s", "nmse", "power"):
         assert torch.equal(getattr(report, name), getattr(cost, name))
+
+
+@pytest.mark.parametrize("learns", [False, True])
+@pytest.mark.parametrize("counts", [(3,), (3, 3), (3, 0)])
+def test_columns_a_part_at_a_time_are_the_whole_product(
+    counts: tuple[int, ...], learns: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seven columns, three at a time: two sums of each trial, and their gradient."""
+    monkeypatch.setattr(superpose, "COLUMNS", 3)
+    generator = torch.Generator().manual_seed(6)
+    rows = sum(counts)
+    x = torch.randn(rows, 7, generator=generator, dtype=torch.float64, requires_grad=learns)
+    factor = torch.randn(rows, 2, generator=generator, dtype=torch.float64)
+    got = signal(Group({"a": x}), cohort(counts, 3)).sum(factor)
+    for s, start in enumerate(range(0, 3 * len(counts), 3)):
+        hand = sum(
+            (factor[k, :, None] * x[k] for k in range(start, min(start + 3, rows))),
+            torch.zeros(2, 7, dtype=torch.float64),
+        )
+        torch.testing.assert_close(got[s], hand, rtol=0, atol=1e-12)
+    if learns:
+        got.sum().backward()
+        torch.testing.assert_close(x.grad, factor.sum(1)[:, None].expand(rows, 7))
