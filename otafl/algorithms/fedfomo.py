@@ -174,7 +174,9 @@ class FedFomo(Algorithm):
         """Return g [n, M] of models [n, M, P] over the baseline [n, P] of loss [n, 1], 0 for the
         baseline itself."""
         lower = base_loss - self._losses(models, validation)
-        apart = torch.linalg.vector_norm(models - base[:, None], dim=2)
+        apart = torch.stack(
+            [torch.linalg.vector_norm(m - base, dim=1) for m in models.unbind(1)], 1
+        )
         return torch.where(apart > 0, lower / apart, 0.0)
 
     def _losses(self, models: Tensor, validation: Batch) -> Tensor:
