@@ -54,18 +54,40 @@ FIRST, LAST = 20, 5
 """If there are more points than `MOST`, the first and the last so many rows are shown."""
 
 
-def print_summary(dataset: xr.Dataset, console: Console | None = None, every: bool = False) -> None:
-    """Print a combined dataset in the console's width.
+def print_summary(
+    dataset: xr.Dataset,
+    console: Console | None = None,
+    every: bool = False,
+    variables: Sequence[str] | None = None,
+) -> None:
+    """Print a combined dataset in the console's width: `headlines`, and the table of `print_ends`.
 
-    Of more than `MOST` points the first and the last are shown, unless `every`.
+    Raises UserError for a variable that the result does not have, or not once a trial.
     """
     console = console or plain_console()
+    for name in variables or ():
+        ended(dataset, name)  # refused before anything is printed
     for line in headlines(dataset):
         console.print(line)
+    print_ends(dataset, console, every, variables)
+
+
+def print_ends(
+    dataset: xr.Dataset,
+    console: Console | None = None,
+    every: bool = False,
+    variables: Sequence[str] | None = None,
+) -> None:
+    """Print the values at the end of the trials, in the console's width.
+
+    Of more than `MOST` points the first and the last are shown, unless `every`. variables: else
+    those of `SHOWN` for which there is room.
+    """
+    console = console or plain_console()
     points = dataset["final_round"].size
     hidden = 0 if every or points <= MOST else points - FIRST - LAST
     rows = np.r_[:FIRST, points - LAST : points] if hidden else np.arange(points)
-    columns, left_out = _fitting(dataset, console.width, rows)
+    columns, left_out = _fitting(dataset, console.width, rows, variables)
     table = bare_table()
     for title, width in _widths(columns, console.width).items():
         side: Literal["left", "right"] = "left" if title == "point" else "right"
@@ -80,7 +102,7 @@ def print_summary(dataset: xr.Dataset, console: Console | None = None, every: bo
     if hidden:
         console.print(f"{hidden} points between are not shown; --all shows, --csv FILE writes them")
     if left_out:
-        console.print(f"no room in this terminal: {', '.join(left_out)}")
+        console.print(f"no room in this terminal (--variables chooses): {', '.join(left_out)}")
 
 
 def write_summary(dataset: xr.Dataset, path: Path) -> None:
@@ -174,7 +196,7 @@ def bare_table(*titles: str) -> Table:
 
 
 def _fitting(
-    dataset: xr.Dataset, width: int, rows: np.ndarray
+    dataset: xr.Dataset, width: int, rows: np.ndarray, variables: Sequence[str] | None
 ) -> tuple[dict[str, list[str]], list[str]]:
     """Return columns (title -> cells, a cell for each of these points), and what has no room.
 
@@ -185,7 +207,7 @@ def _fitting(
     left_out: list[str] = []
     values = 0
     used = sum(_width(title, cells) for title, cells in columns.items())
-    for name in _known(dataset):
+    for name in _known(dataset) if variables is None else variables:
         cells = [spread(trials) for trials in end_values(dataset, name)[rows]]
         if not values and len(columns) > 1 and used + _width(name, cells) > width:
             columns = {"point": [", ".join(parts) for parts in zip(*columns.values(), strict=True)]}

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import typer
 
-from otafl.cli import data, drawing, exporting, results, running, scenarios, validation
+from otafl.cli import data, drawing, exporting, listing, results, running, scenarios, validation
 from otafl.cli.app import app
 from otafl.cli.interrupts import guard
 from otafl.core.errors import UserError
@@ -20,7 +20,7 @@ for command in (
     running.run,
     running.sweep,
     scenarios.check,
-    scenarios.list_,
+    listing.list_,
     results.show,
     results.diff,
     results.convert,

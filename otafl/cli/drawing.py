@@ -21,7 +21,10 @@ MOST_DIGITS = 6
 
 def plot(
     result: ResultFile,
-    kind: Annotated[Kind, typer.Option(help="What to draw.")] = Kind.curves,
+    kind: Annotated[
+        Kind | None,
+        typer.Option(help="What to draw; curves, or with no option at all the overview of `run`."),
+    ] = None,
     y: Annotated[
         str | None,
         typer.Option(help="Upwards: a variable, else the main accuracy; a heat map's: a dim."),
@@ -51,9 +54,15 @@ def plot(
     Joules of devices are summed over them, except in a CDF, which shows their distribution.
     """
     chosen = picked(sel)
-    from otafl.plots import draw, write_csv
+    from otafl.plots import draw, overview, write_csv
     from otafl.results.files import open_results
 
+    if kind is None and not chosen and all(one is None for one in (y, x, z, hue, facet, csv)):
+        target = out or _beside(result, "overview.png")
+        overview(open_results(result), target)
+        typer.echo(str(target))
+        return
+    kind = kind or Kind.curves
     data = kind.data(open_results(result), chosen, y=y, x=x, z=z, hue=hue, facet=facet)
     target = out or _beside(result, f"{kind.recipe.file.format(**data.attrs)}.png")
     if csv is not None:

@@ -13,6 +13,10 @@ from otafl.cli.app import ResultFile
 def show(
     result: ResultFile,
     all_: Annotated[bool, typer.Option("--all", help="Every point, however many.")] = False,
+    variables: Annotated[
+        str | None,
+        typer.Option(metavar="LIST", help="E.g. aggregation_nmse,tx_energy_j; else what fits."),
+    ] = None,
     csv: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write every point and variable as CSV.")
     ] = None,
@@ -22,7 +26,8 @@ def show(
     from otafl.results.files import open_results
 
     dataset = open_results(result)
-    print_summary(dataset, every=all_)
+    chosen = None if variables is None else [name.strip() for name in variables.split(",")]
+    print_summary(dataset, every=all_, variables=chosen)
     if csv is not None:
         write_summary(dataset, csv)
         typer.echo(str(csv))

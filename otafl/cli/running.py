@@ -61,7 +61,7 @@ def run(
 
     with _kept_in(sweeping.unfinished(target)), Progress(quiet) as progress:
         dataset = sweeping.run(loaded, target, progress, checkpoint_every, _tell, restart)
-    _picture(dataset, target, target.with_suffix(".png"))
+    _finish(dataset, target, target.with_suffix(".png"), quiet)
 
 
 def sweep(
@@ -97,7 +97,7 @@ def sweep(
         dataset = sweeping.sweep(
             loaded, folder, progress, workers, scheduler, checkpoint_every, _tell, restart
         )
-    _picture(dataset, folder, folder / f"{loaded.name}.png")
+    _finish(dataset, folder, folder / f"{loaded.name}.png", quiet)
 
 
 def _tell(text: str) -> None:
@@ -131,9 +131,15 @@ def _what_is_kept(folder: Path) -> str:
     return f"{kept}; the same command resumes from there"
 
 
-def _picture(dataset: xr.Dataset, result: Path, path: Path) -> None:
+def _finish(dataset: xr.Dataset, result: Path, path: Path, quiet: bool) -> None:
+    """Draw the overview, and say what came of it and what can be done with it."""
     guard.kept = lambda: f"the result is whole in {result}, and `otafl plot` draws it"
     from otafl.plots import overview
 
     overview(dataset, path)
+    if not quiet:
+        from otafl.analysis.summary import print_ends
+
+        print_ends(dataset)
+        typer.echo(f"\nnext: otafl show {result}; otafl plot {result}; otafl report {result}")
     typer.echo(f"result: {result}  figure: {path}")

@@ -1,4 +1,4 @@
-"""Define `otafl check` and `otafl list`."""
+"""Define `otafl check`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from otafl.cli.app import Overrides, Trust, load
-from otafl.core.console import plain_console
 from otafl.core.errors import UserError
 from otafl.core.words import counted
 
@@ -42,37 +41,3 @@ def check(
         typer.echo(f"{scenario}: valid; {counted(len(points), 'point')}", err=True)
         for text in warnings:
             typer.echo(f"otafl: warning: {text}", err=True)
-
-
-def list_(
-    table: Annotated[str | None, typer.Argument(help="E.g. power; else all.")] = None,
-) -> None:
-    """List what a scenario can name."""
-    from rich.table import Table
-
-    from otafl.core import registry
-
-    out = plain_console()
-    for title in [_table(table)] if table else registry.TABLES:
-        lines = Table(title=title, title_justify="left", box=None, show_header=False)
-        lines.add_column(no_wrap=True)
-        lines.add_column()
-        for name in registry.names(title):
-            about = registry.about(title, name)
-            cited = f" ({about.citation})" if about.citation else ""
-            lines.add_row(name, f"{about.summary}{cited}")
-        out.print(lines)
-        out.print()
-
-
-def _table(word: str) -> str:
-    """Find the table that is meant: by its name, by what it holds, or by their plural."""
-    from otafl.core.registry import TABLES
-    from otafl.core.words import did_you_mean
-
-    said = word.lower().replace("-", " ").replace("_", " ")
-    for name, table in TABLES.items():
-        if said in (name, f"{name}s", table.noun, f"{table.noun}s", table.title.lower()):
-            return name
-    hint = did_you_mean(said, TABLES) or ";"
-    raise UserError(f"list: no table {word!r}{hint} known: {', '.join(TABLES)}")

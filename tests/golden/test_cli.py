@@ -82,7 +82,11 @@ def test_help_imports_nothing_heavy() -> None:
 def test_run_writes_result_and_figure(small: Path, capsys: pytest.CaptureFixture) -> None:
     call("run", "small.yaml", "--set", "training.rounds=2", "--set", "trials=3", "--device", "cpu")
     captured = capsys.readouterr()
-    assert captured.out == "result: results/small.nc  figure: results/small.png\n"
+    table, then, last = captured.out.strip().rsplit("\n", 2)
+    assert table.startswith("test accuracy ")
+    assert "end of each trial, mean ± standard deviation" in table
+    assert then.startswith("next: otafl show results/small.nc; otafl plot results/small.nc;")
+    assert last == "result: results/small.nc  figure: results/small.png"
     assert re.search(r"^2/2 rounds", captured.err, re.MULTILINE)
     assert (small / "results/small.png").read_bytes().startswith(b"\x89PNG")
     ds = open_results(small / "results/small.nc")
@@ -145,7 +149,43 @@ def test_list(capsys: pytest.CaptureFixture) -> None:
     for name in ("fashion_mnist", "fedrlr", "rayleigh", "over_the_air"):
         assert name in listed
     call("list", "powr", code=2)
-    assert "no table 'powr'; did you mean 'power'? known: data" in capsys.readouterr().err
+    assert "nothing of this name; did you mean 'power'? tables: data" in capsys.readouterr().err
+
+
+def test_list_explains_a_component(capsys: pytest.CaptureFixture) -> None:
+    call("list", "tci")
+    said = capsys.readouterr().out
+    assert said.startswith("power: tci\nInvert the channel")
+    assert re.search(r"^  threshold +g_th on .*\n.*default 0\.1", said, re.MULTILINE)
+    assert re.search(r"^  power:\s+name: tci", said, re.MULTILINE)
+    assert "Zhu, Wang, Huang 2020" in said
+
+
+def test_list_explains_all_that_have_a_name(capsys: pytest.CaptureFixture) -> None:
+    call("list", "full")
+    said = capsys.readouterr().out
+    assert re.findall(r"^(\S+): full$", said, re.MULTILINE) == ["power", "devices.frequency"]
+
+
+def test_show_of_chosen_variables(swept: Path, capsys: pytest.CaptureFixture) -> None:
+    call("show", swept, "--variables", "airtime_s, aggregation_nmse")
+    shown = capsys.readouterr().out
+    assert "airtime" in shown
+    assert "nmse" in shown
+    assert "accuracy" not in shown
+    call("show", swept, "--variables", "airtime", code=2)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "airtime: not a variable of this result; did you mean 'airtime_s'?" in captured.err
+
+
+def test_plot_without_options_draws_the_overview(
+    swept: Path, capsys: pytest.CaptureFixture
+) -> None:
+    call("plot", swept)
+    drawn = Path(capsys.readouterr().out.strip())
+    assert drawn.name == f"{swept.stem}_overview.png"
+    assert drawn.read_bytes() == (swept / "small.png").read_bytes()
 
 
 @pytest.mark.parametrize("columns", [40, 80, 200])

@@ -19,14 +19,14 @@ from otafl.cli.commands import app
 from otafl.core import registry
 from otafl.core.registry import TABLES
 from otafl.results.variables import VARIABLES
-from otafl.scenario import Scenario, load_scenario
+from otafl.scenario import Scenario, examples, load_scenario
 from otafl.scenario.keys import fields
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 sys.path.insert(0, str(DOCS / "_ext"))
 
-from otafl_docs import examples, pages, rst, schema, settings  # noqa: E402
+from otafl_docs import pages, rst, schema, settings  # noqa: E402
 
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")

@@ -11,8 +11,8 @@ from otafl.core import registry
 from otafl.core.errors import UserError
 from otafl.core.registry import TABLES
 from otafl.scenario import load_scenario
+from otafl.scenario.examples import example_yaml
 from otafl_docs import rst
-from otafl_docs.examples import example_yaml
 from otafl_docs.settings import settings_table
 
 PAGED = ("algorithm", "channel", "power")

@@ -13,9 +13,10 @@ from otafl.core.registry import TABLES
 from otafl.results.variables import VARIABLES
 from otafl.scenario import Scenario
 from otafl.scenario.keys import fields
+from otafl.scenario.wording import kind_of
 from otafl_docs import rst
 from otafl_docs.entries import place
-from otafl_docs.settings import kind_of, label, settings_table
+from otafl_docs.settings import label, settings_table
 
 INTRO = """\
 A scenario is a YAML file. Every key below may be left out, but for ``name`` of the scenario and

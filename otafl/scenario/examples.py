@@ -1,4 +1,4 @@
-"""A small scenario for every component, with what it cannot do without."""
+"""Write a small scenario for every component, with what it cannot do without."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ ORDER = ("data", "model", "algorithm", "channel", "csi", "receiver", "power", "c
 
 
 def example(table: str, name: str) -> dict[str, Any]:
-    """The keys of a small scenario that uses a component; everything left out has its default."""
+    """Return the keys of a small scenario that uses a component; what is left out has its
+    default."""
     tree: dict[str, Any] = {"name": f"{table}_{name}"}
     chosen = {f"{registry.TABLES[table].section}.name": name}
     for key, value in (chosen | dict(registry.settings(table, name).example)).items():
@@ -35,9 +36,10 @@ def _name_first(tree: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def example_yaml(table: str, name: str) -> str:
+    """Return the scenario of `example` as YAML."""
     return str(yaml.safe_dump(example(table, name), sort_keys=False))
 
 
 def everything() -> list[tuple[str, str]]:
-    """Every (table, name)."""
+    """List every (table, name)."""
     return [(table, name) for table in registry.TABLES for name in registry.names(table)]

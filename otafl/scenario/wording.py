@@ -1,0 +1,201 @@
+"""Say in words what the keys of settings are: type, unit, bounds and default, from the pydantic
+classes that are the schema."""
+
+from __future__ import annotations
+
+import math
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from otafl.core.choices import Choice, Section, of_field
+from otafl.core.registry import TABLES
+from otafl.core.settings import stackable_fields
+
+UNITS = {
+    "db": "dB",
+    "dbm": "dBm",
+    "hz": "Hz",
+    "s": "s",
+    "j": "J",
+    "w": "W",
+    "kmh": "km/h",
+    "m": "m",
+    "bps": "bit/s",
+    "deg": "degrees",
+    "rad": "rad",
+    "hour": "h",
+    "mb": "MiB",
+    "gb": "GB",
+}
+"""What the end of a key's name says of its unit."""
+
+NAMES = {float: "number", int: "whole number", bool: "true or false", str: "text"}
+
+
+@dataclass(frozen=True)
+class Key:
+    """Describe a key of a section.
+
+    Parameters
+    ----------
+    name : dotted, from the section on.
+    default : as YAML says it; None for a key that must be given, "of its keys" for a mapping.
+    kind : type, unit and bounds.
+    stackable : whether points that differ in it run in one batched program.
+    """
+
+    name: str
+    default: str | None
+    kind: str
+    meaning: str
+    stackable: bool
+
+
+def keys(config: type[BaseModel], section: str, skip: tuple[str, ...] = ("name",)) -> Iterator[Key]:
+    """Yield the keys of a settings class, those of classes inside it after their own."""
+    yield from _keys(config, section, "", skip)
+
+
+def _keys(
+    config: type[BaseModel], section: str, above: str, skip: tuple[str, ...]
+) -> Iterator[Key]:
+    stackable = stackable_fields(config)
+    for name, info in config.model_fields.items():
+        if name in skip and not above:
+            continue
+        key = f"{above}{name}"
+        meaning = info.description or ""
+        yield Key(key, default(info, section), kind_of(info, key), meaning, name in stackable)
+        found = of_field(info)
+        inner = [found.kind] if isinstance(found, Section) else _classes(info.annotation)
+        for inside in () if chosen_from(info) else inner:
+            yield from _keys(inside, section, f"{key}.", ())
+
+
+def chosen_from(info: FieldInfo) -> str | None:
+    """Return the table that a field chooses a component of."""
+    found = of_field(info)
+    return found.table if isinstance(found, Choice) else None
+
+
+def _classes(annotation: Any) -> list[type[BaseModel]]:
+    """Return the settings classes in an annotation."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [found for arg in get_args(annotation) for found in _classes(arg)]
+
+
+def kind_of(info: FieldInfo, key: str) -> str:
+    """Return the type, unit and bounds of a field, in words."""
+    table = chosen_from(info)
+    if table:
+        own = " or module:callable" if TABLES[table].custom else ""
+        return f"a name of the table {table}{own}"
+    words = _kind(info.annotation, info.metadata)
+    ends = key.rpartition("_")
+    unit = UNITS.get(ends[2]) if ends[1] and not key.endswith("per_s") else None
+    if unit and "number" in words:
+        words += f", in {unit}"
+    return words
+
+
+def _kind(annotation: Any, metadata: list[Any]) -> str:
+    origin, args = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        inner = [m for one in args[1:] for m in getattr(one, "metadata", [one])]
+        return _kind(args[0], [*metadata, *inner])
+    if origin in (Union, types.UnionType):
+        return _alternatives([one for one in args if one is not type(None)], metadata)
+    if origin is Literal:
+        return "one of " + ", ".join(str(one) for one in args)
+    if origin is tuple:
+        return _list(args, metadata)
+    if origin is list:
+        return f"list of {plural(_kind(args[0], []))}"
+    if origin is dict and args[1] == list[Any]:
+        return "mapping of keys to lists"
+    if origin is dict:
+        return f"mapping of {plural(_kind(args[0], []))} to {plural(_kind(args[1], []))}"
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return "mapping of the keys below"
+    return NAMES.get(annotation, "anything") + _bounds(metadata)
+
+
+def _alternatives(args: list[Any], metadata: list[Any]) -> str:
+    words = []
+    for one in args:
+        word = _kind(one, metadata)
+        if word not in words:
+            words.append(word)
+    return " or ".join(words)
+
+
+def _list(args: tuple[Any, ...], metadata: list[Any]) -> str:
+    if args[-1] is Ellipsis:
+        least = next((m.min_length for m in metadata if hasattr(m, "min_length")), 0)
+        more = ", at least one" if least == 1 else ""
+        return f"list of {plural(_kind(args[0], []))}{more}"
+    return f"list of {len(args)} {plural(_kind(args[0], []))}"
+
+
+def plural(words: str) -> str:
+    """Return a kind in the plural: `number above 0` -> `numbers above 0`."""
+    for one, many in (("whole number", "whole numbers"), ("number", "numbers"), ("text", "texts")):
+        if words.startswith(one):
+            return many + words[len(one) :]
+    if words.startswith("mapping"):
+        return "mappings" + words[len("mapping") :]
+    return words
+
+
+def _bounds(metadata: list[Any]) -> str:
+    least, most = "", ""
+    for one in metadata:
+        for name, text in (("ge", "at least"), ("gt", "above")):
+            if getattr(one, name, None) is not None:
+                least = f" {text} {_number(getattr(one, name))}"
+        for name, text in (("le", "at most"), ("lt", "below")):
+            if getattr(one, name, None) is not None:
+                most = f" {text} {_number(getattr(one, name))}"
+    return f"{least} and{most}" if least and most else least or most
+
+
+def _number(value: float) -> str:
+    if value == math.pi:
+        return "pi"
+    if isinstance(value, int) and value >= 2**31 and value.bit_count() == 1:
+        return f"2^{value.bit_length() - 1}"
+    return f"{value:g}"
+
+
+def default(info: FieldInfo, section: str) -> str | None:
+    """Return what a key is if it is not given, as YAML says it; None if it must be. It may follow
+    from the component's name, which ends the section's: `channel-tdl-a`."""
+    table = chosen_from(info)
+    if table:
+        return TABLES[table].default
+    if info.is_required():
+        return None
+    given = {"name": section.partition("-")[2]}
+    value = info.get_default(call_default_factory=True, validated_data=given)
+    return "of its keys" if isinstance(value, BaseModel) else value_text(value)
+
+
+def value_text(value: Any) -> str:
+    """Return a default as a YAML file would say it."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(value_text(one) for one in value)}]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k}: {value_text(v)}" for k, v in value.items()) + "}"
+    return str(value) if str(value) else '""'
