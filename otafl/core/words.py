@@ -14,9 +14,47 @@ def counted(count: int, word: str) -> str:
     return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
+SYNONYMS = {
+    "lr": "algorithm.learning_rate",
+    "step_size": "algorithm.learning_rate",
+    "epochs": "training.local_steps",
+    "local_epochs": "training.local_steps",
+    "steps": "training.local_steps",
+    "batch": "training.batch_size",
+    "communication_rounds": "training.rounds",
+    "clients": "devices.count",
+    "num_clients": "devices.count",
+    "users": "devices.count",
+    "workers": "devices.count",
+    "clients_per_round": "devices.participants",
+    "fraction": "devices.participants",
+    "snr": "channel.snr_db",
+    "dataset": "data",
+    "method": "algorithm",
+    "strategy": "algorithm",
+    "network": "model",
+    "net": "model",
+    "fading": "channel",
+    "power_control": "power",
+    "policy": "power",
+    "optimizer": "server",
+    "repetitions": "trials",
+    "repeats": "trials",
+    "runs": "trials",
+}
+"""What other programs call a key -> the key."""
+
+
 def closest(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word most like this one, if any is like it."""
-    found = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    """Return the known word most like this one, if any is like it: in other letters (`GBMA`,
+    `learning-rate`), by what other programs say for it, or by its spelling."""
+    names = list(known)
+    plain = word.lower().replace("-", "_")
+    for guess in (plain, SYNONYMS.get(plain, "").rpartition(".")[2]):
+        same = next((name for name in names if name.lower().replace("-", "_") == guess), None)
+        if same:
+            return same
+    found = difflib.get_close_matches(plain, names, n=1, cutoff=0.6)
     return found[0] if found else None
 
 

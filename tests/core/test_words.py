@@ -1,0 +1,32 @@
+"""What was meant: in other letters, by what other programs say, by its spelling."""
+
+from __future__ import annotations
+
+import pytest
+
+from otafl.core.words import SYNONYMS, closest
+from otafl.scenario import Scenario
+from otafl.scenario.keys import fields
+
+pytestmark = pytest.mark.exact
+
+
+@pytest.mark.parametrize(
+    ("word", "known", "expected"),
+    [
+        ("GBMA", ["gbma", "ci"], "gbma"),
+        ("TDL_A", ["tdl-a", "tdl-b"], "tdl-a"),
+        ("learning-rate", ["learning_rate", "rate"], "learning_rate"),
+        ("lr", ["rounds", "learning_rate"], "learning_rate"),
+        ("epochs", ["rounds", "local_steps"], "local_steps"),
+        ("gbam", ["gbma", "ci"], "gbma"),
+        ("lr", ["rounds"], None),
+        ("", ["rounds"], None),
+    ],
+)
+def test_closest(word: str, known: list[str], expected: str | None) -> None:
+    assert closest(word, known) == expected
+
+
+def test_synonyms_are_of_keys_that_there_are() -> None:
+    assert set(SYNONYMS.values()) <= {key for key, _ in fields(Scenario)}
