@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 from page import header, row, three
-from plain_loop import PlainFedAvg
+from plain_loop import PlainFedAvg, mlp
 from timing import seconds
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
@@ -170,7 +170,8 @@ def plain(name: str, ours: Ours, lean: bool) -> Callable[[], None]:
     x, y = torch.from_numpy(data.x_train), torch.from_numpy(data.y_train)
     index = torch.arange(len(y)).view(DEVICES, -1)
     if name == "fedavg":
-        return PlainFedAvg(x, y, index, HIDDEN, STEPS, BATCH, ALPHA).round
+        model = mlp(x.shape[1], HIDDEN)
+        return PlainFedAvg(model, x, y, index, STEPS, BATCH, ALPHA).round
     return PlainPersonal(x, y, index, name == "pfedbred mh", lean).round
 
 

@@ -8,24 +8,32 @@ from torch import Tensor, nn
 
 
 class PlainFedAvg:
-    """x: [n, 784], y: [n]; index: [K, n_k] samples of each device."""
+    """x: [n, inputs], y: [n]; index: [K, n_k] samples of each device; participants: devices drawn
+    each round, all by default."""
 
     def __init__(
-        self, x: Tensor, y: Tensor, index: Tensor, hidden: int, steps: int, batch: int, rate: float
+        self,
+        model: nn.Module,
+        x: Tensor,
+        y: Tensor,
+        index: Tensor,
+        steps: int,
+        batch: int,
+        rate: float,
+        participants: int | None = None,
     ) -> None:
-        self.x, self.y, self.index = x, y, index
+        self.model, self.x, self.y, self.index = model, x, y, index
         self.steps, self.batch = steps, batch
-        self.model = nn.Sequential(nn.Linear(x.shape[1], hidden), nn.ReLU(), nn.Linear(hidden, 10))
+        self.participants = len(index) if participants is None else participants
         self.loss = nn.CrossEntropyLoss()
         self.optimiser = torch.optim.SGD(self.model.parameters(), lr=rate)
         self.server = [p.detach().clone() for p in self.model.parameters()]
 
     def round(self) -> None:
         total = [torch.zeros_like(p) for p in self.server]
-        for own in self.index:
-            with torch.no_grad():
-                for p, start in zip(self.model.parameters(), self.server, strict=True):
-                    p.copy_(start)
+        for device in torch.randperm(len(self.index))[: self.participants]:
+            own = self.index[device]
+            self.trained()
             for _ in range(self.steps):
                 sample = own[torch.randint(len(own), (self.batch,))]
                 self.optimiser.zero_grad()
@@ -33,4 +41,15 @@ class PlainFedAvg:
                 self.optimiser.step()
             with torch.no_grad():
                 torch._foreach_add_(total, [p.detach() for p in self.model.parameters()])
-        self.server = [t / len(self.index) for t in total]
+        self.server = [t / self.participants for t in total]
+
+    @torch.no_grad()
+    def trained(self) -> nn.Module:
+        """The model, with the server's parameters."""
+        for p, server in zip(self.model.parameters(), self.server, strict=True):
+            p.copy_(server)
+        return self.model
+
+
+def mlp(inputs: int, hidden: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, 10))

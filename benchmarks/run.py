@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from plain_loop import PlainFedAvg
+from plain_loop import PlainFedAvg, mlp
 from timing import Pair, seconds, side_by_side
 from torch import Tensor
 
@@ -92,7 +92,7 @@ def fedavg() -> None:
     data = ours.engine.parts.samples.data
     index = torch.arange(len(data.y_train)).view(100, -1)
     x, y = torch.from_numpy(data.x_train), torch.from_numpy(data.y_train)
-    plain = PlainFedAvg(x, y, index, 100, 20, 20, 0.1)
+    plain = PlainFedAvg(mlp(x.shape[1], 100), x, y, index, 20, 20, 0.1)
     pair = side_by_side(ours, plain.round, pairs=5)
     title = "FedAvg, 784-100-10, 100 devices, 20 steps of 20"
     row(title, "otafl, a round", f"{pair.fast_s * 1e3:.0f} ms")

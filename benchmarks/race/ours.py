@@ -1,0 +1,58 @@
+"""Race otafl's engine. It reads its data itself, where they are ($OTAFL_DATA_DIR)."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+from measuring import Arrays, Lap, arguments, report
+from works import WORKS, Work
+
+from otafl.engine.assembly import assemble
+from otafl.engine.engine import Engine
+from otafl.engine.recorder import Recorder
+from otafl.scenario import expand, load_scenario
+
+
+def scenario_of(work: Work, rounds: int, chunk_mb: float | None = None) -> dict[str, Any]:
+    """Return the scenario of a work; its test samples are the official ones."""
+    model: dict[str, Any] = {"name": "softmax_regression", "start": "uniform"}
+    if work.hidden:
+        model = {"name": "mlp", "hidden": list(work.hidden), "bias_start": "uniform"}
+    if work.channels:
+        model |= {"name": "cnn", "channels": list(work.channels)}  # windows of 5, padding same
+    return {
+        "name": "race",
+        "data": work.data,
+        "model": model,
+        "algorithm": {"name": "fedavg", "learning_rate": work.rate},
+        "transport": "ideal",
+        "devices": {"count": work.devices, "participants": work.participants},
+        "training": {
+            "rounds": rounds,
+            "local_steps": work.steps,
+            "batch_size": work.batch,
+        },
+        "engine": {"threads": 1, "device": "cpu", "chunk_mb": chunk_mb},
+    }
+
+
+def race(work: Work, rounds: int, arrays: Arrays, lap: Lap, chunk_mb: float | None = None) -> float:
+    torch.set_num_threads(1)
+    points = expand(load_scenario(scenario_of(work, rounds, chunk_mb)))
+    engine = Engine(assemble(points, range(1)))
+    for t in range(rounds):
+        engine.round(t)
+        lap()
+    recorder = Recorder(engine, 1, 1)
+    recorder.take(rounds, 0.0)
+    return float(recorder.taken[-1]["test_accuracy"].item())
+
+
+if __name__ == "__main__":
+    parser = arguments()
+    parser.add_argument("--chunk-mb", type=float, help="engine.chunk_mb")
+    given = parser.parse_args()
+    chosen = functools.partial(race, chunk_mb=given.chunk_mb)
+    report(chosen, WORKS[given.work], given.rounds, given.data)

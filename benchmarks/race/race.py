@@ -1,0 +1,238 @@
+"""Race otafl beside public simulators, on one processor thread. Prints a Markdown page.
+
+    sh benchmarks/race/setup.sh                                  installs the others, once
+    python benchmarks/race/race.py > results/benchmarks_race.md
+
+All train by plain FedAvg over a link without errors (works.py). Simulators run in turn, each in a
+program of its own, as often as there are repetitions; times are processor milliseconds of a round.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from measuring import WARM_UP
+from ours import scenario_of
+from works import RACED, WORKS, Work
+
+import otafl
+from otafl import data, models
+from otafl.engine.chunking import CANDIDATES_MB, fastest
+from otafl.results.environment import device_name
+from otafl.scenario import load_scenario
+
+HERE = Path(__file__).parent
+PLAIN = "plain loop"
+ONE_THREAD = {
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
+    "JAX_PLATFORMS": "cpu",
+    "CUDA_VISIBLE_DEVICES": "",
+}
+INTRODUCTION = """# Beside other simulators
+
+Made by `python benchmarks/race/race.py > results/benchmarks_race.md`: plain FedAvg on Fashion-MNIST
+over a link without errors. Simulators run in turn, each in a program of its own on one thread. A
+time is the median of the repetitions, with their range; a speed is the median of the ratios of the
+plain loop's time to it, repetition by repetition.
+"""
+GEMM = 1024
+"""Side of the square matrices whose product shows what a thread can do."""
+
+
+class Racer(NamedTuple):
+    """A simulator: its script, its interpreter and what the script is told more."""
+
+    script: str
+    python: Path = Path(sys.executable)
+    options: tuple[str, ...] = ()
+
+
+class Run(NamedTuple):
+    """One repetition: the median round in processor milliseconds, and the accuracy."""
+
+    ms: float
+    accuracy: float
+
+
+def main() -> None:
+    given = arguments()
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})  # all programs that follow, too
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        for line in page(given, Path(folder)):
+            print(line, flush=True)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Race otafl beside public simulators.")
+    parser.add_argument("--works", nargs="+", choices=WORKS, default=RACED)
+    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--rounds", type=int, help="of a repetition, in place of the works' own")
+    parser.add_argument(
+        "--chunks", nargs="+", type=float, default=CANDIDATES_MB["cpu"], metavar="MB",
+        help="values of engine.chunk_mb, of which the fastest is raced too",
+    )  # fmt: skip
+    parser.add_argument(
+        "--environments", type=Path, default=HERE / ".venvs", help="folder that setup.sh filled"
+    )
+    given = parser.parse_args()
+    if given.repetitions < 1:
+        parser.error(f"--repetitions: got {given.repetitions}, 1 or more would do")
+    if given.rounds is not None and given.rounds <= WARM_UP:
+        parser.error(f"--rounds: got {given.rounds}, more than {WARM_UP}, which warm up, would do")
+    return given
+
+
+def page(given: argparse.Namespace, folder: Path) -> Iterator[str]:
+    """Race, and yield the lines of the page as they become known."""
+    yield INTRODUCTION
+    yield f"torch {torch.__version__}, {device_name('cpu')}, otafl {otafl.__version__},"
+    yield f"repetitions: {given.repetitions}\n"
+    racers, missing = found(given.environments)
+    yield from missing
+    for name in given.works:
+        yield from race(name, given, racers, folder)
+
+
+def found(environments: Path) -> tuple[dict[str, Racer], list[str]]:
+    """Return the simulators that are installed, and a line for each that is not."""
+    racers = {PLAIN: Racer("plain.py"), "otafl": Racer("ours.py")}
+    missing = []
+    for name, folder in (("FedJAX", "fedjax"), ("pfl-research", "pfl")):
+        python = environments / folder / "bin" / "python"
+        if python.exists():
+            racers[name] = Racer(f"{folder}_runner.py", python)
+        else:
+            missing.append(f"{name} is left out: no {python}; `sh {HERE / 'setup.sh'}` makes it.\n")
+    return racers, missing
+
+
+def race(
+    name: str, given: argparse.Namespace, racers: Mapping[str, Racer], folder: Path
+) -> Iterator[str]:
+    """Race one work, and yield its part of the page."""
+    work = WORKS[name]
+    rounds = work.rounds if given.rounds is None else given.rounds
+    samples = exported(work, folder)
+    chunk_mb = best_chunk(name, min(rounds, 2 * WARM_UP), samples, given.chunks)
+    ours = racers["otafl"]._replace(options=("--chunk-mb", f"{chunk_mb:g}"))
+    racers = {**racers, f"otafl, engine.chunk_mb: {chunk_mb:g}": ours}
+    runs: dict[str, list[Run]] = {one: [] for one in racers}
+    flops_per_s = 0.0
+    for _ in range(given.repetitions):
+        flops_per_s = max(flops_per_s, gemm())
+        for one, racer in racers.items():
+            runs[one].append(run(racer, name, rounds, samples))
+    limit_ms = 1e3 * flops(work) / flops_per_s
+    yield f"## {work.title}\n"
+    taking_part = f"{work.participants} of {work.devices}"
+    if work.participants == work.devices:
+        taking_part = f"All {work.devices}"
+    yield f"{taking_part} devices train in a round, by {work.steps} steps of {work.batch} samples."
+    yield f"Accuracies are of round {rounds}. The machine's limit is {number(limit_ms)} ms: forward"
+    yield f"and backward products of {number(flops(work) / 1e9)} GFLOP at {flops_per_s / 1e9:.0f}"
+    yield f"GFLOP/s, a thread's at a product of {GEMM} x {GEMM} matrices in the same run.\n"
+    yield from table(runs, limit_ms)
+    yield ""
+
+
+def table(runs: Mapping[str, Sequence[Run]], limit_ms: float) -> Iterator[str]:
+    """Yield the rows of a work's table.
+
+    runs : of each simulator, the plain loop's among them, in the order of the repetitions.
+    """
+    yield (
+        "| simulator | CPU ms a round | range | speed, plain loop = 1 | range "
+        "| share of the machine's limit | accuracy |"
+    )
+    yield "|---|---|---|---|---|---|---|"
+    for name, own in runs.items():
+        times = [one.ms for one in own]
+        ratios = [plain.ms / one.ms for plain, one in zip(runs[PLAIN], own, strict=True)]
+        middle = statistics.median(times)
+        cells = [
+            name,
+            number(middle),
+            f"{number(min(times))} to {number(max(times))}",
+            f"{statistics.median(ratios):.2f}",
+            f"{min(ratios):.2f} to {max(ratios):.2f}",
+            f"{limit_ms / middle:.0%}",
+            f"{statistics.mean(one.accuracy for one in own):.1%}",
+        ]
+        yield f"| {' | '.join(cells)} |"
+
+
+def number(value: float) -> str:
+    """Three digits, or all before the point."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:#.3g}"
+
+
+def exported(work: Work, folder: Path) -> Path:
+    """Write the samples of a work for programs that have no otafl; return the file."""
+    path = folder / f"{work.data}.npz"
+    if not path.exists():
+        read = data.loaded(load_scenario(scenario_of(work, 1)).data)
+        flat = {f"x_{part}": getattr(read, f"x_{part}") for part in ("train", "test")}
+        np.savez(
+            path,
+            y_train=read.y_train,
+            y_test=read.y_test,
+            **{key: x.reshape(len(x), -1) for key, x in flat.items()},
+        )
+    return path
+
+
+def best_chunk(name: str, rounds: int, samples: Path, chunks: Iterable[float]) -> float:
+    """Return the `engine.chunk_mb` with which a work is fastest."""
+    ours = ((mb, Racer("ours.py", options=("--chunk-mb", f"{mb:g}"))) for mb in sorted(chunks))
+    return fastest((mb, run(racer, name, rounds, samples).ms) for mb, racer in ours)
+
+
+def run(racer: Racer, name: str, rounds: int, samples: Path) -> Run:
+    """Run a simulator in a program of its own. Raises CalledProcessError if it fails."""
+    command = [racer.python, HERE / racer.script, name, str(rounds), samples, *racer.options]
+    paths = [str(HERE.parent), os.environ.get("PYTHONPATH", "")]
+    environment = os.environ | ONE_THREAD | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    measured = json.loads(done.stdout.splitlines()[-1])
+    return Run(statistics.median(measured["ms_per_round"]), measured["accuracy"])
+
+
+def flops(work: Work) -> float:
+    """Return the operations of a round's forward and backward passes."""
+    scenario = load_scenario(scenario_of(work, 1))
+    read = data.loaded(scenario.data)
+    model = models.build(scenario.model, read.input_shape, read.classes)
+    return float(model.training_flops(work.samples))
+
+
+def gemm() -> float:
+    """Return the operations a second of a large matrix product on one thread, the best of ten."""
+    a, b = torch.rand(GEMM, GEMM), torch.rand(GEMM, GEMM)
+    torch.mm(a, b)
+    least = float("inf")
+    for _ in range(10):
+        began = time.process_time()
+        torch.mm(a, b)
+        least = min(least, time.process_time() - began)
+    return 2 * GEMM**3 / least
+
+
+if __name__ == "__main__":
+    main()
