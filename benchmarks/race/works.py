@@ -43,7 +43,7 @@ WORKS = {
         "CNN of McMahan et al. 2017, 1.66 million parameters",
         *(100, 10, 6, 10),
         rate=0.1,
-        rounds=20,
+        rounds=30,
         channels=(32, 64),
         hidden=(512,),
     ),
