@@ -1,7 +1,7 @@
 # Development tasks; PYTHON is the interpreter that otafl[dev] is installed for.
 PYTHON ?= .venv/bin/python
 
-.PHONY: check lint types test test-slow test-all docs format benchmarks
+.PHONY: check lint types test test-slow test-all docs format benchmarks gpu
 
 check: lint types test
 
@@ -31,3 +31,12 @@ format:
 
 benchmarks:
 	$(PYTHON) benchmarks/run.py
+
+# all that takes a machine with a GPU: every test there, those that compute on it, and a page
+gpu:
+	@$(PYTHON) -c "import sys, torch; torch.cuda.is_available() or sys.exit('make gpu: torch sees no GPU; a machine with one, and the torch build for its CUDA version, would do')"
+	$(PYTHON) -m pytest -m "not gpu"
+	$(PYTHON) -m pytest -m gpu
+	mkdir -p build
+	$(PYTHON) benchmarks/gpu.py > build/benchmarks_gpu.md
+	mv build/benchmarks_gpu.md results/benchmarks_gpu.md

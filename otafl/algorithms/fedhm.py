@@ -58,6 +58,7 @@ from otafl.algorithms.level_training import (
 )
 from otafl.algorithms.local_samples import some
 from otafl.algorithms.parameters import copied, flat_view, start
+from otafl.core.constants import constant
 from otafl.core.contracts import (
     MODEL,
     Blocks,
@@ -225,8 +226,8 @@ class FedHm(Algorithm):
     def row_weights(self, context: Context) -> Tensor:
         """Return alpha_p of eq. (2), up to a factor, [N]; 1 for a dense model."""
         cohort = context.cohort
-        scores = [self.settings.score(ratio) for ratio in self.settings.levels]
-        return cohort.weight.new_tensor(scores).exp()[cohort.level]
+        scores = tuple(self.settings.score(ratio) for ratio in self.settings.levels)
+        return constant(scores, cohort.weight.dtype, cohort.weight.device).exp()[cohort.level]
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
         """Start at the dense model's start; with homogeneous_mode: factor, truncated."""
@@ -316,7 +317,7 @@ class FedHm(Algorithm):
         if self.settings.base == "whole":
             return layer.weights(matrix + change)
         first = int(self.cut.has_dense)  # of the low-rank levels
-        ranks = shares.new_tensor(self.cut.ranks[layer.weight][first:])
+        ranks = constant(tuple(self.cut.ranks[layer.weight][first:]), shares.dtype, shares.device)
         below = torch.arange(frame.left.shape[2], device=shares.device) < ranks[:, None]
         kept = shares[:, first:-1] @ below.to(shares)  # [S, f]: who has a singular vector
         change = torch.baddbmm(change, frame.left * kept[:, None], frame.right)

@@ -15,6 +15,7 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.core import settings
+from otafl.core.constants import constant
 from otafl.core.contracts import (
     Batch,
     Blocks,
@@ -97,7 +98,8 @@ def local_flops(network: Network, of: LevelsSettings, load: LocalLoad) -> np.nda
 
 def sent_to_levels(blocks: Blocks, cohort: Cohort, reals: Sequence[int]) -> Broadcast:
     """Broadcast blocks of which a row gets as many numbers as `reals` says of its level."""
-    return Broadcast(blocks, reals_of=cohort.level.new_tensor(reals)[cohort.level])
+    level = cohort.level
+    return Broadcast(blocks, reals_of=constant(tuple(reals), level.dtype, level.device)[level])
 
 
 def buckets(cohort: Cohort, levels: int) -> list[Tensor]:

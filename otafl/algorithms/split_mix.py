@@ -37,6 +37,7 @@ from otafl.algorithms.level_training import (
 )
 from otafl.algorithms.parameters import draws
 from otafl.algorithms.width_slices import WidthRule, descending, width_rule
+from otafl.core.constants import constant
 from otafl.core.contracts import (
     MODEL,
     Blocks,
@@ -107,7 +108,9 @@ class SplitMix(Algorithm):
         cohort, received = context.cohort, broadcast.blocks[MODEL]
         place = broadcast.blocks["place"].gather(1, cohort.device[:, None]).squeeze(1)
         first = first_atom(place, cohort.trial, self.atoms, context.streams)
-        budget = cohort.level.new_tensor(self.settings.levels)[cohort.level]
+        budget = constant(tuple(self.settings.levels), torch.int64, cohort.level.device)[
+            cohort.level
+        ]
         has = chosen(first, budget, self.atoms, context)
         row, atom = has.nonzero(as_tuple=True)  # all that is trained is one stack
         pairs = context.work.take(row)

@@ -97,7 +97,7 @@ class DigitalDownlink(Downlink):
     def _attempts(self, cohort: Cohort, round: int) -> tuple[np.ndarray, np.ndarray]:
         """Draw which copies a row would lose, and at what bit rate a copy would be sent to it,
         [N, A], infinite for one that is not begun."""
-        trial, rule = cohort.trial.cpu().numpy(), self.settings.rate
+        trial, rule = cohort.host_pair[0], self.settings.rate
         lost = np.zeros((cohort.size, self.settings.attempts), dtype=bool)
         if self._loss.any():
             draw = self._draw(LOSS, cohort, round)
@@ -137,7 +137,7 @@ class DigitalDownlink(Downlink):
         self, cohort: Cohort, bits: float, first: np.ndarray, rate: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the same of one packet of so many bits to all rows of a trial."""
-        trial = cohort.trial.cpu().numpy()
+        trial = cohort.host_pair[0]
         attempts = rate.shape[1]
         misses = first[:, None] >= np.arange(attempts)  # before an attempt, still to be served
         slowest = np.full((cohort.trials, attempts), np.inf)

@@ -22,7 +22,7 @@ class IdealDownlink(Downlink):
             bits = WORD * broadcast.reals
             return Arrival(broadcast, bits / self.setup.rate_bps, copies(broadcast, cohort) * bits)
         # each device gets a part of its own, all at once; the largest takes longest
-        bits_of, trial = WORD * broadcast.reals_of.cpu().numpy(), cohort.trial.cpu().numpy()
+        bits_of, trial = WORD * broadcast.reals_of.cpu().numpy(), cohort.host_pair[0]
         longest = np.zeros(cohort.trials)
         np.maximum.at(longest, trial, bits_of)
         total = np.bincount(trial, bits_of, cohort.trials)

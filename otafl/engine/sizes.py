@@ -57,14 +57,15 @@ class Sizes(Lasting):
 
     def flops(self, cohort: Cohort) -> np.ndarray:
         """Return the operations of each row's local work, [N]."""
-        flops: np.ndarray = self._flops[cohort.level.cpu().numpy(), self._holds_of(cohort)]
+        level = 0 if self._assigned is None else cohort.level.cpu().numpy()
+        flops: np.ndarray = self._flops[level, self._holds_of(cohort)]
         return flops
 
     def count(self, cohort: Cohort) -> None:
         """Count the rows, whose work begins."""
         self._rounds += 1
         if self.levels:
-            rows = cohort.trial.cpu().numpy(), cohort.level.cpu().numpy()
+            rows = cohort.host_pair[0], cohort.level.cpu().numpy()
             np.add.at(self._since, rows, 1.0)
             np.add.at(self._samples, rows, self._trained[self._holds_of(cohort)])
 
@@ -94,5 +95,5 @@ class Sizes(Lasting):
 
     def _holds_of(self, cohort: Cohort) -> np.ndarray:
         """Return the column of each row in the table, [N]."""
-        holds: np.ndarray = self._holds[cohort.cell.cpu().numpy()]
+        holds: np.ndarray = self._holds[cohort.host_cell]
         return holds

@@ -70,7 +70,7 @@ class Workload(Lasting):
         self, cohort: Cohort, flops: np.ndarray, arrival: Arrival, channel: ChannelState, t: int
     ) -> Load:
         """Return the load of rows that do so many operations [N]."""
-        at = trial, device = cohort.trial.cpu().numpy(), cohort.device.cpu().numpy()
+        at = trial, device = cohort.host_pair
         own = self.hardware
         down_s = arrival.row_seconds
         if down_s is None:
@@ -94,17 +94,16 @@ class Workload(Lasting):
         """Return whose work is within the budget of a round, [N] bool; None where there is none."""
         if not self._bounded:
             return None
-        return load.joules <= self.round_budget_j[cohort.trial.cpu().numpy()]
+        return load.joules <= self.round_budget_j[cohort.host_pair[0]]
 
     def begin(self, cohort: Cohort, load: Load) -> None:
         """Take note of the work that the rows begin."""
-        rows = cohort.trial.cpu().numpy(), cohort.device.cpu().numpy()
         if self._bounded:
-            self._spent_j[rows] = load.joules
+            self._spent_j[cohort.host_pair] = load.joules
         if load.power is not None:
             if self._power is None:
                 self._power = np.ones_like(self._spent_j)
-            self._power[rows] = load.power
+            self._power[cohort.host_pair] = load.power
 
     def limits(self) -> Limits:
         """Return what bounds the transmissions of the slot that has opened."""

@@ -43,7 +43,7 @@ def device_name(device: str) -> str:
     """Name the processor that computed, as its maker calls it."""
     torch = sys.modules.get("torch")
     if device != "cpu" and torch is not None and torch.cuda.is_available():
-        return str(torch.cuda.getdevice_name())
+        return str(torch.cuda.get_device_name())
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

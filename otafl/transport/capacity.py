@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from otafl.core.constants import constant
 from otafl.core.contracts import NOISE_VARIANCE, ChannelState
 from otafl.core.units import db_to_linear
 from otafl.transport.base import LinkSetup
@@ -81,4 +82,4 @@ class Capacity:
 
 def bits_a_use(snr: Tensor) -> Tensor:
     """Return the mean of log2(1 + SNR) over the cells, [S, K] of [S, K, cells]."""
-    return torch.log1p(snr).mean(-1) / torch.log(snr.new_tensor(2.0))
+    return torch.log1p(snr).mean(-1) / torch.log(constant(2.0, snr.dtype, snr.device))

@@ -28,6 +28,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
+from otafl.core.constants import constant
 from otafl.core.contracts import LEAST_RATE, Group
 from otafl.core.settings import Decibels, stackable
 from otafl.core.units import db_to_linear
@@ -244,7 +245,8 @@ class Digital(Transport):
         uplink = [(group, sent) for _, group, sent in delivery.uplink]
         on_air = torch.stack([sent.on_air() for _, sent in uplink])
         share = torch.stack([sent.share_on_air() for _, sent in uplink]).to(like)
-        size = like.new_tensor([[bits_of(g), sent.reals, len(sent.shapes)] for g, sent in uplink])
+        sizes = tuple((bits_of(g), sent.reals, len(sent.shapes)) for g, sent in uplink)
+        size = constant(sizes, like.dtype, like.device)
         bits, reals = torch.einsum("gc,gsk->csk", size[:, :2], share)
         sends = on_air.any(0)
         senders = sends.sum(1, keepdim=True).clamp_min(1).to(bits.dtype)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from otafl.core.constants import constant
 from otafl.core.contracts import Coefficients, Limits
 from otafl.transport.interleaving import Uses
 from otafl.transport.segments import Segments
@@ -82,8 +83,8 @@ class Bounds:
         if self._stop is None:
             return None
         stop = sent.at_rows(uses.before(self._stop).to(self._stop))[:, None]
-        firsts = stop.new_tensor([first for first, _ in segments.bounds])
-        lengths = stop.new_tensor(segments.lengths)
+        firsts = constant(tuple(first for first, _ in segments.bounds), stop.dtype, stop.device)
+        lengths = constant(segments.lengths, stop.dtype, stop.device)
         symbols = torch.minimum((stop - firsts).clamp_min(0.0), lengths)
         in_time = torch.arange(segments.symbols, device=stop.device) < stop
         known = torch.cat([in_time] * segments.halves, 1)[:, : sent.reals]

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from otafl.core.constants import constant
 from otafl.core.contracts import Blocks, Coefficients, Cohort
 from otafl.transport.interleaving import Uses
 from otafl.transport.limits import Bounds, SentPart
@@ -102,7 +103,7 @@ def normalise(
     if sent.linear:
         scale = scale * sent.cohort.rows_of[sent.cohort.trial]  # K w_k
     energy = energies(sent, segments) * scale.square()[:, None]
-    lengths = energy.new_tensor(segments.lengths)
+    lengths = constant(segments.lengths, energy.dtype, energy.device)
     power = sent.grid(segments.by_scope(energy) / segments.by_scope(lengths)).mT
     grid = sent.grid(energy).mT
     return Symbols(slot, index, uses, sent, segments, lengths, means, scale, energy, grid, power)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from otafl.core.constants import constant
 from otafl.transport.interleaving import Uses
 from otafl.transport.superpose import Signal, squared_norm
 
@@ -53,7 +54,8 @@ class Segments:
 
     def of_columns(self, device: torch.device) -> Tensor:
         """Return the segment of each channel use, [symbols] int64."""
-        return torch.repeat_interleave(torch.tensor(self.lengths, device=device))
+        lengths = constant(self.lengths, torch.int64, device)
+        return torch.repeat_interleave(lengths, output_size=self.symbols)
 
     def parts(self, rows: Tensor) -> list[Tensor]:
         """Return the one or two quadratures of reals [n, P]: [n, symbols], the second perhaps one
@@ -71,7 +73,7 @@ class Segments:
         count = self.scopes[-1] + 1
         if count == len(self.scopes):
             return values
-        index = torch.tensor(self.scopes, device=values.device)
+        index = constant(self.scopes, torch.int64, values.device)
         total = values.new_zeros(*values.shape[:-1], count).index_add_(-1, index, values)
         return total[..., index]
 

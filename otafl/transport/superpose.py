@@ -197,7 +197,8 @@ def each_row(group: Group, cohort: Cohort) -> Blocks:
     """Return what each sending row sent, for transports that tell devices apart."""
     if group.rows is None and cohort.all_send:
         return group.blocks
-    keep = cohort.sends if group.rows is None else cohort.sends[group.rows]
+    sends = cohort.sends if group.rows is None else cohort.sends[group.rows]
+    keep = sends.nonzero().squeeze(1)
     return {name: block[keep] for name, block in group.blocks.items()}
 
 

@@ -170,13 +170,13 @@ def run(one: Engine, rounds: int) -> Engine:
 @torch.no_grad()
 def scores(one: Engine) -> dict[str, Tensor]:
     """What every view predicts, [S, models of a trial, 20, classes]: unlike the parameters of a
-    factored model, it is unique."""
-    x = torch.from_numpy(one.parts.samples.data.x_test[:20]).to(one.share.dtype)
+    factored model, it is unique. On the CPU."""
+    x = torch.from_numpy(one.parts.samples.data.x_test[:20]).to(one.share)
     views = one.parts.algorithm.views(one.server, one.devices.blocks())
     out = {}
     for name, view in views.items():
         value = view.predict(view.params, x[None])
-        out[name] = value.view(one.trials, -1, *value.shape[1:])
+        out[name] = value.view(one.trials, -1, *value.shape[1:]).cpu()
     return out
 
 

@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from otafl.core.constants import constant
+
 
 @dataclass(frozen=True)
 class Cohort:
@@ -79,14 +81,26 @@ class Cohort:
         return self.trial * self.population + self.device
 
     @functools.cached_property
+    def host_cell(self) -> np.ndarray:
+        """Return `cell` on the host, [N]; read once."""
+        cell: np.ndarray = self.cell.cpu().numpy()
+        return cell
+
+    @functools.cached_property
+    def host_pair(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the trial and the device of each row on the host, [N] each."""
+        trial, device = np.divmod(self.host_cell, self.population)
+        return trial, device
+
+    @functools.cached_property
     def participants(self) -> list[np.ndarray]:
         """Return the devices of each trial, on the host."""
-        return np.split(self.device.cpu().numpy(), np.cumsum(self.counts)[:-1])
+        return np.split(self.host_pair[1], np.cumsum(self.counts)[:-1])
 
     @functools.cached_property
     def rows_of(self) -> Tensor:
         """Return how many rows each trial has, [S] float."""
-        return self.weight.new_tensor(self.counts)
+        return constant(self.counts, self.weight.dtype, self.weight.device)
 
     @functools.cached_property
     def unit_weight(self) -> Tensor:

@@ -1,0 +1,17 @@
+"""Keep small tensors of numbers that the host knows, so that they are sent to a GPU once."""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+from torch import Tensor
+
+
+@functools.lru_cache(maxsize=1024)
+def constant(
+    values: float | tuple[float | tuple[float, ...], ...], dtype: torch.dtype, device: torch.device
+) -> Tensor:
+    """Return the numbers as a tensor, the same one in every call: not to be written to."""
+    with torch.inference_mode(False):  # it may be asked for again where gradients are taken
+        return torch.tensor(values, dtype=dtype, device=device)

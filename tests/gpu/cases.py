@@ -1,0 +1,116 @@
+"""What is run on a GPU and beside it: every component that computes with tensors, kept small."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from contract.small import METHODS, chosen, section
+
+from otafl.core import registry
+from otafl.data import DataSet
+
+
+def sequences() -> DataSet:
+    """Six steps of four numbers, of ten classes."""
+    x = np.random.default_rng(0).standard_normal((400, 6, 4), dtype=np.float32)
+    y = np.arange(400) % 10
+    return DataSet(x[100:], y[100:], x[:100], y[:100], classes=10)
+
+
+TABLES = (
+    *("channel", "csi", "receiver", "power", "codec", "transport", "downlink", "server"),
+    *("selection", "levels", "frequency", "protocol", "model"),
+)
+
+MORE: dict[str, dict[str, Any]] = {
+    "late updates": {
+        "devices.compute": {"name": "mcu", "jitter": "exponential", "jitter_scale": 0.5},
+        "devices.deadline_s": 0.002,
+        "devices.late": "next",
+    },
+    "faults": {
+        "faults": {
+            "byzantine": 1,
+            "attack": "nan",
+            "crash_probability": 0.3,
+            "straggler_probability": 0.3,
+            "fade_probability": 0.3,
+            "duplicate_probability": 0.3,
+        }
+    },
+    "a model of sequences": {
+        "data": {"name": "gpu.cases:sequences"},
+        "model": {"name": "lstm", "hidden": 3, "classifier": [4]},
+    },
+    "some take part": {"devices.participants": 2},
+    "some send": {"devices.senders": 2},
+    "cut into blocks": {
+        "channel": {"name": "rayleigh", "block_symbols": 40},
+        "transport": {"name": "over_the_air", "normalise": "block", "centre": True},
+    },
+    "matrices over the air": {
+        "codec": {"name": "matrix_sensing", "rows": 2},
+        "algorithm": {"name": "fedavg", "sends": "model"},
+    },
+}
+
+
+def _keys(table: str, name: str) -> dict[str, Any]:
+    """A scenario with the component and what its settings' example says that it needs."""
+    path = registry.TABLES[table].section
+    own = section(name) if table == "channel" else chosen(table, name)
+    example = registry.settings(table, name).example
+    others = {key: value for key, value in example.items() if not key.startswith(f"{path}.")}
+    if name == "matrix_sensing":
+        own = {**own, "rows": 2}
+    return {**others, path: own}
+
+
+def _made() -> dict[str, dict[str, Any]]:
+    """Every case by its name, in single tables and, for methods, with each transport."""
+    cases = {
+        f"{algorithm} over {transport}": {"algorithm": algorithm, "transport": transport}
+        for algorithm, transport in METHODS
+    }
+    for table in TABLES:
+        for name in registry.names(table):
+            if name == "lstm":  # its data set would be downloaded; `MORE` has it
+                continue
+            cases[f"{table} {name}"] = _keys(table, name)
+    for codec in registry.names("codec"):
+        keys = _keys("codec", codec)
+        cases[f"codec {codec} over digital"] = {**keys, "transport": "digital"}
+    for power in registry.names("power"):
+        for channel in ("awgn", "tdl-a"):
+            keys = _keys("power", power)
+            cases[f"power {power} over {channel}"] = {**keys, "channel": section(channel)}
+    return cases | MORE
+
+
+CASES = _made()
+"""Name of a case -> the keys that it changes of `contract.small.BASE`."""
+
+TRIED = ("csi", "receiver", "power", "codec", "transport", "downlink", "server", "selection")
+
+LONG = {"csi delay", "csi phase_feedback", "receiver eigen"}
+"""Their examples' channels are simulated symbol by symbol."""
+
+QUICK = [
+    *(
+        f"{algorithm} over {next(over for one, over in METHODS if one == algorithm)}"
+        for algorithm in registry.names("algorithm")
+    ),
+    *(
+        case
+        for table in TRIED
+        for case in (f"{table} {name}" for name in registry.names(table))
+        if case not in LONG
+    ),
+    *MORE,
+]
+"""The cases that the README's command runs on a pretended GPU."""
+
+MARKED = [case if case in QUICK else pytest.param(case, marks=pytest.mark.slow) for case in CASES]
+"""All cases; others than the quick ones are slow tests."""

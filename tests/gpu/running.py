@@ -1,0 +1,82 @@
+"""Cases of `gpu.cases` run on the CPU, on a GPU and on a pretended one."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+from contract.small import engine, run, scores
+from gpu.cases import CASES
+from support.pretended import READS, SENDS, caller, processor
+
+from otafl.core.contracts import Blocks
+from otafl.engine.engine import Engine
+
+ROUNDS = 2
+
+
+def made(case: str, device: str, **keys: Any) -> Engine:
+    """The engine of a case in double precision."""
+    precise = {"engine.dtype": "float64", "engine.device": device}
+    return engine({**precise, **CASES[case], **keys})
+
+
+@functools.cache
+def on_cpu(case: str) -> Blocks:
+    """What every view predicts after the rounds."""
+    return scores(run(made(case, "cpu"), ROUNDS))
+
+
+@functools.cache
+def pretended(
+    case: str, trials: int = 3, devices: int = 4
+) -> tuple[Blocks, dict[tuple[str, str], str]]:
+    """The same on a pretended GPU; and of the last round what is noted and by which function of
+    otafl -> the last line that did."""
+    with pytest.MonkeyPatch.context() as patch, processor(patch) as one:
+        keys = {"trials": trials, "devices.count": devices}
+        ran = run(made(case, "cuda", **keys), ROUNDS - 1)
+        one.noted.clear()
+        ran.round(ROUNDS - 1)
+        lines = {(what, where): line for (what, _, where), line in one.noted.items()}
+        return scores(ran), lines
+
+
+def on_gpu(case: str) -> tuple[Blocks, Counter[str]]:
+    """The same on a GPU; and which functions of otafl wait for it in the last round, as torch
+    counts it."""
+    ran = run(made(case, "cuda"), ROUNDS - 1)
+    with waits() as waited:
+        ran.round(ROUNDS - 1)
+    return scores(ran), waited
+
+
+@contextmanager
+def waits() -> Iterator[Counter[str]]:
+    """Count the functions of otafl in which the host waits for the GPU."""
+    waited: Counter[str] = Counter()
+
+    def note(message: Any, *_: Any, **__: Any) -> None:
+        if "synchronizing" in str(message):
+            waited[caller(sys._getframe(1))[0]] += 1
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = note
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            yield waited
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+
+
+def moves(noted: dict[tuple[str, str], str]) -> set[tuple[str, str]]:
+    """What a host waits for: numbers that are read or sent."""
+    return {key for key in noted if key[0] in (READS, SENDS)}

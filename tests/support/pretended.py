@@ -1,0 +1,221 @@
+"""A processor that is none: its tensors lie in the host's memory, but say that they are elsewhere.
+
+It refuses what a GPU would refuse, such as a tensor of the host beside its own in one operation or
+a NumPy array made of one, and notes what a GPU's host would wait for: numbers that are read from
+the processor or sent to it; and tensors that are made on the host. So the moves of a round are
+tested where there is no GPU. The numbers are those of the CPU, bit by bit.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+
+import otafl
+from otafl.engine import assembly
+
+NAME = "pretended"
+ROOT = Path(otafl.__file__).parent
+
+READS, SENDS, MAKES = "reads", "sends", "makes"
+"""What is noted: numbers read from the processor, sent to it, tensors made on the host."""
+
+OVERLOADS = torch.ops.aten
+OF_UNKNOWN_SIZE = {
+    OVERLOADS.nonzero.default,
+    OVERLOADS.masked_select.default,
+    OVERLOADS._unique2.default,
+    OVERLOADS.unique_dim.default,
+    OVERLOADS.unique_consecutive.default,
+    OVERLOADS.bincount.default,
+    OVERLOADS.repeat_interleave.Tensor,
+}
+"""Operations whose result is as large as the numbers say: the host waits to know."""
+
+LOOKS = {
+    OVERLOADS._linalg_check_errors.default,
+    OVERLOADS._linalg_svd.default,
+    OVERLOADS._linalg_eigh.default,
+}
+"""Operations in which the host looks whether a factorisation went well."""
+
+INDEXED = {
+    OVERLOADS.index.Tensor,
+    OVERLOADS.index_put.default,
+    OVERLOADS.index_put_.default,
+    OVERLOADS._index_put_impl_.default,
+}
+"""Operations that move indices from the host, and wait where they are bool."""
+
+COPIES = {OVERLOADS.copy_.default, OVERLOADS._to_copy.default}
+
+
+class Pretended(Tensor):
+    """A tensor of the pretended processor, over one that the host holds."""
+
+    held: Tensor
+
+    @staticmethod
+    def __new__(cls, held: Tensor) -> Pretended:
+        held = held.resolve_conj().resolve_neg()  # the outer tensor would not know of it
+        with torch.inference_mode(False):  # views of what was made before must not be of inference
+            made = Tensor._make_wrapper_subclass(
+                cls,
+                held.shape,
+                strides=held.stride(),
+                storage_offset=held.storage_offset(),
+                dtype=held.dtype,
+                device=f"{NAME}:0",
+                requires_grad=False,
+            )
+        made.held = held
+        return made
+
+    @property
+    def is_cuda(self) -> bool:  # type: ignore[override]
+        return True
+
+    def tolist(self) -> Any:
+        return self.cpu().tolist()
+
+    def __repr__(self) -> str:  # type: ignore[override]
+        return f"Pretended({self.held!r})"
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        raise RuntimeError(f"{func} of a pretended processor's tensor outside of `Processor`")
+
+
+class Processor(TorchDispatchMode):
+    """Compute what is asked of the pretended processor.
+
+    noted: (what, operation, function of otafl that asked for it) -> the last line that did.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.noted: dict[tuple[str, str, str], str] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        if _is_composite(func):  # inference mode hands these on whole
+            with self:
+                return func.decompose(*args, **kwargs)
+        asked = kwargs.get("device")
+        to = None if asked is None else torch.device(asked).type == NAME
+        if to:
+            kwargs["device"] = torch.device("cpu")
+        given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        ours = [leaf for leaf in given if isinstance(leaf, Pretended)]
+        there = bool(ours) if to is None else to
+        _check(func, args, given, ours)
+        plain_args, plain_kwargs = tree_map(_held, (args, kwargs))
+        out = func(*plain_args, **plain_kwargs)
+        what = _what(func, args, kwargs, len(given), len(ours), there, out)
+        if what is not None:
+            where, line = caller(sys._getframe(1))
+            self.noted[what, func.overloadpacket.__name__, where] = line
+        for one in ours:
+            if one.held.shape != one.shape or one.held.stride() != one.stride():
+                raise RuntimeError(f"{func} changed the shape of a tensor in place")
+        known = {id(_held(one)): one for one in given}  # of operations in place
+
+        def handed_out(value: Any) -> Any:
+            if id(value) in known:
+                return known[id(value)]
+            return Pretended(value) if there and isinstance(value, Tensor) else value
+
+        return tree_map(handed_out, out)
+
+
+def _check(func: Any, args: Any, given: list[Tensor], ours: list[Pretended]) -> None:
+    """Refuse tensors of the host in an operation of the processor, as a GPU does; a number in one
+    will do, and indices."""
+    if not ours or func in COPIES:
+        return
+    for one in args[:1] if func in INDEXED else given:
+        if not isinstance(one, Pretended) and one.dim():
+            raise RuntimeError(f"{func}: a tensor {list(one.shape)} of the host beside others")
+
+
+def _what(
+    func: Any, args: Any, kwargs: Any, given: int, ours: int, there: bool, out: Any
+) -> str | None:
+    """What is noted of an operation on so many tensors, some of them ours, whose result is there
+    or on the host."""
+    made = [leaf for leaf in tree_leaves(out) if isinstance(leaf, Tensor)]
+    if func is OVERLOADS.copy_.default:
+        target, source = (isinstance(one, Pretended) for one in args[:2])
+        return None if source == target else READS if source else SENDS
+    if not ours:
+        if given:
+            return SENDS if there else None
+        host = not there and any(leaf.device.type == "cpu" for leaf in made)
+        return MAKES if host else None
+    if not there or not made or func in LOOKS:
+        return READS
+    if func in OF_UNKNOWN_SIZE and kwargs.get("output_size") is None:
+        return READS
+    if func in INDEXED:
+        indices = [leaf for leaf in tree_leaves(args[1]) if isinstance(leaf, Tensor)]
+        if any(leaf.dtype is torch.bool for leaf in indices):
+            return READS
+        return SENDS if given > ours else None
+    return None
+
+
+def _held(value: Any) -> Any:
+    return value.held if isinstance(value, Pretended) else value
+
+
+@functools.cache
+def _is_composite(func: Any) -> bool:
+    key = "CompositeImplicitAutograd"
+    return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key)
+
+
+def caller(frame: FrameType | None) -> tuple[str, str]:
+    """The innermost function of otafl in a stack, as `package.module.function`, and its line."""
+    while frame is not None:
+        path = Path(frame.f_code.co_filename)
+        if path.is_relative_to(ROOT):
+            module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+            name = frame.f_code.co_qualname.replace(".<locals>", "")
+            return f"{module}.{name}", f"{path}:{frame.f_lineno}"
+        frame = frame.f_back
+    return "", ""
+
+
+@functools.cache
+def _registered() -> torch.device:
+    _setup_privateuseone_for_python_backend(NAME)
+    return torch.device(NAME, 0)
+
+
+@contextmanager
+def processor(patch: pytest.MonkeyPatch) -> Iterator[Processor]:
+    """Let engines with `engine.device: cuda` that are made inside compute on the pretended
+    processor."""
+    device, real = _registered(), assembly.torch_device
+    patch.setattr(assembly, "torch_device", lambda name: device if name == "cuda" else real(name))
+    mode, before = Processor(), torch._C._only_lift_cpu_tensors()
+    torch._C._set_only_lift_cpu_tensors(True)  # `torch.tensor` then moves what it has made
+    try:
+        with mode:
+            yield mode
+    finally:
+        torch._C._set_only_lift_cpu_tensors(before)
