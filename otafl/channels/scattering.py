@@ -115,15 +115,14 @@ class BlockFading:
 
     def _taps(self, seed: int, rounds: int, blocks: int) -> Tensor:
         """Draw [rounds, blocks, A, DEVICES_PER_DRAW], the numbers that Sionna's RayleighBlockFading
-        draws when its generator has this seed."""
-        dtype, device = self._streams.dtype, self._streams.device
-        generator = torch.Generator(device).manual_seed(seed)
+        draws on a CPU when its generator has this seed, whatever processor computes."""
+        streams, generator = self._streams, torch.Generator("cpu").manual_seed(seed)
         size = (rounds, blocks, self._antennas, DEVICES_PER_DRAW)
         real, imaginary = (
-            torch.normal(0.0, 0.5**0.5, size, generator=generator, dtype=dtype, device=device)
+            torch.normal(0.0, 0.5**0.5, size, generator=generator, dtype=streams.dtype)
             for _ in range(2)
         )
-        return torch.complex(real, imaginary)
+        return torch.complex(real, imaginary).to(streams.device)
 
 
 class _Kept:

@@ -1,0 +1,221 @@
+"""What a GPU does for stacks of 1 to 10,000 trials: rounds a second beside the CPU of the same
+machine, the share of what its matrix products can do, memory beside the bound, and how often the
+host waits for it. Prints a Markdown page.
+
+    python benchmarks/gpu.py > results/benchmarks_gpu.md
+    python benchmarks/gpu.py --device cpu --stacks 1 2 --rounds 1 --small      # to try it
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import gc
+import platform
+import resource
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from page import header, row, three
+
+import otafl
+from otafl.engine.assembly import assemble
+from otafl.engine.engine import Engine
+from otafl.engine.memory import Need, need, ran_out_of_memory
+from otafl.results.environment import device_name
+from otafl.scenario import Point, expand, load_scenario
+
+STACKS = (1, 10, 100, 1_000, 10_000)
+CPU_SECONDS = 120.0
+"""A stack is not tried on the CPU if a round of it would take longer, by the stack before."""
+
+CASES: dict[str, dict[str, Any]] = {
+    "FedRLR, 784-256-256-10, K = 10, rank 4": {
+        "model": {"name": "mlp", "hidden": [256, 256]},
+        "algorithm": {"name": "fedrlr", "rank": 4},
+        "training": {"batch_size": 6},
+    },
+    "FedAvg, 784-100-10, K = 10, 20 steps of 20": {
+        "model": {"name": "mlp", "hidden": [100]},
+        "algorithm": "fedavg",
+        "training": {"local_steps": 20, "batch_size": 20},
+    },
+    "pFedBreD mh, 784-100-10, K = 10, 20 steps of 20": {
+        "model": {"name": "mlp", "hidden": [100]},
+        "algorithm": {"name": "pfedbred", "strategy": "mh"},
+        "training": {"local_steps": 20, "batch_size": 20},
+    },
+    "FedAvg, the CNN of the FedAvg paper, K = 10, 6 steps of 10": {
+        "model": "cnn",
+        "algorithm": "fedavg",
+        "training": {"local_steps": 6, "batch_size": 10},
+    },
+}
+
+
+def points(case: str, device: str, trials: int, small: bool) -> list[Point]:
+    """The one point of a case, of so many trials, on a processor."""
+    tree = {
+        "name": "gpu",
+        "data": "fashion_mnist",
+        "channel": {"name": "rayleigh", "snr_db": 20},
+        "power": "gbma",
+        "devices": {"count": 10},
+        "trials": trials,
+        "engine": {"device": device},
+        **CASES[case],
+    }
+    if small:  # the same on digits, of 8 x 8 pixels
+        tree["data"] = {"name": "digits", "train_samples": 200}
+    tree["training"] = {**tree["training"], "rounds": 100_000}
+    return expand(load_scenario(tree))
+
+
+def wait(device: str) -> None:
+    """Let the device finish what it was asked for."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def seconds(device: str, call: Callable[[], object]) -> float:
+    """How long a call keeps host and device busy."""
+    wait(device)
+    start = time.perf_counter()
+    call()
+    wait(device)
+    return time.perf_counter() - start
+
+
+@functools.cache
+def peak_flops(device: str, side: int) -> float:
+    """Operations a second of products of float32 matrices, the best of six: the roofline."""
+    a, b = (torch.rand(side, side, device=device) for _ in range(2))
+    return 2.0 * side**3 / min(seconds(device, lambda: a @ b) for _ in range(6))
+
+
+def waits(engine: Engine, t: int) -> int | None:
+    """How often the host waits for the GPU in a round, as torch counts it; None without a GPU."""
+    if engine.share.device.type != "cuda":
+        return None
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            engine.round(t)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    return sum("synchronizing" in str(one.message) for one in caught)
+
+
+def peak_bytes(device: str) -> int:
+    """The most bytes in use since the stack began; on the CPU, since the program did."""
+    if device == "cuda":
+        return torch.cuda.max_memory_allocated()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+class Measured:
+    """Rounds of one stack: seconds of a round, operations of its devices, bytes, waits."""
+
+    def __init__(self, case: str, device: str, trials: int, rounds: int, small: bool) -> None:
+        if device == "cuda":
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+        engine = Engine(assemble(points(case, device, trials, small), range(trials)))
+        engine.round(0)  # what is drawn and made once
+        engine.round(1)
+        took = [seconds(device, functools.partial(engine.round, t)) for t in range(2, 2 + rounds)]
+        self.round_s = sorted(took)[rounds // 2]
+        with torch.inference_mode():
+            cohort = engine.select(None, 2 + rounds)
+        self.flops = float(engine.parts.sizes.flops(cohort).sum())
+        self.bytes = peak_bytes(device)
+        self.waits = waits(engine, 2 + rounds)
+
+
+def tried(case: str, device: str, trials: int, rounds: int, small: bool) -> Measured | None:
+    """A stack's figures; None where memory is too short for it."""
+    try:
+        return Measured(case, device, trials, rounds, small)
+    except Exception as error:
+        if not ran_out_of_memory(error):
+            raise
+        return None
+    finally:
+        gc.collect()
+
+
+def table(case: str, asked: argparse.Namespace) -> None:
+    """A row a stack: the device, the CPU beside it, and what is reckoned beforehand."""
+    print(f"\n## {case}\n")
+    header(
+        "trials",
+        f"trial-rounds/s, {asked.device}",
+        "trial-rounds/s, CPU",
+        "ratio",
+        "share of the roofline",
+        "memory",
+        "reckoned",
+        "waits a round",
+    )
+    reckoned: Need = need(points(case, asked.device, 2, asked.small))
+    slowest_s = 0.0
+    for trials in asked.stacks:
+        ours = tried(case, asked.device, trials, asked.rounds, asked.small)
+        expected_gb = (reckoned.fixed + reckoned.per_trial * trials) / 1e9
+        if ours is None:
+            row(f"{trials:,}", "out of memory", "", "", "", "", f"{expected_gb:.2f} GB", "")
+            continue
+        beside = None
+        if asked.device != "cpu" and slowest_s * 10 < CPU_SECONDS:
+            beside = tried(case, "cpu", trials, max(1, asked.rounds // 5), asked.small)
+            slowest_s = CPU_SECONDS if beside is None else beside.round_s
+        speed = trials / ours.round_s
+        share = ours.flops / ours.round_s / peak_flops(asked.device, asked.side)
+        row(
+            f"{trials:,}",
+            three(speed),
+            "" if beside is None else three(trials / beside.round_s),
+            "" if beside is None else three(ours.round_s**-1 * beside.round_s),
+            f"{100 * share:.2g} %",
+            f"{ours.bytes / 1e9:.2f} GB",
+            f"{expected_gb:.2f} GB",
+            "" if ours.waits is None else ours.waits,
+        )
+
+
+def main() -> None:
+    """Print the page."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--stacks", type=int, nargs="+", default=STACKS, metavar="TRIALS")
+    parser.add_argument("--rounds", type=int, default=20, help="timed rounds of a stack")
+    parser.add_argument("--side", type=int, default=8192, help="of the roofline's matrices")
+    parser.add_argument("--small", action="store_true", help="on digits")
+    asked = parser.parse_args()
+    if asked.device == "cuda" and not torch.cuda.is_available():
+        parser.exit(2, "torch sees no GPU; --device cpu, or a machine with one, would do\n")
+    print("# Stacks on a GPU\n")
+    print(
+        "Made by `python benchmarks/gpu.py > results/benchmarks_gpu.md`. Times are medians of "
+        f"{asked.rounds} rounds after two,\nin float32, over Rayleigh fading with GBMA; every "
+        "device takes part. The roofline is the best speed of\nproducts of two float32 matrices "
+        f"of {asked.side} x {asked.side} on this processor; a round's operations are those of the "
+        "devices'\nlocal work. Memory is the most in use, beside what `engine.memory_gb` is "
+        "compared with. Waits are the\noperations of a round in which the host waits for the GPU, "
+        "as torch.cuda.set_sync_debug_mode finds them;\ntests/gpu/test_waiting.py lists where "
+        "they are.\n"
+    )
+    peak = peak_flops(asked.device, asked.side) / 1e9
+    print(f"{device_name(asked.device)}, {three(peak)} GFLOP/s; CPU {device_name('cpu')},")
+    print(f"{torch.get_num_threads()} threads, {platform.machine()}; ", end="")
+    print(f"torch {torch.__version__}, otafl {otafl.__version__}")
+    for case in CASES:
+        table(case, asked)
+
+
+if __name__ == "__main__":
+    main()
