@@ -174,19 +174,23 @@ class FedFomo(Algorithm):
         """Return g [n, M] of models [n, M, P] over the baseline [n, P] of loss [n, 1], 0 for the
         baseline itself."""
         lower = base_loss - self._losses(models, validation)
-        apart = torch.stack(
-            [torch.linalg.vector_norm(m - base, dim=1) for m in models.unbind(1)], 1
-        )
+        apart = torch.linalg.vector_norm(models - base[:, None], dim=2)
         return torch.where(apart > 0, lower / apart, 0.0)
 
     def _losses(self, models: Tensor, validation: Batch) -> Tensor:
         """Return the losses [n, M] of models [n, M, P]."""
+        count = models.shape[1]
         out = torch.zeros_like(models[:, :, 0])
         for rows, piece in pieces(validation):
-            for column, flat in enumerate(models.unbind(1)):  # the samples are read, not copied
-                some = unflatten(flat if rows is None else flat[rows], self.model.shapes)
-                scores = self.model.training_logits(some, piece.x, piece.weight)
-                add_(out[:, column], rows, cross_entropy(scores, piece))
+            params = unflatten(
+                (models if rows is None else models[rows]).flatten(0, 1), self.model.shapes
+            )
+            x, y = (part.repeat_interleave(count, 0) for part in (piece.x, piece.y))
+            assert piece.weight is not None
+            weight = piece.weight.repeat_interleave(count, 0)
+            scores = self.model.training_logits(params, x, weight)
+            loss = cross_entropy(scores, Batch(x, y, weight))
+            add_(out, rows, loss.unflatten(0, (-1, count)))
         return out
 
     def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:

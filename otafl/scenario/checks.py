@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+import contextlib
+from collections.abc import Iterator, Set
+from typing import Any, get_args
 
 from pydantic import ValidationError
 
@@ -53,6 +54,20 @@ def _server(scenario: Scenario) -> Iterator[Problem]:
     yield Problem(text, ("server",), (("algorithm",),))
 
 
+def _or_otherwise(method: Any, gives: Set[str]) -> str:
+    """Say with which choice of its own the method could do with what the server gets."""
+    settings, kind = settings_of(method), class_of(method)
+    for key, info in type(settings).model_fields.items():
+        would_do = []
+        for choice in get_args(info.annotation) if key != "name" else ():
+            with contextlib.suppress(ValueError, TypeError):  # one that another key forbids
+                other = type(settings).model_validate(settings.model_dump() | {key: choice})
+                would_do += [str(choice)] if kind.needs_of(other) in gives else []
+        if would_do:
+            return f"; or algorithm.{key}: {' or '.join(would_do)}"
+    return ""
+
+
 def _transport(scenario: Scenario) -> Iterator[Problem]:
     """Check that the server gets what the method needs of the updates."""
     method = scenario.algorithm
@@ -68,6 +83,6 @@ def _transport(scenario: Scenario) -> Iterator[Problem]:
     text = (
         f"transport: '{transport.name}' gives the server only the {' and '.join(kind.gives)} "
         f"of the updates, but algorithm '{scenario.algorithm.name}' needs {needs} of them; "
-        f"transports that would do: {', '.join(would_do)}"
+        f"transports that would do: {', '.join(would_do)}{_or_otherwise(method, kind.gives)}"
     )
     yield Problem(text, ("transport",), (("algorithm",),))

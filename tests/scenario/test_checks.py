@@ -85,6 +85,12 @@ def test_a_method_that_needs_each_update(monkeypatch: pytest.MonkeyPatch) -> Non
     assert load_scenario({"name": "x", "transport": "digital"}).transport.name == "digital"
 
 
+def test_a_method_that_could_do_with_the_mean() -> None:
+    tree = {"algorithm": "fedhm", "model": {"name": "resnet", "channels": [8], "blocks": [1]}}
+    tree |= {"data": "fashion_mnist", "transport": "over_the_air"}
+    assert lines(tree)[0].endswith("ideal, digital; or algorithm.sends: product or tangent")
+
+
 def said(tree: dict[str, Any]) -> str:
     with pytest.raises(ScenarioError) as error:
         load_scenario({"name": "x", **tree})
