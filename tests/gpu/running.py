@@ -8,13 +8,13 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 from contract.small import engine, run, scores
 from gpu.cases import CASES
-from support.pretended import READS, SENDS, caller, processor
+from support.pretended import caller, processor
 
 from otafl.core.contracts import Blocks
 from otafl.engine.engine import Engine
@@ -34,19 +34,26 @@ def on_cpu(case: str) -> Blocks:
     return scores(run(made(case, "cpu"), ROUNDS))
 
 
+class Noted(NamedTuple):
+    """What a round on the pretended GPU was: `Processor.noted` and `Processor.count` of it, and
+    what every view predicts after all rounds."""
+
+    lines: dict[tuple[str, str, str], str]
+    count: Counter[str]
+    scores: Blocks
+
+
 @functools.cache
-def pretended(
-    case: str, trials: int = 3, devices: int = 4
-) -> tuple[Blocks, dict[tuple[str, str], str]]:
-    """The same on a pretended GPU; and of the last round what is noted and by which function of
-    otafl -> the last line that did."""
+def pretended(case: str, trials: int = 3, devices: int = 4) -> Noted:
+    """The same on a pretended GPU, with what is noted of the last round."""
     with pytest.MonkeyPatch.context() as patch, processor(patch) as one:
         keys = {"trials": trials, "devices.count": devices}
         ran = run(made(case, "cuda", **keys), ROUNDS - 1)
         one.noted.clear()
+        one.count.clear()
         ran.round(ROUNDS - 1)
-        lines = {(what, where): line for (what, _, where), line in one.noted.items()}
-        return scores(ran), lines
+        lines, count = dict(one.noted), Counter(one.count)
+        return Noted(lines, count, scores(ran))
 
 
 def on_gpu(case: str) -> tuple[Blocks, Counter[str]]:
@@ -75,8 +82,3 @@ def waits() -> Iterator[Counter[str]]:
             yield waited
         finally:
             torch.cuda.set_sync_debug_mode("default")
-
-
-def moves(noted: dict[tuple[str, str], str]) -> set[tuple[str, str]]:
-    """What a host waits for: numbers that are read or sent."""
-    return {key for key in noted if key[0] in (READS, SENDS)}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -103,12 +104,14 @@ class Pretended(Tensor):
 class Processor(TorchDispatchMode):
     """Compute what is asked of the pretended processor.
 
-    noted: (what, operation, function of otafl that asked for it) -> the last line that did.
+    noted: (what, operation, function of otafl that asked for it) -> the last line that did. count:
+    what -> how often.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.noted: dict[tuple[str, str, str], str] = {}
+        self.count: Counter[str] = Counter()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
@@ -128,6 +131,7 @@ class Processor(TorchDispatchMode):
         what = _what(func, args, kwargs, len(given), len(ours), there, out)
         if what is not None:
             where, line = caller(sys._getframe(1))
+            self.count[what] += 1
             self.noted[what, func.overloadpacket.__name__, where] = line
         for one in ours:
             if one.held.shape != one.shape or one.held.stride() != one.stride():
