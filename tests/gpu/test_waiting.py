@@ -35,7 +35,7 @@ READ = {
     "levels.deadline.DeadlineLevels.of _to_copy": CLOCK,
     "selection.base.random_key _to_copy": CLOCK,
     "selection.threshold.Threshold.choose _to_copy": CLOCK,
-    "channels.scattering.BlockFading.draw _to_copy _unique2": "batches of devices are drawn that take part",
+    "channels.scattering.BlockFading.draw _to_copy _unique2": "who takes part is drawn",
     "algorithms.level_training.buckets.<listcomp> nonzero": ROWS,
     "algorithms.local_samples.pieces nonzero": ROWS,
     "algorithms.split_mix.SplitMix.local nonzero": ROWS,
@@ -66,7 +66,7 @@ SENT = {
     "levels.channel.ChannelLevels.of _to_copy": DRAWN,
     "levels.deadline.DeadlineLevels.of _to_copy": DRAWN,
     "levels.dynamic.DynamicLevels.of _to_copy": DRAWN,
-    "transport.over_the_air.OverTheAir._combine _to_copy": "which cells of the channel segments are in",
+    "transport.over_the_air.OverTheAir._combine _to_copy": "the cells that segments are in",
 }
 """Function of otafl that sends numbers to the processor, and the operation -> which."""
 
@@ -84,8 +84,8 @@ COUNTS = {
     "fedrlr over over_the_air": {READS: 10, SENDS: 1},
     "pfedbred over over_the_air": {READS: 7, SENDS: 1},
 }
-"""How often in a round: four for the clock at its end, two for flat fading, and SVDs of a layer
-each. Fewer is better; more needs a reason."""
+"""How often in a round: four for the clock at its end, two for flat fading, one for each SVD.
+Fewer is better; more needs a reason."""
 
 
 @pytest.mark.parametrize("case", QUICK)
