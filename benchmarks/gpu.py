@@ -167,7 +167,7 @@ def table(case: str, asked: argparse.Namespace) -> None:
         ours = tried(case, asked.device, trials, asked.rounds, asked.small)
         expected_gb = (reckoned.fixed + reckoned.per_trial * trials) / 1e9
         if ours is None:
-            row(f"{trials:,}", "out of memory", "", "", "", "", f"{expected_gb:.2f} GB", "")
+            row(f"{trials:,}", "out of memory", "", "", "", "", f"{three(expected_gb)} GB", "")
             continue
         beside = None
         if asked.device != "cpu" and slowest_s * 10 < CPU_SECONDS:
@@ -181,8 +181,8 @@ def table(case: str, asked: argparse.Namespace) -> None:
             "" if beside is None else three(trials / beside.round_s),
             "" if beside is None else three(ours.round_s**-1 * beside.round_s),
             f"{100 * share:.2g} %",
-            f"{ours.bytes / 1e9:.2f} GB",
-            f"{expected_gb:.2f} GB",
+            f"{three(ours.bytes / 1e9)} GB",
+            f"{three(expected_gb)} GB",
             "" if ours.waits is None else ours.waits,
         )
 
