@@ -3,8 +3,8 @@ figure, and paired tests against one of them. Without RESULT it is what
 `otafl sweep scenarios/fashion_mnist_gbma_ci.yaml` writes.
 
 Trials share data splits, fading and noise, so the differences are taken trial by trial: mean with
-its confidence interval, p of the paired t-test corrected by Holm over all rows, and how many times
-as many unpaired trials would tell as much (below 1 where the two do not go together).
+its confidence interval, p of the paired t-test corrected by Holm over all rows, and the unpaired
+trials that would tell as much as one pair (below 1 where the two do not go together).
 
     python scripts/compare_power.py results/quickstart.nc --baseline gbma --figure power.png
 """
@@ -29,7 +29,7 @@ def main() -> None:
     parser.add_argument("--axis", default="power", help="what is compared; default %(default)s")
     parser.add_argument("--baseline", help="against which value; default: the first")
     parser.add_argument("--level", type=float, default=0.95, help="default %(default)s")
-    parser.add_argument("--figure", type=Path, default=Path("compare_power.png"))
+    parser.add_argument("--figure", type=Path, help="default: beside the result")
     args = parser.parse_args()
     ds = along(opened_at(args.result, args.sel), args.axis)
     variable = args.variable or main_variable(ds)
@@ -45,7 +45,8 @@ def main() -> None:
     tests = by_point(tests.assign_coords(final_round=tests["pairs"].astype(float)))
     title = f"Differences from {args.axis} {shown(first)}, trial by trial"
     said = f"{args.level:.0%} interval"
-    head(title, "point", "difference", said, "p (t, Holm)", "p (Wilcoxon)", "pairs", "times")
+    tested = ("p (t, Holm)", "p (Wilcoxon)", "pairs", "unpaired trials a pair is worth")
+    head(title, "point", "difference", said, *tested)
     for i, point in enumerate(tests["point"].values):
         of = {name: float(values.isel(point=i)) for name, values in tests.items()}
         said = (number(of[n], 3) for n in ("difference", "low", "high", "p_holm", "p_wilcoxon"))
@@ -55,7 +56,9 @@ def main() -> None:
         row(point, difference, within, p, signed, pairs, number(of["variance_ratio"], 2))
     if int(tests["pairs"].max()) < LEAST_PAIRS:
         print(f"\nfewer than {LEAST_PAIRS} pairs tell no significance; raise `trials`")
-    curves(ds, variable, across[0] if across else args.axis, args.figure)
+    beside = args.result if args.result.is_dir() else args.result.parent
+    figure = args.figure or beside / f"{args.result.stem}_{args.axis}.png"
+    curves(ds, variable, across[0] if across else args.axis, figure)
 
 
 if __name__ == "__main__":

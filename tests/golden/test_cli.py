@@ -424,7 +424,7 @@ def test_compare_power_prints_a_table_and_draws(small: Path) -> None:
     (small / "three.yaml").write_text(f"{SMALL}sweep: {sweep}\n")
     call("sweep", "three.yaml", "--set", "training.rounds=1", "--out", "three", "--quiet")
     program = Path(__file__).parents[2] / "scripts" / "compare_power.py"
-    command = [sys.executable, str(program), "three", "--figure", "f.png"]
+    command = [sys.executable, str(program), "three"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     accuracy = open_results("three")["test_accuracy"].isel(round=-1)
     expected = [spread(accuracy.sel(power="ci", device_count=3, snr_db=s).values) for s in (0, 20)]
@@ -432,7 +432,7 @@ def test_compare_power_prints_a_table_and_draws(small: Path) -> None:
     assert re.split(" {2,}", row) == ["ci", "3", *expected]
     assert "Differences from power gbma, trial by trial" in done.stdout
     assert re.search(r"^\| ci, 2, 0 \| ", done.stdout, re.MULTILINE)
-    assert (small / "f.png").read_bytes().startswith(b"\x89PNG")
+    assert (small / "three" / "three_power.png").read_bytes().startswith(b"\x89PNG")
     command[2] = "nowhere"
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
