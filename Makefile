@@ -36,7 +36,7 @@ benchmarks:
 gpu:
 	@$(PYTHON) -c "import sys, torch; torch.cuda.is_available() or sys.exit('make gpu: torch sees no GPU; a machine with one, and the torch build for its CUDA version, would do')"
 	$(PYTHON) -m pytest -m "not gpu"
-	$(PYTHON) -m pytest -m gpu
+	OTAFL_GPU_TESTS=cuda $(PYTHON) -m pytest -m gpu tests/gpu
 	mkdir -p build
 	$(PYTHON) benchmarks/gpu.py > build/benchmarks_gpu.md
 	mv build/benchmarks_gpu.md results/benchmarks_gpu.md

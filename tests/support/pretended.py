@@ -205,7 +205,7 @@ def caller(frame: FrameType | None) -> tuple[str, str]:
 
 
 @functools.cache
-def _registered() -> torch.device:
+def registered() -> torch.device:
     _setup_privateuseone_for_python_backend(NAME)
     return torch.device(NAME, 0)
 
@@ -214,7 +214,7 @@ def _registered() -> torch.device:
 def processor(patch: pytest.MonkeyPatch) -> Iterator[Processor]:
     """Let engines with `engine.device: cuda` that are made inside compute on the pretended
     processor."""
-    device, real = _registered(), assembly.torch_device
+    device, real = registered(), assembly.torch_device
     patch.setattr(assembly, "torch_device", lambda name: device if name == "cuda" else real(name))
     mode, before = Processor(), torch._C._only_lift_cpu_tensors()
     torch._C._set_only_lift_cpu_tensors(True)  # `torch.tensor` then moves what it has made

@@ -1,0 +1,24 @@
+"""What a round would move to a GPU and back: `tests/gpu`, in a program of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[1] / "gpu"
+
+
+@pytest.mark.parametrize("which", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
+def test_on_a_pretended_gpu(which: str) -> None:
+    options = ["-m", f"{which} and not gpu", "-n", "0", "-p", "no:cacheprovider", "-q"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, str(FOLDER)],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"OTAFL_GPU_TESTS": "pretended"},
+    )
+    assert done.returncode == 0, done.stdout[-4000:]
