@@ -58,7 +58,7 @@ def of(name: str, algorithm: str, **keys: Any) -> dict[str, Any]:
 
 
 @PAIRS
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", [pytest.param("float32", marks=pytest.mark.slow), "float64"])
 def test_stacked_is_alone(name: str, algorithm: str, dtype: str) -> None:
     """Two points of two trials in one stack, a trial of each alone."""
     keys = of(name, algorithm, **{"engine.dtype": dtype, "sweep": {"channel.snr_db": [0, 40]}})

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import xarray as xr
-from contract.small import ALGORITHMS, FIRST, METHODS, scenario
+from contract.small import ALGORITHMS, METHODS, scenario
 
 from otafl import sweeping
 from otafl.results.files import read_part
@@ -96,7 +96,15 @@ def test_resumes_with_the_plan_that_it_began_with(tmp_path: Path) -> None:
     same(resumed, whole)
 
 
-@pytest.mark.parametrize(("algorithm", "transport"), FIRST)
+@pytest.mark.parametrize(
+    ("algorithm", "transport"),
+    [
+        ("fedavg", "over_the_air"),
+        ("fedrlr", "over_the_air"),
+        ("scaffold", "over_the_air"),
+        *(pytest.param(name, "ideal", marks=pytest.mark.slow) for name in ALGORITHMS),
+    ],
+)
 def test_split_by_memory_is_whole(algorithm: str, transport: str) -> None:
     """With memory for one trial at a time every trial of every point runs alone."""
     keys = {

@@ -108,6 +108,7 @@ def call(line: str) -> None:
     assert not left.value.code, line
 
 
+@pytest.mark.slow
 def test_get_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = run_blocks(DOCS / "get_started.md", monkeypatch, tmp_path)
     table = names["table"]

@@ -12,7 +12,8 @@ import pytest
 FOLDER = Path(__file__).parents[1] / "gpu"
 
 
-@pytest.mark.parametrize("which", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("which", ["not slow", "slow"])
 def test_on_a_pretended_gpu(which: str) -> None:
     options = ["-m", f"{which} and not gpu", "-n", "0", "-p", "no:cacheprovider", "-q"]
     done = subprocess.run(
