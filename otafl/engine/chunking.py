@@ -27,6 +27,7 @@ from otafl.core.files import write_text
 from otafl.engine.assembly import assemble, method_of, torch_device
 from otafl.engine.engine import Engine
 from otafl.engine.local_training import rows_within
+from otafl.engine.memory import bytes_per_trial
 from otafl.results.environment import device_name, versions
 from otafl.scenario import Point, Scenario, structure
 
@@ -149,7 +150,10 @@ def _measured(points: Sequence[Point], budget_s: float) -> float | None:
     """Measure sizes on local work of the first round, from the smallest on, as many as there is
     time for; None where that is not enough to compare."""
     first = points[0].scenario
-    trials = min(first.trials, -(-ROWS // _taking_part(first)))
+    room = int(first.engine.memory_gb * 2**30 // max(1, bytes_per_trial(first)))
+    trials = min(first.trials, -(-ROWS // _taking_part(first)), room)
+    if not trials:
+        return None
     engine = Engine(assemble(points[:1], range(trials)))
     device = engine.parts.streams.device
     found: list[tuple[float, float]] = []

@@ -12,9 +12,9 @@ from otafl.engine.assembly import Parts
 from otafl.engine.device_store import DeviceStore
 from otafl.engine.stacking import Collector, sending
 
-CHUNK_MB = 4.0
+CHUNK_MB = {"cpu": 4.0, "cuda": 256.0}
 """Memory of the rows that are trained together, where it is neither set nor measured: in reach of a
-core's own cache."""
+core's own cache; a GPU works on many at once."""
 
 LEAST_ROWS = 8
 """Rows that are trained together then at least: with fewer the operations' dispatch costs more than
@@ -34,7 +34,8 @@ class LocalTraining:
         and the loss [N] of all."""
         if self._rows_at_once is None:
             chunk_mb = self._parts.scenario.engine.chunk_mb
-            self._rows_at_once = rows_within(chunk_mb, self.row_bytes(broadcast))
+            kind = self._parts.streams.device.type
+            self._rows_at_once = rows_within(chunk_mb, self.row_bytes(broadcast), kind)
         chunks = max(1, round(cohort.size / self._rows_at_once))  # of nearly equal size
         size = max(1, -(-cohort.size // chunks))
         sends = None if cohort.all_send else cohort.sends.cpu().numpy()
@@ -72,8 +73,9 @@ class LocalTraining:
         return reals * (torch.finfo(parts.streams.dtype).bits // 8)
 
 
-def rows_within(chunk_mb: float | None, row_bytes: int) -> int:
-    """Say how many rows fit `engine.chunk_mb`, one at least."""
+def rows_within(chunk_mb: float | None, row_bytes: int, kind: str = "cpu") -> int:
+    """Say how many rows fit `engine.chunk_mb`, one at least; the default is that of a kind of
+    processor."""
     if chunk_mb is None:
-        return max(LEAST_ROWS, int(CHUNK_MB * 2**20 / row_bytes))
+        return max(LEAST_ROWS, int(CHUNK_MB.get(kind, CHUNK_MB["cpu"]) * 2**20 / row_bytes))
     return max(1, int(chunk_mb * 2**20 / row_bytes))

@@ -75,6 +75,7 @@ def test_it_is_listed(copy: Path) -> None:
         assert f"{new} Do what the test calls {new}" in said
 
 
+@pytest.mark.slow
 def test_a_scenario_with_them_is_valid_and_runs(copy: Path) -> None:
     tree: dict[str, object] = {"name": "added", "training": {"rounds": 1}, "devices": {"count": 2}}
     for table, (_, new) in ADDED.items():
@@ -91,6 +92,7 @@ def test_a_scenario_with_them_is_valid_and_runs(copy: Path) -> None:
     assert (copy / "added.nc").is_file()
 
 
+@pytest.mark.slow
 def test_it_is_in_the_schema_and_on_the_site(copy: Path) -> None:
     code = (
         "import json, sys; sys.path.insert(0, 'docs/_ext'); from otafl_docs import pages; "

@@ -38,7 +38,7 @@ def uplink(trials: list[int], devices: int = 4, dtype: str = "float32", **keys: 
 
 
 @pytest.mark.parametrize("name", CHANNELS)
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
 def test_channel(name: str, dtype: str) -> None:
     channel = uplink([0, 1, 2], dtype=dtype, channel=section(name)).channel
     rounds = [-65, -1, 0, 1, 70]
@@ -96,7 +96,7 @@ def saved_link(power: str, channel: str, **keys: Any) -> tuple[Engine, dict[str,
 
 
 @pytest.mark.parametrize(("power", "channel"), PAIRS)
-@pytest.mark.parametrize("normalise", ["payload", "block"])
+@pytest.mark.parametrize("normalise", ["payload", pytest.param("block", marks=pytest.mark.slow)])
 def test_power_is_within_budget(power: str, channel: str, normalise: str) -> None:
     """In every round for a peak constraint. For an average one, the mean over 40 rounds of 4 trials
     of 10 devices; truncated inversion's |p|^2 has a relative standard deviation of 1.1 under

@@ -105,7 +105,12 @@ def _rows_of_all(store: DeviceStore, cohort: Any) -> Tensor:
 
 
 @pytest.mark.parametrize(
-    ("table", "name"), [(table, name) for table in LINKS for name in registry.names(table)]
+    ("table", "name"),
+    [
+        pytest.param(table, name, marks=pytest.mark.slow if place else ())
+        for table in LINKS
+        for place, name in enumerate(registry.names(table))
+    ],
 )
 def test_only_the_channels_of_who_sends_matter(
     table: str, name: str, monkeypatch: pytest.MonkeyPatch

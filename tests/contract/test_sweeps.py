@@ -43,8 +43,8 @@ class Kill:
 @pytest.mark.parametrize(
     ("algorithm", "checkpoint_every"),
     [
-        ("fedavg", 0),
         ("fedavg", 1),
+        pytest.param("fedavg", 0, marks=pytest.mark.slow),
         *(pytest.param(one, 1, marks=pytest.mark.slow) for one in ALGORITHMS if one != "fedavg"),
     ],
 )

@@ -112,10 +112,13 @@ def test_measured_on_local_work() -> None:
     found = chunking._measured(expand(scenario(keys)), 60.0)
     assert found in chunking.CANDIDATES_MB["cpu"]
     assert chunking._measured(expand(scenario()), 60.0) is None  # all devices fit the smallest
+    little = expand(scenario(keys | {"engine.memory_gb": 1e-6}))
+    assert chunking._measured(little, 60.0) is None
 
 
 def test_rows_of_a_chunk() -> None:
-    assert rows_within(None, 1) == CHUNK_MB * 2**20
+    assert rows_within(None, 1) == CHUNK_MB["cpu"] * 2**20
+    assert rows_within(None, 1, "cuda") == CHUNK_MB["cuda"] * 2**20
     assert rows_within(None, 2**30) == LEAST_ROWS
     assert (rows_within(1.0, 2**18), rows_within(1.0, 2**21)) == (4, 1)
 

@@ -320,7 +320,7 @@ def _as_a_program(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("signals_arrive", "_as_a_program")
-@pytest.mark.parametrize("command", ["run", "sweep"])
+@pytest.mark.parametrize("command", ["run", pytest.param("sweep", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("number", interrupts.SIGNALS)
 def test_an_interruption_says_what_was_kept(
     number: signal.Signals,

@@ -102,6 +102,7 @@ def test_the_policy_against_the_optimum(folder: Path, monkeypatch: pytest.Monkey
     assert errors["optimum"] < errors["own"] < errors["weakest"]
 
 
+@pytest.mark.slow
 def test_from_python(folder: Path) -> None:
     printed = call(folder, sys.executable, "rings.py")
     assert 0.5 < float(printed) <= 1.0

@@ -33,6 +33,7 @@ def names(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*.nc"))
 
 
+@pytest.mark.slow
 def test_files_of_a_level_make_one_of_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

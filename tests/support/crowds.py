@@ -19,7 +19,7 @@ def crowd(samples: int) -> DataSet:
     return DataSet(x, x.argmax(1), test, test.argmax(1), classes=4)
 
 
-def points(devices: int, **keys: Any) -> list[Point]:
+def points(devices: int, /, **keys: Any) -> list[Point]:
     """A sample a device, of whom 20 take part in each of three rounds."""
     tree = {
         "name": "crowd",

@@ -113,6 +113,7 @@ def test_a_failed_stack_is_tried_once_more(tmp_path: Path, monkeypatch: pytest.M
     assert not (tmp_path / "failures").exists()
 
 
+@pytest.mark.slow
 def test_stacks_that_fail_for_good_are_listed_and_the_others_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,6 +211,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(place)], check=True)
 
 
+@pytest.mark.slow
 def test_a_full_disk_loses_nothing_finished(small_disk: Path) -> None:
     one = short({"sweep": EACH})
     whole = sweeping.run(one)
@@ -254,7 +256,9 @@ def test_a_full_disk_leaves_the_last_checkpoint(small_disk: Path) -> None:
     same(result, sweeping.run(one))
 
 
-@pytest.mark.parametrize("kind", ["empty", "cut", "text"])
+@pytest.mark.parametrize(
+    "kind", ["cut", *(pytest.param(one, marks=pytest.mark.slow) for one in ("empty", "text"))]
+)
 def test_a_damaged_part_is_computed_anew(kind: str, tmp_path: Path) -> None:
     one = short({"sweep": {"csi": ["perfect", "error"]}})
     whole = sweeping.sweep(one, tmp_path).load()
@@ -266,6 +270,7 @@ def test_a_damaged_part_is_computed_anew(kind: str, tmp_path: Path) -> None:
     assert calls == [3, 4]  # of rounds 1 to 4, those of the second stack
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_is_not_gone_on_from(tmp_path: Path) -> None:
     one = short({"training.rounds": 4})
     whole = sweeping.run(one)
