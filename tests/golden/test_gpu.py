@@ -1,4 +1,8 @@
-"""What a round would move to a GPU and back: `tests/gpu`, in a program of its own."""
+"""What a round would move to a GPU and back: `tests/gpu`, in a program of its own.
+
+Every component has a turn here or, by `OTAFL_GPU_TESTS=pretended pytest tests/gpu -m slow`, in a
+minute and a half more.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +17,8 @@ FOLDER = Path(__file__).parents[1] / "gpu"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("which", ["not slow", "slow"])
-def test_on_a_pretended_gpu(which: str) -> None:
-    options = ["-m", f"{which} and not gpu", "-n", "0", "-p", "no:cacheprovider", "-q"]
+def test_on_a_pretended_gpu() -> None:
+    options = ["-m", "not slow and not gpu", "-n", "0", "-p", "no:cacheprovider", "-q"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, str(FOLDER)],
         capture_output=True,
