@@ -31,7 +31,7 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome, Views
-from otafl.algorithms.parameters import MODEL, copied, draws, start, subtract_
+from otafl.algorithms.parameters import MODEL, draws, start, subtract_
 from otafl.core.contracts import (
     Batch,
     Blocks,
@@ -44,7 +44,7 @@ from otafl.core.contracts import (
 )
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
-from otafl.models.base import flatten, unflatten
+from otafl.models.base import copied, flatten, unflatten
 from otafl.models.layered import LayeredModel, uniform_start
 from otafl.models.recipes import PI
 

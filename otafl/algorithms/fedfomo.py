@@ -41,7 +41,7 @@ from otafl.algorithms.arrivals import arrived
 from otafl.algorithms.base import Algorithm, Needs, Outcome
 from otafl.algorithms.device_tables import rewritten
 from otafl.algorithms.local_samples import add_, held, pieces
-from otafl.algorithms.parameters import MODEL, copied, named, own, whole_model
+from otafl.algorithms.parameters import MODEL, named, own, whole_model
 from otafl.core import settings
 from otafl.core.contracts import (
     Batch,
@@ -58,7 +58,7 @@ from otafl.core.contracts import (
 from otafl.core.rng import Streams, purpose, tick
 from otafl.core.settings import stackable
 from otafl.data.work import choose
-from otafl.models.base import Model, cross_entropy, flatten, unflatten
+from otafl.models.base import Model, copied, cross_entropy, flatten, unflatten
 
 MINIBATCH = purpose("fedfomo/minibatch", __name__)
 EXPLORE = purpose("fedfomo/explore", __name__)

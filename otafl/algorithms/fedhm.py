@@ -57,7 +57,7 @@ from otafl.algorithms.level_training import (
     train_,
 )
 from otafl.algorithms.local_samples import some
-from otafl.algorithms.parameters import copied, flat_view, start
+from otafl.algorithms.parameters import flat_view, start
 from otafl.core.constants import constant
 from otafl.core.contracts import (
     MODEL,
@@ -76,7 +76,7 @@ from otafl.core.rng import Streams
 from otafl.core.settings import stackable
 from otafl.factorised import truncation
 from otafl.factorised.truncation import Factors
-from otafl.models.base import Model, flatten
+from otafl.models.base import Model, copied, flatten
 from otafl.models.steps import Unroll
 
 SMALLEST_WEIGHT = 1e-9

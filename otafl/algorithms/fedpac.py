@@ -51,7 +51,7 @@ from otafl.algorithms.base import (
 )
 from otafl.algorithms.device_tables import heard, rewritten, spread
 from otafl.algorithms.local_samples import add_, held, pieces, some
-from otafl.algorithms.parameters import MODEL, averaged, copied, device_view, increment_, named
+from otafl.algorithms.parameters import MODEL, averaged, device_view, increment_, named
 from otafl.algorithms.simplex_qp import minimisers
 from otafl.core.contracts import (
     Batch,
@@ -67,7 +67,15 @@ from otafl.core.contracts import (
 )
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
-from otafl.models.base import Model, by_autograd, cross_entropy, descend_, flatten, unflatten
+from otafl.models.base import (
+    Model,
+    by_autograd,
+    copied,
+    cross_entropy,
+    descend_,
+    flatten,
+    unflatten,
+)
 from otafl.models.layered import LayeredModel
 
 

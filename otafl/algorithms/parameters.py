@@ -58,11 +58,6 @@ def shared_start(prefix: str, flat: Tensor, model: Model) -> Blocks:
     return named(prefix, {name: b[:, None] for name, b in unflatten(flat, model.shapes).items()})
 
 
-def copied(params: Blocks) -> Blocks:
-    """Copy parameters, contiguous as batched products in place need them."""
-    return {name: b.clone(memory_format=torch.contiguous_format) for name, b in params.items()}
-
-
 def received_params(broadcast: Broadcast, model: Model) -> Blocks:
     """Return the broadcast model [n, P] as parameters: views of it, not to be trained in place (see
     `copied`)."""

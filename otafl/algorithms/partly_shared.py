@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from otafl.algorithms.parameters import MODEL, copied, named, own, start, view_of
+from otafl.algorithms.parameters import MODEL, named, own, start, view_of
 from otafl.core.contracts import Blocks, Broadcast, View
 from otafl.core.rng import Streams
-from otafl.models.base import Model, Shapes, flatten, unflatten
+from otafl.models.base import Model, Shapes, copied, flatten, unflatten
 
 KEPT = "personal"
 

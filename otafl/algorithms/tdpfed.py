@@ -38,7 +38,7 @@ from otafl.algorithms.low_rank_layers import (
     one_each,
     sides_of,
 )
-from otafl.algorithms.parameters import START, copied, device_view, named, own
+from otafl.algorithms.parameters import START, device_view, named, own
 from otafl.algorithms.prox import AHEAD, PENALISED, nesterov_steps
 from otafl.core import settings
 from otafl.core.contracts import (
@@ -61,7 +61,7 @@ from otafl.core.rng import Streams
 from otafl.core.settings import stackable
 from otafl.factorised import cp, cp_aggregation
 from otafl.models import cp_layers
-from otafl.models.base import Model, flatten, unflatten
+from otafl.models.base import Model, copied, flatten, unflatten
 from otafl.models.layered import LayeredModel
 from otafl.models.span import difference
 

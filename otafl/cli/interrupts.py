@@ -60,9 +60,6 @@ class Guard:
                 raise
         if self.code:  # whatever the KeyboardInterrupt has become on its way
             _say(f"interrupted{self._what_is_kept()}")
-            # CPython notes a KeyboardInterrupt that leaves an `eval` of text, and at its end would
-            # die of SIGINT instead of leaving with our code; the next `eval` forgets it
-            eval("None")
             sys.exit(self.code)
 
     def check(self) -> None:
@@ -104,7 +101,8 @@ class Guard:
 
     def _last(self) -> None:
         """Ignore signals from now on, and after one leave before the interpreter is torn down:
-        libraries whose import the signal cut short may crash there."""
+        libraries whose import the signal cut short may crash there, and CPython would die of SIGINT
+        where the KeyboardInterrupt left an `eval` of text."""
         for number in SIGNALS:
             signal.signal(number, signal.SIG_IGN)
         if self.code:

@@ -35,7 +35,7 @@ RAY_OFFSETS = (0.0447, 0.1413, 0.2492, 0.3715, 0.5129, 0.6797, 0.8844, 1.1481, 1
 
 ANTENNAS = 4
 DISTANCES = (1, 2, 3)
-"""Of antennas."""
+"""How many antennas apart those are that are compared."""
 
 K_FACTOR_DB = 10.0
 
@@ -43,10 +43,10 @@ PROFILES = ("c", "e")
 """Without and with line of sight; those whose angles at both ends differ most."""
 
 SECTOR_DEG = {"c": 0.0, "e": 120.0}
-"""Of the bearings, by profile."""
+"""Where the bearings point, by profile."""
 
 LAGS = (1, 3)
-"""In rounds of a millisecond."""
+"""How many rounds, of a millisecond each, lie between what is compared."""
 
 BEARINGS, HEADINGS = 256, 64
 """What is averaged over."""

@@ -45,7 +45,7 @@ WIDE_HZ, GROUPS = 100e6, 32
 """A band over which scattered rays are many looks at the same device."""
 
 PARTS = np.array([10.0, 6.0, 4.0]) / 20.0
-"""Of a strong cluster's rays."""
+"""How a strong cluster shares its rays out."""
 
 ROUNDS = 8
 STEPS = 60

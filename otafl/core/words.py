@@ -45,16 +45,20 @@ SYNONYMS = {
 """What other programs call a key -> the key."""
 
 
+def synonym(word: str) -> str:
+    """Return the key that other programs call so, or nothing."""
+    return SYNONYMS.get(_plain(word), "")
+
+
 def closest(word: str, known: Iterable[str]) -> str | None:
     """Return the known word most like this one, if any is like it: in other letters (`GBMA`,
     `learning-rate`), by what other programs say for it, or by its spelling."""
     names = list(known)
-    plain = word.lower().replace("-", "_")
-    for guess in (plain, SYNONYMS.get(plain, "").rpartition(".")[2]):
-        same = next((name for name in names if name.lower().replace("-", "_") == guess), None)
+    for guess in (_plain(word), synonym(word).rpartition(".")[2]):
+        same = next((name for name in names if _plain(name) == guess), None)
         if same:
             return same
-    found = difflib.get_close_matches(plain, names, n=1, cutoff=0.6)
+    found = difflib.get_close_matches(_plain(word), names, n=1, cutoff=0.6)
     return found[0] if found else None
 
 
@@ -73,3 +77,7 @@ def unknown(got: str, what: str, name: str, known: Iterable[Any]) -> UserError:
     names = [str(one) for one in known]
     hint = did_you_mean(name, names)
     return UserError(f"{got}: not {what}{hint} (known: {', '.join(names)})")
+
+
+def _plain(word: str) -> str:
+    return word.lower().replace("-", "_")

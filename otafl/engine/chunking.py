@@ -40,7 +40,7 @@ SHARE = 0.02
 """Most of a run's computing time that measuring may take."""
 
 MOST_FLOPS_PER_S = 1e11
-"""Of a thread. A run takes at least its operations by this many."""
+"""No thread does more: a run takes at least its operations by this many."""
 
 LEAST_S = 0.25
 """A run that leaves less for measuring is not measured."""

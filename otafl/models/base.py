@@ -104,7 +104,7 @@ class Model(ABC):
     def trainable(self, params: Blocks) -> Blocks:
         """Copy parameters [n, *shape] to be trained in place, laid out as `sgd_` is fastest with;
         methods may lay them out otherwise."""
-        return {name: b.clone(memory_format=torch.contiguous_format) for name, b in params.items()}
+        return copied(params)
 
     def gradients(self, params: Blocks, batch: Batch) -> tuple[Tensor, Blocks]:
         """Return the cross-entropy loss [n] of each row and its gradient [n, *shape]."""
@@ -157,6 +157,11 @@ def unflatten(flat: Tensor, shapes: Shapes) -> Blocks:
         name: part.view(len(flat), *shape)
         for (name, shape), part in zip(shapes.items(), parts, strict=True)
     }
+
+
+def copied(params: Blocks) -> Blocks:
+    """Copy parameters, contiguous as batched products in place need them."""
+    return {name: b.clone(memory_format=torch.contiguous_format) for name, b in params.items()}
 
 
 def descend_(params: Blocks, grads: Blocks, step: Tensor) -> None:

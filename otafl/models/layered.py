@@ -14,7 +14,7 @@ from torch.nn import functional
 from otafl.core.contracts import Batch, Blocks
 from otafl.core.settings import Settings
 from otafl.models import convolution
-from otafl.models.base import LOSS, Draw, Model, descend_
+from otafl.models.base import LOSS, Draw, Model, copied, descend_
 from otafl.models.convolution import Kept
 from otafl.models.geometry import Window
 
@@ -213,13 +213,8 @@ class LayeredModel(Model):
 
     def trainable(self, params: Blocks) -> Blocks:
         narrow = {layer.weight for layer in self._linear if layer.outputs <= NARROW}
-        plain = torch.contiguous_format
-        return {
-            name: block.mT.clone(memory_format=plain).mT
-            if name in narrow
-            else block.clone(memory_format=plain)
-            for name, block in params.items()
-        }
+        turned = {n: block.mT if n in narrow else block for n, block in params.items()}
+        return {n: block.mT if n in narrow else block for n, block in copied(turned).items()}
 
     def gradients(self, params: Blocks, batch: Batch) -> tuple[Tensor, Blocks]:
         loss, pairs, grads = self._dense(params, batch)

@@ -16,7 +16,7 @@ from otafl.core import registry
 from otafl.core.choices import NO_SECTION, UNKNOWN
 from otafl.core.errors import UserError
 from otafl.core.problems import Path, Problem
-from otafl.core.words import SYNONYMS, closest, did_you_mean, meant
+from otafl.core.words import closest, did_you_mean, meant, synonym
 from otafl.scenario.keys import CHOICES, child, dotted, fields, model_at, value_at
 
 T = TypeVar("T")
@@ -201,8 +201,8 @@ def _elsewhere(word: str, section: Path, tree: Any, root: type[BaseModel]) -> st
             subject = "it" if guess == word else f"did you mean '{guess}'? it"
             return f"; {subject} is a key of {' and '.join(owners)}, not of {chosen}"
     every = dict.fromkeys(key for key, _ in fields(root))
-    synonym = SYNONYMS.get(word.lower().replace("-", "_"))
-    found = next((key for key in every if key == synonym or key.endswith(f".{word}")), None)
+    meant_by = synonym(word)
+    found = next((key for key in every if key == meant_by or key.endswith(f".{word}")), None)
     return meant(found) if word != "name" else ""
 
 
