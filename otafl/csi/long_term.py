@@ -47,6 +47,18 @@ class _States:
         return torch.stack(true), torch.stack(believed)
 
     @functools.cached_property
+    def strengths(self) -> Tensor:
+        """Draw the mean of |h_hat|^2 of the unit channel over antennas and sub-carriers, [n, S,
+        K]."""
+        out = []
+        for index in range(max(LEAST, min(DRAWS, NUMBERS // self._budget.budget.shape[1]))):
+            round = FAR + index * self._channel.correlation_rounds
+            state = self._channel.state(round)
+            estimate = self._csi.estimate(state.h, state.gain, round)
+            out.append(estimate.abs().square().flatten(2).mean(2))
+        return torch.stack(out)
+
+    @functools.cached_property
     def many(self) -> tuple[Tensor, Tensor]:
         """Draw h, h_hat [n, S, K], as many as the devices of a trial allow, whatever it is stacked
         with. The sub-carrier groups of a state are alike: fewer states do where there are several.
@@ -98,6 +110,12 @@ def statistics(
         inverse = torch.where(power >= threshold[:, None], 1.0 / power.clamp_min(1e-30), 0.0)
         return inverse.mean(0).clamp_min(torch.finfo(gain.dtype).tiny)
 
+    def share_above(threshold: Tensor) -> Tensor:
+        flat = channel.outline(0).h.shape[4] == 1
+        if flat and channel.closed_form and channel.normal and variance is not None:
+            return torch.exp(-threshold / (1.0 + variance))[:, None].expand_as(gain)
+        return (states.strengths >= threshold[:, None]).to(gain.dtype).mean(0)
+
     return Statistics(
         gain=gain,
         budget=budget.budget,
@@ -105,6 +123,7 @@ def statistics(
         mean_amplitude=mean_amplitude,
         mean_power=mean_power,
         mean_inverse=mean_inverse,
+        share_above=share_above,
         draws=lambda count: states.draw(count)[1][:, 0],
     )
 

@@ -131,8 +131,8 @@ class JointFrequency(Frequency):
             transport = scenario.transport
             if not transport.plannable:
                 text = (
-                    "'joint' plans the power of transport 'digital' with rate shannon and "
-                    f"over_budget drop; got transport '{transport.name}'"
+                    "'joint' plans the power of transport 'digital' with rate shannon, over_budget "
+                    f"drop and no gain_threshold; got transport '{transport.name}'"
                 )
                 yield problem(text, "devices.frequency", "transport")
 

@@ -23,12 +23,14 @@ class Links:
     """Hold the bits a channel use of each device [S, K]: what it believes that its channel carries,
     and what it does.
 
-    snr: [S, K] true, that of a flat channel that carries as much. blocks: coherence blocks that
-    pilots are sent in. sure: the host knows that no rate is above what is carried.
+    strength: [S, K] |h|^2 that it believes in as the slot begins, mean over antennas and
+    sub-carriers. snr: [S, K] true, that of a flat channel that carries as much. blocks: coherence
+    blocks that pilots are sent in. sure: the host knows that no rate is above what is carried.
     """
 
     believed: Tensor
     carried: Tensor
+    strength: Tensor
     snr: Tensor
     blocks: int
     sure: bool
@@ -55,20 +57,22 @@ class Capacity:
         """
         setup, settings = self._setup, self._settings
         state = channel.over(max(1, reals))
-        needs_estimate = settings.outage or settings.coding == "ldpc"
+        needs_estimate = settings.outage or settings.coding == "ldpc" or settings.gain_threshold > 0
         estimate = setup.csi.estimate(state, channel.gain, round) if needs_estimate else state
         h, h_hat, blocks = state.flatten(3), estimate.flatten(3), state.shape[3]
+        strength = estimate[:, :, :, 0].abs().square().flatten(2).mean(2)
         combined = power[..., None] * h_hat.abs().square().sum(2)
         exact = estimate is state and not setup.impairments.disturbs
         true = combined if exact else self._received(h, h_hat, power, round)
         carried = self._factor * bits_a_use(true / self._gap[..., None])
         flat_snr = torch.expm1(torch.log1p(true).mean(-1))
         if not settings.outage:  # retransmissions find out what the channel carries
-            return Links(carried, carried, flat_snr, blocks, True)
+            return Links(carried, carried, strength, flat_snr, blocks, True)
         known = setup.impairments.known_noise / NOISE_VARIANCE
         lowered = combined / (known[:, None] * self._gap * self._margin)[..., None]
         sure = exact and settings.rate == "shannon"
-        return Links(self._factor * bits_a_use(lowered), carried, flat_snr, blocks, sure)
+        believed = self._factor * bits_a_use(lowered)
+        return Links(believed, carried, strength, flat_snr, blocks, sure)
 
     def _received(self, h: Tensor, h_hat: Tensor, power: Tensor, round: int) -> Tensor:
         """Return the SNR [S, K, cells] after combining h [S, K, A, cells] by its estimate."""

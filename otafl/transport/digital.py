@@ -12,7 +12,8 @@ estimate; a device whose rate is above what its true channel carries has spent i
 but its update is lost: it is left out of the mean, and the weights are normalised over what
 arrived. A device whose energy cannot pay for all its channel uses cannot finish its packet: it
 stays silent and keeps what it has. So does one that believes in less than `LEAST_RATE`, whatever
-the rule for rates: it has no link. Both had something to send, so they count where the band or a
+the rule for rates: it has no link; and one below `gain_threshold`, which saves its power for other
+rounds. All had something to send, so they count where the band or a
 slot is shared out, and they have sent their pilots. One that crashes has spent the channel uses up
 to there, and its packet is lost. Of a packet that is sent twice the server drops the copy by its
 sequence number.
@@ -124,6 +125,14 @@ class Digital(Transport):
             description="devices choose their rate as if the SNR that they believe in were so "
             "much lower, which leaves room for errors of the estimate",
         )
+        gain_threshold: float = stackable(
+            0.0,
+            ge=0,
+            description="g_th: a device that believes in a lower |h|^2 as a slot begins (mean over "
+            "antennas and sub-carriers, path loss aside) is silent, and sends in all other rounds "
+            "at the power that this saves, P / Pr(|h|^2 >= g_th): the budget is then one on the "
+            "average over fading; 0 for none",
+        )
         outage: bool = Field(
             True,
             description="a rate chosen by the estimate that is above what the true channel "
@@ -195,7 +204,8 @@ class Digital(Transport):
 
         @property
         def plannable(self) -> bool:
-            return self.rate == "shannon" and self.over_budget == "drop"
+            simple = self.rate == "shannon" and self.over_budget == "drop"
+            return simple and not self.gain_threshold
 
     def __init__(self, settings: Settings, setup: LinkSetup) -> None:
         super().__init__(settings, setup)
@@ -207,6 +217,11 @@ class Digital(Transport):
         most = setup.hyper["max_symbols"][:, None]
         self._most = most.where(most > 0, torch.inf)
         self._bounded = bool((most > 0).any())
+        self._least = setup.hyper["gain_threshold"]
+        self._saved = None  # [S, K], what a budget is multiplied with
+        if bool((self._least > 0).any()):
+            share = setup.statistics.share_above(self._least)
+            self._saved = torch.where(share > 0, 1.0 / share, 1.0)
 
     def planned(self) -> OrthogonalUplink:
         """Return what devices know beforehand. An update counts as one block as large as what the
@@ -248,7 +263,7 @@ class Digital(Transport):
         sizes = tuple((bits_of(g), sent.reals, len(sent.shapes)) for g, sent in uplink)
         size = constant(sizes, like.dtype, like.device)
         bits, reals = torch.einsum("gc,gsk->csk", size[:, :2], share)
-        sends = on_air.any(0)
+        sends, budget = on_air.any(0), self.setup.power_budget(delivery.limits)
         senders = sends.sum(1, keepdim=True).clamp_min(1).to(bits.dtype)
         return Load(
             delivery=delivery,
@@ -256,7 +271,7 @@ class Digital(Transport):
             bits=bits,
             reals=reals,
             blocks=torch.einsum("g,gsk->sk", size[:, 2], on_air.to(size.dtype)),
-            budget=self.setup.power_budget(delivery.limits),
+            budget=budget if self._saved is None else budget * self._saved,
             senders=senders,
             parts=senders if self.settings.access == "ofdma" else torch.ones_like(senders),
         )
@@ -275,6 +290,8 @@ class Digital(Transport):
         share = self._most / load.senders
         bits, depth = load.bits, None
         sends = load.on_air & (rate > 0) & (links.believed >= LEAST_RATE)
+        if self._saved is not None:
+            sends = sends & (links.strength >= self._least[:, None])
         if self.settings.over_budget == "quantise":
             depth, bits = fitting_depth(share * rate, load.reals, load.blocks)
             sends = sends & (depth >= 1)

@@ -22,7 +22,7 @@ from otafl.receivers.scalar import Scalar
 
 STREAMS = Streams([0, 0], [0, 1], dtype=torch.float64)
 THRESHOLD = torch.tensor([0.05, 0.3], dtype=torch.float64)
-NUMBERS = ("amplitude", "power", "inverse")
+NUMBERS = ("amplitude", "power", "inverse", "share")
 
 
 def known(name: str, csi_of: dict[str, Any], closed: bool = True, **keys: Any) -> Statistics:
@@ -39,7 +39,8 @@ def known(name: str, csi_of: dict[str, Any], closed: bool = True, **keys: Any) -
 
 
 def numbers(known: Statistics) -> dict[str, Tensor]:
-    values = known.mean_amplitude(), known.mean_power(), known.mean_inverse(THRESHOLD)
+    by_threshold = known.mean_inverse(THRESHOLD), known.share_above(THRESHOLD)
+    values = known.mean_amplitude(), known.mean_power(), *by_threshold
     return dict(zip(NUMBERS, values, strict=True))
 
 
@@ -51,6 +52,7 @@ def test_without_fading() -> None:
     torch.testing.assert_close(found["amplitude"], 0.1**0.5 * ones)
     torch.testing.assert_close(found["power"], 0.1 * ones)
     torch.testing.assert_close(found["inverse"], torch.tensor([[10.0], [0.0]]).double() * ones)
+    torch.testing.assert_close(found["share"], ones)  # of the unit channel
 
 
 @pytest.mark.law
@@ -67,11 +69,12 @@ def test_without_fading() -> None:
 def test_closed_forms_are_what_averages_tend_to(
     name: str, csi_of: dict[str, Any], keys: dict[str, Any]
 ) -> None:
-    """Over 4,096 draws a device: |h|, |h|^2 and 1/|h|^2 above 0.05 have standard deviations of at
-    most 0.52, 1 and 3.3, so 8 means are within 4.4 of their standard errors."""
+    """Over 4,096 draws a device: |h|, |h|^2, 1/|h|^2 above 0.05 and whether |h|^2 is above have
+    standard deviations of at most 0.52, 1, 3.3 and 0.5, so 8 means are within 4.4 of their standard
+    errors."""
     closed = numbers(known(name, csi_of, **keys))
     drawn = numbers(known(name, csi_of, closed=False, **keys))
-    for number, deviation in zip(NUMBERS, (0.52, 1.0, 3.3), strict=True):
+    for number, deviation in zip(NUMBERS, (0.52, 1.0, 3.3, 0.5), strict=True):
         off = (closed[number] - drawn[number]).abs().max()
         assert off < 4.4 * deviation / 64, number
 

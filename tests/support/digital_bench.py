@@ -47,6 +47,7 @@ class Bench:
         impairments: Impairments.Settings | None = None,
         seed: int = 0,
         per_trial: dict[str, Sequence[float]] | None = None,
+        statistics: Any = None,
         **options: Any,
     ) -> None:
         self.h, size = cells(h), len(cells(h))
@@ -66,7 +67,7 @@ class Bench:
                 csi=Estimate(None if h_hat is None else cells(h_hat)),
                 receiver=None,
                 policy=None,
-                statistics=None,
+                statistics=statistics,
                 policy_hyper={},
                 impairments=Impairments(
                     [impairments or Impairments.Settings()] * size, None, self.streams

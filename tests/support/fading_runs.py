@@ -53,6 +53,7 @@ def run(
         mean_amplitude=lambda: Rayleigh.unit_mean_amplitude * link.gain.sqrt(),
         mean_power=lambda: link.gain,
         mean_inverse=lambda threshold: inverse * ones,
+        share_above=lambda threshold: torch.exp(-threshold / (1.0 + variance))[:, None] * ones,
         draws=lambda count: h_hat[:1].expand(count, -1, -1),
     )
     link = filled(policy, link)

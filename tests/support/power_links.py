@@ -125,6 +125,7 @@ def rayleigh_statistics(link: Link) -> Statistics:
         mean_amplitude=lambda: math.sqrt(math.pi) / 2 * link.gain.sqrt(),
         mean_power=lambda: link.gain,
         mean_inverse=mean_inverse,
+        share_above=lambda threshold: torch.exp(-threshold)[:, None].expand_as(link.gain),
         draws=draws,
     )
 

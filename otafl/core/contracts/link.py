@@ -199,6 +199,8 @@ class Statistics:
     mean_power : () -> [S, K], E|h|^2.
     mean_inverse : threshold [S] -> [S, K], E[1/|h_hat|^2; |h_hat|^2 >= threshold] of the estimate
         that devices act on.
+    share_above : threshold [S] -> [S, K], the chance that |h_hat|^2 of the unit channel, mean over
+        antennas and sub-carriers, is at least the threshold.
     draws : n -> [n, S, K] independent h_hat.
     """
 
@@ -208,6 +210,7 @@ class Statistics:
     mean_amplitude: Callable[[], Tensor]
     mean_power: Callable[[], Tensor]
     mean_inverse: Callable[[Tensor], Tensor]
+    share_above: Callable[[Tensor], Tensor]
     draws: Callable[[int], Tensor]
 
 
