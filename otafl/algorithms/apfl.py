@@ -9,7 +9,9 @@ The paper has one step size for both. `adaptive` has the device step along the g
 alpha once a round, at the round's first minibatch and from the models before it, then keep alpha in
 0 to 1:
 
-    alpha <- alpha - eta <v - w, grad f(m)>
+    alpha <- alpha - eta (<v - w, grad f(m)> + d alpha)
+
+with d = `mixing_decay`: 0 in the paper, 0.02 in the authors' program.
 
 The personal model is alpha v + (1 - alpha) w with the averaged w (the algorithm's output), so it is
 what a device has once it received w, after aggregation. Those of absent devices move with w.
@@ -62,6 +64,12 @@ class Apfl(Algorithm):
             description="each device learns its alpha, by a gradient step a round with "
             "personal_learning_rate, kept in 0 to 1",
         )
+        mixing_decay: float = stackable(
+            0.0,
+            ge=0,
+            description="d, so many times alpha is added to the gradient by it: a pull towards the "
+            "averaged model; the authors' program has 0.02, their paper none; with adaptive alone",
+        )
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
         server, devices = super().init(streams, hyper)
@@ -80,7 +88,8 @@ class Apfl(Algorithm):
             _, grads = self.model.gradients(mixed, batch)
             size = own_rate * alpha
             if self.settings.adaptive and step == 0:
-                alpha = (alpha - own_rate * _inner(v, w, grads)).clamp(0.0, 1.0)
+                slope = _inner(v, w, grads) + context.of_rows("mixing_decay") * alpha
+                alpha = (alpha - own_rate * slope).clamp(0.0, 1.0)
             descend_(v, grads, size)
             loss += self.model.sgd_(w, batch, rate)
         sent = increment_(w, broadcast, self.model.shapes)

@@ -63,6 +63,8 @@ class Engine(Lasting):
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
         self.share = parts.samples.share
+        if parts.scenario.training.weights == "uniform":
+            self.share = torch.ones_like(self.share)
         self.trials, self.population = self.share.shape
         self.running = np.ones(self.trials, dtype=bool)
         self.ended = np.zeros(self.trials, dtype=bool)
@@ -228,7 +230,7 @@ class Engine(Lasting):
         return Cohort.fresh(*rows, self._share(*rows), counts, self.population, version=t)
 
     def _share(self, trial: Tensor, device: Tensor) -> Tensor:
-        """Return the devices' shares of their trials' samples, [N]."""
+        """Return the devices' shares of their trials' weight, [N]."""
         share = self.share
         return share[trial, device] / share.sum(1)[trial]
 

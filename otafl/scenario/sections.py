@@ -89,6 +89,11 @@ class TrainingSettings(Settings):
     rounds: int = Field(100, ge=1, description="communication rounds")
     local_steps: int = Field(1, ge=1, description="minibatch steps of a device in a round")
     batch_size: int = Field(20, ge=1, description="samples in a minibatch")
+    weights: Literal["samples", "uniform"] = Field(
+        "samples",
+        description="how devices weigh in the server's mean: by their numbers of training samples "
+        "(FedAvg), or all alike (pFedMe, Per-FedAvg)",
+    )
     eval_every: int = Field(
         10, ge=1, description="rounds between evaluations; the last round is always evaluated"
     )

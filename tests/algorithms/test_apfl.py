@@ -3,7 +3,7 @@ of unequal shares, a round of all and two of some, so that absent devices and th
 rounds count.
 
 Mutations that must fail: alpha left out of v's gradient, w after its step in the mixture, alpha
-adapted at every step, or by the gradient at w, not kept in 0 to 1, the new alpha in v's first step,
+adapted at every step, or by the gradient at w, or without its decay, not kept in 0 to 1, the new alpha in v's first step,
 one trial's w in the view, the trained w there, server_learning_rate ignored; the refusal left out.
 """
 
@@ -48,7 +48,8 @@ pytestmark = pytest.mark.exact
 @pytest.mark.twin
 @pytest.mark.parametrize("adaptive", [True, False])
 @pytest.mark.parametrize("rate", [OWN, [3.0, 2.0]])
-def test_apfl(adaptive: bool, rate: list[float]) -> None:
+@pytest.mark.parametrize("decay", [[0.0, 0.0], [0.02, 0.5]])
+def test_apfl(adaptive: bool, rate: list[float], decay: list[float]) -> None:
     """It also does with steps so large that alpha is cut off."""
     mixing = [0.3, 0.9]
     ours = Rounds(
@@ -57,6 +58,7 @@ def test_apfl(adaptive: bool, rate: list[float]) -> None:
         {"adaptive": adaptive},
         personal_learning_rate=rate,
         mixing=mixing,
+        mixing_decay=decay,
         **RATES,
     )
     w = [server(ours, s) for s in range(2)]
@@ -76,6 +78,7 @@ def test_apfl(adaptive: bool, rate: list[float]) -> None:
                 RATE[s],
                 rate[s],
                 adaptive,
+                decay[s],
             )
             w[s] = stepped(w[s], mean, SERVER[s])
             for k, params, share in zip(there, new, alphas, strict=True):
