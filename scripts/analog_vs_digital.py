@@ -40,7 +40,7 @@ class Uplink(NamedTuple):
     settings: list[str]
 
     def tuned(self, name: str) -> tuple[np.ndarray, list[str]]:
-        """Costs [SNR, trial] at the setting that is cheapest on validation data, and which it is."""
+        """Costs [SNR, trial] at the setting cheapest on validation data, and which that is."""
         longest = np.nanmax(self.choose[name], initial=0.0)
         late = np.nan_to_num(self.choose[name], nan=10 * longest)  # as one that never gets there
         best = late.mean(2).argmin(0)
