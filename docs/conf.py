@@ -11,7 +11,13 @@ author = "The otafl developers"
 project_copyright = author
 version = release = installed("otafl")
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "otafl_docs"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "otafl_docs",
+]
 exclude_patterns = ["_ext"]
 myst_heading_anchors = 3
 myst_fence_as_directive = ["math"]
@@ -22,6 +28,9 @@ rst_prolog = """
 .. role:: required
 """
 html_math_renderer = "outlines"
+copybutton_prompt_text = r"\$ |>>> |\.\.\. "
+copybutton_prompt_is_regexp = True
+copybutton_selector = "div:not(.formula) > div.highlight > pre"
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 python_use_unqualified_type_names = True
@@ -31,5 +40,6 @@ html_theme = "furo"
 html_title = f"otafl {version}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_search_scorer = str(Path(__file__).parent / "_ext" / "scorer.js")
 html_show_sourcelink = False
 html_copy_source = False

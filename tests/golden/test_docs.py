@@ -215,7 +215,7 @@ def test_settings_say_type_default_and_bounds(generated: dict[str, str]) -> None
         "number at least 0 and at most pi, in rad",
     ):
         assert said in text
-    rows = text.split("* - .. _key-")
+    rows = text.split(".. _key-")
     row = {one.partition(":")[0]: one for one in rows}
     assert ":stackable:`stackable`" in row["devices-deadline-s"]
     assert "stackable" not in row["training-rounds"]

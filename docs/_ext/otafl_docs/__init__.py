@@ -7,13 +7,14 @@ from typing import Any
 
 
 def setup(app: Any) -> dict[str, Any]:
-    from otafl_docs import formulas, links, pages
+    from otafl_docs import formulas, links, pages, search
 
     pages.write(Path(app.srcdir) / "reference")
     app.connect("source-read", _read)
     app.connect("autodoc-process-docstring", _docstring)
     formulas.setup(app)
     links.setup(app)
+    search.setup(app)
     return {"parallel_read_safe": True}
 
 

@@ -12,7 +12,7 @@ from otafl.core.errors import UserError
 from otafl.core.registry import TABLES
 from otafl.scenario import load_scenario
 from otafl.scenario.examples import example_yaml
-from otafl_docs import rst
+from otafl_docs import rst, words
 from otafl_docs.settings import settings_table
 
 PAGED = ("algorithm", "channel", "power")
@@ -53,9 +53,11 @@ def _index(table: str) -> str:
         link = f":ref:`{name} <{place(table, name)[1]}>`"
         rows.append((link, rst.escaped(one.summary), rst.escaped(one.citation)))
     parts = [
+        words.indexed(words.others(about.section)),
         f".. _{place(table)[1]}:",
         rst.heading(about.title),
         intro,
+        words.said(about.section),
         rst.table(("Name", "What it is", "Source"), rows, "entries", "22 50 28"),
         _custom(table),
     ]
@@ -83,9 +85,11 @@ def _entry(table: str, name: str, level: int) -> str:
     sources = [f"- {rst.escaped(one)}" for one in about.references]
     own = settings_table(registry.settings(table, name), f"{table}-{name}")
     return rst.page(
+        words.indexed(words.others(f"{table} {name}")),
         f".. _{anchor}:",
         rst.heading(name, level),
         rst.escaped(f"{about.summary}."),
+        words.said(f"{table} {name}"),
         _part("Description", _description(table, name), level),
         _part("Sources", "\n".join(sources), level),
         _part("Works with", _works_with(table, name), level),

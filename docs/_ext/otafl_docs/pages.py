@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from otafl.core.registry import TABLES, names
-from otafl_docs import api, entries, result_pages, rst, schema
+from otafl.scenario import Scenario
+from otafl.scenario.keys import fields
+from otafl_docs import api, entries, figures, result_pages, rst, schema
 
 
 def generated() -> Iterator[tuple[str, str]]:
@@ -20,16 +22,25 @@ def generated() -> Iterator[tuple[str, str]]:
 
 
 def _choices() -> str:
-    """Tabulate what every section of a scenario can name."""
-    rows = []
+    """A card for every section of a scenario that chooses by name, and a table of the names."""
+    meanings = {key: info.description or "" for key, info in fields(Scenario)}
+    cards, rows = [], []
     for table, about in TABLES.items():
+        anchor = entries.place(table)[1]
+        text = (
+            f"{rst.literal(about.section)}: {rst.escaped(meanings[about.section])}.\n\n"
+            f":kind:`{len(names(table))} to choose from; {about.default} if none is named`"
+        )
+        cards.append(rst.card(about.title, anchor, figures.figure(table), text))
         links = [f":ref:`{name} <{entries.place(table, name)[1]}>`" for name in names(table)]
         links += ["``module:callable`` of your own"] if about.custom else []
-        rows.append((f":ref:`{about.section} <{entries.place(table)[1]}>`", ", ".join(links)))
+        rows.append((f":ref:`{about.section} <{anchor}>`", ", ".join(links)))
     return rst.page(
         rst.heading("What a scenario can name"),
+        rst.cards(cards),
+        rst.heading("All names", 1),
         rst.table(("Section", "Choices"), rows, "choices", "22 78"),
-        rst.contents([entries.place(table)[0] for table in TABLES]),
+        rst.contents([entries.place(table)[0] for table in TABLES], hidden=True),
     )
 
 

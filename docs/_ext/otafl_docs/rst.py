@@ -123,6 +123,22 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], css: str, widths: 
     return "\n".join(lines)
 
 
+def cards(items: Iterable[str]) -> str:
+    """Cards beside each other, as many as there is room for."""
+    return ".. grid:: 1 2 2 3\n   :gutter: 3\n   :class-container: choices\n\n" + "\n\n".join(
+        indented(item, 3) for item in items
+    )
+
+
+def card(title: str, target: str, figure: str, text: str) -> str:
+    """A card under a figure (an SVG element) that leads to a label."""
+    return page(
+        f".. grid-item-card:: {title}\n   :link: {target}\n   :link-type: ref",
+        figure and indented(f".. raw:: html\n\n   {figure}", 3),
+        indented(text, 3),
+    )
+
+
 def contents(pages: Iterable[str], depth: int = 1, hidden: bool = False) -> str:
     listed = "\n".join(f"   {page}" for page in pages)
     more = "   :hidden:\n" if hidden else ""

@@ -14,7 +14,7 @@ from otafl.results.variables import VARIABLES
 from otafl.scenario import Scenario
 from otafl.scenario.keys import fields
 from otafl.scenario.wording import kind_of
-from otafl_docs import rst
+from otafl_docs import rst, words
 from otafl_docs.entries import place
 from otafl_docs.settings import label, settings_table
 
@@ -93,7 +93,11 @@ def _scenario() -> str:
         kind = "" if name in plain or name in TABLES else kind_of(info, name)
         meaning = rst.escaped(info.description or "")
         meaning += f"\n\n:kind:`{kind}`" if kind else ""
-        rows.append((f".. _{label('', name)}:\n\n{target}", default, meaning))
+        anchor = f".. _{label('', name)}:\n\n{target}"
+        if name not in plain and name not in TABLES:
+            anchor = f"{words.entries(name)}\n\n{anchor}"
+            meaning += f"\n\n{words.said(name)}"
+        rows.append((anchor, default, meaning.strip()))
     parts = [rst.heading("The scenario"), INTRO]
     parts.append(rst.table(("Section", "Default", "Meaning"), rows, "settings keys", "20 18 62"))
     for name, config in plain.items():
@@ -160,12 +164,12 @@ def _command_line() -> str:
         "stacks that failed, a law that fails validation, results that differ and, with a "
         "traceback, for anything else.",
     ]
-    for words in commands(app):
-        path = " ".join(("otafl", *words))
+    for command in commands(app):
+        path = " ".join(("otafl", *command))
         parts += [
             f".. _command-{path.replace(' ', '-')}:",
             rst.heading(path, 1),
-            rst.code(help_of(app, words), "text"),
+            rst.code(help_of(app, command), "text"),
         ]
     return rst.page(*parts)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pydantic import BaseModel
 
 from otafl.scenario import wording
-from otafl_docs import rst
+from otafl_docs import rst, words
 
 
 def label(section: str, key: str) -> str:
@@ -28,10 +28,13 @@ def _rows(
     config: type[BaseModel], section: str, skip: tuple[str, ...]
 ) -> Iterator[tuple[str, str, str]]:
     for key in wording.keys(config, section, skip):
+        dotted, leads = words.key_of(section, key.name)
         marks = " :stackable:`stackable`" if key.stackable else ""
-        meaning = f"{rst.escaped(key.meaning)}\n\n:kind:`{key.kind}`{marks}".strip()
+        parts = (rst.escaped(key.meaning), f":kind:`{key.kind}`{marks}", words.said(dotted))
+        meaning = rst.page(*parts).strip()
         anchor = f".. _{label(section, key.name)}:\n\n{rst.literal(key.name)}"
-        yield anchor, _default(key.default), meaning
+        index = words.entries(dotted) if leads else ""
+        yield rst.page(index, anchor).rstrip(), _default(key.default), meaning
 
 
 def _default(text: str | None) -> str:
