@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import Any
 
@@ -18,7 +17,8 @@ from otafl.core.errors import UserError
 from otafl.plots import quantities
 from otafl.plots.directions import better
 from otafl.plots.kinds import NO_CELLS, Recipe
-from otafl.plots.layout import GAP, legend, panels, plain_axes, settle
+from otafl.plots.labels import name_points
+from otafl.plots.layout import legend, panels, plain_axes, settle
 from otafl.plots.parts import MOST, parts, split_by
 from otafl.plots.style import label, look, spans_decades
 from otafl.results.coordinates import shown
@@ -99,7 +99,8 @@ def draw_pareto(data: xr.Dataset, title: str = "") -> Figure:
     legend(figure, *_entries(data), label(data[hue], hue) if hue else "")
     settle(figure, data, title)
     for ax, points in fronts:
-        _name_points(ax, points)
+        if len(points) <= NOTED:
+            name_points(ax, points)
     return figure
 
 
@@ -211,27 +212,6 @@ def _entries(data: xr.Dataset) -> tuple[list[Any], list[str]]:
     handles.append(Line2D([], [], **grey))
     handles.append(Line2D([], [], **grey | {"linestyle": "none", "markerfacecolor": "white"}))
     return handles, [*texts, "Pareto front", "dominated"]
-
-
-def _name_points(ax: Axes, points: list[Point]) -> None:
-    """Write names beside the points of a short front, where there is room for them."""
-    if len(points) > NOTED:
-        return
-    inside = ax.get_window_extent()
-    marks = [ax.transData.transform(point[:2]) for point in points]
-    taken: list[Any] = []
-    for x, y, name in points:
-        for right, above in itertools.product((6, -6), (5, -5)) if name else ():
-            side = {"ha": "left" if right > 0 else "right", "va": "bottom" if above > 0 else "top"}
-            style: dict[str, Any] = {"fontsize": 8, "color": "0.25"} | side
-            text = ax.annotate(name, (x, y), (right, above), textcoords="offset points", **style)
-            box = text.get_window_extent().padded(GAP)
-            free = inside.contains(*box.min) and inside.contains(*box.max)
-            free &= not any(box.overlaps(other) for other in taken)
-            if free and not any(box.contains(*mark) for mark in marks):
-                taken.append(box)
-                break
-            text.remove()
 
 
 RECIPE = Recipe(
