@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from otafl.scenario.loading import Further
 
 app = typer.Typer(
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,

@@ -8,7 +8,17 @@ from collections.abc import Sequence
 
 import typer
 
-from otafl.cli import data, drawing, exporting, listing, results, running, scenarios, validation
+from otafl.cli import (
+    data,
+    drawing,
+    exporting,
+    listing,
+    new,
+    results,
+    running,
+    scenarios,
+    validation,
+)
 from otafl.cli.app import app
 from otafl.cli.interrupts import guard
 from otafl.core.errors import UserError
@@ -17,6 +27,7 @@ UNREACHABLE = (errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ELOOP)
 """Errors of paths that the user can mend, whichever command meets them."""
 
 for command in (
+    new.new,
     running.run,
     running.sweep,
     scenarios.check,

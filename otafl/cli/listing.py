@@ -13,9 +13,19 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
+def _words() -> list[str]:
+    """Return what `otafl list` can explain."""
+    from otafl.core import registry
+
+    return [*registry.TABLES, *(one for table in registry.TABLES for one in registry.names(table))]
+
+
 def list_(
     name: Annotated[
-        str | None, typer.Argument(help="A table, e.g. power, or what is in one, e.g. tci.")
+        str | None,
+        typer.Argument(
+            help="A table, e.g. power, or what is in one, e.g. tci.", autocompletion=_words
+        ),
     ] = None,
 ) -> None:
     """List what a scenario can name, or explain one."""
@@ -100,11 +110,10 @@ def _table(word: str) -> str | None:
 
 
 def _unknown(word: str) -> str:
-    from otafl.core.registry import TABLES, names
+    from otafl.core.registry import TABLES
     from otafl.core.words import did_you_mean
 
-    components = [name for table in TABLES for name in names(table)]
-    hint = did_you_mean(_plain(word), TABLES) or did_you_mean(word.lower(), components) or ";"
+    hint = did_you_mean(_plain(word), TABLES) or did_you_mean(word.lower(), _words()) or ";"
     return f"list: no table {word!r}, and nothing of this name{hint} tables: {', '.join(TABLES)}"
 
 

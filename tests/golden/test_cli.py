@@ -62,7 +62,9 @@ def test_version_and_help(capsys: pytest.CaptureFixture) -> None:
     assert capsys.readouterr().out == f"otafl {importlib.metadata.version('otafl')}\n"
     call("--help")
     listed = capsys.readouterr().out
-    commands = "run sweep check list show diff convert export plot report timeline validate data"
+    commands = (
+        "new run sweep check list show diff convert export plot report timeline validate data"
+    )
     for command in commands.split():
         assert re.search(rf"^  {command} ", listed, re.MULTILINE)
     assert "..." not in listed.partition("Commands:")[2]

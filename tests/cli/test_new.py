@@ -1,0 +1,88 @@
+"""`otafl new`: what it lists, writes and refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from otafl import cli
+from otafl.cli.new import shipped
+
+SCENARIOS = Path(__file__).parents[2] / "scenarios"
+
+
+def call(*args: str, code: int = 0) -> None:
+    with pytest.raises(SystemExit) as left:
+        cli.main(["new", *args])
+    assert (left.value.code or 0) == code
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_every_scenario_is_found_by_its_name() -> None:
+    assert sorted(shipped().values()) == sorted(SCENARIOS.rglob("*.yaml"))
+    assert next(iter(shipped())) == "quickstart"
+
+
+@pytest.mark.parametrize("name", list(shipped()))
+def test_a_copy_says_the_same_and_names_itself(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """Only the name of the file, and so of its results, is another in a copy."""
+    call(name)
+    call(name, "--out", "folder/mine.yaml")
+    original = yaml.safe_load(shipped()[name].read_text())
+    assert yaml.safe_load(Path(f"{name}.yaml").read_text()) == original
+    mine = Path("folder/mine.yaml").read_text()
+    assert yaml.safe_load(mine) == original | {"name": "mine"}
+    assert f"{name}.yaml" not in mine
+    assert mine.count(" folder/mine.yaml") == shipped()[name].read_text().count(f"/{name}.yaml") > 0
+    assert "next: otafl check folder/mine.yaml; otafl run folder/mine" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("word", ["quickstart.yaml", "scenarios/quickstart.yaml", "./quickstart"])
+def test_the_template_has_its_comments(word: str) -> None:
+    call(word)
+    text = Path("quickstart.yaml").read_text()
+    expected = (SCENARIOS / "quickstart.yaml").read_text()
+    assert text == expected.replace(
+        "scenarios/quickstart.yaml  ", "quickstart.yaml            "
+    )  # in the same column
+
+
+def test_what_is_there_stays(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    (tmp_path / "quickstart.yaml").write_text("mine")
+    (tmp_path / "link.yaml").symlink_to("nowhere")
+    call("quickstart", code=2)
+    call("quickstart", "--out", "link.yaml", code=2)
+    assert (tmp_path / "quickstart.yaml").read_text() == "mine"
+    assert not (tmp_path / "nowhere").exists()
+    assert capsys.readouterr().err.startswith("otafl: error: quickstart.yaml: is there already")
+
+
+def test_a_name_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    call("quikstart.yaml", code=2)
+    call(code=2)
+    typo, nothing = capsys.readouterr().err.splitlines()
+    assert "no scenario 'quikstart.yaml'; did you mean 'quickstart'?" in typo
+    assert "`otafl new --list`" in nothing
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_list_has_a_sentence_of_each(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setenv("COLUMNS", "500")
+    call("--list")
+    lines = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
+    assert [name for name, _ in lines] == list(shipped())
+    sentences = dict(lines)
+    assert sentences["quickstart"].rstrip().endswith("all of them transmit at once.")
+    assert sentences["fedrlr_fig5"].rstrip() == "FedRLR, Fig. 5: mini-batch sizes."
+    for text in sentences.values():
+        assert text.rstrip()[-1] in ".?"
