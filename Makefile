@@ -1,7 +1,7 @@
 # Development tasks; PYTHON is the interpreter that otafl[dev] is installed for.
 PYTHON ?= .venv/bin/python
 
-.PHONY: check lint types test test-slow test-all docs format benchmarks gpu
+.PHONY: check lint types test test-slow test-all docs package format benchmarks gpu
 
 check: lint types test
 
@@ -24,6 +24,11 @@ test-all: test test-slow
 
 docs:
 	$(PYTHON) -m sphinx -W --keep-going -q -b html docs build/docs
+
+package:
+	rm -rf dist
+	$(PYTHON) -m build --no-isolation
+	$(PYTHON) -m twine check --strict dist/*
 
 format:
 	$(PYTHON) -m ruff format .
