@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import sys
+import traceback
 from collections.abc import Sequence
 
 import typer
@@ -21,6 +22,7 @@ from otafl.cli import (
 )
 from otafl.cli.app import app
 from otafl.cli.interrupts import guard
+from otafl.core import blame
 from otafl.core.errors import UserError
 
 UNREACHABLE = (errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ELOOP)
@@ -50,13 +52,15 @@ def call(args: Sequence[str] | None = None) -> None:
     unexpected exception."""
     try:
         app(args=args, prog_name="otafl")
-    except UserError as error:
-        guard.check()  # it may be what became of a Ctrl-C, and so may the others
-        typer.echo(f"otafl: error: {error}", err=True)
-        sys.exit(2)
-    except OSError as error:
-        guard.check()
-        if error.errno not in UNREACHABLE:
+    except Exception as raised:
+        guard.check()  # it may be what became of a Ctrl-C
+        error = blame.told(raised)
+        if isinstance(error, UserError):
+            if blame.wants_traceback():
+                traceback.print_exception(error)
+            typer.echo(f"otafl: error: {error}", err=True)
+            sys.exit(2)
+        if not isinstance(error, OSError) or error.errno not in UNREACHABLE:
             raise
         name = str(error.filename)
         shown = name if len(name) <= 80 else f"{name[:77]}..."

@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from otafl.core import sources
+from otafl.core import blame, sources
 from otafl.core.errors import UserError
 from otafl.core.sources import Sources
 
@@ -62,8 +62,10 @@ def load(path: str, key: str) -> Any:
     except Exception as error:  # whatever the user's code does as it is imported
         said = " ".join(str(error).split())
         raise UserError(
-            f"{key}: {path!r}: {module_name!r} cannot be imported ({type(error).__name__}: {said})"
+            f"{key}: {path!r}: {module_name!r} cannot be imported ({type(error).__name__}"
+            f"{blame.place(error)}: {said})"
         ) from error
+    blame.remember(path, key)
     found = getattr(module, attribute, None)
     if not callable(found):
         fault = "is not callable" if hasattr(module, attribute) else "does not exist"

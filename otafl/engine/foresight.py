@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from otafl.core import blame
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem
 from otafl.core.settings import CustomSettings
@@ -37,6 +38,9 @@ MOST_DEVICES = 1000
 
 FEW = 2
 """Participants, and samples in a minibatch, of the round that is gone through."""
+
+ROWS_ALONE = ("data", "model", "algorithm")
+"""Sections whose parts see who takes part, and not the population."""
 
 MANY = 10**12
 """Samples in a data set of which nobody knows how many there are."""
@@ -69,15 +73,17 @@ def foreseen(scenario: Scenario) -> list[Problem]:
 
 
 def _told(attempt: Callable[[], Any]) -> Problem | None:
-    """Return the UserError of an attempt, with the key that it begins with. Any other error, which
-    the user's own code may make of made-up samples, says nothing of a run."""
+    """Return the UserError of an attempt, or what the user's own code raises, with the key that it
+    begins with. Any other error, which made-up samples may be the cause of, says nothing of a
+    run."""
     try:
         attempt()
-    except UserError as error:
+    except Exception as raised:
+        error = blame.told(raised)
+        if not isinstance(error, UserError):
+            return None
         key = re.match(r"[a-z_]+(\.[a-z_]+)*(?=[:\[])", str(error))
         return Problem(str(error), tuple(key[0].split(".")) if key else (), _OTHERS)
-    except Exception:
-        return None
     return None
 
 
@@ -105,7 +111,7 @@ def _rehearse(scenario: Scenario) -> None:
     devices = scenario.devices.model_copy(update={"count": count})
     _assembled(scenario.model_copy(update=neutral | {"devices": devices}))
     less = {"local_steps": 1, "batch_size": min(scenario.training.batch_size, FEW)}
-    if not any(path in (("channel",), ("power",)) for path, _ in custom_sections(scenario)):
+    if all(path[0] in ROWS_ALONE for path, _ in custom_sections(scenario)):
         count = min(count, FEW)  # the user's own may ask for those that there are
     small = {
         "devices": DevicesSettings(count=count, participants=min(count, FEW)),

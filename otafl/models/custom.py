@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from otafl.core import custom, settings
+from otafl.core import blame, custom, settings
 from otafl.core.contracts import Blocks
 from otafl.core.errors import UserError
 from otafl.models.base import Draw, Model
@@ -39,9 +39,9 @@ class CustomModel(Model):
         options = settings.options | {"input_shape": input_shape, "classes": classes}
         made = custom.call(settings.name, "model.name", options)
         if isinstance(made, torch.nn.Module):
-            return ModuleModel(
-                made, input_shape, classes, {"name": settings.name, "options": options}
-            )
+            origin = {"name": settings.name, "options": options}
+            with blame.blamed(settings.name, "model.name"):
+                return ModuleModel(made, input_shape, classes, origin)
         if not isinstance(made, Model):
             raise UserError(
                 f"model.name: '{settings.name}' returned a {type(made).__name__}; a "
@@ -100,6 +100,7 @@ class ModuleModel(Model):
                 f"model: the module gives scores of shape {list(scores.shape)} for one sample; "
                 f"[1, {classes}] would do"
             )
+        self.logits({name: start[None] for name, start in self._start.items()}, probe[None])
         with FlopCounterMode(display=False) as backward:
             torch.autograd.grad(scores.sum(), list(leaves.values()), allow_unused=True)
         self.macs = forward.get_total_flops() // 2

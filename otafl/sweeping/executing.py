@@ -106,7 +106,8 @@ def _raise(failed: Sequence[Outcome], jobs: int) -> None:
     for outcome in failed:
         stack = outcome.job.stack
         trace = Folder(outcome.job.folder).failure(stack.number)
-        lines.append(f"  {_named(stack.points)}: {outcome.message} ({trace})")
+        said = outcome.message.partition("\n")[0]
+        lines.append(f"  {_named(stack.points)}: {said} ({trace})")
     lines.append("the same command tries the failed ones again")
     raise FailedStacks("\n".join(lines)) from first.error
 

@@ -13,7 +13,7 @@ from typing import Literal
 
 import torch
 
-from otafl.core import sources
+from otafl.core import blame, sources
 from otafl.core.errors import UserError, WriteError
 from otafl.core.sources import Sources
 from otafl.engine.checkpoints import Checkpoint
@@ -92,11 +92,12 @@ def work(job: Job, report: Report, keep_interrupted: bool = False) -> Outcome:
                 _compute(job, report, keep_interrupted, notes)
     except locks.Busy:
         return Outcome(job, "busy")
-    except Exception as error:
+    except Exception as raised:
+        error = blame.told(raised)
         kind: Literal["user", "write", "other"] = "other"
         if isinstance(error, UserError):
             kind = "write" if isinstance(error, WriteError) else "user"
-        trace = traceback.format_exc()
+        trace = "".join(traceback.format_exception(error))
         return Outcome(job, "failed", kind, _message(error), trace, error)
     return Outcome(job, "done", notes=tuple(notes))
 
@@ -226,9 +227,10 @@ def _free() -> None:
 
 
 def _message(error: Exception) -> str:
-    """Put the error in a line: its text alone if it speaks to the user."""
-    text = (str(error).splitlines() or [""])[0]
-    return text if isinstance(error, UserError) else f"{type(error).__name__}: {text}"
+    """Put the error in a line; of one that speaks to the user return the text, all of it."""
+    if isinstance(error, UserError):
+        return str(error)
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
 
 
 def _listed(versions: dict[str, str]) -> str:

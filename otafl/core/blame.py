@@ -1,0 +1,205 @@
+"""Tell an exception of the user's own code as one: which object, where, and what it was given.
+
+Python's traceback leads through the round to a line of the user's file. What he needs is that line,
+the name by which his scenario has it, and what there was: fields of objects, shapes of tensors.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import linecache
+import math
+import os
+import sysconfig
+import textwrap
+import traceback
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from inspect import CO_VARARGS, CO_VARKEYWORDS
+from pathlib import Path
+from types import FrameType, ModuleType
+from typing import Any
+
+from otafl.core.errors import UserError
+from otafl.core.words import meant
+
+TRACEBACK = "OTAFL_TRACEBACK"
+"""The environment variable with which commands print the traceback too."""
+
+MOST = 24
+"""Fields or keys of an argument that are listed."""
+
+_OTAFL = Path(__file__).parents[1]
+_INSTALLED = ("stdlib", "platstdlib", "purelib", "platlib")
+_LIBRARIES = {Path(path) for name, path in sysconfig.get_paths().items() if name in _INSTALLED}
+
+_loaded: dict[str, str] = {}
+"""`module:callable` of the user's -> the scenario's key that named it last."""
+
+
+def remember(path: str, key: str) -> None:
+    """Note that the user's `module:callable` is used under a key."""
+    _loaded[path] = key
+
+
+def told(error: Exception) -> Exception:
+    """Return the error, or where it comes out of the user's own code the UserError that says so,
+    whose cause it is."""
+    if isinstance(error, UserError):
+        return error
+    places = list(_places(error))
+    entry = next((place for place in places if _module(place[0]) in _modules()), None)
+    if entry is None:
+        return error
+    return _caused(f"{_object(entry[0])} {_raised(error, places[-1])}", error, entry[0])
+
+
+@contextlib.contextmanager
+def blamed(path: str, key: str) -> Iterator[None]:
+    """Tell what is raised within it as an error of the user's `module:callable`, wherever that is:
+    a module made of torch's layers has no line of his."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        places = list(_places(error))
+        entry, at = (places[0][0], places[-1]) if places else (None, None)
+        raise _caused(f"{key}: {path!r} {_raised(error, at)}", error, entry) from error
+
+
+def place(error: BaseException) -> str:
+    """Return " at file:line" of the user's own code that raised an error, if any did."""
+    found = list(_places(error))
+    return f" at {_shown_file(found[-1][0])}:{found[-1][1]}" if found else ""
+
+
+def wants_traceback() -> bool:
+    """Say whether the user has asked for tracebacks."""
+    return os.environ.get(TRACEBACK, "") not in ("", "0")
+
+
+_Place = tuple[FrameType, int]
+"""A frame, and the line it was at."""
+
+
+def _places(error: BaseException) -> Iterator[_Place]:
+    """Yield the frames of the user's own code that an error went through, the outermost first."""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        if _module(frame) in _modules() or not _is_library(frame.f_code.co_filename):
+            yield frame, line
+
+
+def _modules() -> set[str]:
+    return {path.partition(":")[0] for path in _loaded}
+
+
+def _module(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__"))
+
+
+def _is_library(file: str) -> bool:
+    """Say whether a file is otafl's, Python's or of an installed package."""
+    return not Path(file).is_absolute() or bool({_OTAFL, *_LIBRARIES} & set(Path(file).parents))
+
+
+def _object(entry: FrameType) -> str:
+    """Name the object whose code a frame runs: `key: 'module:callable'`; all of its module where
+    the frame does not tell."""
+    own = [path for path in _loaded if path.partition(":")[0] == _module(entry)]
+    first = entry.f_code.co_qualname.partition(".")[0]
+    exact = [path for path in own if path.partition(":")[2] == first] or own
+    key = _loaded[exact[0]]
+    return f"{key}: {' or '.join(repr(path) for path in exact)}"
+
+
+def _raised(error: Exception, at: _Place | None) -> str:
+    where = "" if at is None else f" at {_shown_file(at[0])}:{at[1]}"
+    said = " ".join(str(error).split())
+    if isinstance(error, AttributeError) and error.name and error.obj is not None:
+        said += meant(next(iter(get_close_matches(error.name, _names(error.obj), 1)), None))
+    line = "" if at is None else linecache.getline(at[0].f_code.co_filename, at[1]).strip()
+    return f"raises {type(error).__name__}{where}: {said}" + (f"\n    {line}" if line else "")
+
+
+def _caused(text: str, error: Exception, entry: FrameType | None) -> UserError:
+    lines = [text]
+    given = {} if entry is None else _arguments(entry)
+    obj = error.obj if isinstance(error, AttributeError) else None
+    known = obj is None or isinstance(obj, ModuleType) or any(obj is one for one in given.values())
+    if not known:
+        lines.append(_wrapped(f"  it has: {', '.join(_names(obj)[:MOST])}"))
+    if entry is not None and given:
+        lines.append(f"  {entry.f_code.co_name} was given")
+        lines += [_wrapped(f"    {name}: {_described(value)}") for name, value in given.items()]
+    lines.append(f"  {TRACEBACK}=1 shows the traceback")
+    told = UserError("\n".join(lines))
+    told.__cause__ = error
+    return told
+
+
+def _arguments(frame: FrameType) -> dict[str, Any]:
+    """Return what a function was called with, as far as it still has it."""
+    code, local = frame.f_code, frame.f_locals
+    count = code.co_argcount + code.co_kwonlyargcount
+    count += bool(code.co_flags & CO_VARARGS) + bool(code.co_flags & CO_VARKEYWORDS)
+    names = [name for name in code.co_varnames[:count] if name != "self"]
+    return {name: local[name] for name in names if name in local}
+
+
+def _names(value: Any) -> list[str]:
+    """List the public names of an object, a dataclass's fields first."""
+    fields = [one.name for one in dataclasses.fields(value)] if _is_data(value) else []
+    every = (one for one in dir(value) if not one.startswith("_"))
+    return list(dict.fromkeys([*fields, *every]))
+
+
+def _described(value: Any) -> str:
+    """Say what a value is: a tensor's shape and type, an object's fields, a mapping's keys."""
+    if isinstance(value, Mapping):
+        return f"keys {_listed({repr(key): value[key] for key in value})}" if value else "no keys"
+    if _is_data(value) and not isinstance(value, type):
+        fields = {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
+        more = "".join(f", {name}" for name in _names(value) if name not in fields)
+        return f"{type(value).__name__} with {_listed(fields)}{more}"
+    plain = _plain(value)
+    if plain or not type(value).__module__.startswith("otafl."):
+        return plain or type(value).__name__
+    return f"{type(value).__name__} with {', '.join(_names(value)[:MOST])}"
+
+
+def _listed(values: Mapping[str, Any]) -> str:
+    parts = [f"{key} {_plain(one) or type(one).__name__}" for key, one in values.items()]
+    return ", ".join(parts[:MOST]) + (", ..." if len(parts) > MOST else "")
+
+
+def _plain(value: Any) -> str:
+    """Return a tensor's shape and type, a number or a short text, the keys of a mapping; else
+    nothing."""
+    shape = getattr(value, "shape", None)
+    if shape is not None and hasattr(value, "dtype"):
+        return f"{list(shape)} {str(value.dtype).removeprefix('torch.')}"
+    if isinstance(value, list | tuple) and len(value) <= MOST and all(map(_plain, value)):
+        return f"[{', '.join(map(_plain, value))}]"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(map(str, value))}}}"
+    if value is None or isinstance(value, bool | int | float | str):
+        text = f"{value:.6g}" if isinstance(value, float) and math.isfinite(value) else repr(value)
+        return text if len(text) <= 40 else f"{text[:37]}..."
+    return ""
+
+
+def _wrapped(text: str) -> str:
+    indent = " " * (len(text) - len(text.lstrip()) + 2)
+    return textwrap.fill(text, 96, subsequent_indent=indent, break_on_hyphens=False)
+
+
+def _is_data(value: Any) -> bool:
+    return dataclasses.is_dataclass(value)
+
+
+def _shown_file(frame: FrameType) -> str:
+    """Return a frame's file, from the working folder on where it lies there."""
+    file = Path(frame.f_code.co_filename)
+    return str(file.relative_to(Path.cwd())) if file.is_relative_to(Path.cwd()) else str(file)
