@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from otafl.cli.app import Overrides, Trust, load
+from otafl.cli.app import Overrides, Trust, import_libraries, load
 from otafl.core.errors import UserError
 from otafl.core.words import counted
 
@@ -19,6 +19,9 @@ def check(
     set_: Overrides = None,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema.")] = False,
     trust: Trust = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Run a small round, and each part of yours in one.")
+    ] = False,
 ) -> None:
     """Print a scenario filled in, or all its errors."""
     from otafl.scenario import expand, json_schema, to_yaml
@@ -29,6 +32,8 @@ def check(
         typer.echo(json.dumps(json_schema(), indent=2))
     elif scenario is None:
         raise UserError("check: give a scenario's file, or --schema for the JSON schema")
+    elif dry_run:
+        _rehearse(scenario, set_, trust)
     else:
         from otafl.engine.foresight import foresight
 
@@ -41,3 +46,13 @@ def check(
         typer.echo(f"{scenario}: valid; {counted(len(points), 'point')}", err=True)
         for text in warnings:
             typer.echo(f"otafl: warning: {text}", err=True)
+
+
+def _rehearse(path: Path, overrides: list[str] | None, trust: bool) -> None:
+    """Try a small round of each point, and say what was done."""
+    import_libraries()
+    from otafl.engine.dry_run import DryRun
+
+    rehearsal = DryRun(typer.echo)
+    loaded = load(path, overrides, None, trust, rehearsal)
+    typer.echo(rehearsal.summary(loaded))

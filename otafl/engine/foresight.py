@@ -8,6 +8,8 @@ refuses here, with the same sentence. Unknown until a run are
   by draws; of a data set of the user's own also its shape, and so whether model and method fit it;
 - what only this machine has: a GPU, memory, a disk;
 - what happens later: a function of the user's that fails in some round, devices that never come.
+
+The first of these, and all functions of the user's in a round, `otafl.engine.dry_run` looks at.
 """
 
 from __future__ import annotations
@@ -80,11 +82,14 @@ def _told(attempt: Callable[[], Any]) -> Problem | None:
         attempt()
     except Exception as raised:
         error = blame.told(raised)
-        if not isinstance(error, UserError):
-            return None
-        key = re.match(r"[a-z_]+(\.[a-z_]+)*(?=[:\[])", str(error))
-        return Problem(str(error), tuple(key[0].split(".")) if key else (), _OTHERS)
+        return problem_of(error) if isinstance(error, UserError) else None
     return None
+
+
+def problem_of(error: UserError) -> Problem:
+    """Return an error as the problem of the key that its sentence begins with."""
+    key = re.match(r"[a-z_]+(\.[a-z_]+)*(?=[:\[])", str(error))
+    return Problem(str(error), tuple(key[0].split(".")) if key else (), _OTHERS)
 
 
 _OTHERS = tuple((name,) for name in ("data", "model", "algorithm", "codec", "transport", "devices"))
