@@ -7,15 +7,13 @@ there is a UserError that says what has not; only shapes are looked at, which wa
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Iterable, Sequence
-from typing import Any, NoReturn, get_args
+from typing import Any, ClassVar, NoReturn, get_args
 
 import numpy as np
-from pydantic import create_model
 
 from otafl.algorithms.base import Algorithm, Needs, Outcome
-from otafl.core import custom, registry, settings
+from otafl.algorithms.fedavg import FedAvg
+from otafl.core import registry
 from otafl.core.contracts import (
     Blocks,
     Broadcast,
@@ -28,61 +26,32 @@ from otafl.core.contracts import (
     Received,
 )
 from otafl.core.errors import UserError
-from otafl.core.problems import Problem, problem
-from otafl.core.words import did_you_mean
+from otafl.core.own_class import OwnClass
 from otafl.models.base import Model
 
 
 class CustomAlgorithm:
     """Makes the user's method, which is checked in every round."""
 
-    class Settings(settings.CustomSettings):
+    class Settings(OwnClass):
+        table: ClassVar = "algorithm"
+        noun: ClassVar = "method"
+        contract: ClassVar = Algorithm
+        like: ClassVar = FedAvg
+
         @property
         def kind(self) -> type[Algorithm]:
             """Return the user's class. Raises UserError if there is none, or it is no method."""
-            return custom_method(self.name)
-
-        @property
-        def values(self) -> settings.Settings:
-            """Return the section as the method's settings. Raises pydantic's ValidationError."""
-            return self.kind.Settings.model_validate(self.options)
-
-        def found(self) -> Any:
-            return self.kind
-
-        @property
-        def stackable(self) -> tuple[str, ...]:
-            return settings.stackable_fields(self.kind.Settings)
-
-        def check(self, scenario: Any) -> Iterable[Problem]:
-            """Return also which keys are not the method's. Raises pydantic's ValidationError, as if
-            the whole scenario had been read, where their values cannot be."""
-            try:
-                kind = self.kind.Settings
-            except UserError as error:
-                return [Problem(str(error), ("algorithm", "name"))]
-            known = [name for name in kind.model_fields if name != "name"]
-            unknown = [word for word in self.options if word not in known]
-            if unknown:
-                return [_unknown(word, known) for word in unknown]
-            whole = create_model("Scenario", algorithm=(kind, ...))
-            whole.model_validate({"algorithm": self.options})
-            return self.values.check(scenario)
+            kind: type[Algorithm] = super().kind
+            if kind.needs not in get_args(Needs):
+                self._unfit(
+                    f"has needs = {kind.needs!r}; the attribute needs = 'mean' would do, or 'each' "
+                    "for a server that must tell devices apart"
+                )
+            return kind
 
     def __new__(cls, section: Any, model: Model, devices: int) -> Any:
-        kind = section.kind
-        checked = type(kind.__name__, (_Checked, kind), {"said": section.name})
-        return checked(section.values, model, devices)
-
-
-def _unknown(word: str, known: Sequence[str]) -> Problem:
-    text = f"unknown key{did_you_mean(word, known)} (known keys: {', '.join(known)})"
-    return problem(text, f"algorithm.{word}")
-
-
-def settings_of(section: settings.Settings) -> settings.Settings:
-    """Return a section as the settings of its method, which may be the user's."""
-    return section.values if isinstance(section, CustomAlgorithm.Settings) else section
+        return section.checked(_Checked)(section.values, model, devices)
 
 
 def class_of(section: Any) -> type[Algorithm]:
@@ -91,42 +60,6 @@ def class_of(section: Any) -> type[Algorithm]:
         return section.kind
     kind: type[Algorithm] = registry.component("algorithm", section.name)
     return kind
-
-
-def custom_method(path: str) -> type[Algorithm]:
-    """Return the user's class. Raises UserError if it is no method."""
-    kind = custom.load(path, "algorithm.name")
-    if not (inspect.isclass(kind) and issubclass(kind, Algorithm)):
-        raise _unfit(
-            path,
-            "is no method; a class that derives from one, like otafl.algorithms.fedavg.FedAvg, or "
-            "from otafl.algorithms.base.Algorithm would do",
-        )
-    lacking = sorted(getattr(kind, "__abstractmethods__", ()))
-    if lacking:
-        raise _unfit(
-            path,
-            f"has no {', '.join(lacking)}; derive it from a method, like "
-            "otafl.algorithms.fedavg.FedAvg, or write it",
-        )
-    parent = next(one for one in kind.__mro__[1:] if "Settings" in vars(one))
-    if not (inspect.isclass(kind.Settings) and issubclass(kind.Settings, settings.Settings)):
-        raise _unfit(
-            path,
-            f"has a Settings that is no class of settings; class Settings({parent.__name__}."
-            "Settings) would do",
-        )
-    if kind.needs not in get_args(Needs):
-        raise _unfit(
-            path,
-            f"has needs = {kind.needs!r}; the attribute needs = 'mean' would do, or 'each' for a "
-            "server that must tell devices apart",
-        )
-    return kind
-
-
-def _unfit(path: str, fault: str) -> UserError:
-    return UserError(f"algorithm.name: {path!r} {fault}")
 
 
 def averages(kind: type[Algorithm]) -> bool:

@@ -129,5 +129,5 @@ def check_keys(
     except ValueError:  # of a built-in type that does not say what it takes
         return
     except TypeError as error:
-        section = key.partition(".")[0]
+        section = key.removesuffix(".name")
         raise UserError(f"{section}: {path!r} does not fit the section's keys: {error}") from error

@@ -24,8 +24,9 @@ def hyper_of(rows: Sequence[Settings], streams: Streams) -> Blocks:
     field -> [S]
     """
     hyper = {}
-    for name in stackable_fields(type(rows[0])):
-        values = [getattr(row, name) for row in rows]
+    own = [row.values for row in rows]
+    for name in stackable_fields(type(own[0])):
+        values = [getattr(one, name) for one in own]
         if None not in values:
             hyper[name] = torch.tensor(values, dtype=streams.dtype, device=streams.device)
     return hyper

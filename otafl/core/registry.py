@@ -123,7 +123,10 @@ _ABOUT = {
 }
 """Table -> its section, package, noun, title and default."""
 
-_CUSTOM = ("data", "model", "algorithm", "channel", "power")
+_CUSTOM = (
+    *("data", "partition", "model", "algorithm", "channel", "csi", "power", "codec"),
+    *("server", "downlink", "selection"),
+)
 
 TABLES = {name: Table(*about, WORDS[name], name in _CUSTOM) for name, about in _ABOUT.items()}
 
@@ -167,7 +170,7 @@ def component(table: str, name: str) -> type[Any]:
 
 def settings(table: str, name: str) -> type[Settings]:
     """Import the settings class of a component. Raises UserError as `component`."""
-    return _settings_of(component(table, name))
+    return settings_of(component(table, name))
 
 
 def make(table: str, chosen: Any, *given: Any) -> Any:
@@ -205,7 +208,8 @@ def unknown_name(table: str, name: str) -> str:
     return f"unknown {found.noun} '{name}'{hint or ';'} known: {known}{custom}"
 
 
-def _settings_of(kind: type[Any]) -> type[Settings]:
+def settings_of(kind: type[Any]) -> type[Settings]:
+    """Return the settings class of a component: its own, or itself where it is its settings."""
     own: type[Settings] = getattr(kind, "Settings", kind)
     return own
 
@@ -214,7 +218,7 @@ def _settings_of(kind: type[Any]) -> type[Settings]:
 def _component(module: str, name: str) -> type[Any]:
     """Find the class of a file whose settings have this name."""
     for kind in _classes(module):
-        field = getattr(_settings_of(kind), "model_fields", {}).get("name")
+        field = getattr(settings_of(kind), "model_fields", {}).get("name")
         if field is not None and name in get_args(field.annotation):
             return kind
     raise LookupError(f"{module} has no component whose settings say name: {name!r}")
@@ -226,7 +230,7 @@ def _adapter(package: str) -> type[Any]:
     return next(
         kind
         for kind in _classes(f"{package}.custom")
-        if issubclass(_settings_of(kind), CustomSettings)
+        if issubclass(settings_of(kind), CustomSettings)
     )
 
 

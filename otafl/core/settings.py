@@ -32,6 +32,11 @@ class Settings(BaseModel):
         return stackable_fields(type(self))
 
     @property
+    def values(self) -> Settings:
+        """Return the settings themselves; of a component of the user's own, those of his class."""
+        return self
+
+    @property
     def implied(self) -> Mapping[str, Any]:
         """Return what holds for keys that are not given and have no default of their own."""
         return {}

@@ -10,7 +10,6 @@ import torch
 
 from otafl import clock, data, downlink, frequency, levels, models, selection, transport
 from otafl.algorithms.base import Algorithm
-from otafl.algorithms.custom import settings_of
 from otafl.clock import Clock
 from otafl.core import registry
 from otafl.core.contracts import Hyper, LocalLoad
@@ -112,7 +111,7 @@ def assemble(
         samples=samples,
         model=model,
         algorithm=algorithm,
-        hyper=hyper_of([settings_of(row.algorithm) for row in rows], streams),
+        hyper=hyper_of([row.algorithm.values for row in rows], streams),
         server=registry.make("server", scenario.server),
         server_hyper=hyper_of([row.server for row in rows], streams),
         link=link,

@@ -20,7 +20,6 @@ from torch.utils._pytree import tree_leaves
 
 from otafl import data, models
 from otafl.algorithms.base import Algorithm
-from otafl.algorithms.custom import settings_of
 from otafl.core import registry
 from otafl.core.contracts import Cohort
 from otafl.core.errors import UserError
@@ -202,7 +201,7 @@ class _Unmade(Streams):
 
 def _bytes_of_state(scenario: Scenario, model: Model, streams: Streams) -> int:
     algorithm = method_of(scenario, model)
-    hyper = hyper_of([settings_of(scenario.algorithm)], streams)
+    hyper = hyper_of([scenario.algorithm.values], streams)
     server, devices = algorithm.init(streams, hyper)
     server_reals = sum(block[0].numel() for block in server.values())
     first = torch.zeros(1, dtype=torch.int64)

@@ -14,7 +14,6 @@ import torch
 from pydantic import Field, ValidationError
 from torch import Tensor
 
-from otafl.algorithms.custom import settings_of
 from otafl.core import registry, settings
 from otafl.core.choices import Choice
 from otafl.core.contracts import ChannelState, Cohort, Level, LocalLoad
@@ -76,7 +75,7 @@ class Levels:
         def check(self, scenario: Any) -> Iterable[Problem]:
             algorithm = scenario.algorithm
             try:
-                sizes = getattr(settings_of(algorithm), "levels", None)
+                sizes = getattr(algorithm.values, "levels", None)
             except (UserError, ValidationError):
                 return  # which the method's own section tells
             if sizes is None:

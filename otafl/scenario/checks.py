@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from pydantic import ValidationError
 
-from otafl.algorithms.custom import averages, class_of, settings_of
+from otafl.algorithms.custom import averages, class_of
 from otafl.core import registry
 from otafl.core.problems import Path, Problem
 from otafl.core.settings import Settings
@@ -56,7 +56,7 @@ def _server(scenario: Scenario) -> Iterator[Problem]:
 
 def _or_otherwise(method: Any, gives: Set[str]) -> str:
     """Say with which choice of its own the method could do with what the server gets."""
-    settings, kind = settings_of(method), class_of(method)
+    settings, kind = method.values, class_of(method)
     for key, info in type(settings).model_fields.items():
         would_do = []
         for choice in get_args(info.annotation) if key != "name" else ():
@@ -71,7 +71,7 @@ def _or_otherwise(method: Any, gives: Set[str]) -> str:
 def _transport(scenario: Scenario) -> Iterator[Problem]:
     """Check that the server gets what the method needs of the updates."""
     method = scenario.algorithm
-    needs, transport = class_of(method).needs_of(settings_of(method)), scenario.transport
+    needs, transport = class_of(method).needs_of(method.values), scenario.transport
     kind = registry.component("transport", transport.name)
     if needs in kind.gives:
         return

@@ -17,7 +17,7 @@ import torch
 
 import otafl
 from otafl.algorithms.base import Algorithm
-from otafl.algorithms.custom import CustomAlgorithm, averages, class_of, custom_method, settings_of
+from otafl.algorithms.custom import CustomAlgorithm, averages, class_of
 from otafl.algorithms.fedavg import FedAvg
 from otafl.algorithms.fedrlr import FedRLR
 from otafl.core import registry
@@ -245,7 +245,9 @@ def test_a_server_of_its_own() -> None:
 def test_a_method_that_derives_from_none(name: str) -> None:
     own = models(section(name, whatever=3), transport="ideal")
     torch.testing.assert_close(own, models("fedavg", transport="ideal"), rtol=0, atol=1e-6)
-    assert list(custom_method("my_own_methods:Whole").Settings.model_fields) == ["whatever"]
+    assert list(
+        CustomAlgorithm.Settings(name="my_own_methods:Whole").kind.Settings.model_fields
+    ) == ["whatever"]
 
 
 def test_settings_are_stacked_as_those_of_built_in_methods() -> None:
@@ -295,19 +297,19 @@ def test_what_is_known_of_it() -> None:
         ("Whole", None, "mean", False),
         ("Scaled", None, "mean", True),
     ]:
-        method = custom_method(f"my_own_methods:{name}")
+        method = CustomAlgorithm.Settings(name=f"my_own_methods:{name}").kind
         assert method.Settings is (settings or vars(method)["Settings"])
         assert method.needs_of(method.Settings()) == needs
         assert averages(method) is moves_by_means
     one = load_scenario(scenario(section("Clipped", clip=0.5))).algorithm
-    assert class_of(one) is custom_method("my_own_methods:Clipped")
-    assert settings_of(one).clip == 0.5  # type: ignore[attr-defined]
+    assert class_of(one) is CustomAlgorithm.Settings(name="my_own_methods:Clipped").kind
+    assert one.values.clip == 0.5
 
 
 @pytest.mark.parametrize("name", registry.names("algorithm"))
 def test_every_built_in_method_can_be_derived_from(name: str) -> None:
     kind = registry.component("algorithm", name)
-    method = custom_method(f"{kind.__module__}:{kind.__name__}")
+    method = CustomAlgorithm.Settings(name=f"{kind.__module__}:{kind.__name__}").kind
     assert method is kind
     assert issubclass(method, Algorithm)
     assert method.Settings is registry.settings("algorithm", name)

@@ -13,6 +13,7 @@ from contract.small import engine
 from support.power_links import capped_errors, policy_of, random_links, solve
 
 from otafl import open_results
+from otafl.core.registry import TABLES
 from otafl.power.custom import CustomPolicy
 
 DOC = Path(__file__).parents[2] / "docs" / "extending.md"
@@ -32,7 +33,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert names == [
         *("my_method.py", "my_stubborn.py", "my_channel.py", "fading.yaml"),
         *("my_power.py", "power.yaml"),
-        *("my_model.py", "my_data.py", "rings.yaml", "rings.py"),
+        *("my_model.py", "my_data.py", "my_partition.py", "my_codec.py", "my_csi.py"),
+        *("my_selection.py", "my_downlink.py", "my_server.py", "parts.yaml"),
+        *("rings.yaml", "rings.py"),
     ]
     return home
 
@@ -67,6 +70,9 @@ def test_commands(folder: Path) -> None:
         fading.test_loss.sel(algorithm=labels[1]) > fading.test_loss.sel(algorithm="fedavg")
     ).all()
     assert (fading.test_accuracy > 0.5).all()
+    parts = open_results(folder / "results" / "parts.nc").isel(round=-1, trial=0)
+    assert (parts.test_accuracy > 0.5).all()  # of ten classes
+    assert parts.train_loss.sel(length=1.0) < parts.train_loss.sel(length=0.3)
 
 
 def test_what_was_not_received_is_owed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,6 +108,15 @@ def test_the_policy_against_the_optimum(folder: Path, monkeypatch: pytest.Monkey
     assert errors["optimum"] < errors["own"] < errors["weakest"]
 
 
+def test_every_part_that_can_be_the_users_has_its_lines() -> None:
+    """A heading for each table that takes `module:callable`, linked from the top."""
+    text = DOC.read_text()
+    said = {"algorithm": "method", "csi": "channel-knowledge"}
+    for noun in (one.noun for one in TABLES.values() if one.custom):
+        name = said.get(noun, noun.replace(" ", "-"))
+        assert re.search(rf"\]\(#(a-)?{name}-in-ten-lines\)", text), name
+
+
 @pytest.mark.slow
 def test_from_python(folder: Path) -> None:
     printed = call(folder, sys.executable, "rings.py")
@@ -110,7 +125,8 @@ def test_from_python(folder: Path) -> None:
 
 def test_examples_are_ten_lines(folder: Path) -> None:
     """As the headings promise, without empty lines and the file's name."""
-    for name in ("method", "channel", "power", "model", "data"):
+    names = "method channel power model data partition codec csi selection downlink server"
+    for name in names.split():
         text = (folder / f"my_{name}.py").read_text()
         lines = [line for line in text.splitlines() if line.strip()]
         assert len(lines) - 1 <= 10

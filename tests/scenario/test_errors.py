@@ -57,7 +57,8 @@ def test_it_is_a_user_error() -> None:
         (
             {"data": {"partition": "idd"}},
             "data.partition: unknown partition 'idd'; did you mean 'iid'? known: iid, shards, "
-            "dirichlet, label_skew, lognormal, dirichlet_mix, class_window, natural",
+            "dirichlet, label_skew, lognormal, dirichlet_mix, class_window, natural, or "
+            "module:callable of your own",
         ),
         (
             {"data": {"partition": {"alpha": 1}}},

@@ -1,0 +1,50 @@
+"""Take a codec of the user's own, a class that the scenario names `module:Class`.
+
+It derives from `otafl.codecs.base.Codec` or from a codec of this package, and what it returns has
+the right shapes, or there is a UserError that says what has not.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from otafl.codecs.base import Codec, Coded
+from otafl.codecs.topk import TopK
+from otafl.core.contracts import Blocks, Context, Group, Hyper
+from otafl.core.own_class import OwnClass, refuse, shapes
+from otafl.core.rng import Streams
+
+
+class CustomCodec:
+    """Makes the user's codec, which is checked in every round."""
+
+    class Settings(OwnClass):
+        table: ClassVar = "codec"
+        noun: ClassVar = "codec"
+        contract: ClassVar = Codec
+        like: ClassVar = TopK
+
+    def __new__(cls, section: Any, hyper: Hyper, streams: Streams) -> Any:
+        return section.checked(_Checked)(section.values, hyper, streams)
+
+
+class _Checked(Codec):
+    """Checks what the user's codec, the next class in line, gives."""
+
+    said: str
+
+    def encoded(self, group: Group, index: int, memory: Blocks, context: Context) -> Coded:
+        given = super().encoded(group, index, memory, context)  # type: ignore[safe-super]
+        if not (isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], Group)):
+            wanted = "(group, memory), the group an otafl.core.contracts.Group,"
+            refuse("codec", self.said, "encoded", f"a {type(given).__name__}", wanted)
+        coded, kept = given
+        rows = len(next(iter(group.blocks.values())))
+        for name, block in coded.blocks.items():
+            if len(block) != rows:
+                got = f"the block '{name}' of shape {list(block.shape)}"
+                refuse("codec", self.said, "encoded", got, f"[{rows}, ...], a row a device,")
+        if shapes(kept) != shapes(memory):
+            wanted = f"{shapes(memory)}, as init made it,"
+            refuse("codec", self.said, "encoded", f"the memory {shapes(kept)}", wanted)
+        return coded, kept

@@ -1,0 +1,44 @@
+"""Take channel knowledge of the user's own, a class that the scenario names `module:Class`.
+
+It derives from `otafl.csi.base.Csi` or from a class of this package. Its estimates have the shape
+of the channel and finite numbers, or there is a UserError.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from otafl.core.own_class import OwnClass, refuse
+from otafl.csi.base import Csi
+from otafl.csi.error import NormalError
+
+
+class CustomCsi:
+    """Makes the user's estimator, which is checked in every round."""
+
+    class Settings(OwnClass):
+        table: ClassVar = "csi"
+        noun: ClassVar = "csi"
+        contract: ClassVar = Csi
+        like: ClassVar = NormalError
+
+    def __new__(cls, section: Any, *given: Any) -> Any:
+        return section.checked(_Checked)(section.values, *given)
+
+
+class _Checked(Csi):
+    """Checks what the user's class, the next in line, estimates."""
+
+    said: str
+
+    def estimate(self, h: Tensor, gain: Tensor, round: int) -> Tensor:
+        h_hat = super().estimate(h, gain, round)  # type: ignore[safe-super]
+        if not isinstance(h_hat, Tensor) or h_hat.shape != h.shape:
+            shape = list(h_hat.shape) if isinstance(h_hat, Tensor) else type(h_hat).__name__
+            refuse("csi", self.said, "estimate", f"{shape}", f"{list(h.shape)}, as h,")
+        if not bool(torch.isfinite(h_hat.abs()).all()):
+            refuse("csi", self.said, "estimate", "numbers that are not finite", "finite ones")
+        return h_hat.to(h.dtype)

@@ -1,0 +1,59 @@
+"""Take a selection of the user's own, a class that the scenario names `module:Class`.
+
+It derives from `otafl.selection.base.Selection` or from a class of this package. It chooses free
+devices, no more than are wanted, or there is a UserError.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, NoReturn
+
+import numpy as np
+
+from otafl.core.contracts import ChannelState
+from otafl.core.own_class import OwnClass, refuse
+from otafl.selection.base import Devices, Selection, SelectionSetup, Wanted
+from otafl.selection.best_channel import BestChannel
+
+
+class CustomSelection:
+    """Makes the user's selection, which is checked in every round."""
+
+    class Settings(OwnClass):
+        table: ClassVar = "selection"
+        noun: ClassVar = "selection"
+        contract: ClassVar = Selection
+        like: ClassVar = BestChannel
+
+    def __new__(cls, section: Any, setup: SelectionSetup) -> Any:
+        return section.checked(_Checked)(section.values, setup)
+
+
+class _Checked(Selection):
+    """Checks whom the user's class, the next in line, chooses."""
+
+    said: str
+
+    def choose(self, free: Devices, wanted: Wanted, round: int, state: ChannelState) -> Devices:
+        chosen = super().choose(free.copy(), wanted, round, state)  # type: ignore[safe-super]
+        if not isinstance(chosen, np.ndarray) or (chosen.shape, chosen.dtype) != (free.shape, bool):
+            got = type(chosen).__name__
+            if isinstance(chosen, np.ndarray):
+                got = f"{list(chosen.shape)} {chosen.dtype}"
+            self._refuse(got, f"a NumPy array {list(free.shape)} of bool, True for who takes part,")
+        if (chosen & ~free).any():
+            trial, device = (int(place[0]) for place in np.nonzero(chosen & ~free))
+            self._refuse(f"device {device} of trial {trial}, which is not free", "free devices")
+        most = np.broadcast_to(wanted, len(free))
+        later = (
+            type(self).senders is not Selection.senders
+        )  # all train, and the choice is made then
+        if not later and (chosen.sum(1) > most).any():
+            trial = int((chosen.sum(1) - most).argmax())
+            self._refuse(
+                f"{chosen[trial].sum()} devices of trial {trial}", f"{most[trial]} at most"
+            )
+        return chosen
+
+    def _refuse(self, fault: str, wanted: str) -> NoReturn:
+        refuse("devices.selection", self.said, "choose", fault, wanted)

@@ -1,0 +1,123 @@
+"""Every component of a table of classes does the same when a scenario names it as a class of the
+user's own, `module:Class`: what adapts and checks the user's leaves results as they are, bit by
+bit; keys, stacked numbers, memory and randomness included.
+
+Mutations that make a test here fail: keys or stacked numbers not passed on, an attribute of the
+class ignored, a check that refuses what a built-in class does, the stack key blind to the class's
+settings.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from contract.small import chosen, engine, run, scenario
+
+from otafl.core import registry
+from otafl.core.errors import UserError
+from otafl.core.own_class import OwnClass
+from otafl.core.settings import stackable_fields
+from otafl.scenario import stack_key
+
+pytestmark = pytest.mark.exact
+
+TABLES = [
+    table
+    for table, one in registry.TABLES.items()
+    if one.custom and issubclass(registry.settings(table, ":"), OwnClass)
+]
+ENTRIES = [
+    pytest.param(table, name, marks=() if place == 1 else pytest.mark.slow)
+    for table in TABLES
+    if table != "algorithm"  # whose classes' tests are in tests/algorithms
+    for place, name in enumerate(registry.names(table))
+]
+"""The second of each table, and all others as slow tests."""
+
+KEYS = {"devices.count": 6, "devices.participants": 3, "channel": {"name": "rayleigh"}, "trials": 2}
+LAYERS = {"matrix_sensing": {"algorithm": {"name": "fedavg", "sends": "model"}}}
+
+
+def changes(table: str, section: dict[str, Any]) -> dict[str, Any]:
+    return KEYS | {registry.TABLES[table].section: section}
+
+
+def own(table: str, name: str) -> str:
+    kind = registry.component(table, name)
+    return f"{kind.__module__}:{kind.__name__}"
+
+
+def test_tables() -> None:
+    assert set(TABLES) == {"algorithm", "codec", "csi", "selection", "downlink", "server"}
+
+
+@pytest.mark.parametrize(("table", "name"), ENTRIES)
+def test_a_class_does_what_it_does_by_its_name(table: str, name: str) -> None:
+    section, example = chosen(table, name), registry.settings(table, name).example
+    elsewhere = {key: value for key, value in example.items() if not key.startswith(f"{table}.")}
+    if name == "matrix_sensing":
+        section |= {"rows": 2}  # of the small model's four
+    named = section | {"name": own(table, name)}
+    built_in, users = (
+        run(engine(elsewhere | changes(table, one) | LAYERS.get(name, {})), 3)
+        for one in (section, named)
+    )
+    for key, block in built_in.server.items():
+        assert torch.equal(block, users.server[key])
+    taken = [one.means.take() for one in (built_in, users)]
+    for key, value in taken[0].items():
+        assert torch.equal(value.nan_to_num(), taken[1][key].nan_to_num()), key
+
+
+@pytest.mark.parametrize(
+    ("table", "name", "key", "numbers", "other"),
+    [
+        ("csi", "error", "variance", (0.1, 0.4), None),
+        ("server", "momentum", "beta1", (0.1, 0.5), None),
+        ("downlink", "analog", "snr_db", (0.0, 10.0), ("fading", True)),
+        ("selection", "threshold", "min_snr_db", (0.0, 3.0), None),
+        ("codec", "topk", "keep", (0.1, 0.5), None),
+    ],
+)
+def test_numbers_that_are_stacked(
+    table: str, name: str, key: str, numbers: tuple[float, float], other: Any
+) -> None:
+    """They share a stack, where they do so for the built-in component; a key that is none is its
+    own stack."""
+    kind = registry.settings(table, name)
+    few, more = (scenario(changes(table, {"name": own(table, name), key: one})) for one in numbers)
+    assert (stack_key(few) == stack_key(more)) is (key in stackable_fields(kind))
+    if other is not None:
+        apart = scenario(changes(table, {"name": own(table, name), other[0]: other[1]}))
+        assert stack_key(apart) != stack_key(few)
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_keys_and_classes_that_do_not_fit(table: str) -> None:
+    section, name = registry.TABLES[table].section, registry.names(table)[1]
+    for keys, said in (
+        ({"name": own(table, name), "no_such_key": 1}, f"{section}.no_such_key: unknown key"),
+        ({"name": "math:pi"}, f"{section}.name: 'math:pi': 'pi' is not callable in module 'math'"),
+        ({"name": "collections:Counter"}, f"{section}.name: 'collections:Counter' is no "),
+    ):
+        with pytest.raises(UserError) as error:
+            scenario(changes(table, keys))
+        assert str(error.value).startswith(said)
+    contract = registry.settings(table, ":").contract  # type: ignore[attr-defined]
+    if getattr(contract, "__abstractmethods__", ()):
+        with pytest.raises(UserError, match=f"^{section}.name: .* has no "):
+            scenario(changes(table, {"name": f"{contract.__module__}:{contract.__name__}"}))
+
+
+def test_a_value_that_does_not_fit() -> None:
+    """In a section of the top, and in one of the devices'."""
+    for table, name, key, said in (
+        ("codec", "topk", "keep", "codec.keep: got 7; must be less than or equal to 1"),
+        ("selection", "threshold", "min_snr_db", "devices.selection.min_snr_db: got 7000; must be"),
+    ):
+        value = 7 if table == "codec" else 7000
+        with pytest.raises(UserError) as error:
+            scenario(changes(table, {"name": own(table, name), key: value}))
+        assert str(error.value).startswith(said)

@@ -1,0 +1,70 @@
+"""A downlink of the user's own: what is said of a wrong one.
+
+That a right one does what it does, tests/contract/test_own_classes.py looks at.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from contract.small import engine
+
+from otafl.core.errors import UserError
+from otafl.downlink.ideal import IdealDownlink
+
+pytestmark = pytest.mark.exact
+
+
+class Slow(IdealDownlink):
+    """Takes a second for whatever it is, told as one number for all trials."""
+
+    def send(self, broadcast: Any, cohort: Any, round: int) -> Any:
+        return replace(super().send(broadcast, cohort, round), seconds=1.0, bits=7)
+
+
+class Nothing(IdealDownlink):
+    def send(self, broadcast: Any, cohort: Any, round: int) -> Any:
+        return broadcast
+
+
+class Rows(IdealDownlink):
+    def send(self, broadcast: Any, cohort: Any, round: int) -> Any:
+        return replace(super().send(broadcast, cohort, round), seconds=np.ones(cohort.size))
+
+
+class Negative(IdealDownlink):
+    def send(self, broadcast: Any, cohort: Any, round: int) -> Any:
+        return replace(super().send(broadcast, cohort, round), bits=-1.0)
+
+
+class Heard(IdealDownlink):
+    def send(self, broadcast: Any, cohort: Any, round: int) -> Any:
+        return replace(super().send(broadcast, cohort, round), heard=torch.ones(2, dtype=bool))
+
+
+def test_what_it_takes() -> None:
+    one = engine({"downlink": "downlink.test_custom:Slow"})
+    for t in range(2):
+        one.round(t)
+    assert (one.parts.clock.now() >= 2.0).all()
+    assert one.downlink_bits.tolist() == [14.0] * 3
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Nothing", "returned a Broadcast; an otafl.downlink.base.Arrival would do"),
+        ("Rows", "returned seconds of shape [12]; [3] would do"),
+        ("Negative", "returned bits that are not numbers from 0 on; finite ones would do"),
+        ("Heard", "returned heard of shape [2]; [12], a row a device, would do"),
+    ],
+)
+def test_what_is_wrong_is_said(name: str, said: str) -> None:
+    with pytest.raises(UserError, match=re.escape(said)) as error:
+        engine({"downlink": f"downlink.test_custom:{name}"}).round(0)
+    assert str(error.value).startswith(f"downlink.name: send of 'downlink.test_custom:{name}' ")

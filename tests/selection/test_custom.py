@@ -1,0 +1,84 @@
+"""A selection of the user's own: what is said of a wrong one.
+
+That a right one does what it does, tests/contract/test_own_classes.py looks at.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from contract.small import engine
+
+from otafl.core.errors import UserError
+from otafl.selection.base import Selection
+
+pytestmark = pytest.mark.exact
+
+
+class Last(Selection):
+    """Takes those with the highest numbers, one fewer than it could with `less`."""
+
+    class Settings(Selection.Settings):
+        less: int = 0
+
+    def choose(self, free: Any, wanted: Any, round: int, state: Any) -> Any:
+        chosen = np.zeros_like(free)
+        chosen[:, free.shape[1] - wanted + self.settings.less :] = True
+        return chosen
+
+
+class All(Selection):
+    def choose(self, free: Any, wanted: Any, round: int, state: Any) -> Any:
+        return free
+
+
+class Taken(Selection):
+    """Marks in the array that it was given whom it takes."""
+
+    def choose(self, free: Any, wanted: Any, round: int, state: Any) -> Any:
+        free[:] = False
+        free[:, :wanted] = True
+        return free
+
+
+class Numbers(Selection):
+    def choose(self, free: Any, wanted: Any, round: int, state: Any) -> Any:
+        return np.arange(wanted)
+
+
+class Mapped(Selection):
+    def choose(self, free: Any, wanted: Any, round: int, state: Any) -> Any:
+        return {}
+
+
+def select(name: str, free: np.ndarray | None = None, **keys: Any) -> Any:
+    section = {"name": f"selection.test_custom:{name}", **keys}
+    one = engine({"devices.participants": 2, "devices.selection": section, "trials": 2})
+    free = np.ones((2, 4), bool) if free is None else free
+    return one.select(free, 0, one.channel(0))
+
+
+def test_who_takes_part() -> None:
+    assert select("Last").device.tolist() == [2, 3, 2, 3]
+    assert select("Last", less=1).device.tolist() == [3, 3]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("All", "returned 4 devices of trial 0; 2 at most would do"),
+        ("Numbers", "returned [2] int64; a NumPy array [2, 4] of bool, True for who takes part, "),
+        ("Mapped", "returned dict; a NumPy array [2, 4] of bool, True for who takes part, would"),
+        ("Taken", "returned device 1 of trial 1, which is not free; free devices would do"),
+    ],
+)
+def test_what_is_wrong_is_said(name: str, said: str) -> None:
+    free = np.ones((2, 4), bool)
+    free[1, 1] = name != "Taken"
+    with pytest.raises(UserError, match=re.escape(said)) as error:
+        select(name, free)
+    start = f"devices.selection.name: choose of 'selection.test_custom:{name}' returned "
+    assert str(error.value).startswith(start)
