@@ -92,6 +92,7 @@ WORDS = {
     "protocol": "rounds periodic quorum asynchronous",
     "availability": "always markov diurnal trace",
     "frequency": "full deadline joint",
+    "track": "none jsonl tensorboard",
 }
 """Table -> its components: words `name` or `name@module`."""
 
@@ -120,12 +121,13 @@ _ABOUT = {
         "always",
     ),
     "frequency": ("devices.frequency", "frequency", "frequency", "Clock frequencies", "full"),
+    "track": ("track", "tracking", "tracker", "Trackers", "none"),
 }
 """Table -> its section, package, noun, title and default."""
 
 _CUSTOM = (
     *("data", "partition", "model", "algorithm", "channel", "csi", "power", "codec"),
-    *("server", "downlink", "selection"),
+    *("server", "downlink", "selection", "track"),
 )
 
 TABLES = {name: Table(*about, WORDS[name], name in _CUSTOM) for name, about in _ABOUT.items()}

@@ -54,6 +54,9 @@ class CustomSettings(Settings):
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
+    decides: ClassVar[bool] = True
+    """Results depend on it."""
+
     name: str = Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")
 
     @property

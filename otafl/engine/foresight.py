@@ -67,6 +67,7 @@ def foreseen(scenario: Scenario) -> list[Problem]:
     """Return what would stop a run of a point: all that is wrong with the modules that it names
     and with how its data are dealt out; of the rest, where that is sound, the first."""
     named = [_told(section.found) for _, section in custom_sections(scenario)]
+    named.append(_told(scenario.track.ready))
     found = [one for one in (*named, _told(lambda: _deal(scenario))) if one is not None]
     if not found and made_up.declared(scenario.data):
         first = _told(lambda: _rehearse(scenario))

@@ -29,7 +29,7 @@ from otafl.scenario.keys import (
     value_at,
 )
 
-NOT_SWEPT = ("name", "trials", "sweep", "engine", "output")
+NOT_SWEPT = ("name", "trials", "sweep", "engine", "output", "track")
 """Keys that no axis may have: they do not change what a trial is."""
 
 RESERVED = frozenset(

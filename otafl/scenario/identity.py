@@ -28,8 +28,8 @@ from otafl.scenario.yaml_source import parse
 
 
 def scenario_hash(scenario: Scenario) -> str:
-    """Return the SHA-256 of all that the results depend on: not the name, the folder nor, but for
-    the precision, the engine.
+    """Return the SHA-256 of all that the results depend on: not the name, the folder, who tracks it
+    nor, but for the precision, the engine.
 
     A key that stands at the default that it was introduced with, or says what holds without it, is
     left out, so a scenario keeps its hash when a key is added. A default that changes says the
@@ -37,6 +37,7 @@ def scenario_hash(scenario: Scenario) -> str:
     """
     tree = _set(scenario)
     tree.pop("name")
+    tree.pop("track", None)
     output = tree.pop("output", {})
     output.pop("folder", None)
     tree |= {"output": output} if output else {}
@@ -62,18 +63,19 @@ def same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def sources_of(scenario: Scenario) -> Sources:
-    """Return the files of the user's own modules that a scenario names, and their hashes. Raises
-    UserError where one cannot be imported."""
+    """Return the files of the user's own modules that a scenario's results depend on, and their
+    hashes. Raises UserError where one that it names cannot be imported."""
     found: Sources = {}
     for path, section in custom_sections(scenario):
-        found |= custom.source(section.name, f"{dotted(path)}.name")
+        own = custom.source(section.name, f"{dotted(path)}.name")
+        found |= own if section.decides else {}
     return found
 
 
 def stack_key(scenario: Scenario) -> str:
     """Return what points that can run in one stack have in common: they differ in stackable fields
     alone."""
-    outside = {"name", "trials", "seed", "sweep", "engine", "output"}
+    outside = {"name", "trials", "seed", "sweep", "engine", "output", "track"}
     return _digest(structure(scenario, outside))
 
 

@@ -81,6 +81,7 @@ class Scenario(Settings):
     )
     engine: EngineSettings = Field(EngineSettings(), description="how it is computed")
     output: OutputSettings = Field(OutputSettings(), description="what is written")
+    track: Any = chosen("track", "who is told of every evaluation while it runs")
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from otafl import tracking
 from otafl.core import sources
+from otafl.engine.following import Tracks
 from otafl.results import models as trained
 from otafl.results.dataset import combine, to_dataset
 from otafl.results.files import finished_files, open_results, write_part
@@ -57,7 +59,8 @@ def run(
         As `load_scenario` returns it.
     out : str or Path, optional
         A .nc file. Finished stacks are kept beside it until all are done, so the same call resumes
-        after an interruption; without it all stays in memory.
+        after an interruption; without it all stays in memory, but for what the scenario's tracker
+        writes beside the file that `otafl run` would.
     checkpoint_every, tell, restart
         See `sweep`.
 
@@ -77,12 +80,16 @@ def run(
         stacks = plan(expand(scenario), tell=tell)
         meter = Meter(stacks, progress)
         parts = []
+        file = Path(scenario.output.folder) / f"{scenario.name}.nc"
+        tracks = Tracks(tracking.of_file(file))
         for stack in stacks:
-            record = record_of(stack, functools.partial(meter.report, stack.number))
+            record = record_of(stack, functools.partial(meter.report, stack.number), tracks=tracks)
             if not record.complete:
                 raise KeyboardInterrupt
             meter.finished(stack.number)
             parts.append(to_dataset(record, stack.points, scenario))
+        for sentence in tracks.lost:
+            tell(sentence)
         return combine(parts)
     kept = unfinished(out).absolute()
     with locks.alone(kept, str(out)):
@@ -182,7 +189,8 @@ def _complete(
     thrown = home.made_ready(scenario, restart)
     if thrown:
         tell(f"{folder}: --restart threw away {thrown}")
-    stacks = stored(scenario, folder, workers, tell)
+    tracks = tracking.of_sweep(folder) if result is None else tracking.of_file(result)
+    stacks = stored(scenario, folder, workers, tell, lambda: tracking.clear(tracks))
     meter = Meter(stacks, progress)
     if old := home.old_state():
         names = ", ".join(str(path.relative_to(folder)) for path in old)
@@ -199,6 +207,7 @@ def _complete(
             checkpoint_every,
             own[stack.number],
             result=result if len(stacks) == 1 else None,
+            tracks=tracks,
         )
         for stack in stacks
         if stack.number not in there

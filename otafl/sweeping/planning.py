@@ -121,8 +121,9 @@ def stored(
     folder: Path,
     workers: int = 1,
     tell: Callable[[str], None] = warnings.warn,
+    begin: Callable[[], None] = lambda: None,
 ) -> list[Stack]:
-    """Return the folder's plan, or a new one that is then stored in it.
+    """Return the folder's plan, or a new one that is then stored in it, after `begin` was called.
 
     Raises UserError if the folder holds another scenario's results, or a damaged plan.
     """
@@ -135,6 +136,7 @@ def stored(
         said = about(scenario)
         _check_own(folder / "scenario.yaml", said["scenario"])
         write_text(folder / "scenario.yaml", said["scenario"])
+        begin()
         plain = [_plain(stack) for stack in stacks]
         tree = {"scenario_hash": said["scenario_hash"], "sources": sources, "stacks": plain}
         write_text(folder / "plan.json", json.dumps(tree))

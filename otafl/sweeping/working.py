@@ -17,6 +17,7 @@ from otafl.core import blame, sources
 from otafl.core.errors import UserError, WriteError
 from otafl.core.sources import Sources
 from otafl.engine.checkpoints import Checkpoint
+from otafl.engine.following import Tracks
 from otafl.engine.memory import ran_out_of_memory
 from otafl.engine.running import Progress, run_stack
 from otafl.results import models as trained
@@ -42,7 +43,8 @@ class Job:
     folder: that all workers see, by this absolute path. checkpoint_every: rounds, 0 for never.
     sources: of the user's own modules that the stack names, as the client has them. versions: of
     the programs that the client runs. result: the file of a run whose only stack this is, which is
-    written at once, in the place of a part that would be read and written again.
+    written at once, in the place of a part that would be read and written again. tracks: the folder
+    of the runs that a tracker follows; None: nobody follows them.
     """
 
     scenario: Scenario
@@ -52,6 +54,7 @@ class Job:
     sources: Sources = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=versions)
     result: Path | None = None
+    tracks: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -143,12 +146,13 @@ def record_of(
     tell: Progress,
     each: Callable[[Batch, Progress], Record] | None = None,
     rebatch: Callable[[list[Batch]], None] = lambda batches: None,
+    tracks: Tracks | None = None,
 ) -> Record:
     """Return the record of a stack, run batch by batch; incomplete after Ctrl-C.
 
     A batch that memory is short for is halved, and so on. tell: called with rounds done and in all.
-    each: runs a batch, if not `run_stack`. rebatch: called with the stack's batches when they
-    change.
+    each: runs a batch, if not `run_stack` with these tracks. rebatch: called with the stack's
+    batches when they change.
     """
     pieces: list[Piece] = []
     waiting = list(stack.batches)
@@ -162,7 +166,7 @@ def record_of(
             tell(round(share * stack.rounds), stack.rounds)
 
         try:
-            record = each(batch, told) if each else _run(stack, batch, told)
+            record = each(batch, told) if each else _run(stack, batch, told, tracks=tracks)
         except Exception as error:
             if not ran_out_of_memory(error):
                 raise
@@ -184,16 +188,20 @@ def record_of(
 
 
 def _run(
-    stack: Stack, batch: Batch, tell: Progress, checkpoint: Checkpoint | None = None
+    stack: Stack,
+    batch: Batch,
+    tell: Progress,
+    checkpoint: Checkpoint | None = None,
+    tracks: Tracks | None = None,
 ) -> Record:
     points = [stack.points[place] for place in batch.points]
-    return run_stack(points, tell, batch.trials, checkpoint)
+    return run_stack(points, tell, batch.trials, checkpoint, tracks)
 
 
 def _kept_batch(job: Job, notes: list[str], batch: Batch, tell: Progress) -> Record:
     """Return the record of a batch, which is kept where a stack has several.
 
-    What had to be computed anew though it was kept is added to the notes.
+    What had to be computed anew though it was kept, and what a tracker lost, is added to the notes.
     """
     folder, number = Folder(job.folder), job.stack.number
     whole = batch.size == len(job.stack.points) * job.scenario.trials
@@ -210,7 +218,9 @@ def _kept_batch(job: Job, notes: list[str], batch: Batch, tell: Progress) -> Rec
     checkpoint = None
     if job.checkpoint_every:
         checkpoint = Checkpoint(folder.checkpoint(number, batch), job.checkpoint_every)
-    record = _run(job.stack, batch, tell, checkpoint)
+    tracks = None if job.tracks is None else Tracks(job.tracks)
+    record = _run(job.stack, batch, tell, checkpoint, tracks)
+    notes.extend(tracks.lost if tracks is not None else ())
     if checkpoint is not None and checkpoint.refused:
         notes.append(f"{checkpoint.path}: {checkpoint.refused}; its rounds were computed anew")
     if record.complete and not whole:

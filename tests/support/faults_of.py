@@ -14,7 +14,7 @@ POLICIES = ", ".join(registry.names("power"))
 TOP = (
     "(known keys: name, data, model, algorithm, channel, csi, receiver, power, impairments, "
     "faults, codec, transport, signalling, server, downlink, devices, training, trials, seed, "
-    "sweep, engine, output)"
+    "sweep, engine, output, track)"
 )
 
 

@@ -41,11 +41,11 @@ def limit(monkeypatch: pytest.MonkeyPatch, most: int, error: Exception) -> list[
     """Makes `run_stack` fail for more trials of points than `most`; the sizes it was asked for."""
     true, asked = working.run_stack, []
 
-    def limited(points: Any, progress: Any, trials: Any, checkpoint: Any = None) -> Any:
+    def limited(points: Any, progress: Any, trials: Any, *rest: Any) -> Any:
         asked.append(len(points) * len(trials))
         if asked[-1] > most:
             raise error
-        return true(points, progress, trials, checkpoint)
+        return true(points, progress, trials, *rest)
 
     monkeypatch.setattr(working, "run_stack", limited)
     return asked

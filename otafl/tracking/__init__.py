@@ -1,0 +1,29 @@
+"""Tell others of a run while it is evaluated: files to watch, or services that follow experiments.
+
+What trackers write is beside the result: `<name>.track/` of a file, `track/` in the folder of a
+sweep, with a folder for each point and a file or folder for each trial.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from otafl.core import registry
+
+
+def of_file(result: Path) -> Path:
+    """Return the folder of the runs whose result is this file."""
+    return result.with_name(f"{result.stem}.track")
+
+
+def of_sweep(folder: Path) -> Path:
+    """Return the folder of the runs whose results are in this one."""
+    return folder / "track"
+
+
+def clear(folder: Path) -> None:
+    """Remove what trackers wrote of earlier runs, and nothing else."""
+    for name in registry.names("track"):
+        pattern = registry.component("track", name).files
+        for path in folder.glob(pattern) if pattern else ():
+            path.unlink()

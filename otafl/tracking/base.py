@@ -1,0 +1,86 @@
+"""Define the contract of a tracker, and what it is told of a run."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from otafl.core.settings import Settings
+
+Log = Callable[[int, Mapping[str, float]], None]
+"""Called at each evaluation with the round and what was measured: name -> finite value."""
+
+MOST_LETTERS = 80
+"""Of the folder of a point, which is named after its coordinates."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """Say which run is followed: a trial of a point of the sweep.
+
+    Parameters
+    ----------
+    folder : of all runs of the scenario. Trackers make it as they need it.
+    point : place of the point in the sweep.
+    coords : its coordinates, name -> value; none without a sweep.
+    trial : number of the trial.
+    scenario : of the point, as plain data with all defaults filled in.
+    scenario_hash : of all that the numbers depend on.
+    """
+
+    folder: Path
+    point: int
+    coords: Mapping[str, Any]
+    trial: int
+    scenario: Mapping[str, Any]
+    scenario_hash: str
+
+    @property
+    def group(self) -> str:
+        """Name the point, as a folder could be named: `3_snr_db=10`; empty without a sweep."""
+        if not self.coords:
+            return ""
+        said = "_".join(f"{name}={value}" for name, value in self.coords.items())
+        plain = re.sub(r"[^\w.=+-]+", "_", said)
+        return f"{self.point}_{plain}"[:MOST_LETTERS]
+
+    @property
+    def name(self) -> str:
+        """Name the run, as a path below the folder could be named: `3_snr_db=10/trial_0`."""
+        return f"{self.group}/trial_{self.trial}".removeprefix("/")
+
+    @property
+    def id(self) -> str:
+        """Return 16 letters and digits: the same when the run is resumed, others for another
+        scenario, run or folder."""
+        said = f"{self.folder.absolute()}:{self.name}:{self.scenario_hash}"
+        return hashlib.sha256(said.encode()).hexdigest()[:16]
+
+
+class Tracker(Settings):
+    """Follow runs. A tracker is its settings, the section `track` of a scenario.
+
+    Numbers do not depend on it, nor does what a resumed run takes up.
+    """
+
+    files: ClassVar[str] = ""
+    """A pattern for what it writes in the folder of the runs; empty if it is nothing."""
+
+    name: str
+
+    def ready(self) -> None:
+        """Raise UserError where runs cannot be followed on this machine."""
+
+    @abstractmethod
+    def opened(self, run: Run) -> AbstractContextManager[Log] | None:
+        """Begin to follow a run, or return None to leave it alone.
+
+        A run that is resumed begins again: it is told all evaluations from round 0 on, those of
+        before first. What is kept of it must be replaced, or rounds left out that are there.
+        """

@@ -1,0 +1,55 @@
+"""Write TensorBoard's event files, a run a trial: `tensorboard --logdir` draws what was measured.
+
+It needs the package tensorboard, `pip install 'otafl[tracking]'`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, ClassVar, Literal
+
+from otafl.core.errors import UserError
+from otafl.tracking.base import Log, Run, Tracker
+
+FILE = "events.out.tfevents.otafl"
+"""TensorBoard reads files whose names have `tfevents` in them."""
+
+
+class TensorBoard(Tracker):
+    """Write `<point>/trial_<number>/events.out.tfevents.otafl`, a scalar a variable."""
+
+    files: ClassVar[str] = f"**/trial_*/{FILE}"
+
+    name: Literal["tensorboard"] = "tensorboard"
+
+    def ready(self) -> None:
+        if importlib.util.find_spec("tensorboard") is None:
+            raise UserError(
+                "track: tensorboard is not installed; pip install 'otafl[tracking]' would do, or "
+                "track: jsonl"
+            )
+
+    @contextmanager
+    def opened(self, run: Run) -> Iterator[Log]:
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        path = run.folder / run.name / FILE
+        path.parent.mkdir(parents=True, exist_ok=True)
+
+        def write(mode: str, **fields: Any) -> None:
+            # TensorBoard's own writers keep a thread and an open file each: too many for a stack
+            with path.open(mode) as file:
+                event = Event(wall_time=time.time(), **fields)
+                RecordWriter(file).write(event.SerializeToString())
+
+        def log(round: int, values: Mapping[str, float]) -> None:
+            scalars = [Summary.Value(tag=tag, simple_value=one) for tag, one in values.items()]
+            write("ab", step=round, summary=Summary(value=scalars))
+
+        write("wb", file_version="brain.Event:2")
+        yield log
