@@ -224,3 +224,14 @@ def frequency() -> str:
         return line(edges, css)
 
     return ticks(20, 7, "a") + ticks(43, 21, "b")
+
+
+@drawing
+def track() -> str:
+    heights = (0.1, 0.42, 0.6, 0.72, 0.78, 0.82)
+    seen = [(12 + 14.5 * i, 40 - 38 * y) for i, y in enumerate(heights)]
+    return (
+        line([(8, 5), (8, 42), (90, 42)], "b")
+        + line(seen)
+        + "".join(dot(x, y, 2.5) for x, y in seen)
+    )
