@@ -3,6 +3,10 @@
 A device lowers h_k(w; w^t) = F_k(w) + mu/2 |w - w^t|^2 (2) by SGD from the broadcast model w^t, so
 unlike devices cannot drift far apart. With mu = 0 it is federated averaging.
 
+`stragglers` makes local work uneven: such a device gets through as many local steps as it can until
+the round's end, and is averaged like the others. So it is at work for as long as they are, and its
+time and energy are those of all steps.
+
 References
 ----------
 Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith 2020, "Federated Optimization in Heterogeneous
@@ -14,11 +18,15 @@ from __future__ import annotations
 from typing import ClassVar, Literal, Self
 
 import torch
-from pydantic import model_validator
+from pydantic import Field, model_validator
+from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome, must_contract, penalty
 from otafl.algorithms.parameters import increment_, penalised_sgd_, received_params
 from otafl.core.contracts import Blocks, Broadcast, LocalContext
+from otafl.core.rng import purpose
+
+STRAGGLERS = purpose("fedprox/stragglers", __name__)
 
 
 class FedProx(Algorithm):
@@ -29,6 +37,13 @@ class FedProx(Algorithm):
     class Settings(AveragedSettings):
         name: Literal["fedprox"] = "fedprox"
         penalty: float = penalty(0.1, "mu: the local loss has mu/2 |w - w^t|^2 added")
+        stragglers: float = Field(
+            0.0,
+            ge=0,
+            le=1,
+            description="chance that a device gets through a part of a round's local steps alone, "
+            "1 to training.local_steps of them, each number as likely (section 5.2: 0, 0.5, 0.9)",
+        )
 
         @model_validator(mode="after")
         def _contracts(self) -> Self:
@@ -42,8 +57,23 @@ class FedProx(Algorithm):
         centre, work = received_params(broadcast, self.model), context.work
         params = self.model.trainable(centre)
         rate, mu = context.of_rows("learning_rate"), context.of_rows("penalty")
+        share = self.settings.stragglers
+        count = own_steps(share, context) if share else None
         loss = torch.zeros_like(rate)
         for step in range(work.steps):
             batch = work.batch(step)
-            loss += penalised_sgd_(self.model, params, centre, batch, rate, mu)  # eq. (2)
-        return {}, increment_(params, broadcast, self.model.shapes), loss / work.steps
+            if count is None:
+                loss += penalised_sgd_(self.model, params, centre, batch, rate, mu)  # eq. (2)
+            else:
+                on = (step < count).to(rate.dtype)
+                loss += on * penalised_sgd_(self.model, params, centre, batch, rate * on, mu)
+        taken = work.steps if count is None else count
+        return {}, increment_(params, broadcast, self.model.shapes), loss / taken
+
+
+def own_steps(share: float, context: LocalContext) -> Tensor:
+    """Draw how many local steps each row takes in a round, [n] int64; a share of them straggle."""
+    cohort, steps = context.cohort, context.work.steps
+    pairs = cohort.trial, cohort.device
+    who, part = context.streams.device_uniform(STRAGGLERS, context.round, *pairs, (2,)).unbind(1)
+    return torch.where(who < share, 1 + (part * steps).long(), steps)

@@ -2,14 +2,18 @@
 devices of unequal shares, some with fewer samples than a minibatch.
 
 Mutations that must fail: the penalty's centre the model itself, the gradient step not divided by
-1 - s, one trial's penalty for all, server_learning_rate ignored; the refusal left out.
+1 - s, one trial's penalty for all, server_learning_rate ignored; the refusal left out; the steps
+of stragglers not cut, cut for all alike, none left, their losses over all steps.
 """
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 from support.rival_rounds import (
     DTYPES,
     GRADIENT,
@@ -21,6 +25,7 @@ from support.rival_rounds import (
     SERVER,
     WHO,
     Rounds,
+    arrays,
     batches,
     close,
     in_step,
@@ -32,7 +37,10 @@ from support.rival_rounds import (
 )
 from twins import rivals as twin
 
-from otafl.algorithms.fedprox import FedProx
+from otafl.algorithms.fedprox import FedProx, own_steps
+from otafl.core.contracts import Cohort, LocalContext
+from otafl.core.rng import Streams
+from otafl.models.base import unflatten
 
 pytestmark = pytest.mark.exact
 
@@ -49,6 +57,47 @@ def test_fedprox() -> None:
             w[s] = stepped(w[s], mean, SERVER[s])
             close(server(ours, s), w[s])
             np.testing.assert_allclose(losses(one, s), loss, rtol=1e-12)
+
+
+@pytest.mark.twin
+def test_stragglers_send_what_they_have() -> None:
+    """Each device's increment is that of its first few minibatches."""
+    penalty, seen = [0.5, 3.0], set()
+    ours = Rounds("fedprox", MODEL, {"stragglers": 0.8}, penalty=penalty, **RATES)
+    for t, who in enumerate(WHO):
+        w = [server(ours, s) for s in range(2)]
+        one = ours.round(t, who)
+        sent = unflatten(one.payload[0].blocks["model"], MODEL.shapes)
+        rows = [(s, own) for s in range(2) for own in batches(one, s)]
+        for row, (s, own) in enumerate(rows):
+            after = [
+                twin.fedprox(w[s], [own[:n]], [1.0], RATE[s], penalty[s])
+                for n in range(1, len(own) + 1)
+            ]
+            increment = arrays(MODEL, sent, row)
+            off = [
+                max(np.abs(a - b - c).max() for a, b, c in zip(model, w[s], increment, strict=True))
+                for model, _ in after
+            ]
+            n = int(np.argmin(off))
+            assert off[n] < 1e-12
+            np.testing.assert_allclose(one.loss[row], after[n][1][0], rtol=1e-12)
+            seen.add(n)
+    assert len(seen) > 2
+
+
+@pytest.mark.law
+def test_how_many_straggle() -> None:
+    """Of 20,000 devices half take 1 to 6 steps, each number as likely; chi-squared of six cells at
+    a false-alarm level of 1e-4."""
+    n = 20_000
+    cohort = Cohort.fresh(torch.zeros(n).long(), torch.arange(n), torch.ones(n), (n,), n)
+    work = SimpleNamespace(steps=6)
+    context = LocalContext(cohort, {}, Streams([0], [0]), 3, work)  # type: ignore[arg-type]
+    found = np.bincount(own_steps(0.5, context).numpy(), minlength=7)
+    assert found[0] == 0
+    expected = n * np.array([1 / 12] * 5 + [7 / 12])
+    assert stats.chisquare(found[1:], expected).pvalue > 1e-4
 
 
 @DTYPES
