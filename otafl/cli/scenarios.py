@@ -24,7 +24,7 @@ def check(
     ] = False,
 ) -> None:
     """Print a scenario filled in, or all its errors."""
-    from otafl.scenario import expand, json_schema, to_yaml
+    from otafl.scenario import expand, json_schema, notes_on, to_yaml
 
     if schema:
         import json
@@ -41,7 +41,7 @@ def check(
         points = expand(loaded)
         from otafl.engine.memory import no_room
 
-        warnings = no_room(points)
+        warnings = [*no_room(points), *notes_on(points)]
         typer.echo(to_yaml(loaded).rstrip())
         typer.echo(f"{scenario}: valid; {counted(len(points), 'point')}", err=True)
         for text in warnings:

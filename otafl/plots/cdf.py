@@ -1,4 +1,4 @@
-"""Draw distributions over devices: what share of the devices has at most so much."""
+"""Draw distributions: what share of the devices, or of the trials, has at most so much."""
 
 from __future__ import annotations
 
@@ -37,11 +37,13 @@ def cdf_data(
 ) -> xr.Dataset:
     """Compute what is drawn as distribution functions, one for each hue and facet.
 
-    Devices that a point does not have are NaN and count nowhere; joules are summed over the causes.
+    A variable with a value a device is distributed over devices, of all trials together; any other
+    over trials. Devices that a point does not have are NaN and count nowhere; joules are summed
+    over the causes.
 
     Parameters
     ----------
-    x : a variable with one value a device; None: the main one.
+    x : a variable; None: the main one that has a value a device.
     hue, facet : dims whose values are curves of a colour, and panels.
     sel : dim -> the value of it that is drawn.
 
@@ -50,46 +52,33 @@ def cdf_data(
     With dims ([facet], [hue], step), a step of the function each. value: the finite values of all
     devices of all trials at the end of the trials, each once, in order; NaN beyond their number.
     share: of all these devices, that which has at most `value`. std: standard deviation (n - 1) of
-    the trials' own shares there; NaN for one trial. devices, trials: how many are in `share`.
+    the trials' own shares there; NaN for one trial. devices, trials: how many are in `share`. Over
+    trials, likewise of these, without std and devices.
 
     Raises
     ------
-    UserError : for unknown names, for a variable that is not one a device, and for a dim that is
-        neither drawn nor picked.
+    UserError : for unknown names, and for a dim that is neither drawn nor picked.
     """
-    x = x or main_device_variable(ds)
+    x = x or quantities.first_known(ds, (*PERSONAL, *JOULES)) or quantities.main_variable(ds)
     quantities.check_variable(ds, "--x", x)
-    if "device" not in ds[x].dims:
-        able = [str(name) for name, one in ds.data_vars.items() if "device" in one.dims]
-        raise UserError(
-            f"--x {x}: is not one value a device; "
-            + (f"take one of {', '.join(able)}" if able else "this result has no such variable")
-        )
+    over = "device" if "device" in ds[x].dims else "trial"
     ds = quantities.picked(ds, sel, hue=hue, facet=facet)
     drawn = [name for name in (facet, hue) if name]
-    if "device" not in ds[x].dims:
-        raise UserError("--sel device picks one; a distribution needs all devices")
+    if over in drawn or over not in ds[x].dims:
+        raise UserError(
+            f"--x {x}: its distribution is over {over}s, and needs all of them; pick none with "
+            "--sel, --hue or --facet"
+        )
     # joules of devices are not summed over them
-    ds, values = quantities.quantity(ds, x, [*drawn, "device"])
-    trials = "trial" in values.dims and "trial" not in drawn
+    ds, values = quantities.quantity(ds, x, [*drawn, over])
+    trials = over == "device" and "trial" in values.dims and "trial" not in drawn
     pool = values if trials else values.expand_dims(pooled=[0])
-    pool = pool.transpose(*drawn, "trial" if trials else "pooled", "device")
-    table = _steps(pool.compute())
-    table["share"].attrs["long_name"] = "share of devices"
+    pool = pool.transpose(*drawn, "trial" if trials else "pooled", over)
+    table = _steps(pool.compute(), over)
+    table["share"].attrs["long_name"] = f"share of {over}s"
     axes = {"x": values.rename(x), "y": table["share"]}
     table.attrs = quantities.about("cdf", ds, axes, x=x, y="share", hue=hue, facet=facet)
     return table.assign_attrs(log_x=int(spans_decades(table["value"].values)))
-
-
-def main_device_variable(ds: xr.Dataset) -> str:
-    """Return what to draw if nothing is said.
-
-    Raises UserError where nothing is one value a device.
-    """
-    name = quantities.first_known(ds, (*PERSONAL, *JOULES))
-    if name is None:
-        raise UserError("--kind cdf: this result has no variable that is one value a device")
-    return name
 
 
 def draw_cdf(data: xr.Dataset, title: str = "") -> Figure:
@@ -105,7 +94,8 @@ def described(data: xr.Dataset) -> str:
         reached = np.flatnonzero(share >= 0.5)
         if reached.size:
             medians.append(f"{name} {number(float(value[reached[0]]), 3)}".strip())
-    said = f"Distribution over devices of {data.attrs['x_label']}{split_by(data)}."
+    over = data["share"].attrs["long_name"].removeprefix("share of ")
+    said = f"Distribution over {over} of {data.attrs['x_label']}{split_by(data)}."
     return f"{said} Medians: {'; '.join(medians[:MOST])}." if medians else said
 
 
@@ -127,8 +117,9 @@ def distribution(values: np.ndarray) -> np.ndarray:
     return out
 
 
-def _steps(pool: xr.DataArray) -> xr.Dataset:
-    """Compute the distributions of a variable with dims (..., trials, device)."""
+def _steps(pool: xr.DataArray, over: str) -> xr.Dataset:
+    """Compute the distributions of a variable with dims (..., trials, device), or (..., pooled,
+    trial) for one over trials."""
     across = [str(dim) for dim in pool.dims[-2:]]
     pool = pool.drop_vars("final_round", errors="ignore")
     found = xr.apply_ufunc(
@@ -141,7 +132,10 @@ def _steps(pool: xr.DataArray) -> xr.Dataset:
     steps = found.assign_coords(part=["value", "share", "std"]).to_dataset("part")
     steps = steps.dropna("step", how="all", subset=["value"])
     there = pool.notnull()
-    steps = steps.assign(devices=there.sum(across), trials=there.any("device").sum(across[0]))
+    if over == "device":
+        steps = steps.assign(devices=there.sum(across), trials=there.any(over).sum(across[0]))
+    else:
+        steps = steps.assign(trials=there.sum(across))
     # the coordinates in their order, which is that of a table's columns
     known = pool.isel(dict.fromkeys(across, 0), drop=True).coords
     return xr.Dataset(coords=dict(known)).assign(steps)

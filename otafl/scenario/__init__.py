@@ -10,6 +10,7 @@ from otafl.scenario.identity import (
     structure,
 )
 from otafl.scenario.loading import axes_of, expand, is_scenario, load_scenario
+from otafl.scenario.notes import notes_on
 from otafl.scenario.schema import Point, Scenario
 from otafl.scenario.writing import json_schema, to_yaml
 
@@ -23,6 +24,7 @@ __all__ = [
     "is_scenario",
     "json_schema",
     "load_scenario",
+    "notes_on",
     "same",
     "scenario_hash",
     "sources_of",

@@ -107,7 +107,8 @@ Sweep = list[list[Track]]
 
 
 def read(sweep: Any, root: type[BaseModel], tree: Any) -> tuple[Sweep, list[Problem]]:
-    """Return the axes of the section `sweep`, and what is wrong with it. tree: of the whole."""
+    """Return the sound axes of the section `sweep`, and what is wrong with the others. tree: of the
+    whole."""
     if not isinstance(sweep, Mapping):
         return [], []  # the schema says what is wrong
     axes: Sweep = []
@@ -129,7 +130,10 @@ def read(sweep: Any, root: type[BaseModel], tree: Any) -> tuple[Sweep, list[Prob
         problems += faults
         if not faults:
             sound.append(tracks)
-    return sound, problems + _doubled(sound)
+    doubled = _doubled(sound)
+    again = {one.path for one in doubled}
+    sound = [tracks for tracks in sound if not any(track.place in again for track in tracks)]
+    return sound, problems + doubled
 
 
 def coordinates(sweep: Sweep) -> dict[str, Axis]:

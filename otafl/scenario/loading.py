@@ -63,9 +63,11 @@ def load_scenario(
     at_sweep = {fault.path for fault in faults}
     problems = [one for one in problems if one.path not in at_sweep] + faults
     problems += [*_swept_and_set(sweep, where), *_too_many(sweep)]
-    if problems:
+    if any(one.path[:1] != ("sweep",) for one in problems) or _too_many(sweep):
         raise where.error(problems)
-    _points(scenario, sweep, where, further)
+    if problems:  # the values of the other axes are looked at all the same
+        scenario = Scenario.model_validate({**tree, "sweep": {}})
+    _points(scenario, sweep, where, further, problems)
     return scenario
 
 
@@ -215,8 +217,17 @@ def _sweep(scenario: Scenario) -> axes.Sweep:
 
 
 def _points(
-    scenario: Scenario, sweep: axes.Sweep, where: Where, further: Further | None = None
+    scenario: Scenario,
+    sweep: axes.Sweep,
+    where: Where,
+    further: Further | None = None,
+    faults: Sequence[Problem] = (),
 ) -> list[Point]:
+    """Return the points of a sweep. Raises ScenarioError for all that is wrong at some of them.
+
+    faults: of other axes, raised with the rest. Without those axes nobody knows how the parts of a
+    point go together, which is then not looked at.
+    """
     base = scenario.model_dump(exclude_unset=True, exclude={"sweep"})
     dims = axes.coordinates(sweep)
     coords = [coord for axis in dims.values() for coord in axis.coords.items()]
@@ -228,12 +239,14 @@ def _points(
         except ValidationError as error:
             problems.add(problems_of(error, tree, Scenario), settings)
             continue
-        found = [*check(one), *slips(tree, Scenario)]
-        problems.add(found or (further(one) if further is not None else []), settings)
+        found = [*(() if faults else check(one)), *slips(tree, Scenario)]
+        if not found and not faults and further is not None:
+            found = further(one)
+        problems.add(found, settings)
         places = [place for _, place in settings]
         values = {name: c.values[i] for (name, c), i in zip(coords, places, strict=True)}
         points.append(Point(index, values, one))
-    problems.raise_any()
+    problems.raise_any(faults)
     return points
 
 
@@ -256,8 +269,9 @@ class _Collected:
             if touched:
                 said[axes.said(touched)] = None
 
-    def raise_any(self) -> None:
-        problems = []
+    def raise_any(self, others: Sequence[Problem]) -> None:
+        """Raise what was collected, and other problems with it, if there are any."""
+        problems = list(others)
         for (message, _), (place, said) in self._found.items():
             more = f" (and {len(said) - 1} more)" if len(said) > 1 else ""
             prefix = f"sweep: {next(iter(said))}{more}: " if said else ""

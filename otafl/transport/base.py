@@ -97,6 +97,9 @@ class Transport(Lasting, ABC):
     """Whose symbols `uplink_symbols` are: those that all devices share, the longest device's, or
     those of all devices, one after the other."""
 
+    obeys_power: ClassVar[bool] = False
+    """It asks the power policy what devices send with; else they send at full power."""
+
     class Settings(settings.Settings):
         """Hold the section `transport` of a scenario."""
 

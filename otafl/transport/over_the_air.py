@@ -35,6 +35,7 @@ class OverTheAir(Transport):
     lasting: ClassVar = ("_policy_state",)
     gives: ClassVar[frozenset[str]] = frozenset({"mean"})
     counts: ClassVar[Counts] = "shared"
+    obeys_power: ClassVar[bool] = True
 
     class Settings(Transport.Settings):
         name: Literal["over_the_air"] = "over_the_air"

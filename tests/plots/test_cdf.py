@@ -9,11 +9,8 @@ import pytest
 from support.plot_bench import csv_of, few, ramp, result
 
 from otafl.core.errors import UserError
-from otafl.plots import (
-    cdf_data,
-    draw,
-    table,
-)
+from otafl.plots import cdf_data, draw, table
+from otafl.plots.cdf import described
 
 pytestmark = pytest.mark.exact
 
@@ -60,12 +57,39 @@ def test_one_trial_has_no_band_and_infinite_charge_no_step() -> None:
     assert data["std"].isnull().all()
 
 
+def test_any_other_variable_is_distributed_over_trials(tmp_path: Path) -> None:
+    """At the end of each trial, for each hue; a trial that did not survive counts nowhere."""
+    accuracy = np.full((2, 3, 3), 0.1)
+    accuracy[:, :, -1] = [[0.7, 0.5, 0.7], [0.9, 0.8, np.nan]]
+    ds = result({"test_accuracy": accuracy}, ["device_count"], trials=3)
+    data = cdf_data(ds, "test_accuracy", "device_count")
+    np.testing.assert_allclose(data["value"].sel(device_count=2).dropna("step"), [0.5, 0.7])
+    np.testing.assert_allclose(data["share"].sel(device_count=2).dropna("step"), [1 / 3, 1.0])
+    np.testing.assert_array_equal(data["trials"], [3, 2])
+    assert data["std"].isnull().all()
+    assert "devices" not in data
+    assert data["share"].attrs["long_name"] == "share of trials"
+    assert "Distribution over trials of" in described(data)
+    (ax,) = draw(data).axes
+    assert len(ax.get_lines()) == 2
+    assert csv_of(data, tmp_path)["test_accuracy"].size == 4
+    assert cdf_data(ds, hue="device_count").attrs["x"] == "test_accuracy"  # the main one
+
+
 @pytest.mark.parametrize(
     ("call", "said"),
     [
         (
-            lambda ds: cdf_data(ds, "test_accuracy"),
-            "--x test_accuracy: is not one value a device; take one of tx_energy_j, device_own",
+            lambda ds: cdf_data(ds, "no_such_thing"),
+            "--x no_such_thing: not a variable of this result",
+        ),
+        (
+            lambda ds: cdf_data(ds, "device_own_test_accuracy", sel={"device": 0, "snr_db": 0}),
+            "--x device_own_test_accuracy: its distribution is over devices, and needs all of them",
+        ),
+        (
+            lambda ds: cdf_data(ds, "test_accuracy", "trial", sel={"snr_db": 0}),
+            "--x test_accuracy: its distribution is over trials, and needs all of them; pick none",
         ),
         (
             lambda ds: cdf_data(ds, "tx_energy_j"),

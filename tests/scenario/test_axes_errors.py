@@ -169,3 +169,23 @@ def test_expanding_a_scenario_that_was_made_by_hand_checks_it_too() -> None:
         expand(Scenario(name="x", sweep={"channel.snrdb": [1]}))
     with pytest.raises(ScenarioError, match=r"devices\.late: 'next' needs"):
         expand(Scenario.model_validate({"name": "x", "devices": {"late": "next"}}))
+
+
+def test_a_bad_axis_and_a_bad_value_of_another_are_both_told() -> None:
+    """And the values alone, as an axis that is not understood may be what makes them go together:
+    four devices of participants would be too many for two."""
+    sweep = {
+        "power.nmae": ["ci"],
+        "channel.snr_db": [0, "loud"],
+        "algorithm": ["fedavg", "fedavgg"],
+        "devices.participants": [4],
+    }
+    told = lines({"devices": {"count": 2}, "sweep": sweep})
+    assert len(told) == 3
+    assert any("'power.nmae' is no key of a scenario" in one for one in told)
+    assert any("channel.snr_db=loud: channel.snr_db: got 'loud'" in one for one in told)
+    assert any("algorithm=fedavgg" in one and "did you mean 'fedavg'?" in one for one in told)
+    for axis in ({"channel.snr_db": 3}, {"power": ["ci", "ci"]}):
+        told = lines({"sweep": {**axis, "csi": ["perfct"]}})
+        assert len(told) == 2
+        assert "csi=perfct: csi: unknown csi 'perfct'; did you mean 'perfect'?" in told[1]

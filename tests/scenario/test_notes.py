@@ -1,0 +1,52 @@
+"""What a scenario asks for that makes no difference is noted, and nothing else is.
+
+Mutations that make a test here fail: a default noted, a policy noted that another point obeys.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from golden.test_cli import call
+
+from otafl.core import registry
+from otafl.scenario import expand, load_scenario, notes_on, to_yaml
+
+pytestmark = pytest.mark.exact
+
+
+def noted(**keys: Any) -> list[str]:
+    return notes_on(expand(load_scenario({"name": "s", **keys})))
+
+
+def test_a_policy_that_no_transport_asks() -> None:
+    for transport in ("digital", "ideal"):
+        assert noted(power="tci", transport=transport) == [
+            f"power: 'tci' without effect, as transport '{transport}' asks no power policy: every "
+            "device sends at full power; over_the_air asks it"
+        ]
+    assert not noted(power="tci")
+    (said,) = noted(transport="digital", sweep={"power": ["gbma", "ci"]})
+    assert said.startswith("power: 'gbma' and 'ci' without effect")
+    both = ["over_the_air", "digital"]
+    assert len(noted(sweep={"transport": both, "power": ["gbma", "ci"]})) == 1
+
+
+def test_what_is_no_mistake() -> None:
+    assert not noted(transport="digital")
+    assert not noted(power="ci", sweep={"transport": ["over_the_air", "digital"]})
+    assert not noted(transport="digital", power=registry.TABLES["power"].default)
+    filled = load_scenario({"name": "s", "transport": "digital"})
+    assert not noted(**{k: v for k, v in yaml.safe_load(to_yaml(filled)).items() if k != "name"})
+
+
+def test_check_tells_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("s.yaml").write_text("name: s\npower: ci\ntransport: digital\n")
+    call("check", "s.yaml")
+    assert "otafl: warning: power: 'ci' without effect, as transport" in capsys.readouterr().err
