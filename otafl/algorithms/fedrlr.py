@@ -5,6 +5,14 @@ them by Riemannian SGD with a pull towards the broadcast ones Theta_0, and sends
 layer, coded by a random sign matrix; the receiver multiplies the two superposed sums. Factored
 throughout: a round makes no dense M x N weight, gradient or SVD.
 
+For a global model take fedrlr_plus, which sends as many symbols. Here the global one stays between
+chance and 0.3 on digits, however many rounds, as the product of two superposed sums errs by the
+model's own size. What learns are the devices' own models (local_test_accuracy), and slowly by the
+defaults, which are the paper's for pixels from 0 to 255: its Table II takes 75 rounds of 40 steps,
+without the factor 1/K on the gradient. The example has a step size for pixels from 0 to 1, and
+takes the local models to 0.7 in 100 rounds of 10 steps; with fedrlr_plus these give a global model
+of 0.8.
+
 References
 ----------
 Xue, Lau 2023, "Riemannian Low-Rank Model Compression for Federated Learning with Over-the-Air
@@ -14,7 +22,7 @@ Xue, Lau 2023, "Riemannian Low-Rank Model Compression for Federated Learning wit
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -59,6 +67,13 @@ class FedRLR(Algorithm):
     model: LayeredModel
 
     class Settings(LowRankSettings):
+        example: ClassVar = {
+            "algorithm.q": 100.0,
+            "algorithm.inv_k_gradient": False,
+            "training.rounds": 100,
+            "training.local_steps": 10,
+        }
+
         name: Literal["fedrlr"] = "fedrlr"
         q: float = stackable(2.0, gt=0, description="step size eta = q / (nu + t)")
         nu: float = stackable(1000.0, gt=0, description="step size eta = q / (nu + t)")

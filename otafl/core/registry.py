@@ -73,7 +73,7 @@ WORDS = {
     "partition": "iid shards dirichlet label_skew lognormal dirichlet_mix class_window natural",
     "model": "mlp cnn softmax_regression lstm vgg8 conv_net resnet resnet18@resnet resnet34@resnet "
     "vgg vgg11@vgg vgg16@vgg",
-    "algorithm": "fedavg fedrlr fedrlr_plus fedmid prox_sgd magnitude_pruning pfedbred pfedme "
+    "algorithm": "fedavg fedrlr_plus fedrlr fedmid prox_sgd magnitude_pruning pfedbred pfedme "
     "per_fedavg tdpfed fedprox scaffold ditto apfl fedrep fedbn fedem local_only fedasync "
     "fedbuff fedhm heterofl fedrolex split_mix fedamp fedfomo fedpac pfedhn pfedbayes",
     "channel": "awgn rayleigh rician tdl-a@tdl tdl-b@tdl tdl-c@tdl tdl-d@tdl tdl-e@tdl cdl-a@cdl "

@@ -1,0 +1,20 @@
+"""What `otafl list fedrlr` says of a quick try: how far the local and the global model come, and
+how far FedRLR+ comes in as many rounds."""
+
+from __future__ import annotations
+
+import pytest
+
+import otafl
+from otafl.scenario import examples
+
+pytestmark = pytest.mark.slow
+
+
+def test_fedrlr_learns_local_models_and_fedrlr_plus_a_global_one() -> None:
+    scenario = examples.example("algorithm", "fedrlr")
+    end = otafl.run(otafl.load_scenario(scenario)).isel(round=-1, trial=0)
+    assert 0.65 < end.local_test_accuracy < 0.8
+    assert end.test_accuracy < 0.35
+    plus = otafl.run(otafl.load_scenario(scenario | {"algorithm": "fedrlr_plus"}))
+    assert plus.test_accuracy.isel(round=-1, trial=0) > 0.75
