@@ -122,7 +122,8 @@ def test_errors_of_otafl_are_its_own() -> None:
     custom.load("blamed_parts:policy", "power.name")
     with pytest.raises(AttributeError) as error:
         Broadcast({}).rows(None, 0, 1)  # type: ignore[arg-type]
-    stripped = error.value.with_traceback(error.tb.tb_next)  # less this test's own line
+    assert blame.told(error.value) is error.value  # though a line of this test called it
+    stripped = error.value.with_traceback(error.tb.tb_next)
     assert blame.told(stripped) is stripped
 
 
