@@ -17,7 +17,6 @@ from otafl.core.contracts import Blocks, Broadcast
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem
 from otafl.core.rng import Streams
-from otafl.core.settings import CustomSettings
 from otafl.factorised.lowrank import LowRank
 from otafl.models import sides
 from otafl.models.base import Model, Shapes, flatten, unflatten
@@ -49,10 +48,10 @@ class LowRankSettings(settings.Settings):
 
 
 def sides_of(scenario: Any) -> Sides | None:
-    """Return the sides of the layers of a scenario's model; None where only the user's own code
-    knows, or the data do not fit."""
+    """Return the sides of the layers of a scenario's model; None where only the user's own code or
+    the data know, or the data do not fit."""
     data = scenario.data
-    if isinstance(data, CustomSettings):
+    if data.input_shape is None or data.classes is None:
         return None
     return sides(scenario.model, data.input_shape, data.classes)
 

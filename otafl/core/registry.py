@@ -69,8 +69,9 @@ class Table:
 
 
 WORDS = {
-    "data": "digits mnist fashion_mnist cifar10 cifar100 femnist sent140",
-    "partition": "iid shards dirichlet label_skew lognormal dirichlet_mix class_window natural",
+    "data": "digits mnist fashion_mnist cifar10 cifar100 femnist sent140 hf",
+    "partition": "iid shards dirichlet label_skew lognormal dirichlet_mix class_window natural "
+    "flower",
     "model": "mlp cnn softmax_regression lstm vgg8 conv_net resnet resnet18@resnet resnet34@resnet "
     "vgg vgg11@vgg vgg16@vgg",
     "algorithm": "fedavg fedrlr_plus fedrlr fedmid prox_sgd magnitude_pruning pfedbred pfedme "

@@ -21,10 +21,11 @@ class DataSource(Settings):
     """The files that it is read from; None if there are none to download."""
 
     ships_with: ClassVar[str] = ""
-    """The package that has the data, where there are no files."""
+    """The package that has the data, where there are no files; empty where the scenario says where
+    they are."""
 
     has_users: ClassVar[bool] = False
-    """Samples have users, by which they can be dealt out."""
+    """Samples have users, by which they can be dealt out; a property where the settings say it."""
 
     classes: ClassVar[int | None] = None
     """The number of classes, where it is known before the data are read."""

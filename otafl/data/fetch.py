@@ -66,7 +66,8 @@ def _available(name: str, root: str | None) -> Available:
     source, description = registry.component("data", name), registry.about("data", name).summary
     files: Files | None = source.files
     if files is None:
-        return Available(name, f"ships with {source.ships_with}", True, description)
+        where = f"ships with {source.ships_with}" if source.ships_with else "where data says"
+        return Available(name, where, bool(source.ships_with), description)
     found = files.find(root)
     where = str(found or files.home(root))
     return Available(name, where, found is not None, f"{description}; {files.size}")

@@ -28,7 +28,6 @@ from pydantic import Field, model_validator
 
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem
-from otafl.core.settings import CustomSettings
 from otafl.models.base import Count, HiddenWidths, OutputChannels
 from otafl.models.geometry import Window, image_shape
 from otafl.models.layered import ActivationSettings, Layer, LayeredModel, numbered
@@ -68,7 +67,7 @@ class WindowSettings(ActivationSettings):
     def check(self, scenario: Any) -> Iterable[Problem]:
         """Say whether the data set's samples are images that every convolution can see."""
         data = scenario.data
-        if isinstance(data, CustomSettings):
+        if data.input_shape is None:
             return ()
         try:
             layers_of(self, data.input_shape, data.classes)

@@ -20,7 +20,6 @@ from otafl.core.words import closest, meant
 from otafl.scenario.errors import shown
 from otafl.scenario.keys import (
     CHOICES,
-    child,
     field_at,
     fields,
     is_section,
@@ -288,10 +287,12 @@ def _has_name(value: Any) -> bool:
 
 
 def _takes_any(track: Track, chosen: Mapping[Path, Sequence[Any]]) -> bool:
-    """Say whether the key is one of a component of the user's, whose keys are not known."""
-    sections = chosen.get(track.path[:-1], ())
-    names = [one if isinstance(one, str) else child(one, "name") for one in sections]
-    return any(isinstance(name, str) and ":" in name for name in names)
+    """Say whether the key is one of a component whose keys only others know, as the user's own."""
+    above = track.path[:-1]
+    if above not in CHOICES:
+        return False
+    kinds = [CHOICES[above].settings(one) for one in chosen.get(above, ())]
+    return any(kind is not None and kind.model_config.get("extra") == "allow" for kind in kinds)
 
 
 def _doubled(sweep: Sweep) -> list[Problem]:

@@ -100,13 +100,18 @@ def test_model_gradients_and_step(name: str) -> None:
 
 
 PARTITIONS = [
-    name for name in registry.names("partition") if not registry.settings("partition", name).by_user
+    pytest.param(name, marks=pytest.mark.slow) if name == "flower" else name
+    for name in registry.names("partition")
+    if not registry.settings("partition", name).by_user
 ]
 
 
 @pytest.mark.parametrize("name", PARTITIONS)
 def test_partition(name: str) -> None:
-    config = registry.settings("partition", name)()
+    if name == "flower":
+        pytest.importorskip("flwr_datasets")
+    keys = small.chosen("partition", name)
+    config = registry.settings("partition", name)(**keys)
     labels = np.random.default_rng(0).integers(0, 10, 500)
     parts = dealt(config, labels, 7, np.random.default_rng(1))
     again = dealt(config, labels, 7, np.random.default_rng(1))
@@ -119,7 +124,7 @@ def test_partition(name: str) -> None:
     assert together.max() < 500
     assert all(np.array_equal(a, b) for a, b in zip(parts, again, strict=True))
     assert any(not np.array_equal(a, b) for a, b in zip(parts, other, strict=True))
-    one = run(engine({"data.partition": name}), 1)
+    one = run(engine({"data.partition": keys}), 1)
     assert all(block.isfinite().all() for block in one.server.values())
     assert one.share.ge(1).all()
 

@@ -51,13 +51,13 @@ def test_it_is_a_user_error() -> None:
         (
             {"data": "imagenet"},
             "data: unknown data set 'imagenet'; known: digits, mnist, fashion_mnist, "
-            "cifar10, cifar100, femnist, sent140, or "
+            "cifar10, cifar100, femnist, sent140, hf, or "
             "module:callable of your own",
         ),
         (
             {"data": {"partition": "idd"}},
             "data.partition: unknown partition 'idd'; did you mean 'iid'? known: iid, shards, "
-            "dirichlet, label_skew, lognormal, dirichlet_mix, class_window, natural, or "
+            "dirichlet, label_skew, lognormal, dirichlet_mix, class_window, natural, flower, or "
             "module:callable of your own",
         ),
         (
@@ -68,7 +68,7 @@ def test_it_is_a_user_error() -> None:
         (
             {"data": {"partition": 5}},
             "data.partition: got 5; must be a name or a mapping of keys: iid, shards, dirichlet, "
-            "label_skew, lognormal, dirichlet_mix, class_window, natural",
+            "label_skew, lognormal, dirichlet_mix, class_window, natural, flower",
         ),
         ({"model": "a:b:c"}, "model: got 'a:b:c'; must be of the form module:callable"),
         (

@@ -17,8 +17,11 @@ from otafl.data.partitions.label_skew import LabelSkew
 from otafl.data.partitions.lognormal import Lognormal
 from otafl.data.partitions.shards import Shards
 
+OWN = [name for name in registry.names("partition") if name != "flower"]
+"""Flower's need its package: they are in `tests/interop`."""
+
 ALL: list[Partition] = [
-    *(registry.settings("partition", name)() for name in registry.names("partition")),
+    *(registry.settings("partition", name)() for name in OWN),
     Shards(shards_per_device=5),
     Dirichlet(alpha=0.1),
     Dirichlet(alpha=10.0, min_samples=5),

@@ -1,0 +1,308 @@
+"""Data sets made here with Hugging Face's library, and Flower's partitioners on otafl's.
+
+Mutations that make a test here fail: height and width changed over, colours last, labels of a split
+numbered by themselves, held out samples that train too, the seed of every trial the same, samples
+not shuffled before, places in the shuffled order taken for samples.
+"""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from otafl import sweeping
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
+from otafl.data import DataSet, load
+from otafl.data.digits import Digits
+from otafl.data.hf import HuggingFace
+from otafl.data.partitions.flower import Flower
+from otafl.data.shares import shared_out
+from otafl.scenario import ScenarioError, load_scenario
+
+pytestmark = pytest.mark.slow
+
+datasets = pytest.importorskip("datasets")
+pytest.importorskip("flwr_datasets")
+Image = pytest.importorskip("PIL.Image")
+
+
+@pytest.fixture(autouse=True)
+def _offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a folder and with a cache of its own, and without the network."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+
+
+def pixels(count: int, *shape: int) -> np.ndarray:
+    return np.random.default_rng(count).integers(0, 256, (count, *shape), dtype=np.uint8)
+
+
+def images(values: np.ndarray, **columns: Any) -> Any:
+    """A split of images, and of labels 0, 1, 2, 0, ... of three classes."""
+    kinds = {"image": datasets.Image(), "label": datasets.ClassLabel(names=["a", "b", "c"])}
+    values = [Image.fromarray(one) for one in values]
+    given = {"image": values, "label": [i % 3 for i in range(len(values))], **columns}
+    more = {name: datasets.Value("string") for name in columns}
+    return datasets.Dataset.from_dict(given, features=datasets.Features({**kinds, **more}))
+
+
+def read(**keys: Any) -> DataSet:
+    return load(HuggingFace(**keys))
+
+
+def test_grey_images_saved_to_disk() -> None:
+    train, test = pixels(12, 6, 4), pixels(5, 6, 4)
+    datasets.DatasetDict(train=images(train), test=images(test)).save_to_disk("made")
+    data = read(dataset="made")
+    assert_array_equal(data.x_train, train / np.float32(255))
+    assert_array_equal(data.x_test, test / np.float32(255))
+    assert_array_equal(data.y_train, np.arange(12) % 3)
+    assert data.classes == 3
+    assert_array_equal(read(dataset="made", pixel_scale="raw").x_test, test)
+    assert read(dataset="made", image_size=[3, 8]).x_train.shape == (12, 3, 8)
+
+
+def test_a_folder_of_colour_images() -> None:
+    """Classes are the folders' names; of one size, or made so."""
+    values = {split: pixels(n, 6, 4, 3) for split, n in (("train", 6), ("test", 3))}
+    for split, colours in values.items():
+        for i, one in enumerate(colours):
+            folder = Path("photos", split, "xyz"[i % 3])
+            folder.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(one).save(folder / f"{i}.png")
+    data = read(dataset="photos", pixel_scale="raw")
+    order = np.argsort(np.arange(6) % 3, kind="stable")
+    assert_array_equal(data.x_train, values["train"][order].transpose(0, 3, 1, 2))
+    assert_array_equal(data.y_train, [0, 0, 1, 1, 2, 2])
+    Image.fromarray(values["test"][0][:5]).save("photos/test/x/other.png")
+    with pytest.raises(UserError, match=r"^data.image_size: .* \[6, 4\] and \[5, 4\]"):
+        read(dataset="photos")
+    assert read(dataset="photos", image_size=[2, 2]).x_test.shape == (4, 3, 2, 2)
+
+
+def test_tables_with_lists_of_numbers_and_texts_for_labels() -> None:
+    """The labels of both splits are numbered together; users too."""
+    Path("table").mkdir()
+    x = np.random.default_rng(0).random((6, 3)).astype(np.float32)
+    parts = {"train": (slice(0, 4), ["q", "p", "r", "q"]), "test": (slice(4, 6), ["r", "q"])}
+    for split, (rows, labels) in parts.items():
+        who = ["ann", "bob", "ann", "cy"][: len(labels)]
+        columns = {"x": x[rows].tolist(), "label": labels, "writer": who}
+        datasets.Dataset.from_dict(columns).to_parquet(f"table/{split}.parquet")
+    data = read(dataset="table", user="writer")
+    assert_array_equal(data.x_train, x[:4])
+    assert_array_equal(data.y_train, [1, 0, 2, 1])
+    assert_array_equal(data.y_test, [2, 1])
+    assert_array_equal(data.owner, [0, 1, 0, 2])
+    assert_array_equal(data.owner_test, [0, 1])
+
+
+def test_samples_held_out_train_no_more() -> None:
+    images(pixels(30, 4, 4)).save_to_disk("one")
+    with pytest.raises(UserError, match=r"^data.test_split: 'one' has the splits train and none"):
+        read(dataset="one")
+    data, again = (read(dataset="one", hold_out=0.2, train_samples=n) for n in (24, None))
+    assert (len(data.y_train), len(data.y_test)) == (24, 6)
+    both = np.concatenate([data.x_train, data.x_test])
+    assert len(np.unique(both, axis=0)) == 30
+    assert_array_equal(data.x_test, again.x_test)
+    assert len(set(data.y_test)) > 1
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"dataset": "nowhere"}, "data.dataset: 'nowhere' is neither a folder that is there nor"),
+        ({"dataset": "pandas"}, "data.dataset: 'pandas' is neither a folder that is there nor"),
+        ({"dataset": "owner/name"}, "data.dataset: 'owner/name' cannot be read"),
+        ({"train_split": "trian"}, "data.train_split: there is no split 'trian'; did you mean 'tr"),
+        ({"test_split": "no"}, "data.test_split: there is no split 'no'; splits: train, test"),
+        ({"label": "labl"}, "data.label: there is no column 'labl'; did you mean 'label'"),
+        ({"image": "no"}, r"data.image: there is no column 'no'; columns: image \(Image\), other"),
+        ({"image": "other"}, "data.image: the column 'other' holds string; images"),
+        ({"image": "words"}, "data.image: the column 'words' holds List; images"),
+        ({"label": "unlabelled"}, "data.label: the column 'unlabelled' has labels of -1"),
+        ({"label": "words"}, "data.label: the column 'words' holds List"),
+        ({"hold_out": 0.5, "test_split": "test"}, "data.hold_out: takes the place of"),
+        ({"dataset": "two"}, "data.image: must be given, as 2 columns are of images or of lists"),
+        ({"dataset": "none"}, "data.label: must be given, as no columns are of class labels"),
+        ({"dataset": "deep"}, r"data.image: .* more than 8 bits a colour \(Pillow's mode I;16\)"),
+    ],
+)
+def test_what_cannot_be_read_is_said(keys: dict[str, Any], message: str) -> None:
+    columns = {"other": ["x"] * 6, "words": [["y"]] * 6, "unlabelled": [0, 1, -1] * 2}
+    label = {"label": [0, 1] * 3}
+    made = datasets.Dataset.from_dict(
+        {"image": [Image.fromarray(one) for one in pixels(6, 3, 3)], **columns, **label}
+    )
+    datasets.DatasetDict(train=made, test=made).save_to_disk("made")
+    deep = [Image.fromarray(one.astype(np.uint16)) for one in pixels(6, 3, 3)]
+    for name, others in (
+        ("two", {"a": [[1.0]] * 6, "b": [[1.0]] * 6, **label}),
+        ("none", {"a": [[1.0]] * 6}),
+        ("deep", {"image": deep, **label}),
+    ):
+        one = datasets.Dataset.from_dict(others)
+        datasets.DatasetDict(train=one, test=one).save_to_disk(name)
+    with pytest.raises(UserError, match=f"^{message}"):
+        read(**{"dataset": "made", **keys})
+
+
+class Evil:
+    """A pickle that leaves a file where it is read."""
+
+    def __reduce__(self) -> Any:
+        return open, ("was_run", "w")
+
+
+def test_nothing_of_a_data_set_is_run() -> None:
+    """Neither a script that lies in the folder nor pickles, also of a folder that is called as one
+    of the library's readers is."""
+    Path("pandas").mkdir()
+    Path("pandas/pandas.py").write_text("open('was_run', 'w')\n")
+    Path("pandas/train.pkl").write_bytes(pickle.dumps(Evil()))
+    Path("train.pkl").write_bytes(pickle.dumps(Evil()))
+    with pytest.raises(UserError, match=r"^data.dataset: 'pandas' cannot be read"):
+        read(dataset="pandas")
+    assert not Path("was_run").exists()
+
+
+def test_a_scenario_trains_on_it_dealt_out_by_flower() -> None:
+    """With a convolutional model and low-rank updates, whose checks cannot know the images."""
+    made = images(pixels(80, 8, 8))
+    datasets.DatasetDict(train=made, test=images(pixels(9, 8, 8))).save_to_disk("made")
+    partition = {"name": "flower", "partitioner": "DirichletPartitioner", "alpha": 5.0}
+    keys: dict[str, Any] = {
+        "data": {"name": "hf", "dataset": "made", "partition": partition},
+        "model": {"name": "cnn", "channels": [2], "hidden": [4]},
+        "algorithm": {"name": "fedrlr_plus", "rank": 1},
+        "devices": {"count": 2},
+        "training": {"rounds": 2},
+    }
+    result = sweeping.run(load_scenario({"name": "x", **keys}))
+    assert np.isfinite(result["test_loss"]).all()
+    sweep = {"data.partition.alpha": [5.0, 0.5], "data.partition.min_partition_size": [1]}
+    swept = sweeping.run(load_scenario({"name": "x", **keys, "sweep": sweep}))
+    assert swept.sizes["alpha"] == 2
+
+
+def parts(trials: list[int], count: int = 10, **keys: Any) -> list[list[np.ndarray]]:
+    source = Digits(partition={"name": "flower", **keys})
+    streams = Streams([7] * len(trials), trials)
+    return [list(one.train) for one in shared_out(source, load(source), count, streams)]
+
+
+@pytest.mark.parametrize(
+    ("partitioner", "arguments"),
+    [
+        ("IidPartitioner", {}),
+        ("LinearPartitioner", {}),
+        ("DirichletPartitioner", {"alpha": 0.3}),
+        ("PathologicalPartitioner", {"num_classes_per_partition": 2}),
+        ("ShardPartitioner", {"num_shards_per_partition": 2}),
+        ("SizePartitioner", {"partition_sizes": [20] * 10}),
+        ("NaturalIdPartitioner", {}),
+    ],
+)
+def test_samples_are_dealt_out_the_same_each_time(
+    partitioner: str, arguments: dict[str, Any]
+) -> None:
+    keys = {"partitioner": partitioner, **arguments}
+    first, second = parts([0, 1], **keys)
+    (again,) = parts([1], **keys)
+    assert all(np.array_equal(a, b) for a, b in zip(second, again, strict=True))
+    assert not all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
+    held = np.concatenate(first)
+    assert len(np.unique(held)) == len(held)
+    assert min(map(len, first)) > 0
+
+
+def test_they_deal_out_by_the_labels() -> None:
+    labels = load(Digits()).y_train
+    (two,) = parts([0], partitioner="PathologicalPartitioner", num_classes_per_partition=2)
+    assert {len(np.unique(labels[part])) for part in two} == {2}
+    (iid,) = parts([0], partitioner="IidPartitioner")
+    assert all(len(np.unique(labels[part])) == 10 for part in iid)
+
+
+def test_users_are_a_column() -> None:
+    """Of data that have them; a device a user."""
+    from otafl.data.partitions import Deck
+
+    owner = np.arange(30) % 3
+    deck = Deck(np.zeros(30, np.int64), 3, np.random.default_rng(0), owner)
+    dealt = Flower(partitioner="NaturalIdPartitioner", partition_by="user").deal(deck)
+    assert sorted({tuple(np.unique(owner[part])) for part in dealt}) == [(0,), (1,), (2,)]
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        (
+            {"partitioner": "DirichletPartioner"},
+            "data.partition.partitioner: Flower has no 'DirichletPartioner'; did you mean 'Dir",
+        ),
+        (
+            {"partitioner": "DirichletPartitioner", "alhpa": 1.0},
+            "data.partition.alhpa: DirichletPartitioner has no such argument; did you mean 'alpha'",
+        ),
+        (
+            {"partitioner": "DirichletPartitioner"},
+            "data.partition.alpha: DirichletPartitioner needs it; add the key",
+        ),
+        (
+            {"partitioner": "DirichletPartitioner", "alpha": -1.0},
+            "data.partition: DirichletPartitioner: Alpha values should be strictly greater",
+        ),
+        (
+            {"partitioner": "IidPartitioner", "num_partitions": 3},
+            "data.partition.num_partitions: got 3; leave it out, it is devices.count",
+        ),
+    ],
+)
+def test_a_wrong_partitioner_is_said_before_anything_is_read(
+    keys: dict[str, Any], message: str
+) -> None:
+    from otafl.engine.foresight import foresight
+
+    data = {"name": "digits", "partition": {"name": "flower", **keys}}
+    with pytest.raises(ScenarioError) as error:
+        load_scenario({"name": "x", "data": data}, further=foresight())
+    assert str(error.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        (
+            {"partitioner": "SizePartitioner", "partition_sizes": [20] * 4},
+            "data.partition: SizePartitioner makes 4 partitions, and there are 10 devices",
+        ),
+        (
+            {"partitioner": "NaturalIdPartitioner", "partition_by": "user"},
+            "data.partition.partition_by: got 'user'; must be label, or user where samples have",
+        ),
+        (
+            {"partitioner": "VerticalEvenPartitioner"},
+            "data.partition: VerticalEvenPartitioner: ",
+        ),
+        (
+            {
+                "partitioner": "DirichletPartitioner",
+                "alpha": 0.001,
+                "min_partition_size": 0,
+            },
+            r"data.partition: DirichletPartitioner leaves device \d+ without a sample",
+        ),
+    ],
+)
+def test_what_cannot_be_dealt_out_is_said(keys: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=f"^{message}"):
+        parts([0], **keys)
