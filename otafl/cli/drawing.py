@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from otafl.cli.app import ResultFile, check_writable, picked
+from otafl.cli.app import ResultFile, Trust, check_writable, picked
 from otafl.core.errors import UserError
 from otafl.plots.kinds import Kind
 
@@ -48,10 +48,12 @@ def plot(
     csv: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write what is drawn as CSV.")
     ] = None,
+    trust: Trust = False,
 ) -> None:
     """Draw variables, mean and spread over trials.
 
-    Joules of devices are summed over them, except in a CDF, which shows their distribution.
+    Joules of devices are summed over them, except in a CDF, which shows their distribution. A
+    partition, classes by device, is drawn of a scenario's file as well.
     """
     chosen = picked(sel)
     from otafl.plots import draw, overview, write_csv
@@ -63,7 +65,8 @@ def plot(
         typer.echo(str(target))
         return
     kind = kind or Kind.curves
-    data = kind.data(open_results(result), chosen, y=y, x=x, z=z, hue=hue, facet=facet)
+    source = kind.recipe.opened(result, trust)
+    data = kind.data(source, chosen, y=y, x=x, z=z, hue=hue, facet=facet)
     target = out or _beside(result, f"{kind.recipe.file.format(**data.attrs)}.png")
     if csv is not None:
         write_csv(data, csv)

@@ -1,9 +1,9 @@
-"""Draw results: curves, heat maps, Pareto fronts and distributions over devices.
+"""Draw results: curves, heat maps, Pareto fronts, distributions over devices, and partitions.
 
-`curve_data`, `heatmap_data`, `pareto_data` and `cdf_data` compute what is drawn: a data set that
-knows its labels. `draw` makes the figure of it, `table` and `write_csv` the same numbers as rows;
-`overview` picks what is worth a first look. `otafl.plots.kinds` names the kinds; nothing else is
-imported before it is used.
+`curve_data`, `heatmap_data`, `pareto_data`, `cdf_data` and (of a scenario) `partition_data` compute
+what is drawn: a data set that knows its labels. `draw` makes the figure of it, `table` and
+`write_csv` the same numbers as rows; `overview` picks what is worth a first look.
+`otafl.plots.kinds` names the kinds; nothing else is imported before it is used.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ _HOMES = {
     "heatmap": ("heatmap_data",),
     "overviews": ("overview",),
     "pareto": ("pareto_data",),
+    "partition": ("partition_data",),
     "quantities": ("main_variable",),
     "style": ("COLOURS", "LINES", "MANY", "MARKERS"),
     "tables": ("table", "write_csv"),

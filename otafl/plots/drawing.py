@@ -15,7 +15,7 @@ SUFFIXES = (".png", ".pdf", ".svg")
 
 
 def draw(data: xr.Dataset, path: Path | str | None = None, title: str = "") -> Figure:
-    """Draw what `curve_data`, `heatmap_data`, `pareto_data` or `cdf_data` gives.
+    """Draw what `curve_data`, `heatmap_data`, `pareto_data`, `cdf_data` or `partition_data` gives.
 
     Parameters
     ----------

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib import import_module
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from otafl.core.errors import UserError
 
@@ -23,20 +24,28 @@ NO_CELLS = {"z": "only --kind heatmap has cells; use --y or --x"}
 """What most kinds refuse."""
 
 
+def opened_result(path: Path, trust: bool) -> xr.Dataset:
+    """Open a result, in which nothing is code."""
+    from otafl.results.files import open_results
+
+    return open_results(path)
+
+
 @dataclass(frozen=True)
 class Recipe:
     """Hold how a figure of a kind comes from a result.
 
     Parameters
     ----------
-    data : from a result to what is drawn. Its keyword arguments are flags of `otafl plot`, without
-        those of `refused`, and `sel`. What it returns has the attributes kind, note, x, y or z (the
-        names that were asked for), x_label, y_label, hue and facet ("" for none).
+    data : from what `opened` gives to what is drawn. Its keyword arguments are flags of `otafl
+        plot`, without those of `refused`, and `sel`. What it returns has the attributes kind, note,
+        x, y or z (the names that were asked for), x_label, y_label, hue and facet ("" for none).
     draw : from what is drawn, and a title, to the figure.
     described : says what the figure shows, for those who cannot see it.
     columns : variable of what is drawn -> its column in a table. "{x}" is what was asked for.
     file : how the name of the figure's file ends, likewise.
     refused : a flag that the kind does not take -> why. "{}" is its value.
+    opened : opens the file that is drawn; whether code that it names may be run.
     """
 
     data: Callable[..., xr.Dataset]
@@ -45,6 +54,7 @@ class Recipe:
     columns: Mapping[str, str]
     file: str
     refused: Mapping[str, str]
+    opened: Callable[[Path, bool], Any] = opened_result
 
 
 class Kind(StrEnum):
@@ -54,6 +64,7 @@ class Kind(StrEnum):
     heatmap = "heatmap"
     pareto = "pareto"
     cdf = "cdf"
+    partition_ = "partition"  # texts have a method `partition`
 
     @property
     def recipe(self) -> Recipe:
@@ -62,12 +73,13 @@ class Kind(StrEnum):
         return recipe
 
     def data(
-        self, ds: xr.Dataset, sel: Mapping[str, str] | None = None, **flags: str | None
+        self, ds: Any, sel: Mapping[str, str] | None = None, **flags: str | None
     ) -> xr.Dataset:
-        """Compute what is drawn of a result.
+        """Compute what is drawn.
 
         Parameters
         ----------
+        ds : a result; of partitions a scenario, as the kind's recipe opens it.
         sel : dim -> the value of it that is drawn.
         flags : x, y, z, hue and facet; None: what is drawn if nothing is said.
 

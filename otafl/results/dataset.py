@@ -176,6 +176,20 @@ def _alike(parts: list[xr.Dataset]) -> list[xr.Dataset]:
     ]
 
 
+def grid(scenario: Scenario) -> xr.Dataset:
+    """Return the number of each point, `point_index`, with the sweep's axes as dims and their
+    coordinates."""
+    import xarray as xr
+
+    axes = _axes(scenario)
+    numbers = np.arange(math.prod(_shape(axes))).reshape([axis["size"] for axis in axes])
+    table = xr.Dataset({"point_index": ([axis["dim"] for axis in axes], numbers)})
+    for axis in axes:
+        for name, (values, attributes) in _axis_coordinates(axis).items():
+            table = table.assign_coords({name: (axis["dim"], values, attributes)})
+    return table
+
+
 def _link_variables(link: dict[str, np.ndarray]) -> dict[str, Any]:
     """Return variables `link_<name>`; complex ones in two parts, for every NetCDF reader."""
     data = {}

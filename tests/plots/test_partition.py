@@ -1,0 +1,129 @@
+"""The picture of a partition: what is counted, which axes are panels, and what is refused.
+
+Mutations that make a test here fail: another trial's partition, labels before the partition renames
+them, test samples counted, classes stacked from zero each, the axis that changes nothing as panels,
+code of a result imported.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from contract.small import engine, scenario
+
+from otafl import sweeping
+from otafl.cli import main
+from otafl.core.errors import UserError
+from otafl.plots import draw, partition_data, table
+from otafl.plots.kinds import Kind
+from otafl.plots.partition import BARS, COLOURS
+
+pytestmark = pytest.mark.exact
+
+ALPHA: dict[str, Any] = {"data.partition": {"name": "dirichlet", "alpha": 0.3}}
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        ALPHA,
+        {"data.partition": {"name": "class_window"}, "data.test": "per_device"},
+        {"data.partition": {"name": "label_skew", "classes_per_device": 2}, "data.validation": 0.1},
+    ],
+)
+def test_counts_are_those_that_a_run_trains_on(keys: dict[str, Any]) -> None:
+    """By the sections of the engine that a run puts together, a trial each."""
+    one = scenario({"data.train_samples": 400, **keys})
+    local = engine({"data.train_samples": 400, **keys}).parts.samples.local_data
+    for trial in range(3):
+        counts = partition_data(one, sel={"trial": trial})["samples"].values
+        rows = slice(4 * trial, 4 * trial + 4)
+        index, count = local.index.view(-1, local.index.shape[-1])[rows], local.count.view(-1)[rows]
+        wanted = [
+            np.bincount(local.y[own[:many]].numpy(), minlength=10)
+            for own, many in zip(index, count.tolist(), strict=True)
+        ]
+        np.testing.assert_array_equal(counts, wanted)
+
+
+def test_panels_are_the_axis_that_changes_the_partition() -> None:
+    """An SNR does not; of devices that a point does not have nothing is known."""
+    sweep = {"channel.snr_db": [0, 10], "devices.count": [2, 5]}
+    data = partition_data(scenario({**ALPHA, "sweep": sweep}))
+    assert data.attrs["facet"] == "device_count"
+    assert dict(data.sizes) == {"device_count": 2, "device": 5, "class": 10}
+    samples = data["samples"].transpose("device_count", "device", "class")
+    assert np.isnan(samples[0, 2:]).all()
+    assert samples[1].sum() == samples[0].sum() == 300
+    alone = partition_data(scenario({**ALPHA, "devices.count": 2}))
+    np.testing.assert_array_equal(samples[0, :2], alone["samples"])
+    rows = table(data)
+    assert list(rows) == ["device_count", "device", "class", "samples"]
+    assert len(rows) == (2 + 5) * 10
+    two = scenario({**ALPHA, "sweep": {"devices.count": [2, 5], "data.train_samples": [100, 300]}})
+    with pytest.raises(UserError, match=r"^partition also depends on train_samples .* --facet tr"):
+        partition_data(two)
+    picked = partition_data(two, sel={"train_samples": 100, "device_count": 5})
+    assert picked["samples"].sum() == 100
+    assert not picked.attrs["facet"]
+
+
+def test_bars_are_as_high_as_the_counts() -> None:
+    data = partition_data(scenario(ALPHA))
+    (ax,) = (ax for ax in draw(data).axes if ax.collections)
+    samples = data["samples"].values
+    assert [bar.get_label() for bar in ax.collections] == [str(label) for label in range(10)]
+    heights = np.zeros_like(samples)
+    for label, bars in enumerate(ax.collections):
+        for path in bars.get_paths():
+            (left, low), (right, high) = path.get_extents().get_points()
+            device = round((left + right) / 2)
+            assert low == samples[device, :label].sum()
+            heights[device, label] = high - low
+    np.testing.assert_array_equal(heights, samples)
+    assert len(set(COLOURS)) == BARS
+
+
+def test_many_classes_are_a_map(tmp_path: Path) -> None:
+    many = partition_data(scenario(ALPHA))
+    many = many.reindex({"class": np.arange(40)}, fill_value=0.0).assign_attrs(many.attrs)
+    figure = draw(many, tmp_path / "map.png")
+    assert figure.axes[0].get_ylabel() == "class"
+    assert figure.axes[0].collections[0].get_array().shape == (40, 4)
+
+
+@pytest.mark.slow
+def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a scenario's file and of its result the same; code that a result names is not run."""
+    monkeypatch.chdir(tmp_path)
+    Path("my_parts.py").write_text(
+        "from otafl.data import load\nfrom otafl.data.digits import Digits\n"
+        "def data():\n    return load(Digits(train_samples=300))\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    tree = "name: p\ndata: {name: 'my_parts:data', partition: dirichlet}\ndevices: {count: 3}\n"
+    Path("p.yaml").write_text(tree + "training: {rounds: 1}\n")
+    sweeping.run(scenario({"data": {"name": "my_parts:data"}, "training.rounds": 1}), Path("r.nc"))
+    assert run("p.yaml", "--csv", "p.csv") == 0
+    assert Path("p_partition.png").stat().st_size > 5000
+    assert Path("p.csv").read_text().startswith("device,class,samples\n0,0,")
+    assert run("r.nc") == 2
+    assert run("r.nc", "--trust") == 0
+    assert Path("r_partition.png").exists()
+    assert run("p.yaml", "--hue", "device") == run("p.yaml", "--x", "round") == 2
+
+
+def run(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as left:
+        main(["plot", "--kind", "partition", *arguments])
+    return int(left.value.code or 0)
+
+
+def test_it_is_said_in_words() -> None:
+    data = partition_data(scenario(ALPHA))
+    said = Kind("partition").recipe.described(data)
+    assert said.startswith("Training samples of 4 devices by class")
+    assert "Samples of a device: " in said
