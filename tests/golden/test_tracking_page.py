@@ -1,0 +1,145 @@
+"""docs/tracking.md: its scenario, commands and trackers, run as they stand.
+
+W&B offline and MLflow with a database file, where the packages are installed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from contract.small import scenario
+
+from otafl import sweeping
+from otafl.cli import main
+from otafl.engine.checkpoints import Checkpoint
+from otafl.engine.following import Tracks
+from otafl.engine.running import run_stack
+from otafl.scenario import expand
+
+pytestmark = pytest.mark.slow
+
+PAGE = Path(__file__).parents[2] / "docs" / "tracking.md"
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The files of the page's blocks, in the working folder."""
+    for language, text in BLOCK.findall(PAGE.read_text()):
+        first = text.partition("\n")[0]
+        if language != "sh" and first.startswith("# "):
+            (tmp_path / first.removeprefix("# ")).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+def resumed(folder: Path, track: dict[str, Any]) -> list[int]:
+    """Runs a trial that is killed in round 5 of 6 and taken up after round 3; the rounds at which
+    it is evaluated."""
+    keys = {"track": track, "trials": 1, "training.rounds": 6, "training.eval_every": 2}
+    points, checkpoint = expand(scenario(keys)), Checkpoint(folder / "state.pt", 3)
+
+    def killed(done: int, total: int) -> None:
+        if done == 5:
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        run_stack(points, killed, None, checkpoint, Tracks(folder / "track"))
+    return run_stack(points, None, None, checkpoint, Tracks(folder / "track")).rounds
+
+
+def test_what_the_page_shows(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    blocks = BLOCK.findall(PAGE.read_text())
+    for line in "".join(text for language, text in blocks if language == "sh").splitlines():
+        with pytest.raises(SystemExit) as left:
+            main(line.split()[1:])
+        assert not left.value.code
+    said = capsys.readouterr().out.splitlines()
+    assert [line for line in said if line.startswith("trial_1 ")][-1] == "trial_1 ends"
+    assert len([line for line in said if re.match(r"trial_0 \d+ [\d.]+$", line)]) == 5
+    listed = re.findall(r"^    (results/watched.track/\S+)$", PAGE.read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted(map(str, Path().glob("results/watched.track/*/*")))
+    (code,) = (text for language, text in blocks if text.startswith("import json"))
+    exec(compile(code, PAGE.name, "exec"), {})
+    assert re.match(r"gbma 0 20 0\.\d+\ngbma 1 20 ", capsys.readouterr().out)
+
+
+@pytest.mark.usefixtures("folder")
+def test_mlflow(tmp_path: Path) -> None:
+    """A sweep is an experiment with a run each; a run that was killed has each round once."""
+    mlflow = pytest.importorskip("mlflow")
+    track = {"name": "track_mlflow:track", "uri": f"sqlite:///{tmp_path}/own.db"}
+    swept = scenario({"track": track, "trials": 1, "sweep": {"channel.snr_db": [0, 10]}})
+    result = sweeping.run(swept, tmp_path / "x.nc")
+    client = mlflow.MlflowClient(track["uri"])
+    home = client.get_experiment_by_name("small").experiment_id
+    runs = {run.info.run_name: run for run in client.search_runs([home])}
+    assert set(runs) == {"0_snr_db=0/trial_0", "1_snr_db=10/trial_0"}
+    one = runs["1_snr_db=10/trial_0"].info
+    told = client.get_metric_history(one.run_id, "test_accuracy")
+    assert one.status == "FINISHED"
+    wanted = result["test_accuracy"].sel(snr_db=10, trial=0)
+    assert [(one.step, one.value) for one in told] == list(enumerate(wanted.values))
+    rounds = resumed(tmp_path, track)
+    (run,) = client.search_runs([home], "tags.`mlflow.runName` = 'trial_0'")
+    told = client.get_metric_history(run.info.run_id, "test_accuracy")
+    assert [one.step for one in told] == rounds == [0, 2, 4, 6]
+
+
+@pytest.mark.usefixtures("folder")
+def test_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Offline: what is kept for a later `wandb sync`."""
+    pytest.importorskip("wandb")
+
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    track = {"name": "track_wandb:track", "mode": "offline", "dir": str(tmp_path)}
+    swept = scenario({"track": track, "trials": 2, "sweep": {"channel.snr_db": [0, 10]}})
+    result = sweeping.run(swept, tmp_path / "x.nc")
+    found = {}
+    for file in tmp_path.glob("wandb/offline-run-*/*.wandb"):
+        name, rows = kept(file)
+        found[name] = [row["test_accuracy"] for row in rows]
+    wanted = result["test_accuracy"]
+    assert found == {
+        f"{i}_snr_db={snr}/trial_{trial}": list(wanted.sel(snr_db=snr, trial=trial).values)
+        for i, snr in enumerate((0, 10))
+        for trial in (0, 1)
+    }
+
+
+def kept(file: Path) -> tuple[str, list[dict[str, Any]]]:
+    """The name of the run that a file of W&B holds, and what it logged."""
+    from wandb.proto import wandb_internal_pb2
+
+    name, rows = "", []
+    for data in records(file.read_bytes()):
+        record = wandb_internal_pb2.Record()
+        record.ParseFromString(data)
+        name = record.run.display_name or name
+        if record.history.item:
+            pairs = [(one.key or "/".join(one.nested_key), one) for one in record.history.item]
+            rows.append({key: json.loads(one.value_json) for key, one in pairs})
+    return name, rows
+
+
+def records(data: bytes, block: int = 32768) -> Iterator[bytes]:
+    """The records of a log as LevelDB writes them, after a head of seven bytes: each piece has a
+    checksum, a size and a kind (1: whole, 2: first, 3: middle, 4: last)."""
+    at, whole = 7, b""
+    while at + 7 <= len(data):
+        if block - at % block < 7:
+            at += block - at % block
+            continue
+        _, size, kind = struct.unpack_from("<IHB", data, at)
+        piece = data[at + 7 : at + 7 + size]
+        at += 7 + size
+        whole = piece if kind in (1, 2) else whole + piece
+        if kind in (1, 4):
+            yield whole
