@@ -1,9 +1,11 @@
 """Sphinx: `python -m sphinx -W --keep-going -b html docs build/docs`, offline."""
 
+import os
 import sys
 from importlib.metadata import version as installed
 from pathlib import Path
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the notebooks' kernels, that share the machine
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 
 project = "otafl"
@@ -12,7 +14,7 @@ project_copyright = author
 version = release = installed("otafl")
 
 extensions = [
-    "myst_parser",
+    "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx_copybutton",
     "sphinx_design",
@@ -20,6 +22,11 @@ extensions = [
 ]
 exclude_patterns = ["_ext"]
 myst_heading_anchors = 3
+nb_execution_mode = "force"  # what a notebook shows is of this otafl
+nb_execution_in_temp = True
+nb_execution_timeout = 120
+nb_execution_raise_on_error = True
+nb_merge_streams = True
 myst_fence_as_directive = ["math"]
 smartquotes = False
 rst_prolog = """

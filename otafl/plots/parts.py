@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import xarray as xr
 
@@ -21,8 +23,14 @@ def parts(data: xr.Dataset, *flags: str) -> list[tuple[str, xr.Dataset]]:
     found = []
     for place in np.ndindex(*(data.sizes[dim] for dim in dims)):
         part = data.isel(dict(zip(dims, place, strict=True)))
-        found.append((", ".join(shown(part[dim].values) for dim in dims), part))
+        found.append((", ".join(_written(part[dim].values) for dim in dims), part))
     return found
+
+
+def _written(value: np.ndarray) -> str:
+    """Write a value without the module of a notebook's own functions, `__main__`: matplotlib leaves
+    texts that begin with an underscore out of its legends."""
+    return re.sub("^(__main__:|_+)", "", shown(value))
 
 
 def split_by(data: xr.Dataset) -> str:

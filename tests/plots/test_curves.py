@@ -90,6 +90,13 @@ def test_what_is_drawn_is_the_curve_data(tmp_path: Path) -> None:
     assert [text.get_text() for text in legend.get_texts()] == ["gbma", "ci"]
 
 
+def test_functions_of_a_notebook_are_in_the_legend() -> None:
+    """Their names begin with an underscore, and matplotlib hides such texts."""
+    ds = dataset("power").assign_coords(power=["__main__:mine(share=0.1)", "_my:policy"])
+    (legend,) = plot(ds, "test_accuracy", "round", "power").legends
+    assert [text.get_text() for text in legend.get_texts()] == ["mine(share=0.1)", "my:policy"]
+
+
 def test_curves_differ_without_colour() -> None:
     ds = xr.concat([dataset("power")] * 10, "power", data_vars="minimal").assign_coords(
         power=[*"abcdefghijklmnopqrst"]

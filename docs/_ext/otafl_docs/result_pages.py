@@ -33,5 +33,5 @@ def _moved(match: re.Match[str]) -> str:
 def in_site(text: str) -> str:
     """A page of docs/ whose links to files of results/ lead to the site's pages of them."""
     return re.sub(
-        r"\]\(\.\./results/(\w+)\.md(#[^)]*)?\)", rf"](/reference/{FOLDER}/\1.md\2)", text
+        r"\]\((?:\.\./)+results/(\w+)\.md(#[^)]*)?\)", rf"](/reference/{FOLDER}/\1.md\2)", text
     )

@@ -1,0 +1,77 @@
+"""The notebooks of docs/notebooks run from top to bottom, each in a kernel of its own, and show
+what their texts say.
+
+Mutations that make a test here fail: the policy of the page inverting for all (`share` unread),
+`cao_static` not taking the least error, FedRLR+ sending what FedAvg does.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "docs" / "notebooks"
+NOTEBOOKS = sorted(path for path in FOLDER.glob("*.md") if path.stem != "index")
+
+SHOWN = {
+    "first_steps": """
+ends = final.mean("trial")
+assert (ends.sel(power="ci").diff("snr_db") > -0.02).all(), ends
+assert ends.sel(power="gbma", snr_db=-30) > 0.7 > 0.4 > ends.sel(power="ci", snr_db=-30), ends
+assert abs(difference.sel(snr_db=[-10, 0])).mean() < 0.03
+assert len(final.trial) == 3
+""",
+    "own_power_policy": """
+of_shares, least = error[2:], error.sel(power="cao_static")
+assert of_shares.argmin("power").values.tolist()[::3] == [3, 0], error
+assert (of_shares.min("power") < 2 * least).all(), error
+assert error.sel(power="ci", snr_db=-20) > 100 * least.sel(snr_db=-20), error
+assert sum(report.c < 0.99) == 4
+assert report.nmse < otafl.over_the_air(updates, power="ci", **link)[1].nmse / 2.5
+import pytest
+with pytest.raises(otafl.UserError, match="times the budget"):
+    otafl.over_the_air(updates, power=too_loud, **link)
+""",
+    "policy_by_snr": """
+nmse = final.aggregation_nmse
+assert (nmse.sel(power="cao_static") <= 1.001 * nmse.min("power")).all(), nmse
+assert (learns.sel(snr_db=[-30, -20]) != "cao_static").all(), learns
+gained = difference.mean("trial")
+assert (gained.sel(power="gbma", snr_db=[-30, -20]) > 0.15).all(), gained
+assert (abs(gained.sel(snr_db=[0, 10]).drop_sel(power="full")) < 0.03).all(), gained
+""",
+    "fedrlr_plus_cell": """
+assert 45 < gain_db.max() - gain_db.min() < 65
+ends = end.test_accuracy
+assert (ends.drop_sel(power="full") > ends.sel(power="full") + 0.3).all(), ends
+assert (abs(ends.sel(power="ci") - ends.sel(power="cao_static")) < 0.03).all(), ends
+assert error.sel(power="ci") > 3 * error.sel(power="cao_static"), error
+assert 5 < joules.sel(power="full") / joules.sel(power="ci") < 7, joules
+sent = mean.uplink_symbols.where(mean.test_accuracy >= 0.7).min("round").values
+assert sent[0] < sent[1] / 2, sent
+""",
+}
+"""Of each notebook, what it must have found for its texts to be true."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_it_runs_and_shows_what_it_says(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading = pytest.importorskip("myst_nb.core.read")
+    nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
+    notebook = reading.read_myst_markdown_notebook(path.read_text(), path=path)
+    notebook.cells.append(nbformat.v4.new_code_cell(SHOWN[path.stem]))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    place = {"metadata": {"path": str(tmp_path)}}
+    nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3", resources=place).execute()
+    figures = [
+        output
+        for cell in notebook.cells
+        for output in cell.get("outputs", [])
+        if "image/svg+xml" in output.get("data", {})
+    ]
+    assert len(figures) == path.read_text().count("\ndraw(") > 0
+    assert not list(tmp_path.iterdir())
