@@ -244,11 +244,11 @@ FLAGS = (
     "--disable-background-networking --disable-component-update --disable-sync "
     "--enable-logging=stderr --virtual-time-budget=10000"
 )
-NARROW = 400
+NARROW, WIDE = 400, 1400
 CHECK = """<!DOCTYPE html><title>check</title><body><script>
-async function look(name) {
+async function look([name, width]) {
   const frame = document.createElement('iframe');
-  frame.width = %d; frame.height = 900; frame.style.border = 0;
+  frame.width = width; frame.height = 900; frame.style.border = 0;
   frame.src = name;
   document.body.append(frame);
   await new Promise(done => frame.onload = done);
@@ -261,6 +261,8 @@ async function look(name) {
     width: root.scrollWidth, seen: page.body.scrollWidth, fits: frame.contentWindow.innerWidth,
     fetched: frame.contentWindow.performance.getEntriesByType('resource').map(e => e.name)
       .filter(name => !name.startsWith('data:')),
+    reach: Math.max(...Array.from(
+      page.querySelectorAll('article'), one => one.getBoundingClientRect().right)),
     headings: page.querySelectorAll('h1').length,
     lettering: parseFloat(getComputedStyle(page.querySelector('td')).fontSize),
   };
@@ -311,7 +313,8 @@ def test_in_a_browser_pages_are_whole_and_fit_a_phone(
     }
     for name, text in pages.items():
         (folder / name).write_text(text)
-    (folder / "check.html").write_text(CHECK % (NARROW, json.dumps(list(pages))))
+    looks = [*((name, NARROW) for name in pages), ("sweep.html", WIDE)]
+    (folder / "check.html").write_text(CHECK % json.dumps(looks))
     done = subprocess.run(
         [
             *(str(BROWSER), *FLAGS.split(), f"--user-data-dir={folder / 'profile'}"),
@@ -324,7 +327,9 @@ def test_in_a_browser_pages_are_whole_and_fit_a_phone(
     )
     found = re.search(r"<pre>(.*)</pre>", done.stdout)
     assert found is not None, done.stderr[-2000:]
-    seen = json.loads(unquote(found[1]))
+    *seen, wide = json.loads(unquote(found[1]))
+    assert wide["width"] <= wide["fits"] == WIDE
+    assert 0.85 * WIDE < wide["reach"] <= WIDE
     assert [one["title"] for one in seen] == [
         *("personal: otafl report", f"{HOSTILE}: otafl report", "bench: otafl report")
     ]
