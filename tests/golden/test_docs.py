@@ -283,7 +283,7 @@ def test_stale_pages_go(tmp_path: Path) -> None:
 def test_pictures(tmp_path: Path) -> None:
     """The committed pictures are those that the script draws and the page shows, and are small."""
     runpy.run_path(str(ROOT / "scripts" / "draw_concepts.py"))["draw_all"](tmp_path)
-    committed = {file.name: file for file in (DOCS / "pictures").iterdir()}
+    committed = {file.name: file for file in (DOCS / "pictures").glob("*.svg")}
     assert set(committed) == {file.name for file in tmp_path.iterdir()}
     shown = set(re.findall(r"\(pictures/(\S+)\)", (DOCS / "concepts.md").read_text()))
     assert shown == set(committed)

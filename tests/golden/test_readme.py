@@ -32,7 +32,7 @@ def test_the_scenario_is_valid(tmp_path: Path) -> None:
     (text,) = blocks("yaml")
     path = tmp_path / "readme.yaml"
     path.write_text(text)
-    assert otafl.load_scenario(path).algorithm.name == "fedrlr"
+    assert otafl.load_scenario(path).algorithm.name == "fedrlr_plus"
 
 
 def test_there_are_two_commands_for_a_fresh_machine() -> None:
