@@ -19,7 +19,7 @@ from otafl.core.errors import UserError
 from otafl.core.problems import Path, Problem
 from otafl.core.settings import CustomSettings, Settings
 from otafl.core.words import counted
-from otafl.engine.foresight import MOST_DEVICES, problem_of
+from otafl.engine.foresight import MOST_DEVICES, attempted, problem_of
 from otafl.engine.running import run_stack
 from otafl.results.dataset import to_dataset
 from otafl.scenario import Point, Scenario, scenario_hash, stack_key
@@ -55,8 +55,10 @@ class DryRun:
         if key in self._stacks:
             return []
         self._stacks.add(key)
-        small, failed = reduced(scenario), []
-        own = dict(custom_sections(small))
+        small = reduced(scenario)
+        # nothing is written, so runs are not followed: a tracker is looked for, and not called
+        failed = [one for one in (attempted(scenario.track.ready),) if one is not None]
+        own = {path: section for path, section in custom_sections(small) if section.decides}
         for path, section in own.items():
             name = f"{dotted(path)}: {section!r}"
             if name not in self._parts:

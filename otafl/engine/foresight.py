@@ -66,16 +66,16 @@ def foresight() -> Foresee:
 def foreseen(scenario: Scenario) -> list[Problem]:
     """Return what would stop a run of a point: all that is wrong with the modules that it names
     and with how its data are dealt out; of the rest, where that is sound, the first."""
-    named = [_told(section.found) for _, section in custom_sections(scenario)]
-    named.append(_told(scenario.track.ready))
-    found = [one for one in (*named, _told(lambda: _deal(scenario))) if one is not None]
+    named = [attempted(section.found) for _, section in custom_sections(scenario)]
+    named.append(attempted(scenario.track.ready))
+    found = [one for one in (*named, attempted(lambda: _deal(scenario))) if one is not None]
     if not found and made_up.declared(scenario.data):
-        first = _told(lambda: _rehearse(scenario))
+        first = attempted(lambda: _rehearse(scenario))
         found += [] if first is None else [first]
     return found
 
 
-def _told(attempt: Callable[[], Any]) -> Problem | None:
+def attempted(attempt: Callable[[], Any]) -> Problem | None:
     """Return the UserError of an attempt, or what the user's own code raises, with the key that it
     begins with. Any other error, which made-up samples may be the cause of, says nothing of a
     run."""
@@ -117,7 +117,8 @@ def _rehearse(scenario: Scenario) -> None:
     devices = scenario.devices.model_copy(update={"count": count})
     _assembled(scenario.model_copy(update=neutral | {"devices": devices}))
     less = {"local_steps": 1, "batch_size": min(scenario.training.batch_size, FEW)}
-    if all(path[0] in ROWS_ALONE for path, _ in custom_sections(scenario)):
+    own = [path for path, section in custom_sections(scenario) if section.decides]
+    if all(path[0] in ROWS_ALONE for path in own):
         count = min(count, FEW)  # the user's own may ask for those that there are
     small = {
         "devices": DevicesSettings(count=count, participants=min(count, FEW)),

@@ -54,8 +54,8 @@ def fades(draw):
 def full(link):
     return (link.budget[:, None] / link.power).sqrt(), torch.ones(link.h.shape[:2])
 
-def fails(link):
-    return link.nothing
+def fails(run):
+    return run.nothing
 
 class Nothing(Codec):
     def encoded(self, group, index, memory, context):
@@ -136,6 +136,13 @@ def test_data_and_what_looks_at_them(capsys: pytest.CaptureFixture) -> None:
     said, err = dry(capsys, code=2, **PARTS | {"data": "tried_parts:no_file"})
     assert said == ["data 'tried_parts:no_file': fails"]
     assert "data.name: 'tried_parts:no_file' raises FileNotFoundError at tried_parts.py:14: " in err
+
+
+def test_a_tracker_is_looked_for_and_not_called(capsys: pytest.CaptureFixture) -> None:
+    said, _ = dry(capsys, track="tried_parts:fails", sweep={"channel.snr_db": [0]})
+    assert [line.partition(" ")[0] for line in said] == ["a", "dry"]
+    _, err = dry(capsys, code=2, track="tried_parts:nowhere")
+    assert "s.yaml:7:1: track.name: 'tried_parts:nowhere': 'nowhere' does not exist in" in err
 
 
 def test_what_check_alone_cannot_see(

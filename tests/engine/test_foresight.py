@@ -339,7 +339,7 @@ def test_errors_of_made_up_samples_say_nothing() -> None:
     def fails() -> None:
         raise ZeroDivisionError
 
-    assert foresight._told(fails) is None
+    assert foresight.attempted(fails) is None
 
 
 def test_a_sentence_names_its_key() -> None:
@@ -349,7 +349,7 @@ def test_a_sentence_names_its_key() -> None:
         def attempt() -> None:
             raise UserError(text)
 
-        return foresight._told(attempt)
+        return foresight.attempted(attempt)
 
     keys = [refuse(text).path for text in ("a.b_c: x", "a.rank[1]: x", "a: x", "the file a.b: x")]
     assert keys == [("a", "b_c"), ("a", "rank"), ("a",), ()]
