@@ -101,7 +101,9 @@ def _module(frame: FrameType) -> str:
 
 def _is_library(file: str) -> bool:
     """Say whether a file is otafl's, Python's or of an installed package."""
-    return not Path(file).is_absolute() or bool({_OTAFL, *_LIBRARIES} & set(Path(file).parents))
+    path = Path(file)
+    installed = {"site-packages", "dist-packages"} & set(path.parts)
+    return bool(installed or not path.is_absolute() or {_OTAFL, *_LIBRARIES} & set(path.parents))
 
 
 def _object(entry: FrameType) -> str:
