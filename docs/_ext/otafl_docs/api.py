@@ -20,22 +20,22 @@ AUTOMODULE = """\
 MODULES = {
     "contracts": (
         "What parts hand each other",
-        tuple(f"otafl.core.contracts.{name}" for name in CONTRACTS),
+        {name.capitalize(): f"otafl.core.contracts.{name}" for name in CONTRACTS},
         "What a method, a channel, a codec, a policy or a transport is given and gives.",
     ),
     "components": (
         "Base classes of components",
-        tuple(dict.fromkeys(f"{table.package}.base" for table in TABLES.values())),
+        {table.title: f"{table.package}.base" for table in TABLES.values()},
         "What a component of your own derives from, or is held to.",
     ),
     "models": (
         "Models",
-        ("otafl.models.layered", "otafl.models.custom"),
+        {"Of layers": "otafl.models.layered", "Of your own": "otafl.models.custom"},
         "Models of layers, and a torch.nn.Module as a model.",
     ),
     "differentiable": (
         "The differentiable uplink",
-        ("otafl.uplink.differentiable",),
+        {"Functions": "otafl.uplink.differentiable"},
         "The uplink as plain functions of tensors, through which gradients pass.",
     ),
 }
@@ -45,7 +45,10 @@ def pages() -> Iterator[tuple[str, str]]:
     """Path without suffix, and text, of every page."""
     yield "api/otafl", _public()
     for name, (title, modules, text) in MODULES.items():
-        parts = [AUTOMODULE.format(one) for one in modules]
+        parts = [
+            f"{rst.heading(part, 1)}\n\n{AUTOMODULE.format(module)}"
+            for part, module in modules.items()
+        ]
         yield f"api/{name}", rst.page(rst.heading(title), text, *parts)
     data = ".. autoclass:: otafl.data.DataSet\n   :members:"
     about = "What a data set of your own returns (:doc:`/extending`)."

@@ -55,6 +55,8 @@ class LinkNames(SphinxPostTransform):
         for node in list(self.document.findall(nodes.literal)):
             if isinstance(node.parent, nodes.reference | nodes.title | nodes.term):
                 continue
+            if _is_key(node):
+                continue
             text = re.sub(r":( .*)?$", "", node.astext())
             page, anchor = targets().get(text, ("", ""))
             if not page or (page == here):
@@ -63,6 +65,19 @@ class LinkNames(SphinxPostTransform):
             link = nodes.reference("", "", internal=True, refuri=uri, classes=["known"])
             node.replace_self(link)
             link += node
+
+
+def _is_key(node: nodes.literal) -> bool:
+    """Whether it is in the first column of a table of keys: its own, whatever else is called so."""
+    entry, table = (_around(node, kind) for kind in (nodes.entry, nodes.table))
+    return table is not None and "keys" in table["classes"] and entry is entry.parent[0]
+
+
+def _around(node: nodes.Node, kind: type[nodes.Element]) -> Any:
+    """The nearest element of a kind that a node is in, or None."""
+    while node is not None and not isinstance(node, kind):
+        node = node.parent
+    return node
 
 
 def setup(sphinx: Any) -> None:
