@@ -13,6 +13,7 @@ import argparse
 from pathlib import Path
 
 import matplotlib.pyplot as plt
+from looks import POLICIES, TYPE, policy
 
 import otafl
 
@@ -22,26 +23,6 @@ STUDIES = {
     "nmse_csi": ("variance", "variance of the channel estimate's error"),
     "nmse_antennas": ("antennas", "server antennas"),
 }
-LOOKS = {
-    "none": ("#000000", "o", "-"),
-    "cao_static": ("#0072B2", "s", "-"),
-    "cao_average": ("#009E73", "D", "--"),
-    "smcv": ("#56B4E9", "^", ":"),
-    "full": ("#E69F00", "v", "-"),
-    "open_loop": ("#882255", ">", ":"),
-    "gbma": ("#D55E00", "<", "-"),
-    "tci": ("#7F7F7F", "X", "-."),
-    "ci": ("#EE66AA", "P", "-"),
-    "multi_antenna_ci": ("#8C510A", "h", "--"),
-    "cotaf": ("#999933", "*", "-."),
-    "blind": ("#5E3C99", "p", "--"),
-}
-"""Policy -> colour, marker and line, in the legend's order.
-
-Curves that run together differ in line and lightness, so the figure can be read without colours.
-"""
-TYPE = {"font.size": 12, "axes.titlesize": 13, "xtick.labelsize": 11, "ytick.labelsize": 11}
-"""Points in a figure of ten inches: 9 points at the least where it is shown 800 pixels wide."""
 
 
 def main() -> None:
@@ -64,10 +45,8 @@ def main() -> None:
             cells = (f"{m:.2g} ({a:.2g} to {b:.2g})" for m, a, b in zip(row, *ends, strict=True))
             print(f"| {name} | " + " | ".join(cells) + " |")
         for name in middle.power.values:
-            one, (color, marker, line) = middle.sel(power=name), LOOKS[str(name)]
-            style = {"color": color, "marker": marker, "ls": line, "ms": 6}
-            hollow = {} if line == "-" else {"mfc": "none"}  # shows a curve beneath
-            axis.plot(one[dim], one, label=name, **style | hollow)
+            one = middle.sel(power=name)
+            axis.plot(one[dim], one, label=name, **policy(str(name)))
         axis.set(yscale="log", xlabel=label, ylim=(1e-4, 1e2))
         if dim in ("device_count", "antennas"):
             axis.set_xscale("log")
@@ -81,7 +60,7 @@ def main() -> None:
         axis.grid(alpha=0.3)
     figure.supylabel("normalised squared error", fontsize=12)
     drawn = {line.get_label(): line for axis in axes.flat for line in axis.get_lines()}
-    order = [name for name in LOOKS if name in drawn]
+    order = [name for name in POLICIES if name in drawn]
     handles = [drawn[name] for name in order]
     figure.legend(handles, order, loc="outside lower center", ncols=4, title="power policy")
     figure.savefig(args.out, dpi=150)

@@ -11,13 +11,13 @@ import argparse
 from pathlib import Path
 
 import numpy as np
+from looks import TYPE, policy
 from matplotlib import pyplot as plt
 
 import otafl
 from otafl.analysis.summary import spread
 from otafl.results.ending import final
 
-MARKERS = "osD^v<>PX*"
 COLLAPSE = 0.3
 
 
@@ -32,15 +32,16 @@ def main() -> None:
     accuracy = final(best, "test_accuracy").fillna(0.1)  # a diverged model guesses
     accuracy = accuracy.transpose("partition", joint, "snr_db", "trial")
     snrs = [f"{snr:g} dB" for snr in accuracy.snr_db.values]
-    figure, axes = plt.subplots(1, 2, figsize=(12, 5), layout="constrained", sharey=True)
+    plt.rcParams.update(TYPE)
+    figure, axes = plt.subplots(1, 2, figsize=(10, 6), layout="constrained", sharey=True)
     for axis, of_partition in zip(axes, accuracy, strict=True):
         title = str(of_partition.partition.values)
         print(f"\n{title}: test accuracy, mean ± deviation of {best.sizes['trial']} trials")
         print("| power | " + " | ".join(snrs) + " |\n|---|" + "---|" * len(snrs))
         ideal = of_partition.values[0].mean(-1)
-        for place, (name, values) in enumerate(zip(names, of_partition.values, strict=True)):
+        for name, values in zip(names, of_partition.values, strict=True):
             print(f"| {name} | " + " | ".join(spread(trials) for trials in values) + " |")
-            style = {"color": f"C{place}", "marker": MARKERS[place], "ms": 5}
+            style = policy("none" if name == "ideal" else name)
             mean, deviation = values.mean(-1), values.std(-1, ddof=1)
             axis.errorbar(accuracy.snr_db, mean, deviation, label=name, capsize=2, **style)
         mean = of_partition.mean("trial").values[1:]
@@ -50,9 +51,10 @@ def main() -> None:
         ):
             where = [f"{names[i + 1]} at {snrs[j]}" for i, j in np.argwhere(found)]
             print(f"{what}: {', '.join(where) or 'nothing'}")
-        axis.set(title=title, xlabel="SNR (dB)", ylabel="test accuracy", ylim=(0, 1))
+        axis.set(title=title, xlabel="SNR (dB)", ylim=(0, 1))
         axis.grid(alpha=0.3)
-    axes[1].legend(loc="lower right", ncols=2, fontsize="small")
+    axes[0].set_ylabel("test accuracy")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
     figure.savefig(args.figure, dpi=150)
     print(f"\nfigure: {args.figure}")
 

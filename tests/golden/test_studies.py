@@ -7,6 +7,7 @@ chooses the worst step size or takes means for medians.
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -38,6 +39,13 @@ def test_tables(script: str, arguments: list[str], figure: str, tmp_path: Path) 
     assert len(rows) >= 16
     assert [row for row in rows if row not in PAGE] == []
     assert path.stat().st_size > 10_000
+
+
+def test_policies_look_different() -> None:
+    """Colours, and markers with lines, are each their own: one of the two is enough to tell."""
+    looks = runpy.run_path(str(ROOT / "scripts" / "looks.py"))["POLICIES"]
+    assert len({colour for colour, _, _ in looks.values()}) == len(looks) == 12
+    assert len({(marker, line) for _, marker, line in looks.values()}) == len(looks)
 
 
 def test_each_study_shows_where_methods_break_and_where_they_hold() -> None:
