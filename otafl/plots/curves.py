@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from otafl.analysis.points import axes_of, numeric
 from otafl.analysis.summary import number
@@ -143,7 +144,9 @@ def _panel(ax: Axes, data: xr.Dataset) -> None:
     if data.attrs["choices"]:
         name_ticks(ax.xaxis, [shown(value) for value in data[x].values])
         ax.set_xlim(-0.5, data.sizes[x] - 0.5)
-    elif x != "round" and "at" not in data:
+    elif x == "round":
+        ax.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
+    elif "at" not in data:
         numeric_ticks(ax, np.unique(data[x].values))
 
 

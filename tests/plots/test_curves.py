@@ -31,6 +31,14 @@ def test_mean_and_standard_deviation_over_trials_against_round() -> None:
     np.testing.assert_array_equal(data["trials"], 3)
 
 
+def test_ticks_under_rounds_are_whole() -> None:
+    (ax,) = plot(dataset("power"), "test_accuracy", "round", hue="power").axes
+    low, high = ax.get_xlim()
+    ticks = np.array([tick for tick in ax.get_xticks() if low <= tick <= high])
+    assert len(ticks) >= 3
+    np.testing.assert_array_equal(ticks, np.round(ticks))
+
+
 def test_the_last_round_is_taken_unless_x_is_the_round() -> None:
     data = curve_data(dataset("snr_db", "power"), "test_accuracy", "snr_db", "power")
     assert data["mean"].dims == ("power", "snr_db")
