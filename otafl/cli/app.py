@@ -11,12 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+import typer.core
 
 from otafl.core.errors import UserError
 
 if TYPE_CHECKING:
     from otafl.scenario import Scenario
     from otafl.scenario.loading import Further
+
+typer.core.HAS_RICH = (
+    False  # typer below 0.21.2 escapes [brackets] for rich though its markup is off
+)
 
 app = typer.Typer(
     no_args_is_help=True,

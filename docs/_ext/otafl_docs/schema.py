@@ -192,4 +192,4 @@ def help_of(app: typer.Typer, words: tuple[str, ...]) -> str:
     result = runner.invoke(app, [*words, "--help"], prog_name="otafl")
     if result.exit_code:
         raise RuntimeError(f"otafl {' '.join(words)} --help failed: {result.output}")
-    return result.output.replace("\\[", "[")  # typer escapes brackets for rich, which is off
+    return result.output

@@ -1,0 +1,21 @@
+"""What `--help` says.
+
+A mutation that makes a test here fail: brackets escaped for a terminal that does not take them off.
+"""
+
+from __future__ import annotations
+
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from otafl.cli.commands import app
+
+pytestmark = pytest.mark.exact
+
+
+@pytest.mark.parametrize("command", sorted(get_command(app).commands))  # type: ignore[attr-defined]
+def test_help_has_plain_brackets(command: str) -> None:
+    said = CliRunner().invoke(app, [command, "--help"], prog_name="otafl").output
+    assert said.startswith(f"Usage: otafl {command}")
+    assert "\\[" not in said
