@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
+from looks import POLICIES, TYPE
 from matplotlib import pyplot as plt
 from scipy import stats
 
@@ -25,6 +26,17 @@ TUNED = re.compile(r"\(?(step|keep|gain_threshold)=[\d.e-]+\)?")
 ON_AVERAGE = ("tci", "cao_average", "gain_threshold")
 """What keeps the power budget on the average over fading, not in each round."""
 
+SHORT = {
+    "over_the_air(quadrature=True)": "analogue, two reals a use,",
+    "over_the_air": "analogue, one real a use,",
+    "qsgd(bits=4, norm=max, bucket=512)": "4 bits",
+    "(constraint=peak)": " at its peak",
+    "obda": "1 bit",
+    "topk": "sparse",
+    "best 5": "five best heard",
+    "identity": "",
+    "()": "",
+}
 COSTS = {"airtime_s": "uplink airtime (s)", "tx_energy_j": "radiated (J)"}
 
 
@@ -99,16 +111,20 @@ def main() -> None:
     args = parser.parse_args()
     result = otafl.open_results(args.result)
     snrs, found = result["snr_db"].values, uplinks(result, args.target)
-    figure, axes = plt.subplots(1, 2, figsize=(13, 6.5), layout="constrained")
+    plt.rcParams.update(TYPE)
+    figure, axes = plt.subplots(1, 2, figsize=(10, 8), layout="constrained")
+    colours = [colour for colour, _, _ in POLICIES.values()]
     goal = f"{100 * args.target:g} %"
     for axis, (cost, label) in zip(axes, COSTS.items(), strict=True):
         print(f"\n{label} to {goal}: median of {result.sizes['trial']} trials (lowest to highest)")
         _head("uplink", "budget", *(f"{snr:g} dB" for snr in snrs))
-        for place, uplink in enumerate(found):
+        for uplink in found:
             values, _ = uplink.tuned(cost)
             _row(uplink.name, "average" if uplink.average else "peak", *map(_cell, values))
-            style = {"marker": MARKERS[place % len(MARKERS)], "ms": 5}
-            style |= {"color": f"C{place % 10}", "ls": "-" if uplink.analog else "--"}
+            kind = [one for one in found if one.analog == uplink.analog]
+            turn = kind.index(uplink)
+            style = {"color": colours[turn], "marker": MARKERS[turn], "ms": 6}
+            style |= {"ls": "-"} if uplink.analog else {"ls": "--", "mfc": "none"}
             axis.plot(snrs, np.median(values, 1), label=uplink.name, **style)
         axis.set(xlabel="SNR (dB)", ylabel=f"{label} to {goal}", yscale="log")
         axis.grid(alpha=0.3)
@@ -124,7 +140,7 @@ def main() -> None:
     for uplink in found:
         for cost, label in COSTS.items():
             _row(uplink.name, label, *uplink.tuned(cost)[1])
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     figure.savefig(args.figure, dpi=150)
     print(f"\nfigure: {args.figure}")
 
@@ -133,10 +149,11 @@ def _name(label: tuple[str, str, str, str]) -> str:
     """Name an uplink without what is tuned and what goes without saying."""
     transport, power, codec, chosen = label
     text = TUNED.sub("", " ".join([transport, power.replace("full", ""), codec, chosen]))
-    text = text.replace("over_the_air(quadrature=True)", "over_the_air, two reals a symbol,")
+    for said, short in SHORT.items():
+        text = text.replace(said, short)
     if "gain_threshold" in transport:
         text += " no deep fades"
-    return " ".join(text.replace("identity", "").replace("()", "").split())
+    return " ".join(text.split())
 
 
 def _tuned(label: tuple[str, str, str, str]) -> list[re.Match[str]]:
