@@ -1,0 +1,133 @@
+"""The experiments of docs/coming_from.md: our side of each runs as it stands and ends where the
+page says; so do the other side's, where what they need is installed.
+
+Mutations that make a test here fail: an equal-power policy whose scaling is not the mean amplitude,
+a local step fewer or a step size halved on one side, devices weighed otherwise.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import xarray as xr
+
+import otafl
+from otafl import cli
+from otafl.core import registry
+from otafl.results.variables import VARIABLES
+from otafl.scenario import Scenario
+from otafl.scenario.keys import fields
+
+pytestmark = pytest.mark.slow
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "coming_from.md").read_text()
+
+
+def block(name: str, page: Path = DOCS / "coming_from.md") -> str:
+    """The block of a page whose first line names this file."""
+    pattern = rf"^```\w+\n(# {re.escape(name)}\n.*?)^```$"
+    (text,) = re.findall(pattern, page.read_text(), re.S | re.M)
+    return text
+
+
+def ran(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, *change: str) -> xr.Dataset:
+    """The result of a scenario of the page, run by the page's command in a folder."""
+    monkeypatch.chdir(folder)
+    (folder / f"{name}.yaml").write_text(block(f"{name}.yaml"))
+    command = f"otafl run {name}.yaml"
+    assert command in PAGE.splitlines()
+    with pytest.raises(SystemExit) as left:
+        cli.main([*command.split()[1:], "--quiet", *change])
+    assert not left.value.code
+    return otafl.open_results(folder / "results" / f"{name}.nc")
+
+
+def said(pattern: str) -> list[float]:
+    """The numbers that the page says."""
+    found = re.search(pattern, " ".join(PAGE.split()))
+    assert found, pattern
+    return [float(one) for one in found.groups()]
+
+
+def test_flower(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = ran("flower_digits", tmp_path, monkeypatch)
+    final = result.test_accuracy.isel(round=-1)
+    low, high, mean, deviation = said(r"Flower ([\d.]+) to ([\d.]+) .*?otafl ([\d.]+) ± ([\d.]+)\.")
+    assert float(final.mean()) == pytest.approx(mean, abs=0.006)
+    assert low - 3 * deviation < float(final.mean()) < high + 3 * deviation
+
+
+def test_flowers_side(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    pytest.importorskip("flwr")
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "interop")
+    from flwr.serverapp import ServerApp
+    from test_flower import Direct
+
+    (tmp_path / "client_app.py").write_text(block("client_app.py", DOCS / "flower.md"))
+    monkeypatch.syspath_prepend(tmp_path)
+    torch.manual_seed(0)
+    names: dict[str, object] = {}
+    exec(compile(block("flower_side.py"), "flower_side.py", "exec"), names)
+    assert isinstance(names["app"], ServerApp)
+    import client_app
+
+    names["main"](Direct(client_app.app), None)
+    accuracy = float(capsys.readouterr().out.split()[-1])
+    low, high = said(r"Flower ([\d.]+) to ([\d.]+) over")
+    assert low - 0.02 < accuracy < high + 0.02
+    sys.modules.pop("client_app")
+
+
+@pytest.mark.skipif("OTAFL_DATA_DIR" not in os.environ, reason="no Fashion-MNIST here")
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [("pfllib_fashion", ("training.local_steps=2",)), ("flgo_fashion", ())],
+)
+def test_of_fashion_mnist(
+    name: str, changes: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = ran(name, tmp_path, monkeypatch, *(f"--set={one}" for one in changes))
+    if name == "pfllib_fashion":
+        assert "own_test_accuracy" in result
+        assert result.sizes["round"] == 3
+    else:
+        low, high = said(r"otafl: ([\d.]+) to ([\d.]+)\. ## Sionna")
+        last = result.test_accuracy.isel(round=slice(-5, None)).mean("trial")
+        assert (last > low - 0.02).all()
+        assert (last < high + 0.02).all()
+
+
+def test_sionna(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both sides meet the law that the page gives, no = 1, K = 10; 1 % for 1000 symbols' own
+    spread, 4 % four standard errors of 500 rounds."""
+    names: dict[str, object] = {}
+    for side in ("sionna_side.py", "otafl_side.py"):
+        exec(compile(block(side), side, "exec"), names)
+    law = 4 / math.pi - 1 + 2 / (math.pi * 10)
+    assert said(r"pi K\) = ([\d.]+):") == [pytest.approx(law, abs=6e-4)]
+    assert names["theirs"] == pytest.approx(law, rel=0.05)
+    assert names["ours"] == pytest.approx(law, rel=0.05)
+    ran("sionna_trained", tmp_path, monkeypatch)
+
+
+def test_words_are_keys() -> None:
+    """Single words of otafl's columns are components, keys, sections or variables, but for a method
+    of a class, a value, a setting and two commands."""
+    names = {name for table in registry.TABLES for name in registry.names(table)}
+    keys = {key for key, _ in fields(Scenario)}
+    sections = {key.partition(".")[0] for key in keys}
+    ours = " ".join(line.split("|")[2] for line in PAGE.splitlines() if line.startswith("| "))
+    code = [re.sub(r"^[\w.]+: ", "", one) for one in re.findall(r"`([^`]+)`", ours)]
+    words = [one for one in code if re.fullmatch(r"[\w.-]+", one)]
+    known = names | keys | sections | set(VARIABLES)
+    assert set(words) - known == {"local", "per_device", "jitter", "plot", "report"}
+    assert len(words) > 60
