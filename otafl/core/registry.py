@@ -87,7 +87,7 @@ WORDS = {
     "server": "average momentum adagrad adam yogi",
     "downlink": "ideal analog random_subset digital",
     "codec": "identity uniform qsgd topk random_subset obda compressed_sensing matrix_sensing",
-    "selection": "uniform round_robin best_channel proportional_fair threshold update_norm",
+    "selection": "uniform round_robin best_channel proportional_fair threshold update_norm poisson",
     "levels": "fixed dynamic compute memory channel deadline",
     "compute": "fixed lognormal classes drawn csv mcu phone edge_gpu",
     "protocol": "rounds periodic quorum asynchronous",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -29,6 +29,9 @@ class Csi(ABC):
     streams : of S trials.
     hyper : the stackable fields, [S].
     """
+
+    exact: ClassVar[bool] = False
+    """The estimate is the channel itself."""
 
     class Settings(settings.Settings):
         """Describe the section `csi` of a scenario."""

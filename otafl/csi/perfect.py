@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -12,6 +12,8 @@ from otafl.csi.base import Csi
 
 
 class Perfect(Csi):
+    exact: ClassVar[bool] = True
+
     class Settings(Csi.Settings):
         name: Literal["perfect"] = "perfect"
 

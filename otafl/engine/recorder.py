@@ -82,6 +82,8 @@ class Recorder(Lasting):
         blocks, views = shown(engine)
         if running.any():
             values |= self._evaluation.take(views, round, running)
+        for name, found in engine.parts.link.transport.measures().items():
+            values[name] = found.cpu().numpy()
         for name, found in engine.parts.algorithm.measures(engine.server, blocks).items():
             values[name] = found.cpu().double().numpy() if round else np.full(len(running), np.nan)
         for value in values.values():

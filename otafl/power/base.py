@@ -43,6 +43,9 @@ class PowerPolicy(Settings):
     may_be_silent: ClassVar[bool] = False
     """All devices of a trial can be silent in a round."""
 
+    alone: ClassVar[bool] = False
+    """What a device sends with depends on no other device."""
+
     @property
     def keeps(self) -> Constraint:
         """Say whether |p|^2 m <= budget holds in every round ("peak"), over fading and devices

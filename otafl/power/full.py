@@ -6,7 +6,7 @@ the error of uncorrelated symbols.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from otafl.core.contracts import Coefficients, Link
 from otafl.power.base import PowerPolicy
@@ -14,6 +14,8 @@ from otafl.power.scalars import amplitude_bound, least_error, senders
 
 
 class Full(PowerPolicy):
+    alone: ClassVar[bool] = True
+
     name: Literal["full"] = "full"
 
     def coefficients(self, state: None, link: Link) -> tuple[None, Coefficients]:

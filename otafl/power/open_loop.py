@@ -11,7 +11,7 @@ References
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from otafl.core.contracts import Coefficients, Link
 from otafl.core.settings import Decibels, stackable
@@ -21,6 +21,8 @@ from otafl.power.scalars import amplitude_bound, least_error, senders
 
 
 class OpenLoop(PowerPolicy):
+    alone: ClassVar[bool] = True
+
     name: Literal["open_loop"] = "open_loop"
     alpha: float = stackable(
         1.0, ge=0, le=1, description="share of the path loss (in dB) that is compensated"

@@ -111,6 +111,11 @@ VARIABLES |= {
     "refactoring_error": Variable(
         "1", "relative distance of the devices' mean tensors from the factors made of them"
     ),
+    "dp_mu": Variable(
+        "1", "mu of Gaussian differential privacy so far, of the device that it is largest for"
+    ),
+    "dp_epsilon": Variable("1", "epsilon of differential privacy so far, at privacy.delta"),
+    "dp_limited": Variable("1", "share of rounds so far in which the privacy bound limited powers"),
     "participants": Variable("1", "devices that were aggregated"),
     "crashed_updates": Variable("1", "updates whose device crashed while it sent them, so far"),
     "rejected_updates": Variable("1", "updates that were not sent as they were not finite, so far"),

@@ -23,6 +23,7 @@ from otafl.scenario.sections import (
 
 IMPAIRMENTS = "otafl.transport.impairments:Impairments.Settings"
 FAULTS = "otafl.devices.faults:Faults.Settings"
+PRIVACY = "otafl.transport.privacy:Privacy.Settings"
 SIGNALLING = "otafl.transport.signalling:Signalling.Settings"
 
 MOST_LETTERS = 150
@@ -68,6 +69,7 @@ class Scenario(Settings):
     codec: Any = chosen("codec", "compression of what is sent")
     transport: Any = chosen("transport", "how updates reach the server")
     signalling: Any = section(SIGNALLING, "what a slot takes beside its payload")
+    privacy: Any = section(PRIVACY, "what the uplink's noise hides of the devices' data")
     server: Any = chosen("server", "what the server makes of the averaged increment")
     downlink: Any = chosen("downlink", "how the model reaches the devices")
     devices: DevicesSettings = Field(default_factory=DevicesSettings, description="the devices")

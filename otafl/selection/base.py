@@ -70,6 +70,12 @@ class Selection(Lasting, ABC):
     class Settings(settings.Settings):
         """Describe the section `devices.selection` of a scenario."""
 
+        @property
+        def sampling(self) -> float | None:
+            """Return the probability with which each device takes part in a round, whoever else
+            does; None where participants are not drawn so."""
+            return None
+
     def __init__(self, settings: Any, setup: SelectionSetup) -> None:
         self.settings, self.setup = settings, setup
 

@@ -19,6 +19,7 @@ from otafl.csi.base import Csi
 from otafl.csi.long_term import statistics
 from otafl.devices.faults import jammer_power
 from otafl.power.base import PowerPolicy
+from otafl.transport import privacy
 from otafl.transport.base import LinkSetup, Transport
 from otafl.transport.impairments import Impairments
 
@@ -73,6 +74,7 @@ def build(
         codec=codec,
         streams=streams,
         hyper=hyper_of([row.transport for row in rows], streams),
+        privacy=privacy.build(rows, policy, devices, streams),
         save_link=scenario.output.save_link,
         save_gram=save_gram,
     )

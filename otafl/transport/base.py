@@ -31,6 +31,7 @@ from otafl.power.base import PowerPolicy
 from otafl.receivers.base import Receiver
 from otafl.transport.delivery import Delivery
 from otafl.transport.impairments import Impairments
+from otafl.transport.privacy import Privacy
 
 Access = Literal["tdma", "ofdma"]
 Counts = Literal["shared", "one", "all"]
@@ -42,8 +43,8 @@ class LinkSetup:
 
     budget: powers and bandwidth. statistics: of the channel, which a transport that has power
     control lets the policy prepare with. policy_hyper: the policy's stackable fields; hyper: the
-    transport's own. save_link: report h, p, c, eta; save_gram: and the signals' Gram matrices with
-    them.
+    transport's own. privacy: None where nothing is clipped. save_link: report h, p, c, eta;
+    save_gram: and the signals' Gram matrices with them.
     """
 
     budget: LinkBudget
@@ -56,6 +57,7 @@ class LinkSetup:
     codec: Codec
     streams: Streams
     hyper: Hyper
+    privacy: Privacy | None = None
     save_link: bool = False
     save_gram: bool = True
 
@@ -100,6 +102,10 @@ class Transport(Lasting, ABC):
     obeys_power: ClassVar[bool] = False
     """It asks the power policy what devices send with; else they send at full power."""
 
+    accounts_privacy: ClassVar[bool] = False
+    """It clips payloads, and accounts for what it tells of a device's data (`LinkSetup.privacy`).
+    """
+
     class Settings(settings.Settings):
         """Hold the section `transport` of a scenario."""
 
@@ -139,6 +145,10 @@ class Transport(Lasting, ABC):
         if delivery.uplink:
             self.carry(delivery)
         return delivery.received(), delivery.report()
+
+    def measures(self) -> dict[str, Tensor]:
+        """Return further results so far, name of `otafl.results.variables` -> [S]."""
+        return {}
 
     @abstractmethod
     def carry(self, delivery: Delivery) -> None:

@@ -12,13 +12,15 @@ n / (K W), W the weight that was on air.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, Self
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
 from otafl.core.contracts import Blocks, Coefficients, Link, combined
+from otafl.core.problems import Problem, problem
 from otafl.power.scalars import mmse_scaled
 from otafl.transport.base import Counts, LinkSetup, Transport
 from otafl.transport.bent import bent_sum
@@ -36,6 +38,7 @@ class OverTheAir(Transport):
     gives: ClassVar[frozenset[str]] = frozenset({"mean"})
     counts: ClassVar[Counts] = "shared"
     obeys_power: ClassVar[bool] = True
+    accounts_privacy: ClassVar[bool] = True
 
     class Settings(Transport.Settings):
         name: Literal["over_the_air"] = "over_the_air"
@@ -79,22 +82,50 @@ class OverTheAir(Transport):
                 )
             return self
 
+        def check(self, scenario: Any) -> Iterable[Problem]:
+            if self.centre and scenario.privacy.clip is not None:
+                text = (
+                    "true tells the server the means of payloads, which no noise hides; with "
+                    "privacy.clip leave it out"
+                )
+                yield problem(text, "transport.centre", "privacy.clip")
+
     def __init__(self, settings: Settings, setup: LinkSetup) -> None:
         super().__init__(settings, setup)
         self._policy_state = setup.policy.prepare(setup.statistics, setup.policy_hyper)
+
+    def measures(self) -> dict[str, Tensor]:
+        return {} if self.setup.privacy is None else self.setup.privacy.measures()
+
+    def kept(self) -> dict[str, Any]:
+        """Return also what the accounting keeps."""
+        if self.setup.privacy is None:
+            return super().kept()
+        return {**super().kept(), "privacy": self.setup.privacy.kept()}
+
+    def restore(self, kept: Mapping[str, Any]) -> None:
+        super().restore(kept)
+        if self.setup.privacy is not None:
+            self.setup.privacy.restore(kept["privacy"])
 
     def carry(self, delivery: Delivery) -> None:
         """Send the groups one after the other: rows x_k [n, P] become normalised symbols, get p_k
         and eta for the scalar channels f^H h_k of their segments, add up in the air, and are
         received as the estimate [S, P]."""
-        slot = self._slot(delivery)
+        slot, privacy = self._slot(delivery), self.setup.privacy
         for uses, (index, _, plain) in zip(slot.uses, delivery.uplink, strict=True):
+            if privacy is not None:
+                plain = privacy.clipped(plain)
             sent = shuffled(plain, index) if slot.mixed else plain
             segments = self._segments(sent, uses, slot)
             symbols = normalise(slot, index, uses, sent, segments, self.settings.centre)
+            if privacy is not None:
+                symbols = privacy.scaled(symbols)
             channels = self._combine(symbols)
             wanted = self._power(symbols, channels)
             on_air = self._limit(symbols, channels, wanted)
+            if privacy is not None:
+                privacy.spend(on_air)
             total, exact = self._superpose(on_air)
             estimate, exact, count = self._receive(on_air, total, exact)
             mean, reached, heard = sent.blocks(estimate), on_air.reached(), on_air.heard()
@@ -123,7 +154,7 @@ class OverTheAir(Transport):
         delivery.tally.add(side=signals[0].cohort.rows_of * pilots)
         # over one cell it would change nothing but the noise's order
         mixed = self.settings.interleave and h[0, 0, 0].numel() > 1
-        return Slot(
+        slot = Slot(
             round=round,
             h=scaled,
             h_hat=scaled if h_hat is h else root * h_hat.flatten(3),
@@ -135,6 +166,10 @@ class OverTheAir(Transport):
             uses=scattered(lengths) if mixed else in_order(lengths),
             mixed=mixed,
         )
+        if setup.privacy is None:
+            return slot
+        sends = torch.stack([sent.on_air() for sent in signals]).any(0)
+        return setup.privacy.limit(slot, sends, delivery.limits)
 
     def _segments(self, sent: Signal, uses: Uses, slot: Slot) -> Segments:
         """Cut a group [n, P] where the channel changes, and where the normalisation does."""
@@ -251,7 +286,8 @@ class OverTheAir(Transport):
         spent, on = energy.sum(1), active.any(1)
         senders, length = sent.cohort.rows_of, symbols.segments.symbols
         stretches = symbols.segments.scopes[-1] + 1
-        told = 1 + (symbols.means is not None) + setup.policy.wants_variation
+        power_told = setup.privacy is None  # else it follows from the norm that all clip to
+        told = power_told + (symbols.means is not None) + setup.policy.wants_variation
         side = senders * float(stretches * told)
         tally.add(symbols=(senders > 0) * float(length), energy=spent, sent=uses, side=side)
         tally.note(on_air=on)

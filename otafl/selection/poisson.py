@@ -1,0 +1,50 @@
+"""Draw each device by itself: Poisson sampling.
+
+Every available device takes part with the same probability, whoever else does, so that their number
+varies and a round may have none; `devices.participants`, if it is given, take part at most. It is
+the sampling that amplifies differential privacy (section `privacy`).
+
+References
+----------
+Abadi, Chu, Goodfellow, McMahan, Mironov, Talwar, Zhang 2016, "Deep Learning with Differential
+    Privacy".
+McMahan, Ramage, Talwar, Zhang 2018, "Learning Differentially Private Recurrent Language Models".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar, Literal
+
+from otafl.core.contracts import ChannelState
+from otafl.core.problems import Problem, problem
+from otafl.core.settings import stackable
+from otafl.selection.base import Devices, Selection, Wanted, host, lowest, random_key
+
+
+class Poisson(Selection):
+    narrows: ClassVar[bool] = True
+
+    class Settings(Selection.Settings):
+        name: Literal["poisson"] = "poisson"
+        probability: float = stackable(
+            0.5, gt=0, le=1, description="with which a device takes part in a round"
+        )
+
+        @property
+        def sampling(self) -> float:
+            return self.probability
+
+        def check(self, scenario: Any) -> Iterable[Problem]:
+            wanted = scenario.devices.participants
+            if wanted is not None and scenario.privacy.clip is not None:
+                text = (
+                    f"got {wanted}; with privacy.clip devices.selection: 'poisson' is accounted "
+                    "for as drawing each device by itself, as many as there come; leave it out"
+                )
+                yield problem(text, "devices.participants", "devices.selection", "privacy.clip")
+
+    def choose(self, free: Devices, wanted: Wanted, round: int, state: ChannelState) -> Devices:
+        key = random_key(self.setup.streams, round, free.shape[1])
+        drawn = free & (key < host(self.setup.hyper["probability"])[:, None])
+        return lowest(key, drawn, wanted)[0]
