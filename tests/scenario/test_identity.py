@@ -94,6 +94,7 @@ def test_stackable_values() -> None:
         "faults.duplicate_probability": 0.0,
         "signalling.sync_symbols": 0.0,
         "signalling.feedback_symbols": 0.0,
+        "privacy.delta": 1e-5,
         "devices.compute.jitter_scale": 0.5,
         "devices.compute.flops_per_cycle": 4.0,
         "devices.compute.kappa": 1e-28,

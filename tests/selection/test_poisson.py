@@ -1,0 +1,64 @@
+"""Devices drawn each by itself, by their laws.
+
+Mutations that make a test here fail: a threshold on the wrong side of the key; the same key for all
+devices or all rounds; one probability for all trials.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from contract.small import engine, equal, run
+from scipy import stats
+from support.selections import ALL, FLAT, K, S, selection, sets
+
+from otafl.core.errors import UserError
+from otafl.scenario import load_scenario
+
+LEVEL = 1e-4
+ROUNDS = 4000
+
+
+@pytest.mark.law
+def test_each_by_itself() -> None:
+    """Each device is drawn in a share q of 4,000 rounds, two of them and two rounds in a row in q^2
+    (binomial)."""
+    q = np.array([0.1, 0.7])
+    made = selection("poisson", probability=q.tolist())
+    who = np.stack([made.choose(ALL, K, t, FLAT) for t in range(ROUNDS)])
+
+    def z(found: np.ndarray, p: np.ndarray) -> np.ndarray:
+        return (found.mean(0) - p) / np.sqrt(p * (1 - p) / len(found))
+
+    single = z(who, np.broadcast_to(q[:, None], (S, K)))
+    both = z(who[:, :, :-1] & who[:, :, 1:], np.broadcast_to(q[:, None] ** 2, (S, K - 1)))
+    in_a_row = z(who[::2] & who[1::2], np.broadcast_to(q[:, None] ** 2, (S, K)))
+    found = np.concatenate([single.ravel(), both.ravel(), in_a_row.ravel()])
+    assert np.abs(found).max() < stats.norm.isf(LEVEL / (2 * found.size))
+
+
+@pytest.mark.exact
+def test_the_free_and_no_more_than_wanted() -> None:
+    every = selection("poisson", probability=[1.0, 1.0])
+    free = ALL.copy()
+    free[0, 1] = False
+    assert sets(every.choose(free, K, 0, FLAT)) == [[0, 2, 3, 4], [0, 1, 2, 3, 4]]
+    assert (every.choose(ALL, 2, 0, FLAT).sum(1) == 2).all()
+
+
+@pytest.mark.exact
+def test_a_round_in_which_nobody_is_drawn() -> None:
+    keys = {"devices.selection": {"name": "poisson", "probability": 1e-9}}
+    one = engine(keys)
+    before = {name: block.clone() for name, block in one.server.items()}
+    run(one, 2)
+    equal(one.server, before)
+    assert one.means.take()["participants"].tolist() == [0.0] * 3
+
+
+@pytest.mark.exact
+def test_a_number_of_participants_is_no_sampling() -> None:
+    devices = {"count": 5, "participants": 3, "selection": "poisson"}
+    load_scenario({"name": "x", "devices": devices})
+    with pytest.raises(UserError, match="devices.participants: got 3; with privacy.clip"):
+        load_scenario({"name": "x", "devices": devices, "privacy": {"clip": 1.0}})

@@ -1,0 +1,207 @@
+"""Clipping, transmit scales and accounting by hand; the attacks are in `otafl validate`, whose
+mutations tests/conformance/test_privacy.py has.
+
+Mutations that make a test here fail: a norm over all rows or without the square root; small
+payloads scaled up; a scale from what is sent; power above the budget, or a bound that is not taken
+of it; groups' or rounds' mu added without squares; the count of rounds that the bound limits taken
+over devices; what is left shared by all planned rounds; state that a checkpoint lacks; devices that
+were not drawn left out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from otafl.conformance.bench import Bench, Rig
+from otafl.core.contracts import Group, Limits
+from otafl.core.errors import UserError
+from otafl.engine.assembly import assemble
+from otafl.scenario import Point, load_scenario
+from otafl.transport import accounting
+
+pytestmark = pytest.mark.exact
+
+K, S, P, C, N = 4, 3, 10, 0.5, 0.5
+
+
+def rig(power: Any = "full", rounds: int = 5, snr_db: float = 10.0, **sections: Any) -> Rig:
+    section = {"clip": C} | sections.pop("privacy", {})
+    channel = {"name": "rayleigh", "snr_db": snr_db} | sections.pop("channel", {})
+    point = {"channel": channel, "power": power, "privacy": section}
+    return Bench().uplink(K, S, point | {"training": {"rounds": rounds}} | sections)
+
+
+def mu(one: Rig) -> np.ndarray:
+    return one.link.transport.measures()["dp_mu"].numpy()
+
+
+def rows(one: Rig, scale: float = 1.0) -> torch.Tensor:
+    return scale * one.symbols(P, 0)
+
+
+def test_payloads_are_clipped_to_the_norm() -> None:
+    one = rig("ci", snr_db=200.0)
+    x = rows(one)
+    x[:3] *= 1e-3
+    norm = x.norm(dim=1, keepdim=True)
+    expected = torch.where(norm > C, x * C / norm, x)
+    estimate, _ = one.send(x, 0)
+    torch.testing.assert_close(estimate, expected.view(S, K, P).mean(1), rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("power", ["full", "gbma", "cotaf", "tci", "cao_static", "budget_paced"])
+def test_transmit_scales_say_nothing_of_the_payload(power: str) -> None:
+    saved = []
+    for scale in (1e-3, 1e3):
+        one = rig(power)
+        x = rows(one, scale)
+        x[::2] *= 0.1
+        _, report = one.send(x, 0)
+        saved.append(report.saved)
+        assert report.side_symbols.tolist() == [0.0] * S
+    for name in ("p/0", "eta/0", "m/0", "active/0"):
+        torch.testing.assert_close(saved[0][name], saved[1][name], rtol=0.0, atol=0.0)
+
+
+@pytest.mark.parametrize("transport", [{}, {"normalise": "payload", "quadrature": True}])
+def test_power_is_within_the_budget_and_the_bound(transport: dict[str, Any]) -> None:
+    """A payload of norm C takes all of the budget at full power, a smaller one less; with the
+    bound P_k = mu^2 N / (4 T d H_k)."""
+    symbols = P // 2 if transport else P
+    section = {"name": "over_the_air", **transport}
+    free = rig(transport=section, snr_db=-30.0)
+    _, report = free.send(rows(free, 9.0), 0)
+    torch.testing.assert_close(report.power, free.link.budget.budget, rtol=1e-9, atol=0.0)
+    assert free.link.transport.measures()["dp_limited"].tolist() == [0.0] * S
+    one = rig(transport=section, privacy={"epsilon": 0.5}, channel={"antennas": 2})
+    _, report = one.send(rows(one, 9.0), 0)
+    state = one.link.channel.state(0)
+    gain = state.h[..., 0, 0].abs().square().sum(2) * state.gain
+    bound = accounting.mu_of(0.5, 1e-5) ** 2 / 5
+    torch.testing.assert_close(report.power, bound * N / (4.0 * symbols * gain))
+    _, less = rig(transport=section, privacy={"epsilon": 0.5}).send(rows(one, 1e-3), 0)
+    assert (less.power < 0.1 * report.power).all()
+
+
+def test_groups_and_rounds_add_in_squares() -> None:
+    """Two groups of one symbol power count sum_t (2 C g)^2 / N each."""
+    one = rig("gbma", channel={"name": "awgn"})
+    cohort, state = one.cohort, one.link.channel.state(0)
+    blocks = [rows(one), rows(one)[:, :4]]
+    payload = tuple(Group({"x": block}) for block in blocks)
+    for round in range(3):
+        one.link.transport.deliver(payload, cohort, state, round)
+    # full power at gain 1: g^2 = P d / C^2 in a group of d symbols
+    law = np.sqrt(3 * 4.0 * 10.0 * (P + 4) / N)
+    np.testing.assert_allclose(mu(one), law, rtol=1e-9)
+
+
+def test_what_is_left_is_for_those_who_were_silent() -> None:
+    """Trials in which nobody has sent for two of five rounds have five thirds of an even part."""
+    even, left = (rig(privacy={"epsilon": 0.5, "split": split}) for split in ("even", "left"))
+    bound = accounting.mu_of(0.5, 1e-5) ** 2
+    for one, share in ((even, bound / 5), (left, bound / 3)):
+        one.send(rows(one), 2)
+        np.testing.assert_allclose(mu(one) ** 2, share, rtol=1e-9)
+        measured = one.link.transport.measures()
+        assert measured["dp_limited"].tolist() == [1.0] * S
+    for round in (3, 4):
+        left.send(rows(left), round)
+    np.testing.assert_allclose(mu(left) ** 2, bound, rtol=1e-9)
+    told = left.link.transport.measures()["dp_epsilon"].numpy()
+    np.testing.assert_allclose(told, 0.5, rtol=1e-6)
+
+
+def test_a_checkpoint_has_the_accounts() -> None:
+    one, other = rig(privacy={"epsilon": 1.0}), rig(privacy={"epsilon": 1.0})
+    one.send(rows(one), 0)
+    other.link.transport.restore(one.link.transport.kept())
+    for made in (one, other):
+        made.send(rows(made), 1)
+    for name, value in one.link.transport.measures().items():
+        torch.testing.assert_close(other.link.transport.measures()[name], value, rtol=0, atol=0)
+
+
+SAMPLED = {
+    "devices": {"count": K, "selection": {"name": "poisson", "probability": 0.1}},
+    "training": {"rounds": 5, "weights": "uniform"},
+}
+
+
+def test_sampled_devices_pay_whether_they_are_drawn_or_not() -> None:
+    """The device that is never on air has the best channel; with a bound, full power takes all of
+    it."""
+    pytest.importorskip("dp_accounting")
+    for epsilon, snr_db in ((None, -35.0), (0.5, -20.0)):
+        scenario = {"privacy": {"clip": C, "epsilon": epsilon}, **SAMPLED}
+        channel = {"name": "awgn", "snr_db": snr_db, "device_budget_db": [9, 0, 0, 0]}
+        scenario |= {"channel": channel}
+        one = Bench().uplink(K, S, scenario | {"power": "full"}, senders=[1, 2])
+        for round in range(5):
+            one.send(rows(one), round)
+        measured = {n: v.tolist()[0] for n, v in one.link.transport.measures().items()}
+        if epsilon is None:
+            mu2 = 5 * 4.0 * 10.0**-2.6 * P / N
+            assert measured["dp_mu"] == pytest.approx(np.sqrt(mu2), rel=1e-6)
+            assert measured["dp_epsilon"] < 0.5 * accounting.epsilon_of(np.sqrt(mu2), 1e-5)
+        else:
+            assert 0.8 * epsilon < measured["dp_epsilon"] <= epsilon
+
+
+def put_together(**sections: Any) -> None:
+    """Put a scenario together, and send a payload of 10 symbols with its bound."""
+    assemble([Point(0, {}, load_scenario({"name": "x", **sections}))], [0])
+    privacy, rounds = sections["privacy"], sections.get("training", {}).get("rounds", 5)
+    one = rig(privacy=privacy, rounds=rounds)
+    one.send(rows(one), 0)
+
+
+CLIP, BOUND = {"clip": C}, {"clip": C, "epsilon": 1.0}
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"privacy": {"epsilon": 1.0}}, "privacy.epsilon: needs privacy.clip"),
+    ({"privacy": CLIP, "transport": "digital"}, "privacy.clip: nobody accounts for what transport"),
+    (
+        {"privacy": CLIP, "transport": {"name": "over_the_air", "centre": True}},
+        "transport.centre: true tells the server the means",
+    ),
+    (
+        {"privacy": CLIP, "devices": {"selection": "update_norm"}},
+        "devices.selection: 'update_norm'",
+    ),
+    ({"privacy": CLIP, "devices": {"round_budget_j": 1.0}}, "devices.round_budget_j: bounds on en"),
+    ({"privacy": CLIP, "power": "smcv"}, "power: 'smcv' goes by how payloads vary"),
+    ({"privacy": BOUND, "power": "tci"}, "power: 'tci' does not keep the power budget in every"),
+    ({"privacy": BOUND, "csi": "pilots"}, "csi: with 'pilots' devices do not know how well"),
+    ({"privacy": CLIP, **SAMPLED}, "power: 'gbma' sets a device's power by who else takes part"),
+    (
+        {"privacy": CLIP, **SAMPLED, "power": "full", "training": {"weights": "samples"}},
+        "training.weights: 'samples' scales what a device sends",
+    ),
+    (
+        {"privacy": {"clip": C, "split": "left"}, **SAMPLED, "power": "full"},
+        "privacy.split: 'left' goes by what a device has left",
+    ),
+    (
+        {"privacy": CLIP | {"epsilon": 1e-6, "delta": 1e-12}, "training": {"rounds": 1000}},
+        "privacy.epsilon: no power reaches 1e-06 at delta 1e-12: over 1000 rounds",
+    ),
+]
+
+
+@pytest.mark.parametrize(("sections", "said"), REFUSED)
+def test_refused(sections: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError) as raised:
+        put_together(**sections)
+    assert said in str(raised.value)
+
+
+def test_energy_that_is_left_is_refused() -> None:
+    one = rig()
+    limits = Limits(energy=torch.ones(S, K, dtype=torch.float64))
+    state = one.link.channel.state(0)
+    with pytest.raises(UserError, match=r"^devices.compute: bounds on energy"):
+        one.link.transport.deliver((Group({"x": rows(one)}),), one.cohort, state, 0, limits)
