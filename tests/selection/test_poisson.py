@@ -60,5 +60,5 @@ def test_a_round_in_which_nobody_is_drawn() -> None:
 def test_a_number_of_participants_is_no_sampling() -> None:
     devices = {"count": 5, "participants": 3, "selection": "poisson"}
     load_scenario({"name": "x", "devices": devices})
-    with pytest.raises(UserError, match="devices.participants: got 3; with privacy.clip"):
+    with pytest.raises(UserError, match=r"devices\.participants: got 3; with privacy\.clip"):
         load_scenario({"name": "x", "devices": devices, "privacy": {"clip": 1.0}})

@@ -25,7 +25,7 @@ from otafl.transport import accounting
 
 pytestmark = pytest.mark.exact
 
-K, S, P, C, N = 4, 3, 10, 0.5, 0.5
+K, S, P, C, N = 4, 3, 10, 0.3, 0.5
 
 
 def rig(power: Any = "full", rounds: int = 5, snr_db: float = 10.0, **sections: Any) -> Rig:
@@ -147,7 +147,10 @@ def test_sampled_devices_pay_whether_they_are_drawn_or_not() -> None:
         if epsilon is None:
             mu2 = 5 * 4.0 * 10.0**-2.6 * P / N
             assert measured["dp_mu"] == pytest.approx(np.sqrt(mu2), rel=1e-6)
-            assert measured["dp_epsilon"] < 0.5 * accounting.epsilon_of(np.sqrt(mu2), 1e-5)
+            level = int(np.ceil(16 * (12 + 0.5 * np.log2(mu2 / 5))))
+            law = accounting.sampled_epsilon(((level, 5),), 0.1, 1e-5, True)
+            assert measured["dp_epsilon"] == pytest.approx(law, rel=1e-9)
+            assert law < 0.5 * accounting.epsilon_of(np.sqrt(mu2), 1e-5)
         else:
             assert 0.8 * epsilon < measured["dp_epsilon"] <= epsilon
 
