@@ -85,7 +85,7 @@ def assemble(
     algorithm = method_of(scenario, model)
     hardware = compute.build([one.compute for one in of_devices], count, streams)
     faults = Faults([row.faults for row in rows], streams)
-    link = transport.build(rows, count, streams, power_db=hardware.power_db)
+    link = transport.build(rows, count, streams, power_db=hardware.power_db, mains=hardware.mains)
     chosen, setup = selection.build(
         [one.selection for one in of_devices], link.csi, link.budget, streams
     )

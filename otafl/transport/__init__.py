@@ -42,6 +42,7 @@ def build(
     save_gram: bool = True,
     policy: PowerPolicy | None = None,
     power_db: np.ndarray | None = None,
+    mains: bool = True,
 ) -> Uplink:
     """Make the uplink of S trials over K devices.
 
@@ -53,6 +54,7 @@ def build(
     save_gram : where links are saved, the Gram matrices of the signals too.
     policy : in the place of the scenario's power policy.
     power_db : [S, K] dB that devices' budgets are above the channel's.
+    mains : no device lives on a battery.
     """
     scenario = rows[0]
     budget, channel = channels.build([row.channel for row in rows], devices, streams, power_db)
@@ -74,7 +76,7 @@ def build(
         codec=codec,
         streams=streams,
         hyper=hyper_of([row.transport for row in rows], streams),
-        privacy=privacy.build(rows, policy, devices, streams),
+        privacy=privacy.build(rows, policy, devices, streams, mains),
         save_link=scenario.output.save_link,
         save_gram=save_gram,
     )

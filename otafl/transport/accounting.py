@@ -32,7 +32,7 @@ from otafl.core.errors import UserError
 LEVELS_AN_OCTAVE = 16
 """Steps in which the mu of a sampled round is rounded up, 4.4 % each."""
 
-LEAST, MOST = 2.0**-12, 2.0
+LEAST, MOST = 2.0**-12, 4.0
 """Smallest and largest mu of a sampled round. Less counts as the smallest; of more, sampling hides
 next to nothing, and none of it is counted."""
 

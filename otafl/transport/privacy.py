@@ -212,7 +212,9 @@ class Privacy(Lasting):
         self._reaches(slot.symbols)
         gain = slot.h.abs().square().sum(2).amax(2).double()  # H
         cost = self._distance**2 * slot.symbols / NOISE_VARIANCE * gain  # mu^2 of unit power
-        bound = self._share(slot.round) / cost.clamp_min(torch.finfo(cost.dtype).tiny)
+        # less what powers in the stack's precision may be off
+        share = self._share(slot.round) * (1.0 - 16.0 * torch.finfo(slot.budget.dtype).eps)
+        bound = share / cost.clamp_min(torch.finfo(cost.dtype).tiny)
         budget = slot.budget.minimum(bound.to(slot.budget))
         self.rounds += sends.any(1)
         self.limited += ((bound < slot.budget) & sends).any(1)
@@ -294,7 +296,9 @@ class Privacy(Lasting):
         return min(epsilon, sampled)
 
 
-def build(rows: Sequence[Any], policy: PowerPolicy, devices: int, streams: Streams) -> Any:
+def build(
+    rows: Sequence[Any], policy: PowerPolicy, devices: int, streams: Streams, mains: bool = True
+) -> Privacy | None:
     """Make the accounting of S trials over K devices; None where nothing is clipped.
 
     Parameters
@@ -302,6 +306,7 @@ def build(rows: Sequence[Any], policy: PowerPolicy, devices: int, streams: Strea
     rows : the trials' scenarios, which differ in stackable fields alone.
     policy : of power.
     devices, streams : K, and of the S trials.
+    mains : no device lives on a battery.
 
     Raises
     ------
@@ -311,6 +316,8 @@ def build(rows: Sequence[Any], policy: PowerPolicy, devices: int, streams: Strea
     scenario, sections = rows[0], [row.privacy for row in rows]
     if scenario.privacy.clip is None:
         return None
+    if not mains:
+        raise UserError(f"devices.compute: {ENERGY}")
     named = f"power: '{scenario.power.name}'"
     if policy.wants_variation:
         raise UserError(
@@ -342,8 +349,8 @@ def _can_bound(scenario: Any, policy: PowerPolicy, named: str) -> None:
 
 
 def _can_sample(scenario: Any, policy: PowerPolicy, named: str) -> None:
-    """Raise UserError where others' signals tell whether a device was drawn, or the bound is not
-    split evenly."""
+    """Raise UserError where others' signals tell whether a device was drawn, the bound is not split
+    evenly, or the package is not there that accounts for it."""
     said = f"and devices.selection: '{scenario.devices.selection.name}' hides who takes part;"
     if not policy.alone:
         alone = [
@@ -363,3 +370,4 @@ def _can_sample(scenario: Any, policy: PowerPolicy, named: str) -> None:
             f"privacy.split: '{scenario.privacy.split}' goes by what a device has left, {said} "
             "even would do"
         )
+    accounting.package()

@@ -176,6 +176,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         "devices.selection: 'update_norm'",
     ),
     ({"privacy": CLIP, "devices": {"round_budget_j": 1.0}}, "devices.round_budget_j: bounds on en"),
+    (
+        {"privacy": CLIP, "devices": {"compute": {"name": "phone", "battery": True}}},
+        "devices.compute: bounds on energy limit what devices send",
+    ),
     ({"privacy": CLIP, "power": "smcv"}, "power: 'smcv' goes by how payloads vary"),
     ({"privacy": BOUND, "power": "tci"}, "power: 'tci' does not keep the power budget in every"),
     ({"privacy": BOUND, "csi": "pilots"}, "csi: with 'pilots' devices do not know how well"),
