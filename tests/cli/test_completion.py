@@ -25,7 +25,7 @@ print(*heavy, file=sys.stderr)
     [
         ("otafl new qui", {"quickstart"}),
         ("otafl new fedrlr_plus", {name for name in shipped() if name.startswith("fedrlr_plus")}),
-        ("otafl list po", {"power"}),
+        ("otafl list po", {"poisson", "power"}),
         ("otafl list gb", {"gbma"}),
         ("otafl che", {"check"}),
         ("otafl run --check", {"--checkpoint-every"}),
