@@ -199,6 +199,17 @@ class Streams:
         """Draw [R, n, *shape]: `device_uniform` in each of the rounds [R] int64, bit for bit."""
         return self._rounds(_uniform, purpose, rounds, shape, (trial, device))
 
+    def words(self, purpose: str, round: int, count: int) -> Tensor:
+        """Draw [S, count] int64 of 64 random bits each, for each trial."""
+        return self._draw(_words, purpose, round, (count,), None)
+
+    def device_words(
+        self, purpose: str, round: int, trial: Tensor, device: Tensor, count: int
+    ) -> Tensor:
+        """Draw [n, count] int64 of 64 random bits each, for pairs trial [n], device [n]: each
+        device's own part."""
+        return self._draw(_words, purpose, round, (count,), (trial, device))
+
     def seeds(self, purpose: str, index: int) -> list[int]:
         """Draw S non-negative 63-bit seeds for generators that are not ours; no hot path."""
         key = _chain(_chain(self._by_trial, _purpose_key(purpose)), index)
@@ -281,6 +292,16 @@ def _halves(key: Tensor, counter: Tensor, dtype: torch.dtype) -> tuple[Tensor, T
 
 def _uniform(key: Tensor, count: int, dtype: torch.dtype) -> Tensor:
     return _filled(key, count, dtype, lambda upper, lower: None)
+
+
+def _words(key: Tensor, count: int, dtype: torch.dtype) -> Tensor:
+    words = torch.empty(len(key), count, dtype=torch.int64, device=key.device)
+    counter = _counter(count, key.device)
+    width = max(1, _BLOCK // max(1, len(key)))
+    for first in range(0, count, width):
+        block = words[:, first : first + width]
+        _mix_(torch.bitwise_xor(key[:, None], counter[first : first + width], out=block))
+    return words
 
 
 def _normal(key: Tensor, count: int, dtype: torch.dtype) -> Tensor:

@@ -126,12 +126,19 @@ class Impairments:
         white = combiner.new_ones(trials, segments, dtype=self.clip.dtype) * NOISE_VARIANCE
         if not self.disturbs:
             return white
-        heard = self.settings.interferers
-        draw = self.streams.normal(INTERFERENCE, round, (heard + 1, antennas, 2))
-        h = torch.view_as_complex(draw.contiguous()) * math.sqrt(0.5)
+        heard, h = self.settings.interferers, self._heard(antennas, round)
         gains = torch.einsum("sqa,sja->sqj", combiner.conj(), h).abs().square()
         power = self.interference[:, None] * gains[..., :heard].sum(-1)
         return white * (1.0 + power + self.jammer[:, None] * gains[..., heard])
+
+    def interferers(self, antennas: int, round: int) -> Tensor | None:
+        """Draw the channels [S, J, A] of the interferers and a jammer, whose symbols are CN(0, 1)
+        over noise of one antenna's variance; None where no trial has any."""
+        if not self.disturbs:
+            return None
+        power = self.interference[:, None].repeat(1, self.settings.interferers + 1)
+        power[:, -1] = self.jammer
+        return self._heard(antennas, round) * (2.0 * NOISE_VARIANCE * power).sqrt()[..., None]
 
     def phases(self, devices: int, round: int) -> Tensor | None:
         """Draw the radians [S, K] left after pre-compensation; None where no trial has any."""
@@ -157,6 +164,12 @@ class Impairments:
         step = 2.0 * top / 2**bits
         level = torch.floor(rows / step).clamp(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
         return ((level + 0.5) * step).view_as(received)
+
+    def _heard(self, antennas: int, round: int) -> Tensor:
+        """Draw the fading [S, J, A] of the interferers and, last, the jammer."""
+        shape = (self.settings.interferers + 1, antennas, 2)
+        draw = self.streams.normal(INTERFERENCE, round, shape)
+        return torch.view_as_complex(draw.contiguous()) * math.sqrt(0.5)
 
     def _spread(self, purpose: str, devices: int, round: int) -> Tensor:
         """Draw uniform numbers in (-1, 1), [S, K], for each device its own."""
