@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import special
+from scipy import special, stats
 
 STEPS, BISECTIONS = 60, 45
 """So many golden sections and halvings find what is least to rounding."""
@@ -205,3 +205,25 @@ def _least(objective: Callable[[np.ndarray], np.ndarray], most: np.ndarray) -> n
         fresh = objective(np.where(down, left, right))
         at_left, at_right = np.where(down, fresh, at_right), np.where(down, at_left, fresh)
     return (low + high) / 2.0
+
+
+def wrong_vote(right: float, wrong: float, antennas: int) -> float:
+    """Return the chance that the sum of A exponential energies of mean `wrong` is above that of
+    mean `right`: I_x(A, A), x = wrong / (right + wrong)."""
+    return float(stats.beta.cdf(wrong / (right + wrong), antennas, antennas))
+
+
+def energy_variance(x: np.ndarray, a: float, antennas: int) -> float:
+    """Return the variance of (e+ - e-) / (a A) under Rayleigh fading with noise of energy one, for
+    what devices send [K]."""
+    plus, minus = np.maximum(x, 0.0).sum(), np.maximum(-x, 0.0).sum()
+    return float(((a * plus + 1.0) ** 2 + (a * minus + 1.0) ** 2) / (a**2 * antennas))
+
+
+def energy_variance_given(x: np.ndarray, a: float, h: np.ndarray) -> np.ndarray:
+    """Return the variance of (e+ - e-) / a with one antenna given the channels' powers h [S, K],
+    random phases and noise of energy one."""
+    total = 0.0
+    for part in (np.maximum(x, 0.0), np.maximum(-x, 0.0)):
+        total = total + ((a * h * part).sum(1) + 1.0) ** 2 - ((a * h * part) ** 2).sum(1)
+    return total / a**2

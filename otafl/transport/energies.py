@@ -1,17 +1,15 @@
 """Receive the energies of pairs of channel uses on which devices send with random phases.
 
 On either use of a pair the server has y = sum_k h_k p_k sqrt(v_k) s_k + z at every antenna, s_k a
-QPSK symbol, new for each device and real, and adds |y|^2 over its antennas. Of what is sent, mu, and
-the noise that sum is |mu|^2 + 2 |mu| sqrt(r) cos theta + r, r exponential and theta uniform, with
-A - 1 exponentials more for the noise of A antennas across mu.
+QPSK symbol, new for each device and real, and adds |y|^2 over its antennas. With mu what arrives
+without noise, that sum is |mu|^2 + 2 |mu| sqrt(r) cos theta + r, r exponential and theta uniform,
+and A - 1 exponentials more for the noise of A antennas across mu.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -28,12 +26,16 @@ ENERGY_NOISE = family("energy_noise", __name__)
 ACROSS = family("noise_across", __name__)
 INTERFERING = family("interfering_symbols", __name__)
 
-COLUMNS = 8192
-"""Pairs that are received at a time; what is made of them fits a processor's cache. Draws depend on
-it."""
+RUN = 128
+"""Pairs for which the random bits of a word's place are used one after the other."""
 
-SYMBOLS_A_WORD = 16
+PLACES = 16
 """QPSK symbols that 32 random bits make."""
+
+BLOCK = RUN * PLACES
+
+NUMBERS = 1 << 17
+"""Reals that are received at a time: fewer cost more dispatch, more do not fit the cache."""
 
 ANGLE_BITS = 9
 """Of 32 random bits, those of the noise's direction: with 512 of them, evenly spaced, moments of an
@@ -45,76 +47,99 @@ TOGETHER = 4
 """Uniform numbers that are multiplied before a logarithm is taken: far from underflow."""
 
 
-class Piece(NamedTuple):
-    """Hold columns first .. stop of a group, in `runs` equally long segments from number q on."""
-
-    first: int
-    stop: int
-    q: int
-    runs: int
-
-
-def received(
-    on_air: OnPairs,
-    rows: Callable[[slice], tuple[Tensor, Tensor]],
-    streams: Streams,
-    impairments: Impairments,
-) -> Iterator[tuple[slice, Tensor]]:
-    """Yield the energies of a group's pairs, some columns after the other.
+class Energies:
+    """Receive the energies of S trials' pairs.
 
     Parameters
     ----------
-    on_air : the transmission of n rows.
-    rows : columns -> reals [n, C], whose signs say on which use they are sent, and the roots of
-        their magnitudes, [n, C] or one for all.
-    streams : of the S trials.
-    impairments : interferers and a jammer.
-
-    Yields
-    ------
-    The columns, and the energies [S, 2, C] of + and -, summed over the antennas.
+    streams : of the trials.
+    impairments : interferers and a jammer, which add to the noise.
     """
-    signal, round, index = on_air.signal, on_air.slot.delivery.round, on_air.index
-    cohort, antennas = signal.cohort, on_air.antennas
-    others = impairments.interferers(antennas, round)
-    gains = _gains(on_air, others)
-    pieces = list(_pieces(on_air.segments))
-    needed = [-(-(piece.stop - piece.first) // SYMBOLS_A_WORD) for piece in pieces]
-    count = -(-sum(needed) // 2)
-    bits = streams.device_words(PHASES / index, round, cohort.trial, cohort.device, count)
-    parts = bits.view(torch.int32)[:, : sum(needed)].split(needed, 1)
-    noise = streams.words(ENERGY_NOISE / index, round, signal.reals)
-    across = heard = None
-    if antennas > 1:
-        across = streams.uniform(ACROSS / index, round, (antennas - 1, 2, signal.reals))
-    if others is not None:
-        shape = (2, others.shape[1], 2, signal.reals)
-        heard = streams.normal(INTERFERING / index, round, shape) * math.sqrt(2.0)
-    for piece, words in zip(pieces, parts, strict=True):
-        columns = slice(piece.first, piece.stop)
-        sent = _symbols(cohort, *rows(columns), words)
-        if heard is not None:
-            sent = torch.cat([sent, heard[..., columns]], 2)
-        energy = _energy(sent, gains, piece)
-        _add_noise(energy, noise[:, columns])
-        if across is not None:
-            for some in across[..., columns].split(TOGETHER, 1):
-                energy -= some.prod(1).log_().mul_(NOISE_ENERGY)
-        yield columns, energy
 
+    def __init__(self, streams: Streams, impairments: Impairments) -> None:
+        self._streams, self._impairments = streams, impairments
+        self._room: dict[str, Tensor] = {}
 
-def _pieces(segments: Segments) -> Iterator[Piece]:
-    """Cut a group in pieces of about `COLUMNS` pairs: parts of long segments, several short ones
-    together where they are even."""
-    length, many = segments.even, len(segments.bounds) > LOOP_AT_MOST
-    whole = segments.symbols // length if length and many else 0
-    runs = max(1, COLUMNS // length) if length else 1
-    for q in range(0, whole, runs):
-        stop = min(q + runs, whole)
-        yield Piece(q * length, stop * length, q, stop - q)
-    for q, (first, stop) in enumerate(segments.bounds[whole:], whole):
-        for start in range(first, stop, COLUMNS):
-            yield Piece(start, min(start + COLUMNS, stop), q, 1)
+    def received(
+        self, on_air: OnPairs, rows: Callable[[slice], tuple[Tensor, Tensor]]
+    ) -> Iterator[tuple[slice, Tensor]]:
+        """Yield the energies of a group's pairs, some columns after the other.
+
+        Parameters
+        ----------
+        on_air : the transmission of n rows.
+        rows : columns -> reals [n, C], whose signs say on which use they are sent, and the roots of
+            their magnitudes, [n, C] or one for all.
+
+        Yields
+        ------
+        The columns, and the energies [S, 2, C] of + and -, summed over the antennas.
+        """
+        signal, round, index = on_air.signal, on_air.slot.delivery.round, on_air.index
+        cohort, antennas, streams = signal.cohort, on_air.antennas, self._streams
+        others = self._impairments.interferers(antennas, round)
+        gains = _gains(on_air, others)
+        blocks = -(-signal.reals // BLOCK)
+        count = blocks * RUN // 2
+        bits = streams.device_words(PHASES / index, round, cohort.trial, cohort.device, count)
+        bits = bits.view(torch.int32).unflatten(1, (blocks, RUN))
+        noise = streams.words(ENERGY_NOISE / index, round, signal.reals)
+        across = heard = None
+        if antennas > 1:
+            across = streams.uniform(ACROSS / index, round, (antennas - 1, 2, signal.reals))
+        if others is not None:
+            shape = (2, others.shape[1], 2, signal.reals)
+            heard = streams.normal(INTERFERING / index, round, shape) * math.sqrt(2.0)
+        most = max(1, NUMBERS // (BLOCK * max(1, cohort.size)))
+        for block in range(0, blocks, most):
+            columns = slice(block * BLOCK, min((block + most) * BLOCK, signal.reals))
+            sent = self._symbols(cohort, *rows(columns), bits[:, block : block + most])
+            if heard is not None:
+                sent = torch.cat([sent, heard[..., columns]], 2)
+            energy = _energy(sent, gains, on_air.segments, columns)
+            _add_noise(energy, noise[:, columns])
+            if across is not None:
+                for some in across[..., columns].split(TOGETHER, 1):
+                    energy -= some.prod(1).log_().mul_(NOISE_ENERGY)
+            yield columns, energy
+
+    def _symbols(self, cohort: Cohort, x: Tensor, roots: Tensor, words: Tensor) -> Tensor:
+        """Return the two bits of each row's symbol, plus or minus its root, and the same times the
+        sign of x: [S, 2, m, 2, C]. Half their sum goes on one use, half their difference on the
+        other; one of the two is zero.
+
+        Parameters
+        ----------
+        x : [n, C].
+        roots : [n, C], or one for all; not negative.
+        words : [n, C / BLOCK, RUN] int32, random.
+        """
+        integer = torch.int32 if x.dtype == torch.float32 else torch.int64
+        top = torch.iinfo(integer).min
+        if integer == torch.int64:
+            words = words.to(integer) << 32
+        places = constant(tuple(range(2 * PLACES)), integer, x.device).view(2, 1, PLACES, 1)
+        room = self._of_size("flips", (len(x), 2, words.shape[1], PLACES, RUN), integer, x.device)
+        flips = torch.bitwise_left_shift(words[:, None, :, None], places, out=room)
+        flips = flips.bitwise_and_(top).flatten(2)[..., : x.shape[1]]
+        flips = by_trial(cohort, flips).transpose(1, 2)
+        sizes = by_trial(cohort, roots.expand_as(x)).view(integer)[:, None]
+        minus = by_trial(cohort, x.view(integer) & top)[:, None]
+        shape = (*flips.shape[:3], 2, x.shape[1])
+        out = self._of_size("symbols", shape, integer, x.device)
+        torch.bitwise_xor(flips, sizes, out=out[..., 0, :])
+        torch.bitwise_xor(out[..., 0, :], minus, out=out[..., 1, :])
+        return out.view(x.dtype)
+
+    def _of_size(
+        self, name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+    ) -> Tensor:
+        """Return a tensor to write to, the same one for the same shape: fresh memory for every part
+        of a payload costs more than what is written to it."""
+        room = self._room.get(name)
+        if room is None or room.shape != shape:
+            room = self._room[name] = torch.empty(shape, dtype=dtype, device=device)
+        return room
 
 
 def _gains(on_air: OnPairs, others: Tensor | None) -> Tensor:
@@ -130,34 +155,8 @@ def _gains(on_air: OnPairs, others: Tensor | None) -> Tensor:
     return both.permute(0, 4, 3, 5, 1, 2).flatten(4).flatten(2, 3)
 
 
-def _symbols(cohort: Cohort, x: Tensor, roots: Tensor, words: Tensor) -> Tensor:
-    """Return the two bits of each row's symbol, plus or minus its root, and the same times the sign
-    of x: [S, 2, m, 2, C]. Half their sum goes on one use, half their difference on the other; one
-    of the two is zero.
-
-    Parameters
-    ----------
-    x : [n, C].
-    roots : [n, C], or one for all; not negative.
-    words : [n, C / 16 or more] int32, random.
-    """
-    integer = torch.int32 if x.dtype == torch.float32 else torch.int64
-    top = torch.iinfo(integer).min
-    if integer == torch.int64:
-        words = words.to(integer) << 32
-    places = constant(tuple(range(2 * SYMBOLS_A_WORD)), integer, x.device)[:, None]
-    flips = (words[:, None] << places).bitwise_and_(top).unflatten(1, (2, -1)).flatten(2)
-    flips = by_trial(cohort, flips[..., : x.shape[1]]).transpose(1, 2)  # [S, 2, m, C]
-    sizes = by_trial(cohort, roots.expand_as(x)).view(integer)[:, None]
-    out = torch.empty((*flips.shape[:3], 2, x.shape[1]), dtype=integer, device=x.device)
-    torch.bitwise_xor(flips, sizes, out=out[..., 0, :])
-    minus = by_trial(cohort, x.view(integer) & top)[:, None]
-    torch.bitwise_xor(out[..., 0, :], minus, out=out[..., 1, :])
-    return out.view(x.dtype)
-
-
 def by_trial(cohort: Cohort, rows: Tensor) -> Tensor:
-    """Return rows [n, ...] as [S, m, ...], m the most that a trial has; zeros where it has fewer."""
+    """Return rows [n, ...] as [S, m, ...], m the most of a trial; zeros where it has fewer."""
     most = max(1, *cohort.counts)
     shape = (cohort.trials, most, *rows.shape[1:])
     if len(rows) == cohort.trials * most:
@@ -169,24 +168,49 @@ def by_trial(cohort: Cohort, rows: Tensor) -> Tensor:
     return table
 
 
-def _energy(sent: Tensor, gains: Tensor, piece: Piece) -> Tensor:
-    """Return |mu|^2 [S, 2, C] of symbols [S, 2, m, 2, C], added over the antennas."""
-    trials, width, runs = len(sent), sent.shape[-1], piece.runs
-    gain = gains[:, piece.q : piece.q + runs].flatten(0, 1)  # [S R, 2 A, 2 m]
-    rows = sent.flatten(1, 2)
-    if runs > 1:  # [S, R, 2 m, 2, L]
-        rows = rows.unflatten(-1, (runs, -1)).permute(0, 3, 1, 2, 4)
-    mu = torch.bmm(gain, rows.reshape(len(gain), gain.shape[2], -1))
-    size, signed = mu.unflatten(2, (2, -1)).unbind(2)  # [S R, 2 A, L] each
-    energy = torch.empty(len(gain), 2, size.shape[2]).to(mu)
+def _energy(sent: Tensor, gains: Tensor, segments: Segments, columns: slice) -> Tensor:
+    """Return |mu|^2 [S, 2, C] of symbols [S, 2, m, 2, C], added over the antennas.
+
+    gains: [S, Q, 2 A, 2 m] of the segments.
+    """
+    rows = sent.flatten(1, 2)  # [S, 2 m, 2, C]
+    if len(segments.bounds) == 1:
+        mu = torch.bmm(gains[:, 0], rows.flatten(2)).unflatten(2, (2, -1))
+    else:
+        mu = torch.empty(len(rows), gains.shape[2], *rows.shape[2:]).to(rows)
+        for q, runs, part in _parts(segments, columns):
+            gain = gains[:, q : q + runs].flatten(0, 1)
+            some = rows[..., part].unflatten(3, (runs, -1)).permute(0, 3, 1, 2, 4)
+            product = torch.bmm(gain, some.flatten(0, 1).flatten(2))
+            product = product.view(len(rows), runs, -1, 2, (part.stop - part.start) // runs)
+            mu[..., part] = product.permute(0, 2, 3, 1, 4).flatten(3)
+    size, signed = mu.unbind(2)  # [S, 2 A, C] each
+    energy = mu.new_empty(len(mu), 2, mu.shape[3])
     for use, both in enumerate((size + signed, size - signed)):
         first, *others = both.unbind(1)
         torch.mul(first, first, out=energy[:, use])
         for other in others:
             energy[:, use].addcmul_(other, other)
-    if runs == 1:
-        return energy
-    return energy.view(trials, runs, 2, -1).transpose(1, 2).reshape(trials, 2, width)
+    return energy
+
+
+def _parts(segments: Segments, columns: slice) -> Iterator[tuple[int, int, slice]]:
+    """Yield the segments of some columns: a first number, how many follow each other that lie in
+    them whole and are equally long (else one), and their part of the columns."""
+    first, stop, length = columns.start, columns.stop, segments.even
+    q = 0
+    if length and len(segments.bounds) > LOOP_AT_MOST:
+        q = first // length
+    while q < len(segments.bounds) and segments.bounds[q][0] < stop:
+        start, end = segments.bounds[q]
+        runs = 1
+        if length and start >= first:
+            runs = max(1, (stop - start) // length)
+            runs = min(runs, segments.symbols // length - q) or 1
+            end = min(start + runs * length, end if runs == 1 else stop)
+        if end > first:
+            yield q, runs, slice(max(start, first) - first, min(end, stop) - first)
+        q += runs
 
 
 def _add_noise(energy: Tensor, words: Tensor) -> None:

@@ -37,7 +37,7 @@ from otafl.core.problems import Problem
 from otafl.core.settings import stackable
 from otafl.transport.base import Counts, LinkSetup, Transport
 from otafl.transport.delivery import Delivery
-from otafl.transport.energies import received
+from otafl.transport.energies import Energies
 from otafl.transport.interleaving import Uses
 from otafl.transport.pairs import OnPairs, Slot, before, lay_out, refused, transmit
 from otafl.transport.superpose import Signal, squared_norm
@@ -77,6 +77,7 @@ class FskMajorityVote(Transport):
 
     def __init__(self, settings: Settings, setup: LinkSetup) -> None:
         super().__init__(settings, setup)
+        self._energies = Energies(setup.streams, setup.impairments)
         self._absentees = bool((setup.hyper["absentee"] > 0).any())
         self._detects = bool((setup.hyper["detection"] > 0).any())
 
@@ -158,7 +159,7 @@ class FskMajorityVote(Transport):
             votes = _cast(signal, columns, least, stop)
             return signal.x[:, columns] + 0.0, one if votes is None else votes
 
-        for columns, energy in received(on_air, rows, setup.streams, setup.impairments):
+        for columns, energy in self._energies.received(on_air, rows):
             plus, minus = energy.unbind(1)
             vote = torch.sub(plus, minus, out=steps[:, columns]).sign_()
             if self._detects:
@@ -170,13 +171,14 @@ class FskMajorityVote(Transport):
         return steps.mul_(step * (on_air.weight > 0)[:, None]), exact.mul_(step)
 
 
-def _cast(
-    sent: Signal, columns: slice, least: Tensor | None, stop: Tensor | None
-) -> Tensor | None:
+def _cast(sent: Signal, columns: slice, least: Tensor | None, stop: Tensor | None) -> Tensor | None:
     """Return who votes in some columns, [n, C] 1 or 0; None where all do. Not those whose |x| is
     below `least` [n, 1], who do not know the coordinate, or crash before it, at `stop` [n, 1]."""
     votes = None if sent.mask is None else sent.mask[:, columns]
-    for some in (least if least is None else sent.x[:, columns].abs() >= least, before(stop, columns)):
+    for some in (
+        least if least is None else sent.x[:, columns].abs() >= least,
+        before(stop, columns),
+    ):
         if some is not None:
             votes = some.to(sent.x.dtype) if votes is None else votes * some
     return votes

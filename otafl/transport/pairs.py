@@ -51,13 +51,6 @@ def refused(scenario: Any) -> Iterator[Problem]:
             "power",
             "transport",
         )
-    if scenario.codec.name == "obda":
-        yield problem(
-            f"'obda' does not go with transport: '{name}', which does not add signs up coherently; "
-            "transport: fsk_majority_vote takes votes by itself",
-            "codec",
-            "transport",
-        )
     for key, off in FLAWLESS.items():
         value = getattr(scenario.impairments, key)
         if value != off:

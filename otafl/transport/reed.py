@@ -28,9 +28,9 @@ from torch import Tensor
 
 from otafl.core.contracts import Blocks
 from otafl.core.problems import Problem
-from otafl.transport.base import Counts, Transport
+from otafl.transport.base import Counts, LinkSetup, Transport
 from otafl.transport.delivery import Delivery
-from otafl.transport.energies import received
+from otafl.transport.energies import Energies
 from otafl.transport.interleaving import Uses
 from otafl.transport.pairs import TINY, OnPairs, Slot, lay_out, refused, transmit
 from otafl.transport.superpose import Signal, divide, masked_weight, squared_norm
@@ -52,6 +52,10 @@ class Reed(Transport):
         def check(self, scenario: Any) -> Iterable[Problem]:
             return refused(scenario)
 
+    def __init__(self, settings: Settings, setup: LinkSetup) -> None:
+        super().__init__(settings, setup)
+        self._energies = Energies(setup.streams, setup.impairments)
+
     @torch.no_grad()
     def carry(self, delivery: Delivery) -> None:
         """Send the groups one after the other."""
@@ -64,9 +68,7 @@ class Reed(Transport):
             delivery.tally.add(side=sent.cohort.rows_of)
             on_air.account(eta, self.setup)
 
-    def _transmit(
-        self, slot: Slot, index: int, uses: Uses, sent: Signal
-    ) -> tuple[OnPairs, Tensor]:
+    def _transmit(self, slot: Slot, index: int, uses: Uses, sent: Signal) -> tuple[OnPairs, Tensor]:
         """Send at the common scale, and return what magnitudes are received with in the mean over
         fading and devices, [S]."""
         scale, able = slot.scale(sent), slot.able(sent)
@@ -83,7 +85,7 @@ class Reed(Transport):
 
     def _receive(self, on_air: OnPairs, eta: Tensor) -> tuple[Tensor, Tensor, Tensor | Blocks]:
         """Return the estimate and the error-free aggregate [S, P], and the weight that arrived."""
-        sent, setup = on_air.sent, self.setup
+        sent = on_air.sent
         estimate = torch.empty(sent.cohort.trials, sent.reals).to(sent.x)
         signal = on_air.signal
 
@@ -91,7 +93,7 @@ class Reed(Transport):
             x = signal.x[:, columns]
             return x, x.abs().sqrt_()
 
-        for columns, energy in received(on_air, rows, setup.streams, setup.impairments):
+        for columns, energy in self._energies.received(on_air, rows):
             torch.sub(energy[:, 0], energy[:, 1], out=estimate[:, columns])
         unit = 1.0 / (on_air.antennas * eta.clamp_min(TINY))
         exact = sent.sum(sent.exact[:, None])[:, 0]

@@ -94,11 +94,18 @@ def needs(algorithm: str) -> str:
     return kind.needs_of(kind.Settings())
 
 
+def delivers(transport: str, algorithm: str) -> bool:
+    """Whether the transport gives the algorithm what it needs: a vote is none of factors, whose
+    plain sum FedRLR asks for."""
+    votes = transport == "fsk_majority_vote" and algorithm == "fedrlr"
+    return needs(algorithm) in registry.component("transport", transport).gives and not votes
+
+
 METHODS = [
     (algorithm, transport)
     for algorithm in ALGORITHMS
     for transport in TRANSPORTS
-    if needs(algorithm) in registry.component("transport", transport).gives
+    if delivers(transport, algorithm)
 ]
 """Every algorithm over every transport that gives it what it needs."""
 

@@ -28,9 +28,11 @@ from otafl.power.tci import TruncatedChannelInversion
 from otafl.receivers.scalar import Scalar
 from otafl.transport.base import LinkSetup
 from otafl.transport.digital import Digital
+from otafl.transport.fsk_majority_vote import FskMajorityVote
 from otafl.transport.ideal import Ideal
 from otafl.transport.impairments import Impairments
 from otafl.transport.over_the_air import OverTheAir
+from otafl.transport.reed import Reed
 
 WEIGHTS = [0.1, 0.4, 0.05, 0.2, 0.15, 0.3]
 
@@ -41,7 +43,13 @@ MAKE: dict[str, Any] = {
     "tci": TruncatedChannelInversion,
     "gbma": Gbma,
 }
-TRANSPORTS: dict[str, Any] = {"over_the_air": OverTheAir, "ideal": Ideal, "digital": Digital}
+TRANSPORTS: dict[str, Any] = {
+    "over_the_air": OverTheAir,
+    "ideal": Ideal,
+    "digital": Digital,
+    "fsk_majority_vote": FskMajorityVote,
+    "reed": Reed,
+}
 
 
 @dataclass
