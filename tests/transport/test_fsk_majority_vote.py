@@ -1,0 +1,126 @@
+"""Majority votes by energy: at 200 dB without a rival all votes are right, absentees and unknown
+coordinates cast none, crashes and energy bound what is sent.
+
+Mutations that make a test here fail: the other use, zero as a vote for -, absentees that vote,
+votes of the unknown, of what comes after a crash, of who has no energy, a step of another trial,
+weights where each device has one vote, energy P in place of 2 P.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from support.link_bench import bench, cohort
+from torch import Tensor
+
+from otafl.core.contracts import NO_LIMITS, Group, Limits
+from otafl.core.errors import UserError
+from otafl.scenario import ScenarioError, load_scenario
+
+pytestmark = pytest.mark.exact
+STEP = 0.5
+
+
+def votes(x: Tensor, limits: Limits = NO_LIMITS, mask: Any = None, **options: Any) -> Any:
+    """The step [P] and the report of devices that send rows of x, at 60 dB over fading."""
+    link = bench(
+        "full", transport="fsk_majority_vote", snr_db=60.0, devices=len(x), step=STEP, **options
+    )
+    who = cohort((len(x),), len(x))
+    known = None if mask is None else {"x": mask}
+    group = Group({"x": x.double()}, mask=known)
+    received, report = link.transport.deliver((group,), who, link.channel.state(0), 0, limits)
+    return received.mean[0]["x"][0], received, report
+
+
+def test_the_step_goes_along_signs_that_all_share() -> None:
+    x = torch.tensor([[1.0, -2.0, 0.0, -0.0, -1e-9]]).repeat(3, 1)
+    step, received, report = votes(x)
+    assert step.tolist() == [STEP, -STEP, STEP, STEP, -STEP]
+    assert received.count[0].tolist() == [1.0]
+    assert report.symbols.tolist() == [10.0]
+    assert report.side_symbols.tolist() == [0.0]
+    torch.testing.assert_close(report.power, torch.full((1, 3), 1e6).double())
+    assert report.nmse.tolist() == [0.0]
+
+
+def test_many_columns_take_their_own_bits() -> None:
+    """More than one part of a payload, of a length that fills none."""
+    x = torch.randn(1, 70_001, generator=torch.Generator().manual_seed(0)).repeat(2, 1)
+    step, _, _ = votes(x)
+    assert torch.equal(step, STEP * x[0].double().sign())
+
+
+def test_absentees_leave_the_vote_to_others() -> None:
+    x = torch.tensor([[1.0, -0.01, 1.0], [-0.01, 1.0, 1.0], [-0.01, -0.01, 1.0]])
+    step, _, report = votes(x, absentee=0.1)
+    assert step.tolist() == [STEP] * 3
+    torch.testing.assert_close(report.power[0] / 1e6, torch.tensor([2, 2, 1]).double() / 3)
+    relative, _, _ = votes(x, absentee=0.1, absentee_of="rms")
+    assert torch.equal(relative, step)
+    with pytest.raises(UserError, match=r"absentee: 5 .* silences every device"):
+        votes(x, absentee=5.0)
+
+
+def test_no_step_where_no_energy_is_heard() -> None:
+    """Beside the third vote no real has any; the noise's mean is a tenth of what is asked for."""
+    x = torch.tensor([[0.01, 0.01, 1.0]]).repeat(2, 1)
+    step, _, _ = votes(x, absentee=0.1, detection=30.0)
+    assert step.tolist() == [0.0, 0.0, STEP]
+
+
+def test_the_unknown_is_no_vote() -> None:
+    x = torch.tensor([[1.0, 1.0, 1.0], [-1.0, -1.0, -1.0]])
+    mask = torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]).double()
+    step, received, report = votes(x, mask=mask)
+    assert step.tolist() == [STEP, -STEP, 0.0]
+    assert received.count[0]["x"].tolist() == [[1.0, 1.0, 0.0]]
+    assert report.nmse.tolist() == [0.0]
+
+
+def test_crashes_and_energy_end_a_vote() -> None:
+    """Device 0 crashes after two of four reals; device 1 has no energy, and half of it pays for
+    half the power."""
+    x = torch.tensor([[1.0] * 4, [-1.0] * 4]).double()
+    sent = torch.tensor([[0.5, 1.0]]).double()
+    step, _, report = votes(x, Limits(sent=sent, energy=torch.tensor([[1e30, 0.0]]).double()))
+    assert step[:2].tolist() == [STEP] * 2
+    assert report.heard[0]().tolist() == [[[True, True, False, False], [False] * 4]]
+    assert report.participants.tolist() == [1.0]
+    step, _, report = votes(x, Limits(sent=sent))
+    assert step[2:].tolist() == [-STEP] * 2
+    half = torch.tensor([[4e6, 1e30]]).double()
+    _, _, report = votes(x, Limits(energy=half))
+    torch.testing.assert_close(report.power, torch.tensor([[0.5e6, 1e6]]).double())
+
+
+def test_weighted_votes_have_energies_in_proportion() -> None:
+    link = bench("full", transport="fsk_majority_vote", devices=2, vote="weighted")
+    who = cohort((2,), 2, weight=[0.75, 0.25])
+    x = torch.ones(2, 5).double()
+    _, report = link.transport.deliver((Group({"x": x}),), who, link.channel.state(0), 0)
+    torch.testing.assert_close(report.power[0] / 10.0, torch.tensor([1.0, 1 / 3]).double())
+
+
+def test_a_sum_is_no_vote() -> None:
+    link = bench("full", transport="fsk_majority_vote", devices=2)
+    group = Group({"x": torch.ones(2, 3).double()}, weighting="none")
+    with pytest.raises(UserError, match="gives the server a vote"):
+        link.transport.deliver((group,), cohort((2,), 2), link.channel.state(0), 0)
+
+
+@pytest.mark.parametrize("transport", ["fsk_majority_vote", "reed"])
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *(("csi", "pilots"), ("power", "ci"), ("power", "none"), ("receiver", "mrc")),
+        *(("impairments", {"adc_bits": 4}), ("impairments", {"timing_offset": 0.1})),
+    ],
+)
+def test_channel_knowledge_is_refused(transport: str, key: str, value: Any) -> None:
+    with pytest.raises(ScenarioError, match=f"{key}.* does not go with transport: '{transport}'"):
+        load_scenario({"name": "a", "transport": transport, key: value})
+    for power in ("full", "gbma"):
+        load_scenario({"name": "a", "transport": transport, "power": power})

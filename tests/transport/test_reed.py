@@ -1,0 +1,120 @@
+"""Energy differences: the estimate without rivals, its scale, masks, several groups, crashes, and
+channels of several cells.
+
+Mutations that make a test here fail: the scale of the mean device, a weight left out, a mask's
+coordinates divided by the weight of all, energies of the wrong cell, side information not counted,
+noise of half the energy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from support.link_bench import bench, cohort
+from torch import Tensor
+
+from otafl.core.contracts import NO_LIMITS, Group, Limits
+
+pytestmark = pytest.mark.exact
+LOUD = 80.0
+
+
+def sent(
+    groups: tuple[Group, ...], weight: list[float], h: Tensor | None = None, **options: Any
+) -> Any:
+    """What arrives of groups at 80 dB, over no fading or a channel h [S, K, A, B, F]."""
+    devices = len(weight)
+    limits, block = options.pop("limits", NO_LIMITS), options.pop("block", None)
+    link = bench("full", transport="reed", devices=devices, snr_db=LOUD, fading=False, **options)
+    who = cohort((devices,), devices, weight=weight)
+    state = link.channel.state(0)
+    if h is not None:
+        state = replace(state, h=h, block_symbols=block, later=lambda blocks: h[:, :, :, :blocks])
+    return link.transport.deliver(groups, who, state, 0, limits)
+
+
+def test_without_rivals_the_mean_arrives() -> None:
+    """Each coordinate is sent by one device, so that no phases play a part; the noise is 80 dB
+    down."""
+    x = torch.tensor([[2.0, -1.0, 0.0, 0.0], [0.0, 0.0, -3.0, 0.5]]).double()
+    received, report = sent((Group({"x": x}),), [0.75, 0.25])
+    hand = torch.tensor([[1.5, -0.75, -0.75, 0.125]]).double()
+    torch.testing.assert_close(received.mean[0]["x"], hand, atol=2e-3, rtol=0)
+    assert report.symbols.tolist() == [8.0]
+    assert report.side_symbols.tolist() == [2.0]
+    spent = torch.tensor([[1.0, 0.875 / 2.25]]).double()  # of mean |K w x|
+    torch.testing.assert_close(report.power / 1e8, spent)
+    assert report.nmse.item() < 1e-5
+
+
+def test_masks_groups_and_sums() -> None:
+    x = torch.tensor([[2.0, 4.0], [0.0, 6.0]]).double()
+    mask = {"x": torch.tensor([[1.0, 0.0], [0.0, 1.0]]).double()}
+    groups = (
+        Group({"x": x}, mask=mask),
+        Group({"y": torch.tensor([[0.0], [-2.0]]).double()}, weighting="none"),
+    )
+    received, report = sent(groups, [0.75, 0.25])
+    torch.testing.assert_close(
+        received.mean[0]["x"], torch.tensor([[2.0, 6.0]]).double(), rtol=1e-3, atol=0
+    )
+    torch.testing.assert_close(
+        received.mean[1]["y"], torch.tensor([[-2.0]]).double(), rtol=1e-3, atol=0
+    )
+    torch.testing.assert_close(received.count[0]["x"], torch.tensor([[0.75, 0.25]]).double())
+    assert report.symbols.tolist() == [6.0]
+    assert report.side_symbols.tolist() == [4.0]
+
+
+@pytest.mark.parametrize("reals", [20, 6000])
+def test_cells_have_energies_of_their_own(reals: int) -> None:
+    """A block of 7 channel uses: real i is in block 2 i // 7, whose energy is 1, 2, 3, ..."""
+    blocks = -(-2 * reals // 7)
+    h = torch.arange(1, blocks + 1).double().sqrt()[None, None, None, :, None] + 0j
+    x = torch.where(torch.arange(reals) % 2 == 0, 1.0, -1.0).double()[None]
+    received, _ = sent((Group({"x": x}),), [1.0], h, block=7)
+    hand = x * (2 * torch.arange(reals) // 7 + 1)
+    torch.testing.assert_close(received.mean[0]["x"], hand, rtol=5e-3, atol=0)
+
+
+def test_a_crash_ends_the_energy() -> None:
+    x = torch.ones(1, 4).double()
+    limits = Limits(sent=torch.tensor([[0.5]]).double())
+    received, report = sent((Group({"x": x}),), [1.0], limits=limits)
+    torch.testing.assert_close(
+        received.mean[0]["x"], torch.tensor([[1.0, 1, 0, 0]]).double(), atol=2e-3, rtol=0
+    )
+    torch.testing.assert_close(report.power, torch.tensor([[1e8]]).double())
+    assert report.heard[0]().tolist() == [[[True, True, False, False]]]
+
+
+@pytest.mark.parametrize("calibrate", [True, False])
+def test_gains_weigh_devices_that_are_not_calibrated(calibrate: bool) -> None:
+    link = bench(
+        "full", transport="reed", devices=2, snr_db=LOUD, fading=False, calibrate=calibrate
+    )
+    state = replace(link.channel.state(0), gain=torch.tensor([[3.0, 1.0]]).double())
+    x = torch.tensor([[1.0, 0.0], [0.0, 1.0]]).double()
+    received, report = link.transport.deliver((Group({"x": x}),), cohort((2,), 2), state, 0)
+    hand = [[0.5, 0.5]] if calibrate else [[0.75, 0.25]]
+    torch.testing.assert_close(
+        received.mean[0]["x"], torch.tensor(hand).double(), rtol=1e-3, atol=0
+    )
+    power = [[1 / 3, 1.0]] if calibrate else [[1.0, 1.0]]
+    torch.testing.assert_close(report.power / 1e8, torch.tensor(power).double())
+
+
+def test_error_follows_from_the_saved_link() -> None:
+    """With + and - of one device each the expected estimate is c_k w_k x_k."""
+    h = torch.tensor([2.0, 0.5]).double()[None, :, None, None, None] + 0j
+    x = torch.tensor([[1.0, 0.0], [0.0, -1.0]]).double()
+    received, report = sent((Group({"x": x}),), [0.5, 0.5], h)
+    c = report.saved["c/0"][0, 0]
+    torch.testing.assert_close(c, torch.tensor([4.0, 0.25]).double())
+    hand = (c * 0.5 * torch.tensor([1.0, -1.0]).double())[None]
+    torch.testing.assert_close(received.mean[0]["x"], hand, rtol=5e-3, atol=0)
+    spent = report.saved["p/0"].abs().square() * report.saved["m/0"]
+    torch.testing.assert_close(spent[:, 0], report.power)
