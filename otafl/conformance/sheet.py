@@ -223,7 +223,7 @@ def energy_variance(x: np.ndarray, a: float, antennas: int) -> float:
 def energy_variance_given(x: np.ndarray, a: float, h: np.ndarray) -> np.ndarray:
     """Return the variance of (e+ - e-) / a with one antenna given the channels' powers h [S, K],
     random phases and noise of energy one."""
-    total = 0.0
+    total = np.zeros(len(h))
     for part in (np.maximum(x, 0.0), np.maximum(-x, 0.0)):
         total = total + ((a * h * part).sum(1) + 1.0) ** 2 - ((a * h * part) ** 2).sum(1)
     return total / a**2
