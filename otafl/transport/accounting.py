@@ -25,8 +25,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from scipy import optimize, special
-
 from otafl.core.errors import UserError
 
 LEVELS_AN_OCTAVE = 16
@@ -47,6 +45,8 @@ Counts = tuple[tuple[int, int], ...]
 
 def delta_of(mu: float, epsilon: float) -> float:
     """Return delta(epsilon) of a mu-GDP mechanism."""
+    from scipy import special  # a tenth of a second, which runs that do not clip need not wait
+
     if mu <= 0.0:
         return 0.0
     lost = epsilon + special.log_ndtr(-mu / 2.0 - epsilon / mu)
@@ -56,6 +56,8 @@ def delta_of(mu: float, epsilon: float) -> float:
 @functools.lru_cache(maxsize=4096)
 def epsilon_of(mu: float, delta: float) -> float:
     """Return the epsilon of a mu-GDP mechanism at this delta."""
+    from scipy import special
+
     if delta_of(mu, 0.0) <= delta:
         return 0.0
     # P(loss > epsilon) of a loss N(mu^2/2, mu^2) is above delta(epsilon)
@@ -75,6 +77,8 @@ def mu_of(epsilon: float, delta: float) -> float:
 
 
 def _root(function: Callable[[float], float], low: float, high: float) -> float:
+    from scipy import optimize
+
     return float(optimize.brentq(function, low, high, xtol=1e-15, rtol=1e-13))
 
 
