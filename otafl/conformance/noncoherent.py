@@ -41,7 +41,7 @@ def _sent(rig: Rig, reals: int) -> np.ndarray:
 @stated("transport fsk_majority_vote: wrong votes", SAHIN, "A={}", (1, 4))
 def _wrong_votes(bench: Bench, antennas: int) -> Iterator[Check]:
     """Count wrong votes of three against two under Rayleigh fading."""
-    trials = bench.size(16_000)
+    trials = bench.size(8_000)
     rig = _rig(bench, FSK, trials, {"antennas": antennas})
     wrong = int((_sent(rig, 1) < 0).sum())
     law = sheet.wrong_vote(2.0 * P * 3 + 1.0, 2.0 * P * 2 + 1.0, antennas)
@@ -51,7 +51,7 @@ def _wrong_votes(bench: Bench, antennas: int) -> Iterator[Check]:
 @stated("transport fsk_majority_vote: gains weigh votes", SAHIN)
 def _near_votes(bench: Bench) -> Iterator[Check]:
     """Count votes for two devices of a stronger budget against three."""
-    trials, powers = bench.size(16_000), np.array([1.0, 1.0, 1.0, 4.0, 4.0])
+    trials, powers = bench.size(8_000), np.array([1.0, 1.0, 1.0, 4.0, 4.0])
     rig = _rig(bench, FSK, trials, {})
     rig.link.budget.budget.copy_(torch.from_numpy(P * powers).expand(trials, -1))
     plus = int((_sent(rig, 1) > 0).sum())
@@ -62,14 +62,14 @@ def _near_votes(bench: Bench) -> Iterator[Check]:
 @stated("transport reed: unbiased", CHEN, "A={}", (1, 4))
 def _unbiased(bench: Bench, antennas: int) -> Iterator[Check]:
     """Average estimates of the mean under Rayleigh fading."""
-    rig = _rig(bench, REED, bench.size(16_000), {"antennas": antennas})
+    rig = _rig(bench, REED, bench.size(8_000), {"antennas": antennas})
     yield mean(sum(X) / len(X), _sent(rig, 1))
 
 
 @stated("transport reed: variance", CHEN, "A={}", (1, 4))
 def _variance(bench: Bench, antennas: int) -> Iterator[Check]:
     """Compare squared errors with the variance under Rayleigh fading."""
-    rig = _rig(bench, REED, bench.size(64_000), {"antennas": antennas})
+    rig = _rig(bench, REED, bench.size(32_000), {"antennas": antennas})
     law = sheet.energy_variance(np.array(X), 2.0 * P / max(np.abs(X)), antennas) / len(X) ** 2
     yield mean(1.0, (_sent(rig, 1) - sum(X) / len(X)) ** 2 / law)
 
@@ -93,7 +93,7 @@ def _given(bench: Bench) -> Iterator[Check]:
 )
 def _weights(bench: Bench, calibrate: bool) -> Iterator[Check]:
     """Average estimates of devices of unequal large-scale gains."""
-    trials, gains = bench.size(16_000), np.array([4.0, 2.0, 1.0, 1.0, 0.5])
+    trials, gains = bench.size(8_000), np.array([4.0, 2.0, 1.0, 1.0, 0.5])
     rig = _rig(bench, {"name": REED, "calibrate": calibrate}, trials, {})
     state = rig.link.channel.state(0)
     state = replace(state, gain=torch.from_numpy(gains).to(state.gain).expand(trials, -1))

@@ -80,9 +80,10 @@ class Energies:
         others = self._impairments.interferers(antennas, round)
         gains = _gains(on_air, others)
         blocks = -(-signal.reals // BLOCK)
-        count = blocks * RUN // 2
+        run = min(RUN, -(-signal.reals // PLACES))  # a short payload fills no block
+        count = -(-blocks * run // 2)
         bits = streams.device_words(PHASES / index, round, cohort.trial, cohort.device, count)
-        bits = bits.view(torch.int32).unflatten(1, (blocks, RUN))
+        bits = bits.view(torch.int32)[:, : blocks * run].unflatten(1, (blocks, run))
         noise = streams.words(ENERGY_NOISE / index, round, signal.reals)
         across = heard = None
         if antennas > 1:
@@ -112,14 +113,16 @@ class Energies:
         ----------
         x : [n, C].
         roots : [n, C], or one for all; not negative.
-        words : [n, C / BLOCK, RUN] int32, random.
+        words : [n, C / BLOCK, RUN] int32, random; one shorter run for a payload short of a block.
         """
         integer = torch.int32 if x.dtype == torch.float32 else torch.int64
         top = torch.iinfo(integer).min
         if integer == torch.int64:
             words = words.to(integer) << 32
         places = constant(tuple(range(2 * PLACES)), integer, x.device).view(2, 1, PLACES, 1)
-        room = self._of_size("flips", (len(x), 2, words.shape[1], PLACES, RUN), integer, x.device)
+        room = self._of_size(
+            "flips", (len(x), 2, words.shape[1], PLACES, words.shape[2]), integer, x.device
+        )
         flips = torch.bitwise_left_shift(words[:, None, :, None], places, out=room)
         flips = flips.bitwise_and_(top).flatten(2)[..., : x.shape[1]]
         flips = by_trial(cohort, flips).transpose(1, 2)

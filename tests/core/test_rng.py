@@ -234,3 +234,20 @@ def test_draws_leave_the_global_generators_alone() -> None:
 def test_seeds_and_trials_must_match() -> None:
     with pytest.raises(ValueError, match="2 seeds for 1 trials"):
         Streams([1, 2], [0])
+
+
+def test_words_have_even_bits_of_the_devices_own() -> None:
+    """Each of the 64 bits is set in half of 4,000 words (6 standard deviations of 32), and a
+    device's words do not depend on who else draws."""
+    streams = Streams([3, 3], [0, 1])
+    trial, device = torch.tensor([0, 0, 1]), torch.tensor([0, 4, 4])
+    words = streams.device_words("words", 5, trial, device, 4000)
+    for bit in range(64):
+        share = ((words >> bit) & 1).sum(1)
+        assert ((share - 2000).abs() < 190).all()
+    alone = streams.device_words("words", 5, trial[1:2], device[1:2], 4000)
+    assert torch.equal(alone[0], words[1])
+    assert not torch.equal(words[1], words[2])
+    of_trials = streams.words("words", 5, 4000)
+    assert torch.equal(of_trials[0], Streams([3], [0]).words("words", 5, 4000)[0])
+    assert not torch.equal(of_trials[0], of_trials[1])
