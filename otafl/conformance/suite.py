@@ -11,8 +11,8 @@ from otafl.conformance.checks import Check, Law
 from otafl.core.errors import UserError
 
 NAMES = (
-    "channels cells antennas surfaces csi policies single_policies impairments receivers "
-    "transports noncoherent packets downlinks codecs streams privacy"
+    "channels cells antennas surfaces csi policies single_policies pre_scalers impairments "
+    "receivers transports noncoherent packets downlinks codecs streams privacy"
 )
 MODULES = [importlib.import_module(f"otafl.conformance.{name}") for name in NAMES.split()]
 """The modules that state laws: each as a value, those of several components by `each()`."""

@@ -82,7 +82,7 @@ WORDS = {
     "csi": "perfect error pilots phase_feedback delay",
     "receiver": "auto scalar mrc eigen uniform_forcing",
     "power": "none full ci multi_antenna_ci tci gbma cotaf cao_static cao_average smcv blind "
-    "open_loop budget_paced lyapunov",
+    "open_loop budget_paced lyapunov pre_scaler",
     "transport": "ideal over_the_air digital fsk_majority_vote reed",
     "server": "average momentum adagrad adam yogi",
     "downlink": "ideal analog random_subset digital",

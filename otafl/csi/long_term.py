@@ -116,6 +116,12 @@ def statistics(
             return torch.exp(-threshold / (1.0 + variance))[:, None].expand_as(gain)
         return (states.strengths >= threshold[:, None]).to(gain.dtype).mean(0)
 
+    def share_over(threshold: Tensor) -> Tensor:
+        if channel.closed_form and channel.normal and variance is not None:
+            power = gain * (1.0 + variance[:, None])
+            return torch.exp(-threshold / power.clamp_min(torch.finfo(gain.dtype).tiny))
+        return (states.many[1].abs().square() >= threshold).to(gain.dtype).mean(0)
+
     return Statistics(
         gain=gain,
         budget=budget.budget,
@@ -124,6 +130,7 @@ def statistics(
         mean_power=mean_power,
         mean_inverse=mean_inverse,
         share_above=share_above,
+        share_over=share_over,
         draws=lambda count: states.draw(count)[1][:, 0],
     )
 

@@ -164,12 +164,12 @@ class OnAir:
 
     @functools.cached_property
     def active_rows(self) -> Tensor:
-        """Return 1 for the rows on air in a segment, else 0: [n, Q]."""
+        """Return 1 for the rows that count in a segment, else 0: [n, Q]."""
         return self.symbols.sent.at_rows(self.coefficients.active.mT).to(self.symbols.scale.dtype)
 
     @functools.cached_property
     def weight(self) -> Tensor:
-        """Return W on air, [S, Q]."""
+        """Return W of who counts, [S, Q]: of who is on air, for all that the server knows."""
         sent = self.symbols.sent
         return sent.by_trial(sent.weight[:, None] * self.active_rows)
 
@@ -244,7 +244,7 @@ class OnAir:
     def heard(self) -> Callable[[], Tensor]:
         """Return a function as in `LinkReport.heard`; it keeps nothing of the payload's size."""
         sent, stop = self.symbols.sent, None if self.part is None else self.part.stop
-        active = self.active_rows > 0
+        active = sent.at_rows(self.coefficients.on_air.mT)
         order = _Columns(sent.reals, sent.place)
         return functools.partial(_heard, sent.cohort, active, self.segments, stop, order)
 

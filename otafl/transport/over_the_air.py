@@ -278,20 +278,20 @@ class OverTheAir(Transport):
         """Add up channel uses, energy, and side information: for every device and normalised
         stretch its mean power, the mean that was taken off, and what varies."""
         setup, tally, symbols = self.setup, delivery.tally, on_air.symbols
-        sent, slot, active = symbols.sent, symbols.slot, on_air.coefficients.active
+        sent, slot, sends = symbols.sent, symbols.slot, on_air.coefficients.on_air
         energy = on_air.coefficients.p.abs().square() * on_air.energy
-        uses = active.mT.to(energy.dtype) @ symbols.lengths
+        uses = sends.mT.to(energy.dtype) @ symbols.lengths
         if on_air.part is not None:
-            uses = (active * on_air.part.symbols).sum(1)
-        spent, on = energy.sum(1), active.any(1)
+            uses = (sends * on_air.part.symbols).sum(1)
+        spent, counts = energy.sum(1), on_air.coefficients.active.any(1)
         senders, length = sent.cohort.rows_of, symbols.segments.symbols
         stretches = symbols.segments.scopes[-1] + 1
         power_told = setup.privacy is None  # else it follows from the norm that all clip to
         told = power_told + (symbols.means is not None) + setup.policy.wants_variation
         side = senders * float(stretches * told)
         tally.add(symbols=(senders > 0) * float(length), energy=spent, sent=uses, side=side)
-        tally.note(on_air=on)
-        delivery.arrive(sent, None if bool(on.any(1).all()) else on_air.weight.amax(1))
+        tally.note(on_air=sends.any(1))
+        delivery.arrive(sent, None if bool(counts.any(1).all()) else on_air.weight.amax(1))
         if setup.save_link:
             tally.saved |= on_air.saved(setup.save_gram)
         slot.bounds.spend(spent)

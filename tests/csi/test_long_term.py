@@ -22,7 +22,7 @@ from otafl.receivers.scalar import Scalar
 
 STREAMS = Streams([0, 0], [0, 1], dtype=torch.float64)
 THRESHOLD = torch.tensor([0.05, 0.3], dtype=torch.float64)
-NUMBERS = ("amplitude", "power", "inverse", "share")
+NUMBERS = ("amplitude", "power", "inverse", "share", "over")
 
 
 def known(name: str, csi_of: dict[str, Any], closed: bool = True, **keys: Any) -> Statistics:
@@ -40,7 +40,8 @@ def known(name: str, csi_of: dict[str, Any], closed: bool = True, **keys: Any) -
 
 def numbers(known: Statistics) -> dict[str, Tensor]:
     by_threshold = known.mean_inverse(THRESHOLD), known.share_above(THRESHOLD)
-    values = known.mean_amplitude(), known.mean_power(), *by_threshold
+    over = known.share_over(THRESHOLD[:, None].expand(-1, 4))
+    values = known.mean_amplitude(), known.mean_power(), *by_threshold, over
     return dict(zip(NUMBERS, values, strict=True))
 
 
@@ -53,6 +54,7 @@ def test_without_fading() -> None:
     torch.testing.assert_close(found["power"], 0.1 * ones)
     torch.testing.assert_close(found["inverse"], torch.tensor([[10.0], [0.0]]).double() * ones)
     torch.testing.assert_close(found["share"], ones)  # of the unit channel
+    torch.testing.assert_close(found["over"], torch.tensor([[1.0], [0.0]]).double() * ones)
 
 
 @pytest.mark.law
@@ -70,11 +72,11 @@ def test_closed_forms_are_what_averages_tend_to(
     name: str, csi_of: dict[str, Any], keys: dict[str, Any]
 ) -> None:
     """Over 4,096 draws a device: |h|, |h|^2, 1/|h|^2 above 0.05 and whether |h|^2 is above have
-    standard deviations of at most 0.52, 1, 3.3 and 0.5, so 8 means are within 4.4 of their standard
-    errors."""
+    standard deviations of at most 0.52, 1, 3.3 and 0.5, so 10 means are within 4.4 of their
+    standard errors."""
     closed = numbers(known(name, csi_of, **keys))
     drawn = numbers(known(name, csi_of, closed=False, **keys))
-    for number, deviation in zip(NUMBERS, (0.52, 1.0, 3.3, 0.5), strict=True):
+    for number, deviation in zip(NUMBERS, (0.52, 1.0, 3.3, 0.5, 0.5), strict=True):
         off = (closed[number] - drawn[number]).abs().max()
         assert off < 4.4 * deviation / 64, number
 

@@ -56,8 +56,8 @@ def test_what_is_registered_is_checked(outcomes: list[suite.Outcome]) -> None:
         for law in ("error given the channel", "power within its budget"):
             assert f"power {policy}: {law}" in names
         given = f"power {policy}: scalars as on the formula sheet" in names
-        # whose multipliers, or whose energy left, only they know: laws of their own
-        assert given or policy in ("cao_average", "budget_paced", "lyapunov")
+        # whose multipliers, plans or energy left only they know: laws of their own
+        assert given or policy in ("cao_average", "budget_paced", "lyapunov", "pre_scaler")
     for channel in registry.names("channel"):
         assert f"channel {channel}: mean power" in names or channel == "trace"
 

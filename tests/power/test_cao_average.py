@@ -102,6 +102,7 @@ def test_a_plan_does_not_depend_on_what_it_is_stacked_with() -> None:
             mean_power=statistics.mean_power,
             mean_inverse=statistics.mean_inverse,
             share_above=statistics.share_above,
+            share_over=statistics.share_over,
             draws=lambda n, s=s: statistics.draws(n)[:, s : s + 1],
         )
         torch.testing.assert_close(policy.prepare(alone, {})[0][0], whole[s], rtol=1e-7, atol=0)

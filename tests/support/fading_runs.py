@@ -54,6 +54,7 @@ def run(
         mean_power=lambda: link.gain,
         mean_inverse=lambda threshold: inverse * ones,
         share_above=lambda threshold: torch.exp(-threshold / (1.0 + variance))[:, None] * ones,
+        share_over=lambda threshold: torch.exp(-threshold / (gain * (1.0 + variance))),
         draws=lambda count: h_hat[:1].expand(count, -1, -1),
     )
     link = filled(policy, link)

@@ -126,6 +126,7 @@ def rayleigh_statistics(link: Link) -> Statistics:
         mean_power=lambda: link.gain,
         mean_inverse=mean_inverse,
         share_above=lambda threshold: torch.exp(-threshold)[:, None].expand_as(link.gain),
+        share_over=lambda threshold: torch.exp(-threshold / link.gain.clamp_min(1e-300)),
         draws=draws,
     )
 

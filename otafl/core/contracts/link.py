@@ -178,12 +178,19 @@ class Coefficients:
     ----------
     p : [S, Q, K] complex transmit scalars, 0 where silent.
     eta : [S, Q] receive scaling, above 0.
-    active : [S, Q, K] bool.
+    active : [S, Q, K] bool, whom the receiver counts in its mean.
+    quiet : [S, Q, K] bool, who of them is silent without the receiver's knowing; None: nobody.
     """
 
     p: Tensor
     eta: Tensor
     active: Tensor
+    quiet: Tensor | None = None
+
+    @property
+    def on_air(self) -> Tensor:
+        """Return who sends, [S, Q, K] bool."""
+        return self.active if self.quiet is None else self.active & ~self.quiet
 
 
 @dataclass(frozen=True)
@@ -201,6 +208,8 @@ class Statistics:
         that devices act on.
     share_above : threshold [S] -> [S, K], the chance that |h_hat|^2 of the unit channel, mean over
         antennas and sub-carriers, is at least the threshold.
+    share_over : threshold [S, K] -> [S, K], the chance that |h_hat|^2 of one segment, large-scale
+        gain included, is at least each device's own threshold.
     draws : n -> [n, S, K] independent h_hat.
     """
 
@@ -211,6 +220,7 @@ class Statistics:
     mean_power: Callable[[], Tensor]
     mean_inverse: Callable[[Tensor], Tensor]
     share_above: Callable[[Tensor], Tensor]
+    share_over: Callable[[Tensor], Tensor]
     draws: Callable[[int], Tensor]
 
 

@@ -1,0 +1,146 @@
+"""Invert down to scales of their own, planned on channel statistics alone (biased pre-scalers).
+
+Device m sends (gamma_m / h_m) x while |h_m|^2 >= gamma_m^2 m / P_m, m the largest symbol power of
+those who send, else nothing. It knows its own h_m, and of the others the long-term mean gains
+Lambda alone; nor does the server know who is silent. So the estimate is y / sum_k alpha_k with the
+mean gain alpha_k = gamma_k Pr(|h_k|^2 >= gamma_k^2 m / P_k), the noise is in it where all are
+silent, and device k counts p_k = alpha_k / sum alpha in the place of 1 / K. Under Rayleigh fading
+alpha_k = gamma_k exp(-gamma_k^2 m / (Lambda_k P_k)), at most sqrt(Lambda_k P_k / (2 e m)), at
+gamma_k^2 = Lambda_k P_k / (2 m).
+
+The plan minimises, over the gamma up to there, bias and variance of the mean of K devices over m,
+
+    weight K sum (p_k - 1/K)^2 + sum (p_k gamma_k / alpha - p_k^2) + N / (m alpha^2),
+
+alpha = sum alpha_k: the bias of devices whose updates differ by `weight` times their power, the
+variance of who is on air, and that of the noise. `zero_bias` makes all alpha_k as large as the
+weakest device can. Over other fading the plan is that for Rayleigh fading of the same mean gains,
+and alpha_k takes the chance that the channel has. The budget is one on every round; m, the mean
+powers of this round's updates in the place of a bound on them, is side information.
+
+References
+----------
+Abrar, Michelusi 2024, "Biased Over-the-Air Federated Learning under Wireless Heterogeneity", arXiv
+    2403.19849.
+Abrar, Michelusi 2025, "Non-Convex Over-the-Air Heterogeneous Federated Learning: A Bias-Variance
+    Trade-off", arXiv 2510.26722.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+from scipy import optimize, special
+from torch import Tensor
+
+from otafl.core.contracts import LEAST_SNR, Coefficients, Hyper, Link, Statistics
+from otafl.core.settings import stackable
+from otafl.power.base import Pair, PowerPolicy
+from otafl.power.scalars import FADED, LARGEST, WEAKEST, common, in_phase, senders
+
+
+class PreScaler(PowerPolicy):
+    name: Literal["pre_scaler"] = "pre_scaler"
+    zero_bias: bool = Field(
+        False,
+        description="all devices count alike, as much as the weakest can: no bias, and more noise; "
+        "weight and reckoned have no effect then",
+    )
+    weight: float = stackable(
+        1.0,
+        ge=0,
+        description="weight of the bias: mean square by which a device's update differs from "
+        "the mean of all, over its power; 0 plans for least variance",
+    )
+    reckoned: int | None = Field(
+        None,
+        ge=1,
+        description="devices that the plan reckons with in a round, the fewer the more do noise "
+        "and silence count; all by default",
+    )
+
+    def prepare(self, statistics: Statistics, hyper: Hyper) -> Pair:
+        """Return gamma_k sqrt(m) and alpha_k sqrt(m), [S, K] each; 0 of devices without a
+        channel."""
+        strength = (statistics.mean_power() * statistics.budget).double().cpu().numpy()
+        least = np.where(strength >= LEAST_SNR, strength, 0.0)
+        rows = np.column_stack([_numpy(statistics.noise), _numpy(hyper["weight"]), least])
+        distinct, place = np.unique(rows, axis=0, return_inverse=True)
+        plans = np.stack([self._plan(row[2:], *row[:2]) for row in distinct])[place.ravel()]
+        gamma = torch.from_numpy(plans).to(statistics.gain)
+        return gamma, gamma * statistics.share_over(gamma.square() / statistics.budget)
+
+    def _plan(self, strength: np.ndarray, noise: float, weight: float) -> np.ndarray:
+        """Return gamma_k sqrt(m) [K] of one trial's Lambda_k P_k [K]."""
+        on = strength > 0
+        planned = np.zeros_like(strength)
+        if on.any():
+            few = 1.0 if self.reckoned is None else max(1.0, on.sum() / self.reckoned)
+            planned[on] = (
+                zero_bias(strength[on])
+                if self.zero_bias
+                else least_cost(strength[on], noise, weight, few)
+            )
+        return planned
+
+    def coefficients(self, state: Pair, link: Link) -> tuple[Pair, Coefficients]:
+        gamma, alpha = (one[:, None] for one in state)
+        counts = (link.sends[:, None] & (alpha > 0)).expand_as(link.power)
+        sends = senders(link) & counts
+        sends = sends & (link.budget[:, None] * link.h.abs().square() >= gamma.square())
+        scale = common(link.power, link, "max").rsqrt()  # 1 / sqrt(m)
+        total = (alpha * counts).sum(-1, keepdim=True)
+        root_eta = scale * total / counts.sum(-1, keepdim=True).clamp_min(1)
+        root_eta = torch.where(total > 0, root_eta.clamp(WEAKEST, LARGEST), 1.0)
+        amplitude = (scale * gamma / link.h.abs().clamp_min(FADED)).clamp_max(LARGEST)
+        sent = in_phase(link, torch.where(sends, amplitude, 0.0), root_eta, counts)
+        return state, Coefficients(sent.p, sent.eta, counts, quiet=~sends)
+
+
+def zero_bias(strength: np.ndarray) -> np.ndarray:
+    """Return gamma [K] of least power that makes all alpha what the weakest can at most, for m = 1
+    and Lambda P [K]: gamma^2 = - Lambda P W(-2 alpha^2 / (Lambda P)) / 2."""
+    alpha2 = strength.min() / (2.0 * math.e)
+    root = -special.lambertw(-2.0 * alpha2 / strength).real  # 1 of the weakest
+    gamma: np.ndarray = np.sqrt(strength * np.where(strength > strength.min(), root, 1.0) / 2.0)
+    return gamma
+
+
+def least_cost(strength: np.ndarray, noise: float, weight: float, few: float = 1.0) -> np.ndarray:
+    """Return gamma [K] of least bias and variance, for m = 1, Lambda P [K] and N.
+
+    few: devices over those of a round, which noise and silence count by.
+    """
+    top = np.sqrt(strength / 2.0)
+
+    def cost(part: np.ndarray) -> tuple[float, np.ndarray]:
+        gamma = part * top
+        share = np.exp(-(gamma**2) / strength)
+        alpha, slope = gamma * share, share * (1.0 - part**2)
+        total, spread = alpha.sum(), weight * len(top) - few
+        over = spread * alpha @ alpha + few * alpha @ gamma + few**2 * noise
+        rise = 2.0 * spread * alpha * slope + few * (slope * gamma + alpha)
+        gradient = rise / total**2 - 2.0 * slope * over / total**3
+        return over / total**2, gradient * top
+
+    starts = (np.ones_like(top), zero_bias(strength) / top)
+    found = [
+        optimize.minimize(
+            cost, start, jac=True, method="L-BFGS-B", bounds=[(1e-6, 1.0)] * len(top),
+            options={"ftol": 1e-15, "gtol": 1e-12, "maxiter": 1000, "maxcor": 20},
+        )
+        for start in starts
+    ]  # fmt: skip
+    best = min(found, key=lambda one: float(one.fun))
+    gamma: np.ndarray = best.x * top
+    return gamma
+
+
+def _numpy(values: Tensor) -> np.ndarray:
+    """Return numbers [S] on the host, in double precision."""
+    numbers: np.ndarray = values.detach().double().cpu().numpy()
+    return numbers
