@@ -53,6 +53,12 @@ class PowerPolicy(Settings):
         return "peak"
 
     @property
+    def inverts(self) -> bool:
+        """Say whether all who are on air arrive with gain one, as far as they know their
+        channel."""
+        return False
+
+    @property
     def wants_variation(self) -> bool:
         """Say whether the link has to tell how much symbols vary over the devices."""
         return False

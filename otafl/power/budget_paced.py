@@ -83,6 +83,10 @@ class BudgetPaced(PowerPolicy):
         description="paced over the slots ahead, or as much as full power takes until it is gone",
     )
 
+    @property
+    def inverts(self) -> bool:
+        return True
+
     def prepare(self, statistics: Statistics, hyper: Hyper) -> Purse:
         """Return the purses; what a device has for life is known at its first slot."""
         nothing_known = torch.full_like(statistics.budget, math.inf, dtype=torch.float64)

@@ -21,6 +21,10 @@ class ChannelInversion(PowerPolicy):
 
     name: Literal["ci"] = "ci"
 
+    @property
+    def inverts(self) -> bool:
+        return True
+
     def coefficients(self, state: None, link: Link) -> tuple[None, Coefficients]:
         return None, invert_by_weakest(link)
 

@@ -42,6 +42,10 @@ class Cotaf(PowerPolicy):
     )
     relative: bool = Field(True, description=RELATIVE)
 
+    @property
+    def inverts(self) -> bool:
+        return True
+
     def prepare(self, statistics: Statistics, hyper: Hyper) -> Tensor:
         """Return the least amplitude that sends, [S]."""
         return hyper["h_min"] * reference_gain(statistics, self.relative).sqrt()

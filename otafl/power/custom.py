@@ -7,7 +7,8 @@ options: the other keys of the section. `link` is `otafl.core.contracts.Link`; w
 `link.able` to send is silent, and where nobody is, eta plays no part. What it returns is checked in
 every round, and that |p_k|^2 m_k <= P_k unless the function says otherwise: an attribute
 `constraint` of the function of "average" or "none" (default "peak") leaves the power unchecked, and
-the result reports it. An attribute `wants_variation = True` asks for `link.variation`.
+the result reports it. An attribute `wants_variation = True` asks for `link.variation`, and
+`inverts = True` says that all on air arrive with gain one, as transport `type_based` needs.
 """
 
 from __future__ import annotations
@@ -72,6 +73,10 @@ class CustomPolicy(PowerPolicy):
     @property
     def keeps(self) -> Constraint:
         return getattr(self._policy, "constraint", "peak")
+
+    @property
+    def inverts(self) -> bool:
+        return bool(getattr(self._policy, "inverts", False))
 
     @property
     def wants_variation(self) -> bool:

@@ -24,5 +24,9 @@ class MultiAntennaChannelInversion(PowerPolicy):
 
     name: Literal["multi_antenna_ci"] = "multi_antenna_ci"
 
+    @property
+    def inverts(self) -> bool:
+        return True
+
     def coefficients(self, state: None, link: Link) -> tuple[None, Coefficients]:
         return None, invert_by_weakest(link)

@@ -23,6 +23,10 @@ class NoPowerControl(PowerPolicy):
     def keeps(self) -> Constraint:
         return "none"
 
+    @property
+    def inverts(self) -> bool:
+        return True
+
     def coefficients(self, state: None, link: Link) -> tuple[None, Coefficients]:
         active = senders(link)
         received = (link.budget[:, None] * link.h.abs().square() * active).sum(-1, keepdim=True)

@@ -60,6 +60,10 @@ class TruncatedChannelInversion(PowerPolicy):
     def keeps(self) -> Constraint:
         return self.constraint if self.gamma is None else "none"
 
+    @property
+    def inverts(self) -> bool:
+        return True
+
     def prepare(self, statistics: Statistics, hyper: Hyper) -> Pair:
         """Return |p_k|^2 / rho [S, K] that the budget holds for, the inversion's mean or its peak,
         and g_th [S]."""

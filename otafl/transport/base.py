@@ -99,6 +99,9 @@ class Transport(Lasting, ABC):
     """Whose symbols `uplink_symbols` are: those that all devices share, the longest device's, or
     those of all devices, one after the other."""
 
+    faithful: ClassVar[bool] = True
+    """Without noise and fading the server gets what was sent, to rounding of floats."""
+
     obeys_power: ClassVar[bool] = False
     """It asks the power policy what devices send with; else they send at full power."""
 

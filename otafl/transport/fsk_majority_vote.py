@@ -46,6 +46,7 @@ from otafl.transport.superpose import Signal, squared_norm
 class FskMajorityVote(Transport):
     gives: ClassVar[frozenset[str]] = frozenset({"mean"})
     counts: ClassVar[Counts] = "shared"
+    faithful: ClassVar[bool] = False
 
     class Settings(Transport.Settings):
         name: Literal["fsk_majority_vote"] = "fsk_majority_vote"

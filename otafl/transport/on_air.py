@@ -27,7 +27,8 @@ class Slot:
     h, h_hat: [S, K, A, C] true and estimated, C cells flattened over (B, F); one tensor where the
     estimate is the truth. stops: the channel use after which each cell ends. gain, budget: [S, K].
     symbols: channel uses of the slot. bounds: what limits it. uses: those of each group. mixed:
-    symbols are interleaved.
+    symbols are interleaved. each: channel uses of a symbol, in which stops, uses, bounds and
+    segments count.
     """
 
     round: int
@@ -40,6 +41,7 @@ class Slot:
     bounds: Bounds
     uses: list[Uses]
     mixed: bool
+    each: int = 1
 
 
 @dataclass(frozen=True)

@@ -13,31 +13,27 @@ n / (K W), W the weight that was on air.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from otafl.core.contracts import Blocks, Coefficients, Link, combined
+from otafl.core.contracts import Blocks
 from otafl.core.problems import Problem, problem
-from otafl.power.scalars import mmse_scaled
-from otafl.transport.base import Counts, LinkSetup, Transport
+from otafl.transport.base import Transport
 from otafl.transport.bent import bent_sum
+from otafl.transport.coherent import Coherent
 from otafl.transport.delivery import Delivery
 from otafl.transport.impairments import NOISE
-from otafl.transport.interleaving import Uses, in_order, scattered, shuffled
-from otafl.transport.limits import Bounds
-from otafl.transport.on_air import OnAir, ScalarChannels, Slot, Symbols, normalise
+from otafl.transport.interleaving import Uses, scattered, shuffled
+from otafl.transport.on_air import OnAir, Slot, Symbols, normalise
 from otafl.transport.segments import Segments, cut
 from otafl.transport.superpose import Signal, divide, masked_weight, squared_norm
 
 
-class OverTheAir(Transport):
-    lasting: ClassVar = ("_policy_state",)
-    gives: ClassVar[frozenset[str]] = frozenset({"mean"})
-    counts: ClassVar[Counts] = "shared"
-    obeys_power: ClassVar[bool] = True
+class OverTheAir(Coherent):
     accounts_privacy: ClassVar[bool] = True
 
     class Settings(Transport.Settings):
@@ -90,10 +86,6 @@ class OverTheAir(Transport):
                 )
                 yield problem(text, "transport.centre", "privacy.clip")
 
-    def __init__(self, settings: Settings, setup: LinkSetup) -> None:
-        super().__init__(settings, setup)
-        self._policy_state = setup.policy.prepare(setup.statistics, setup.policy_hyper)
-
     def measures(self) -> dict[str, Tensor]:
         return {} if self.setup.privacy is None else self.setup.privacy.measures()
 
@@ -131,97 +123,42 @@ class OverTheAir(Transport):
             mean, reached, heard = sent.blocks(estimate), on_air.reached(), on_air.heard()
             delivery.give(index, mean, count, reached=reached, heard=heard)
             delivery.tally.error(squared_norm(estimate - exact), squared_norm(exact))
-            self._account(on_air, delivery)
+            self._account(on_air, delivery, self._told(symbols))
+            if self.setup.save_link:
+                delivery.tally.saved |= on_air.saved(self.setup.save_gram)
 
     def _slot(self, delivery: Delivery) -> Slot:
-        """Lay out the slot: channel uses, the channel's cells, budgets, limits, pilots."""
-        setup, channel, round = self.setup, delivery.channel, delivery.round
+        """Lay out the slot, and where it is said spread a bound on the payload's energy over the
+        symbols that a device sends, and interleave them."""
         signals = [sent for _, _, sent in delivery.uplink]
         halves = 2 if self.settings.quadrature else 1
         lengths = [-(-sent.reals // halves) for sent in signals]
-        symbols = max(1, sum(lengths))
-        h, root = channel.over(symbols), channel.gain.sqrt()[:, :, None, None]
-        h_hat = setup.csi.estimate(h, channel.gain, round)
-        scaled = root * h.flatten(3)
-        budget = setup.power_budget(delivery.limits)
+        slot = self._laid_out(delivery, lengths)
         if self.settings.snr_convention == "total_energy":
-            # a bound on the energy of the payload is spread over the symbols that a device sends
-            sends = torch.zeros_like(budget)
+            sends = torch.zeros_like(slot.budget)
             for sent, length in zip(signals, lengths, strict=True):
                 sends = sends + length * sent.grid(torch.ones_like(sent.weight))
-            budget = budget / sends.clamp_min(1.0)
-        pilots = float(setup.csi.pilot_symbols * h.shape[3])
-        delivery.tally.add(side=signals[0].cohort.rows_of * pilots)
+            slot = replace(slot, budget=slot.budget / sends.clamp_min(1.0))
         # over one cell it would change nothing but the noise's order
-        mixed = self.settings.interleave and h[0, 0, 0].numel() > 1
-        slot = Slot(
-            round=round,
-            h=scaled,
-            h_hat=scaled if h_hat is h else root * h_hat.flatten(3),
-            stops=channel.stops(h, symbols),
-            gain=channel.gain,
-            budget=budget,
-            symbols=symbols,
-            bounds=Bounds(delivery.limits, symbols),
-            uses=scattered(lengths) if mixed else in_order(lengths),
-            mixed=mixed,
-        )
-        if setup.privacy is None:
+        if self.settings.interleave and slot.h.shape[3] > 1:
+            slot = replace(slot, uses=scattered(lengths), mixed=True)
+        if self.setup.privacy is None:
             return slot
         sends = torch.stack([sent.on_air() for sent in signals]).any(0)
-        return setup.privacy.limit(slot, sends, delivery.limits)
+        return self.setup.privacy.limit(slot, sends, delivery.limits)
 
     def _segments(self, sent: Signal, uses: Uses, slot: Slot) -> Segments:
         """Cut a group [n, P] where the channel changes, and where the normalisation does."""
         blockwise = self.settings.normalise == "block"
         return cut(sent, uses, slot.stops, blockwise, self.settings.quadrature)
 
-    def _combine(self, symbols: Symbols) -> ScalarChannels:
-        """Combine the server's antennas: f [S, Q, A] makes f^H h [S, Q, K] of the channels
-        [S, K, A, C] of the Q segments' cells. A phase that is left after pre-compensation turns the
-        true one."""
-        setup, slot, cells = self.setup, symbols.slot, list(symbols.segments.cells)
-        h = slot.h[..., cells].permute(0, 3, 1, 2)  # [S, Q, K, A]
-        h_hat = h if slot.h_hat is slot.h else slot.h_hat[..., cells].permute(0, 3, 1, 2)
-        sends = slot.bounds.able(symbols.sent.on_air())
-        combiner = setup.receiver.combine(h_hat, sends, slot.budget)
-        scalar = combined(combiner, h)
-        believed = scalar if h_hat is h else combined(combiner, h_hat)
-        phases = setup.impairments.phases(sends.shape[1], slot.round)
-        if phases is not None:
-            scalar = scalar * torch.polar(torch.ones_like(phases), phases)[:, None]
-        noise = setup.impairments.noise(combiner, slot.round)
-        return ScalarChannels(sends, scalar, believed, noise)
-
-    def _power(self, symbols: Symbols, channels: ScalarChannels) -> Coefficients:
-        """Ask the power policy for the scalars p [S, Q, K] and eta [S, Q]. It sees the estimate of
-        the scalar channels, and the mean symbol powers m [S, Q, K], which are side information."""
-        setup, slot = self.setup, symbols.slot
-        link = Link(
-            h=channels.h_hat,
-            gain=slot.gain,
-            budget=slot.budget,
-            power=slot.bounds.powers(symbols.power),
-            noise=setup.impairments.known_noise,
-            sends=channels.sends,
-            linear=symbols.sent.linear,
-            hyper=setup.policy_hyper,
-            antennas=slot.h.shape[2],
-            variation=symbols.variation if setup.policy.wants_variation else None,
-            energy=slot.bounds.energy,
-            lengths=symbols.lengths,
-            payload=slot.symbols,
-        )
-        self._policy_state, wanted = setup.policy.coefficients(self._policy_state, link)
-        return mmse_scaled(wanted, link) if setup.receiver.scale == "mmse" else wanted
-
-    def _limit(self, symbols: Symbols, channels: ScalarChannels, wanted: Coefficients) -> OnAir:
-        """Cut the p [S, Q, K] that the policy wants to what devices can send: by the energy that
-        they have left, and by their crash."""
-        slot = symbols.slot
-        coefficients = slot.bounds.cut(wanted, channels.sends, symbols.energy)
-        part = slot.bounds.sent_part(symbols.sent, symbols.segments, symbols.uses)
-        return OnAir(symbols, channels, coefficients, part)
+    def _told(self, symbols: Symbols) -> int:
+        """Count what a device tells: for every normalised stretch its mean power, the mean that was
+        taken off, and what varies."""
+        stretches = symbols.segments.scopes[-1] + 1
+        power = self.setup.privacy is None  # else it follows from the norm that all clip to
+        told = power + (symbols.means is not None) + self.setup.policy.wants_variation
+        return stretches * told
 
     def _superpose(self, on_air: OnAir) -> tuple[Tensor, Tensor]:
         """Sum the signals as they arrive, with one noise.
@@ -273,25 +210,3 @@ class OverTheAir(Transport):
         if sent.linear:
             total, exact = divide(total, reached), divide(exact, masked_weight(sent))
         return total, exact, sent.blocks(reached)
-
-    def _account(self, on_air: OnAir, delivery: Delivery) -> None:
-        """Add up channel uses, energy, and side information: for every device and normalised
-        stretch its mean power, the mean that was taken off, and what varies."""
-        setup, tally, symbols = self.setup, delivery.tally, on_air.symbols
-        sent, slot, sends = symbols.sent, symbols.slot, on_air.coefficients.on_air
-        energy = on_air.coefficients.p.abs().square() * on_air.energy
-        uses = sends.mT.to(energy.dtype) @ symbols.lengths
-        if on_air.part is not None:
-            uses = (sends * on_air.part.symbols).sum(1)
-        spent, counts = energy.sum(1), on_air.coefficients.active.any(1)
-        senders, length = sent.cohort.rows_of, symbols.segments.symbols
-        stretches = symbols.segments.scopes[-1] + 1
-        power_told = setup.privacy is None  # else it follows from the norm that all clip to
-        told = power_told + (symbols.means is not None) + setup.policy.wants_variation
-        side = senders * float(stretches * told)
-        tally.add(symbols=(senders > 0) * float(length), energy=spent, sent=uses, side=side)
-        tally.note(on_air=sends.any(1))
-        delivery.arrive(sent, None if bool(counts.any(1).all()) else on_air.weight.amax(1))
-        if setup.save_link:
-            tally.saved |= on_air.saved(setup.save_gram)
-        slot.bounds.spend(spent)

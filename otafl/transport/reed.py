@@ -39,6 +39,7 @@ from otafl.transport.superpose import Signal, divide, masked_weight, squared_nor
 class Reed(Transport):
     gives: ClassVar[frozenset[str]] = frozenset({"mean"})
     counts: ClassVar[Counts] = "shared"
+    faithful: ClassVar[bool] = False
 
     class Settings(Transport.Settings):
         name: Literal["reed"] = "reed"

@@ -174,15 +174,16 @@ class WirelessUplink:
     ) -> None:
         """Set the uplink up. caller: the name that messages begin with."""
         self._caller, self._trial = caller, _whole(trial, "trial", caller)
-        self._policy = None
+        self._policy, stated = None, power
         if callable(power):
             called = getattr(power, "__name__", type(power).__name__)
             self._policy = CustomPolicy(CustomPolicy.Settings.model_construct(name=called), power)
+            stated = "ci" if self._policy.inverts else "full"  # as far as other sections ask
         self._scenario = load_scenario(
             {
                 "name": "uplink",
                 "channel": _with_snr(channel, snr_db),
-                "power": power if self._policy is None else "full",
+                "power": stated,
                 "csi": csi,
                 "receiver": receiver,
                 "impairments": impairments or {},

@@ -130,6 +130,12 @@ def tree(changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
                 inner = at[part] = {"name": inner}
             at = inner
         at[last] = value
+    transport = out.get("transport", {})
+    name = transport.get("name") if isinstance(transport, dict) else transport
+    if name in TRANSPORTS:  # with what it cannot do without
+        for key, value in registry.settings("transport", name).example.items():
+            section, _, own = key.partition(".")
+            out.setdefault(section, {own: value})
     algorithm = out.get("algorithm")
     name = algorithm.get("name") if isinstance(algorithm, dict) else algorithm
     if name == "fedbn" and "model" not in (changes or {}):

@@ -212,7 +212,12 @@ def test_codec_keeps_devices_apart(codec: str) -> None:
     assert 0 < made.bits(whole) <= 64 * whole.reals + 64
 
 
-@pytest.mark.parametrize("transport", ["over_the_air", "digital"])
+FAITHFUL = [
+    name for name in registry.names("transport") if registry.component("transport", name).faithful
+]
+
+
+@pytest.mark.parametrize("transport", FAITHFUL)
 def test_transports_agree_without_noise(transport: str) -> None:
     """At 140 dB without fading they are the ideal one; energies of signals are noisy by
     themselves."""

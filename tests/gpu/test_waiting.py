@@ -53,7 +53,7 @@ READ = {
     "factorised.shrinkage.svt _linalg_eigh": FACTORS,
     "receivers.eigen.first_eigenvector _linalg_eigh": FACTORS,
     "transport.digital.Digital.carry equal": SHORT,
-    "transport.over_the_air.OverTheAir._account _local_scalar_dense": SHORT,
+    "transport.coherent.Coherent._account _local_scalar_dense": SHORT,
 }
 """Function of otafl that reads numbers from the processor, and the operations that do -> why."""
 
@@ -66,7 +66,7 @@ SENT = {
     "levels.channel.ChannelLevels.of _to_copy": DRAWN,
     "levels.deadline.DeadlineLevels.of _to_copy": DRAWN,
     "levels.dynamic.DynamicLevels.of _to_copy": DRAWN,
-    "transport.over_the_air.OverTheAir._combine _to_copy": "the cells that segments are in",
+    "transport.coherent.Coherent._combine _to_copy": "the cells that segments are in",
 }
 """Function of otafl that sends numbers to the processor, and the operation -> which."""
 

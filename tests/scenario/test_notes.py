@@ -26,7 +26,7 @@ def test_a_policy_that_no_transport_asks() -> None:
     for transport in ("digital", "ideal"):
         assert noted(power="tci", transport=transport) == [
             f"power: 'tci' without effect, as transport '{transport}' asks no power policy: every "
-            "device sends at full power; over_the_air asks it"
+            "device sends at full power; over_the_air or type_based asks it"
         ]
     assert not noted(power="tci")
     (said,) = noted(transport="digital", sweep={"power": ["gbma", "ci"]})

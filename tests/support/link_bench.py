@@ -33,6 +33,7 @@ from otafl.transport.ideal import Ideal
 from otafl.transport.impairments import Impairments
 from otafl.transport.over_the_air import OverTheAir
 from otafl.transport.reed import Reed
+from otafl.transport.type_based import TypeBased
 
 WEIGHTS = [0.1, 0.4, 0.05, 0.2, 0.15, 0.3]
 
@@ -49,6 +50,7 @@ TRANSPORTS: dict[str, Any] = {
     "digital": Digital,
     "fsk_majority_vote": FskMajorityVote,
     "reed": Reed,
+    "type_based": TypeBased,
 }
 
 
