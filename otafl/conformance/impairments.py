@@ -196,6 +196,45 @@ def _interference_known(bench: Bench) -> Iterator[Check]:
     yield exactly(law, float(record.eta.mean()))
 
 
+TAILS_DB, TAIL_SCALE = 10.0, math.sqrt(0.5 * N * db_to_linear(10.0))
+
+
+@functools.lru_cache(maxsize=4)
+def _tails(bench: Bench, index: float, reals: int) -> tuple[np.ndarray, float]:
+    """Return what a received real is off [R], in units of the noise, and the receive scaling of
+    full power."""
+    tails = {"interference": "alpha_stable", "interference_db": TAILS_DB, "tail_index": index}
+    rig = _rig(bench, 2, 1, 10.0, "full", **tails)
+    x = rig.symbols(reals, 0, 1.0)
+    estimate, report = rig.send(x, 0)
+    eta, gain = report.saved["eta/0"].item(), report.saved["c/0"][0, 0]
+    arrived = (gain[:, None] * x).mean(0)
+    return (2.0 * math.sqrt(eta) * (estimate[0] - arrived)).cpu().numpy(), eta
+
+
+@stated(
+    "impairment heavy tails: characteristic function",
+    "Yang et al. 2022; exp(-s^a |t|^a - N t^2 / 2)",
+    "alpha={:g}",
+    (1.2, 1.6, 2.0),
+)
+def _characteristic(bench: Bench, index: float) -> Iterator[Check]:
+    """Compare the mean of cos(t r) at ten points t, r a received real's noise and interference; the
+    law is symmetric, and sin(t r) has the mean 0."""
+    received, _ = _tails(bench, index, bench.size(200_000))
+    for t in np.arange(1, 11) * 0.25 / TAIL_SCALE:
+        law = math.exp(-((TAIL_SCALE * t) ** index) - N * t**2 / 2.0)
+        yield mean(law, np.cos(t * received), f"t={t * TAIL_SCALE:g}/s")
+    yield mean(0.0, np.sin(received / TAIL_SCALE), "odd part")
+
+
+@stated("impairment heavy tails: unknown to the policy", "full power with N")
+def _tails_unknown(bench: Bench) -> Iterator[Check]:
+    """Compare full power's receive scaling with that for the noise alone."""
+    law = ((N + 20.0) / (2.0 * math.sqrt(10.0))) ** 2
+    yield exactly(law, _tails(bench, 1.6, bench.size(200_000))[1])
+
+
 @functools.lru_cache(maxsize=4)
 def _jammed(bench: Bench) -> Record:
     """Record a jammer of 10 dB, Rayleigh fading."""

@@ -30,6 +30,7 @@ LINK_DIMS: dict[str, tuple[str, ...]] = {
     "weight": ("device",),
     "eta": ("segment",),
     "noise": ("segment",),
+    "tails": ("segment",),
     "p": ("segment", "device"),
     "c": ("segment", "device"),
     "m": ("segment", "device"),

@@ -109,6 +109,9 @@ class Transport(Lasting, ABC):
     """It clips payloads, and accounts for what it tells of a device's data (`LinkSetup.privacy`).
     """
 
+    hears_tails: ClassVar[bool] = False
+    """It puts heavy-tailed interference on each received real (`Impairments.tails`)."""
+
     class Settings(settings.Settings):
         """Hold the section `transport` of a scenario."""
 

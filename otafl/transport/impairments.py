@@ -6,23 +6,27 @@ peaks.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor
 
-from otafl.core import settings
+from otafl.core import registry, settings
 from otafl.core.contracts import NOISE_VARIANCE
+from otafl.core.problems import Problem, problem
 from otafl.core.rng import Streams, family, purpose
 from otafl.core.settings import Decibels, stackable
 from otafl.core.units import db_to_linear
+from otafl.transport.alpha_stable import alpha_stable
 
 NOISE = family("noise", __name__)
 """The receiver's noise, a stream for each group of a payload."""
 
 INTERFERENCE = purpose("interference", __name__)
+HEAVY_TAILS = family("heavy_tails", __name__)
+"""Heavy-tailed interference, a stream for each group of a payload."""
 PHASE = purpose("residual_phase", __name__)
 CARRIER = purpose("carrier_offset", __name__)
 TIMING = purpose("timing_offset", __name__)
@@ -33,7 +37,9 @@ class Impairments:
 
     All [S] and linear: residual_phase (radians), carrier_offset (cycles a symbol), timing_offset
     (symbols), clip (peak over mean budget, inf: none), interference (of each interferer), jammer
-    (both over the noise), adc_range (over the root mean square). settings: what all trials share.
+    (both over the noise), adc_range (over the root mean square), tail_scale (of a received real)
+    and tail_index. settings: what all trials share. heavy: interference has heavy tails, and
+    `interference` is 0.
     known_noise: [S], N and the mean of the interference, as the server expects them. Whether any
     trial has residual phases (turns), delays, symbols that are turned or clipped one by one
     (reshapes) or go another way than plain scaling (bends), interference or a jammer (disturbs).
@@ -85,14 +91,67 @@ class Impairments:
         adc_range: float = stackable(
             3.0, gt=0, description="full scale of the converter over the received root mean square"
         )
+        interference: Literal["gaussian", "alpha_stable"] = Field(
+            "gaussian",
+            description="gaussian: interferers of independent Rayleigh fading send white normal "
+            "symbols; alpha_stable: each received real has an independent symmetric alpha-stable "
+            "number on it (Yang, Chen, Quek, Poor 2022), of whose scale the server knows nothing; "
+            "squared errors then have no mean, report medians",
+        )
         interference_db: Decibels | None = stackable(
             None,
             description="interference of neighbouring cells over the noise, in dB, each "
-            "interferer's mean; the server knows the mean, not the interferers' fading",
+            "interferer's mean; the server knows the mean, not the interferers' fading. With "
+            "alpha_stable 2 s^2 over the noise, s the scale, which is its power at tail_index 2",
+        )
+        tail_index: float = stackable(
+            1.5,
+            gt=1,
+            le=2,
+            description="alpha of alpha_stable interference: the lower, the heavier its tails; 2 "
+            "is normal",
         )
         interferers: int = Field(
             3, ge=1, description="devices of neighbouring cells that are heard"
         )
+
+        @model_validator(mode="after")
+        def _one_interference(self) -> Impairments.Settings:
+            if self.interference == "gaussian":
+                if not self._default("tail_index"):
+                    raise ValueError(
+                        f"tail_index {self.tail_index:g}: gaussian interference has no heavy "
+                        "tails; leave it out, or set interference to alpha_stable"
+                    )
+                return self
+            if self.interference_db is None:
+                raise ValueError("interference 'alpha_stable' needs interference_db, say 0")
+            if not self._default("interferers"):
+                raise ValueError(
+                    f"interferers {self.interferers}: alpha_stable interference is that of all; "
+                    "leave it out, or set interference to gaussian"
+                )
+            if self.timing_offset and self.timing_receiver != "matched_filter":
+                raise ValueError(
+                    f"timing_receiver '{self.timing_receiver}' is not defined for interference "
+                    "without a variance, alpha_stable; matched_filter would do"
+                )
+            return self
+
+        def _default(self, key: str) -> bool:
+            """Say whether a key stands at its default, as all do that a stored scenario spells
+            out."""
+            return bool(getattr(self, key) == type(self).model_fields[key].default)
+
+        def check(self, scenario: Any) -> Iterable[Problem]:
+            transport = registry.component("transport", scenario.transport.name)
+            if self.interference == "alpha_stable" and not transport.hears_tails:
+                yield problem(
+                    f"'alpha_stable' is heard symbol by symbol, and transport "
+                    f"'{scenario.transport.name}' has none of that kind; over_the_air would do",
+                    "impairments.interference",
+                    "transport.name",
+                )
 
     def __init__(
         self, sections: Sequence[Settings], jammer: Tensor | None, streams: Streams
@@ -108,7 +167,11 @@ class Impairments:
         self.carrier_offset = column([one.carrier_offset for one in sections])
         self.timing_offset = column([one.timing_offset for one in sections])
         self.clip = column([level(one.clip_db, math.inf) for one in sections])
-        self.interference = column([level(one.interference_db, 0.0) for one in sections])
+        power = column([level(one.interference_db, 0.0) for one in sections])
+        self.heavy = self.settings.interference == "alpha_stable"
+        self.interference = torch.zeros_like(power) if self.heavy else power
+        self.tail_scale = (0.5 * NOISE_VARIANCE * power).sqrt()
+        self.tail_index = column([one.tail_index for one in sections])
         self.jammer = torch.zeros_like(self.clip) if jammer is None else jammer
         self.adc_range = column([one.adc_range for one in sections])
         self.known_noise = NOISE_VARIANCE * (1.0 + self.settings.interferers * self.interference)
@@ -139,6 +202,15 @@ class Impairments:
         power = self.interference[:, None].repeat(1, self.settings.interferers + 1)
         power[:, -1] = self.jammer
         return self._heard(antennas, round) * (2.0 * NOISE_VARIANCE * power).sqrt()[..., None]
+
+    def tails(self, index: int, round: int, reals: int) -> Tensor | None:
+        """Draw the heavy-tailed interference [S, P] on each received real of a group, behind the
+        combiner; None where there is none."""
+        if not self.heavy:
+            return None
+        stream = HEAVY_TAILS / index
+        unit = alpha_stable(self.streams, stream, round, self.tail_index, reals)
+        return unit * self.tail_scale[:, None]
 
     def phases(self, devices: int, round: int) -> Tensor | None:
         """Draw the radians [S, K] left after pre-compensation; None where no trial has any."""

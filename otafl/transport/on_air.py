@@ -203,6 +203,13 @@ class OnAir:
         variance = self.channels.noise / self.coefficients.eta * self.unit.square()
         return torch.where(self.weight > 0, variance, 0.0)
 
+    @property
+    def received_unit(self) -> Tensor:
+        """Return what a received real is multiplied with in the estimate, [S, Q], 0 where nobody is
+        on air."""
+        unit = self.unit / self.coefficients.eta.sqrt()
+        return torch.where(self.weight > 0, unit, 0.0)
+
     def superposed(self, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Sum the rows as they arrive and the receiver's noise, reading the signal once.
 

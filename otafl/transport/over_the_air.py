@@ -29,12 +29,13 @@ from otafl.transport.delivery import Delivery
 from otafl.transport.impairments import NOISE
 from otafl.transport.interleaving import Uses, scattered, shuffled
 from otafl.transport.on_air import OnAir, Slot, Symbols, normalise
-from otafl.transport.segments import Segments, cut
+from otafl.transport.segments import Segments, cut, energies
 from otafl.transport.superpose import Signal, divide, masked_weight, squared_norm
 
 
 class OverTheAir(Coherent):
     accounts_privacy: ClassVar[bool] = True
+    hears_tails: ClassVar[bool] = True
 
     class Settings(Transport.Settings):
         name: Literal["over_the_air"] = "over_the_air"
@@ -125,7 +126,7 @@ class OverTheAir(Coherent):
             delivery.tally.error(squared_norm(estimate - exact), squared_norm(exact))
             self._account(on_air, delivery, self._told(symbols))
             if self.setup.save_link:
-                delivery.tally.saved |= on_air.saved(self.setup.save_gram)
+                self._save(on_air, delivery)
 
     def _slot(self, delivery: Delivery) -> Slot:
         """Lay out the slot, and where it is said spread a bound on the payload's energy over the
@@ -161,21 +162,25 @@ class OverTheAir(Coherent):
         return stretches * told
 
     def _superpose(self, on_air: OnAir) -> tuple[Tensor, Tensor]:
-        """Sum the signals as they arrive, with one noise.
+        """Sum the signals as they arrive, with one noise and perhaps heavy-tailed interference.
 
         Returns
         -------
         sum_k c_k x_k + n [S, P], scaled by the receiver, and the error-free sum_k w_k x_k [S, P].
         """
         setup, symbols, sent = self.setup, on_air.symbols, on_air.symbols.sent
+        exact, round = None, symbols.slot.round
         if setup.impairments.bends:
             total = bent_sum(on_air, setup.impairments)
         else:
-            stream, round = NOISE / symbols.index, symbols.slot.round
+            stream = NOISE / symbols.index
             total, exact = on_air.superposed(setup.streams.normal(stream, round, (sent.reals,)))
-            if on_air.part is None:
-                return total, exact
-        return total, sent.sum(sent.exact[:, None])[:, 0]
+        tails = setup.impairments.tails(symbols.index, round, sent.reals)
+        if tails is not None:
+            total = total + tails * symbols.segments.at_reals(on_air.received_unit, sent.reals)
+        if exact is None or on_air.part is not None:
+            exact = sent.sum(sent.exact[:, None])[:, 0]
+        return total, exact
 
     def _receive(
         self, on_air: OnAir, total: Tensor, exact: Tensor
@@ -210,3 +215,12 @@ class OverTheAir(Coherent):
         if sent.linear:
             total, exact = divide(total, reached), divide(exact, masked_weight(sent))
         return total, exact, sent.blocks(reached)
+
+    def _save(self, on_air: OnAir, delivery: Delivery) -> None:
+        """Report the coefficients, and the energy of heavy-tailed interference by segment."""
+        symbols, saved = on_air.symbols, delivery.tally.saved
+        saved |= on_air.saved(self.setup.save_gram)
+        sent, round = symbols.sent, symbols.slot.round
+        tails = self.setup.impairments.tails(symbols.index, round, sent.reals)
+        if tails is not None:
+            saved[f"tails/{symbols.index}"] = energies(replace(sent, x=tails), symbols.segments)

@@ -334,6 +334,10 @@ MUTATIONS: dict[str, tuple[str, Patch]] = {
         "interference: mean",
         scaled("otafl.transport.impairments.db_to_linear", 2.0),
     ),
+    "scale of heavy tails": (
+        "heavy tails: characteristic",
+        scaled("otafl.transport.impairments:Impairments.tails", 1.1),
+    ),
     "combiner without unit norm": (
         "receiver: no gain",
         scaled("otafl.receivers.mrc.normalised", 2.0),

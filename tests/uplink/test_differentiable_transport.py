@@ -48,6 +48,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "coherence_blocks": ({}, {"blocks": 3, "groups": 2, "block_symbols": 8}, {}),
     "many_segments": ({"centre": True}, {"blocks": 24, "block_symbols": 1}, {}),
     "interference": ({}, {"antennas": 2}, {"interference_db": 3.0}),
+    "tails": ({}, {}, {"interference": "alpha_stable", "interference_db": 3.0}),
     "carrier": ({}, {}, {"carrier_offset": 0.3}),
     "late": ({"quadrature": True}, {}, {"timing_offset": 0.8}),
     "aligned": ({}, {}, {"timing_offset": 0.8, "timing_receiver": "aligned_sample"}),
