@@ -85,6 +85,7 @@ SCENARIO = {
     "name": "tails",
     "data": "digits",
     "model": {"name": "mlp", "hidden": [16]},
+    "algorithm": {"name": "fedavg", "learning_rate": 0.3},
     "channel": {"name": "rayleigh", "snr_db": 20.0},
     "training": {"rounds": 40, "eval_every": 40, "batch_size": 10, "local_steps": 2},
     "trials": 6,
@@ -125,14 +126,20 @@ def test_what_cannot_be_is_refused(impairments: dict, sections: dict, said: str)
         otafl.load_scenario({**SCENARIO, **sections, "impairments": impairments})
 
 
+@pytest.mark.slow
 @pytest.mark.law
-def test_adaptive_servers_survive_heavy_tails() -> None:
-    """Median accuracies of six trials under alpha = 1.2: the plain average is thrown off by single
-    outliers, Adagrad and Adam at the server are not (Wang et al. 2025, "Adaptive Federated Learning
-    Over the Air", figures)."""
-    tails = {"interference": "alpha_stable", "interference_db": 10.0, "tail_index": 1.2}
-    servers = ["average", {"name": "adagrad", "learning_rate": 0.03}, {"name": "adam"}]
-    result = otafl.run({**SCENARIO, "impairments": tails, "sweep": {"server": servers}})
-    accuracy = result.test_accuracy.isel(round=-1).median("trial").values
-    assert accuracy[1] > accuracy[0] + 0.1
-    assert accuracy[2] > accuracy[0] + 0.1
+def test_adaptive_servers_lose_less_to_heavy_tails() -> None:
+    """From alpha = 2 to 1.2 at the same scale, the median accuracy of six trials falls by at least
+    0.05 more with a plain average than with Adagrad or Adam at the server (Wang et al. 2025,
+    "Adaptive Federated Learning Over the Air", whose figures show this order)."""
+    servers = [
+        "average",
+        {"name": "adagrad", "learning_rate": 0.03},
+        {"name": "adam", "learning_rate": 0.01},
+    ]
+    tails = {"interference": "alpha_stable", "interference_db": 30.0}
+    sweep = {"server": servers, "impairments.tail_index": [1.2, 2.0]}
+    result = otafl.run({**SCENARIO, "impairments": tails, "sweep": sweep})
+    accuracy = result.test_accuracy.isel(round=-1).median("trial")
+    plain, *adaptive = accuracy.diff("tail_index").squeeze("tail_index").values
+    assert max(adaptive) < plain - 0.05
