@@ -16,6 +16,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
+from otafl.channels.places import Places
 from otafl.core.contracts import ChannelState, Hyper, LinkBudget
 from otafl.core.rng import Streams
 from otafl.core.settings import Decibels, Settings, stackable
@@ -181,6 +182,11 @@ class Channel(ABC):
         """Return the state of a round as to shapes and large-scale gains; h may be of nobody."""
         nobody = torch.empty(0, dtype=torch.int64, device=self.streams.device)
         return self.state_among(round, nobody)
+
+    def places(self, round: int, trial: int = 0) -> Places | None:
+        """Return where a trial's devices and the server are in a round; None where a channel knows
+        of no places."""
+        return None
 
     @property
     def unit_mean_amplitude(self) -> float | Tensor | None:

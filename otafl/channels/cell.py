@@ -21,6 +21,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 from torch import Tensor
@@ -37,6 +38,7 @@ from otafl.channels.cell_drop import (
 from otafl.channels.fading import ROUNDS_PER_BLOCK, RoundBlocks
 from otafl.channels.jakes import correlation_rounds
 from otafl.channels.ofdm import NUMBERS_AT_ONCE, OfdmStates, Pairs, group_frequencies
+from otafl.channels.places import Places
 from otafl.channels.plane_waves import GeometricSettings, PlaneWaves, velocities
 from otafl.core.contracts import ChannelState
 from otafl.core.rng import purpose
@@ -193,6 +195,11 @@ class Cell(Channel):
 
     def state(self, round: int) -> ChannelState:
         return self._states.state(round, self._gains[round] if self._moves else self._fixed_gain)
+
+    def places(self, round: int, trial: int = 0) -> Places:
+        time_s = torch.full((1, 1), round * self.settings.round_interval_s).to(self._start)
+        place = self._pairs.spread(self._position(time_s), 1)[0, trial, :, :2]
+        return Places(place.cpu().numpy(), np.zeros((1, 2)))
 
     def _scaled(self, gain: Tensor) -> Tensor:
         """Return the gain [S, K] in the budget's unit and type."""

@@ -14,17 +14,22 @@ A trace is a NetCDF-4 file (any HDF5 file with these data sets at its root will 
                                  or a has a mean power of one; without it, a device's gain is the
                                  mean power of its responses over the file, which is taken out of
                                  them
+                  position_m     (round, device, 3) or (device, 3), with base_m (3): metres
+                  x_m, y_m, coverage_db (y, x), roof_m (y, x): the place from above
 
-A run's devices are the file's first ones; a run that is longer than the file starts it again.
-Impulse responses are evaluated on the run's own bandwidth. The file is held in memory. `export`
-and `export_impulse_responses` write such files.
+A run's devices are the file's first ones, or others in each trial (`places`); a run that is longer
+than the file starts it again. A device whose responses are zero has no path: it is silent. Impulse
+responses are evaluated on the run's own bandwidth. The file is held in memory. `export` and
+`export_impulse_responses` write such files, and scripts/ray_trace.py those of traced places, of
+which the ones in the folder `scenes` come along (`scene`).
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -36,42 +41,53 @@ from torch import Tensor
 from otafl.channels.base import Channel, ChannelSettings
 from otafl.channels.fading import block_state
 from otafl.channels.ofdm import delay_rotations, frequency_response, group_frequencies
+from otafl.channels.places import Places
+from otafl.channels.trace_files import Responses, read, write
 from otafl.core.contracts import ChannelState, LinkBudget
 from otafl.core.errors import UserError
 from otafl.core.rng import purpose
 
 START = purpose("trace_start", __name__)
+PLACES = purpose("trace_places", __name__)
 
-SCHEMA = "otafl-trace-1"
+SCENES = Path(__file__).parent / "scenes"
+"""The folder of the traced places."""
 
-
-@dataclass(frozen=True)
-class Responses:
-    """Hold a file of R rounds and K devices. response: [R, K, A, F], or [R, K, A, L] with delay_s
-    [R or 1, K, L]. gain: [R or 1, K], or None."""
-
-    response: np.ndarray
-    delay_s: np.ndarray | None
-    gain: np.ndarray | None
-    bandwidth_hz: float
+KEPT = 1 << 22
+"""Numbers of responses that are kept at most."""
 
 
 class Trace(Channel):
     """Give h [S, K, A, B, F] complex; E|h|^2 = 1 over the file's rounds, antennas and groups."""
 
     class Settings(ChannelSettings):
-        example: ClassVar = {"channel.path": "responses.nc"}
+        example: ClassVar = {"channel.scene": "munich"}
 
         name: Literal["trace"] = "trace"
-        path: str = Field(
+        path: str | None = Field(
+            None,
             min_length=1,
             description="NetCDF-4 or HDF5 file; relative paths count from the working directory",
+        )
+        scene: Literal["etoile", "florence", "munich"] | None = Field(
+            None,
+            description="in place of path, a place whose rays were traced: 96 pedestrians around a "
+            "base station with 8 antennas over the roofs at 3.5 GHz, a metre further in each of "
+            "12 rounds; some have no path (map data: OpenStreetMap contributors, ODbL)",
         )
         start: Literal["zero", "per_trial"] = Field(
             "per_trial",
             description="zero: round 0 is the file's first round; per_trial: each trial starts at "
             "a random round of the file. Past its last round the file starts again, and before "
             "its first, where a belated estimate looks, is its last",
+        )
+        places: Literal["first", "per_trial"] = Field(
+            "first",
+            description="first: devices are the file's first ones; per_trial: each trial draws "
+            "which of them",
+        )
+        antennas: int | None = Field(
+            None, ge=1, description="antennas of the server, the file's first ones; else all"
         )
         gains: Literal["relative", "absolute"] = Field(
             "relative",
@@ -92,6 +108,14 @@ class Trace(Channel):
         )
 
         @model_validator(mode="after")
+        def _one_file(self) -> Trace.Settings:
+            if (self.path is None) == (self.scene is None):
+                raise ValueError(
+                    "path, a file, or scene, the name of a traced place: one of them is needed"
+                )
+            return self
+
+        @model_validator(mode="after")
         def _one_gain(self) -> Trace.Settings:
             given = next(
                 (key for key in ("snr_db", "path_loss_db") if getattr(self, key) is not None), ""
@@ -104,6 +128,16 @@ class Trace(Channel):
             return self
 
         @property
+        def file(self) -> str:
+            """Return the path of the file."""
+            return self.path or str(SCENES / f"{self.scene}.nc")
+
+        @property
+        def said(self) -> str:
+            """Return the key that chooses the file, and its value."""
+            return f"channel.{'path' if self.path else 'scene'}: '{self.path or self.scene}'"
+
+        @property
         def physical(self) -> bool:
             return self.gains == "absolute" or super().physical
 
@@ -111,56 +145,107 @@ class Trace(Channel):
 
     def prepare(self) -> None:
         settings, streams, devices = self.settings, self.streams, self.devices
-        file = read(settings.path)
-        rounds, known = file.response.shape[:2]
+        self._file = file = read(settings.file)
+        rounds, known, antennas = file.response.shape[:3]
         if known < devices:
             raise UserError(
-                f"channel.path: '{settings.path}' has {known} devices and the scenario {devices}; "
+                f"{settings.said} has {known} devices and the scenario {devices}; "
                 f"devices.count of {known} or less would do"
             )
+        if (settings.antennas or 1) > antennas:
+            raise UserError(
+                f"channel.antennas: {settings.antennas}, but {settings.said} has {antennas}; that "
+                "or less would do"
+            )
         place, ctype = streams.device, streams.dtype.to_complex()
-        self._response = torch.from_numpy(file.response[:, :devices]).to(place, ctype)
+        picked = devices if settings.places == "first" else known
+        response = file.response[:, :picked, : settings.antennas]
+        self._response = torch.from_numpy(response).to(place, ctype)
         self._frequency = _frequencies(settings, file, self.budget)
         self._delay = None
         if file.delay_s is not None:
-            delay = torch.from_numpy(file.delay_s[:, :devices]).to(place, torch.float64)
+            delay = torch.from_numpy(file.delay_s[:, :picked]).to(place, torch.float64)
             self._delay = delay.expand(rounds, -1, -1)
-        gain = self._take_out_gain() if file.gain is None else file.gain[:, :devices]
-        large_scale = torch.as_tensor(gain).to(place, torch.float64).expand(rounds, -1)
-        if not bool(large_scale.gt(0).all()):
-            device = int(large_scale.le(0).any(0).nonzero()[0])
-            raise UserError(
-                f"channel.path: device {device} of '{settings.path}' has a gain of zero"
-            )
-        if settings.gains == "relative":
-            large_scale = large_scale / large_scale.mean()
-        self._gain = large_scale.to(streams.dtype)
-        self._rounds = rounds
+        self._rounds, self._chosen = rounds, self._drawn(known)
+        self._gain = self._gains(picked).to(streams.dtype)
+        self._kept: dict[int, Tensor] = {}
         self._start = torch.zeros(streams.size, dtype=torch.int64, device=place)
         if settings.start == "per_trial":
             self._start = (streams.uniform(START, 0, ()) * rounds).long()
 
     def state(self, round: int) -> ChannelState:
         """Return the channel of round (start + round) mod R of the file."""
-        h = self._at(self._start + round % self._rounds)[:, :, :, None]
-        gain = self._gain[(self._start + round % self._rounds) % self._rounds] * self.budget.gain
+        h = self._kept_at(round % self._rounds)[:, :, :, None]
+        trial = torch.arange(len(self._start), device=self._start.device)
+        gain = self._gain[self._file_round(round), trial] * self.budget.gain
         return block_state(
             h, gain, self.settings.block_symbols, functools.partial(self._later, round)
         )
+
+    def places(self, round: int, trial: int = 0) -> Places | None:
+        first = int(self._file_round(round)[trial])
+        found = self._file.places(first, self._chosen[trial].cpu().numpy())
+        if found is None or found.ground is None:
+            return found
+        level = found.ground.coverage_db - 10.0 * math.log10(float(self._unit[trial]))
+        return replace(found, ground=replace(found.ground, coverage_db=level))
+
+    def _file_round(self, round: int) -> Tensor:
+        """Return the round [S] of the file."""
+        return (self._start + round % self._rounds) % self._rounds
+
+    def _drawn(self, known: int) -> Tensor:
+        """Return which of the file's devices are the trials', [S, K]."""
+        if self.settings.places == "per_trial":
+            order = self.streams.uniform(PLACES, 0, (known,)).argsort(1)
+            return order[:, : self.devices]
+        first = torch.arange(self.devices, device=self.streams.device)
+        return first.expand(self.streams.size, -1)
+
+    def _gains(self, picked: int) -> Tensor:
+        """Return large-scale gains [R, S, K], float64, of so many of the file's devices."""
+        settings, file = self.settings, self._file
+        given = (
+            self._take_out_gain() if file.gain is None else torch.as_tensor(file.gain[:, :picked])
+        )
+        whole = given.to(self.streams.device, torch.float64).expand(self._rounds, -1)
+        if not bool(whole.ge(0).all()):
+            device = int(whole.ge(0).logical_not().any(0).nonzero()[0])
+            raise UserError(f"{settings.said}: the gain of device {device} is below zero")
+        gain = whole[:, self._chosen]
+        mean = gain.mean((0, 2))
+        if settings.gains == "absolute":
+            mean = torch.ones_like(mean)
+        elif settings.places == "first":
+            mean = whole.mean().expand_as(mean)  # as of one trial, to the bit
+        if not bool(mean.gt(0).all()):
+            raise UserError(f"{settings.said}: none of the {self.devices} devices has a path")
+        self._unit = mean
+        return gain / mean[:, None]
 
     def _later(self, round: int, blocks: int) -> Tensor:
         """Return [S, K, A, blocks, F], this round of the file and those after it."""
         first = self._start + round % self._rounds
         return torch.stack([self._at(first + block) for block in range(blocks)], 3)
 
+    def _kept_at(self, round: int) -> Tensor:
+        """Return [S, K, A, F] as `_at`; rounds come again, and are kept as far as there is room."""
+        h = self._kept.get(round)
+        if h is None:
+            h = self._at(self._start + round)
+            if (len(self._kept) + 1) * h.numel() <= KEPT:
+                self._kept[round] = h
+        return h
+
     def _at(self, rounds: Tensor) -> Tensor:
         """Return [S, K, A, F] of the file's rounds [S], counted past its end."""
-        place = rounds % self._rounds
+        place = rounds[:, None] % self._rounds
+        response = self._response[place, self._chosen]
         if self._delay is None:
-            return self._response[place]
-        real = self._response.real.dtype
-        rotation = delay_rotations(self._delay[place], self._frequency[:, None], real)
-        return frequency_response(self._response[place], rotation[:, :, None])
+            return response
+        delay = self._delay[place, self._chosen]
+        rotation = delay_rotations(delay, self._frequency[:, None], response.real.dtype)
+        return frequency_response(response, rotation[:, :, None])
 
     def _take_out_gain(self) -> Tensor:
         """Return the mean power [1, K] of a device's responses, which they are divided by.
@@ -172,48 +257,6 @@ class Trace(Channel):
         root = gain.clamp_min(torch.finfo(torch.float64).tiny).sqrt()
         self._response = (self._response / root[:, None, None]).to(self._response.dtype)
         return gain[None]
-
-
-def read(path: str) -> Responses:
-    """Read a trace file. Raises UserError where there is none, or it is none."""
-    import h5netcdf
-
-    if not Path(path).is_file():
-        raise UserError(
-            f"channel.path: there is no file '{path}'; otafl.channels.trace.export writes one"
-        )
-    try:
-        with h5netcdf.File(path, "r", phony_dims="sort") as file:
-            arrays = {name: np.asarray(value) for name, value in file.variables.items()}
-            attributes = dict(file.attrs)
-    except OSError as error:
-        raise UserError(f"channel.path: '{path}' is not a NetCDF-4 or HDF5 file") from error
-    schema = attributes.get("schema")
-    schema = schema.decode() if isinstance(schema, bytes) else schema
-    if schema != SCHEMA:
-        raise UserError(
-            f"channel.path: '{path}' has the schema attribute {schema!r}; '{SCHEMA}' is understood"
-        )
-    kind = "a" if "a_real" in arrays else "h"
-    needed = ("a_real", "a_imag", "tau_s") if kind == "a" else ("h_real", "h_imag")
-    missing = [name for name in needed if name not in arrays]
-    missing += [name for name in ("carrier_hz", "bandwidth_hz") if name not in attributes]
-    if missing:
-        raise UserError(f"channel.path: '{path}' lacks {', '.join(missing)}")
-    response = arrays[needed[0]] + 1j * arrays[needed[1]]
-    if response.ndim != 4:
-        raise UserError(
-            f"channel.path: {needed[0]} of '{path}' has {response.ndim} dimensions; (round, "
-            f"device, antenna, {'path' if kind == 'a' else 'group'}) would do"
-        )
-    rounds, devices, _, paths = response.shape
-    delay = arrays["tau_s"] if kind == "a" else None
-    if delay is not None:
-        delay = _fit(path, "tau_s", delay, (rounds, devices, paths))
-    gain = arrays.get("gain")
-    if gain is not None:
-        gain = _fit(path, "gain", gain, (rounds, devices))
-    return Responses(response, delay, gain, float(attributes["bandwidth_hz"]))
 
 
 def export(
@@ -240,7 +283,7 @@ def export(
     h = torch.stack([state.h[trial, :, :, 0] for state in states]).cpu().numpy()
     gain = torch.stack([state.gain[trial] for state in states]).cpu().numpy()
     gains = {"gain": (("round", "device"), gain)}
-    _write(path, carrier_hz, bandwidth_hz, h, "h", "group", gains)
+    write(path, carrier_hz, bandwidth_hz, h, "h", "group", gains)
 
 
 def export_impulse_responses(
@@ -284,36 +327,7 @@ def export_impulse_responses(
     response = a[:, 0, :, :, 0].transpose(0, 4, 2, 1, 3)  # batch, time, device, antenna, path
     response = response.reshape(-1, *response.shape[2:])
     delays = {"tau_s": (("round", "device", "path"), tau_s[:, 0].repeat(times, 0))}
-    _write(path, carrier_hz, bandwidth_hz, response, "a", "path", delays)
-
-
-def _write(
-    path: str | Path,
-    carrier_hz: float,
-    bandwidth_hz: float,
-    response: np.ndarray,
-    name: str,
-    last: str,
-    others: dict[str, Any],
-) -> None:
-    import xarray as xr
-
-    dims = ("round", "device", "antenna", last)
-    variables = {f"{name}_real": (dims, response.real), f"{name}_imag": (dims, response.imag)}
-    attributes = {"schema": SCHEMA, "carrier_hz": carrier_hz, "bandwidth_hz": bandwidth_hz}
-    xr.Dataset(variables | others, attrs=attributes).to_netcdf(path, engine="h5netcdf")
-
-
-def _fit(path: str, name: str, values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Return the values with a round dimension, of length 1 where they have none."""
-    if values.shape == shape[1:]:
-        values = values[None]
-    if values.shape not in (shape, (1, *shape[1:])):
-        raise UserError(
-            f"channel.path: {name} of '{path}' has the shape {values.shape}; {shape} or "
-            f"{shape[1:]} would do"
-        )
-    return values
+    write(path, carrier_hz, bandwidth_hz, response, "a", "path", delays)
 
 
 def _frequencies(settings: Trace.Settings, file: Responses, budget: LinkBudget) -> Tensor:
@@ -324,13 +338,13 @@ def _frequencies(settings: Trace.Settings, file: Responses, budget: LinkBudget) 
     known = file.response.shape[3]
     if groups not in (None, known):
         raise UserError(
-            f"channel.subcarrier_groups: {groups}, but '{settings.path}' has frequency responses "
+            f"channel.subcarrier_groups: {groups}, but '{settings.file}' has frequency responses "
             f"of {known} groups; leave it out"
         )
     wanted = budget.bandwidth_hz.double()
     if known > 1 and bool(((wanted - file.bandwidth_hz).abs() > 1e-3 * file.bandwidth_hz).any()):
         raise UserError(
-            f"channel.bandwidth_hz: '{settings.path}' has frequency responses over "
+            f"channel.bandwidth_hz: '{settings.file}' has frequency responses over "
             f"{file.bandwidth_hz:g} Hz; that bandwidth would do"
         )
     return group_frequencies(wanted, known)

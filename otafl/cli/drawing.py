@@ -53,7 +53,8 @@ def plot(
     """Draw variables, mean and spread over trials.
 
     Joules of devices are summed over them, except in a CDF, which shows their distribution. A
-    partition, classes by device, is drawn of a scenario's file as well.
+    partition, classes by device, and a map of the devices and their SNR are drawn of a scenario's
+    file as well.
     """
     chosen = picked(sel)
     from otafl.plots import draw, overview, write_csv

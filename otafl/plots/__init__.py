@@ -1,8 +1,8 @@
-"""Draw results: curves, heat maps, Pareto fronts, distributions over devices, and partitions.
+"""Draw results: curves, heat maps, Pareto fronts, distributions over devices, partitions and maps.
 
-`curve_data`, `heatmap_data`, `pareto_data`, `cdf_data` and (of a scenario) `partition_data` compute
-what is drawn: a data set that knows its labels. `draw` makes the figure of it, `table` and
-`write_csv` the same numbers as rows; `overview` picks what is worth a first look.
+`curve_data`, `heatmap_data`, `pareto_data`, `cdf_data` and (of a scenario) `partition_data` and
+`map_data` compute what is drawn: a data set that knows its labels. `draw` makes the figure of it,
+`table` and `write_csv` the same numbers as rows; `overview` picks what is worth a first look.
 `otafl.plots.kinds` names the kinds; nothing else is imported before it is used.
 """
 
@@ -16,6 +16,7 @@ _HOMES = {
     "curves": ("curve_data",),
     "drawing": ("draw", "save"),
     "heatmap": ("heatmap_data",),
+    "map": ("map_data",),
     "overviews": ("overview",),
     "pareto": ("pareto_data",),
     "partition": ("partition_data",),

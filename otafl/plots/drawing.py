@@ -15,7 +15,8 @@ SUFFIXES = (".png", ".pdf", ".svg")
 
 
 def draw(data: xr.Dataset, path: Path | str | None = None, title: str = "") -> Figure:
-    """Draw what `curve_data`, `heatmap_data`, `pareto_data`, `cdf_data` or `partition_data` gives.
+    """Draw what `curve_data`, `heatmap_data`, `pareto_data`, `cdf_data`, `partition_data` or
+    `map_data` gives.
 
     Parameters
     ----------

@@ -65,6 +65,7 @@ class Kind(StrEnum):
     pareto = "pareto"
     cdf = "cdf"
     partition_ = "partition"  # texts have a method `partition`
+    map = "map"
 
     @property
     def recipe(self) -> Recipe:
@@ -79,7 +80,7 @@ class Kind(StrEnum):
 
         Parameters
         ----------
-        ds : a result; of partitions a scenario, as the kind's recipe opens it.
+        ds : a result; of partitions and maps a scenario, as the kind's recipe opens it.
         sel : dim -> the value of it that is drawn.
         flags : x, y, z, hue and facet; None: what is drawn if nothing is said.
 

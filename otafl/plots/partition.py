@@ -10,7 +10,6 @@ Tol 2021, "Colour Schemes", SRON technical note.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,18 +20,15 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from otafl.core import custom
 from otafl.core.rng import Streams
 from otafl.data.loading import loaded
 from otafl.data.shares import shared_out
 from otafl.plots import quantities
 from otafl.plots.kinds import Recipe
 from otafl.plots.layout import in_a_row, legend, panels, plain_axes, settle
+from otafl.plots.of_scenarios import Panels, opened, panels_of
 from otafl.plots.parts import split_by
-from otafl.results.dataset import grid
-from otafl.results.files import open_results
-from otafl.scenario import Scenario, expand, is_scenario, load_scenario, sources_of
-from otafl.scenario.yaml_source import parse
+from otafl.scenario import Scenario
 
 COLOURS = (
     *("#0072B2", "#E69F00", "#009E73", "#F0E442", "#882255", "#56B4E9"),
@@ -45,20 +41,6 @@ GAPS = 120
 """More devices than this have no room between their bars."""
 EACH, WIDEST = 0.08, 9.0
 """Inches of a device, and of a panel at most."""
-
-
-def opened(path: Path, trust: bool) -> Scenario:
-    """Return the scenario of a file or of a result.
-
-    Raises UserError where it is a result, or the copy in a sweep's folder, that names code, which
-    is not run without `trust`.
-    """
-    own = is_scenario(path) if path.is_file() else False
-    with custom.named_by(path, trust or (own and not (path.parent / "plan.json").exists())):
-        scenario = load_scenario(path if own else parse(open_results(path).attrs["scenario"]).data)
-        for point in expand(scenario):
-            sources_of(point.scenario)
-    return scenario
 
 
 def partition_data(
@@ -82,29 +64,9 @@ def partition_data(
     UserError : for data that cannot be had, unknown names, and for an axis that is neither drawn
         nor picked.
     """
-    table = grid(scenario).assign_coords(trial=np.arange(scenario.trials))
-    table = table.rename(point_index="partition").broadcast_like(table["trial"])
-    ds = quantities.picked(table, {"trial": 0, **(sel or {})}, facet=facet)
-    numbers = ds["partition"]
-    scenarios = [point.scenario for point in expand(scenario)]
-    for dim in numbers.dims:
-        if dim != facet and _all_one(scenarios, numbers, str(dim)):
-            ds = ds.isel({dim: 0}, drop=True)
-    left = [str(dim) for dim in ds["partition"].dims if ds.sizes[dim] > 1]
-    facet = facet or (left[0] if left else None)
-    drawn = [facet] if facet else []
-    ds = quantities.along_coordinates(ds, drawn, "partition")
-    numbers = quantities.only_drawn(ds["partition"], drawn, "--facet")
-    trial = int(ds["trial"])
-    counts = [_counts(scenarios[int(number)], trial) for number in np.atleast_1d(numbers.values)]
-    return _table(counts, ds, numbers, facet)
-
-
-def _all_one(scenarios: list[Scenario], numbers: xr.DataArray, dim: str) -> bool:
-    """Say whether points that differ along a dim alone have the same partition."""
-    said = np.vectorize(lambda number: _identity(scenarios[number]), otypes=[object])
-    keys = said(numbers.transpose(dim, ...).values)
-    return bool((keys == keys[:1]).all())
+    shown = panels_of(scenario, "partition", _identity, facet, sel)
+    counts = [_counts(one, shown.trial) for one in shown.scenarios]
+    return _table(counts, shown)
 
 
 def _identity(scenario: Scenario) -> str:
@@ -122,10 +84,9 @@ def _counts(scenario: Scenario, trial: int) -> np.ndarray:
     return flat.reshape(devices, data.classes)
 
 
-def _table(
-    counts: list[np.ndarray], ds: xr.Dataset, numbers: xr.DataArray, facet: str | None
-) -> xr.Dataset:
+def _table(counts: list[np.ndarray], shown: Panels) -> xr.Dataset:
     """Label the counts of the panels, and say what is drawn."""
+    facet = shown.facet
     most = np.max([one.shape for one in counts], axis=0)
     whole = np.full((len(counts), *most), np.nan)
     for place, one in enumerate(counts):
@@ -133,13 +94,12 @@ def _table(
     dims = (facet or "panel", "device", "class")
     said = {"units": "1", "long_name": "training samples"}
     places = {"device": np.arange(most[0]), "class": np.arange(most[1])}
-    known = numbers.drop_vars("trial").coords
-    samples = xr.DataArray(whole, {**known, **places}, dims, "samples", said)
+    samples = xr.DataArray(whole, {**shown.coords, **places}, dims, "samples", said)
     samples = samples if facet else samples.isel(panel=0)
     names = {"x": "device", "y": "samples", "hue": "class", "facet": facet}
     axes = {"x": samples["device"], "y": samples}
     table = samples.to_dataset()
-    table.attrs = quantities.about("partition", ds, axes, **names)
+    table.attrs = quantities.about("partition", shown.table, axes, **names)
     return table.assign_attrs(note=_sizes(samples))
 
 

@@ -19,7 +19,8 @@ import pytest
 import torch
 from support.made_channels import made
 
-from otafl.channels.trace import SCHEMA, Trace, export, export_impulse_responses
+from otafl.channels.trace import Trace, export, export_impulse_responses
+from otafl.channels.trace_files import SCHEMA
 from otafl.core.errors import UserError
 
 pytestmark = pytest.mark.exact
@@ -193,8 +194,8 @@ def test_files_that_will_not_do(tmp_path: Path) -> None:
         "channel.bandwidth_hz: 'FILE' has frequency responses over 1e+06 Hz; that bandwidth would "
         "do"
     )
-    responses(path, gain=np.array([1.0, 0.0, 1.0]))
-    assert refusal(path) == "channel.path: device 1 of 'FILE' has a gain of zero"
+    responses(path, gain=np.array([1.0, -1.0, 1.0]))
+    assert refusal(path) == "channel.path: 'FILE': the gain of device 1 is below zero"
     responses(path, gain=np.ones((4, 3)))
     assert refusal(path) == (
         "channel.path: gain of 'FILE' has the shape (4, 3); (5, 3) or (3,) would do"

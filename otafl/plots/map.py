@@ -1,0 +1,238 @@
+"""Draw where a scenario's devices and its base station are, from above, and how well they hear each
+other.
+
+A device has the colour of its mean SNR at full power over the fading, at the trial's first round;
+one without a path is a cross. A traced place has its roofs in grey, and between them the SNR that a
+device would have there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import ListedColormap, Normalize
+from matplotlib.figure import Figure
+
+from otafl import channels
+from otafl.channels.base import Channel
+from otafl.core import registry
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
+from otafl.plots import quantities
+from otafl.plots.kinds import Recipe
+from otafl.plots.layout import legend, panels, settle
+from otafl.plots.of_scenarios import Panels, opened, panels_of
+from otafl.plots.parts import split_by
+from otafl.scenario import Scenario
+
+COLOURS = "cividis"
+SPAN_DB = 80.0
+"""dB below the highest SNR from which on colours are the darkest."""
+SIDE = {True: 3.0, False: 4.0}
+"""Inches of a panel, of several or alone."""
+ROOF_M = 0.5
+"""Height from which on there is a roof."""
+LABEL = "SNR at full power [dB]"
+MARGIN = 1.05
+
+
+def map_data(
+    scenario: Scenario, facet: str | None = None, sel: quantities.Selection | None = None
+) -> xr.Dataset:
+    """Compute where devices are and what SNR they have.
+
+    Parameters
+    ----------
+    scenario : as `load_scenario` returns it.
+    facet : an axis of the sweep whose values are panels; None: the first that changes the map.
+    sel : axis -> the value of it that is drawn; trial is 0 if it is not given.
+
+    Returns
+    -------
+    With dims ([facet], device): east_m and north_m from the (first) base station, snr_db, -inf
+    without a path, NaN for devices that a point does not have; base_east_m and base_north_m (base);
+    of a traced place coverage_db and roof_m (row, column) at row_m and column_m.
+
+    Raises
+    ------
+    UserError : for a channel without places, unknown names, and for an axis that is neither drawn
+        nor picked.
+    """
+    shown = panels_of(scenario, "map", _identity, facet, sel)
+    made = [_place(one, shown.trial) for one in shown.scenarios]
+    return _table(made, shown)
+
+
+def _identity(scenario: Scenario) -> str:
+    return f"{scenario.channel.model_dump_json()} {scenario.devices.count} {scenario.seed}"
+
+
+def _place(scenario: Scenario, trial: int) -> xr.Dataset:
+    """Return what a panel shows."""
+    count = scenario.devices.count
+    streams = Streams([scenario.seed], [trial])
+    budget, channel = channels.build([scenario.channel], count, streams)
+    places = channel.places(0)
+    if places is None:
+        raise UserError(
+            f"channel '{scenario.channel.name}' has no places, so there is no map of it; those of "
+            f"{', '.join(_with_places())} have"
+        )
+    power, gain = budget.budget[0].double(), channel.outline(0).gain[0].double()
+    east, north = (places.device_m - places.base_m[0]).T
+    base_east, base_north = (places.base_m - places.base_m[0]).T
+    found: dict[str, Any] = {
+        "east_m": ("device", east),
+        "north_m": ("device", north),
+        "snr_db": ("device", (10.0 * (power * gain).log10()).cpu().numpy()),
+        "base_east_m": ("base", base_east),
+        "base_north_m": ("base", base_north),
+    }
+    note = ""
+    if places.ground is not None:
+        ground, (x, y) = places.ground, places.base_m[0]
+        unit_db = float(10.0 * (power * budget.gain[0]).mean().log10())
+        found["coverage_db"] = (("row", "column"), ground.coverage_db + unit_db)
+        found["roof_m"] = (("row", "column"), ground.roof_m)
+        found["column_m"], found["row_m"] = ("column", ground.x_m - x), ("row", ground.y_m - y)
+        note = ground.attribution.partition(";")[0]
+    table = xr.Dataset(found, attrs={"attribution": note})
+    return table.assign_coords({str(dim): np.arange(size) for dim, size in table.sizes.items()})
+
+
+def _with_places() -> list[str]:
+    """List the channels that know of places."""
+    names = registry.names("channel")
+    return [
+        name
+        for name in names
+        if getattr(registry.component("channel", name), "places", None) is not Channel.places
+    ]
+
+
+def _table(made: list[xr.Dataset], shown: Panels) -> xr.Dataset:
+    """Put the panels together, and say what is drawn."""
+    table = made[0]
+    if shown.facet:
+        table = xr.concat(made, shown.facet, join="outer", data_vars="all")
+        table = table.assign_coords(shown.coords)
+    for name, said in (
+        ("east_m", "east of the base station"),
+        ("north_m", "north of the base station"),
+    ):
+        table[name].attrs = {"units": "m", "long_name": said}
+    snr = table["snr_db"]
+    snr.attrs = {"units": "dB", "long_name": "SNR at full power"}
+    lost = int(np.isneginf(snr.values).sum())
+    attribution = "; ".join(dict.fromkeys(one.attrs["attribution"] for one in made))
+    plural = "device has" if lost == 1 else "devices have"
+    notes = [f"{lost} {plural} no path" if lost else "", attribution]
+    names = {"x": "east_m", "y": "north_m", "hue": None, "facet": shown.facet}
+    axes = {"x": table["east_m"], "y": table["north_m"], "z": snr}
+    table.attrs = quantities.about("map", shown.table, axes, **names)
+    return table.assign_attrs(note="; ".join(one for one in notes if one))
+
+
+def draw_map(data: xr.Dataset, title: str = "") -> Figure:
+    """Draw a figure of `map_data`: one colour bar for all panels."""
+    size = (SIDE[bool(data.attrs["facet"])],) * 2
+    figure, shows = panels(data, size)
+    norm, reach = _norm(data), _reach(data)
+    for ax, part in shows:
+        _panel(ax, part, norm)
+        ax.set(xlim=(-reach, reach), ylim=(-reach, reach))
+    bar = figure.colorbar(
+        ScalarMappable(norm, COLOURS), ax=[ax for ax, _ in shows], pad=0.02, aspect=25, extend="min"
+    )
+    bar.set_label(LABEL)
+    legend(figure, *_named(shows), "")
+    settle(figure, data, title, size)
+    return figure
+
+
+def _panel(ax: Axes, part: xr.Dataset, norm: Normalize) -> None:
+    """Draw a place: what is there, the devices, and the base station on top."""
+    if "coverage_db" in part and part["column_m"].notnull().any():
+        ground = part.dropna("row", subset=["row_m"]).dropna("column", subset=["column_m"])
+        at = ground["column_m"].values, ground["row_m"].values
+        style: dict[str, Any] = {"shading": "nearest", "rasterized": True}
+        ax.pcolormesh(*at, ground["coverage_db"].values, norm=norm, cmap=COLOURS, **style)
+        roofs = np.where(ground["roof_m"].values >= ROOF_M, 1.0, np.nan)
+        ax.pcolormesh(*at, roofs, cmap=ListedColormap(["0.82"]), **style)
+    known = part["snr_db"].notnull().values
+    east, north, snr = (part[name].values[known] for name in ("east_m", "north_m", "snr_db"))
+    heard = np.isfinite(snr)
+    edge: dict[str, Any] = {"edgecolors": "black", "linewidths": 0.6, "zorder": 3}
+    dots: dict[str, Any] = {"c": snr[heard], "norm": norm, "cmap": COLOURS, "s": 26}
+    ax.scatter(east[heard], north[heard], label="device", **dots, **edge)
+    if not heard.all():
+        ax.scatter(
+            east[~heard],
+            north[~heard],
+            label="device without a path",
+            marker="x",
+            c="#D55E00",
+            s=26,
+            linewidths=1.2,
+            zorder=3,
+        )
+    base = part["base_east_m"].values, part["base_north_m"].values
+    ax.scatter(*base, label="base station", marker="^", c="#D55E00", s=70, **edge)
+
+
+def _norm(data: xr.Dataset) -> Normalize:
+    """Return the range of colours of all panels, `SPAN_DB` at most."""
+    values = np.concatenate([data[name].values.ravel() for name in _levels(data)])
+    values = values[np.isfinite(values)]
+    if not values.size:
+        return Normalize(0.0, 1.0)
+    top = float(values.max())
+    return Normalize(max(float(values.min()), top - SPAN_DB), top)
+
+
+def _levels(data: xr.Dataset) -> list[str]:
+    return [name for name in ("snr_db", "coverage_db") if name in data]
+
+
+def _reach(data: xr.Dataset) -> float:
+    """Return how far from the middle the map goes, in metres."""
+    names = ("east_m", "north_m", "base_east_m", "base_north_m")
+    return MARGIN * max(float(np.nanmax(np.abs(data[name].values))) for name in names) or 1.0
+
+
+def _named(shows: list[tuple[Axes, xr.Dataset]]) -> tuple[list[Any], list[str]]:
+    """Return the marks of the legend, each once, and their names."""
+    marks: dict[str, Any] = {}
+    for ax, _ in shows:
+        for mark, name in zip(*ax.get_legend_handles_labels(), strict=True):
+            marks.setdefault(name, mark)
+    return list(marks.values()), list(marks)
+
+
+def described(data: xr.Dataset) -> str:
+    """Say what the map shows."""
+    snr = data["snr_db"].values
+    heard = snr[np.isfinite(snr)]
+    far = np.hypot(data["east_m"].values, data["north_m"].values)
+    said = f"Map of {data.sizes['device']} devices around a base station{split_by(data)}."
+    if heard.size:
+        said += f" SNR at full power from {heard.min():.0f} to {heard.max():.0f} dB,"
+    said += f" {np.nanmin(far):.0f} to {np.nanmax(far):.0f} m away."
+    lost = int(np.isneginf(snr).sum())
+    return f"{said} {lost} without a path." if lost else said
+
+
+_NO = "a map has east across and north upwards; use --facet or --sel"
+RECIPE = Recipe(
+    map_data,
+    draw_map,
+    described,
+    {"east_m": "east_m", "north_m": "north_m", "snr_db": "snr_db"},
+    "map",
+    {"x": _NO, "y": _NO, "z": _NO, "hue": "the colours are the SNR; use --facet {}"},
+    opened,
+)

@@ -1,0 +1,87 @@
+"""Open scenarios whose figures need no run, and pick the points that are panels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from otafl.core import custom
+from otafl.plots import quantities
+from otafl.results.dataset import grid
+from otafl.results.files import open_results
+from otafl.scenario import Scenario, expand, is_scenario, load_scenario, sources_of
+from otafl.scenario.yaml_source import parse
+
+
+def opened(path: Path, trust: bool) -> Scenario:
+    """Return the scenario of a file or of a result.
+
+    Raises UserError where it is a result, or the copy in a sweep's folder, that names code, which
+    is not run without `trust`.
+    """
+    own = is_scenario(path) if path.is_file() else False
+    with custom.named_by(path, trust or (own and not (path.parent / "plan.json").exists())):
+        scenario = load_scenario(path if own else parse(open_results(path).attrs["scenario"]).data)
+        for point in expand(scenario):
+            sources_of(point.scenario)
+    return scenario
+
+
+@dataclass(frozen=True)
+class Panels:
+    """Hold what the panels of a figure are of: a scenario each, of the values of the facet, and the
+    trial. coords: of the facet. table: the points, after `quantities.picked`."""
+
+    scenarios: list[Scenario]
+    trial: int
+    facet: str | None
+    coords: dict[Any, Any]
+    table: xr.Dataset
+
+
+def panels_of(
+    scenario: Scenario,
+    kind: str,
+    identity: Callable[[Scenario], str],
+    facet: str | None,
+    sel: quantities.Selection | None,
+) -> Panels:
+    """Return the panels: values of the facet, else of the first axis that changes what is drawn.
+
+    Parameters
+    ----------
+    kind : of figures.
+    identity : says what the figure of a point depends on.
+    facet, sel : flags of `otafl plot`; trial is 0 if it is not picked.
+
+    Raises
+    ------
+    UserError : for unknown names, and for an axis that is neither drawn nor picked.
+    """
+    table = grid(scenario).assign_coords(trial=np.arange(scenario.trials))
+    table = table.rename(point_index=kind).broadcast_like(table["trial"])
+    ds = quantities.picked(table, {"trial": 0, **(sel or {})}, facet=facet)
+    numbers = ds[kind]
+    scenarios = [point.scenario for point in expand(scenario)]
+    for dim in numbers.dims:
+        if dim != facet and _all_one([identity(one) for one in scenarios], numbers, str(dim)):
+            ds = ds.isel({dim: 0}, drop=True)
+    left = [str(dim) for dim in ds[kind].dims if ds.sizes[dim] > 1]
+    facet = facet or (left[0] if left else None)
+    drawn = [facet] if facet else []
+    ds = quantities.along_coordinates(ds, drawn, kind)
+    numbers = quantities.only_drawn(ds[kind], drawn, "--facet")
+    chosen = [scenarios[int(number)] for number in np.atleast_1d(numbers.values)]
+    coords = dict(numbers.drop_vars("trial").coords)
+    return Panels(chosen, int(ds["trial"]), facet, coords, ds)
+
+
+def _all_one(said: list[str], numbers: xr.DataArray, dim: str) -> bool:
+    """Say whether points that differ along a dim alone are drawn alike."""
+    keys = np.array(said, dtype=object)[numbers.transpose(dim, ...).values]
+    return bool((keys == keys[:1]).all())

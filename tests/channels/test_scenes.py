@@ -1,0 +1,103 @@
+"""The traced places that come along, by what can be checked of them without a ray tracer.
+
+Mutations that make a test here fail: an amplitude's real and imaginary parts of different rounds,
+the delay of a path that is not there, coverage of a beam, a place that is missing or too large.
+"""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import h5netcdf
+import numpy as np
+import pytest
+from support.made_channels import made
+
+from otafl.channels.trace import SCENES, Trace
+
+pytestmark = pytest.mark.exact
+
+FILES = sorted(SCENES.glob("*.nc"))
+C = 299_792_458.0
+
+
+def read(name: str) -> dict[str, np.ndarray]:
+    with h5netcdf.File(SCENES / f"{name}.nc", "r") as file:
+        found = {key: np.asarray(value) for key, value in file.variables.items()}
+        return found | {key: np.asarray(value) for key, value in file.attrs.items()}
+
+
+def test_each_is_known_by_name_and_small() -> None:
+    names = [file.stem for file in FILES]
+    known = get_args(get_args(Trace.Settings.model_fields["scene"].annotation)[0])
+    assert names == sorted(known)
+    for file in FILES:
+        assert file.stat().st_size <= 2**20
+        place = read(file.stem)
+        rounds, devices, antennas, _ = place["a_real"].shape
+        assert rounds >= 8
+        assert devices >= 64
+        assert antennas == 8
+        assert "OpenStreetMap contributors, ODbL" in str(place["attribution"])
+
+
+@pytest.mark.parametrize("name", [file.stem for file in FILES])
+def test_what_is_in_sight_is_heard_as_by_friis(name: str) -> None:
+    """The first path has the amplitude lambda / (4 pi d), to what is left by rounding: 2^-10 of a
+    real or imaginary part, and a centimetre of a place."""
+    place = read(name)
+    a = place["a_real"] + 1j * place["a_imag"]
+    there = (np.abs(a) > 0).any(2)
+    first = np.where(there, place["tau_s"], np.inf).argmin(2)
+    amplitude = np.take_along_axis(np.abs(a), first[:, :, None, None], 3)[..., 0]
+    distance = np.linalg.norm(place["position_m"] - place["base_m"], axis=2)
+    law = C / place["carrier_hz"] / (4.0 * np.pi * distance)
+    sight = place["line_of_sight"] > 0
+    assert sight.sum() > 50
+    ratio = amplitude[sight] / law[sight][:, None]
+    np.testing.assert_allclose(ratio, 1.0, rtol=3e-3)
+
+
+@pytest.mark.parametrize("name", [file.stem for file in FILES])
+def test_devices_walk_in_the_streets_and_some_hear_nothing(name: str) -> None:
+    """A metre at most from round to round, where no roof is. Delays are after the first path, of
+    plausible lengths; what the map says where a device is in sight is the gain of its paths."""
+    place = read(name)
+    step = np.linalg.norm(np.diff(place["position_m"], axis=0), axis=2)
+    assert step.max() < 1.02
+    assert (step > 0.9).mean() > 0.3
+    a = place["a_real"] + 1j * place["a_imag"]
+    power = (np.abs(a) ** 2).mean(2)
+    there = power > 0
+    assert (place["tau_s"][~there] == 0).all()
+    first = np.where(there, place["tau_s"], np.inf).min(2)
+    assert (first[there.any(2)] == 0).all()
+    assert place["tau_s"].max() * C < 5000
+    gone = ~there.any(2)
+    assert gone.any()
+    assert gone.mean() < 0.3
+    x, y = place["x_m"], place["y_m"]
+    column, row = (
+        np.abs(axis - place["position_m"][..., k, None]).argmin(-1) for k, axis in enumerate((x, y))
+    )
+    sight = place["line_of_sight"] > 0
+    level = 10.0 * np.log10(np.where(sight, power.sum(2), 1.0))
+    off = (level - place["coverage_db"][row, column])[sight]
+    assert abs(np.nanmedian(off)) < 1.0
+    roof = place["roof_m"][row, column]  # of cells of 4 m, whose middle may be beside the street
+    assert (roof > 0.5).mean() < 0.2
+
+
+def test_any_of_them_can_be_chosen() -> None:
+    """Channels of the run's own band, in other places in each trial."""
+    wide = {"subcarrier_groups": 4, "bandwidth_hz": 1e7, "antennas": 2, "places": "per_trial"}
+    for file in FILES:
+        channel = made("trace", 20, range(3), scene=file.stem, **wide)
+        state = channel.state(5)
+        assert state.h.shape == (3, 20, 2, 1, 4)
+        assert state.h.isfinite().all()
+        first, second = (channel.places(0, trial) for trial in (0, 1))
+        assert first is not None
+        assert second is not None
+        assert not np.array_equal(first.device_m, second.device_m)
+        assert first.ground is not None

@@ -1,0 +1,88 @@
+"""The map of devices and their base station: whose places and gains it shows, and what is refused.
+
+Mutations that make a test here fail: the gain without the budget, another trial's places, places
+from the corner of the scene, a device without a path among those with one, coverage in another unit
+than the devices' SNR.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from contract.small import engine, scenario
+
+from otafl.cli import main
+from otafl.core.errors import UserError
+from otafl.plots import draw, map_data, table
+from otafl.plots.kinds import Kind
+
+pytestmark = pytest.mark.exact
+
+UMI: dict[str, Any] = {"channel": {"name": "umi", "tx_power_dbm": 10.0}, "devices.count": 6}
+MUNICH: dict[str, Any] = {"channel": {"name": "trace", "scene": "munich"}, "devices.count": 90}
+
+
+def test_gains_and_places_are_those_of_a_run() -> None:
+    """SNR at full power of trial 2: budget times large-scale gain of the engine's channel, at the
+    distances of its drop."""
+    data = map_data(scenario(UMI), sel={"trial": 2})
+    link = engine(UMI).parts.link
+    state, budget = link.channel.state(0), link.budget.budget
+    snr_db = 10.0 * np.log10((state.gain * budget)[2].double().numpy())
+    np.testing.assert_allclose(data["snr_db"], snr_db, rtol=1e-5)
+    distance = np.hypot(data["east_m"], data["north_m"]).values
+    drop = link.channel._start[2, :, :2].norm(dim=-1)
+    np.testing.assert_allclose(distance, drop.numpy(), rtol=1e-6)
+    assert (distance < 100.0).all()
+
+
+def test_a_traced_place() -> None:
+    """Devices without a path are there without an SNR; the coverage where a device is in the open
+    is about its SNR, whether gains are absolute or relative."""
+    for gains in ("absolute", "relative"):
+        data = map_data(scenario({**MUNICH, "channel.gains": gains, "channel.start": "zero"}))
+        snr = data["snr_db"].values
+        assert 0 < np.isneginf(snr).sum() < 45
+        assert f"{np.isneginf(snr).sum()} devices have no path" in data.attrs["note"]
+        assert "OpenStreetMap contributors, ODbL" in data.attrs["note"]
+        column, row = (
+            np.abs(cells.values - at.values[:, None]).argmin(1)
+            for cells, at in (
+                (data["column_m"], data["east_m"]),
+                (data["row_m"], data["north_m"]),
+            )
+        )
+        there = data["coverage_db"].values[row, column]
+        strong = snr > np.quantile(snr[np.isfinite(snr)], 0.8)
+        assert abs(np.nanmedian((snr - there)[strong])) < 3.0
+    figure = draw(data)
+    assert len(figure.axes) == 2
+    said = Kind("map").recipe.described(data)
+    assert said.startswith("Map of 90 devices around a base station. SNR at full power from ")
+    assert list(table(data)) == ["device", "east_m", "north_m", "snr_db"]
+    assert len(table(data)) == 90
+
+
+def test_panels_are_the_axis_that_changes_the_map() -> None:
+    """A policy does not; of devices that a point does not have nothing is drawn."""
+    sweep = {"power": ["ci", "gbma"], "devices.count": [2, 5]}
+    data = map_data(scenario({**UMI, "sweep": sweep}))
+    assert data.attrs["facet"] == "device_count"
+    assert data["snr_db"].notnull().sum("device").values.tolist() == [2, 5]
+    assert len(table(data)) == 7
+    draw(data)
+
+
+def test_what_has_no_places_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"'rayleigh' has no places, .* umi, uma, rma, trace have"):
+        map_data(scenario({}))
+    file = tmp_path / "place.yaml"
+    file.write_text("name: place\nchannel: {name: umi}\ndevices: {count: 3}\n")
+    for arguments, code in (((), 0), (("--hue", "device"), 2), (("--x", "round"), 2)):
+        with pytest.raises(SystemExit) as left:
+            main(["plot", str(file), "--kind", "map", *arguments])
+        assert int(left.value.code or 0) == code
+    assert (tmp_path / "place_map.png").stat().st_size > 5000
