@@ -5,7 +5,8 @@ Mutations that make a test here fail: real and imaginary part swapped, rounds no
 of one trial for all, a start past the file, gains as amplitudes, a gain over the mean of each
 device, a gain taken out that the file gives, the sign of the delays, the band of the file for the
 run's, antennas and devices swapped in Sionna's axes, time and batch in the wrong order, transmitter
-and receiver not swapped in the downlink, blocks that all take the same round.
+and receiver not swapped in the downlink, blocks that all take the same round, places of another
+trial's devices, gains over the mean of all devices of the file.
 """
 
 from __future__ import annotations
@@ -214,3 +215,47 @@ def test_files_that_will_not_do(tmp_path: Path) -> None:
     assert refusal(path) == (
         "channel.path: h_real of 'FILE' has 3 dimensions; (round, device, antenna, group) would do"
     )
+
+
+def test_each_trial_draws_its_devices(tmp_path: Path) -> None:
+    """Of ten devices three, none twice, others in other trials: responses, gains over the trial's
+    mean and places are those of the same ones."""
+    place = np.arange(30.0).reshape(10, 3)
+    gain = np.arange(1.0, 11.0)
+    h = responses(
+        tmp_path / "t.h5", devices=10, gain=gain, position_m=place, base_m=np.array([1.0, 2.0, 9.0])
+    )
+    trace = replay(tmp_path / "t.h5", 3, 20, places="per_trial", antennas=1)
+    state, sets = trace.state(7), set()
+    for trial in range(20):
+        known = trace.places(7, trial)
+        assert known is not None
+        assert known.base_m.tolist() == [[1.0, 2.0]]
+        own = (known.device_m[:, 0] / 3.0).astype(int)
+        assert len(set(own)) == 3
+        sets.add(tuple(own))
+        assert np.array_equal(state.h[trial, :, :, 0].numpy(), h[2, own, :1])
+        assert state.gain[trial].numpy() == pytest.approx(gain[own] / gain[own].mean())
+    assert len(sets) > 15
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({}, "one of them is needed"),
+        ({"path": "t.nc", "scene": "munich"}, "one of them is needed"),
+        ({"scene": "atlantis"}, "etoile"),
+    ],
+)
+def test_one_file_is_needed(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Trace.Settings(**settings)
+
+
+def test_a_traced_place_has_so_many_devices_and_antennas() -> None:
+    for settings, devices, said in (
+        ({}, 97, "channel.scene: 'munich' has 96 devices and the scenario 97; devices.count of 96"),
+        ({"antennas": 9}, 5, "channel.antennas: 9, but channel.scene: 'munich' has 8"),
+    ):
+        with pytest.raises(UserError, match=said):
+            made("trace", devices, scene="munich", **settings)
