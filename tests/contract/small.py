@@ -101,13 +101,18 @@ def delivers(transport: str, algorithm: str) -> bool:
     return needs(algorithm) in registry.component("transport", transport).gives and not votes
 
 
+EVERY_METHOD = ("ideal", "over_the_air", "digital")
+EVERY_PAYLOAD = ("fedavg", "fedrlr", "heterofl")
+"""Transports that every method is tried over, and methods that every transport is tried with: they
+send what is averaged, what is added up, and parts that differ from device to device."""
+
 METHODS = [
     (algorithm, transport)
     for algorithm in ALGORITHMS
     for transport in TRANSPORTS
-    if delivers(transport, algorithm)
+    if delivers(transport, algorithm) and (transport in EVERY_METHOD or algorithm in EVERY_PAYLOAD)
 ]
-"""Every algorithm over every transport that gives it what it needs."""
+"""Algorithms over transports that give them what they need."""
 
 FIRST = [
     pair
