@@ -19,7 +19,7 @@ from scipy import stats
 from otafl.conformance.bench import Bench, Record
 
 SUITE_LEVEL = 1e-3
-MOST_CHECKS = 1000
+MOST_CHECKS = 2000
 LEVEL = SUITE_LEVEL / MOST_CHECKS
 WIDTH = float(stats.norm.isf(LEVEL / 2))
 """Standard deviations on either side of a normal number."""
