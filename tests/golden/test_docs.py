@@ -62,6 +62,11 @@ def test_links(page: Path) -> None:
             assert anchor in anchors(file.read_text()), target
 
 
+def test_no_page_has_the_name_of_one_of_sphinx_s() -> None:
+    """Which would take its place, or the other way round."""
+    assert not {page.stem for page in DOCS.glob("*.md")} & {"search", "genindex", "modindex"}
+
+
 def test_every_page_is_in_the_contents() -> None:
     listed = re.findall(
         r"^```\{toctree\}\n(.*?)^```$", (DOCS / "index.md").read_text(), re.S | re.M

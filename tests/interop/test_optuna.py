@@ -1,4 +1,4 @@
-"""A search of settings in batches: docs/search.md and its script, with the real package.
+"""A search of settings in batches: docs/tuning.md and its script, with the real package.
 
 Mutations that make a test here fail: values told to other trials, a batch that is several stacks,
 the budget overrun by a batch that it does not divide.
@@ -57,7 +57,7 @@ def test_a_batch_is_one_stack(script: dict[str, Any]) -> None:
 def test_what_the_page_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    names = run_blocks(DOCS / "search.md", monkeypatch, tmp_path)
+    names = run_blocks(DOCS / "tuning.md", monkeypatch, tmp_path)
     assert len(names["study"].trials) == 24
     assert names["study"].best_value > 0.7
     assert "power.threshold" in capsys.readouterr().out
