@@ -19,7 +19,15 @@ from typing import Any, ClassVar, Literal
 from otafl.core.contracts import ChannelState
 from otafl.core.problems import Problem, problem
 from otafl.core.settings import stackable
-from otafl.selection.base import Devices, Selection, Wanted, host, lowest, random_key
+from otafl.selection.base import (
+    Devices,
+    Selection,
+    SelectionSetup,
+    Wanted,
+    host,
+    lowest,
+    random_key,
+)
 
 
 class Poisson(Selection):
@@ -44,7 +52,11 @@ class Poisson(Selection):
                 )
                 yield problem(text, "devices.participants", "devices.selection", "privacy.clip")
 
+    def __init__(self, settings: Settings, setup: SelectionSetup) -> None:
+        super().__init__(settings, setup)
+        self._probability = host(setup.hyper["probability"])[:, None]
+
     def choose(self, free: Devices, wanted: Wanted, round: int, state: ChannelState) -> Devices:
         key = random_key(self.setup.streams, round, free.shape[1])
-        drawn = free & (key < host(self.setup.hyper["probability"])[:, None])
+        drawn = free & (key < self._probability)
         return lowest(key, drawn, wanted)[0]

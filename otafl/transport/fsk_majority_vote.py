@@ -154,7 +154,7 @@ class FskMajorityVote(Transport):
         noise = 2.0 * on_air.antennas * setup.impairments.known_noise
         heard = (setup.hyper["detection"] * noise)[:, None]
         one = torch.ones_like(weight[:1])
-        steps, exact = (torch.empty(sent.cohort.trials, sent.reals).to(sent.x) for _ in range(2))
+        steps, exact = (sent.x.new_empty(sent.cohort.trials, sent.reals) for _ in range(2))
 
         def rows(columns: slice) -> tuple[Tensor, Tensor]:
             votes = _cast(signal, columns, least, stop)

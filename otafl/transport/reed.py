@@ -87,7 +87,7 @@ class Reed(Transport):
     def _receive(self, on_air: OnPairs, eta: Tensor) -> tuple[Tensor, Tensor, Tensor | Blocks]:
         """Return the estimate and the error-free aggregate [S, P], and the weight that arrived."""
         sent = on_air.sent
-        estimate = torch.empty(sent.cohort.trials, sent.reals).to(sent.x)
+        estimate = sent.x.new_empty(sent.cohort.trials, sent.reals)
         signal = on_air.signal
 
         def rows(columns: slice) -> tuple[Tensor, Tensor]:

@@ -185,7 +185,9 @@ class TypeBased(Coherent):
         index, width = on_air.symbols.index, max(1, CHUNK // count)
         draw, at = self._draw(index, slot.round, sent), Air(on_air)
         ends = values.at_reals(sent.x.device)
-        unit = torch.linspace(-1.0, 1.0, count).to(sent.x)  # v_m / R
+        unit = torch.linspace(  # v_m / R
+            -1.0, 1.0, count, dtype=sent.x.dtype, device=sent.x.device
+        )
         estimate = sent.x.new_empty(cohort.trials, sent.reals)
         for number, first in enumerate(range(0, sent.reals, width)):
             columns = slice(first, min(first + width, sent.reals))

@@ -54,11 +54,13 @@ READ = {
     "receivers.eigen.first_eigenvector _linalg_eigh": FACTORS,
     "transport.digital.Digital.carry equal": SHORT,
     "transport.coherent.Coherent._account _local_scalar_dense": SHORT,
+    "transport.pairs.OnPairs.account _local_scalar_dense": SHORT,
 }
 """Function of otafl that reads numbers from the processor, and the operations that do -> why."""
 
 SENT = {
     "algorithms.fedfomo.HeldOut.__init__ _to_copy": "which samples are held out",
+    "core.constants.constant _to_copy": "how many rows a trial has, where that varies",
     "engine.engine.Engine._cohort _to_copy": DRAWN,
     "engine.engine.Engine._of_cells _to_copy": DRAWN,
     "engine.workload.Workload.limits _to_copy": DRAWN,
@@ -67,6 +69,7 @@ SENT = {
     "levels.deadline.DeadlineLevels.of _to_copy": DRAWN,
     "levels.dynamic.DynamicLevels.of _to_copy": DRAWN,
     "transport.coherent.Coherent._combine _to_copy": "the cells that segments are in",
+    "transport.energies._gains _to_copy": "the cells that segments are in",
 }
 """Function of otafl that sends numbers to the processor, and the operation -> which."""
 
