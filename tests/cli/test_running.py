@@ -51,6 +51,7 @@ def imported(tmp_path: Path, keys: dict[str, Any], command: str = "run") -> list
         pytest.param(
             {"channel": {"name": "rician", "speed_kmh": 3.0, "ris": {"elements": 4}}},
             id="rician, moving, surface",
+            marks=pytest.mark.slow,
         ),
         pytest.param({"transport": "digital"}, id="digital", marks=pytest.mark.slow),
     ],
@@ -63,5 +64,6 @@ def test_a_rehearsal_imports_no_more(tmp_path: Path) -> None:
     assert imported(tmp_path, {"channel": "rayleigh"}, "check") == []
 
 
+@pytest.mark.slow
 def test_a_channel_of_sionnas_tables_imports_sionna(tmp_path: Path) -> None:
     assert "sionna" in imported(tmp_path, {"channel": "tdl-a"})

@@ -83,7 +83,14 @@ def operations(algorithm: str, transport: str, trials: int, devices: int) -> int
     return counter.count
 
 
-@pytest.mark.parametrize(("algorithm", "transport"), FIRST)
+LONG = ("fedpac", "fedrolex", "heterofl", "fedhm")
+"""Methods that take long to count."""
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "transport"),
+    [pytest.param(*pair, marks=[pytest.mark.slow] * (pair[0] in LONG)) for pair in FIRST],
+)
 def test_operations_do_not_grow(algorithm: str, transport: str) -> None:
     few = operations(algorithm, transport, trials=2, devices=4)
     assert few > ROUNDS

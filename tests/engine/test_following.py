@@ -160,6 +160,7 @@ def test_one_that_cannot_begin_is_said_before_the_first_round(name: str, message
         sweeping.run(scenario({"track": f"support.trackers:{name}"}))
 
 
+@pytest.mark.slow
 def test_what_an_earlier_scenario_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
     folder = tmp_path / "out"
     sweeping.sweep(scenario({"track": "jsonl"}), folder)

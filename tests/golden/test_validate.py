@@ -42,6 +42,7 @@ def outcomes() -> list[suite.Outcome]:
     return suite.run(QUICK, suite.laws())
 
 
+@pytest.mark.slow
 def test_all_laws_hold(outcomes: list[suite.Outcome]) -> None:
     failed = [row for row in report.rows(outcomes) if not row["pass"]]
     assert failed == []
@@ -50,6 +51,7 @@ def test_all_laws_hold(outcomes: list[suite.Outcome]) -> None:
     assert len(set(names)) == len(names)
 
 
+@pytest.mark.slow
 def test_what_is_registered_is_checked(outcomes: list[suite.Outcome]) -> None:
     names = {outcome.law.name for outcome in outcomes}
     for policy in registry.names("power"):
@@ -62,6 +64,7 @@ def test_what_is_registered_is_checked(outcomes: list[suite.Outcome]) -> None:
         assert f"channel {channel}: mean power" in names or channel == "trace"
 
 
+@pytest.mark.slow
 def test_three_levels_and_counts(outcomes: list[suite.Outcome]) -> None:
     law = next(o for o in outcomes if o.law.name == "power gbma: error given the channel")
     assert [check.case for check in law.checks] == [
@@ -69,6 +72,7 @@ def test_three_levels_and_counts(outcomes: list[suite.Outcome]) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_docs_name_every_law(outcomes: list[suite.Outcome]) -> None:
     text = DOCS.read_text(encoding="utf-8")
     written = set(re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE))

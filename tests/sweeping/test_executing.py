@@ -152,6 +152,7 @@ def test_the_error_of_the_only_stack_is_not_wrapped(
         sweeping.sweep(short(), tmp_path)
 
 
+@pytest.mark.slow
 def test_two_programs_share_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each stack is computed once, and both have the whole result. Locks are by open file, so two
     threads are like two programs."""
