@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from otafl.scenario import Scenario
     from otafl.scenario.loading import Further
 
-typer.core.HAS_RICH = (
-    False  # typer below 0.21.2 escapes [brackets] for rich though its markup is off
-)
+# typer below 0.21.2 escapes [brackets] for rich though its markup is off
+typer.core.HAS_RICH = False
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -2,8 +2,10 @@
 
 The first signal is a KeyboardInterrupt in the main thread, and while that goes upwards the commands
 keep what there is of their work. It may be lost on its way (what a weak reference or a destructor
-calls cannot raise, and a library may catch anything): then it is raised again. A second signal ends
-the program at once; files are whole all the same, see `otafl.core.files`.
+calls cannot raise, and a library may catch anything): then it is raised again. While something is
+imported it is not raised but put off: the C++ of a library that starts may end the program at an
+exception. A second signal ends the program at once; files are whole all the same, see
+`otafl.core.files`.
 
 Nothing is imported here that takes time, so that little of the program's life is not guarded.
 """
@@ -28,7 +30,7 @@ SAME_S = 0.5
 program and to its group."""
 
 AGAIN_S = 0.01
-"""From a KeyboardInterrupt that was lost to the next."""
+"""From a KeyboardInterrupt that was lost, or put off, to the next."""
 
 
 class Guard:
@@ -85,19 +87,28 @@ class Guard:
             _say(f"interrupted{again}; ended at once, the files that were written are whole")
             os._exit(128 + number)
         self.code, self._at = 128 + number, now
-        raise KeyboardInterrupt
+        self._raise(frame)
+
+    def _raise(self, frame: FrameType | None) -> None:
+        """Raise KeyboardInterrupt in the frame, or put it off while that imports something."""
+        if not _imports(frame):
+            raise KeyboardInterrupt
+        self._raise_later()
+
+    def _raise_later(self) -> None:
+        signal.signal(signal.SIGALRM, self._raise_again)
+        signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
 
     def _unraisable(self, lost: Any) -> None:
         """Take an error that could not be raised; what a signal tears down has nothing to tell."""
         if not self.code:
             sys.__unraisablehook__(lost)
         elif issubclass(lost.exc_type, KeyboardInterrupt):
-            signal.signal(signal.SIGALRM, self._raise_again)
-            signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
+            self._raise_later()
 
     def _raise_again(self, number: int, frame: FrameType | None) -> None:
         if not self._leaving:
-            raise KeyboardInterrupt
+            self._raise(frame)
 
     def _last(self) -> None:
         """Ignore signals from now on, and after one leave before the interpreter is torn down:
@@ -120,6 +131,15 @@ class Guard:
 
 
 guard = Guard()
+
+
+def _imports(frame: FrameType | None) -> bool:
+    """Whether a frame, or one that it was called from, is that of an import."""
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _say(text: str) -> None:

@@ -26,7 +26,7 @@ class OwnClass(CustomSettings):
     section's other keys."""
 
     table: ClassVar[str]
-    """Of the registry, that the section chooses from."""
+    """The registry's table that the section chooses from."""
 
     noun: ClassVar[str]
     """What a component is called."""

@@ -7,13 +7,14 @@ rounds.
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
 from otafl.channels.base import Channel
 from otafl.channels.fading import DRAWS, FAR, NUMBERS
-from otafl.core.contracts import LinkBudget, Statistics, combined
+from otafl.core.contracts import ChannelState, LinkBudget, Statistics, combined
 from otafl.csi.base import Csi
 from otafl.receivers.base import Receiver
 
@@ -35,11 +36,8 @@ class _States:
         """
         true, believed = [], []
         everyone = torch.ones_like(self._budget.budget, dtype=torch.bool)
-        for index in range(count):
-            round = FAR + index * self._channel.correlation_rounds
-            state = self._channel.state(round)
+        for state, estimate in self._each(count):
             root = state.gain.sqrt()[:, None, :, None]
-            estimate = self._csi.estimate(state.h, state.gain, round)
             h, h_hat = (root * one.flatten(3).permute(0, 3, 1, 2) for one in (state.h, estimate))
             combiner = self._receiver.combine(h_hat, everyone, self._budget.budget)
             true.append(combined(combiner, h).movedim(1, 0))
@@ -50,23 +48,28 @@ class _States:
     def strengths(self) -> Tensor:
         """Draw the mean of |h_hat|^2 of the unit channel over antennas and sub-carriers, [n, S,
         K]."""
-        out = []
-        for index in range(max(LEAST, min(DRAWS, NUMBERS // self._budget.budget.shape[1]))):
-            round = FAR + index * self._channel.correlation_rounds
-            state = self._channel.state(round)
-            estimate = self._csi.estimate(state.h, state.gain, round)
-            out.append(estimate.abs().square().flatten(2).mean(2))
-        return torch.stack(out)
+        each = (h_hat for _, h_hat in self._each(max(LEAST, self._wanted)))
+        return torch.stack([h_hat.abs().square().flatten(2).mean(2) for h_hat in each])
 
     @functools.cached_property
     def many(self) -> tuple[Tensor, Tensor]:
         """Draw h, h_hat [n, S, K], as many as the devices of a trial allow, whatever it is stacked
         with. The sub-carrier groups of a state are alike: fewer states do where there are several.
         """
-        devices, groups = self._budget.budget.shape[1], self._channel.outline(0).h.shape[4]
-        wanted = min(DRAWS, NUMBERS // devices)
-        true, believed = self.draw(max(LEAST, wanted // groups))
+        groups = self._channel.outline(0).h.shape[4]
+        true, believed = self.draw(max(LEAST, self._wanted // groups))
         return true.flatten(0, 1), believed.flatten(0, 1)
+
+    @property
+    def _wanted(self) -> int:
+        return min(DRAWS, NUMBERS // self._budget.budget.shape[1])
+
+    def _each(self, count: int) -> Iterator[tuple[ChannelState, Tensor]]:
+        """Yield so many states, and what is believed of h in each."""
+        for index in range(count):
+            round = FAR + index * self._channel.correlation_rounds
+            state = self._channel.state(round)
+            yield state, self._csi.estimate(state.h, state.gain, round)
 
 
 def statistics(
@@ -85,6 +88,7 @@ def statistics(
     states = _States(channel, csi, receiver, budget)
     variance = csi.variance if channel.closed_form else None
     gain = channel.outline(0).gain
+    normal = variance if channel.normal else None  # of h_hat, whose |.|^2 is then exponential
 
     def mean_amplitude() -> Tensor:
         unit = None if variance is None else channel.unit_mean_amplitude
@@ -112,13 +116,13 @@ def statistics(
 
     def share_above(threshold: Tensor) -> Tensor:
         flat = channel.outline(0).h.shape[4] == 1
-        if flat and channel.closed_form and channel.normal and variance is not None:
-            return torch.exp(-threshold / (1.0 + variance))[:, None].expand_as(gain)
+        if flat and normal is not None:
+            return torch.exp(-threshold / (1.0 + normal))[:, None].expand_as(gain)
         return (states.strengths >= threshold[:, None]).to(gain.dtype).mean(0)
 
     def share_over(threshold: Tensor) -> Tensor:
-        if channel.closed_form and channel.normal and variance is not None:
-            power = gain * (1.0 + variance[:, None])
+        if normal is not None:
+            power = gain * (1.0 + normal[:, None])
             return torch.exp(-threshold / power.clamp_min(torch.finfo(gain.dtype).tiny))
         return (states.many[1].abs().square() >= threshold).to(gain.dtype).mean(0)
 

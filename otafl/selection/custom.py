@@ -45,9 +45,8 @@ class _Checked(Selection):
             trial, device = (int(place[0]) for place in np.nonzero(chosen & ~free))
             self._refuse(f"device {device} of trial {trial}, which is not free", "free devices")
         most = np.broadcast_to(wanted, len(free))
-        later = (
-            type(self).senders is not Selection.senders
-        )  # all train, and the choice is made then
+        # all train then, and the choice is made afterwards
+        later = type(self).senders is not Selection.senders
         if not later and (chosen.sum(1) > most).any():
             trial = int((chosen.sum(1) - most).argmax())
             self._refuse(

@@ -17,7 +17,7 @@ Log = Callable[[int, Mapping[str, float]], None]
 """Called at each evaluation with the round and what was measured: name -> finite value."""
 
 MOST_LETTERS = 80
-"""Of the folder of a point, which is named after its coordinates."""
+"""A point's folder, which is named after its coordinates, has no longer name."""
 
 
 @dataclass(frozen=True)

@@ -38,8 +38,8 @@ NUMBERS = 1 << 17
 """Reals that are received at a time: fewer cost more dispatch, more do not fit the cache."""
 
 ANGLE_BITS = 9
-"""Of 32 random bits, those of the noise's direction: with 512 of them, evenly spaced, moments of an
-energy up to that order are those of a uniform direction. In its magnitude they are rounding."""
+"""So many of 32 random bits are the noise's direction: with 512 of them, evenly spaced, moments of
+an energy up to that order are those of a uniform one. In its magnitude they are rounding."""
 
 NOISE_ENERGY = 2.0 * NOISE_VARIANCE
 
@@ -125,9 +125,9 @@ class Energies:
         )
         flips = torch.bitwise_left_shift(words[:, None, :, None], places, out=room)
         flips = flips.bitwise_and_(top).flatten(2)[..., : x.shape[1]]
-        flips = by_trial(cohort, flips).transpose(1, 2)
-        sizes = by_trial(cohort, roots.expand_as(x)).view(integer)[:, None]
-        minus = by_trial(cohort, x.view(integer) & top)[:, None]
+        flips = cohort.by_trial(flips).transpose(1, 2)
+        sizes = cohort.by_trial(roots.expand_as(x)).view(integer)[:, None]
+        minus = cohort.by_trial(x.view(integer) & top)[:, None]
         shape = (*flips.shape[:3], 2, x.shape[1])
         out = self._of_size("symbols", shape, integer, x.device)
         torch.bitwise_xor(flips, sizes, out=out[..., 0, :])
@@ -151,24 +151,11 @@ def _gains(on_air: OnPairs, others: Tensor | None) -> Tensor:
     interferers [S, J, A]."""
     sent, cells = on_air.sent, list(on_air.segments.cells)
     h = sent.at_rows(on_air.slot.h)[..., cells] * on_air.row_amplitude[:, None, None]
-    rows = by_trial(sent.cohort, h)  # [S, m, A, Q]
+    rows = sent.cohort.by_trial(h)  # [S, m, A, Q]
     if others is not None:
         rows = torch.cat([rows, others[..., None].expand(-1, -1, -1, len(cells))], 1)
     both = torch.view_as_real(torch.stack([rows, 1j * rows], 1)) * math.sqrt(0.125)
     return both.permute(0, 4, 3, 5, 1, 2).flatten(4).flatten(2, 3)
-
-
-def by_trial(cohort: Cohort, rows: Tensor) -> Tensor:
-    """Return rows [n, ...] as [S, m, ...], m the most of a trial; zeros where it has fewer."""
-    most = max(1, *cohort.counts)
-    shape = (cohort.trials, most, *rows.shape[1:])
-    if len(rows) == cohort.trials * most:
-        return rows.view(shape)
-    before = cohort.rows_of.long().cumsum(0) - cohort.rows_of.long()
-    place = torch.arange(len(rows), device=rows.device) - before[cohort.trial]
-    table = rows.new_zeros(shape)
-    table[cohort.trial, place] = rows
-    return table
 
 
 def _energy(sent: Tensor, gains: Tensor, segments: Segments, columns: slice) -> Tensor:
@@ -180,7 +167,7 @@ def _energy(sent: Tensor, gains: Tensor, segments: Segments, columns: slice) -> 
     if len(segments.bounds) == 1:
         mu = torch.bmm(gains[:, 0], rows.flatten(2)).unflatten(2, (2, -1))
     else:
-        mu = torch.empty(len(rows), gains.shape[2], *rows.shape[2:]).to(rows)
+        mu = rows.new_empty(len(rows), gains.shape[2], *rows.shape[2:])
         for q, runs, part in _parts(segments, columns):
             gain = gains[:, q : q + runs].flatten(0, 1)
             some = rows[..., part].unflatten(3, (runs, -1)).permute(0, 3, 1, 2, 4)

@@ -6,7 +6,7 @@ peaks.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 import torch
@@ -250,3 +250,19 @@ class Impairments:
         trial, device = pair // devices, pair % devices
         draw = self.streams.device_uniform(purpose, round, trial, device, ())
         return 2.0 * draw.view(trials, devices) - 1.0
+
+
+def whole(scenario: Any, keys: Iterable[str], computes: str) -> Iterator[Problem]:
+    """Yield what bends the signals of a transport that computes, say, counts and not waveforms.
+
+    keys: impairments that it does without.
+    """
+    for key in keys:
+        value = getattr(scenario.impairments, key)
+        if value != Impairments.Settings.model_fields[key].default:
+            yield problem(
+                f"{value} does not go with transport: '{scenario.transport.name}', which computes "
+                f"{computes} and not waveforms; leave {key} out, or transport: over_the_air",
+                f"impairments.{key}",
+                "transport",
+            )

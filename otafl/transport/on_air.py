@@ -101,9 +101,7 @@ def normalise(
     means = stretch_means(sent, segments) if centre and sent.mask is None else None
     if means is not None:
         sent = replace(sent, x=sent.x - segments.at_reals(means, sent.reals))
-    scale = sent.exact
-    if sent.linear:
-        scale = scale * sent.cohort.rows_of[sent.cohort.trial]  # K w_k
+    scale = sent.scale
     energy = energies(sent, segments) * scale.square()[:, None]
     lengths = constant(segments.lengths, energy.dtype, energy.device)
     power = sent.grid(segments.by_scope(energy) / segments.by_scope(lengths)).mT

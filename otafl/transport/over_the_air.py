@@ -30,7 +30,7 @@ from otafl.transport.impairments import NOISE
 from otafl.transport.interleaving import Uses, scattered, shuffled
 from otafl.transport.on_air import OnAir, Slot, Symbols, normalise
 from otafl.transport.segments import Segments, cut, energies
-from otafl.transport.superpose import Signal, divide, masked_weight, squared_norm
+from otafl.transport.superpose import Signal, by_coordinate, squared_norm
 
 
 class OverTheAir(Coherent):
@@ -211,10 +211,7 @@ class OverTheAir(Coherent):
             exact += symbols.segments.at_reals(whole, sent.reals)
         if sent.mask is None:
             return total, exact, on_air.weight[:, 0]
-        reached = on_air.reached_weight(sent.mask)
-        if sent.linear:
-            total, exact = divide(total, reached), divide(exact, masked_weight(sent))
-        return total, exact, sent.blocks(reached)
+        return by_coordinate(sent, total, exact, on_air.reached_weight(sent.mask))
 
     def _save(self, on_air: OnAir, delivery: Delivery) -> None:
         """Report the coefficients, and the energy of heavy-tailed interference by segment."""

@@ -21,13 +21,14 @@ from otafl.core.contracts import LEAST_SNR, NOISE_VARIANCE, Blocks, Coefficients
 from otafl.core.problems import Problem, problem
 from otafl.transport.base import LinkSetup
 from otafl.transport.delivery import Delivery
+from otafl.transport.impairments import whole
 from otafl.transport.interleaving import Uses, in_order
 from otafl.transport.limits import Bounds, SentPart
 from otafl.transport.segments import Segments, cut
 from otafl.transport.superpose import Signal
 
-FLAWLESS = {"timing_offset": 0.0, "clip_db": None, "adc_bits": None}
-"""Impairments that energies on pairs are not computed with, and how they are switched off."""
+BENT = ("timing_offset", "clip_db", "adc_bits")
+"""Impairments that energies on pairs are not computed with."""
 
 
 def refused(scenario: Any) -> Iterator[Problem]:
@@ -51,15 +52,7 @@ def refused(scenario: Any) -> Iterator[Problem]:
             "power",
             "transport",
         )
-    for key, off in FLAWLESS.items():
-        value = getattr(scenario.impairments, key)
-        if value != off:
-            yield problem(
-                f"{value} does not go with transport: '{name}', which computes energies and not "
-                f"waveforms; leave {key} out, or transport: over_the_air",
-                f"impairments.{key}",
-                "transport",
-            )
+    yield from whole(scenario, BENT, "energies")
 
 
 TINY = 1e-30
@@ -95,10 +88,7 @@ class Slot:
     def scale(self, sent: Signal) -> Tensor:
         """Return what rows are multiplied with to be added up, [n]: K w_k for a mean, and the times
         that a device sends them."""
-        scale = sent.exact
-        if sent.linear:
-            scale = scale * sent.cohort.rows_of[sent.cohort.trial]
-        return scale if self.copies is None else scale * sent.at_rows(self.copies)
+        return sent.scale if self.copies is None else sent.scale * sent.at_rows(self.copies)
 
     def common(self, able: Tensor, cost: Tensor) -> Tensor:
         """Return the largest scale [S, 1] of all energies that is within everybody's budget.

@@ -33,7 +33,7 @@ from otafl.transport.delivery import Delivery
 from otafl.transport.energies import Energies
 from otafl.transport.interleaving import Uses
 from otafl.transport.pairs import TINY, OnPairs, Slot, lay_out, refused, transmit
-from otafl.transport.superpose import Signal, divide, masked_weight, squared_norm
+from otafl.transport.superpose import Signal, by_coordinate, squared_norm
 
 
 class Reed(Transport):
@@ -105,10 +105,7 @@ class Reed(Transport):
         estimate *= torch.where(on_air.weight > 0, unit, 0.0)[:, None]
         if sent.mask is None:
             return estimate, exact, on_air.weight
-        reached = on_air.reached()
-        if sent.linear:
-            estimate, exact = divide(estimate, reached), divide(exact, masked_weight(sent))
-        return estimate, exact, sent.blocks(reached)
+        return by_coordinate(sent, estimate, exact, on_air.reached())
 
 
 def _total(sent: Signal, stop: Tensor | None) -> Tensor:

@@ -55,6 +55,13 @@ class Signal:
         """Return the coefficients [n] of the rows in the error-free aggregate."""
         return self.weight if self.linear else torch.ones_like(self.weight)
 
+    @property
+    def scale(self) -> Tensor:
+        """Return what rows are multiplied with to be added up, [n]: K w_k for a mean."""
+        if not self.linear:
+            return self.exact
+        return self.exact * self.cohort.rows_of[self.cohort.trial]
+
     def grid(self, values: Tensor, fill: float | bool = 0.0) -> Tensor:
         """Put values [n, ...] of the rows at their place in [S, K, ...]."""
         return self.cohort.grid(values, fill)
@@ -191,6 +198,17 @@ def masked_weight(sent: Signal) -> Tensor:
 def divide(total: Tensor, weight: Tensor) -> Tensor:
     """Return total / weight, 0 where nobody knows the coordinate."""
     return torch.where(weight > 0, total / weight.clamp_min(1e-12), 0.0)
+
+
+def by_coordinate(
+    sent: Signal, total: Tensor, exact: Tensor, reached: Tensor
+) -> tuple[Tensor, Tensor, Blocks]:
+    """Return what a group with a mask makes of its sums, received and error-free, [S, P] each: of a
+    mean each real over the weight that knows it; and as blocks `reached`, the weight [S, P] that
+    has arrived."""
+    if sent.linear:
+        total, exact = divide(total, reached), divide(exact, masked_weight(sent))
+    return total, exact, sent.blocks(reached)
 
 
 def each_row(group: Group, cohort: Cohort) -> Blocks:

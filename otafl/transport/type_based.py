@@ -34,17 +34,17 @@ from torch import Tensor
 
 from otafl.core import registry
 from otafl.core.constants import constant
-from otafl.core.contracts import Blocks, Cohort
+from otafl.core.contracts import Blocks
 from otafl.core.problems import Problem, problem
 from otafl.core.rng import family, tick
 from otafl.transport.base import Transport
 from otafl.transport.coherent import Coherent
 from otafl.transport.delivery import Delivery
-from otafl.transport.impairments import NOISE
+from otafl.transport.impairments import NOISE, whole
 from otafl.transport.interleaving import Uses
 from otafl.transport.on_air import OnAir, Slot, Symbols
 from otafl.transport.segments import cut, energies
-from otafl.transport.superpose import Signal, divide, masked_weight, squared_norm
+from otafl.transport.superpose import Signal, by_coordinate, squared_norm
 
 ROUNDING = family("rounding_to_levels", __name__)
 
@@ -54,9 +54,8 @@ CHUNK = 1 << 14
 TINY = 1e-30
 """Least range that is divided by."""
 
-FLAWLESS = {"carrier_offset": 0.0, "timing_offset": 0.0, "clip_db": None, "adc_bits": None}
-"""Impairments that bend single symbols, which counts are not computed with, and how they are
-switched off."""
+BENT = ("carrier_offset", "timing_offset", "clip_db", "adc_bits")
+"""Impairments that bend single symbols, which counts are not computed with."""
 
 
 class TypeBased(Coherent):
@@ -105,15 +104,7 @@ class TypeBased(Coherent):
                     "receiver.scale",
                     "transport",
                 )
-            for key, off in FLAWLESS.items():
-                value = getattr(scenario.impairments, key)
-                if value != off:
-                    yield problem(
-                        f"{value} does not go with transport: 'type_based', which computes counts "
-                        f"and not waveforms; leave {key} out, or transport: over_the_air",
-                        f"impairments.{key}",
-                        "transport",
-                    )
+            yield from whole(scenario, BENT, "counts")
 
     @torch.no_grad()
     def carry(self, delivery: Delivery) -> None:
@@ -159,10 +150,7 @@ class TypeBased(Coherent):
 
     def _values(self, sent: Signal) -> Values:
         """Say what the rows of a group are rounded between."""
-        wanted = self.settings.range
-        scale = sent.exact
-        if sent.linear:
-            scale = scale * sent.cohort.rows_of[sent.cohort.trial]  # K w_k
+        wanted, scale = self.settings.range, sent.scale
         stops = sent.stops if wanted == "block" else [sent.reals]
         sizes = [stop - first for first, stop in zip([0, *stops], stops, strict=False)]
         if isinstance(wanted, float):
@@ -185,9 +173,7 @@ class TypeBased(Coherent):
         index, width = on_air.symbols.index, max(1, CHUNK // count)
         draw, at = self._draw(index, slot.round, sent), Air(on_air)
         ends = values.at_reals(sent.x.device)
-        unit = torch.linspace(  # v_m / R
-            -1.0, 1.0, count, dtype=sent.x.dtype, device=sent.x.device
-        )
+        unit = _unit(count, sent.x)
         estimate = sent.x.new_empty(cohort.trials, sent.reals)
         for number, first in enumerate(range(0, sent.reals, width)):
             columns = slice(first, min(first + width, sent.reals))
@@ -204,10 +190,7 @@ class TypeBased(Coherent):
         exact = sent.sum(sent.exact[:, None])[:, 0]
         if sent.mask is None:
             return estimate, exact, on_air.weight[:, 0]
-        reached = on_air.reached_weight(sent.mask)
-        if sent.linear:
-            estimate, exact = divide(estimate, reached), divide(exact, masked_weight(sent))
-        return estimate, exact, sent.blocks(reached)
+        return by_coordinate(sent, estimate, exact, on_air.reached_weight(sent.mask))
 
     def _draw(self, index: int, round: int, sent: Signal) -> Tensor | None:
         """Draw the numbers [n, P] by which values are rounded; None to the nearest."""
@@ -225,7 +208,7 @@ class TypeBased(Coherent):
         top = values.at_reals(sent.x.device)[sent.cohort.trial]
         draw = self._draw(symbols.index, symbols.slot.round, sent)
         level = _levels(sent.x * scale / top, count, draw)
-        unit = torch.linspace(-1.0, 1.0, count).to(sent.x)
+        unit = _unit(count, sent.x)
         off = (unit[level] * top / scale.clamp_min(TINY) - sent.x) * symbols.sent.x
         rounding = sent.grid(energies(replace(sent, x=off), symbols.segments)).mT
         own = {"rounding": rounding, "range": values.ends}
@@ -269,14 +252,19 @@ class Air:
         q = self._column[columns]
         cohort = self._signal.cohort
         y = noise * self._spread[:, None, q]
-        rows = by_trial(cohort, self._gain[:, q] * self._signal.x[:, columns])
-        y.scatter_add_(1, by_trial(cohort, level), rows)
+        rows = cohort.by_trial(self._gain[:, q] * self._signal.x[:, columns])
+        y.scatter_add_(1, cohort.by_trial(level), rows)
         return y
 
     def senders(self, columns: slice) -> Tensor:
         """Return K [S, C], those who count and know a real."""
         known = self._active[:, self._column[columns]] * self._known[:, columns]
         return self._signal.by_trial(known)
+
+
+def _unit(count: int, like: Tensor) -> Tensor:
+    """Return v_m / R, [M]."""
+    return torch.linspace(-1.0, 1.0, count, dtype=like.dtype, device=like.device)
 
 
 def _levels(part: Tensor, count: int, draw: Tensor | None) -> Tensor:
@@ -317,15 +305,3 @@ def nearest_type(y: Tensor, total: Tensor) -> Tensor:
 def _rank(cost: Tensor) -> Tensor:
     """Return the places [S, M, C] of costs, from the lowest, 0."""
     return cost.argsort(dim=1, stable=True).argsort(dim=1)
-
-
-def by_trial(cohort: Cohort, rows: Tensor) -> Tensor:
-    """Return rows [n, C] as [S, m, C], m the most that a trial has; zeros where it has fewer."""
-    most = max(1, *cohort.counts)
-    if len(rows) == cohort.trials * most:
-        return rows.view(cohort.trials, most, -1)
-    before = cohort.rows_of.long().cumsum(0) - cohort.rows_of.long()
-    place = torch.arange(len(rows), device=rows.device) - before[cohort.trial]
-    table = rows.new_zeros(cohort.trials, most, rows.shape[1])
-    table[cohort.trial, place] = rows
-    return table

@@ -6,6 +6,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -89,6 +90,18 @@ except BaseException:
 def test_what_somebody_catches_counts_all_the_same(then: str) -> None:
     """Whether it becomes another error, is forgotten, or the work goes on."""
     assert run(CAUGHT.format(then)) == (130, INTERRUPTED)
+
+
+def test_an_import_is_not_cut_short(tmp_path: Path) -> None:
+    """The C++ of a library that starts may end the program at an exception."""
+    (tmp_path / "library.py").write_text(
+        "import os, signal, sys, time\n"
+        "os.kill(os.getpid(), signal.SIGTERM)\n"
+        "time.sleep(0.1)\n"
+        "print('whole', file=sys.stderr)\n"
+    )
+    command = f"sys.path.append({str(tmp_path)!r})\nimport library\ntime.sleep(20)"
+    assert run(command) == (143, "whole\n" + INTERRUPTED)
 
 
 def test_other_threads_are_not_interrupted() -> None:

@@ -6,7 +6,6 @@ not found, a property or field not listed, a text cut short, the cause lost.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,9 @@ from typing import Any
 import pytest
 import torch
 from golden.test_cli import call
+from support.own_modules import own_module
 
-from otafl.core import blame, custom, sources
+from otafl.core import blame, custom
 from otafl.core.contracts import Broadcast
 from otafl.core.errors import UserError
 
@@ -59,13 +59,8 @@ power: {name: "blamed_parts:policy", share: 0.25}
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The working folder, with a module of the user's."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(blame, "_loaded", {})
-    (tmp_path / "blamed_parts.py").write_text(MODULE)
-    yield tmp_path
-    sys.modules.pop("blamed_parts", None)
-    sources._imported.clear()
+    with own_module("blamed_parts", MODULE, tmp_path, monkeypatch) as folder:
+        yield folder
 
 
 def raised(part: str, *given: Any, key: str = "power.name", **options: Any) -> Exception:

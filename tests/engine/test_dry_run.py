@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import yaml
 from golden.test_cli import call
+from support.own_modules import own_module
 
-from otafl.core import blame, sources
 from otafl.engine.dry_run import DryRun, reduced
 from otafl.scenario import load_scenario
 
@@ -76,13 +76,8 @@ PARTS = {
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The working folder, with a module of the user's."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(blame, "_loaded", {})
-    (tmp_path / "tried_parts.py").write_text(OWN)
-    yield tmp_path
-    sys.modules.pop("tried_parts", None)
-    sources._imported.clear()
+    with own_module("tried_parts", OWN, tmp_path, monkeypatch) as folder:
+        yield folder
 
 
 def write(**keys: Any) -> None:

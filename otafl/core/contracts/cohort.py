@@ -117,6 +117,19 @@ class Cohort:
             table.index_copy_(0, self.cell, values)
         return table.view(self.trials, self.population, *values.shape[1:])
 
+    def by_trial(self, values: Tensor) -> Tensor:
+        """Put values [N, ...] of the rows side by side in their trials, [S, m, ...], m the most
+        rows of a trial; zeros where it has fewer."""
+        most = max(1, *self.counts)
+        shape = (self.trials, most, *values.shape[1:])
+        if len(values) == self.trials * most:
+            return values.view(shape)
+        before = self.rows_of.long().cumsum(0) - self.rows_of.long()
+        place = torch.arange(len(values), device=values.device) - before[self.trial]
+        table = values.new_zeros(shape)
+        table[self.trial, place] = values
+        return table
+
     def rows(self, start: int, stop: int) -> Cohort:
         """Return the rows start..stop as a cohort of their own (a chunk)."""
         counts, first = [], 0
