@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from otafl.algorithms.level_training import levels_of, local_flops, sent_to_levels
@@ -74,6 +75,9 @@ class Algorithm(Lasting, ABC):
     averages: ClassVar[bool] = False
     """The server's block "model" moves by averaged increments, so that a server optimiser may take
     the step instead."""
+
+    merges: ClassVar[bool] = True
+    """Several servers' blocks can be averaged to those of one model (`merged`)."""
 
     whole: ClassVar[bool] = False
     """Devices send the model itself, by `whole_models.payload_of`, and its mean is the server's
@@ -144,6 +148,23 @@ class Algorithm(Lasting, ABC):
         if self.whole:
             return received_model(received, self.model)
         return {MODEL: averaged(server, received, context.hyper)}
+
+    def merged(self, servers: Blocks, share: Tensor) -> Blocks:
+        """Return the mean of several servers' blocks, [S, *shape] of [S, C, *shape].
+
+        By default each block's own, which is that of the models where blocks are linear in them;
+        blocks of whole numbers are left out, and stay as they are.
+
+        Parameters
+        ----------
+        servers : blocks of C servers each.
+        share : [S, C], how much each server counts; they sum to one.
+        """
+        return {
+            name: torch.einsum("sc,sc...->s...", share.to(block), block)
+            for name, block in servers.items()
+            if block.is_floating_point()
+        }
 
     @property
     def settles(self) -> bool:

@@ -57,6 +57,7 @@ class FedAMP(Algorithm):
     [S, K, P], the mixtures u_i; device blocks "personal.<name>": w_i."""
 
     needs: ClassVar[Needs] = "each"
+    merges: ClassVar[bool] = False
 
     keeps = ("personal",)
 

@@ -73,6 +73,7 @@ class FedFomo(Algorithm):
     training (none with `baseline: current`)."""
 
     needs: ClassVar[Needs] = "each"
+    merges: ClassVar[bool] = False
 
     class Settings(settings.Settings):
         example: ClassVar[Mapping[str, Any]] = {

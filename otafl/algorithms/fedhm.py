@@ -91,6 +91,7 @@ class FedHm(Algorithm):
     alone, the low-rank model. No device state."""
 
     needs: ClassVar[Needs] = "each"
+    merges: ClassVar[bool] = False
 
     class Settings(LevelsSettings):
         example: ClassVar[Mapping[str, Any]] = {"transport.name": "digital"}

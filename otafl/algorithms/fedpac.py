@@ -93,6 +93,7 @@ class FedPAC(Algorithm):
 
     needs: ClassVar[Needs] = "each"
     averages: ClassVar[bool] = True
+    merges: ClassVar[bool] = False
 
     keeps = ("personal",)
 

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from otafl.algorithms import low_rank_layers
 from otafl.algorithms.base import Algorithm, DecayedSettings, Outcome, Views
-from otafl.algorithms.low_rank_layers import LowRankSettings, point, point_blocks
+from otafl.algorithms.low_rank_layers import LowRankSettings, point, point_blocks, side_by_side
 from otafl.algorithms.whole_models import step_size
 from otafl.core.contracts import (
     Blocks,
@@ -43,7 +43,7 @@ from otafl.core.contracts import (
 from otafl.core.rng import Streams
 from otafl.core.settings import stackable
 from otafl.factorised import lowrank
-from otafl.factorised.lowrank import LowRank, LowRankMap, Tangent
+from otafl.factorised.lowrank import LowRank, LowRankMap, Tangent, thin_product
 from otafl.models.base import Model, Shapes
 from otafl.models.layered import LayeredModel, Pair
 
@@ -168,6 +168,21 @@ class FedRLRPlus(Algorithm):
             xi_u = at.v @ (a.mT @ to.u) + b @ (at.u.mT @ to.u)
             state |= point_blocks(i, to)
             state |= {f"d{i}": xi_v, f"e{i}": lowrank.complement(to.v, xi_u)}
+        return state
+
+    def merged(self, servers: Blocks, share: Tensor) -> Blocks:
+        """Return the mean of the models, truncated to rank R, and the mean of the momenta projected
+        to its tangent space."""
+        state: Blocks = {}
+        points = low_rank_layers.merged_points(servers, share, self.ranks)
+        for i, to in enumerate(points):
+            at, weight = point(servers, i), share[..., None, None]
+            left = side_by_side(torch.cat([servers[f"d{i}"] * weight, at.u * weight], 3))
+            right = side_by_side(torch.cat([at.v, servers[f"e{i}"]], 3))
+            along = thin_product(right, left.mT @ to.u)
+            state |= point_blocks(i, to)
+            state[f"d{i}"] = thin_product(left, right.mT @ to.v)
+            state[f"e{i}"] = lowrank.complement(to.v, along)
         return state
 
     def views(self, server: Blocks, devices: Blocks) -> Views:

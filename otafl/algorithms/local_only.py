@@ -20,6 +20,8 @@ class LocalOnly(Algorithm):
     """Keeps nothing at the server, and device blocks "personal.<name>", in each trial the same at
     first."""
 
+    merges: ClassVar[bool] = False
+
     keeps = ("personal",)
 
     class Settings(settings.Settings):

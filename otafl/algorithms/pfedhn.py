@@ -51,6 +51,7 @@ class PFedHN(Algorithm):
     [S, N] of each layer l of the hypernetwork; no device state."""
 
     needs: ClassVar[Needs] = "each"
+    merges: ClassVar[bool] = False
 
     class Settings(settings.Settings):
         example: ClassVar[Mapping[str, Any]] = {"transport.name": "digital"}

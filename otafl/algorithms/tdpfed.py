@@ -19,7 +19,7 @@ Wang, Jin, Liu, Zong, Shao, Li 2022, "Tensor Decomposition based Personalized Fe
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -72,6 +72,8 @@ class TDPFed(Algorithm):
     """Keeps server blocks, a trial's factors and biases: "<weight>.A<n>" [S, R, I_n] and "<bias>"
     [S, outputs]; with act "residual" [S], and where they are sent the tensors, "tensor" [S, P].
     Device blocks: "personal.<parameter>" [S, K, *shape] and, as at the server, "local.<block>"."""
+
+    merges: ClassVar[bool] = False
 
     model: LayeredModel
 

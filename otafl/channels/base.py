@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -105,6 +106,28 @@ def _the_truth(paths: Callable[[int], Tensor], gain: Tensor, round: int) -> None
     """Return None, by which the paths are believed to be what they are."""
 
 
+@dataclass(frozen=True)
+class Elsewhere:
+    """Say which devices of other servers reach each row of a stack.
+
+    Parameters
+    ----------
+    rows : [S, J] int64, the rows whose devices do.
+    shift_m : [S, J, 2] from a row's server to theirs, metres, where a channel has places.
+    gain : [S] mean power gain over a device's link to its own server, where it has none.
+    streams : of what is drawn for them.
+    """
+
+    rows: Tensor
+    shift_m: Tensor
+    gain: Tensor | None
+    streams: Streams
+
+    def of_devices(self, table: Tensor) -> Tensor:
+        """Take a table [S, K, ...] of rows' own devices at the others' [S, J K, ...]."""
+        return table[self.rows].flatten(1, 2)
+
+
 class Channel(ABC):
     """A radio channel gives h of every round, for S trials over K devices.
 
@@ -120,6 +143,9 @@ class Channel(ABC):
     flat: ClassVar[bool] = False
     """h has one sub-carrier group and a round of it takes little memory: stacks of trials are not
     measured for its sake before they run."""
+
+    has_places: ClassVar[bool] = False
+    """Gains follow from where devices and servers are."""
 
     normal: ClassVar[bool] = False
     """Where the closed forms hold, h is complex normal, which an estimate with a normal error then
@@ -187,6 +213,21 @@ class Channel(ABC):
         """Return where a trial's devices and the server are in a round; None where a channel knows
         of no places."""
         return None
+
+    def of_others(self, elsewhere: Elsewhere) -> Channel:
+        """Return the channel from other servers' devices to the rows, alike but for its draws and
+        gains."""
+        gain = elsewhere.of_devices(self.budget.gain)
+        if elsewhere.gain is not None:
+            gain = gain * elsewhere.gain[:, None]
+        budget = elsewhere.of_devices(self.budget.budget)
+        return type(self)(
+            self.settings,
+            replace(self.budget, gain=gain, budget=budget),
+            gain.shape[1],
+            elsewhere.streams,
+            self.hyper,
+        )
 
     @property
     def unit_mean_amplitude(self) -> float | Tensor | None:

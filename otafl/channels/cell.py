@@ -19,14 +19,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 from torch import Tensor
 
-from otafl.channels.base import Channel
+from otafl.channels.base import Channel, Elsewhere
 from otafl.channels.cell_drop import (
     DEVICES_PER_DROP,
     CellDrop,
@@ -147,6 +148,8 @@ class Cell(Channel):
         def physical(self) -> bool:
             return self.snr_db is None
 
+    has_places: ClassVar[bool] = True
+
     settings: Settings
 
     def prepare(self) -> None:
@@ -165,8 +168,7 @@ class Cell(Channel):
         if settings.shadowing:
             at_drop = at_drop + self.links.shadowing_db
         at_drop = db_to_linear(pairs.spread(at_drop))
-        mean = at_drop.mean(1, keepdim=True)
-        self._unit = torch.where(self.budget.physical[:, None], torch.ones_like(mean), mean)
+        self._unit = self._unit_of(at_drop)
         self._fixed_gain = self._scaled(at_drop)
         if self._moves:
             self._sionna = sionna
@@ -174,17 +176,29 @@ class Cell(Channel):
             ahead = NUMBERS_AT_ONCE // (self._start[..., 0].numel() * FIELD_WAVES)
             self._gains = RoundBlocks(self._gains_of, max(1, min(ROUNDS_PER_BLOCK, ahead)))
 
-    def _drop(self) -> SionnaCell:
-        """Drop the devices, and return whom to ask about them later."""
-        settings, streams, devices = self.settings, self.streams, self.devices
-        whole = -(-devices // DEVICES_PER_DROP) * DEVICES_PER_DROP
-        position, indoor = placed(
-            Pairs(streams, whole, self.budget.bandwidth_hz),
+    def _unit_of(self, gain: Tensor) -> Tensor:
+        """Return the gain [S, 1] that counts as one, given those of the drop [S, K]."""
+        mean = gain.mean(1, keepdim=True)
+        return torch.where(self.budget.physical[:, None], torch.ones_like(mean), mean)
+
+    def _placed(self, devices: int) -> tuple[Tensor, Tensor]:
+        """Place so many devices: [U, K, 3] metres from the server, and who is indoors [U, K]."""
+        settings = self.settings
+        return placed(
+            Pairs(self.streams, devices, self.budget.bandwidth_hz),
             settings.min_distance_m,
             settings.cell_radius_m,
             settings.device_height_m,
             settings.indoor_probability,
         )
+
+    def of_others(self, elsewhere: Elsewhere) -> Channel:
+        return _OtherCells(self, elsewhere)
+
+    def _drop(self) -> SionnaCell:
+        """Drop the devices, and return whom to ask about them later."""
+        settings, streams, devices = self.settings, self.streams, self.devices
+        position, indoor = self._placed(-(-devices // DEVICES_PER_DROP) * DEVICES_PER_DROP)
         sionna = SionnaCell(settings)
         links = sionna.drop(self._pairs, position.cpu(), indoor.cpu())
         self.links = links.each(lambda one: one[:, :devices].to(streams.device))
@@ -228,6 +242,38 @@ class Cell(Channel):
         if self.settings.shadowing:
             level = level + self._field(position)
         return self._scaled(db_to_linear(self._pairs.spread(level, 1)))
+
+
+class _OtherCells(Cell):
+    """The links of other cells' devices, which are where their own cell has them."""
+
+    def __init__(self, own: Cell, elsewhere: Elsewhere) -> None:
+        self._own, self._elsewhere = own, elsewhere
+        gain, budget = (elsewhere.of_devices(x) for x in (own.budget.gain, own.budget.budget))
+        there = replace(own.budget, gain=gain, budget=budget)
+        super().__init__(own.settings, there, gain.shape[1], elsewhere.streams, own.hyper)
+
+    def _unit_of(self, gain: Tensor) -> Tensor:
+        return self._own._unit
+
+    def _placed(self, devices: int) -> tuple[Tensor, Tensor]:
+        spread = self._own._pairs.spread
+        position = self._seen_from_here(spread(self._own._start)[None])[0]
+        indoor = self._elsewhere.of_devices(spread(self._own._indoor))[self._pairs.rows]
+        filler = -(-devices // position.shape[1])  # drops are whole batches
+        return position.repeat(1, filler, 1)[:, :devices], indoor.repeat(1, filler)[:, :devices]
+
+    def _position(self, time_s: Tensor) -> Tensor:
+        own = self._own
+        there = own._position(time_s[:, :1].expand(-1, own._pairs.count))
+        return self._seen_from_here(own._pairs.spread(there, 1))
+
+    def _seen_from_here(self, position: Tensor) -> Tensor:
+        """Return the others' places about this server, [R, U, J K, 3], given those about their own,
+        [R, S, K, 3]."""
+        seen = position[:, self._elsewhere.rows]  # [R, S, J, K, 3]
+        shift = torch.nn.functional.pad(self._elsewhere.shift_m, (0, 1)).to(seen)
+        return (seen + shift[:, :, None]).flatten(2, 3)[:, self._pairs.rows]
 
 
 class ShadowingField:

@@ -16,7 +16,7 @@ from otafl.devices.availability import Life
 from otafl.devices.hardware import Hardware
 from otafl.devices.protocols import Rules
 
-_NOTED = ("wait_for_devices", "begin", "open_slot", "transmit", "charge_j", "stop")
+_NOTED = ("wait_for_devices", "begin", "open_slot", "transmit", "charge_j", "stop", "meet")
 """Methods that a journal names."""
 
 
@@ -29,6 +29,9 @@ class Clock:
     """
 
     journal: list[tuple[Any, ...]] | None = None
+
+    together: int = 1
+    """So many trials in a row open their slots at the same instant, that of the last of them."""
 
     def __init__(
         self,
@@ -115,9 +118,29 @@ class Clock:
     def open_slot(self) -> list[Slot]:
         """Advance to the slots. Return S of them, a stopped trial's empty."""
         self._note("open_slot")
-        return [
-            Slot(trial.now(), [], []) if trial.stopped else trial.admit() for trial in self.trials
-        ]
+        if self.together == 1:
+            return [_nothing(trial) if trial.stopped else trial.admit() for trial in self.trials]
+        for trial in self.trials:
+            if not trial.stopped:
+                trial.reach_slot()
+        self._meet(self.together)
+        return [_nothing(trial) if trial.stopped else trial.open() for trial in self.trials]
+
+    def meet(self, trials: int, seconds: Sequence[float]) -> None:
+        """Let each so many trials in a row wait for the last of them, and then for so long, [S]."""
+        self._note("meet", trials, seconds)
+        self._meet(trials)
+        for trial, own in zip(self.trials, seconds, strict=True):
+            if not trial.stopped:
+                trial.wait_until(trial.now() + own)
+
+    def _meet(self, trials: int) -> None:
+        for first in range(0, len(self.trials), trials):
+            group = self.trials[first : first + trials]
+            last_s = max(trial.now() for trial in group)
+            for trial in group:
+                if not trial.stopped:
+                    trial.wait_until(last_s)
 
     def close_slot(
         self,
@@ -207,6 +230,10 @@ class Clock:
     def _each(self, value: np.ndarray | float) -> list[float]:
         """Return S numbers of one or of [S]."""
         return np.broadcast_to(np.asarray(value, dtype=float), (len(self.trials),)).tolist()
+
+
+def _nothing(trial: TrialClock) -> Slot:
+    return Slot(trial.now(), [], [])
 
 
 def _of_devices(

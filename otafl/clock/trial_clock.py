@@ -193,8 +193,13 @@ class TrialClock:
         self.started += len(devices)
 
     def admit(self) -> Slot:
-        """Advance to the slot's opening, by the rules; what happens at that very instant happens
-        before it, so being ready at the deadline is on time."""
+        """Advance to the slot's opening, and return it."""
+        self.reach_slot()
+        return self.open()
+
+    def reach_slot(self) -> None:
+        """Advance to the instant at which the slot could open, by the rules; what happens at that
+        very instant happens before it, so being ready at the deadline is on time."""
         if math.isnan(self._round_s):
             raise RuntimeError("admit before start")
         rules, env, timer, step = self.rules, self.env, self._timer(), self.env.step
@@ -207,7 +212,15 @@ class TrialClock:
             step()
         self._settle_instant()
         self._round_s = math.nan
-        return self._open()
+
+    def wait_until(self, at_s: float) -> None:
+        """Advance to an instant, if it is yet to come."""
+        env = self.env
+        if at_s > env.now:
+            end = happens(env, at_s)
+            while not end.processed:
+                env.step()
+            self._settle_instant()
 
     def transmit(
         self,
@@ -290,8 +303,8 @@ class TrialClock:
         while env.peek() <= env.now:
             env.step()
 
-    def _open(self) -> Slot:
-        """Part those at work into those who transmit and the others."""
+    def open(self) -> Slot:
+        """Open the slot: part those at work into those who transmit and the others."""
         now_s = self.env.now
         self._sending = self._ready[: self.rules.most]
         del self._ready[: self.rules.most]

@@ -93,6 +93,7 @@ WORDS = {
     "protocol": "rounds periodic quorum asynchronous",
     "availability": "always markov diurnal trace",
     "frequency": "full deadline joint",
+    "topology": "star cells hierarchical",
     "track": "none jsonl tensorboard",
 }
 """Table -> its components: words `name` or `name@module`."""
@@ -122,6 +123,7 @@ _ABOUT = {
         "always",
     ),
     "frequency": ("devices.frequency", "frequency", "frequency", "Clock frequencies", "full"),
+    "topology": ("topology", "topology", "topology", "Topologies", "star"),
     "track": ("track", "tracking", "tracker", "Trackers", "none"),
 }
 """Table -> its section, package, noun, title and default."""

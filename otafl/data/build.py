@@ -36,7 +36,13 @@ class Samples:
     share: Tensor
 
 
-def build(sections: Sequence[DataSource], devices: int, training: Any, streams: Streams) -> Samples:
+def build(
+    sections: Sequence[DataSource],
+    devices: int,
+    training: Any,
+    streams: Streams,
+    whole: Streams | None = None,
+) -> Samples:
     """Load the data set and deal it out over the devices.
 
     Parameters
@@ -44,7 +50,9 @@ def build(sections: Sequence[DataSource], devices: int, training: Any, streams: 
     sections : the section `data` of each of S trials, equal as none of its fields is stackable.
     devices : K.
     training : the section `training`; its batch_size and local_steps are used.
-    streams : of the stack.
+    streams : of the S trials.
+    whole : of fewer trials, among the devices of equally many of these S the data set is dealt out
+        together; each of them by itself if not given.
 
     Raises
     ------
@@ -52,8 +60,14 @@ def build(sections: Sequence[DataSource], devices: int, training: Any, streams: 
     """
     source = sections[0]
     data = loaded(source)
-    held = shared_out(source, data, devices, streams)
-    data = replace(data, y_train=source.partition.labels(data.y_train, devices))
+    dealt = streams if whole is None else whole
+    everybody = devices * (streams.size // dealt.size)
+    held = [
+        part
+        for trial in shared_out(source, data, everybody, dealt)
+        for part in trial.split(devices)
+    ]
+    data = replace(data, y_train=source.partition.labels(data.y_train, everybody))
     index, count = (
         torch.from_numpy(array).to(streams.device)
         for array in pack([trial.train for trial in held])

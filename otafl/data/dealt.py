@@ -63,6 +63,13 @@ class Dealt(Sequence[Indices]):
         """Return of each device the samples from its first [K] on, so many [K]."""
         return Dealt(self.places[spans(self.starts + first, counts)], counts)
 
+    def split(self, devices: int) -> list[Dealt]:
+        """Return the parts of each so many devices."""
+        if devices == len(self):
+            return [self]
+        firsts = range(0, len(self), devices)
+        return [Dealt.of(self[first : first + devices]) for first in firsts]
+
     def padded(self, width: int) -> Indices:
         """Return the places as rows [K, width], padded with a device's first one."""
         column = np.arange(width)

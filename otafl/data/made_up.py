@@ -24,7 +24,13 @@ def declared(source: DataSource) -> bool:
     return source.input_shape is not None and source.classes is not None
 
 
-def build(sections: Sequence[DataSource], devices: int, training: Any, streams: Streams) -> Samples:
+def build(
+    sections: Sequence[DataSource],
+    devices: int,
+    training: Any,
+    streams: Streams,
+    whole: Streams | None = None,
+) -> Samples:
     """Return made-up samples, as `otafl.data.build` does those of a data set that are read."""
     source = sections[0]
     shape, classes = source.input_shape, source.classes

@@ -28,6 +28,13 @@ class Shares:
     test: Dealt
     validation: Dealt
 
+    def split(self, devices: int) -> list[Shares]:
+        """Return the shares of each so many devices."""
+        parts = zip(
+            *(one.split(devices) for one in (self.train, self.test, self.validation)), strict=True
+        )
+        return [Shares(*own) for own in parts]
+
 
 def shared_out(source: DataSource, data: DataSet, devices: int, streams: Streams) -> list[Shares]:
     """Deal the samples out and return who has which, a trial each; trials that share all numbers

@@ -8,7 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from otafl import clock, data, downlink, frequency, levels, models, selection, transport
+from otafl import (
+    clock,
+    data,
+    downlink,
+    frequency,
+    levels,
+    models,
+    selection,
+    topology,
+    transport,
+)
 from otafl.algorithms.base import Algorithm
 from otafl.clock import Clock
 from otafl.core import registry
@@ -28,13 +38,15 @@ from otafl.models.base import Model
 from otafl.scenario import Point, Scenario
 from otafl.selection.base import Selection
 from otafl.server.base import ServerOptimiser
+from otafl.topology.base import Topology
 from otafl.transport import Uplink
 from otafl.transport.signalling import Signalling
 
 
 @dataclass(frozen=True)
 class Parts:
-    """Hold the parts of one stack of S trials over K devices, as `engine.Engine` uses them.
+    """Hold the parts of one stack of S rows over K devices, as `engine.Engine` uses them. A row is
+    a trial, or one server of it (`topology`).
 
     hyper, server_hyper: the stackable fields of method and server, [S] each. duration_s: [S], inf
     where a trial has all the time it needs.
@@ -43,6 +55,7 @@ class Parts:
     scenario: Scenario
     streams: Streams
     samples: Samples
+    topology: Topology
     model: Model
     algorithm: Algorithm
     hyper: Hyper
@@ -65,33 +78,42 @@ def assemble(
     trials: Sequence[int],
     samples_of: Callable[..., Samples] = data.build,
 ) -> Parts:
-    """Build the parts for points of one stack key and these trial numbers; S = points x trials,
-    point by point.
+    """Build the parts for points of one stack key and these trial numbers; S = points x trials x
+    servers, point by point.
 
     samples_of: reads and deals out the samples, or makes others up. Raises UserError for what no
     section of the scenario could tell.
     """
-    rows = [point.scenario for point in points for _ in trials]
-    scenario, count = rows[0], rows[0].devices.count
-    of_devices = [row.devices for row in rows]
-    streams = Streams(
-        [row.seed for row in rows],
+    scenario = points[0].scenario
+    laid_out = topology.Rows.of(
+        [point.scenario for point in points for _ in trials],
         [trial for _ in points for trial in trials],
         torch_device(scenario.engine.device),
         getattr(torch, scenario.engine.dtype),
     )
-    samples = samples_of([row.data for row in rows], count, scenario.training, streams)
+    rows, streams, count = laid_out.scenarios, laid_out.streams, scenario.devices.count
+    of_devices = [row.devices for row in rows]
+    servers = topology.build(laid_out)
+    samples = laid_out.samples(samples_of, count)
     model = models.build(scenario.model, samples.data.input_shape, samples.data.classes)
     algorithm = method_of(scenario, model)
     hardware = compute.build([one.compute for one in of_devices], count, streams)
     faults = Faults([row.faults for row in rows], streams)
-    link = transport.build(rows, count, streams, power_db=hardware.power_db, mains=hardware.mains)
+    link = transport.build(
+        rows,
+        count,
+        streams,
+        power_db=hardware.power_db,
+        mains=hardware.mains,
+        neighbours=servers.neighbours,
+    )
     chosen, setup = selection.build(
         [one.selection for one in of_devices], link.csi, link.budget, streams
     )
     load = load_of(scenario, samples)
     sized = levels.build(scenario.devices.levels, algorithm.levels(), hardware, load, setup)
     clocks = clock.build(of_devices, hardware, streams, scenario.output.save_timeline)
+    clocks.together = laid_out.servers if servers.together else 1
     workload = Workload(
         hardware,
         frequency.build(
@@ -109,6 +131,7 @@ def assemble(
         scenario=scenario,
         streams=streams,
         samples=samples,
+        topology=servers,
         model=model,
         algorithm=algorithm,
         hyper=hyper_of([row.algorithm.values for row in rows], streams),

@@ -44,6 +44,7 @@ UPDATE_COUNTS = ("updates_used", "crashed_updates", "rejected_updates", "duplica
 
 class Engine(Lasting):
     """Hold a stack of S trials over K devices, the server and devices of all, and run their rounds.
+    Of trials with several servers each counts as a trial here.
 
     server: blocks [S, *shape]. devices, memory: what devices and their codecs keep. running: [S]
     bool on the host, False for a trial that has stopped. ended: [S] bool, True for one that has no
@@ -68,7 +69,7 @@ class Engine(Lasting):
         self.trials, self.population = self.share.shape
         self.running = np.ones(self.trials, dtype=bool)
         self.ended = np.zeros(self.trials, dtype=bool)
-        self.server, devices = parts.algorithm.init(parts.streams, parts.hyper)
+        self.server, devices = parts.algorithm.init(parts.topology.start, parts.hyper)
         place = parts.scenario.engine.device_state
         cells = self.trials, self.population, self.share.device
         self.devices = DeviceStore(*cells, place, hands_over=True)
@@ -115,6 +116,7 @@ class Engine(Lasting):
         if told is not None:
             report = replace(report, side_symbols=report.side_symbols + told)
         self.measure(parts.signalling.charge(report), limits, cohort, broadcast, loss)
+        self.exchange(t)
 
     def channel(self, t: int, cohort: Cohort | None = None) -> ChannelState:
         """Return the channel of a round; where a cohort is given, as far as its devices go, and
@@ -395,6 +397,15 @@ class Engine(Lasting):
         if parts.scenario.output.save_link:  # empty where nobody transmitted
             self.link.append({name: value.cpu() for name, value in report.saved.items()})
 
+    def exchange(self, t: int) -> None:
+        """Let servers of one trial tell each other of their models, where they do."""
+        topology = self.parts.topology
+        done = topology.exchange(self.server, self.share.sum(1), t, self.parts.algorithm)
+        if done is not None:
+            self.server = done.server
+            self.parts.clock.meet(topology.rows.servers, done.seconds.tolist())
+            self.ended |= self.parts.clock.now() >= self.parts.duration_s
+
     def kept(self) -> dict[str, Any]:
         """Return also what devices keep, what is on its way, and what the parts keep."""
         pending = None if self.pending is None else self.pending.plain()
@@ -420,6 +431,7 @@ class Engine(Lasting):
             "transport": parts.link.transport,
             "selection": parts.selection,
             "sizes": parts.sizes,
+            "topology": parts.topology,
             "workload": parts.workload,
         }
 

@@ -17,7 +17,7 @@ import numpy as np
 from otafl.core.errors import UserError
 from otafl.engine.recorder import Recorder
 from otafl.results.ending import SUMS
-from otafl.results.variables import LEVELS, VARIABLES
+from otafl.results.variables import LEVELS, known
 from otafl.scenario import Point, scenario_hash
 from otafl.tracking.base import Log, Run, Tracker
 
@@ -107,7 +107,7 @@ def measured(taken: Mapping[str, np.ndarray], row: int) -> dict[str, float]:
             own = own.sum()
         if own.ndim == 0:
             found[name] = float(own)
-        elif VARIABLES[name].dims == LEVELS:
+        elif known(name).dims == LEVELS:
             found |= {f"{name}/{level}": float(one) for level, one in enumerate(own)}
     return {name: value for name, value in found.items() if np.isfinite(value)}
 

@@ -17,11 +17,12 @@ from otafl.algorithms.base import Views
 from otafl.core.contracts import Blocks
 from otafl.core.lasting import Lasting
 from otafl.devices.activities import CAUSES
+from otafl.engine.by_trial import events, of_trials
 from otafl.engine.engine import Engine
 from otafl.engine.evaluation import Evaluation
 from otafl.results.ending import SUMS
 from otafl.results.record import Record
-from otafl.results.variables import VARIABLES
+from otafl.results.variables import known
 
 _ENDS = (
     "end_round",
@@ -60,14 +61,18 @@ class Recorder(Lasting):
         size = points * trials
         self.once = {name: np.full(size, np.nan) for name in _ENDS}
         parts = engine.parts
+        self._servers = parts.topology.rows.servers
+        self._devices = self._servers * engine.population
         for name, value in parts.algorithm.constants().items():
             self.once[name] = np.full(size, value)
         self._evaluation = Evaluation(parts.samples, parts.scenario.training)
-        self.once |= self._of_many(self._evaluation.once() | parts.sizes.once())
+        once = self._evaluation.once() | parts.sizes.once()
+        self.once |= self._of_many(of_trials(once, self._servers))
 
     @torch.inference_mode()
     def take(self, round: int, wall_time_s: float) -> None:
-        """Take the record after so many rounds; NaN for trials that had stopped before."""
+        """Take the record after so many rounds; NaN for trials that had stopped before. Values are
+        those of the rows, until they become those of the trials."""
         engine = self.engine
         values = {name: value.cpu().numpy() for name, value in engine.means.take().items()}
         trained = values.pop("trained") > 0
@@ -84,20 +89,38 @@ class Recorder(Lasting):
             values |= self._evaluation.take(views, round, running)
         for name, found in engine.parts.link.transport.measures().items():
             values[name] = found.cpu().numpy()
+        values |= engine.parts.topology.measures()
         for name, found in engine.parts.algorithm.measures(engine.server, blocks).items():
             values[name] = found.cpu().double().numpy() if round else np.full(len(running), np.nan)
         for value in values.values():
             value[~running] = np.nan
-        self._stop(round, values, running, trained)
+        finite = self._finite(values, trained)
+        values = of_trials(values, self._servers)
+        self._stop(round, values, *self._each_trial(running, finite, engine.ended))
         self.rounds.append(round)
         self.taken.append(self._of_many(values))
+
+    def _each_trial(
+        self, running: np.ndarray, finite: np.ndarray, ended: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return of each trial, given its servers' [S C], whether it runs, all losses are finite,
+        and one of its servers has ended."""
+        by_server = [one.reshape(-1, self._servers) for one in (running, finite, ended)]
+        runs, sound, over = by_server
+        return np.all(runs, 1), np.all(sound, 1), np.any(over, 1)
+
+    def _finite(self, values: dict[str, np.ndarray], trained: np.ndarray) -> np.ndarray:
+        """Return which rows have no loss that is not finite."""
+        losses = [np.where(trained, values["train_loss"], 0.0), values.get("test_loss", 0.0)]
+        both: np.ndarray = np.logical_and(*(np.isfinite(loss) for loss in losses))
+        return both
 
     def _of_many(self, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return values [S, ...] without those of single devices, but for the sums of what adds up,
         where there are more devices than are recorded each."""
-        if self.engine.population <= self.engine.parts.scenario.output.each_device_up_to:
+        if self._devices <= self.engine.parts.scenario.output.each_device_up_to:
             return values
-        own = {name for name in values if "device" in VARIABLES[name].dims}
+        own = {name for name in values if "device" in known(name).dims}
         sums = {name: values[name].sum(1) for name in own if name in SUMS}
         return {name: value for name, value in values.items() if name not in own} | sums
 
@@ -119,18 +142,21 @@ class Recorder(Lasting):
         return values | {name: count.copy() for name, count in engine.counts.items()}
 
     def _stop(
-        self, round: int, values: dict[str, np.ndarray], running: np.ndarray, trained: np.ndarray
+        self,
+        round: int,
+        values: dict[str, np.ndarray],
+        running: np.ndarray,
+        finite: np.ndarray,
+        ended: np.ndarray,
     ) -> None:
         engine = self.engine
-        losses = [np.where(trained, values["train_loss"], 0.0), values.get("test_loss", 0.0)]
-        finite = np.logical_and(*(np.isfinite(loss) for loss in losses))
         diverged = running & (round > 0) & ~finite
         reached = np.zeros_like(running)
         targets = engine.parts.scenario.training.stop_at
         if targets:
             met = [np.nan_to_num(values[name], nan=-1.0) >= t for name, t in targets.items()]
             reached = running & np.all(met, axis=0) & ~diverged
-        ended = running & engine.ended
+        ended = running & ended
         self.once["end_round"][ended] = round
         self.once["diverged_round"][diverged] = round
         self.once["stop_round"][reached] = round
@@ -138,7 +164,8 @@ class Recorder(Lasting):
         self.once["stop_energy_j"][reached] = values["device_energy_j"].sum((1, 2))[reached]
         self.once["stop_symbols"][reached] = values["uplink_symbols"][reached]
         for trial in np.nonzero(diverged | reached | ended)[0]:
-            engine.stop(int(trial))
+            for server in range(self._servers):
+                engine.stop(int(trial) * self._servers + server)
 
     def kept(self) -> dict[str, Any]:
         """Return also what the engine keeps."""
@@ -161,9 +188,19 @@ class Recorder(Lasting):
         }
         variables |= {name: split(values) for name, values in self.once.items()}
         timeline = self.engine.parts.clock.timeline() or {}
-        variables |= {f"timeline_{name}": split(column) for name, column in timeline.items()}
+        variables |= {
+            f"timeline_{name}": split(events(column, self._servers, self.engine.population, name))
+            for name, column in timeline.items()
+        }
+        servers = () if self._servers == 1 else (self._servers,)
         link = {
-            name: np.moveaxis(np.stack([split(values) for values in rounds]), 0, 2)
+            name: np.moveaxis(
+                np.stack(
+                    [values.reshape(*self.shape, *servers, *values.shape[1:]) for values in rounds]
+                ),
+                0,
+                2,
+            )
             for name, rounds in _by_name(self.engine.link).items()
         }
         return Record(self.rounds, variables, complete, link or None)

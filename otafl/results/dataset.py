@@ -18,7 +18,7 @@ from otafl.results import origins
 from otafl.results.ending import SUMS
 from otafl.results.environment import device_name, versions
 from otafl.results.record import Record
-from otafl.results.variables import VARIABLES, Variable
+from otafl.results.variables import Variable, known
 from otafl.scenario import Point, Scenario, about, axes_of, sources_of
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ LINK_DIMS: dict[str, tuple[str, ...]] = {
     "eta": ("segment",),
     "noise": ("segment",),
     "tails": ("segment",),
+    "neighbours": ("segment",),
     "p": ("segment", "device"),
     "c": ("segment", "device"),
     "m": ("segment", "device"),
@@ -58,15 +59,16 @@ def to_dataset(record: Record, points: Sequence[Point], scenario: Scenario) -> x
 
     data = {}
     for name, values in record.variables.items():
-        if name not in VARIABLES:
-            raise ValueError(f"{name} is not in otafl.results.variables.VARIABLES")
-        known = VARIABLES[name]
-        if name in SUMS and np.ndim(values) == len(known.dims):
-            known = _summed(name, known)
-        dims = ("point", *known.dims)
+        try:
+            about_it = known(name)
+        except KeyError:
+            raise ValueError(f"{name} is not in otafl.results.variables.VARIABLES") from None
+        if name in SUMS and np.ndim(values) == len(about_it.dims):
+            about_it = _summed(name, about_it)
+        dims = ("point", *about_it.dims)
         if np.ndim(values) != len(dims):
             raise ValueError(f"{name} has shape {np.shape(values)}, but dims {dims}")
-        attributes = {"units": known.units, "long_name": known.long_name}
+        attributes = {"units": about_it.units, "long_name": about_it.long_name}
         data[name] = (dims, np.asarray(values, dtype=np.float64), attributes)
     data |= _link_variables(record.link or {})
     dataset = xr.Dataset(data)
@@ -102,10 +104,10 @@ def to_dataset(record: Record, points: Sequence[Point], scenario: Scenario) -> x
     return dataset
 
 
-def _summed(name: str, known: Variable) -> Variable:
+def _summed(name: str, each: Variable) -> Variable:
     """Return what is said of a variable that is recorded as its sum over the devices."""
-    dims = tuple(dim for dim in known.dims if dim != "device")
-    return Variable(known.units, f"{SUMS[name]}, sum over devices", dims)
+    dims = tuple(dim for dim in each.dims if dim != "device")
+    return Variable(each.units, f"{SUMS[name]}, sum over devices", dims)
 
 
 def combine(parts: Sequence[xr.Dataset]) -> xr.Dataset:

@@ -12,6 +12,9 @@ CAUSES = ("trial", "round", "device", "cause")
 EVENTS = ("trial", "event")
 CLASSES = ("trial", "round", "device", "class")
 
+SERVER = "server_"
+"""What the names of variables begin with that have each server's own."""
+
 
 @dataclass(frozen=True)
 class Variable:
@@ -132,6 +135,7 @@ VARIABLES |= {
     "updates_started": Variable("1", "updates that devices began to compute, so far"),
     "updates_lost": Variable("1", "updates that never got to a slot, so far"),
     "updates_used": Variable("1", "updates that were aggregated, so far"),
+    "backhaul_bits": Variable("bit", "sent and received over the backhaul so far"),
     "airtime_s": Variable("s", "uplink airtime so far"),
     "sim_time_s": Variable("s", "simulated time so far"),
     "tx_power_w": Variable("W", "mean transmit power", DEVICES),
@@ -157,4 +161,13 @@ VARIABLES |= {
 """Every variable a result can hold. Means (train_loss, aggregation_nmse, participants, tx_power_w)
 are over the rounds since the previous record; symbols, bits, joules, seconds and updates accumulate
 from round 0; end_round, stop_* and diverged_round are NaN where that never happened. A result has
-those that its method gives."""
+those that its method gives. Where a trial has several servers, what is not of a device is the mean
+over them, and `server_<name>` has each server's own."""
+
+
+def known(name: str) -> Variable:
+    """Describe a variable, be it each server's own. Raises KeyError for what no result holds."""
+    whole = VARIABLES.get(name.removeprefix(SERVER))
+    if whole is None or name in VARIABLES or whole.dims not in (ROUNDS, TRIALS):
+        return VARIABLES[name]
+    return Variable(whole.units, f"{whole.long_name}, each server", (*whole.dims, "server"))

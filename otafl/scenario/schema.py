@@ -72,6 +72,7 @@ class Scenario(Settings):
     privacy: Any = section(PRIVACY, "what the uplink's noise hides of the devices' data")
     server: Any = chosen("server", "what the server makes of the averaged increment")
     downlink: Any = chosen("downlink", "how the model reaches the devices")
+    topology: Any = chosen("topology", "servers, and who hears whom")
     devices: DevicesSettings = Field(default_factory=DevicesSettings, description="the devices")
     training: TrainingSettings = Field(TrainingSettings(), description="the training")
     trials: int = Field(1, ge=1, le=MOST_TRIALS, description="Monte-Carlo trials of every point")

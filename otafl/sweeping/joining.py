@@ -9,7 +9,7 @@ import numpy as np
 
 from otafl.results import models as trained
 from otafl.results.record import Record
-from otafl.results.variables import VARIABLES
+from otafl.results.variables import known
 from otafl.sweeping.planning import Batch
 
 Piece = tuple[Batch, Record]
@@ -27,7 +27,7 @@ def joined(pieces: Sequence[Piece], points: int, trials: int) -> Record:
     variables = {}
     for name in records[0].variables:
         values = [record.variables[name] for record in records]
-        if "round" in VARIABLES[name].dims:
+        if "round" in known(name).dims:
             values = [
                 _at_rounds(value, record.rounds, rounds)
                 for value, record in zip(values, records, strict=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from otafl.power.base import PowerPolicy
 from otafl.transport import privacy
 from otafl.transport.base import LinkSetup, Transport
 from otafl.transport.impairments import Impairments
+from otafl.transport.neighbours import Neighbours
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ def build(
     policy: PowerPolicy | None = None,
     power_db: np.ndarray | None = None,
     mains: bool = True,
+    neighbours: Callable[[Channel], Neighbours | None] | None = None,
 ) -> Uplink:
     """Make the uplink of S trials over K devices.
 
@@ -55,6 +57,7 @@ def build(
     policy : in the place of the scenario's power policy.
     power_db : [S, K] dB that devices' budgets are above the channel's.
     mains : no device lives on a battery.
+    neighbours : makes, given the channel, what rows hear of each other's devices; None: nothing.
     """
     scenario = rows[0]
     budget, channel = channels.build([row.channel for row in rows], devices, streams, power_db)
@@ -77,6 +80,7 @@ def build(
         streams=streams,
         hyper=hyper_of([row.transport for row in rows], streams),
         privacy=privacy.build(rows, policy, devices, streams, mains),
+        neighbours=None if neighbours is None else neighbours(channel),
         save_link=scenario.output.save_link,
         save_gram=save_gram,
     )

@@ -31,6 +31,7 @@ from otafl.power.base import PowerPolicy
 from otafl.receivers.base import Receiver
 from otafl.transport.delivery import Delivery
 from otafl.transport.impairments import Impairments
+from otafl.transport.neighbours import Neighbours
 from otafl.transport.privacy import Privacy
 
 Access = Literal["tdma", "ofdma"]
@@ -43,7 +44,8 @@ class LinkSetup:
 
     budget: powers and bandwidth. statistics: of the channel, which a transport that has power
     control lets the policy prepare with. policy_hyper: the policy's stackable fields; hyper: the
-    transport's own. privacy: None where nothing is clipped. save_link: report h, p, c, eta;
+    transport's own. privacy: None where nothing is clipped. neighbours: other servers' devices,
+    None where none are heard. save_link: report h, p, c, eta;
     save_gram: and the signals' Gram matrices with them.
     """
 
@@ -58,6 +60,7 @@ class LinkSetup:
     streams: Streams
     hyper: Hyper
     privacy: Privacy | None = None
+    neighbours: Neighbours | None = None
     save_link: bool = False
     save_gram: bool = True
 
@@ -107,6 +110,10 @@ class Transport(Lasting, ABC):
 
     accounts_privacy: ClassVar[bool] = False
     """It clips payloads, and accounts for what it tells of a device's data (`LinkSetup.privacy`).
+    """
+
+    hears_neighbours: ClassVar[bool] = False
+    """It adds the signals of other servers' devices (`LinkSetup.neighbours`) to each server's own.
     """
 
     hears_tails: ClassVar[bool] = False

@@ -80,7 +80,7 @@ class Coherent(Transport):
         if phases is not None:
             scalar = scalar * torch.polar(torch.ones_like(phases), phases)[:, None]
         noise = setup.impairments.noise(combiner, slot.round)
-        return ScalarChannels(sends, scalar, believed, noise)
+        return ScalarChannels(sends, combiner, scalar, believed, noise)
 
     def _power(self, symbols: Symbols, channels: ScalarChannels) -> Coefficients:
         """Ask the power policy for the scalars p [S, Q, K] and eta [S, Q]. It sees the estimate of

@@ -35,6 +35,7 @@ from otafl.transport.superpose import Signal, by_coordinate, squared_norm
 
 class OverTheAir(Coherent):
     accounts_privacy: ClassVar[bool] = True
+    hears_neighbours: ClassVar[bool] = True
     hears_tails: ClassVar[bool] = True
 
     class Settings(Transport.Settings):
@@ -162,7 +163,7 @@ class OverTheAir(Coherent):
         return stretches * told
 
     def _superpose(self, on_air: OnAir) -> tuple[Tensor, Tensor]:
-        """Sum the signals as they arrive, with one noise and perhaps heavy-tailed interference.
+        """Sum the signals as they arrive, with one noise and what else there is in the air.
 
         Returns
         -------
@@ -175,12 +176,22 @@ class OverTheAir(Coherent):
         else:
             stream = NOISE / symbols.index
             total, exact = on_air.superposed(setup.streams.normal(stream, round, (sent.reals,)))
-        tails = setup.impairments.tails(symbols.index, round, sent.reals)
-        if tails is not None:
-            total = total + tails * symbols.segments.at_reals(on_air.received_unit, sent.reals)
+        for unwanted in self._unwanted(on_air).values():
+            total = total + unwanted * symbols.segments.at_reals(on_air.received_unit, sent.reals)
         if exact is None or on_air.part is not None:
             exact = sent.sum(sent.exact[:, None])[:, 0]
         return total, exact
+
+    def _unwanted(self, on_air: OnAir) -> Blocks:
+        """Return what is received besides, name -> [S, P] in the unit of f^H y: signals of other
+        servers' devices, and heavy-tailed interference."""
+        setup, symbols, found = self.setup, on_air.symbols, {}
+        if setup.neighbours is not None:
+            found["neighbours"] = setup.neighbours.signal(on_air)
+        tails = setup.impairments.tails(symbols.index, symbols.slot.round, symbols.sent.reals)
+        if tails is not None:
+            found["tails"] = tails
+        return found
 
     def _receive(
         self, on_air: OnAir, total: Tensor, exact: Tensor
@@ -214,10 +225,9 @@ class OverTheAir(Coherent):
         return by_coordinate(sent, total, exact, on_air.reached_weight(sent.mask))
 
     def _save(self, on_air: OnAir, delivery: Delivery) -> None:
-        """Report the coefficients, and the energy of heavy-tailed interference by segment."""
+        """Report the coefficients, and by segment the energy of what is received besides."""
         symbols, saved = on_air.symbols, delivery.tally.saved
         saved |= on_air.saved(self.setup.save_gram)
-        sent, round = symbols.sent, symbols.slot.round
-        tails = self.setup.impairments.tails(symbols.index, round, sent.reals)
-        if tails is not None:
-            saved[f"tails/{symbols.index}"] = energies(replace(sent, x=tails), symbols.segments)
+        for name, unwanted in self._unwanted(on_air).items():
+            energy = energies(replace(symbols.sent, x=unwanted), symbols.segments)
+            saved[f"{name}/{symbols.index}"] = energy

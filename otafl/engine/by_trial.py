@@ -1,0 +1,44 @@
+"""Make the values of a trial of those of its servers, which are rows of the stack."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+
+import numpy as np
+
+from otafl.results.variables import ROUNDS, SERVER, TRIALS, known
+
+_ALIKE = ("wall_time_s",)
+
+
+def of_trials(values: Mapping[str, np.ndarray], servers: int) -> dict[str, np.ndarray]:
+    """Return the values [S, ...] of S trials, given those of their S C servers, [S C, ...].
+
+    Devices stand side by side, [S, C K, ...]; of anything else the mean over the servers that have
+    it counts, and `server_<name>` [S, C] has each server's own.
+    """
+    if servers == 1:
+        return dict(values)
+    out = {}
+    for name, value in values.items():
+        apart = value.reshape(-1, servers, *value.shape[1:])
+        dims = known(name).dims
+        if "device" in dims and value.ndim > 1:
+            out[name] = apart.reshape(len(apart), -1, *value.shape[2:])
+            continue
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # of no server has it
+            out[name] = np.nanmean(apart, 1)
+        if dims in (ROUNDS, TRIALS) and name not in _ALIKE:
+            out[SERVER + name] = apart
+    return out
+
+
+def events(table: np.ndarray, servers: int, devices: int, name: str) -> np.ndarray:
+    """Return a column of the timelines [S C, events] as those of S trials, [S, C events]; devices
+    are numbered on from server to server."""
+    apart = table.reshape(-1, servers, table.shape[1])
+    if name == "device":
+        apart = apart + devices * np.arange(servers)[:, None]
+    return apart.reshape(len(apart), -1)

@@ -1,0 +1,95 @@
+"""Define a topology: how many servers there are, whose devices reach them, and what they tell each
+other."""
+
+from __future__ import annotations
+
+from abc import ABC
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from torch import Tensor
+
+from otafl.algorithms.base import Algorithm
+from otafl.channels.base import Channel
+from otafl.core import settings
+from otafl.core.contracts import Blocks, Hyper
+from otafl.core.lasting import Lasting
+from otafl.core.rng import Streams
+from otafl.topology.rows import Rows
+from otafl.transport.neighbours import Neighbours
+
+Deal = Literal["each", "all"]
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """Hold what servers have after they told each other of their models.
+
+    server: blocks [S C, *shape]. seconds: [S C] that this took each.
+    """
+
+    server: Blocks
+    seconds: np.ndarray
+
+
+class Topology(Lasting, ABC):
+    """Say where the rows of a trial meet.
+
+    Parameters
+    ----------
+    settings : the topology's, of its class `Settings`; trials differ in stackable fields alone.
+    rows : the S C rows of the stack.
+    hyper : the stackable fields that are given, [S C] each.
+    """
+
+    together: bool = False
+    """The slots of a trial's servers open at the same instant, that of the last."""
+
+    class Settings(settings.Settings):
+        """Hold the section `topology` of a scenario."""
+
+        @property
+        def count(self) -> int:
+            """Return the servers of a trial, C."""
+            return 1
+
+        @property
+        def dealt(self) -> Deal:
+            """Return to whom the data set is dealt out: to each server's devices, or to all."""
+            return "each"
+
+        def of_server(self, scenario: Any) -> Any:
+            """Return the scenario with the part of the band that one server has."""
+            return scenario
+
+    def __init__(self, settings: Any, rows: Rows, hyper: Hyper) -> None:
+        self.settings, self.rows, self.hyper = settings, rows, hyper
+
+    @property
+    def start(self) -> Streams:
+        """Return the streams [S C] that models start from."""
+        return self.rows.streams
+
+    def neighbours(self, channel: Channel) -> Neighbours | None:
+        """Return what servers hear of each other's devices; None where they hear nothing.
+
+        channel: of each server's own devices.
+        """
+        return None
+
+    def exchange(
+        self, server: Blocks, weight: Tensor, round: int, algorithm: Algorithm
+    ) -> Exchange | None:
+        """Let servers tell each other of their models after a round; None where they do not.
+
+        Parameters
+        ----------
+        server : blocks [S C, *shape].
+        weight : [S C], training samples of each server's devices.
+        """
+        return None
+
+    def measures(self) -> dict[str, np.ndarray]:
+        """Return further results so far, name of `otafl.results.variables` -> [S C]."""
+        return {}

@@ -1,0 +1,199 @@
+"""Let several servers, each with devices of its own, share a band.
+
+Every server trains a model of its own over its cell. All send in the same slots, so that a server
+hears the devices of the others that have its part of the band: their actual signals, with channels
+of their own (`transport.neighbours`). With reuse r the band is cut in r parts, over which symbols
+last r times as long, and a device's power meets 1/r of the noise.
+
+In a cell of 3GPP (umi, uma, rma) servers lie on a hexagonal lattice that wraps around, and links to
+other servers have a path loss and line of sight by their own length. On channels without places
+`cross_gain_db` says what arrives from each other server's devices.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import torch
+from pydantic import Field
+
+from otafl.channels.base import Channel, Elsewhere
+from otafl.core import registry
+from otafl.core.contracts import Hyper
+from otafl.core.problems import Problem, problem
+from otafl.core.settings import Decibels, stackable
+from otafl.core.units import db_to_linear
+from otafl.topology.base import Deal, Topology
+from otafl.topology.hexagons import Hexagons, hexagons, sizes
+from otafl.topology.rows import Rows
+from otafl.transport.neighbours import Neighbours
+
+MOST_SERVERS = 100
+
+
+class CellsSettings(Topology.Settings):
+    """Say where servers are and how they share the band."""
+
+    servers: int = Field(
+        7,
+        ge=1,
+        le=MOST_SERVERS,
+        description="servers of a trial, C; `devices.count` is that of each",
+    )
+    reuse: int = Field(
+        1,
+        ge=1,
+        description="parts that the band is cut in: a server has one of them, and hears those "
+        "servers' devices that have the same; snr_db is that over the whole band",
+    )
+    cross_gain_db: Decibels | None = stackable(
+        None,
+        description="mean power gain of a link to another server over that to the device's own, "
+        "on channels that know of no places; without it servers there do not hear each other",
+    )
+    site_distance_m: float | None = Field(
+        None,
+        gt=0,
+        description="between neighbouring servers, on channels with places (umi, uma, rma); twice "
+        "the cell's radius if not given",
+    )
+    deal: Deal = Field(
+        "all",
+        description="the training data are dealt out once, to all devices of all servers, or to "
+        "each server's devices anew (each)",
+    )
+
+    @property
+    def count(self) -> int:
+        return self.servers
+
+    @property
+    def dealt(self) -> Deal:
+        return self.deal
+
+    @property
+    def layout(self) -> Hexagons | None:
+        """Return the cluster of servers; None where there is none of these numbers."""
+        return hexagons(self.servers, self.reuse)
+
+    def of_server(self, scenario: Any) -> Any:
+        """Return the scenario with the part of the band, and of its noise, that a server has."""
+        if self.reuse == 1:
+            return scenario
+        channel = scenario.channel
+        part = {"bandwidth_hz": channel.bandwidth_hz / self.reuse}
+        if not channel.physical:
+            snr_db = channel.implied["snr_db"] if channel.snr_db is None else channel.snr_db
+            part["snr_db"] = snr_db + 10.0 * math.log10(self.reuse)
+        return scenario.model_copy(update={"channel": channel.model_copy(update=part)})
+
+    def check(self, scenario: Any) -> Iterable[Problem]:
+        """Return what is wrong between places, band and transport."""
+        if self.layout is None:
+            yield from self._no_layout()
+            return
+        placed = registry.component("channel", scenario.channel.name).has_places
+        key = "topology.cross_gain_db"
+        if placed and self.cross_gain_db is not None:
+            text = (
+                f"got {self.cross_gain_db:g}, but gains in a cell follow from where its devices "
+                "are; leave it out"
+            )
+            yield problem(text, key, "channel")
+        radius = getattr(scenario.channel, "cell_radius_m", None)
+        if radius is None and self.site_distance_m is not None:
+            text = (
+                f"got {self.site_distance_m:g}, but channel '{scenario.channel.name}' has no cell; "
+                "cross_gain_db, or a channel umi, uma or rma would do"
+            )
+            yield problem(text, "topology.site_distance_m", "channel")
+        elif radius is not None and self.site_distance_m is not None:
+            least = radius + scenario.channel.min_distance_m
+            if self.site_distance_m < least:
+                text = (
+                    f"got {self.site_distance_m:g}: devices within {radius:g} m of their server "
+                    f"would stand at the foot of another; {least:g} or more would do"
+                )
+                yield problem(text, "topology.site_distance_m", "channel")
+        if self.hear(scenario):
+            yield from self._hearing(scenario)
+
+    def hear(self, scenario: Any) -> bool:
+        """Say whether servers hear each other's devices."""
+        placed = registry.component("channel", scenario.channel.name).has_places
+        assert self.layout is not None
+        return any(self.layout.heard()) and (placed or self.cross_gain_db is not None)
+
+    def _no_layout(self) -> Iterable[Problem]:
+        known = sizes(MOST_SERVERS)
+        if self.servers not in known:
+            near = sorted(known, key=lambda one: abs(one - self.servers))[:3]
+            text = (
+                f"got {self.servers}, which tile no plane of hexagons (i^2 + i j + j^2 do); "
+                f"{', '.join(map(str, sorted(near)))} would do"
+            )
+            yield problem(text, "topology.servers")
+            return
+        fits = [one for one in known if hexagons(self.servers, one) is not None]
+        text = (
+            f"got {self.reuse}, and cells with the same part of the band would touch where "
+            f"{self.servers} servers wrap around; {', '.join(map(str, fits))} would do"
+        )
+        yield problem(text, "topology.reuse", "topology.servers")
+
+    def _hearing(self, scenario: Any) -> Iterable[Problem]:
+        """Yield why servers that hear each other could not be computed."""
+        kind = registry.component("transport", scenario.transport.name)
+        if not kind.hears_neighbours and scenario.transport.name != "ideal":
+            text = (
+                f"'{scenario.transport.name}' knows no signals of other servers' devices; "
+                "over_the_air would do, or a topology whose servers do not hear each other "
+                f"(reuse: {self.servers})"
+            )
+            yield problem(text, "transport", "topology")
+        if kind.hears_neighbours:
+            keys = ("carrier_offset", "timing_offset", "clip_db")
+            bent = scenario.impairments
+            yield from (
+                problem(
+                    "bends signals of which other servers hear some; leave it out, or take a "
+                    f"topology whose servers do not hear each other (reuse: {self.servers})",
+                    f"impairments.{key}",
+                    "topology",
+                )
+                for key in keys
+                if getattr(bent, key) != type(bent).model_fields[key].default
+            )
+
+
+class Cells(Topology):
+    class Settings(CellsSettings):
+        name: Literal["cells"] = "cells"
+
+    def __init__(self, settings: Any, rows: Rows, hyper: Hyper) -> None:
+        super().__init__(settings, rows, hyper)
+        self.together = settings.hear(rows.scenarios[0])
+
+    def neighbours(self, channel: Channel) -> Neighbours | None:
+        layout, settings = self.settings.layout, self.settings
+        assert layout is not None
+        heard = layout.heard()
+        if not self.together:
+            return None
+        servers = torch.tensor(heard, device=self.rows.streams.device)
+        first = torch.arange(0, len(self.rows.scenarios), len(heard), device=servers.device)
+        gain = db_to_linear(self.hyper["cross_gain_db"]) if "cross_gain_db" in self.hyper else None
+        distance = settings.site_distance_m
+        if distance is None:
+            distance = 2.0 * getattr(channel.settings, "cell_radius_m", 0.0)
+        place = torch.arange(len(heard))[:, None]
+        shift = torch.from_numpy(layout.shift)[place, torch.tensor(heard)] * distance
+        elsewhere = Elsewhere(
+            rows=(first[:, None, None] + servers).flatten(0, 1),
+            shift_m=shift.repeat(len(first), 1, 1).to(servers.device),
+            gain=gain,
+            streams=self.rows.across,
+        )
+        return Neighbours(heard, channel.of_others(elsewhere), channel.devices)

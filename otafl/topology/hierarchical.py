@@ -1,0 +1,86 @@
+"""Let the servers of several cells average their models in a cloud every few rounds.
+
+Between two averages each server trains as in `cells`, interference included. Then all wait for the
+slowest, send their models over a backhaul, and go on with the mean, in which a server counts by the
+training samples of its devices. All start from the model of the first. What a server optimiser
+keeps stays at the server.
+
+References
+----------
+Liu, Zhang, Song, Letaief 2020, "Client-Edge-Cloud Hierarchical Federated Learning", IEEE ICC,
+Algorithm 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+from torch import Tensor
+
+from otafl.algorithms.base import Algorithm
+from otafl.algorithms.custom import class_of
+from otafl.core.contracts import Blocks
+from otafl.core.problems import Problem, problem
+from otafl.core.rng import Streams
+from otafl.core.settings import stackable
+from otafl.topology.base import Exchange
+from otafl.topology.cells import Cells, CellsSettings
+
+BITS = 32
+"""Bits of a real number on the backhaul."""
+
+
+class Hierarchical(Cells):
+    lasting: ClassVar = ("bits",)
+
+    class Settings(CellsSettings):
+        name: Literal["hierarchical"] = "hierarchical"
+        cloud_every: int = Field(
+            5, ge=1, description="rounds of the servers between two averages in the cloud"
+        )
+        backhaul_rate_bps: float = stackable(
+            1e9, gt=0, description="bit rate between a server and the cloud, one way at a time"
+        )
+
+        def check(self, scenario: Any) -> Iterable[Problem]:
+            yield from super().check(scenario)
+            method = scenario.algorithm
+            if not class_of(method).merges:
+                text = (
+                    f"the cloud averages the servers' blocks, which for '{method.name}' make no "
+                    "model; topology: cells would do, or another algorithm"
+                )
+                yield problem(text, "topology", "algorithm")
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.bits = np.zeros(len(self.rows.scenarios))
+
+    @property
+    def start(self) -> Streams:
+        return self.rows.first
+
+    def exchange(
+        self, server: Blocks, weight: Tensor, round: int, algorithm: Algorithm
+    ) -> Exchange | None:
+        if (round + 1) % self.settings.cloud_every:
+            return None
+        servers = self.rows.servers
+        share = weight.view(-1, servers)
+        share = share / share.sum(1, keepdim=True)
+        apart = {name: block.unflatten(0, (-1, servers)) for name, block in server.items()}
+        whole = algorithm.merged(apart, share)
+        alike = {
+            name: block.repeat_interleave(servers, 0) if name in whole else server[name]
+            for name, block in (server | whole).items()
+        }
+        sent = BITS * sum(block[0].numel() for block in whole.values())
+        self.bits += 2 * sent
+        rate = self.hyper["backhaul_rate_bps"].double().cpu().numpy()
+        return Exchange(alike, 2 * sent / rate)
+
+    def measures(self) -> dict[str, np.ndarray]:
+        return {"backhaul_bits": self.bits.copy()}

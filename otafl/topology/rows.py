@@ -1,0 +1,65 @@
+"""Lay out the rows of a stack: trials of points, and in each of them its servers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from otafl.core.rng import Streams
+from otafl.data import Samples
+
+SERVER_BITS = 32
+"""Server c of trial t draws as trial t + c 2^32 of a run with one server; server 0 as trial t."""
+
+ACROSS = 1 << 60
+"""What is added to that number for what reaches a server from other servers' devices."""
+
+
+def derived_trial(trial: int, server: int) -> int:
+    """Return the number of the trial as which a server of a trial draws."""
+    return trial + (server << SERVER_BITS)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Hold the rows of a stack of S trials with C servers each, trial by trial.
+
+    scenarios: S C, each with its server's part of the band. streams: of the rows. across: of what
+    reaches them from other servers' devices. first: of the first server of each row's trial.
+    trials: of the S trials. servers: C.
+    """
+
+    scenarios: Sequence[Any]
+    streams: Streams
+    across: Streams
+    first: Streams
+    trials: Streams
+    servers: int
+
+    @staticmethod
+    def of(
+        scenarios: Sequence[Any], trials: Sequence[int], device: torch.device, dtype: torch.dtype
+    ) -> Rows:
+        """Lay out the rows of S trials: their scenarios, which share a stack, and numbers."""
+        servers = range(scenarios[0].topology.count)
+        seeds = [one.seed for one in scenarios for _ in servers]
+        numbers = [derived_trial(trial, server) for trial in trials for server in servers]
+        streams = Streams(seeds, numbers, device, dtype)
+        whole = across = first = streams
+        if len(servers) > 1:
+            whole = Streams(seeds[:: len(servers)], trials, device, dtype)
+            first = Streams(seeds, [trial for trial in trials for _ in servers], device, dtype)
+            across = Streams(seeds, [number + ACROSS for number in numbers], device, dtype)
+        rows = [one.topology.of_server(one) for one in scenarios for _ in servers]
+        return Rows(rows, streams, across, first, whole, len(servers))
+
+    def samples(self, build: Callable[..., Samples], devices: int) -> Samples:
+        """Deal the data set out over the K devices of each server anew, or once over all C K of a
+        trial, as the topology says. build: as `data.build`."""
+        first = self.scenarios[0]
+        sections = [row.data for row in self.scenarios]
+        whole = self.trials if first.topology.dealt == "all" else None
+        return build(sections, devices, first.training, self.streams, whole)

@@ -1,0 +1,84 @@
+"""Add up what a server hears of the devices of other servers, who send on the same channel uses.
+
+It is their signals, not a noise of their power: with x_jk the symbols of device k of server j, p_jk
+its scalar, which that server's channels made, and h_cjk its channel to the antennas of server c,
+the server receives sum_jk h_cjk p_jk x_jk besides its own, and its combiner f makes f^H h_cjk of
+it. Phases are aligned at a device's own server only. Nobody knows of it beforehand: policies and
+combiners plan as if each server were alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from otafl.channels.base import Channel
+from otafl.core.contracts import Cohort, combined
+from otafl.transport.on_air import OnAir
+from otafl.transport.segments import segment_sums
+
+
+class Neighbours:
+    """Hold who hears whom, of S C rows.
+
+    Parameters
+    ----------
+    heard : C lists of J other servers each, whose devices reach that server.
+    channel : from the J K devices of those to each row, in that order.
+    devices : K.
+    """
+
+    def __init__(self, heard: Sequence[Sequence[int]], channel: Channel, devices: int) -> None:
+        self._servers, self._channel, self._devices = len(heard), channel, devices
+        column = [[j * devices + k for j in others for k in range(devices)] for others in heard]
+        self._column = torch.tensor(column, device=channel.streams.device)
+
+    def signal(self, on_air: OnAir) -> Tensor:
+        """Return what reaches each row [S C, P] of a group that all send, as its own is received:
+        in the unit of f^H y."""
+        segments, sent = on_air.segments, on_air.signal
+        cohort = _together(sent.cohort, self._servers)
+        sent = replace(sent, cohort=cohort)
+        scale = (on_air.symbols.scale[:, None] * sent.at_rows(on_air.coefficients.p.mT))[..., None]
+        gain = sent.at_rows(self._table(on_air)) * scale  # [n, Q, C]
+        columns = gain.real if segments.halves == 1 else torch.cat([gain.real, gain.imag], 2)
+        sums = [segment_sums(sent, part, columns, segments) for part in segments.parts(sent.x)]
+        if len(sums) == 1:
+            return sums[0].flatten(0, 1)
+        one, two = sums
+        width, servers = two.shape[2], self._servers  # the second may be one symbol short
+        first = one[:, :servers].clone()
+        first[:, :, :width] -= two[:, servers:]
+        second = two[:, :servers] + one[:, servers:, :width]
+        return torch.cat([first, second], 2).flatten(0, 1)
+
+    def _table(self, on_air: OnAir) -> Tensor:
+        """Return the scalar channels from every device of a trial to every of its servers, 0 from
+        those that are not heard: [S, C K, Q, C]."""
+        slot, cells = on_air.symbols.slot, list(on_air.segments.cells)
+        state = self._channel.state(slot.round)
+        h = state.over(slot.symbols).flatten(3) * state.gain.sqrt()[:, :, None, None]
+        scalar = combined(on_air.channels.combiner, h[..., cells].permute(0, 3, 1, 2))
+        scalar = scalar.unflatten(0, (-1, self._servers))  # [S, C, Q, J K]
+        table = scalar.new_zeros(*scalar.shape[:3], self._servers * self._devices)
+        index = self._column[None, :, None].expand_as(scalar)
+        return table.scatter_(3, index, scalar).permute(0, 3, 2, 1)
+
+
+def _together(cohort: Cohort, servers: int) -> Cohort:
+    """Return the rows of each C rows of the stack as those of one trial with C K devices."""
+    counts = [
+        sum(cohort.counts[first : first + servers])
+        for first in range(0, len(cohort.counts), servers)
+    ]
+    server = cohort.trial % servers
+    return replace(
+        cohort,
+        trial=cohort.trial // servers,
+        device=server * cohort.population + cohort.device,
+        counts=tuple(counts),
+        population=servers * cohort.population,
+    )

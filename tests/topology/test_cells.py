@@ -1,0 +1,117 @@
+"""Servers that share a band: each is a run of its own but for what it hears, the clock of their
+slots, and the part of the band that it has.
+
+Mutations that make a test here fail: servers drawing alike, a common partition for `deal: each`,
+slots that open by themselves, budgets that do not follow the part of the band.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from contract.small import engine, equal, run, scenario
+
+from otafl.core.errors import UserError
+from otafl.topology.rows import derived_trial
+
+pytestmark = pytest.mark.exact
+
+CELLS = {"name": "cells", "servers": 3}
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedrlr_plus", "scaffold"])
+def test_who_hears_nobody_is_a_run_of_its_own(algorithm: str) -> None:
+    """Bit by bit that of its derived trial, clock included; the first server's is the star's."""
+    keys: dict[str, Any] = {"algorithm": algorithm, "devices.compute": {"name": "lognormal"}}
+    cells = run(engine(keys | {"topology": CELLS | {"deal": "each"}}, [1]), 2)
+    alone = run(engine(keys, [derived_trial(1, server) for server in range(3)]), 2)
+    assert derived_trial(1, 0) == 1
+    equal(cells.server, alone.server)
+    np.testing.assert_array_equal(cells.parts.clock.now(), alone.parts.clock.now())
+    np.testing.assert_array_equal(cells.parts.clock.spent_j(), alone.parts.clock.spent_j())
+
+
+def test_one_cell_is_a_star() -> None:
+    star = run(engine({}, [0]), 2)
+    cells = run(engine({"topology": {"name": "cells", "servers": 1, "cross_gain_db": 0}}, [0]), 2)
+    equal(cells.server, star.server)
+
+
+def test_alone_or_stacked() -> None:
+    keys = {"topology": CELLS | {"cross_gain_db": -10}, "engine.dtype": "float64"}
+    both, one = run(engine(keys, [0, 2]), 2), run(engine(keys, [2]), 2)
+    for name, block in both.server.items():
+        torch.testing.assert_close(block[3:], one.server[name], rtol=1e-9, atol=1e-12)
+
+
+def test_the_data_are_dealt_out_once() -> None:
+    """To all devices of all servers: no sample twice, and all of them."""
+    one = engine({"topology": CELLS, "data.partition": "iid"}, [0])
+    held = one.parts.samples.local_data
+    places = [held.index[cell, : held.count[cell]] for cell in range(len(held.count))]
+    assert len(torch.cat(places)) == len(torch.cat(places).unique()) == 300
+    anew = engine({"topology": CELLS | {"deal": "each"}, "data.partition": "iid"}, [0])
+    assert int(anew.parts.samples.local_data.count.sum()) == 900
+
+
+def test_slots_open_together() -> None:
+    """That of the last server, whose devices are the slowest; alone each opens its own."""
+    near = CELLS | {"cross_gain_db": -10}
+    slow = {"devices.compute": {"name": "lognormal"}, "topology": near}
+    one = engine(slow, [0])
+    assert one.parts.clock.together == 3
+    run(one, 2)
+    now = one.parts.clock.now()
+    assert (now == now[0]).all()
+    each = [run(engine(slow | {"topology": "star"}, [derived_trial(0, c)]), 1) for c in range(3)]
+    first = run(engine(slow | {"topology": near | {"deal": "each"}}, [0]), 1)
+    own = np.array([other.parts.clock.now()[0] for other in each])
+    assert first.parts.clock.now() == pytest.approx(np.full(3, own.max()))
+    assert own.min() < own.max()
+
+
+def test_a_part_of_the_band() -> None:
+    """With reuse 3 of three servers, symbols last three times as long, and the noise is a third."""
+    whole = engine({"topology": CELLS | {"cross_gain_db": 0}}, [0])
+    parts = engine({"topology": CELLS | {"cross_gain_db": 0, "reuse": 3}}, [0])
+    before, after = whole.parts.link.budget, parts.parts.link.budget
+    torch.testing.assert_close(after.bandwidth_hz, before.bandwidth_hz / 3)
+    torch.testing.assert_close(after.budget, 3 * before.budget)
+    torch.testing.assert_close(after.tx_power_w, before.tx_power_w)
+    assert whole.parts.link.transport.setup.neighbours is not None
+    assert parts.parts.link.transport.setup.neighbours is None
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"servers": 5}, "got 5, which tile no plane of hexagons"),
+        ({"servers": 7, "reuse": 3}, "got 3, and cells with the same part of the band would touch"),
+        ({"servers": 7, "site_distance_m": 100}, "has no cell; cross_gain_db, or"),
+    ],
+)
+def test_impossible_layouts(keys: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        scenario({"topology": {"name": "cells"} | keys})
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"transport": "digital"}, "'digital' knows no signals of other servers' devices"),
+        ({"impairments.clip_db": 3}, "impairments.clip_db: bends signals of which other servers"),
+        ({"channel": "umi"}, "got -10, but gains in a cell follow from where its devices are"),
+    ],
+)
+def test_what_does_not_go_with_neighbours(keys: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        scenario({"topology": CELLS | {"cross_gain_db": -10}} | keys)
+
+
+def test_a_server_at_anothers_foot() -> None:
+    near = {"name": "cells", "servers": 7, "site_distance_m": 60}
+    with pytest.raises(UserError, match="would stand at the foot of another; 110 or more would do"):
+        scenario({"topology": near, "channel": "umi"})

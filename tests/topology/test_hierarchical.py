@@ -1,0 +1,133 @@
+"""Servers that average their models in a cloud.
+
+Mutations that make a test here fail: servers weighted alike, models that start apart, averages in
+every round, a cloud that waits for nobody, a backhaul that takes no time.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from contract.small import engine, run, scenario, scores
+
+from otafl.core import registry
+from otafl.core.errors import UserError
+from otafl.topology.rows import derived_trial
+
+pytestmark = pytest.mark.exact
+
+CLOUD = {"name": "hierarchical", "servers": 3, "cloud_every": 1}
+WHOLE = {  # full batches, so that who draws what makes no difference
+    "transport": "ideal",
+    "engine.dtype": "float64",
+    "data": {"name": "digits", "train_samples": 300, "partition": {"name": "lognormal"}},
+    "training": {"rounds": 4, "batch_size": 300, "local_steps": 2, "eval_samples": 40},
+}
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedprox", "scaffold"])
+def test_a_cloud_in_every_round_is_a_star_of_all(algorithm: str) -> None:
+    """Over ideal links, each device counting by its samples."""
+    keys: dict[str, Any] = WHOLE | {"algorithm": algorithm}
+    cloud = run(engine(keys | {"topology": CLOUD, "devices.count": 4}, [0]), 3)
+    star = run(engine(keys | {"devices.count": 12}, [0]), 3)
+    for name, block in star.server.items():
+        expected = block.expand_as(cloud.server[name])
+        torch.testing.assert_close(cloud.server[name], expected, rtol=1e-9, atol=1e-12)
+
+
+def test_in_between_each_is_on_its_own() -> None:
+    one = engine({"topology": CLOUD | {"cloud_every": 2}}, [0])
+    start = one.server["model"].clone()
+    assert torch.equal(start[0], start[2])
+    run(one, 1)
+    assert not torch.equal(one.server["model"][0], one.server["model"][1])
+    one.round(1)
+    assert torch.equal(one.server["model"][0], one.server["model"][1])
+
+
+@pytest.mark.parametrize("algorithm", ["fedrlr", "fedrlr_plus"])
+def test_the_mean_of_low_rank_models_is_truncated(algorithm: str) -> None:
+    """It is the best approximation of the dense mean, by the dense singular values."""
+    one = run(engine({"algorithm": {"name": algorithm, "rank": 2}, "topology": CLOUD}, [0, 1]), 1)
+    apart = {n: b.unflatten(0, (2, 3)).double() for n, b in one.server.items()}
+    generator = torch.Generator().manual_seed(1)
+    apart = {n: b + 0.1 * torch.randn(b.shape, generator=generator) for n, b in apart.items()}
+    share = torch.tensor([[0.2, 0.3, 0.5], [0.6, 0.1, 0.3]]).double()
+    merged = one.parts.algorithm.merged(apart, share)
+    for i in range(2):
+        u, s, v = (apart[f"{name}{i}"].numpy() for name in "usv")
+        dense = np.einsum("tc,tcmr,tcr,tcnr->tmn", share.numpy(), u, s, v)
+        a, sigma, b = np.linalg.svd(dense, full_matrices=False)
+        best = np.einsum("tmr,tr,trn->tmn", a[..., :2], sigma[:, :2], b[:, :2])
+        u, s, v = (merged[f"{name}{i}"].numpy() for name in "usv")
+        np.testing.assert_allclose(np.einsum("tmr,tr,tnr->tmn", u, s, v), best, atol=1e-10)
+
+
+def test_the_momentum_is_projected() -> None:
+    """FedRLR+'s, to the tangent space of the mean: P(M) = M V V^T + U U^T M (I - V V^T)."""
+    keys = {"algorithm": {"name": "fedrlr_plus", "rank": 2}, "topology": CLOUD}
+    one = run(engine(keys | {"engine.dtype": "float64"}, [0]), 2)
+    state = {n: b.unflatten(0, (1, 3)) for n, b in one.server.items()}
+    share = torch.tensor([[0.2, 0.3, 0.5]]).double()
+    merged = {n: b[0].numpy() for n, b in one.parts.algorithm.merged(state, share).items()}
+    for i in range(2):
+        u, v, d, e = (state[f"{name}{i}"][0].numpy() for name in "uvde")
+        mean = np.einsum("c,cmn->mn", share[0].numpy(), d @ v.mT + u @ e.mT)
+        to_u, to_v = merged[f"u{i}"], merged[f"v{i}"]
+        onto = mean @ to_v @ to_v.T + to_u @ to_u.T @ (mean - mean @ to_v @ to_v.T)
+        found = merged[f"d{i}"] @ to_v.T + to_u @ merged[f"e{i}"].T
+        np.testing.assert_allclose(found, onto, atol=1e-10)
+
+
+def test_the_cloud_waits_for_all_and_takes_time() -> None:
+    keys = {"devices.compute": {"name": "lognormal"}, "transport": "ideal"}
+    each = [run(engine(keys, [derived_trial(0, c)]), 1).parts.clock.now()[0] for c in range(3)]
+    cloud = CLOUD | {"backhaul_rate_bps": 1e6, "deal": "each"}
+    one = run(engine(keys | {"topology": cloud}, [0]), 1)
+    bits = 32 * one.server["model"].shape[1]
+    assert one.parts.clock.now() == pytest.approx(np.full(3, max(each) + 2 * bits / 1e6))
+    assert one.parts.topology.measures()["backhaul_bits"].tolist() == [2.0 * bits] * 3
+    assert min(each) < max(each)
+
+
+def test_a_resumed_run_is_bit_equal() -> None:
+    keys = {"topology": CLOUD | {"cloud_every": 2, "cross_gain_db": -10}}
+    whole = run(engine(keys, [0, 1]), 4)
+    first = engine(keys, [0, 1])
+    first.parts.clock.journal = []
+    run(first, 2)
+    kept, journal = first.kept(), first.parts.clock.journal
+    second = engine(keys, [0, 1])
+    second.parts.clock.replay(journal)
+    second.restore(kept)
+    for t in (2, 3):
+        second.round(t)
+    assert torch.equal(second.server["model"], whole.server["model"])
+    np.testing.assert_array_equal(second.parts.clock.now(), whole.parts.clock.now())
+    assert second.parts.topology.measures()["backhaul_bits"].tolist() == [
+        *whole.parts.topology.measures()["backhaul_bits"]
+    ]
+
+
+@pytest.mark.parametrize("algorithm", registry.names("algorithm"))
+def test_every_method_is_averaged_or_refused(algorithm: str) -> None:
+    """What the cloud makes of equal models is that model."""
+    keys = {"algorithm": algorithm, "topology": CLOUD}
+    transport = "ideal" if registry.component("algorithm", algorithm).needs == "each" else None
+    keys |= {"transport": transport} if transport else {}
+    if not registry.component("algorithm", algorithm).merges:
+        with pytest.raises(UserError, match="make no model; topology: cells would do"):
+            scenario(keys)
+        return
+    one = engine(keys, [0])
+    before = scores(one)
+    done = one.parts.topology.exchange(one.server, one.share.sum(1), 0, one.parts.algorithm)
+    assert done is not None
+    one.server = dict(done.server)
+    after = scores(one)
+    for name, values in before.items():
+        torch.testing.assert_close(after[name], values, rtol=1e-4, atol=1e-5)

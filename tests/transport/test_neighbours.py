@@ -1,0 +1,141 @@
+"""What a server hears of other servers' devices, against a plain complex loop and its mean power.
+
+Mutations that make a test here fail: the other's channels to its own server for those to this one,
+this server's scalars for theirs, the sign of the imaginary part, its own devices heard twice,
+devices of another part of the band heard, eta of the sender's server, a missing K w_k.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from contract.small import engine
+
+from otafl.core.contracts import Group, LinkReport
+from otafl.engine.engine import Engine
+
+SERVERS, DEVICES, TRIALS = 3, 4, 2
+
+
+def heard(changes: dict[str, Any], reals: int, round: int = 0) -> tuple[Engine, Any, Any, Any]:
+    """An engine, a payload's rows [n, P], the report of its delivery, and what is received more
+    than without neighbours [S C, P]."""
+    topology = {"name": "cells", "servers": SERVERS, "cross_gain_db": -6}
+    keys = {"topology": topology, "engine.dtype": "float64", "output.save_link": True}
+    one = engine(keys | {"algorithm": "fedavg", "data.partition": "iid"} | changes, range(TRIALS))
+    channel = one.channel(round)
+    who = one.select(one.plan(round), round, channel)
+    x = torch.randn(who.size, reals, generator=torch.Generator().manual_seed(3)).double()
+    payload = (Group({"w": x}),)
+    link = one.parts.link.transport
+    received, report = link.deliver(payload, who, channel, round)
+    link.setup = dataclasses.replace(link.setup, neighbours=None)
+    alone, _ = link.deliver(payload, who, channel, round)
+    more = received.mean[0]["w"] - alone.mean[0]["w"]
+    return one, (who, x.numpy()), report, more.numpy()
+
+
+def looped(one: Engine, sent: Any, report: LinkReport, channel: Any, stops: list[int]) -> Any:
+    """Add up what each server hears, device by device and symbol by symbol, as complex numbers."""
+    who, x = sent
+    saved = {name: value.numpy() for name, value in report.saved.items()}
+    p, eta = saved["p/0"], saved["eta/0"]
+    state = channel.state(0)
+    h = (
+        (state.gain.sqrt()[:, :, None, None, None] * state.h)
+        .numpy()[:, :, 0]
+        .reshape(len(p), (SERVERS - 1) * DEVICES, -1)
+    )
+    pairs = list(zip(who.trial.tolist(), who.device.tolist(), strict=True))
+    out = np.zeros((len(p), x.shape[1]))
+    for row in range(len(p)):
+        trial, server = divmod(row, SERVERS)
+        others = [one_ for one_ in range(SERVERS) if one_ != server]
+        for place, other in enumerate(others):
+            there = trial * SERVERS + other
+            weights = who.weight.numpy()[who.trial.numpy() == there]
+            for k in range(DEVICES):
+                at = pairs.index((there, k))
+                scale = len(weights) * who.weight[at].item() / weights.sum()
+                for column in range(x.shape[1]):
+                    q = int(np.searchsorted(stops, column, side="right"))
+                    y = h[row, place * DEVICES + k, q] * p[there, q, k] * scale * x[at, column]
+                    own = weights_of(who, row)
+                    out[row, column] += y.real / np.sqrt(eta[row, q]) / len(own)
+    return out
+
+
+def weights_of(who: Any, row: int) -> Any:
+    return who.weight.numpy()[who.trial.numpy() == row]
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("channel", ["rayleigh", "tdl-a"])
+def test_it_is_their_signals(channel: str) -> None:
+    section = {"name": channel} | ({"subcarrier_groups": 2} if channel == "tdl-a" else {})
+    one, sent, report, more = heard({"channel": section, "power": "ci"}, 10)
+    cross = engine_neighbours({"channel": section, "power": "ci"})
+    stops = [10] if channel == "rayleigh" else [5, 10]
+    expected = looped(one, sent, report, cross, stops)
+    np.testing.assert_allclose(more, expected, rtol=1e-9, atol=1e-12)
+    energy = report.saved["neighbours/0"].numpy().sum(1)
+    eta = report.saved["eta/0"].numpy()
+    if channel == "rayleigh":  # what is saved is its energy before it is scaled
+        np.testing.assert_allclose(energy / eta[:, 0] / DEVICES**2, (more**2).sum(1), rtol=1e-9)
+
+
+def engine_neighbours(changes: dict[str, Any]) -> Any:
+    """The channel from other servers' devices."""
+    topology = {"name": "cells", "servers": SERVERS, "cross_gain_db": -6}
+    keys = {"topology": topology, "engine.dtype": "float64", "data.partition": "iid"}
+    one = engine(keys | {"algorithm": "fedavg"} | changes, range(TRIALS))
+    return one.parts.link.transport.setup.neighbours._channel
+
+
+@pytest.mark.exact
+def test_two_reals_a_symbol_are_one_complex_number() -> None:
+    """The second quadrature of what is heard is that of the complex product."""
+    keys = {"channel": {"name": "rayleigh"}, "power": "ci"}
+    keys["transport"] = {"name": "over_the_air", "quadrature": True}
+    _, (who, x), report, more = heard(keys, 6)
+    cross = engine_neighbours(keys)
+    state = cross.state(0)
+    h = (state.gain.sqrt() * state.h[:, :, 0, 0, 0]).numpy()
+    p, eta = report.saved["p/0"].numpy(), report.saved["eta/0"].numpy()
+    z = x[:, :3] + 1j * x[:, 3:]
+    for row in range(len(p)):
+        trial, server = divmod(row, SERVERS)
+        others = [other for other in range(SERVERS) if other != server]
+        y = np.zeros(3, complex)
+        for place, other in enumerate(others):
+            there = trial * SERVERS + other
+            mine = np.flatnonzero(who.trial.numpy() == there)
+            weights = who.weight.numpy()[mine]
+            scale = len(mine) * weights / weights.sum()
+            for k, at in enumerate(mine):
+                y += h[row, place * DEVICES + k] * p[there, 0, k] * scale[k] * z[at]
+        y /= np.sqrt(eta[row, 0]) * DEVICES
+        np.testing.assert_allclose(more[row], np.r_[y.real, y.imag], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.law
+def test_its_power_is_the_sum_over_the_others() -> None:
+    """E|y|^2 / 2 = sum g |p|^2 m / 2 over the devices heard, a real's share of it."""
+    keys = {"channel": {"name": "rayleigh", "snr_db": 10}, "power": "full"}
+    found, expected = [], []
+    for round in range(40):
+        _, _, report, _ = heard(keys, 400, round)
+        saved = {name: value.numpy() for name, value in report.saved.items()}
+        sent = np.abs(saved["p/0"][:, 0]) ** 2 * saved["m/0"][:, 0]
+        of_server = sent.sum(1).reshape(TRIALS, SERVERS)
+        others = of_server.sum(1, keepdims=True) - of_server
+        expected.append(10**-0.6 * others.ravel() / 2)
+        found.append(saved["neighbours/0"].sum(1) / 400)
+    ratio = np.array(found) / np.array(expected)
+    error = ratio.std() / np.sqrt(ratio.size)  # of 240 sums of eight faded signals
+    assert abs(ratio.mean() - 1) < 4 * error
+    assert error < 0.05
