@@ -12,7 +12,6 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from otafl.algorithms.level_training import levels_of, local_flops, sent_to_levels
@@ -77,7 +76,7 @@ class Algorithm(Lasting, ABC):
     the step instead."""
 
     merges: ClassVar[bool] = True
-    """Several servers' blocks can be averaged to those of one model (`merged`)."""
+    """Several servers' models can be averaged (`spread`, `gathered`)."""
 
     whole: ClassVar[bool] = False
     """Devices send the model itself, by `whole_models.payload_of`, and its mean is the server's
@@ -149,22 +148,15 @@ class Algorithm(Lasting, ABC):
             return received_model(received, self.model)
         return {MODEL: averaged(server, received, context.hyper)}
 
-    def merged(self, servers: Blocks, share: Tensor) -> Blocks:
-        """Return the mean of several servers' blocks, [S, *shape] of [S, C, *shape].
+    def spread(self, server: Blocks) -> Blocks:
+        """Return what several servers tell each other of their models, blocks [S, *shape] whose
+        mean says the mean model. By default all blocks but those of whole numbers."""
+        return {name: block for name, block in server.items() if block.is_floating_point()}
 
-        By default each block's own, which is that of the models where blocks are linear in them;
-        blocks of whole numbers are left out, and stay as they are.
-
-        Parameters
-        ----------
-        servers : blocks of C servers each.
-        share : [S, C], how much each server counts; they sum to one.
-        """
-        return {
-            name: torch.einsum("sc,sc...->s...", share.to(block), block)
-            for name, block in servers.items()
-            if block.is_floating_point()
-        }
+    def gathered(self, server: Blocks, told: Blocks) -> Blocks:
+        """Return the server's blocks after means of what servers told each other; by default these
+        take their places."""
+        return {**server, **told}
 
     @property
     def settles(self) -> bool:

@@ -204,6 +204,16 @@ class FedRLR(Algorithm):
         )
         return _blocks(points, [biases[f"b{i}"] for i in self._layers])
 
+    def spread(self, server: Blocks) -> Blocks:
+        """Return the weights and biases."""
+        weights = {f"w{i}": lowrank.dense(point(server, i)) for i in self._layers}
+        return weights | {f"b{i}": server[f"b{i}"] for i in self._layers}
+
+    def gathered(self, server: Blocks, told: Blocks) -> Blocks:
+        """Return the weights truncated to rank R, and the biases."""
+        points = [lowrank.truncate(told[f"w{i}"], self.ranks[i]) for i in self._layers]
+        return _blocks(points, [told[f"b{i}"] for i in self._layers])
+
     def views(self, server: Blocks, devices: Blocks) -> Views:
         owned = {name: block.flatten(0, 1) for name, block in devices.items()}
         views = {
@@ -217,13 +227,14 @@ class FedRLR(Algorithm):
     def _mean(self, devices: Blocks) -> Blocks:
         """Return Theta_0* of eq. (20), the best rank-R approximation of sum_k w_k Theta_k, from the
         devices' factors side by side; and the weighted mean of the biases."""
-        return self.merged(devices, _shares(devices)[..., 0])
-
-    def merged(self, servers: Blocks, share: Tensor) -> Blocks:
-        """Return the mean of the models, truncated to rank R, and that of the biases."""
-        points = low_rank_layers.merged_points(servers, share, self.ranks)
-        biases = [(servers[f"b{i}"] * share[..., None]).sum(1) for i in self._layers]
-        return _blocks(points, biases)
+        weight = _shares(devices)
+        own = [point(devices, i) for i in self._layers]
+        points = lowrank.compress(
+            [_side_by_side(p.u * (p.s * weight)[:, :, None]) for p in own],
+            [_side_by_side(p.v) for p in own],
+            self.ranks,
+        )
+        return _blocks(points, [(devices[f"b{i}"] * weight).sum(1) for i in self._layers])
 
     def measures(self, server: Blocks, devices: Blocks) -> dict[str, Tensor]:
         """Measure how far the server is from the devices, and the devices from each other.
@@ -302,6 +313,11 @@ def _blocks(points: Sequence[LowRank], biases: Sequence[Tensor]) -> Blocks:
 def _shares(devices: Blocks) -> Tensor:
     """Return w_k [S, K, 1], summing to one over the devices."""
     return devices["weight"] / devices["weight"].sum(1, keepdim=True)
+
+
+def _side_by_side(thin: Tensor) -> Tensor:
+    """Lay the devices' thin factors [S, K, M, R] out as one [S, M, K R]."""
+    return thin.transpose(1, 2).flatten(2)
 
 
 def _tangent(

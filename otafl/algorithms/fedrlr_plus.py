@@ -26,7 +26,7 @@ from torch import Tensor
 
 from otafl.algorithms import low_rank_layers
 from otafl.algorithms.base import Algorithm, DecayedSettings, Outcome, Views
-from otafl.algorithms.low_rank_layers import LowRankSettings, point, point_blocks, side_by_side
+from otafl.algorithms.low_rank_layers import LowRankSettings, point, point_blocks
 from otafl.algorithms.whole_models import step_size
 from otafl.core.contracts import (
     Blocks,
@@ -43,7 +43,7 @@ from otafl.core.contracts import (
 from otafl.core.rng import Streams
 from otafl.core.settings import stackable
 from otafl.factorised import lowrank
-from otafl.factorised.lowrank import LowRank, LowRankMap, Tangent, thin_product
+from otafl.factorised.lowrank import LowRank, LowRankMap, Tangent
 from otafl.models.base import Model, Shapes
 from otafl.models.layered import LayeredModel, Pair
 
@@ -163,26 +163,21 @@ class FedRLRPlus(Algorithm):
             steps.append(Tangent(step * h, step * lowrank.complement(at.u, a), step * b))
         state: Blocks = {}
         moved = [lowrank.reorthonormalise(to) for to in lowrank.retract(points, steps)]
-        for i, (at, to, (a, b)) in enumerate(zip(points, moved, momenta, strict=True)):
-            xi_v = a @ (at.v.mT @ to.v) + at.u @ (b.mT @ to.v)
-            xi_u = at.v @ (a.mT @ to.u) + b @ (at.u.mT @ to.u)
-            state |= point_blocks(i, to)
-            state |= {f"d{i}": xi_v, f"e{i}": lowrank.complement(to.v, xi_u)}
+        for i, (at, to, momentum) in enumerate(zip(points, moved, momenta, strict=True)):
+            state |= point_blocks(i, to) | _carried(i, at, momentum, to)
         return state
 
-    def merged(self, servers: Blocks, share: Tensor) -> Blocks:
-        """Return the mean of the models, truncated to rank R, and the mean of the momenta projected
-        to its tangent space."""
+    def spread(self, server: Blocks) -> Blocks:
+        """Return the weights, each with its bias as the last row."""
+        return {f"w{i}": lowrank.dense(point(server, i)) for i in range(len(self.ranks))}
+
+    def gathered(self, server: Blocks, told: Blocks) -> Blocks:
+        """Return the weights truncated to rank R, with the server's own momentum there."""
         state: Blocks = {}
-        points = low_rank_layers.merged_points(servers, share, self.ranks)
-        for i, to in enumerate(points):
-            at, weight = point(servers, i), share[..., None, None]
-            left = side_by_side(torch.cat([servers[f"d{i}"] * weight, at.u * weight], 3))
-            right = side_by_side(torch.cat([at.v, servers[f"e{i}"]], 3))
-            along = thin_product(right, left.mT @ to.u)
-            state |= point_blocks(i, to)
-            state[f"d{i}"] = thin_product(left, right.mT @ to.v)
-            state[f"e{i}"] = lowrank.complement(to.v, along)
+        for i, rank in enumerate(self.ranks):
+            to = lowrank.truncate(told[f"w{i}"], rank)
+            momentum = server[f"d{i}"], server[f"e{i}"]
+            state |= point_blocks(i, to) | _carried(i, point(server, i), momentum, to)
         return state
 
     def views(self, server: Blocks, devices: Blocks) -> Views:
@@ -211,3 +206,11 @@ class FedRLRPlus(Algorithm):
             step = 4.0 * n * rank**2 + 4.0 * (m + n) * rank
             total += load.steps * (layer.positions * rank * of_sample * load.batch + step)
         return total
+
+
+def _carried(layer: int, at: LowRank, momentum: tuple[Tensor, Tensor], to: LowRank) -> Blocks:
+    """Return a layer's momentum A V^T + U B^T projected to the tangent space at another point."""
+    a, b = momentum
+    xi_v = a @ (at.v.mT @ to.v) + at.u @ (b.mT @ to.v)
+    xi_u = at.v @ (a.mT @ to.u) + b @ (at.u.mT @ to.u)
+    return {f"d{layer}": xi_v, f"e{layer}": lowrank.complement(to.v, xi_u)}

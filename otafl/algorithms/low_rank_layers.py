@@ -17,7 +17,7 @@ from otafl.core.contracts import Blocks, Broadcast
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem
 from otafl.core.rng import Streams
-from otafl.factorised.lowrank import LowRank, compress
+from otafl.factorised.lowrank import LowRank
 from otafl.models import sides
 from otafl.models.base import Model, Shapes, flatten, unflatten
 from otafl.models.layered import LayeredModel, uniform_start
@@ -163,22 +163,6 @@ def point(blocks: Blocks, layer: int) -> LowRank:
 def point_blocks(layer: int, of: LowRank) -> Blocks:
     """Name the blocks of a layer's point."""
     return {f"u{layer}": of.u, f"s{layer}": of.s, f"v{layer}": of.v}
-
-
-def merged_points(servers: Blocks, share: Tensor, ranks: Sequence[int]) -> list[LowRank]:
-    """Return the mean of several servers' points [S, C, ...] at each layer, which is of rank C R,
-    truncated to rank R. share: [S, C]."""
-    left, right = [], []
-    for layer in range(len(ranks)):
-        u, s, v = point(servers, layer)
-        left.append(side_by_side(u * (share[..., None] * s)[:, :, None]))
-        right.append(side_by_side(v))
-    return compress(left, right, ranks)
-
-
-def side_by_side(thin: Tensor) -> Tensor:
-    """Return thin factors [S, C, M, R] as [S, M, C R]."""
-    return thin.transpose(1, 2).flatten(2)
 
 
 def sent_down(server: Blocks, shapes: Shapes) -> Broadcast:

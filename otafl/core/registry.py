@@ -93,7 +93,7 @@ WORDS = {
     "protocol": "rounds periodic quorum asynchronous",
     "availability": "always markov diurnal trace",
     "frequency": "full deadline joint",
-    "topology": "star cells hierarchical",
+    "topology": "star cells hierarchical cell_free",
     "track": "none jsonl tensorboard",
 }
 """Table -> its components: words `name` or `name@module`."""

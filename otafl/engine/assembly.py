@@ -105,6 +105,7 @@ def assemble(
         streams,
         power_db=hardware.power_db,
         mains=hardware.mains,
+        reached=servers.reached,
         neighbours=servers.neighbours,
     )
     chosen, setup = selection.build(

@@ -71,6 +71,10 @@ class Topology(Lasting, ABC):
         """Return the streams [S C] that models start from."""
         return self.rows.streams
 
+    def reached(self, channel: Channel) -> Channel:
+        """Return the channel by which servers are reached: by default the scenario's."""
+        return channel
+
     def neighbours(self, channel: Channel) -> Neighbours | None:
         """Return what servers hear of each other's devices; None where they hear nothing.
 

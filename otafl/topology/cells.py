@@ -194,6 +194,6 @@ class Cells(Topology):
             rows=(first[:, None, None] + servers).flatten(0, 1),
             shift_m=shift.repeat(len(first), 1, 1).to(servers.device),
             gain=gain,
-            streams=self.rows.across,
+            streams=self.rows.links(0),
         )
         return Neighbours(heard, channel.of_others(elsewhere), channel.devices)

@@ -2,8 +2,8 @@
 
 Between two averages each server trains as in `cells`, interference included. Then all wait for the
 slowest, send their models over a backhaul, and go on with the mean, in which a server counts by the
-training samples of its devices. All start from the model of the first. What a server optimiser
-keeps stays at the server.
+training samples of its devices. All start from the model of the first. Low-rank models are
+truncated to their rank again; momentum, and what a server optimiser keeps, stay at the server.
 
 References
 ----------
@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import torch
 from pydantic import Field
 from torch import Tensor
 
@@ -71,16 +72,19 @@ class Hierarchical(Cells):
         servers = self.rows.servers
         share = weight.view(-1, servers)
         share = share / share.sum(1, keepdim=True)
-        apart = {name: block.unflatten(0, (-1, servers)) for name, block in server.items()}
-        whole = algorithm.merged(apart, share)
-        alike = {
-            name: block.repeat_interleave(servers, 0) if name in whole else server[name]
-            for name, block in (server | whole).items()
+        told = {
+            name: _mean(block.unflatten(0, (-1, servers)), share).repeat_interleave(servers, 0)
+            for name, block in algorithm.spread(server).items()
         }
-        sent = BITS * sum(block[0].numel() for block in whole.values())
+        sent = BITS * sum(block[0].numel() for block in server.values())
         self.bits += 2 * sent
         rate = self.hyper["backhaul_rate_bps"].double().cpu().numpy()
-        return Exchange(alike, 2 * sent / rate)
+        return Exchange(algorithm.gathered(server, told), 2 * sent / rate)
 
     def measures(self) -> dict[str, np.ndarray]:
         return {"backhaul_bits": self.bits.copy()}
+
+
+def _mean(blocks: Tensor, share: Tensor) -> Tensor:
+    """Return the mean [S, *shape] of servers' blocks [S, C, *shape] with their shares [S, C]."""
+    return torch.einsum("sc,sc...->s...", share.to(blocks), blocks)

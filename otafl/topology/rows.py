@@ -14,8 +14,8 @@ from otafl.data import Samples
 SERVER_BITS = 32
 """Server c of trial t draws as trial t + c 2^32 of a run with one server; server 0 as trial t."""
 
-ACROSS = 1 << 60
-"""What is added to that number for what reaches a server from other servers' devices."""
+LINK_BITS = 52
+"""And as (l + 1) 2^52 more for links beside those of its devices to itself."""
 
 
 def derived_trial(trial: int, server: int) -> int:
@@ -27,17 +27,16 @@ def derived_trial(trial: int, server: int) -> int:
 class Rows:
     """Hold the rows of a stack of S trials with C servers each, trial by trial.
 
-    scenarios: S C, each with its server's part of the band. streams: of the rows. across: of what
-    reaches them from other servers' devices. first: of the first server of each row's trial.
-    trials: of the S trials. servers: C.
+    scenarios: S C, each with its server's part of the band. streams: of the rows. first: of the
+    first server of each row's trial. trials: of the S trials. servers: C. numbers: of the rows.
     """
 
     scenarios: Sequence[Any]
     streams: Streams
-    across: Streams
     first: Streams
     trials: Streams
     servers: int
+    numbers: Sequence[int]
 
     @staticmethod
     def of(
@@ -48,13 +47,18 @@ class Rows:
         seeds = [one.seed for one in scenarios for _ in servers]
         numbers = [derived_trial(trial, server) for trial in trials for server in servers]
         streams = Streams(seeds, numbers, device, dtype)
-        whole = across = first = streams
+        whole = first = streams
         if len(servers) > 1:
             whole = Streams(seeds[:: len(servers)], trials, device, dtype)
             first = Streams(seeds, [trial for trial in trials for _ in servers], device, dtype)
-            across = Streams(seeds, [number + ACROSS for number in numbers], device, dtype)
         rows = [one.topology.of_server(one) for one in scenarios for _ in servers]
-        return Rows(rows, streams, across, first, whole, len(servers))
+        return Rows(rows, streams, first, whole, len(servers), numbers)
+
+    def links(self, index: int) -> Streams:
+        """Return streams for further links of the rows."""
+        seeds = [row.seed for row in self.scenarios]
+        numbers = [number + (index + 1 << LINK_BITS) for number in self.numbers]
+        return Streams(seeds, numbers, self.streams.device, self.streams.dtype)
 
     def samples(self, build: Callable[..., Samples], devices: int) -> Samples:
         """Deal the data set out over the K devices of each server anew, or once over all C K of a

@@ -44,7 +44,8 @@ def build(
     policy: PowerPolicy | None = None,
     power_db: np.ndarray | None = None,
     mains: bool = True,
-    neighbours: Callable[[Channel], Neighbours | None] | None = None,
+    reached: Callable[[Channel], Channel] = lambda channel: channel,
+    neighbours: Callable[[Channel], Neighbours | None] = lambda channel: None,
 ) -> Uplink:
     """Make the uplink of S trials over K devices.
 
@@ -57,10 +58,12 @@ def build(
     policy : in the place of the scenario's power policy.
     power_db : [S, K] dB that devices' budgets are above the channel's.
     mains : no device lives on a battery.
-    neighbours : makes, given the channel, what rows hear of each other's devices; None: nothing.
+    reached : gives, of the scenario's channel, the one by which servers are reached.
+    neighbours : gives what they hear of each other's devices; None: nothing.
     """
     scenario = rows[0]
     budget, channel = channels.build([row.channel for row in rows], devices, streams, power_db)
+    channel = reached(channel)
     known = csi.build([row.csi for row in rows], channel, budget, streams)
     if policy is None:
         policy = registry.make("power", scenario.power)
@@ -80,7 +83,7 @@ def build(
         streams=streams,
         hyper=hyper_of([row.transport for row in rows], streams),
         privacy=privacy.build(rows, policy, devices, streams, mains),
-        neighbours=None if neighbours is None else neighbours(channel),
+        neighbours=neighbours(channel),
         save_link=scenario.output.save_link,
         save_gram=save_gram,
     )

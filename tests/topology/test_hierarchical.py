@@ -57,7 +57,12 @@ def test_the_mean_of_low_rank_models_is_truncated(algorithm: str) -> None:
     generator = torch.Generator().manual_seed(1)
     apart = {n: b + 0.1 * torch.randn(b.shape, generator=generator) for n, b in apart.items()}
     share = torch.tensor([[0.2, 0.3, 0.5], [0.6, 0.1, 0.3]]).double()
-    merged = one.parts.algorithm.merged(apart, share)
+    method = one.parts.algorithm
+    told = method.spread({name: block.flatten(0, 1) for name, block in apart.items()})
+    told = {
+        n: torch.einsum("tc,tc...->t...", share, b.unflatten(0, (2, 3))) for n, b in told.items()
+    }
+    merged = method.gathered({name: block[:, 0] for name, block in apart.items()}, told)
     for i in range(2):
         u, s, v = (apart[f"{name}{i}"].numpy() for name in "usv")
         dense = np.einsum("tc,tcmr,tcr,tcnr->tmn", share.numpy(), u, s, v)
@@ -67,20 +72,26 @@ def test_the_mean_of_low_rank_models_is_truncated(algorithm: str) -> None:
         np.testing.assert_allclose(np.einsum("tmr,tr,tnr->tmn", u, s, v), best, atol=1e-10)
 
 
-def test_the_momentum_is_projected() -> None:
-    """FedRLR+'s, to the tangent space of the mean: P(M) = M V V^T + U U^T M (I - V V^T)."""
+def test_the_momentum_is_carried_to_the_mean() -> None:
+    """FedRLR+'s, to the tangent space there: P(M) = M V V^T + U U^T M (I - V V^T)."""
     keys = {"algorithm": {"name": "fedrlr_plus", "rank": 2}, "topology": CLOUD}
     one = run(engine(keys | {"engine.dtype": "float64"}, [0]), 2)
-    state = {n: b.unflatten(0, (1, 3)) for n, b in one.server.items()}
-    share = torch.tensor([[0.2, 0.3, 0.5]]).double()
-    merged = {n: b[0].numpy() for n, b in one.parts.algorithm.merged(state, share).items()}
+    one.parts.topology.settings = one.parts.topology.settings.model_copy(update={"cloud_every": 9})
+    one.round(2)
+    before = {name: block.numpy() for name, block in one.server.items()}
+    told = {
+        n: b.mean(0, True).expand_as(b) for n, b in one.parts.algorithm.spread(one.server).items()
+    }
+    after = {n: b.numpy() for n, b in one.parts.algorithm.gathered(one.server, told).items()}
     for i in range(2):
-        u, v, d, e = (state[f"{name}{i}"][0].numpy() for name in "uvde")
-        mean = np.einsum("c,cmn->mn", share[0].numpy(), d @ v.mT + u @ e.mT)
-        to_u, to_v = merged[f"u{i}"], merged[f"v{i}"]
-        onto = mean @ to_v @ to_v.T + to_u @ to_u.T @ (mean - mean @ to_v @ to_v.T)
-        found = merged[f"d{i}"] @ to_v.T + to_u @ merged[f"e{i}"].T
-        np.testing.assert_allclose(found, onto, atol=1e-10)
+        u, v, d, e = (before[f"{name}{i}"] for name in "uvde")
+        momentum = d @ v.mT + u @ e.mT
+        to_u, to_v = after[f"u{i}"], after[f"v{i}"]
+        onto = momentum @ to_v @ to_v.mT
+        onto += to_u @ to_u.mT @ (momentum - momentum @ to_v @ to_v.mT)
+        found = after[f"d{i}"] @ to_v.mT + to_u @ after[f"e{i}"].mT
+        np.testing.assert_allclose(found, onto, atol=1e-12)
+        assert np.abs(onto - momentum).max() > 1e-6
 
 
 def test_the_cloud_waits_for_all_and_takes_time() -> None:

@@ -1,0 +1,192 @@
+"""Let one server hear its devices by access points that stand apart, and combine at the centre.
+
+There are no cells: each of L access points has the channel's antennas, and a device's large-scale
+gain to each of them is by their distance. The server knows what all of them receive, so the
+receiver combines L A antennas as those of one array, each with a noise of its own; points in one
+place are that array.
+
+On channels of a cell (umi, uma, rma) each point has a line of sight, a path loss and rays of its
+own. On others the gain is (d^2 + height^2)^(-exponent / 2), over its mean in the trial.
+
+References
+----------
+Ngo, Ashikhmin, Yang, Larsson, Marzetta 2017, "Cell-Free Massive MIMO Versus Small Cells", IEEE
+Transactions on Wireless Communications 16(3).
+Sifaou, Li 2022, "Over-the-Air Federated Learning Over Scalable Cell-free Massive MIMO", arXiv
+2212.06482.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from otafl.channels.base import Channel, Elsewhere
+from otafl.channels.places import Places
+from otafl.core import registry
+from otafl.core.contracts import ChannelState
+from otafl.core.problems import Problem, problem
+from otafl.core.rng import purpose
+from otafl.core.settings import stackable
+from otafl.topology.base import Topology
+
+POINTS = purpose("access_points", __name__)
+PLACES = purpose("cell_free_devices", __name__)
+
+Place = tuple[float, float]
+
+
+class CellFree(Topology):
+    class Settings(Topology.Settings):
+        name: Literal["cell_free"] = "cell_free"
+        points: int = Field(
+            16, ge=1, le=1000, description="access points, L; each has the channel's antennas"
+        )
+        places_m: tuple[Place, ...] = Field(
+            (),
+            description="where they stand, [x, y] in metres from the centre, a pair a point; if "
+            "not given, anywhere in the disc, drawn for each trial",
+        )
+        radius_m: float | None = Field(
+            None,
+            gt=0,
+            description="radius of the disc that devices are in, 100 if not given; on a channel "
+            "with cells that is cell_radius_m",
+        )
+        exponent: float = stackable(
+            3.67, ge=0, description="of the path loss, on channels that know of no places"
+        )
+        height_m: float = stackable(
+            10.0, gt=0, description="of the points above the devices, on such channels"
+        )
+
+        def check(self, scenario: Any) -> Iterable[Problem]:
+            if self.places_m and len(self.places_m) != self.points:
+                text = f"got {len(self.places_m)} places for topology.points {self.points}"
+                yield problem(f"{text}; one each would do", "topology.places_m", "topology.points")
+            channel = scenario.channel
+            kind = registry.component("channel", channel.name)
+            if kind.has_places and self.radius_m is not None:
+                text = (
+                    f"got {self.radius_m:g}, but the devices of '{channel.name}' are within its "
+                    "cell_radius_m; leave it out"
+                )
+                yield problem(text, "topology.radius_m", "channel")
+            if getattr(channel, "ris", None) is not None:
+                text = "a surface is set for one place of the server's antennas; topology: star"
+                yield problem(f"{text} would do", "channel.ris", "topology")
+
+            if not kind.has_places and getattr(channel, "antennas", None) is None:
+                text = (
+                    f"'{channel.name}' has antennas of its own at one place; rayleigh, tdl-a or "
+                    "umi would do"
+                )
+                yield problem(text, "channel", "topology")
+
+        def of_server(self, scenario: Any) -> Any:
+            """Return the scenario whose channel has the antennas of all points, if these have no
+            places of their own in it."""
+            channel = scenario.channel
+            if registry.component("channel", channel.name).has_places:
+                return scenario
+            all_of_them = {"antennas": self.points * channel.antennas}
+            return scenario.model_copy(update={"channel": channel.model_copy(update=all_of_them)})
+
+    def reached(self, channel: Channel) -> Channel:
+        settings, streams = self.settings, self.rows.streams
+        radius = settings.radius_m or getattr(channel.settings, "cell_radius_m", 100.0)
+        if settings.places_m:
+            place = torch.tensor(settings.places_m, dtype=torch.float64, device=streams.device)
+            place = place.expand(streams.size, -1, -1)
+        else:
+            place = _in_disc(streams.uniform(POINTS, 0, (settings.points, 2)), radius)
+        if channel.has_places:
+            rows = torch.arange(streams.size, device=streams.device)[:, None]
+            sights = [
+                Elsewhere(rows, -place[:, index, None], None, self.rows.links(index))
+                for index in range(settings.points)
+            ]
+            each = [channel.of_others(one) for one in sights]
+            return AccessPoints(channel, each, None, place)
+        pair = torch.arange(streams.size * channel.devices, device=streams.device)
+        trial, device = pair // channel.devices, pair % channel.devices
+        drawn = streams.device_uniform(PLACES, 0, trial, device, (2,))
+        there = _in_disc(drawn.unflatten(0, (-1, channel.devices)), radius)
+        apart = (there[:, :, None] - place[:, None]).square().sum(3)
+        height, exponent = (self.hyper[key].double() for key in ("height_m", "exponent"))
+        distance = (apart + height[:, None, None].square()).sqrt()
+        gain = distance.pow(-exponent[:, None, None])
+        gain = gain / gain.mean((1, 2), keepdim=True)
+        return AccessPoints(channel, [channel], gain, place, there)
+
+
+class AccessPoints(Channel):
+    """Give h [S, K, L A, B, F] of L access points, and as the large-scale gain the mean of theirs.
+
+    Parameters
+    ----------
+    own : the scenario's channel.
+    each : those to the points, or the one with all their antennas.
+    gain : [S, K, L] relative gains of that one; None where channels have gains of their own.
+    place, devices_at : metres, [S, L, 2] and [S, K, 2].
+    """
+
+    def __init__(
+        self,
+        own: Channel,
+        each: list[Channel],
+        gain: Tensor | None,
+        place: Tensor,
+        devices_at: Tensor | None = None,
+    ) -> None:
+        self._own, self._each, self._place, self._devices_at = own, each, place, devices_at
+        self._gain = gain
+        super().__init__(own.settings, own.budget, own.devices, own.streams, own.hyper)
+
+    def prepare(self) -> None:
+        self.correlation_rounds = self._own.correlation_rounds
+
+    def state(self, round: int) -> ChannelState:
+        return self._together([one.state(round) for one in self._each])
+
+    def state_among(self, round: int, devices: Tensor) -> ChannelState:
+        return self._together([one.state_among(round, devices) for one in self._each])
+
+    def _together(self, states: list[ChannelState]) -> ChannelState:
+        first = states[0]
+        if self._gain is None:
+            gain = torch.stack([one.gain for one in states], 2)
+        else:
+            gain = first.gain[:, :, None] * self._gain.to(first.gain)
+        mean = gain.mean(2)
+        root = (gain / mean[:, :, None]).sqrt()
+
+        def weighted(parts: list[Tensor]) -> Tensor:
+            h = torch.cat(parts, 2)
+            each = root.repeat_interleave(h.shape[2] // root.shape[2], 2)
+            return h * each[..., None, None]
+
+        def later(blocks: int) -> Tensor:
+            return weighted([one.h if one.later is None else one.later(blocks) for one in states])
+
+        h = weighted([one.h for one in states])
+        return ChannelState(h, mean, first.block_symbols, None if first.later is None else later)
+
+    def places(self, round: int, trial: int = 0) -> Places | None:
+        points = self._place[trial].cpu().numpy()
+        if self._devices_at is not None:
+            return Places(self._devices_at[trial].cpu().numpy(), points)
+        own = self._own.places(round, trial)
+        return None if own is None else Places(own.device_m, points)
+
+
+def _in_disc(uniform: Tensor, radius_m: float) -> Tensor:
+    """Return places [..., 2] uniform in a disc, float64, of uniform numbers [..., 2]."""
+    distance, turn = uniform.double().unbind(-1)
+    distance, angle = radius_m * distance.sqrt(), 2.0 * math.pi * turn
+    return torch.stack([distance * angle.cos(), distance * angle.sin()], -1)

@@ -1,0 +1,102 @@
+"""Access points that stand apart, as one array at the centre.
+
+Mutations that make a test here fail: gains that are not each point's own, amplitudes scaled by the
+gain and not its root, points that draw alike, places that depend on how many devices there are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from contract.small import engine, equal, run, scenario, section
+
+from otafl.channels.base import Channel
+from otafl.core.errors import UserError
+
+pytestmark = pytest.mark.exact
+
+FREE: dict[str, Any] = {"name": "cell_free", "points": 4}
+SQUARE = ((50.0, 0.0), (0.0, 50.0), (-50.0, 0.0), (0.0, -50.0))
+
+
+def channel_of(topology: dict[str, Any], changes: dict[str, Any] | None = None) -> Channel:
+    keys = {"engine.dtype": "float64", "topology": topology}
+    return engine(keys | (changes or {}), [0, 1]).parts.link.channel
+
+
+def test_points_that_all_hear_alike_are_an_array() -> None:
+    """Bit by bit: without path loss it makes no difference where antennas are."""
+    keys = {"power": "multi_antenna_ci", "receiver": "uniform_forcing"}
+    free = run(engine(keys | {"topology": FREE | {"exponent": 0}}, [0]), 2)
+    array = run(engine(keys | {"channel": {"name": "rayleigh", "antennas": 4}}, [0]), 2)
+    equal(free.server, array.server)
+
+
+def test_gains_are_by_distance() -> None:
+    """Large-scale gain is the mean over the points, and |h|^2 has the rest."""
+    free = channel_of(FREE | {"places_m": SQUARE, "exponent": 4, "height_m": 5})
+    array = channel_of("star", {"channel": {"name": "rayleigh", "antennas": 4}})
+    places = free.places(0, 1)
+    assert places is not None
+    apart = np.linalg.norm(places.device_m[:, None] - np.array(SQUARE), axis=2)
+    gain = (apart**2 + 25.0) ** -2
+    state, plain = free.state(3), array.state(3)
+    found = (state.gain[1, :, None] * (state.h / plain.h)[1, :, :, 0, 0].abs() ** 2).numpy()
+    ratio = found / gain
+    np.testing.assert_allclose(ratio, ratio[0, 0])  # of one unit in a trial
+    np.testing.assert_allclose(state.gain[1].numpy(), found.mean(1))
+    other = free.places(0, 0)
+    assert other is not None
+    assert not np.allclose(other.device_m, places.device_m)
+
+
+def test_devices_stay_where_they_are_when_more_come() -> None:
+    few, many = (channel_of(FREE, {"devices.count": count}).places(0) for count in (4, 6))
+    assert few is not None
+    assert many is not None
+    np.testing.assert_array_equal(few.device_m, many.device_m[:4])
+    np.testing.assert_array_equal(few.base_m, many.base_m)
+
+
+def test_several_antennas_a_point_share_its_gain() -> None:
+    keys = {"channel": {"name": "rayleigh", "antennas": 2}}
+    free = channel_of(FREE | {"places_m": SQUARE}, keys)
+    array = channel_of("star", {"channel": {"name": "rayleigh", "antennas": 8}})
+    root = (free.state(0).h / array.state(0).h)[..., 0, 0].real
+    torch.testing.assert_close(root[:, :, ::2], root[:, :, 1::2])
+    assert len(root[0, 0].unique()) >= 4
+
+
+@pytest.mark.slow
+def test_in_a_cell_each_point_has_a_path_loss_of_its_own() -> None:
+    """That of the 3GPP cell, from the devices' distance to it, and rays of its own."""
+    keys = {"channel": {"name": "umi", "subcarrier_groups": 1, "shadowing": False}}
+    place = [[0.0, 0.0], [2000.0, 0.0], [0.0, 0.0]]
+    free = channel_of({"name": "cell_free", "points": 3, "places_m": place}, keys)
+    state = free.state(0)
+    assert state.h.shape[2] == 3
+    each = state.h.abs().square()[..., 0, 0] * state.gain[..., None]
+    assert not torch.equal(each[..., 0], each[..., 2])
+    near, far, _ = (one.links.path_loss_db for one in free._each)  # type: ignore[attr-defined]
+    assert (far > near + 15).all()
+    clear = 32.4 + 21 * np.log10(2000) + 20 * np.log10(3.5)  # 3GPP's least, near the point's middle
+    assert (far > clear - 2).all()
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        (
+            {"topology": FREE | {"places_m": [[0, 0]]}},
+            "got 1 places for topology.points 4; one each",
+        ),
+        ({"topology": FREE, "channel": section("trace")}, "'trace' has antennas of its own"),
+        ({"topology": FREE | {"radius_m": 50}, "channel": "umi"}, "are within its cell_radius_m"),
+    ],
+)
+def test_what_does_not_go_with_it(keys: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        scenario(keys)
