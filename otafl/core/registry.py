@@ -93,7 +93,7 @@ WORDS = {
     "protocol": "rounds periodic quorum asynchronous",
     "availability": "always markov diurnal trace",
     "frequency": "full deadline joint",
-    "topology": "star cells hierarchical cell_free",
+    "topology": "star cells hierarchical cell_free graph",
     "track": "none jsonl tensorboard",
 }
 """Table -> its components: words `name` or `name@module`."""

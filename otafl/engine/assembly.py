@@ -91,7 +91,8 @@ def assemble(
         torch_device(scenario.engine.device),
         getattr(torch, scenario.engine.dtype),
     )
-    rows, streams, count = laid_out.scenarios, laid_out.streams, scenario.devices.count
+    rows, streams = laid_out.scenarios, laid_out.streams
+    scenario, count = rows[0], rows[0].devices.count
     of_devices = [row.devices for row in rows]
     servers = topology.build(laid_out)
     samples = laid_out.samples(samples_of, count)

@@ -37,6 +37,7 @@ from otafl.engine.pending import Update
 from otafl.engine.stacking import encode
 from otafl.selection.base import Selection, in_order
 from otafl.selection.choosing import some_of
+from otafl.topology.base import Exchange
 from otafl.transport.report import Tally
 
 UPDATE_COUNTS = ("updates_used", "crashed_updates", "rejected_updates", "duplicated_updates")
@@ -115,8 +116,12 @@ class Engine(Lasting):
         told = parts.selection.side_symbols(available, cohort)
         if told is not None:
             report = replace(report, side_symbols=report.side_symbols + told)
+        done = parts.topology.exchange(self.server, self.share.sum(1), t, parts.algorithm)
+        if done is not None and done.report is not None:
+            report = done.report
         self.measure(parts.signalling.charge(report), limits, cohort, broadcast, loss)
-        self.exchange(t)
+        if done is not None:
+            self.exchange(done)
 
     def channel(self, t: int, cohort: Cohort | None = None) -> ChannelState:
         """Return the channel of a round; where a cohort is given, as far as its devices go, and
@@ -397,14 +402,12 @@ class Engine(Lasting):
         if parts.scenario.output.save_link:  # empty where nobody transmitted
             self.link.append({name: value.cpu() for name, value in report.saved.items()})
 
-    def exchange(self, t: int) -> None:
-        """Let servers of one trial tell each other of their models, where they do."""
-        topology = self.parts.topology
-        done = topology.exchange(self.server, self.share.sum(1), t, self.parts.algorithm)
-        if done is not None:
-            self.server = done.server
-            self.parts.clock.meet(topology.rows.servers, done.seconds.tolist())
-            self.ended |= self.parts.clock.now() >= self.parts.duration_s
+    def exchange(self, done: Exchange) -> None:
+        """Take what the servers of a trial have told each other, for which all have waited."""
+        clock = self.parts.clock
+        self.server = done.server
+        clock.meet(self.parts.topology.rows.servers, done.seconds.tolist())
+        self.ended |= clock.now() >= self.parts.duration_s
 
     def kept(self) -> dict[str, Any]:
         """Return also what devices keep, what is on its way, and what the parts keep."""

@@ -89,7 +89,7 @@ class Recorder(Lasting):
             values |= self._evaluation.take(views, round, running)
         for name, found in engine.parts.link.transport.measures().items():
             values[name] = found.cpu().numpy()
-        values |= engine.parts.topology.measures()
+        values |= engine.parts.topology.measures(engine.server, engine.parts.algorithm)
         for name, found in engine.parts.algorithm.measures(engine.server, blocks).items():
             values[name] = found.cpu().double().numpy() if round else np.full(len(running), np.nan)
         for value in values.values():

@@ -108,6 +108,9 @@ VARIABLES |= {
     "consensus_gap": Variable(
         "1", "mean squared distance of the devices' weights from their mean, relative to it"
     ),
+    "consensus_error": Variable(
+        "1", "mean squared distance of the servers' models from their mean, relative to it"
+    ),
     "prox_gap": Variable(
         "1", "mean distance of the personal models from the local ones, relative to the latter"
     ),

@@ -13,7 +13,7 @@ from torch import Tensor
 from otafl.algorithms.base import Algorithm
 from otafl.channels.base import Channel
 from otafl.core import settings
-from otafl.core.contracts import Blocks, Hyper
+from otafl.core.contracts import Blocks, Hyper, LinkReport
 from otafl.core.lasting import Lasting
 from otafl.core.rng import Streams
 from otafl.topology.rows import Rows
@@ -26,11 +26,13 @@ Deal = Literal["each", "all"]
 class Exchange:
     """Hold what servers have after they told each other of their models.
 
-    server: blocks [S C, *shape]. seconds: [S C] that this took each.
+    server: blocks [S C, *shape]. seconds: [S C] that this took each after the slot. report: of the
+    slot, where it was in this that they told each other.
     """
 
     server: Blocks
     seconds: np.ndarray
+    report: LinkReport | None = None
 
 
 class Topology(Lasting, ABC):
@@ -49,8 +51,7 @@ class Topology(Lasting, ABC):
     class Settings(settings.Settings):
         """Hold the section `topology` of a scenario."""
 
-        @property
-        def count(self) -> int:
+        def count(self, scenario: Any) -> int:
             """Return the servers of a trial, C."""
             return 1
 
@@ -94,6 +95,6 @@ class Topology(Lasting, ABC):
         """
         return None
 
-    def measures(self) -> dict[str, np.ndarray]:
+    def measures(self, server: Blocks, algorithm: Algorithm) -> dict[str, np.ndarray]:
         """Return further results so far, name of `otafl.results.variables` -> [S C]."""
         return {}

@@ -65,8 +65,7 @@ class CellsSettings(Topology.Settings):
         "each server's devices anew (each)",
     )
 
-    @property
-    def count(self) -> int:
+    def count(self, scenario: Any) -> int:
         return self.servers
 
     @property

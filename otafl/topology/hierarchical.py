@@ -81,7 +81,7 @@ class Hierarchical(Cells):
         rate = self.hyper["backhaul_rate_bps"].double().cpu().numpy()
         return Exchange(algorithm.gathered(server, told), 2 * sent / rate)
 
-    def measures(self) -> dict[str, np.ndarray]:
+    def measures(self, server: Blocks, algorithm: Algorithm) -> dict[str, np.ndarray]:
         return {"backhaul_bits": self.bits.copy()}
 
 

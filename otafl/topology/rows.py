@@ -27,11 +27,13 @@ def derived_trial(trial: int, server: int) -> int:
 class Rows:
     """Hold the rows of a stack of S trials with C servers each, trial by trial.
 
-    scenarios: S C, each with its server's part of the band. streams: of the rows. first: of the
-    first server of each row's trial. trials: of the S trials. servers: C. numbers: of the rows.
+    scenarios: S C, each as one server knows it. given: S C, as they were. streams: of the rows.
+    first: of the first server of each row's trial. trials: of the S trials. servers: C. numbers: of
+    the rows.
     """
 
     scenarios: Sequence[Any]
+    given: Sequence[Any]
     streams: Streams
     first: Streams
     trials: Streams
@@ -43,7 +45,7 @@ class Rows:
         scenarios: Sequence[Any], trials: Sequence[int], device: torch.device, dtype: torch.dtype
     ) -> Rows:
         """Lay out the rows of S trials: their scenarios, which share a stack, and numbers."""
-        servers = range(scenarios[0].topology.count)
+        servers = range(scenarios[0].topology.count(scenarios[0]))
         seeds = [one.seed for one in scenarios for _ in servers]
         numbers = [derived_trial(trial, server) for trial in trials for server in servers]
         streams = Streams(seeds, numbers, device, dtype)
@@ -51,8 +53,9 @@ class Rows:
         if len(servers) > 1:
             whole = Streams(seeds[:: len(servers)], trials, device, dtype)
             first = Streams(seeds, [trial for trial in trials for _ in servers], device, dtype)
-        rows = [one.topology.of_server(one) for one in scenarios for _ in servers]
-        return Rows(rows, streams, first, whole, len(servers), numbers)
+        given = [one for one in scenarios for _ in servers]
+        rows = [one.topology.of_server(one) for one in given]
+        return Rows(rows, given, streams, first, whole, len(servers), numbers)
 
     def links(self, index: int) -> Streams:
         """Return streams for further links of the rows."""

@@ -23,7 +23,7 @@ SQUARE = ((50.0, 0.0), (0.0, 50.0), (-50.0, 0.0), (0.0, -50.0))
 
 
 def channel_of(topology: dict[str, Any], changes: dict[str, Any] | None = None) -> Channel:
-    keys = {"engine.dtype": "float64", "topology": topology}
+    keys = {"engine.dtype": "float64", "topology": topology, "power": "ci"}
     return engine(keys | (changes or {}), [0, 1]).parts.link.channel
 
 

@@ -101,7 +101,7 @@ def test_the_cloud_waits_for_all_and_takes_time() -> None:
     one = run(engine(keys | {"topology": cloud}, [0]), 1)
     bits = 32 * one.server["model"].shape[1]
     assert one.parts.clock.now() == pytest.approx(np.full(3, max(each) + 2 * bits / 1e6))
-    assert one.parts.topology.measures()["backhaul_bits"].tolist() == [2.0 * bits] * 3
+    assert one.parts.topology.bits.tolist() == [2.0 * bits] * 3
     assert min(each) < max(each)
 
 
@@ -119,9 +119,7 @@ def test_a_resumed_run_is_bit_equal() -> None:
         second.round(t)
     assert torch.equal(second.server["model"], whole.server["model"])
     np.testing.assert_array_equal(second.parts.clock.now(), whole.parts.clock.now())
-    assert second.parts.topology.measures()["backhaul_bits"].tolist() == [
-        *whole.parts.topology.measures()["backhaul_bits"]
-    ]
+    assert second.parts.topology.bits.tolist() == whole.parts.topology.bits.tolist()
 
 
 @pytest.mark.parametrize("algorithm", registry.names("algorithm"))

@@ -1,0 +1,238 @@
+"""Let devices average with their neighbours in a graph, without a server.
+
+Each device trains its own model, and hears its neighbours' models over the scenario's uplink as a
+server would: in a slot of its own, in which its neighbours invert their channels to it. Then x_i
+becomes W_ii x_i + sum_j W_ij x_j, with doubly stochastic W and an estimate in the place of the sum.
+A device does not hear while it sends: `mixing.slots` says who hears at the same time, and a round
+takes as many slots. Over a link that is not ideal, senders further away are not heard.
+
+All start from one model. Low-rank models are sent as their weights and truncated again.
+
+References
+----------
+Shi, Zhou, Niu 2021, "Over-the-Air Decentralized Federated Learning", IEEE ISIT, arXiv 2106.08011.
+Lian et al. 2017, "Can Decentralized Algorithms Outperform Centralized Algorithms?", NeurIPS,
+arXiv 1705.09056: D-PSGD.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, Literal, Self
+
+import numpy as np
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from otafl import transport
+from otafl.algorithms.base import Algorithm
+from otafl.algorithms.custom import class_of
+from otafl.core import registry
+from otafl.core.contracts import Blocks, Cohort, Group, Hyper, LinkReport, Received, column
+from otafl.core.errors import UserError
+from otafl.core.problems import Problem, problem
+from otafl.core.rng import Streams, purpose
+from otafl.topology import mixing
+from otafl.topology.base import Deal, Exchange, Topology
+from otafl.topology.rows import Rows
+
+PLACES = purpose("graph_places", __name__)
+
+DRAWS = 100
+"""Of places, one of which must make a connected graph."""
+
+_EDGES = {"ring": mixing.ring, "torus": mixing.torus, "complete": mixing.complete}
+_WEIGHTS = {"metropolis": mixing.metropolis, "max_degree": mixing.max_degree}
+
+WHOLE = {
+    "codec": "identity",
+    "downlink": "ideal",
+    "devices.availability": "always",
+    "devices.selection": "uniform",
+}
+"""Choices that would mean something else, or nothing, without a server."""
+
+
+class Graph(Topology):
+    together = True
+
+    class Settings(Topology.Settings):
+        name: Literal["graph"] = "graph"
+        shape: Literal["ring", "torus", "complete", "geometric", "file"] = Field(
+            "ring",
+            description="who hears whom: the two next, four next on a torus, all, all within reach "
+            "of random places in a unit square, or those whose weight in a file is not 0",
+        )
+        reach: float = Field(
+            0.5, gt=0, description="of geometric, distance in the unit square up to which one hears"
+        )
+        path: str | None = Field(
+            None,
+            min_length=1,
+            description="of file, a CSV file of the weights W, a line a device; relative paths "
+            "count from the working directory",
+        )
+        weights: Literal["metropolis", "max_degree"] = Field(
+            "metropolis",
+            description="W_ij between neighbours: 1 / (1 + max(d_i, d_j)), or 1 / (1 + max d)",
+        )
+
+        @model_validator(mode="after")
+        def _one_file(self) -> Self:
+            if (self.shape == "file") != (self.path is not None):
+                raise ValueError("path and shape: file go together; give both or none of them")
+            return self
+
+        def count(self, scenario: Any) -> int:
+            count: int = scenario.devices.count
+            return count
+
+        @property
+        def dealt(self) -> Deal:
+            return "all"
+
+        def of_server(self, scenario: Any) -> Any:
+            """Return the scenario of one device, which is its own server."""
+            alone = {"count": 1, "participants": None, "senders": None}
+            return scenario.model_copy(
+                update={
+                    "devices": scenario.devices.model_copy(update=alone),
+                    "transport": registry.settings("transport", "ideal")(),
+                }
+            )
+
+        def check(self, scenario: Any) -> Iterable[Problem]:
+            count, method = scenario.devices.count, scenario.algorithm
+            if count < 2:
+                text = f"got {count}, and no device has a neighbour; 2 or more would do"
+                yield problem(text, "devices.count", "topology")
+            if not class_of(method).merges:
+                text = (
+                    f"neighbours average their models, and the blocks of '{method.name}' make "
+                    "none; topology: star would do, or another algorithm"
+                )
+                yield problem(text, "topology", "algorithm")
+            for key, alone in WHOLE.items():
+                section = scenario
+                for part in key.split("."):
+                    section = getattr(section, part)
+                if section.name != alone:
+                    text = f"'{section.name}' needs a server, which a graph has not"
+                    yield problem(f"{text}; {alone} would do", key, "topology")
+            for name in ("participants", "senders"):
+                if getattr(scenario.devices, name) not in (None, count):
+                    text = "in a graph all devices take part in every round; leave it out"
+                    yield problem(text, f"devices.{name}", "topology")
+            if scenario.privacy.clip is not None:
+                text = "is accounted for one server; leave it out, or topology: star would do"
+                yield problem(text, "privacy.clip", "topology")
+
+    def __init__(self, settings: Any, rows: Rows, hyper: Hyper) -> None:
+        super().__init__(settings, rows, hyper)
+        nodes, device = rows.servers, rows.streams.device
+        every = [self._weights(trial) for trial in range(rows.trials.size)]
+        edges = [(one != 0) & mixing.complete(nodes) for one in every]
+        self._link = transport.build(rows.given, nodes, rows.links(0))
+        self._slots = torch.tensor([int(mixing.slots(one).max()) + 1 for one in edges]).to(device)
+        weights = torch.from_numpy(np.stack(every)).to(device, rows.streams.dtype)
+        heard = torch.from_numpy(np.stack(edges)).to(device).flatten(0, 1)
+        row, sender = heard.nonzero().unbind(1)
+        counts = tuple(heard.sum(1).tolist())
+        self._kept = weights.diagonal(dim1=1, dim2=2).flatten()
+        self._cohort = Cohort.fresh(row, sender, weights.flatten(0, 1)[heard], counts, nodes)
+        self._source = row // nodes * nodes + sender
+
+    @property
+    def start(self) -> Streams:
+        return self.rows.first
+
+    def _weights(self, trial: int) -> np.ndarray:
+        """Return W [N, N] of a trial. Raises UserError for a graph that is not connected."""
+        settings, nodes = self.settings, self.rows.servers
+        if settings.shape == "geometric":
+            return _WEIGHTS[settings.weights](self._near(trial))
+        if settings.path is None:
+            return _WEIGHTS[settings.weights](_EDGES[settings.shape](nodes))
+        weights = mixing.of_file(settings.path)
+        if len(weights) != nodes:
+            raise UserError(
+                f"topology.path: '{settings.path}' has {len(weights)} devices, and devices.count "
+                f"is {nodes}; as many would do"
+            )
+        if not mixing.connected((weights != 0) & mixing.complete(nodes)):
+            raise UserError(
+                f"topology.path: '{settings.path}' leaves devices that no model gets to from the "
+                "others; a connected graph would do"
+            )
+        return weights
+
+    def _near(self, trial: int) -> np.ndarray:
+        """Return who is within reach, in the first draw of places in which the graph is connected.
+        Raises UserError where none is of many."""
+        nodes, reach = self.rows.servers, self.settings.reach
+        for draw in range(DRAWS):
+            places = self.rows.trials.uniform(PLACES, draw, (nodes, 2))[trial]
+            edges = mixing.geometric(places.double().cpu().numpy(), reach)
+            if mixing.connected(edges):
+                return edges
+        raise UserError(
+            f"topology.reach: got {reach:g}, which connected {nodes} devices in none of {DRAWS} "
+            "draws of their places; a longer one would do"
+        )
+
+    def exchange(
+        self, server: Blocks, weight: Tensor, round: int, algorithm: Algorithm
+    ) -> Exchange:
+        """Let each hear its neighbours, and average."""
+        told = algorithm.spread(server)
+        payload = (Group({name: block[self._source] for name, block in told.items()}),)
+        state = self._link.channel.state(round)
+        received, report = self._link.transport.deliver(payload, self._cohort, state, round)
+        mixed = self._mixed(told, received)
+        seconds = np.zeros(len(self._kept))
+        return Exchange(algorithm.gathered(server, mixed), seconds, self._of_nodes(report))
+
+    def _mixed(self, own: Blocks, received: Received) -> Blocks:
+        """Return W_ii x_i plus the rest of the weight of what was heard, x_i where nothing was."""
+        (heard,) = received.mean
+        mixed = {}
+        for name, block in own.items():
+            kept = column(self._kept, block).to(block)
+            new = kept * block + (1.0 - kept) * heard[name]
+            if received.alive is not None:
+                new = torch.where(column(received.alive, block), new, block)
+            mixed[name] = new
+        return mixed
+
+    def _of_nodes(self, report: LinkReport) -> LinkReport:
+        """Return what the round cost each device [S N, 1], given what each slot's senders [S N, N]
+        spent, and the channel uses of all slots."""
+        nodes = self.rows.servers
+        slots = self._slots.repeat_interleave(nodes).to(report.symbols)
+
+        def of_sender(table: Tensor) -> Tensor:
+            return table.unflatten(0, (-1, nodes)).sum(1).reshape(-1, 1)
+
+        return replace(
+            report,
+            symbols=report.symbols * slots,
+            airtime_s=report.airtime_s * slots,
+            power=of_sender(report.power) / slots[:, None],
+            energy_j=of_sender(report.energy_j),
+            on_air_s=of_sender(report.on_air_s),
+            heard=(),
+        )
+
+    def measures(self, server: Blocks, algorithm: Algorithm) -> dict[str, np.ndarray]:
+        told = algorithm.spread(server)
+        nodes = self.rows.servers
+        distance = size = torch.zeros(len(self._kept) // nodes, dtype=torch.float64)
+        for block in told.values():
+            apart = block.double().unflatten(0, (-1, nodes)).flatten(2).cpu()
+            mean = apart.mean(1, keepdim=True)
+            distance = distance + (apart - mean).square().sum((1, 2)) / nodes
+            size = size + mean.square().sum((1, 2))
+        gap: np.ndarray = (distance / size).repeat_interleave(nodes).numpy()
+        return {"consensus_error": gap}

@@ -1,0 +1,121 @@
+"""Make graphs of who hears whom, the weights that neighbours average with, and the slots in which
+they hear each other.
+
+References
+----------
+Xiao, Boyd 2004, "Fast linear iterations for distributed averaging", Systems & Control Letters 53:
+Metropolis and maximum-degree weights.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from pathlib import Path
+
+import numpy as np
+
+from otafl.core.errors import UserError
+
+TOLERANCE = 1e-6
+"""By which rows and columns of weights may miss one."""
+
+
+def ring(nodes: int) -> np.ndarray:
+    """Return who is next to whom on a ring, [N, N] bool."""
+    place = np.arange(nodes)
+    apart = (place[:, None] - place) % nodes
+    return np.isin(apart, (1, nodes - 1)) & (apart != 0)
+
+
+def torus(nodes: int) -> np.ndarray:
+    """Return the four neighbours of each on a torus, as square as the number allows."""
+    high = next(side for side in range(math.isqrt(nodes), 0, -1) if nodes % side == 0)
+    wide = nodes // high
+    down, across = ring(high), ring(wide)
+    return np.kron(np.eye(high, dtype=bool), across) | np.kron(down, np.eye(wide, dtype=bool))
+
+
+def complete(nodes: int) -> np.ndarray:
+    """Return everybody as neighbours."""
+    return ~np.eye(nodes, dtype=bool)
+
+
+def geometric(places: np.ndarray, reach: float) -> np.ndarray:
+    """Return who is within reach: places [N, 2]."""
+    apart = np.linalg.norm(places[:, None] - places, axis=2)
+    return (apart <= reach) & complete(len(places))
+
+
+def connected(edges: np.ndarray) -> bool:
+    """Say whether there is a way from each to each, [N, N] bool."""
+    seen = np.zeros(len(edges), bool)
+    seen[0] = True
+    while True:
+        more = seen | edges[seen].any(0)
+        if (more == seen).all():
+            return bool(seen.all())
+        seen = more
+
+
+def metropolis(edges: np.ndarray) -> np.ndarray:
+    """Return W_ij = 1 / (1 + max(d_i, d_j)) between neighbours, what is left to one at W_ii."""
+    degree = edges.sum(1)
+    return _filled(edges / (1.0 + np.maximum(degree[:, None], degree)))
+
+
+def max_degree(edges: np.ndarray) -> np.ndarray:
+    """Return W_ij = 1 / (1 + max d) between neighbours, what is left to one at W_ii."""
+    return _filled(edges / (1.0 + edges.sum(1).max()))
+
+
+def _filled(weights: np.ndarray) -> np.ndarray:
+    return weights + np.diag(1.0 - weights.sum(1))
+
+
+def second_modulus(weights: np.ndarray) -> float:
+    """Return by what an exchange shrinks the nodes' distance from their mean at least: the largest
+    singular value of W - 1 1^T / N, for symmetric W its second largest eigenvalue modulus."""
+    return float(np.linalg.norm(weights - 1.0 / len(weights), 2))
+
+
+def slots(edges: np.ndarray) -> np.ndarray:
+    """Return the slot [N] in which each hears its neighbours.
+
+    Two hear in one slot if neither is the other's neighbour and they have none in common: a node
+    cannot hear while it sends, nor send to two whose channels it would have to invert. Greedy,
+    those with most such others first.
+    """
+    near = edges | edges.T
+    clash = (near | (near.astype(int) @ near.astype(int) > 0)) & complete(len(edges))
+    slot = np.full(len(edges), -1)
+    for node in np.argsort(-clash.sum(1), kind="stable"):
+        taken = set(slot[clash[node]].tolist())
+        slot[node] = next(number for number in range(len(edges)) if number not in taken)
+    return slot
+
+
+def of_file(path: str) -> np.ndarray:
+    """Read the weights [N, N] of a CSV file, a line a node.
+
+    Raises UserError for a file that cannot be read, and weights that are not doubly stochastic.
+    """
+    key = "topology.path"
+    try:
+        with Path(path).open(newline="") as file:
+            rows = [[float(cell) for cell in row] for row in csv.reader(file) if row]
+        weights = np.array(rows, dtype=float)
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"{key}: '{path}' cannot be read as a table of numbers ({error}); a CSV file with a "
+            "line a node would do"
+        ) from None
+    if weights.ndim != 2 or weights.shape[0] != weights.shape[1]:
+        raise UserError(f"{key}: '{path}' has {len(rows)} lines, and not as many numbers in each")
+    sums = np.concatenate([weights.sum(0), weights.sum(1)])
+    if not np.isfinite(sums).all() or (weights < 0).any() or np.abs(sums - 1).max() > TOLERANCE:
+        raise UserError(
+            f"{key}: the weights of '{path}' are not doubly stochastic; numbers of at least 0, of "
+            "which every line and column sums to 1, would do"
+        )
+    return weights

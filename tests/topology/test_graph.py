@@ -1,0 +1,158 @@
+"""Devices that average with their neighbours.
+
+Mutations that make a test here fail: weights transposed or not renormalised, the own share left
+out, models that start apart, the sender's model where the receiver's belongs, one slot for all,
+joules of whom hears in place of who sends.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from contract.small import engine, run, scenario
+
+from otafl.core.contracts import Blocks
+from otafl.core.errors import UserError
+from otafl.engine.engine import Engine
+from otafl.topology import mixing
+
+pytestmark = pytest.mark.exact
+
+RING: dict[str, Any] = {"name": "graph", "shape": "ring"}
+IDEAL = {"transport": "ideal", "engine.dtype": "float64"}
+
+
+def exchanged(one: Engine, t: int = 0) -> Blocks:
+    """What the nodes have after an exchange alone."""
+    done = one.parts.topology.exchange(one.server, one.share.sum(1), t, one.parts.algorithm)
+    assert done is not None
+    return done.server
+
+
+def scattered(one: Engine) -> torch.Tensor:
+    """Give each node a model of its own, and return them."""
+    generator = torch.Generator().manual_seed(5)
+    model = one.server["model"]
+    one.server = {"model": torch.randn(model.shape, generator=generator).to(model)}
+    return one.server["model"]
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedprox"])
+def test_a_complete_graph_is_a_star(algorithm: str) -> None:
+    """Over ideal links, where each has as many samples and draws no minibatches."""
+    keys: dict[str, Any] = IDEAL | {
+        "algorithm": algorithm,
+        "devices.count": 5,
+        "data": {"name": "digits", "train_samples": 300, "partition": "iid"},
+        "training": {"rounds": 4, "batch_size": 300, "local_steps": 2, "eval_samples": 40},
+    }
+    graph = run(engine(keys | {"topology": RING | {"shape": "complete"}}, [0]), 3)
+    star = run(engine(keys, [0]), 3)
+    expected = star.server["model"].expand(5, -1)
+    torch.testing.assert_close(graph.server["model"], expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("transport", ["ideal", "digital"])
+def test_an_exchange_is_the_weights_times_the_models(transport: str) -> None:
+    keys = IDEAL | {"transport": transport, "devices.count": 6, "topology": RING}
+    one = engine(keys, [0, 1])
+    before = scattered(one).clone()
+    after = exchanged(one)["model"]
+    weights = torch.from_numpy(mixing.metropolis(mixing.ring(6)))
+    for trial in range(2):
+        rows = slice(6 * trial, 6 * trial + 6)
+        tolerance = {"rtol": 1e-3, "atol": 1e-3} if transport == "digital" else {}
+        torch.testing.assert_close(after[rows], weights @ before[rows], **tolerance)
+
+
+def test_weights_of_a_file_that_are_not_symmetric(tmp_path: Path) -> None:
+    turn = 0.6 * np.eye(3) + 0.4 * np.roll(np.eye(3), 1, 1)
+    file = tmp_path / "w.csv"
+    np.savetxt(file, turn, delimiter=",")
+    topology = {"name": "graph", "shape": "file", "path": str(file)}
+    one = engine(IDEAL | {"devices.count": 3, "topology": topology}, [0])
+    before = scattered(one).clone()
+    after = exchanged(one)["model"]
+    torch.testing.assert_close(after, torch.from_numpy(turn) @ before)
+    distance = (after - after.mean(0)).norm() / (before - before.mean(0)).norm()
+    assert distance <= mixing.second_modulus(turn) + 1e-12
+
+
+@pytest.mark.parametrize("shape", ["ring", "torus", "complete"])
+def test_the_consensus_error_contracts(shape: str) -> None:
+    """By the square of the second largest eigenvalue modulus at least, where nothing disturbs."""
+    one = engine(IDEAL | {"devices.count": 8, "topology": RING | {"shape": shape}}, [0])
+    scattered(one)
+    at = mixing.second_modulus(mixing.metropolis(getattr(mixing, shape)(8)))
+    measures, method = one.parts.topology.measures, one.parts.algorithm
+    before = measures(one.server, method)["consensus_error"]
+    after = measures(exchanged(one), method)["consensus_error"]
+    assert (after <= at**2 * before * (1 + 1e-9) + 1e-25).all()
+    assert (before > 0.1).all()
+    mean = one.server["model"].mean(0)
+    torch.testing.assert_close(exchanged(one)["model"].mean(0), mean)  # it is kept
+
+
+def test_over_the_air_each_has_its_own_noise() -> None:
+    """Without fading and noise it is the exchange; with noise, off by its own at each node."""
+    keys = {"engine.dtype": "float64", "devices.count": 6, "topology": RING, "power": "ci"}
+    quiet = engine(keys | {"channel": {"name": "rayleigh", "snr_db": 200}}, [0])
+    before = scattered(quiet).clone()
+    weights = torch.from_numpy(mixing.metropolis(mixing.ring(6)))
+    torch.testing.assert_close(exchanged(quiet)["model"], weights @ before, rtol=1e-6, atol=1e-6)
+    loud = engine(keys | {"channel": {"name": "rayleigh", "snr_db": 10}}, [0])
+    scattered(loud)
+    error = exchanged(loud)["model"] - weights @ before
+    assert (error.std(1) > 1e-3).all()
+    correlation = torch.corrcoef(error)
+    assert (correlation - torch.eye(6)).abs().max() < 0.5
+
+
+def test_slots_and_joules_are_counted() -> None:
+    """A ring of nine takes three slots, and each sends in two of them."""
+    keys = {"devices.count": 9, "topology": RING, "power": "full", "channel": {"name": "awgn"}}
+    one = engine(keys, [0])
+    done = one.parts.topology.exchange(one.server, one.share.sum(1), 0, one.parts.algorithm)
+    assert done is not None
+    report, reals = done.report, one.server["model"].shape[1]
+    assert report is not None
+    assert report.symbols.tolist() == [3.0 * reals] * 9
+    budget = one.parts.link.budget
+    torch.testing.assert_close(report.airtime_s, 3 * reals / budget.bandwidth_hz[:9])
+    whole = 2 * reals * budget.budget * budget.unit_energy_j[:, None]
+    torch.testing.assert_close(report.energy_j, whole[:9], rtol=1e-3, atol=0)
+    torch.testing.assert_close(report.on_air_s, (2 / 3 * report.airtime_s)[:, None])
+
+
+@pytest.mark.parametrize("algorithm", ["fedrlr_plus", "scaffold", "fedbn", "ditto"])
+def test_other_methods_run_too(algorithm: str) -> None:
+    one = run(engine({"algorithm": algorithm, "topology": RING, "transport": "ideal"}, [0]), 2)
+    for block in one.server.values():
+        assert block.isfinite().all()
+        assert len(block) == 4
+
+
+def test_a_graph_whose_devices_are_near() -> None:
+    one = engine({"topology": {"name": "graph", "shape": "geometric", "reach": 0.6}}, [0, 1])
+    assert one.parts.topology.rows.servers == 4
+    with pytest.raises(UserError, match="which connected 4 devices in none of 100 draws"):
+        engine({"topology": {"name": "graph", "shape": "geometric", "reach": 0.01}}, [0])
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"topology": RING | {"path": "w.csv"}}, "path and shape: file go together"),
+        ({"topology": RING, "codec": "topk"}, "codec: 'topk' needs a server, which a graph has"),
+        ({"topology": RING, "devices.count": 1}, "got 1, and no device has a neighbour"),
+        ({"topology": RING, "algorithm": "tdpfed"}, "the blocks of 'tdpfed' make none"),
+        ({"topology": RING, "devices.participants": 2}, "all devices take part in every round"),
+    ],
+)
+def test_what_does_not_go_with_it(keys: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        scenario(keys)

@@ -1,0 +1,93 @@
+"""Graphs, the weights of their edges, and slots in which nodes hear each other.
+
+Mutations that make a test here fail: rows that do not sum to one, weights that are not symmetric, a
+torus that is a grid, slots that part neighbours only.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from otafl.core.errors import UserError
+from otafl.topology import mixing
+
+pytestmark = pytest.mark.exact
+
+GRAPHS = {
+    "ring": mixing.ring(7),
+    "two": mixing.ring(2),
+    "torus": mixing.torus(12),
+    "complete": mixing.complete(5),
+    "geometric": mixing.geometric(np.random.default_rng(1).random((12, 2)), 0.5),
+}
+
+
+def test_degrees() -> None:
+    assert mixing.ring(7).sum(1).tolist() == [2] * 7
+    assert mixing.ring(2).sum(1).tolist() == [1, 1]
+    assert mixing.torus(12).sum(1).tolist() == [4] * 12
+    assert mixing.torus(7).sum(1).tolist() == [2] * 7  # a prime number makes one line
+    assert mixing.complete(5).sum(1).tolist() == [4] * 5
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("weights", [mixing.metropolis, mixing.max_degree])
+def test_weights_are_doubly_stochastic_and_contract(weights: object, graph: str) -> None:
+    edges = GRAPHS[graph]
+    made = weights(edges)  # type: ignore[operator]
+    np.testing.assert_allclose(made.sum(0), 1.0)
+    np.testing.assert_allclose(made.sum(1), 1.0)
+    np.testing.assert_array_equal(made, made.T)
+    assert (made >= 0).all()
+    assert ((made > 0) & mixing.complete(len(edges)) == edges).all()
+    eigenvalues = np.sort(np.abs(np.linalg.eigvalsh(made)))
+    assert mixing.second_modulus(made) == pytest.approx(eigenvalues[-2], abs=1e-12)
+    assert eigenvalues[-2] < 1 == mixing.connected(edges)
+
+
+def test_a_complete_graph_averages() -> None:
+    np.testing.assert_allclose(mixing.metropolis(mixing.complete(5)), 0.2)
+    assert mixing.second_modulus(mixing.metropolis(mixing.complete(5))) < 1e-12
+
+
+def test_connected() -> None:
+    two = np.kron(np.eye(2, dtype=bool), mixing.ring(3))
+    assert not mixing.connected(two)
+    two[0, 5] = two[5, 0] = True
+    assert mixing.connected(two)
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_nobody_hears_while_it_sends_nor_sends_to_two(graph: str) -> None:
+    edges = GRAPHS[graph]
+    slot = mixing.slots(edges)
+    for number in range(slot.max() + 1):
+        hears = np.flatnonzero(slot == number)
+        sends = edges[hears]
+        assert sends.sum(0).max() <= 1  # each to one at most
+        assert not sends[:, hears].any()
+    assert set(slot.tolist()) == set(range(slot.max() + 1))
+
+
+def test_a_ring_takes_three_slots() -> None:
+    assert mixing.slots(mixing.ring(9)).max() + 1 == 3
+    assert mixing.slots(mixing.complete(5)).max() + 1 == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("0.5,0.5\n0.5,x\n", "cannot be read as a table of numbers"),
+        ("0.5,0.5\n", "has 1 lines, and not as many numbers"),
+        ("0.5,0.5\n0.6,0.4\n", "are not doubly stochastic"),
+        ("1.5,-0.5\n-0.5,1.5\n", "are not doubly stochastic"),
+    ],
+)
+def test_files_that_are_no_weights(text: str, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "w.csv"
+    file.write_text(text)
+    with pytest.raises(UserError, match=said):
+        mixing.of_file(str(file))
