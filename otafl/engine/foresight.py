@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from otafl.core import blame
+from otafl.core import blame, registry
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem
 from otafl.core.settings import CustomSettings
@@ -124,6 +124,7 @@ def _rehearse(scenario: Scenario) -> None:
         "devices": DevicesSettings(count=count, participants=min(count, FEW)),
         "training": scenario.training.model_copy(update=less | {"duration_s": None}),
         "faults": type(scenario.faults)(),
+        "topology": registry.settings("topology", "star")(),
         "output": OutputSettings(),
     }
     Engine(_assembled(scenario.model_copy(update=neutral | small))).round(0)

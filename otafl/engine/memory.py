@@ -92,10 +92,11 @@ def bytes_per_trial(scenario: Scenario) -> int:
     holds which sample, and the few numbers that there are of each device."""
     samples = data.loaded(scenario.data)
     model = models.build(scenario.model, samples.input_shape, samples.classes)
-    known = _known(scenario, model)
+    alone = scenario.topology.of_server(scenario)
+    known = _known(alone, model)
     if known <= scenario.engine.memory_gb * 2**30:
-        known = _with_numbers(scenario, model)
-    return known + 16 * len(samples.y_train)
+        known = _with_numbers(alone, model)
+    return scenario.topology.count(scenario) * known + 16 * len(samples.y_train)
 
 
 def check_room(scenario: Scenario) -> None:

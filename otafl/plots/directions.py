@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Literal
 
+from otafl.results.variables import SERVER
+
 HIGHER = re.compile(r"accuracy$|^charge_j$|^end_round$")
 LOWER = re.compile(
     r"loss$|_j$|_s$|_w$|symbols$|bits$|nmse$|_macs$|parameters$|^product_error$|^refactoring_error$"
@@ -13,10 +15,10 @@ LOWER = re.compile(
 )
 UNDIRECTED = frozenset(
     {"majority_accuracy", "update_coherence", "update_coherence_log", "device_own_class_samples"}
-    | {"level_participants", "weight_rank", "weight_density", "product_error_law"}
-    | {"consensus_gap", "prox_gap", "participants", "present", "updates_started", "updates_used"}
-    | {"diverged_round", "timeline_device", "timeline_round", "timeline_activity"}
-    | {"timeline_start_s", "timeline_end_s"}
+    | {"level_participants", "weight_rank", "weight_density", "product_error_law", "prox_gap"}
+    | {"consensus_gap", "consensus_error", "participants", "present", "diverged_round"}
+    | {"updates_started", "updates_used", "timeline_device", "timeline_round"}
+    | {"timeline_activity", "timeline_start_s", "timeline_end_s"}
 )
 """Variables that describe and do not judge."""
 
@@ -27,6 +29,7 @@ def better(name: str) -> Literal["higher", "lower"] | None:
     Accuracies and charges are better higher; losses, errors, joules, seconds, symbols, bits and
     work lower. None where neither is better, or where it is not known.
     """
+    name = name.removeprefix(SERVER)
     if name in UNDIRECTED:
         return None
     if HIGHER.search(name):

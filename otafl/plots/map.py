@@ -11,17 +11,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import ListedColormap, Normalize
 from matplotlib.figure import Figure
 
-from otafl import channels
+from otafl import channels, topology
 from otafl.channels.base import Channel
 from otafl.core import registry
 from otafl.core.errors import UserError
-from otafl.core.rng import Streams
 from otafl.plots import quantities
 from otafl.plots.kinds import Recipe
 from otafl.plots.layout import legend, panels, settle
@@ -68,21 +68,26 @@ def map_data(
 
 
 def _identity(scenario: Scenario) -> str:
-    return f"{scenario.channel.model_dump_json()} {scenario.devices.count} {scenario.seed}"
+    parts = scenario.channel.model_dump_json(), scenario.topology.model_dump_json()
+    return f"{' '.join(parts)} {scenario.devices.count} {scenario.seed}"
 
 
 def _place(scenario: Scenario, trial: int) -> xr.Dataset:
     """Return what a panel shows."""
-    count = scenario.devices.count
-    streams = Streams([scenario.seed], [trial])
-    budget, channel = channels.build([scenario.channel], count, streams)
-    places = channel.places(0)
+    rows = topology.Rows.of([scenario], [trial], torch.device("cpu"), torch.float32)
+    servers, first = topology.build(rows), rows.scenarios[0]
+    sections = [row.channel for row in rows.scenarios]
+    budget, own = channels.build(sections, first.devices.count, rows.streams)
+    channel = servers.reached(own)
+    places = servers.places(channel, 0)
     if places is None:
         raise UserError(
-            f"channel '{scenario.channel.name}' has no places, so there is no map of it; those of "
-            f"{', '.join(_with_places())} have"
+            f"channel '{scenario.channel.name}' with topology '{scenario.topology.name}' has no "
+            f"places, so there is no map of it; those of {', '.join(_with_places())} have"
         )
-    power, gain = budget.budget[0].double(), channel.outline(0).gain[0].double()
+    count = len(places.device_m)
+    power = budget.budget.flatten()[:count].double()
+    gain = channel.outline(0).gain.flatten()[:count].double()
     east, north = (places.device_m - places.base_m[0]).T
     base_east, base_north = (places.base_m - places.base_m[0]).T
     found: dict[str, Any] = {
@@ -95,7 +100,7 @@ def _place(scenario: Scenario, trial: int) -> xr.Dataset:
     note = ""
     if places.ground is not None:
         ground, (x, y) = places.ground, places.base_m[0]
-        unit_db = float(10.0 * (power * budget.gain[0]).mean().log10())
+        unit_db = float(10.0 * (power * budget.gain.flatten()[:count]).mean().log10())
         found["coverage_db"] = (("row", "column"), ground.coverage_db + unit_db)
         found["roof_m"] = (("row", "column"), ground.roof_m)
         found["column_m"], found["row_m"] = ("column", ground.x_m - x), ("row", ground.y_m - y)

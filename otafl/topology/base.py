@@ -12,6 +12,7 @@ from torch import Tensor
 
 from otafl.algorithms.base import Algorithm
 from otafl.channels.base import Channel
+from otafl.channels.places import Places
 from otafl.core import settings
 from otafl.core.contracts import Blocks, Hyper, LinkReport
 from otafl.core.lasting import Lasting
@@ -82,6 +83,13 @@ class Topology(Lasting, ABC):
         channel: of each server's own devices.
         """
         return None
+
+    def places(self, channel: Channel, round: int) -> Places | None:
+        """Return where the devices and servers of the first trial are; None where nobody knows.
+
+        channel: by which servers are reached.
+        """
+        return channel.places(round)
 
     def exchange(
         self, server: Blocks, weight: Tensor, round: int, algorithm: Algorithm

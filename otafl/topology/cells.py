@@ -16,10 +16,12 @@ import math
 from collections.abc import Iterable
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from pydantic import Field
 
 from otafl.channels.base import Channel, Elsewhere
+from otafl.channels.places import Places
 from otafl.core import registry
 from otafl.core.contracts import Hyper
 from otafl.core.problems import Problem, problem
@@ -176,7 +178,7 @@ class Cells(Topology):
         self.together = settings.hear(rows.scenarios[0])
 
     def neighbours(self, channel: Channel) -> Neighbours | None:
-        layout, settings = self.settings.layout, self.settings
+        layout = self.settings.layout
         assert layout is not None
         heard = layout.heard()
         if not self.together:
@@ -184,11 +186,9 @@ class Cells(Topology):
         servers = torch.tensor(heard, device=self.rows.streams.device)
         first = torch.arange(0, len(self.rows.scenarios), len(heard), device=servers.device)
         gain = db_to_linear(self.hyper["cross_gain_db"]) if "cross_gain_db" in self.hyper else None
-        distance = settings.site_distance_m
-        if distance is None:
-            distance = 2.0 * getattr(channel.settings, "cell_radius_m", 0.0)
         place = torch.arange(len(heard))[:, None]
-        shift = torch.from_numpy(layout.shift)[place, torch.tensor(heard)] * distance
+        shift = torch.from_numpy(layout.shift)[place, torch.tensor(heard)]
+        shift = shift * self._distance(channel)
         elsewhere = Elsewhere(
             rows=(first[:, None, None] + servers).flatten(0, 1),
             shift_m=shift.repeat(len(first), 1, 1).to(servers.device),
@@ -196,3 +196,19 @@ class Cells(Topology):
             streams=self.rows.links(0),
         )
         return Neighbours(heard, channel.of_others(elsewhere), channel.devices)
+
+    def places(self, channel: Channel, round: int) -> Places | None:
+        each = [channel.places(round, server) for server in range(self.rows.servers)]
+        layout = self.settings.layout
+        if not channel.has_places or layout is None:
+            return each[0]
+        base = layout.places * self._distance(channel)
+        there = [one.device_m + at for one, at in zip(each, base, strict=True) if one is not None]
+        return Places(np.concatenate(there), base)
+
+    def _distance(self, channel: Channel) -> float:
+        """Return the metres between neighbouring servers."""
+        given: float | None = self.settings.site_distance_m
+        if given is not None:
+            return given
+        return 2.0 * float(getattr(channel.settings, "cell_radius_m", 0.0))

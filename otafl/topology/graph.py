@@ -29,6 +29,8 @@ from torch import Tensor
 from otafl import transport
 from otafl.algorithms.base import Algorithm
 from otafl.algorithms.custom import class_of
+from otafl.channels.base import Channel
+from otafl.channels.places import Places
 from otafl.core import registry
 from otafl.core.contracts import Blocks, Cohort, Group, Hyper, LinkReport, Received, column
 from otafl.core.errors import UserError
@@ -181,6 +183,9 @@ class Graph(Topology):
             f"topology.reach: got {reach:g}, which connected {nodes} devices in none of {DRAWS} "
             "draws of their places; a longer one would do"
         )
+
+    def places(self, channel: Channel, round: int) -> Places | None:
+        return None
 
     def exchange(
         self, server: Blocks, weight: Tensor, round: int, algorithm: Algorithm
