@@ -13,12 +13,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from otafl import topology
 from otafl.core.contracts import Cohort, Group, LinkReport
 from otafl.core.rng import Streams, family
 from otafl.engine.assembly import torch_device
 from otafl.engine.device_store import DeviceStore
 from otafl.engine.stacking import encode
 from otafl.scenario import load_scenario
+from otafl.topology import Rows
 from otafl.transport import Uplink, build
 
 CONFORMANCE = family("conformance", __name__)
@@ -56,16 +58,24 @@ class Bench:
         first: int = 0,
     ) -> Rig:
         """Make an uplink of one stack of trials of each of the points (sections of a scenario),
-        numbered on from `first`. senders: the n devices that send, ascending, else all. weights:
-        [n], else equal ones."""
+        numbered on from `first`; where trials have several servers, each is a trial here.
+
+        senders: the n devices that send, ascending, else all. weights: [n], else equal ones.
+        """
         settings = [points] if isinstance(points, Mapping) else list(points)
         base = {"name": "conformance", "devices": {"count": devices}}
         base["output"] = {"save_link": True}
         scenarios = [load_scenario(base | dict(one)) for one in settings]
-        rows = [scenario for scenario in scenarios for _ in range(trials)]
-        numbers = range(first, first + len(rows))
-        streams = Streams([0] * len(rows), numbers, self.where, dtype)
-        link = build(rows, devices, streams)
+        stacked = [scenario for scenario in scenarios for _ in range(trials)]
+        rows = Rows.of(stacked, range(first, first + len(stacked)), self.where, dtype)
+        servers, streams = topology.build(rows), rows.streams
+        link = build(
+            rows.scenarios,
+            devices,
+            streams,
+            reached=servers.reached,
+            neighbours=servers.neighbours,
+        )
         sending = list(range(devices) if senders is None else senders)
         return Rig(link, streams, sending, _cohort(sending, devices, weights, streams))
 

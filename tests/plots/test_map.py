@@ -77,7 +77,7 @@ def test_panels_are_the_axis_that_changes_the_map() -> None:
 
 
 def test_what_has_no_places_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"'rayleigh' has no places, .* umi, uma, rma, trace have"):
+    with pytest.raises(UserError, match=r"'star' has no places, .* umi, uma, rma, trace have"):
         map_data(scenario({}))
     file = tmp_path / "place.yaml"
     file.write_text("name: place\nchannel: {name: umi}\ndevices: {count: 3}\n")

@@ -11,10 +11,11 @@ import yaml
 from support.parts import ROUNDS, TWO_AXES, make_scenario, parts_of, record, value
 
 from otafl.core.errors import UserError
-from otafl.results.dataset import VARIABLES, combine, to_dataset
+from otafl.results.dataset import combine, to_dataset
 from otafl.results.ending import final
 from otafl.results.files import open_results, read_part, write_part
 from otafl.results.record import Record
+from otafl.results.variables import VARIABLES
 from otafl.scenario import expand, load_scenario, scenario_hash
 
 pytestmark = pytest.mark.exact

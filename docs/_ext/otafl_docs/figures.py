@@ -132,6 +132,15 @@ def power() -> str:
 
 
 @drawing
+def topology() -> str:
+    servers = [(22, 14), (48, 14), (74, 14), (35, 33), (61, 33)]
+    hexagon = [(0, -13), (12, -6), (12, 7), (0, 14), (-12, 7), (-12, -6), (0, -13)]
+    cells = "".join(line([(x + a, y + b) for a, b in hexagon], "b") for x, y in servers[:3])
+    cells += "".join(line([(x + a, y + b) for a, b in hexagon], "b") for x, y in servers[3:])
+    return cells + "".join(dot(x, y, 3) for x, y in servers)
+
+
+@drawing
 def transport() -> str:
     drawn = ""
     for i, (pace, y) in enumerate(((2, 10), (3, 24), (1, 38))):
