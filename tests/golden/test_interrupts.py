@@ -38,10 +38,13 @@ sweep: {training.batch_size: [2, 3, 4, 5]}
 AGAIN_S = 0.6
 """Between two signals that are two."""
 
+MOMENTS = int(os.environ.get("OTAFL_TEST_MOMENTS", "8"))
+"""At which a sweep is interrupted; more take longer and see more."""
+
 KINDS: dict[str, tuple[Sequence[signal.Signals], int]] = {
-    "once": ([signal.SIGINT], 20),
-    "terminated": ([signal.SIGTERM], 6),
-    "twice": ([signal.SIGINT, signal.SIGINT], 6),
+    "once": ([signal.SIGINT], MOMENTS),
+    "terminated": ([signal.SIGTERM], MOMENTS // 2),
+    "twice": ([signal.SIGINT, signal.SIGINT], MOMENTS // 2),
 }
 """Signals in a row, and the number of moments at which the first is sent."""
 
@@ -195,5 +198,5 @@ def test_every_command_is_interrupted_with_a_sentence(
     sweeping.sweep(load_scenario("short.yaml"), tmp_path / "done")
     for arguments in COMMANDS.values():
         longest, own = undisturbed(*arguments)
-        all_ = lives([signal.SIGINT], 4, longest, lambda _, words=arguments: words)
+        all_ = lives([signal.SIGINT], 3, longest, lambda _, words=arguments: words)
         check(all_, [signal.SIGINT], own)
