@@ -1,5 +1,6 @@
 """Aggregation error of every power policy against SNR, devices, channel knowledge and antennas,
-from the studies' results.
+from the studies' results: policies that keep their budget in every round, then those that keep it
+on the average over fading.
 
     for s in nmse_snr nmse_devices nmse_csi nmse_antennas; do
       otafl run scenarios/studies/$s.yaml --out results/$s.nc
@@ -13,9 +14,13 @@ import argparse
 from pathlib import Path
 
 import matplotlib.pyplot as plt
-from looks import POLICIES, TYPE, policy
+import numpy as np
+import xarray as xr
+from looks import PEAK_TCI, POLICIES, TYPE, policy
+from tables import budgets, head, row
 
 import otafl
+from otafl.analysis.paired import compared
 
 STUDIES = {
     "nmse_snr": ("snr_db", "SNR (dB)"),
@@ -23,6 +28,13 @@ STUDIES = {
     "nmse_csi": ("variance", "variance of the channel estimate's error"),
     "nmse_antennas": ("antennas", "server antennas"),
 }
+PAIRS = (
+    ("smcv", "cao_static"),
+    ("cao_average", "cao_static"),
+    ("tci", PEAK_TCI),
+    (PEAK_TCI, "cao_static"),
+)
+"""Policies whose errors are compared trial by trial."""
 
 
 def main() -> None:
@@ -33,19 +45,12 @@ def main() -> None:
     plt.rcParams.update(TYPE)
     figure, axes = plt.subplots(2, 2, figsize=(10, 8.8), layout="constrained", sharey=True)
     for axis, (study, (dim, label)) in zip(axes.flat, STUDIES.items(), strict=True):
-        error = otafl.open_results(args.folder / f"{study}.nc").aggregation_nmse.isel(round=-1)
-        # inversion's error has no mean over Rayleigh fading, so trials are summed up by medians
-        middle, low, high = (error.quantile(q, "trial").drop_vars("quantile") for q in (0.5, 0, 1))
-        print(f"\n{study}: median of {error.sizes['trial']} trials (lowest to highest)")
-        rows = middle.transpose("power", dim).to_pandas()
-        print("| power | " + " | ".join(f"{x:g}" for x in rows.columns) + " |")
-        print("|---|" + "---|" * len(rows.columns))
-        for name, row in rows.iterrows():
-            ends = low.sel(power=name).values, high.sel(power=name).values
-            cells = (f"{m:.2g} ({a:.2g} to {b:.2g})" for m, a, b in zip(row, *ends, strict=True))
-            print(f"| {name} | " + " | ".join(cells) + " |")
-        for name in middle.power.values:
-            one = middle.sel(power=name)
+        result = otafl.open_results(args.folder / f"{study}.nc")
+        error = result.aggregation_nmse.isel(round=-1).transpose("power", dim, "trial")
+        tell(study, error, budgets(result))
+        for name in error.power.values:
+            # inversion's error has no mean over Rayleigh fading, so trials are summed up by medians
+            one = error.sel(power=name).median("trial")
             axis.plot(one[dim], one, label=name, **policy(str(name)))
         axis.set(yscale="log", xlabel=label, ylim=(1e-4, 1e2))
         if dim in ("device_count", "antennas"):
@@ -65,6 +70,29 @@ def main() -> None:
     figure.legend(handles, order, loc="outside lower center", ncols=4, title="power policy")
     figure.savefig(args.out, dpi=150)
     print(f"\n{args.out}")
+
+
+def tell(study: str, error: xr.DataArray, kept: dict[str, str]) -> None:
+    """Print the errors [power, x, trial], and those of PAIRS over each other."""
+    columns = [f"{x:g}" for x in error[error.dims[1]].values]
+    title = f"{study}: median of {error.sizes['trial']} trials (lowest to highest)"
+    head(title, "budget", "power", *columns)
+    for budget in ("none", "peak", "average"):
+        for one in error:
+            if kept[name := str(one.power.values)] == budget:
+                row(budget, name, *map(_cell, one.values))
+    pairs = [pair for pair in PAIRS if {*pair} <= {*error.power.values}]
+    if pairs:
+        head("in the same trials: geometric mean (95 % interval)", "ratio of errors", *columns)
+    for name, base in pairs:
+        found = compared(np.log(error.sel(power=name)), np.log(error.sel(power=base)))
+        ratios = np.exp([found[key].values for key in ("difference", "low", "high")]).T
+        cells = (f"{mean:.3g} ({low:.3g} to {high:.3g})" for mean, low, high in ratios)
+        row(f"{name} / {base}", *cells)
+
+
+def _cell(trials: np.ndarray) -> str:
+    return f"{np.median(trials):.2g} ({trials.min():.2g} to {trials.max():.2g})"
 
 
 if __name__ == "__main__":

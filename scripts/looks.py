@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+PEAK_TCI = "tci(constraint=peak)"
 POLICIES = {
     "none": ("#000000", "o", "-"),
     "cao_static": ("#0072B2", "s", "-"),
@@ -13,6 +14,7 @@ POLICIES = {
     "open_loop": ("#882255", ">", ":"),
     "gbma": ("#D55E00", "<", "-"),
     "tci": ("#7F7F7F", "X", "-."),
+    PEAK_TCI: ("#332288", "d", "-"),
     "ci": ("#EE66AA", "P", "-"),
     "multi_antenna_ci": ("#8C510A", "h", "--"),
     "cotaf": ("#999933", "*", "-."),

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+import yaml
 
 import otafl
 
@@ -29,6 +30,15 @@ def head(title: str, *columns: str) -> None:
     print(f"\n{title}\n")
     row(*columns)
     print("|" + "---|" * len(columns))
+
+
+def budgets(result: xr.Dataset) -> dict[str, str]:
+    """Each power policy's label -> whether it keeps its budget in every round ("peak"), on the
+    "average" over fading, or not at all ("none")."""
+    from otafl.scenario.loading import expand
+
+    points = expand(otafl.load_scenario(yaml.safe_load(result.attrs["scenario"])))
+    return {str(one.coords["power"]): one.scenario.power.keeps for one in points}
 
 
 def options(doc: str | None, default: str | None = None) -> argparse.ArgumentParser:
