@@ -1,5 +1,5 @@
-"""A small copy of a result, to keep or to send: what was measured of whole trials, without that of
-each device (but by class), in single precision.
+"""A small copy of a result, to keep or to send: what was measured of whole trials and the joules of
+all devices together, without what each device had (but by class), in single precision.
 
     python scripts/slim.py results/fedrlr_fig5 results/reference/fedrlr/fedrlr_fig5.nc
 """
@@ -19,6 +19,9 @@ def main() -> None:
     parser.add_argument("copy", type=Path, help="file to write")
     args = parser.parse_args()
     ds = otafl.open_results(args.result)
+    joules = [name for name, v in ds.items() if "device" in v.dims and v.attrs["units"] == "J"]
+    for name in joules:
+        ds[name] = ds[name].sum("device", min_count=1, keep_attrs=True)
     own = [
         name for name, values in ds.items() if {"device", "class"} & {*values.dims} == {"device"}
     ]
