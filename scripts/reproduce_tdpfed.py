@@ -1,7 +1,9 @@
 """Tables II and III of the TDPFed paper (Wang, Jin, Liu, Zong, Shao, Li), their MNIST columns on
 Fashion-MNIST, from the results of scenarios/papers/tdpfed_*.yaml.
 
-    for f in table2 table3_rivals table3_sar; do otafl sweep scenarios/papers/tdpfed_$f.yaml; done
+    for f in table2 table3_rivals table3_sar table3_alone; do
+      otafl sweep scenarios/papers/tdpfed_$f.yaml
+    done
     python scripts/reproduce_tdpfed.py [results] [--figure tdpfed.png]
 """
 
@@ -78,6 +80,7 @@ def main() -> None:
             left.plot(curve["round"], curve, label=label, color=colour, ls=line)
     third = opened(args.results, "tdpfed_table3_rivals")
     subsets = opened(args.results, "tdpfed_table3_sar")
+    alone = opened(args.results, "tdpfed_table3_alone")
     rounds, trials = int(third["round"].max()), third.sizes["trial"]
     head(
         f"Table III: {rounds} rounds, {trials} trials",
@@ -88,6 +91,7 @@ def main() -> None:
         row(method, paper, *cells(one, PERSONAL), *cells(one, GLOBAL), symbols(one))
         curve = one[variable].mean("trial")
         right.plot(curve["round"], curve, label=method, color=COLOURS[place], ls=LINES[place])
+    row("each device alone", "", *cells(alone, PERSONAL), *cells(alone, GLOBAL), symbols(alone))
     for place, (method, printed) in enumerate(SUBSETS):
         one = subsets.isel(zip=place)
         share = "2/3" if "x1.5" in method else "1/2"
