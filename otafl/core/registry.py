@@ -86,7 +86,8 @@ WORDS = {
     "transport": "ideal over_the_air digital fsk_majority_vote reed type_based",
     "server": "average momentum adagrad adam yogi",
     "downlink": "ideal analog random_subset digital",
-    "codec": "identity uniform qsgd topk random_subset obda compressed_sensing matrix_sensing",
+    "codec": "identity uniform qsgd topk random_subset shared_subset obda compressed_sensing "
+    "matrix_sensing",
     "selection": "uniform round_robin best_channel proportional_fair threshold update_norm poisson",
     "levels": "fixed dynamic compute memory channel deadline",
     "compute": "fixed lognormal classes drawn csv mcu phone edge_gpu",

@@ -53,7 +53,8 @@ def changes(table: str, name: str) -> dict[str, Any]:
     if table in ("protocol", "levels", "frequency", "compute") or example:
         return {"trials": 2, **keys}
     late = {**LATE, **keys}
-    return late | {"devices.late": "drop"} if name == "update_norm" else late
+    in_time = name in ("update_norm", "shared_subset")
+    return late | {"devices.late": "drop"} if in_time else late
 
 
 def _inside(table: str, keys: dict[str, Any]) -> list[str]:

@@ -1,0 +1,101 @@
+"""Send the same random subset of everybody's payload, drawn anew each round, and nothing else.
+
+Server and devices draw it from a seed that they share, so no positions are told, and over the air
+the symbols of all devices meet: a payload of P reals takes round(keep P) channel uses, where codecs
+topk and random_subset send zeros for what is left out. What is not in the subset counts as 0 in the
+mean; a device adds it to what it sends next (error feedback) or, without, forgets it.
+
+References
+----------
+Konecny, McMahan, Yu, Richtarik, Suresh, Bacon 2016, "Federated Learning: Strategies for Improving
+    Communication Efficiency", random masks.
+Stich, Cordonnier, Jaggi 2018, "Sparsified SGD with Memory", rand_k.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+from torch import Tensor
+
+from otafl.codecs.base import Codec, Coded, shapes_of
+from otafl.codecs.sparse import Feedback, forgotten, kept, memory_of, recalled, remembered
+from otafl.core.contracts import Blocks, Context, Group, Heard, Hyper, Payload
+from otafl.core.errors import UserError
+from otafl.core.problems import Problem, problem
+from otafl.core.rng import Streams, family
+from otafl.models.base import Shapes, flatten, unflatten
+
+CHOICE = family("shared_subset", __name__)
+
+SENT = "sent"
+"""The one block of an encoded group."""
+
+
+class SharedSubset(Codec):
+    lasting: ClassVar = ("_place", "_shapes")
+
+    class Settings(Codec.Settings):
+        name: Literal["shared_subset"] = "shared_subset"
+        keep: float = Field(0.1, gt=0, le=1, description="share of the reals that is sent")
+        error_feedback: Feedback = True
+        subset_seed: int = Field(
+            0, ge=0, lt=2**63, description="seed of the subsets, the same in all trials"
+        )
+
+        def check(self, scenario: Any) -> Iterable[Problem]:
+            devices, wrong = scenario.devices, "does not go with codec: 'shared_subset', whose "
+            wrong += "subset is that of the round in which it is sent;"
+            if devices.protocol.goes_on:
+                text = f"'{devices.protocol.name}' {wrong} protocol: rounds would do"
+                yield problem(text, "devices.protocol", "codec")
+            if devices.late == "next":
+                yield problem(f"'next' {wrong} late: drop would do", "devices.late", "codec")
+
+    def __init__(self, settings: Settings, hyper: Hyper, streams: Streams) -> None:
+        super().__init__(settings, hyper, streams)
+        self._own = Streams([settings.subset_seed], [0], streams.device, streams.dtype)
+        self._place: dict[int, Tensor] = {}
+        self._shapes: dict[int, Shapes] = {}
+
+    @property
+    def remembers(self) -> bool:
+        return bool(self.settings.error_feedback)
+
+    def init(self, payload: Payload) -> Blocks:
+        return memory_of(payload) if self.remembers else {}
+
+    def encoded(self, group: Group, index: int, memory: Blocks, context: Context) -> Coded:
+        if group.mask is not None:
+            raise UserError(
+                "codec.name: 'shared_subset' sends the same coordinates of all devices, and the "
+                "algorithm's devices know only some of them each; use topk, or a quantiser"
+            )
+        a = recalled(flatten(group.blocks), None, group, index, memory)
+        draw = self._own.uniform(CHOICE / index, context.round, (group.reals,))[0]
+        place = draw.topk(kept(self.settings.keep, group.reals)).indices.sort().values
+        self._place[index], self._shapes[index] = place, shapes_of(group)
+        memory = remembered(a, None, group, index, memory)
+        return replace(group, blocks={SENT: a[:, place]}), memory
+
+    def settle(self, memory: Blocks, payload: Payload, heard: Heard, context: Context) -> Blocks:
+        for index, (group, came) in enumerate(zip(payload, heard, strict=True)):
+            if group.route == "uplink":
+                came = came if came.shape[1] == 1 else self._spread(index, came)
+                sent = self._spread(index, flatten(group.blocks))
+                memory = forgotten(sent, came, group, index, memory)
+        return memory
+
+    def restored(self, index: int, blocks: Blocks) -> Blocks:
+        if index not in self._shapes:
+            return blocks
+        return unflatten(self._spread(index, blocks[SENT]), self._shapes[index])
+
+    def _spread(self, index: int, sent: Tensor) -> Tensor:
+        """Return the numbers of a subset [n, k] where they belong, zeros elsewhere [n, P]."""
+        reals = sum(math.prod(shape) for shape in self._shapes[index].values())
+        return sent.new_zeros(len(sent), reals).index_copy_(1, self._place[index], sent)

@@ -1,0 +1,105 @@
+"""Codec shared_subset: everybody's reals at the same random places.
+
+Mutations that make a test here fail: a subset for each device, the same in all rounds or groups, or
+of another seed; zeros sent for what is left out; reals put back in another place; a memory that
+keeps what was received, or forgets what was not; positions counted as bits; a share rounded down.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from contract.small import scenario
+from support.codec_bench import encode, made, normal, received
+
+from otafl import UserError
+from otafl.codecs.shared_subset import SharedSubset
+from otafl.core.contracts import Group, Received
+from otafl.engine.running import run_stack
+from otafl.scenario import expand
+
+pytestmark = pytest.mark.exact
+
+
+def codec_of(**settings: object) -> SharedSubset:
+    codec: SharedSubset = made(SharedSubset, SharedSubset.Settings(**settings))
+    return codec
+
+
+def places(codec: SharedSubset, reals: int, round: int = 0) -> list[int]:
+    """Where the reals 1 .. P that are sent have been, in order."""
+    count = 1.0 + torch.arange(reals, dtype=torch.float64).expand(3, reals)
+    (out,), _ = encode(codec, (Group({"w": count}),), round=round)
+    rows = out.blocks["sent"]
+    assert torch.equal(rows, rows[:1].expand_as(rows))
+    return [int(value) - 1 for value in rows[0]]
+
+
+def test_all_devices_send_the_same_reals_and_nothing_else() -> None:
+    codec = codec_of(keep=0.29)
+    first, later = places(codec, 50), places(codec, 50, round=1)
+    assert len(set(first)) == len(first) == len(later) == 14 != len(set(first) & set(later))
+    assert places(codec_of(keep=0.29), 50) == first
+    assert places(codec_of(keep=0.29, subset_seed=1), 50) != first
+    assert sorted(places(codec_of(keep=1.0), 50)) == list(range(50))
+
+
+def test_every_real_has_its_turn() -> None:
+    """Over 400 rounds a real is sent 100 times in the mean, all within 5 standard deviations."""
+    codec, turns = codec_of(keep=0.25), torch.zeros(40)
+    for round in range(400):
+        turns[places(codec, 40, round)] += 1
+    assert turns.mean() == 100
+    assert ((turns - 100).abs() < 5 * 75**0.5).all()
+
+
+def test_groups_draw_apart_and_what_is_sent_comes_back_in_its_place() -> None:
+    x = normal(3, 5, 10)
+    codec = codec_of(keep=0.5, error_feedback=False)
+    groups = (Group({"a": x[:, :2], "b": x[:, 2:]}), Group({"a": x}))
+    (one, two), memory = encode(codec, groups)
+    assert memory == {}
+    assert not torch.equal(one.blocks["sent"], two.blocks["sent"])
+    assert codec.bits(one) == 25 * 32
+    sums = tuple(group.blocks for group in (one, two))
+    mean = codec.decode(Received(sums, (torch.ones(3),) * 2, None, None)).mean
+    for blocks, group in zip(mean, groups, strict=True):
+        back, old = (torch.cat([b[n].flatten(1) for n in b], 1) for b in (blocks, group.blocks))
+        assert ((back != 0).sum(1) == 25).all()
+        assert torch.equal(back[back != 0], old[back != 0])
+        assert {name: b.shape for name, b in blocks.items()} == {
+            name: b.shape for name, b in group.blocks.items()
+        }
+
+
+def test_what_is_not_received_is_sent_later() -> None:
+    """Of three devices the first is heard, the second is not, of the third all but one number."""
+    codec, x = codec_of(keep=0.2), normal(3, 50)
+    (coded,), memory = encode(codec, (Group({"a": x}),))
+    heard = torch.ones(3, 10, dtype=torch.bool)
+    heard[1], heard[2, 7] = False, False
+    after = received(codec, (coded,), memory, heard)["rest/0"]
+    assert (after == 0).sum(1).tolist() == [10, 0, 9]
+    assert torch.equal(after[after != 0], x[after != 0])
+    (again,), _ = encode(codec, (Group({"a": 0.0 * x}),), {"rest/0": after})
+    assert torch.equal(again.blocks["sent"][1], coded.blocks["sent"][1])
+    assert not again.blocks["sent"][0].any()
+
+
+@pytest.mark.parametrize(
+    ("devices", "said"),
+    [({"protocol": "asynchronous"}, "'asynchronous' does not go"), ({"late": "next"}, "'next'")],
+)
+def test_updates_that_come_late_are_refused(devices: dict[str, str], said: str) -> None:
+    keys = {f"devices.{name}": value for name, value in devices.items()}
+    with pytest.raises(UserError, match=said):
+        scenario({"codec": "shared_subset", "devices.compute": "phone", **keys})
+
+
+def test_of_the_symbols_on_air_few_are_left() -> None:
+    """A tenth of the payload takes a tenth of the channel uses."""
+    keys = {"transport": "over_the_air", "power": "ci", "training.rounds": 2}
+    for keep, reals in ((1.0, 310), (0.1, 31)):
+        codec = {"name": "shared_subset", "keep": keep}
+        record = run_stack(expand(scenario(keys | {"codec": codec})))
+        assert (record.variables["uplink_symbols"][..., -1] == 2 * reals).all()
