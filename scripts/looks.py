@@ -26,6 +26,14 @@ Curves that run together differ in line and lightness, so the figure can be read
 """
 TYPE = {"font.size": 12, "axes.titlesize": 13, "xtick.labelsize": 11, "ytick.labelsize": 11}
 """Points in a figure of ten inches: 9 points at the least where it is shown 800 pixels wide."""
+UPLINKS = {
+    "sums in phase": ("#0072B2", ("ci", "tci", "gbma", "cotaf", "cao_static", "pre_scaler")),
+    "votes in phase": ("#009E73", ("one bit, ci", "one bit, tci")),
+    "no phase": ("#D55E00", ("FSK-MV", "FSK-MV, absentees", "REED")),
+    "types": ("#5E3C99", ("TBMA",)),
+    "packets": ("#000000", ("top-k 0.3 %", "top-k 1 %", "2 bits")),
+}
+"""Kind of uplink -> its colour, and its uplinks in the order of `scenarios/studies/field.yaml`."""
 
 
 def policy(name: str) -> dict[str, Any]:

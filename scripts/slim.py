@@ -17,6 +17,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("result", type=Path, help="file, or folder of a sweep")
     parser.add_argument("copy", type=Path, help="file to write")
+    parser.add_argument("--variables", metavar="A,B", help="keep these alone, and how trials end")
     args = parser.parse_args()
     ds = otafl.open_results(args.result)
     joules = [name for name, v in ds.items() if "device" in v.dims and v.attrs["units"] == "J"]
@@ -26,6 +27,9 @@ def main() -> None:
         name for name, values in ds.items() if {"device", "class"} & {*values.dims} == {"device"}
     ]
     slim = ds.drop_vars(own)
+    if args.variables:
+        ends = [name for name in ("end_round", "stop_round") if name in slim]
+        slim = slim[[*args.variables.split(","), *ends]]
     if all("device" not in values.dims for values in slim.values()):
         slim = slim.drop_vars("device", errors="ignore")
     for name in slim.data_vars:

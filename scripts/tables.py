@@ -75,6 +75,22 @@ def opened_at(path: Path, sel: Sequence[str] | None) -> xr.Dataset:
     return ds
 
 
+def when_spent(
+    ds: xr.Dataset, name: str, spent: xr.DataArray, budget: xr.DataArray, guess: float = 0.1
+) -> xr.DataArray:
+    """An accuracy where so much has been spent, on a straight line between records; at the end of
+    the run, where that was less. A trial that diverged guesses."""
+    from otafl.results.ending import final
+
+    def read(spent: np.ndarray, values: np.ndarray, budget: float) -> float:
+        there = np.isfinite(spent) & np.isfinite(values)
+        return float(np.interp(budget, spent[there], values[there])) if there.any() else guess
+
+    read_along = {"input_core_dims": [["round"], ["round"], []], "vectorize": True}
+    read_at = xr.apply_ufunc(read, spent.load(), ds[name].load(), budget, **read_along)
+    return read_at.where(final(ds, name).notnull(), guess)
+
+
 def curves(ds: xr.Dataset, variable: str, x: str, path: Path) -> None:
     """The end of each trial against an axis: a curve for each value of another, panels for a
     third; else a curve for each point of the others."""

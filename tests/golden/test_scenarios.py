@@ -68,6 +68,8 @@ def reduced(tree: dict[str, Any]) -> dict[str, Any]:
     tree["training"] = training | kept
     tree["trials"] = min(2, tree.get("trials", 1))
     tree["sweep"] = {key: [*v[:1], *v[1:][-1:]] for key, v in tree.get("sweep", {}).items()}
+    for joint in tree["sweep"].get("zip", []):
+        joint |= {f"training.{key}": kept[key] for key in kept if f"training.{key}" in joint}
     partitions = list(tree["sweep"].get("data.partition", []))
     if isinstance(tree.get("data"), dict):
         tree["data"].pop("train_samples", None)

@@ -1,0 +1,52 @@
+"""The committed page about the whole field says what its script prints of the committed results.
+
+Mutations that make a test here fail: a number of the page changed, a table left out, the worst step
+for the best, the end of each run for the same channel uses or joules, a diverged trial left out.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "results" / "field.md").read_text().splitlines()
+
+
+@pytest.mark.slow
+def test_tables(tmp_path: Path) -> None:
+    figure = tmp_path / "field.png"
+    command = [sys.executable, str(ROOT / "scripts" / "field.py")]
+    command += [str(ROOT / "results" / "reference"), "--figure", str(figure)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "MPLBACKEND": "agg"}
+    )
+    assert done.returncode == 0, done.stderr
+    rows = [line for line in done.stdout.splitlines() if line.startswith("| ")]
+    assert len(rows) == 4 * 16
+    assert [row for row in rows if row not in PAGE] == []
+    assert figure.stat().st_size > 10_000
+
+
+def test_values_are_read_where_so_much_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half-way between records; at the end of a run that spends less; a guess if it diverged."""
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    read = runpy.run_path(str(ROOT / "scripts" / "tables.py"))["when_spent"]
+    nan = np.nan
+    rounds = {"round": [0, 2, 4], "final_round": 4}
+    accuracy = [[0.1, 0.5, 0.9], [0.1, 0.4, 0.6], [0.1, 0.8, nan]]
+    ds = xr.Dataset({"a": (("trial", "round"), np.array(accuracy))}, coords=rounds)
+    spent = xr.DataArray(
+        np.array([[0.0, 10.0, 20.0], [0.0, 5.0, 10.0], [0.0, 9.0, nan]]),
+        dims=("trial", "round"),
+        coords={"round": rounds["round"]},
+    )
+    got = read(ds, "a", spent, xr.DataArray(15.0)).values
+    np.testing.assert_allclose(got, [0.7, 0.6, 0.1])
