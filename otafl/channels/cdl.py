@@ -148,13 +148,19 @@ class Cdl(Channel):
         self.waves = PlaneWaves(self.rays, settings.antennas, frequency, pairs, settings.carrier_hz)
         self._velocity = velocities(settings.speed_kmh, pairs)
         self.correlation_rounds = correlation_rounds(settings)
-        self._states = OfdmStates(self, pairs, self._draw, self.waves.numbers)
+        self._states = OfdmStates(
+            self, pairs, self._draw, self.waves.numbers, self._taps, self.waves.delay_s
+        )
 
     def state(self, round: int) -> ChannelState:
         return self._states.state(round)
 
     def _draw(self, index: Tensor, time_s: Tensor) -> Tensor:
         """Draw [R, U, K, A, F]."""
+        return self.waves.response(self._taps(index, time_s))
+
+    def _taps(self, index: Tensor, time_s: Tensor) -> Tensor:
+        """Draw [R, U, K, A, L]."""
         if self._velocity is None:
-            return self.waves.fresh(index)
-        return self.waves.moved(time_s[:, :, None, None] * self._velocity)
+            return self.waves.fresh_taps(index)
+        return self.waves.moved_taps(time_s[:, :, None, None] * self._velocity)

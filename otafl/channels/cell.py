@@ -161,8 +161,10 @@ class Cell(Channel):
         self.correlation_rounds = correlation_rounds(settings)
         frequency = group_frequencies(bandwidth_hz[pairs.rows], settings.subcarrier_groups)
         rays = cell_rays(self.links)
-        self._waves = PlaneWaves(rays, settings.antennas, frequency, pairs, settings.carrier_hz)
-        self._states = OfdmStates(self, pairs, self._draw, self._waves.numbers)
+        self._waves = waves = PlaneWaves(
+            rays, settings.antennas, frequency, pairs, settings.carrier_hz
+        )
+        self._states = OfdmStates(self, pairs, self._draw, waves.numbers, self._taps, waves.delay_s)
 
         at_drop = -self.links.path_loss_db - self.links.penetration_db
         if settings.shadowing:
@@ -221,11 +223,15 @@ class Cell(Channel):
 
     def _draw(self, index: Tensor, time_s: Tensor) -> Tensor:
         """Draw [R, U, K, A, F]."""
+        return self._waves.response(self._taps(index, time_s))
+
+    def _taps(self, index: Tensor, time_s: Tensor) -> Tensor:
+        """Draw [R, U, K, A, L]."""
         if self._velocity is None:
-            return self._waves.fresh(index)
+            return self._waves.fresh_taps(index)
         if self._moves:
-            return self._waves.moved(self._position(time_s) - self._start)
-        return self._waves.moved(time_s[:, :, None, None] * self._velocity)
+            return self._waves.moved_taps(self._position(time_s) - self._start)
+        return self._waves.moved_taps(time_s[:, :, None, None] * self._velocity)
 
     def _position(self, time_s: Tensor) -> Tensor:
         """Return the positions [R, U, K, 3] at times [R, U]."""

@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import ChannelState
+from otafl.core.contracts import ChannelState, Paths
 from otafl.core.rng import Purpose, Streams, family
 
 FADING = family("fading", __name__)
@@ -61,7 +61,11 @@ class RoundBlocks:
 
 
 def block_state(
-    h: Tensor, gain: Tensor, block_symbols: int | None, later: Callable[[int], Tensor]
+    h: Tensor,
+    gain: Tensor,
+    block_symbols: int | None,
+    later: Callable[[int], Tensor],
+    paths: Callable[[int], Paths] | None = None,
 ) -> ChannelState:
     """Return a channel's state, whose later blocks are drawn once, when they are asked for.
 
@@ -71,10 +75,11 @@ def block_state(
     gain : [S, K].
     block_symbols : channel uses of a coherence block; None where it lasts for the payload.
     later : blocks -> [S, K, A, blocks, F], the first of them h.
+    paths : as in `ChannelState`.
     """
     if block_symbols is None:
-        return ChannelState(h, gain)
-    return ChannelState(h, gain, block_symbols, functools.cache(later))
+        return ChannelState(h, gain, paths=paths)
+    return ChannelState(h, gain, block_symbols, functools.cache(later), paths)
 
 
 def correlated(h: Tensor, neighbours: float, dim: int) -> Tensor:

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from otafl.channels.base import Channel, FadingSettings
 from otafl.channels.fading import FADING, ROUNDS_PER_BLOCK, RoundBlocks, block_state
-from otafl.core.contracts import ChannelState
+from otafl.core.contracts import ChannelState, Paths
 from otafl.core.rng import Purpose, Streams, purpose
 from otafl.core.settings import stackable
 
@@ -131,13 +131,29 @@ def frequency_response(taps: Tensor, rotation: Tensor) -> Tensor:
 
 
 class OfdmStates:
-    """Make the states of a channel's rounds. numbers: real numbers of the largest temporary that
-    `draw` makes for one index."""
+    """Make the states of a channel's rounds.
 
-    def __init__(self, channel: Channel, pairs: Pairs, draw: Draw, numbers: int) -> None:
+    Parameters
+    ----------
+    channel, pairs : that draw.
+    draw : of h [R, U, K, A, F].
+    numbers : real numbers of the largest temporary that `draw` makes for one index.
+    taps : of the amplitudes [R, U, K, A, L] of the paths that h follows from.
+    delay_s : [U, K or 1, L] of the paths.
+    """
+
+    def __init__(
+        self,
+        channel: Channel,
+        pairs: Pairs,
+        draw: Draw,
+        numbers: int,
+        taps: Draw,
+        delay_s: Tensor,
+    ) -> None:
         settings: OfdmSettings = channel.settings
         self._pairs = pairs
-        self._draw = draw
+        self._draw, self._taps, self._delay_s = draw, taps, delay_s
         self._block_symbols = settings.block_symbols
         self._round_s = settings.round_interval_s
         self._gain = channel.budget.gain
@@ -152,22 +168,34 @@ class OfdmStates:
         """Return the state of a round; gain: [S, K] large-scale, else that of the budget."""
         gain = self._gain if gain is None else gain
         h = self._pairs.spread(self._rounds[round])[:, :, :, None]
-        return block_state(h, gain, self._block_symbols, functools.partial(self._later, round))
+        later = functools.partial(self._later, round)
+        paths = functools.partial(self._paths, round)
+        return block_state(h, gain, self._block_symbols, later, paths)
 
     def _first_blocks(self, first: int, rounds: int) -> Tensor:
         """Draw [rounds, U, K, A, F]."""
         round = torch.arange(first, first + rounds, device=self._pairs.rows.device)
-        return self._blocks(round, torch.zeros_like(round))
+        return self._blocks(self._draw, round, torch.zeros_like(round))
 
     def _later(self, round: int, blocks: int) -> Tensor:
         """Draw [S, K, A, blocks, F]."""
         block = torch.arange(1, blocks, device=self._pairs.rows.device)
         parts = [self._rounds[round][None]]
         for part in block.split(self._at_once):
-            parts.append(self._blocks(torch.full_like(part, round), part))
+            parts.append(self._blocks(self._draw, torch.full_like(part, round), part))
         return self._pairs.spread(torch.cat(parts).movedim(0, 3))
 
-    def _blocks(self, round: Tensor, block: Tensor) -> Tensor:
-        """Draw [R, U, K, A, F], the blocks [R] of the rounds [R]."""
+    def _paths(self, round: int, blocks: int) -> Paths:
+        """Draw the impulse responses of a round's first blocks."""
+        block = torch.arange(blocks, device=self._pairs.rows.device)
+        parts = [
+            self._blocks(self._taps, torch.full_like(part, round), part)
+            for part in block.split(self._at_once)
+        ]
+        a = self._pairs.spread(torch.cat(parts).movedim(0, 3))
+        return Paths(a, self._pairs.spread(self._delay_s)[:, :, None])
+
+    def _blocks(self, draw: Draw, round: Tensor, block: Tensor) -> Tensor:
+        """Draw [R, U, K, A, ...], the blocks [R] of the rounds [R]."""
         time = round.double()[:, None] * self._round_s + block[:, None] * self._block_s
-        return self._draw(round * BLOCKS_PER_ROUND + block, time)
+        return draw(round * BLOCKS_PER_ROUND + block, time)

@@ -86,7 +86,7 @@ def line_array(azimuth: Tensor, zenith: Tensor, antennas: int) -> Tensor:
 class PlaneWaves:
     """Draw the fading of U x K links with given rays, as the phases of these change.
 
-    numbers: real numbers of the largest temporary of a draw.
+    numbers: real numbers of the largest temporary of a draw. delay_s: [U, K, L] of the paths.
     """
 
     def __init__(
@@ -100,27 +100,39 @@ class PlaneWaves:
         steering = rotations(line_array(rays.azimuth, rays.zenith, antennas), dtype)
         amplitude = rays.power.sqrt().to(dtype)
         self._rays = (amplitude[..., None] * steering).movedim(-1, 2).contiguous()
+        self.delay_s = rays.delay_s
         self._rotation = delay_rotations(rays.delay_s, frequency_hz[:, None], dtype)[:, :, None]
         self.numbers = 2 * max(self._rays.numel(), self._rotation[..., 0, :].numel() * antennas)
 
     def fresh(self, index: Tensor) -> Tensor:
-        """Draw [R, U, K, A, F] with phases of their own at each of the indices [R]."""
+        """Draw h [R, U, K, A, F] with phases of their own at each of the indices [R]."""
+        return self.response(self.fresh_taps(index))
+
+    def fresh_taps(self, index: Tensor) -> Tensor:
+        """Draw the paths' amplitudes [R, U, K, A, L] of the same."""
         turn = self._pairs.uniform(FADING, index, (self._rays.shape[-1],))
-        return self._response(rotations(turn, self._dtype))
+        return self._added(rotations(turn, self._dtype))
 
     def moved(self, way_m: Tensor) -> Tensor:
-        """Return [R, U, K, A, F] after ways [R, U, K, 3] in metres, float64, with the run's
+        """Return h [R, U, K, A, F] after ways [R, U, K, 3] in metres, float64, with the run's
         phases."""
+        return self.response(self.moved_taps(way_m))
+
+    def moved_taps(self, way_m: Tensor) -> Tensor:
+        """Return the paths' amplitudes [R, U, K, A, L] of the same."""
         if self._start is None:
             self._start = self._pairs.once(PHASE, (self._rays.shape[-1],)).double()
         cycles = (self._travel * (way_m / self._wavelength)[..., None, :]).sum(-1)
-        return self._response(rotations(self._start + cycles, self._dtype))
+        return self._added(rotations(self._start + cycles, self._dtype))
 
-    def _response(self, phase: Tensor) -> Tensor:
-        """Return [R, U, K, A, F] of the rays' phases [R, U, K, P]."""
-        waves = phase[..., None, :] * self._rays
-        taps = torch.stack([path.sum(-1) for path in waves.split(self._path, -1)], -1)
+    def response(self, taps: Tensor) -> Tensor:
+        """Return h [R, U, K, A, F] of the paths' amplitudes [R, U, K, A, L]."""
         return frequency_response(taps, self._rotation)
+
+    def _added(self, phase: Tensor) -> Tensor:
+        """Return [R, U, K, A, L], the rays of each path with phases [R, U, K, P] added up."""
+        waves = phase[..., None, :] * self._rays
+        return torch.stack([path.sum(-1) for path in waves.split(self._path, -1)], -1)
 
 
 def velocities(speed_kmh: float | None, pairs: Pairs) -> Tensor | None:

@@ -153,7 +153,7 @@ class Tdl(Channel):
             self._los_start = pairs.once(LINE_OF_SIGHT, ()).double()
         else:
             numbers *= max(len(self._power), settings.subcarrier_groups)
-        self._states = OfdmStates(self, pairs, self._draw, numbers)
+        self._states = OfdmStates(self, pairs, self._draw, numbers, self._taps, delay[:, None])
 
     def state(self, round: int) -> ChannelState:
         return self._states.state(round)
@@ -163,12 +163,16 @@ class Tdl(Channel):
 
     def _draw(self, index: Tensor, time_s: Tensor) -> Tensor:
         """Draw [R, U, K, A, F]."""
+        return frequency_response(self._taps(index, time_s), self._rotation)
+
+    def _taps(self, index: Tensor, time_s: Tensor) -> Tensor:
+        """Draw [R, U, K, A, L]."""
         taps, turn = self._moving(time_s) if self._moves else self._fresh(index)
         taps = correlated(taps, self.settings.antenna_correlation, 3)
         if self._los is not None:
             los = self._los * rotations(turn, self._dtype)[..., None]
             taps = torch.cat([taps[..., :1] + los[..., None], taps[..., 1:]], -1)
-        return frequency_response(taps, self._rotation)
+        return taps
 
     def _fresh(self, index: Tensor) -> tuple[Tensor, Tensor]:
         """Draw taps [R, U, K, A, L] ~ CN(0, power) and the line of sight's phase [R, U, K] in

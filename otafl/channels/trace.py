@@ -43,7 +43,7 @@ from otafl.channels.fading import block_state
 from otafl.channels.ofdm import delay_rotations, frequency_response, group_frequencies
 from otafl.channels.places import Places
 from otafl.channels.trace_files import Responses, read, write
-from otafl.core.contracts import ChannelState, LinkBudget
+from otafl.core.contracts import ChannelState, LinkBudget, Paths
 from otafl.core.errors import UserError
 from otafl.core.rng import purpose
 
@@ -178,9 +178,9 @@ class Trace(Channel):
         h = self._kept_at(round % self._rounds)[:, :, :, None]
         trial = torch.arange(len(self._start), device=self._start.device)
         gain = self._gain[self._file_round(round), trial] * self.budget.gain
-        return block_state(
-            h, gain, self.settings.block_symbols, functools.partial(self._later, round)
-        )
+        paths = None if self._delay is None else functools.partial(self._paths, round)
+        later = functools.partial(self._later, round)
+        return block_state(h, gain, self.settings.block_symbols, later, paths)
 
     def places(self, round: int, trial: int = 0) -> Places | None:
         first = int(self._file_round(round)[trial])
@@ -227,6 +227,14 @@ class Trace(Channel):
         """Return [S, K, A, blocks, F], this round of the file and those after it."""
         first = self._start + round % self._rounds
         return torch.stack([self._at(first + block) for block in range(blocks)], 3)
+
+    def _paths(self, round: int, blocks: int) -> Paths:
+        """Return the impulse responses of this round of the file and those after it."""
+        assert self._delay is not None
+        first = self._start + round % self._rounds
+        place = (first[:, None] + torch.arange(blocks, device=first.device)) % self._rounds
+        place, chosen = place[:, None], self._chosen[:, :, None]  # [S, K, B]
+        return Paths(self._response[place, chosen].movedim(3, 2), self._delay[place, chosen])
 
     def _kept_at(self, round: int) -> Tensor:
         """Return [S, K, A, F] as `_at`; rounds come again, and are kept as far as there is room."""

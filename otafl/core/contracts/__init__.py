@@ -30,6 +30,7 @@ from otafl.core.contracts.link import (
     Link,
     LinkBudget,
     LinkReport,
+    Paths,
     Statistics,
     combined,
 )
@@ -60,6 +61,7 @@ __all__ = [
     "LocalContext",
     "LocalLoad",
     "Moments",
+    "Paths",
     "Payload",
     "Predict",
     "Received",

@@ -61,6 +61,20 @@ class LinkBudget:
 
 
 @dataclass(frozen=True)
+class Paths:
+    """Hold the impulse responses of one round, h(f) = sum_l a_l exp(-j 2 pi f tau_l).
+
+    Parameters
+    ----------
+    a : [S, K, A, B, L] complex, at the carrier.
+    delay_s : tau [S, K or 1, B or 1, L] float64, one for all that share it.
+    """
+
+    a: Tensor
+    delay_s: Tensor
+
+
+@dataclass(frozen=True)
 class ChannelState:
     """Hold the channel of one round.
 
@@ -72,12 +86,15 @@ class ChannelState:
         lasts for the whole payload.
     later : blocks -> [S, K, A, blocks, F], for a payload that is longer than a block; the first is
         h.
+    paths : blocks -> the impulse responses that h follows from; None where none are known: a flat
+        channel, or one that is told by its frequency responses.
     """
 
     h: Tensor
     gain: Tensor
     block_symbols: int | None = None
     later: Callable[[int], Tensor] | None = None
+    paths: Callable[[int], Paths] | None = None
 
     def over(self, symbols: int) -> Tensor:
         """Return h [S, K, A, B, F] of as many blocks as so many channel uses last."""
