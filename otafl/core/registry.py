@@ -83,7 +83,7 @@ WORDS = {
     "receiver": "auto scalar mrc eigen uniform_forcing",
     "power": "none full ci multi_antenna_ci tci gbma cotaf cao_static cao_average smcv blind "
     "open_loop budget_paced lyapunov pre_scaler",
-    "transport": "ideal over_the_air digital fsk_majority_vote reed type_based",
+    "transport": "ideal over_the_air ofdm digital fsk_majority_vote reed type_based",
     "server": "average momentum adagrad adam yogi",
     "downlink": "ideal analog random_subset digital",
     "codec": "identity uniform qsgd topk random_subset shared_subset obda compressed_sensing "

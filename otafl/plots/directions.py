@@ -12,6 +12,7 @@ LOWER = re.compile(
     r"loss$|_j$|_s$|_w$|symbols$|bits$|nmse$|_macs$|parameters$|^product_error$|^refactoring_error$"
     r"|^truncation_gap$|^stop_round$|^(crashed|rejected|duplicated)_updates$|^updates_lost$"
     r"|^gradients_per_step$|^compression_(actual|nominal)$|^dp_(mu|epsilon|limited)$"
+    r"|^papr_db$|^evm$"
 )
 UNDIRECTED = frozenset(
     {"majority_accuracy", "update_coherence", "update_coherence_log", "device_own_class_samples"}

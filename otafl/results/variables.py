@@ -96,6 +96,12 @@ VARIABLES |= {
         "1", "multiplications of forward passes on the participants' minibatches so far"
     ),
     "aggregation_nmse": Variable("1", "normalised squared aggregation error"),
+    "papr_db": Variable(
+        "dB", "mean peak power of an OFDM symbol over its mean power before the amplifier, so far"
+    ),
+    "evm": Variable(
+        "1", "error vector magnitude behind devices' amplifiers, root mean square so far"
+    ),
     "weight_rank": Variable("1", "numerical rank of the global weights, mean over layers"),
     "weight_density": Variable("1", "share of the global weights that are not zero"),
     "product_error": Variable(

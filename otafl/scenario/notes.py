@@ -2,15 +2,39 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from otafl.core import registry
 from otafl.core.choices import Choice
-from otafl.scenario.schema import Point
+from otafl.scenario.schema import Point, Scenario
+
+MOST_ASKED = 50
+"""Different transports and channels of a sweep that are asked for notes of their own."""
 
 
 def notes_on(points: Sequence[Point]) -> list[str]:
-    """Return a sentence for each such thing: so far, power policies that are asked by nobody.
+    """Return a sentence for each such thing: power policies that are asked by nobody, and what
+    transports say themselves."""
+    return [*_idle_policies(points), *_of_transports(points)]
+
+
+def _of_transports(points: Sequence[Point]) -> list[str]:
+    """Return what the transports of the points say, each sentence once."""
+    different: dict[str, Scenario] = {}
+    for scenario in (point.scenario for point in points):
+        about = (scenario.transport, scenario.channel, scenario.seed, scenario.devices.count)
+        different.setdefault(repr(about), scenario)
+    said = (
+        note
+        for scenario in itertools.islice(different.values(), MOST_ASKED)
+        for note in scenario.transport.notes(scenario)
+    )
+    return list(dict.fromkeys(said))
+
+
+def _idle_policies(points: Sequence[Point]) -> list[str]:
+    """Return a sentence for each transport that asks no power policy, where one is given.
 
     The default policy alone is none of them, whoever wrote it out; nor is one that has an effect at
     other points of the sweep.

@@ -82,7 +82,7 @@ class Analog(Coherent):
         scalar channels f^H h_k of their segments, add up in the air, and are received as the
         estimate [S, P]."""
         slot = self._slot(delivery)
-        for on_air, total, exact in self._superposed(self._transmitted(slot, delivery)):
+        for on_air, total, exact in self._superposed(self._transmitted(slot, delivery), delivery):
             sent, index = on_air.symbols.sent, on_air.symbols.index
             estimate, exact, count = self._receive(on_air, total, exact)
             mean, reached, heard = sent.blocks(estimate), on_air.reached(), on_air.heard()
@@ -92,7 +92,7 @@ class Analog(Coherent):
                 self._save(on_air, delivery)
 
     @abstractmethod
-    def _superposed(self, sent: Iterator[OnAir]) -> Iterator[Sums]:
+    def _superposed(self, sent: Iterator[OnAir], delivery: Delivery) -> Iterator[Sums]:
         """Superpose groups in the air, noise included, and yield each with its sums."""
 
     def _transmitted(self, slot: Slot, delivery: Delivery) -> Iterator[OnAir]:

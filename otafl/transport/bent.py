@@ -14,12 +14,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from otafl.core.contracts import Cohort
 from otafl.core.rng import Streams
 from otafl.transport.impairments import NOISE, Impairments
 from otafl.transport.misaligned import SampleSums, aligned_noise, lmmse_filter
 from otafl.transport.on_air import OnAir
 from otafl.transport.segments import segment_sums
-from otafl.transport.superpose import Signal
 
 CHUNK = 1 << 18
 """Reals of a payload bent at a time; they and what is made of them fit the processor's cache."""
@@ -48,7 +48,7 @@ def bent_sum(on_air: OnAir, impairments: Impairments) -> Tensor:
     rule = impairments.settings.timing_receiver if impairments.delays else "matched_filter"
     carrier, delay = impairments.offsets(slot.budget.shape[1], slot.round)
     on = gain.abs().amax(1) > 0
-    delay = _from_first(sent, sent.at_rows(delay), on)
+    delay = from_first(sent.cohort, sent.at_rows(delay), on)
     peak = sent.at_rows((impairments.clip[:, None] * slot.budget).sqrt())
     bend = Bend(gain, peak, sent.at_rows(carrier), delay)
     if rule == "lmmse":
@@ -142,13 +142,12 @@ def _lmmse(on_air: OnAir, bend: Bend, streams: Streams) -> Tensor:
     return torch.cat(flat, 1)[:, : sent.reals]
 
 
-def _from_first(sent: Signal, delay: Tensor, on: Tensor) -> Tensor:
+def from_first(cohort: Cohort, delay: Tensor, on: Tensor) -> Tensor:
     """Return delays [n] after the earliest device of the trial that is on air; 0 for silent
     ones."""
-    trials = sent.cohort.trials
-    earliest = delay.new_full((trials,), math.inf)
-    earliest = earliest.scatter_reduce(0, sent.cohort.trial, delay.where(on, math.inf), "amin")
-    return torch.where(on, delay - earliest[sent.cohort.trial], 0.0)
+    earliest = delay.new_full((cohort.trials,), math.inf)
+    earliest = earliest.scatter_reduce(0, cohort.trial, delay.where(on, math.inf), "amin")
+    return torch.where(on, delay - earliest[cohort.trial], 0.0)
 
 
 def _padded(rows: Tensor, columns: int) -> Tensor:

@@ -24,7 +24,7 @@ from otafl.transport.on_air import OnAir, ScalarChannels, Slot, Symbols
 class Coherent(Transport):
     """Align the devices' phases and amplitudes as the power policy says."""
 
-    lasting: ClassVar = ("_policy_state",)
+    lasting: ClassVar[tuple[str, ...]] = ("_policy_state",)
     gives: ClassVar[frozenset[str]] = frozenset({"mean"})
     counts: ClassVar[Counts] = "shared"
     obeys_power: ClassVar[bool] = True
@@ -80,7 +80,7 @@ class Coherent(Transport):
         if phases is not None:
             scalar = scalar * torch.polar(torch.ones_like(phases), phases)[:, None]
         noise = setup.impairments.noise(combiner, slot.round)
-        return ScalarChannels(sends, combiner, scalar, believed, noise)
+        return ScalarChannels(sends, scalar, believed, noise, combiner)
 
     def _power(self, symbols: Symbols, channels: ScalarChannels) -> Coefficients:
         """Ask the power policy for the scalars p [S, Q, K] and eta [S, Q]. It sees the estimate of

@@ -41,8 +41,9 @@ class Impairments:
     and tail_index. settings: what all trials share. heavy: interference has heavy tails, and
     `interference` is 0.
     known_noise: [S], N and the mean of the interference, as the server expects them. Whether any
-    trial has residual phases (turns), delays, symbols that are turned or clipped one by one
-    (reshapes) or go another way than plain scaling (bends), interference or a jammer (disturbs).
+    trial has residual phases (turns), delays, carrier offsets (spins), clipped peaks (clips), one
+    of these two (reshapes), symbols that go another way than plain scaling (bends), interference
+    or a jammer (disturbs).
 
     Parameters
     ----------
@@ -177,7 +178,9 @@ class Impairments:
         self.known_noise = NOISE_VARIANCE * (1.0 + self.settings.interferers * self.interference)
         self.turns = bool(self.residual_phase.any())
         self.delays = bool(self.timing_offset.any())
-        self.reshapes = bool(self.carrier_offset.any() or self.clip.isfinite().any())
+        self.spins = bool(self.carrier_offset.any())
+        self.clips = bool(self.clip.isfinite().any())
+        self.reshapes = self.spins or self.clips
         self.disturbs = bool(self.interference.any() or self.jammer.any())
         self.bends = self.delays or self.reshapes or self.settings.adc_bits is not None
 

@@ -113,15 +113,15 @@ def normalise(
 class ScalarChannels:
     """Hold the channels behind the server's combiner, whose noise is that of one antenna.
 
-    sends: [S, K] bool, who sends. combiner: f [S, Q, A]. h, h_hat: [S, Q, K] complex, true and
-    believed. noise: [S, Q] variance of one received real.
+    sends: [S, K] bool, who sends. h, h_hat: [S, Q, K] complex, true and believed. noise: [S, Q]
+    variance of one received real. combiner: f [S, Q, A], of unit norm.
     """
 
     sends: Tensor
-    combiner: Tensor
     h: Tensor
     h_hat: Tensor
     noise: Tensor
+    combiner: Tensor
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ class OverTheAir(Analog):
         if self.setup.privacy is not None:
             self.setup.privacy.restore(kept["privacy"])
 
-    def _superposed(self, sent: Iterator[OnAir]) -> Iterator[Sums]:
+    def _superposed(self, sent: Iterator[OnAir], delivery: Delivery) -> Iterator[Sums]:
         """Send the groups one after the other."""
         for on_air in sent:
             yield on_air, *self._superpose(on_air)

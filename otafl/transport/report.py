@@ -41,6 +41,12 @@ class Tally:
         for name, value in amounts.items():
             self._sums[name] = self._sums[name] + value if name in self._sums else value
 
+    def scale(self, **factors: float) -> None:
+        """Multiply amounts so far, named as in `add`."""
+        for name, factor in factors.items():
+            if name in self._sums:
+                self._sums[name] = self._sums[name] * factor
+
     def note(self, **who: Tensor) -> None:
         """Note devices, [S, K] bool, beside those of the groups before.
 
