@@ -3,7 +3,7 @@
 A path of a device that is D samples late, delays of the path and of the device together, turns
 sub-carrier i by exp(-j 2 pi f_i D / n), exactly, wherever the receiver's window of n samples holds
 the OFDM symbol that it is about: f_i = i - (n - 1) / 2, so that the band's centre does not turn.
-That is so from sample D - prefix of the window on; the samples before are those of the OFDM symbol
+That is so from sample D - prefix of the window on; the samples before are those of OFDM symbols
 before. No sample is interpolated: between samples a symbol is what its sub-carriers say, without a
 pulse's tails. A carrier offset of e sub-carrier spacings turns sample j of OFDM symbol m by
 exp(j 2 pi e (m (n + prefix) + j) / n).
@@ -12,13 +12,13 @@ exp(j 2 pi e (m (n + prefix) + j) / n).
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from otafl.channels.ofdm import frequency_response, rotations
 from otafl.core.contracts import ChannelState, Cohort
-from otafl.core.errors import UserError
 from otafl.transport.ofdm_grid import Grid
 
 SAMPLE = 1e-3
@@ -37,6 +37,17 @@ def about_centre(carriers: int, device: torch.device) -> Tensor:
     return step - (carriers - 1) / 2.0
 
 
+@dataclass(frozen=True)
+class Beyond:
+    """Hold what paths that are late bring to a sample of the window. ago: how many OFDM symbols
+    before its own their symbol is. response: [N, A, n], what they multiply the sub-carriers
+    with."""
+
+    sample: int
+    ago: int
+    response: Tensor
+
+
 class Arrivals:
     """Say how rows reach the antennas.
 
@@ -49,6 +60,10 @@ class Arrivals:
     bandwidth_hz : [S], samples a second.
     late : [N] samples that a row is late, None: none is.
     phase : [N] radians left after pre-compensation, None: none are.
+
+    Attributes
+    ----------
+    ago : how many OFDM symbols before its own a path may bring.
     """
 
     def __init__(
@@ -77,6 +92,22 @@ class Arrivals:
             delay = paths.delay_s.expand(-1, h.shape[1], -1, -1)
             self._delay = self._rows(delay) * bandwidth_hz[cohort.trial].double()[:, None, None]
             self._rotation: tuple[int, Tensor] | None = None
+        self._missing = self._late_by()  # [N, B or 1, L]
+        self._most = 0 if self._missing is None else int(self._missing.amax())
+        self.ago = -(-self._most // (grid.carriers + grid.prefix))
+
+    def _late_by(self) -> Tensor | None:
+        """Return how many samples of its own OFDM symbol each path misses; None where no delay is
+        known."""
+        delay = None
+        if self._a is not None:
+            delay = self._delay * (self._a != 0).any(1)
+        if self._late is not None:
+            late = self._late.double()[:, None, None]
+            delay = late if delay is None else delay + late
+        if delay is None or delay.numel() == 0:
+            return None
+        return missing_samples(delay, self._grid.prefix)
 
     def _rows(self, table: Tensor) -> Tensor:
         """Take a table [S, K, ...] at the rows, [N, ...]."""
@@ -103,41 +134,24 @@ class Arrivals:
         width = self._grid.carriers // self._groups
         return self._turned(self._rows(groups).repeat_interleave(width, 2))
 
-    def beyond(self, block: int) -> list[Tensor]:
-        """Return of each sample j that some path's OFDM symbol has not reached yet what these paths
-        multiply the sub-carriers with, [N, A, n].
-
-        Raises UserError where a path is later than a whole OFDM symbol.
-        """
-        if self._a is None and self._late is None:
+    def beyond(self, block: int) -> list[Beyond]:
+        """Return what the paths beyond the prefix bring in a coherence block, sample by sample."""
+        if self._missing is None:
             return []
-        if self._a is None:
-            assert self._late is not None
-            own = self.response(block)
-            missing = missing_samples(self._late.double()[:, None], self._grid.prefix)
-            return [own * (missing > j)[:, None] for j in range(self._most(missing))]
-        a = self._a[:, :, block]
-        there = a.abs().amax(1) > 0
-        delay = self._delay[:, min(block, self._delay.shape[1] - 1)]
-        if self._late is not None:
-            delay = delay + self._late.double()[:, None]
-        missing = missing_samples(delay * there, self._grid.prefix)
-        rotation, beyond = self._rotations(block), []
-        for j in range(self._most(missing)):
-            outside = a * (missing > j)[:, None]
-            beyond.append(self._turned(torch.bmm(outside, rotation)))
-        return beyond
+        missing = self._missing[:, min(block, self._missing.shape[1] - 1)]
+        n, period = self._grid.carriers, self._grid.carriers + self._grid.prefix
+        return [
+            Beyond(sample, ago, self._outside(block, (missing - sample).div(period).ceil() == ago))
+            for ago in range(1, self.ago + 1)
+            for sample in range(min(n, self._most - (ago - 1) * period))
+        ]
 
-    def _most(self, missing: Tensor) -> int:
-        """Return the most samples missing of any path."""
-        most = int(missing.amax()) if missing.numel() else 0
-        if most > self._grid.carriers:
-            raise UserError(
-                f"transport.subcarriers: {self._grid.carriers}, but a path comes "
-                f"{most + self._grid.prefix} samples late, later than an OFDM symbol and its "
-                f"prefix of {self._grid.prefix}; more sub-carriers would do, or a longer prefix"
-            )
-        return most
+    def _outside(self, block: int, some: Tensor) -> Tensor:
+        """Return what some of the paths [N, L] multiply the sub-carriers with, [N, A, n]."""
+        if self._a is None:
+            return self.response(block) * some[:, None]
+        paths = self._a[:, :, block] * some[:, None]
+        return self._turned(torch.bmm(paths, self._rotations(block)))
 
 
 def missing_samples(late: Tensor, prefix: int) -> Tensor:
@@ -146,28 +160,32 @@ def missing_samples(late: Tensor, prefix: int) -> Tensor:
     return (late - (prefix + SAMPLE)).ceil().clamp_min(0.0)
 
 
-def too_early(beyond: list[Tensor], now: Tensor, before: Tensor, prefix: int) -> Tensor:
-    """Return what the first samples of each window differ by from the OFDM symbol's own, as paths
-    beyond the prefix bring the symbol before.
+def differences(beyond: list[Beyond], sent: Tensor, earlier: Tensor, prefix: int) -> Tensor:
+    """Return what the first samples of each window differ by from the OFDM symbol's own.
 
     Parameters
     ----------
-    beyond : J of [N, A, n], as of `Arrivals.beyond`.
-    now, before : [N, M, n] sub-carriers of the OFDM symbols and of those before them.
+    beyond : of J samples.
+    sent : [N, M, n] sub-carriers of the OFDM symbols.
+    earlier : [N, H, n] of those before them, as many as some path is late.
     prefix : samples.
 
     Returns
     -------
     [N, A, M, J]
     """
-    carriers = now.shape[-1]
-    cycles = baseband(carriers, now.device) / carriers
-    wrong = before * rotations(cycles * prefix, now.real.dtype) - now
-    columns = []
-    for j, response in enumerate(beyond):
-        wave = rotations(cycles * j, now.real.dtype) / math.sqrt(carriers)
-        columns.append(torch.bmm(response * wave, wrong.mT))
-    return torch.stack(columns, -1)
+    symbols, carriers = sent.shape[1:]
+    cycles = baseband(carriers, sent.device) / carriers
+    every = torch.cat([earlier, sent], 1)
+    columns: dict[int, Tensor] = {}
+    for one in beyond:
+        first = earlier.shape[1] - one.ago
+        there = every[:, first : first + symbols]
+        wrong = there * rotations(cycles * prefix * one.ago, sent.real.dtype) - sent
+        wave = rotations(cycles * one.sample, sent.real.dtype) / math.sqrt(carriers)
+        column = torch.bmm(one.response * wave, wrong.mT)
+        columns[one.sample] = columns[one.sample] + column if one.sample in columns else column
+    return torch.stack([columns[sample] for sample in range(len(columns))], -1)
 
 
 def carrier_turns(offset: Tensor, first: int, stop: int, grid: Grid) -> Tensor:

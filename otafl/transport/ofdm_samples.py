@@ -17,7 +17,7 @@ from torch.nn.functional import pad
 
 from otafl.core.contracts import Cohort
 from otafl.transport.amplifier import clipped, peaks, rapp
-from otafl.transport.arrivals import Arrivals, carrier_turns, too_early
+from otafl.transport.arrivals import Arrivals, carrier_turns, differences
 from otafl.transport.ofdm_grid import Grid
 from otafl.transport.on_air import OnAir
 
@@ -168,7 +168,8 @@ def windows(
     turning : [N] carrier offsets in spacings, None: none.
     cohort : the rows.
     """
-    n, before = grid.carriers, None
+    n = grid.carriers
+    earlier: Tensor | None = None
     for block, (start, end) in enumerate(itertools.pairwise(grid.starts)):
         response, beyond = arrivals.response(block)[:, :, None], arrivals.beyond(block)
         width = max(1, CHUNK // max(1, response.numel()))
@@ -178,11 +179,11 @@ def windows(
             sent = transmit(functools.reduce(torch.add, groups))
             samples = to_samples(response * sent[:, None], n)
             if beyond:
-                last = torch.zeros_like(sent[:, :1]) if before is None else before
-                earlier = torch.cat([last, sent[:, :-1]], 1)
-                early = too_early(beyond, sent, earlier, grid.prefix)
-                samples = samples + pad(early, (0, n - len(beyond)))
-            before = sent[:, -1:]
+                if earlier is None:
+                    earlier = sent.new_zeros(len(sent), arrivals.ago, n)
+                off = differences(beyond, sent, earlier, grid.prefix)
+                samples = samples + pad(off, (0, n - off.shape[3]))
+                earlier = torch.cat([earlier, sent], 1)[:, -arrivals.ago :]
             if turning is not None:
                 turns = carrier_turns(turning, first, stop, grid)
                 samples = samples * turns.to(samples.dtype)
