@@ -42,10 +42,12 @@ class Tally:
             self._sums[name] = self._sums[name] + value if name in self._sums else value
 
     def scale(self, **factors: float) -> None:
-        """Multiply amounts so far, named as in `add`."""
+        """Multiply amounts so far, named as in `add`; in double precision, so that whole numbers
+        that become others are whole."""
         for name, factor in factors.items():
             if name in self._sums:
-                self._sums[name] = self._sums[name] * factor
+                value = self._sums[name]
+                self._sums[name] = (value.double() * factor).to(value.dtype)
 
     def note(self, **who: Tensor) -> None:
         """Note devices, [S, K] bool, beside those of the groups before.

@@ -50,6 +50,11 @@ MORE: dict[str, dict[str, Any]] = {
         "channel": {"name": "rayleigh", "block_symbols": 40},
         "transport": {"name": "over_the_air", "normalise": "block", "centre": True},
     },
+    "samples over paths": {
+        "channel": {"name": "tdl-c", "subcarrier_groups": 8},
+        "transport": {"name": "ofdm", "subcarriers": 8, "prefix": 0, "amplifier": "rapp"},
+        "impairments": {"timing_offset": 0.2, "carrier_offset": 0.1, "clip_db": 3, "adc_bits": 8},
+    },
     "matrices over the air": {
         "codec": {"name": "matrix_sensing", "rows": 2},
         "algorithm": {"name": "fedavg", "sends": "model"},

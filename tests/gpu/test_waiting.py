@@ -52,6 +52,8 @@ READ = {
     "factorised.decomposition.svd _linalg_svd": FACTORS,
     "factorised.shrinkage.svt _linalg_eigh": FACTORS,
     "receivers.eigen.first_eigenvector _linalg_eigh": FACTORS,
+    "transport.arrivals.Arrivals.__init__ _local_scalar_dense": "how late paths are is how much "
+    "work they are",
     "transport.digital.Digital.carry equal": SHORT,
     "transport.coherent.Coherent._account _local_scalar_dense": SHORT,
     "transport.pairs.OnPairs.account _local_scalar_dense": SHORT,

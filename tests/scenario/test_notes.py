@@ -1,6 +1,7 @@
 """What a scenario asks for that makes no difference is noted, and nothing else is.
 
-Mutations that make a test here fail: a default noted, a policy noted that another point obeys.
+Mutations that make a test here fail: a default noted, a policy noted that another point obeys, a
+prefix that must be a sample longer than the last path.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def test_a_policy_that_no_transport_asks() -> None:
     for transport in ("digital", "ideal"):
         assert noted(power="tci", transport=transport) == [
             f"power: 'tci' without effect, as transport '{transport}' asks no power policy: every "
-            "device sends at full power; over_the_air or type_based asks it"
+            "device sends at full power; over_the_air or ofdm or type_based asks it"
         ]
     assert not noted(power="tci")
     (said,) = noted(transport="digital", sweep={"power": ["gbma", "ci"]})
@@ -41,6 +42,19 @@ def test_what_is_no_mistake() -> None:
     assert not noted(transport="digital", power=registry.TABLES["power"].default)
     filled = load_scenario({"name": "s", "transport": "digital"})
     assert not noted(**{k: v for k, v in yaml.safe_load(to_yaml(filled)).items() if k != "name"})
+
+
+def test_a_prefix_shorter_than_the_paths() -> None:
+    """Some of the first devices in Munich hear paths that are microseconds late."""
+    channel = {"name": "trace", "scene": "munich", "bandwidth_hz": 1e7, "subcarrier_groups": 128}
+    wave = {"name": "ofdm", "subcarriers": 128}
+    keys: dict[str, Any] = {"channel": channel, "transport": wave | {"prefix": 0}}
+    (said,) = noted(**keys, sweep={"training.rounds": [1, 2]})
+    assert said.startswith("transport.prefix: 0 samples are shorter than the channel, whose last")
+    enough = int(said.removesuffix(" would do").rsplit(" ", 1)[1])
+    assert not noted(channel=channel, transport=wave | {"prefix": enough})
+    assert noted(channel=channel, transport=wave | {"prefix": enough - 1})
+    assert not noted(transport={"name": "ofdm", "prefix": 0})  # a flat channel
 
 
 def test_check_tells_it(

@@ -31,6 +31,7 @@ from otafl.transport.digital import Digital
 from otafl.transport.fsk_majority_vote import FskMajorityVote
 from otafl.transport.ideal import Ideal
 from otafl.transport.impairments import Impairments
+from otafl.transport.ofdm import Ofdm
 from otafl.transport.over_the_air import OverTheAir
 from otafl.transport.reed import Reed
 from otafl.transport.type_based import TypeBased
@@ -46,6 +47,7 @@ MAKE: dict[str, Any] = {
 }
 TRANSPORTS: dict[str, Any] = {
     "over_the_air": OverTheAir,
+    "ofdm": Ofdm,
     "ideal": Ideal,
     "digital": Digital,
     "fsk_majority_vote": FskMajorityVote,

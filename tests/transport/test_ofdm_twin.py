@@ -1,7 +1,8 @@
 """OFDM samples beside plain loops, and beside Sionna's modulator and filters.
 
-Mutations that make a test here fail: a prefix one sample longer, the OFDM symbol before taken for
-the one after, carrier offsets that begin anew with each symbol, an amplifier before the clipping.
+Mutations that make a test here fail: a prefix one sample longer, paths that bring the OFDM symbol
+before where it is the one before that, carrier offsets that begin anew with each symbol, an
+amplifier before the clipping, sub-carriers whose centre turns.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from otafl.transport.ofdm_samples import to_carriers, windows
 pytestmark = pytest.mark.twin
 
 K, S, P = 3, 2, 50
-BANDWIDTH_HZ = 5e6
+BANDWIDTH_HZ = 2e7
 
 
 def rig(transport: dict[str, Any], **keys: Any) -> Rig:
@@ -62,7 +63,8 @@ def sum_of_loops(link: Rig, x: torch.Tensor, report: Any, round: int, block: int
             of_paths = [(state.h[s, k, 0, 0, 0].item(), 0.0)]
             if paths is not None:
                 tau = paths.delay_s.expand(-1, K, -1, -1)[s, k, 0].numpy() * BANDWIDTH_HZ
-                of_paths = list(zip(paths.a[s, k, 0, 0].numpy(), tau, strict=True))
+                a = paths.a[s, k, 0, 0].numpy() * np.sqrt(state.gain[s, k].item())
+                of_paths = [(one, at) for one, at in zip(a, tau, strict=True) if one != 0]
             late = (delays[s, k] - delays[s].min()) * n
             y += twin.received(sent, of_paths, late, offsets[s, k], prefix)
         flat = twin.sub_carriers(y).ravel()[np.argsort(kept.ravel())[-rows.shape[2] :]]
@@ -70,7 +72,8 @@ def sum_of_loops(link: Rig, x: torch.Tensor, report: Any, round: int, block: int
     return np.array(estimates)
 
 
-WIDE = {"name": "tdl-c", "snr_db": 200.0, "bandwidth_hz": BANDWIDTH_HZ, "delay_spread_s": 4e-7}
+WIDE = {"name": "trace", "scene": "munich", "snr_db": 200.0, "bandwidth_hz": BANDWIDTH_HZ}
+WIDE |= {"antennas": 1}
 BENT = {"carrier_offset": 0.1, "timing_offset": 0.4, "clip_db": 3.0}
 
 
