@@ -59,6 +59,7 @@ class Hierarchical(Cells):
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self.bits = np.zeros(len(self.rows.scenarios))
+        self._rate_bps = self.hyper["backhaul_rate_bps"].double().cpu().numpy()
 
     @property
     def start(self) -> Streams:
@@ -78,8 +79,7 @@ class Hierarchical(Cells):
         }
         sent = BITS * sum(block[0].numel() for block in server.values())
         self.bits += 2 * sent
-        rate = self.hyper["backhaul_rate_bps"].double().cpu().numpy()
-        return Exchange(algorithm.gathered(server, told), 2 * sent / rate)
+        return Exchange(algorithm.gathered(server, told), 2 * sent / self._rate_bps)
 
     def measures(self, server: Blocks, algorithm: Algorithm) -> dict[str, np.ndarray]:
         return {"backhaul_bits": self.bits.copy()}

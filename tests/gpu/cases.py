@@ -55,6 +55,12 @@ MORE: dict[str, dict[str, Any]] = {
         "transport": {"name": "ofdm", "subcarriers": 8, "prefix": 0, "amplifier": "rapp"},
         "impairments": {"timing_offset": 0.2, "carrier_offset": 0.1, "clip_db": 3, "adc_bits": 8},
     },
+    "cells that hear each other": {
+        "topology": {"name": "cells", "servers": 3, "cross_gain_db": -6},
+    },
+    "a cloud": {"topology": {"name": "hierarchical", "servers": 3, "cloud_every": 1}},
+    "access points": {"topology": {"name": "cell_free", "points": 2}, "power": "ci"},
+    "a graph": {"topology": "graph", "power": "ci"},
     "matrices over the air": {
         "codec": {"name": "matrix_sensing", "rows": 2},
         "algorithm": {"name": "fedavg", "sends": "model"},
