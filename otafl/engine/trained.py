@@ -46,7 +46,10 @@ def collect(engine: Engine, points: Sequence[Point], trials: Sequence[int], roun
         )
         params = blocks_of(recipe, view.params)
         recipe |= _refusal(recipe, view, parts.samples.local_data.x[:PROBES].cpu())
-        devices = engine.population if view.owner == "device" else None
+        servers = parts.topology.rows.servers
+        devices = servers if servers > 1 else None  # each server's model counts as a device's
+        if view.owner == "device":
+            devices = servers * engine.population
         blocks = {n: _stored(b.unflatten(0, (len(rows), -1)), kept) for n, b in params.items()}
         out[name] = TrainedView(recipe, blocks, devices)
     return Trained(rows, out)

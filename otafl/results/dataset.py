@@ -41,7 +41,7 @@ LINK_DIMS: dict[str, tuple[str, ...]] = {
 }
 """Dims, after (point, trial, link_round), of what `output.save_link` keeps. Stored as
 `link_<name>`, a complex one as `link_<name>_real` and `link_<name>_imag`. Segments are counted in
-each group."""
+each group. With several servers each has its own, and `device` is `server_device`."""
 
 FORMAT = 1
 """The number of the files' format is raised when they come to have what older programs would
@@ -200,6 +200,8 @@ def _link_variables(link: dict[str, np.ndarray]) -> dict[str, Any]:
     for key, values in link.items():
         base, _, group = key.partition("/")
         own = LINK_DIMS.get(base, tuple(f"{base}_axis{i}" for i in range(values.ndim - 3)))
+        if values.ndim > 3 + len(own):  # of each server
+            own = ("server", *("server_device" if dim == "device" else dim for dim in own))
         own = tuple(f"segment_{group}" if dim == "segment" and group else dim for dim in own)
         dims, name = ("point", "trial", "link_round", *own), "link_" + key.replace("/", "_")
         if np.iscomplexobj(values):

@@ -35,7 +35,8 @@ class TrainedView:
     """Hold the models of one view.
 
     blocks: name -> [rows, K, *shape], or [rows, 1, *shape] of a trial's model and of what its
-    devices share. devices: K, or None for a trial's model.
+    devices share. devices: K, or None for a trial's model. Of a trial with several servers
+    they are all servers' devices, or the servers themselves where each has one model.
     """
 
     recipe: Recipe
