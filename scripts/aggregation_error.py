@@ -17,10 +17,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 import xarray as xr
 from looks import PEAK_TCI, POLICIES, TYPE, policy
-from tables import budgets, head, row
+from tables import budgets, gained, head, row
 
 import otafl
-from otafl.analysis.paired import compared
 
 STUDIES = {
     "nmse_snr": ("snr_db", "SNR (dB)"),
@@ -85,8 +84,7 @@ def tell(study: str, error: xr.DataArray, kept: dict[str, str]) -> None:
     if pairs:
         head("in the same trials: geometric mean (95 % interval)", "ratio of errors", *columns)
     for name, base in pairs:
-        found = compared(np.log(error.sel(power=name)), np.log(error.sel(power=base)))
-        ratios = np.exp([found[key].values for key in ("difference", "low", "high")]).T
+        ratios = np.exp(gained(np.log(error.sel(power=name)), np.log(error.sel(power=base))))
         cells = (f"{mean:.3g} ({low:.3g} to {high:.3g})" for mean, low, high in ratios)
         row(f"{name} / {base}", *cells)
 

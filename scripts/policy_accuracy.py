@@ -14,10 +14,9 @@ from pathlib import Path
 import numpy as np
 from looks import TYPE, policy
 from matplotlib import pyplot as plt
-from tables import budgets, head, row
+from tables import budgets, gained, head, row
 
 import otafl
-from otafl.analysis.paired import compared
 from otafl.analysis.summary import spread
 from otafl.results.ending import final
 
@@ -53,16 +52,15 @@ def main() -> None:
             style = policy("none" if name == "ideal" else name)
             mean, deviation = values.mean(-1), values.std(-1, ddof=1)
             axis.errorbar(accuracy.snr_db, mean, deviation, label=name, capsize=2, **style)
-        apart = 100 * compared(each[1:], each[0])
+        apart = 100 * gained(each[1:], each[0])
         head("minus ideal in the same trials, points (95 % interval)", "budget", "points", *snrs)
-        gains = np.stack([apart[key].values for key in ("difference", "low", "high")], -1)
-        for name, gain in zip(names[1:], gains, strict=True):
+        for name, gain in zip(names[1:], apart, strict=True):
             cells = (f"{mean:.1f} ({low:.1f} to {high:.1f})" for mean, low, high in gain)
             row(kept[name], name, *cells)
         mean = each.mean("trial").values[1:]
         for what, found in (
             ("collapses (below 0.3)", mean < COLLAPSE),
-            ("within a point of ideal", apart["low"].values > -1),
+            ("within a point of ideal", apart[..., 1] > -1),
         ):
             where = [f"{names[i + 1]} at {snrs[j]}" for i, j in np.argwhere(found)]
             print(f"\n- {what}: {', '.join(where) or 'none'}")

@@ -41,6 +41,14 @@ def budgets(result: xr.Dataset) -> dict[str, str]:
     return {str(one.coords["power"]): one.scenario.power.keeps for one in points}
 
 
+def gained(values: xr.DataArray, base: xr.DataArray) -> np.ndarray:
+    """Mean of values - base over pairs of trials, and the ends of its 95 % interval, [..., 3]."""
+    from otafl.analysis.paired import compared
+
+    found = compared(values, base)
+    return np.stack([found[key].values for key in ("difference", "low", "high")], -1)
+
+
 def options(doc: str | None, default: str | None = None) -> argparse.ArgumentParser:
     """A parser with the arguments `result` and `--sel`; `doc` is the script's docstring."""
     about, _, example = (doc or "").partition("\n\n")

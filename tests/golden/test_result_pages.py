@@ -31,6 +31,14 @@ REFERENCE = ROOT / "results" / "reference"
             1,
             20,
         ),
+        (
+            "personal_small_data",
+            "personal",
+            "personal",
+            ["--figure", "{}/personal_small_data.png"],
+            1,
+            15,
+        ),
         ("reproduce_fedhm", "fedhm", "sizes", ["--figure", "{}/fedhm.png"], 1, 40),
     ],
 )
