@@ -23,6 +23,7 @@ MORE = {
     "power": "precoding",
     "transport": "aggregation",
     "transport over_the_air": "over-the-air computation, AirComp, analog aggregation",
+    "transport ofdm": "waveform, cyclic prefix, PAPR, carrier frequency offset, CFO",
     "transport digital": "orthogonal access, packet errors",
     "server": "FedOpt, FedAdam, FedYogi, server momentum",
     "downlink": "broadcast",
