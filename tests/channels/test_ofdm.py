@@ -19,6 +19,7 @@ from support.made_channels import made
 from torch import Tensor
 
 from otafl.channels.ofdm import group_frequencies
+from otafl.conformance.bench import Bench
 
 
 def make(
@@ -132,3 +133,32 @@ def test_draws_are_independent(name: str) -> None:
     for a, b in others.values():
         assert small((a * b.conj()).mean(), a.size, 2 * len(others))
         assert small((a * b).mean(), a.size, 2 * len(others))
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        {"name": "tdl-d", "block_symbols": 30, "antennas": 2, "antenna_correlation": 0.5},
+        {"name": "tdl-a", "block_symbols": 30, "speed_kmh": 50},
+        {"name": "cdl-e", "block_symbols": 30, "antennas": 2},
+        {"name": "umi", "speed_kmh": 3},
+        {"name": "trace", "scene": "munich", "block_symbols": 30, "antennas": 2},
+    ],
+    ids=lambda section: str(section["name"]),
+)
+def test_h_follows_from_the_paths(section: dict[str, Any]) -> None:
+    """sum_l a_l exp(-j 2 pi f tau_l) at the groups' centres, in every block of a later round.
+
+    Mutation that makes it fail: paths of the round's first block in all of them.
+    """
+    groups, bandwidth = 6, 2e7
+    section = section | {"subcarrier_groups": groups, "bandwidth_hz": bandwidth}
+    state = Bench().uplink(4, 2, {"channel": section}).link.channel.state(3)
+    blocks = 3 if section.get("block_symbols") else 1
+    assert state.paths is not None
+    paths = state.paths(blocks)
+    step = torch.arange(groups, dtype=torch.float64) - (groups - 1) / 2
+    frequency = step * bandwidth / groups
+    turns = torch.exp(-2j * torch.pi * frequency * paths.delay_s[..., None])[:, :, None]
+    h = (paths.a[..., None] * turns).sum(-2)
+    torch.testing.assert_close(h, state.over(30 * blocks), rtol=1e-6, atol=1e-6)
