@@ -41,6 +41,7 @@ from torch import Tensor
 
 from otafl import channels
 from otafl.core.contracts import Cohort
+from otafl.core.errors import UserError
 from otafl.core.problems import Problem, problem
 from otafl.core.rng import Streams
 from otafl.core.settings import Decibels, stackable
@@ -103,6 +104,11 @@ def late_paths(channel: Any, devices: int, seed: int, settings: Any) -> LatePath
     return LatePaths(float((delay * there).max()), float(share.mean()), float(floor.mean()))
 
 
+def _no_multiple(carriers: int, groups: int) -> str:
+    fits = -(-carriers // groups) * groups
+    return f"{carriers} are no multiple of the channel's {groups} groups; {fits} would do"
+
+
 class Ofdm(Analog):
     lasting: ClassVar[tuple[str, ...]] = (*Analog.lasting, "_figures")
 
@@ -153,13 +159,8 @@ class Ofdm(Analog):
         def check(self, scenario: Any) -> Iterable[Problem]:
             groups = getattr(scenario.channel, "subcarrier_groups", None) or 1
             if self.subcarriers % groups:
-                fits = -(-self.subcarriers // groups) * groups
-                yield problem(
-                    f"{self.subcarriers} are no multiple of the channel's {groups} groups; "
-                    f"{fits} would do",
-                    "transport.subcarriers",
-                    "channel.subcarrier_groups",
-                )
+                text = _no_multiple(self.subcarriers, groups)
+                yield problem(text, "transport.subcarriers", "channel.subcarrier_groups")
             block = getattr(scenario.channel, "block_symbols", None)
             if block is not None and block % self.subcarriers:
                 fits = -(-block // self.subcarriers) * self.subcarriers
@@ -198,9 +199,12 @@ class Ofdm(Analog):
         return {"papr_db": 10.0 * (peaks / count).log10(), "evm": (vectors / count).sqrt()}
 
     def _slot(self, delivery: Delivery) -> OfdmSlot:
-        """Lay out the slot, whose prefixes take of the energy that devices have."""
+        """Lay out the slot, whose prefixes take of the energy that devices have. Raises UserError
+        where the channel's groups, as those of a file, do not fit."""
         slot, settings = super()._slot(delivery), self.settings
         groups = delivery.channel.h.shape[4]
+        if settings.subcarriers % groups:
+            raise UserError(f"transport.subcarriers: {_no_multiple(settings.subcarriers, groups)}")
         grid = lay_out(slot.stops, groups, settings.subcarriers, settings.prefix, slot.h.device)
         limits = delivery.limits
         if limits.energy is not None:

@@ -241,3 +241,10 @@ def test_refused(keys: dict[str, Any], said: str) -> None:
     with pytest.raises(UserError, match=r".") as error:
         load_scenario({"name": "s", "transport": {"name": "ofdm"}} | keys)
     assert said in str(error.value)
+
+
+def test_groups_of_a_file_that_do_not_fit() -> None:
+    """They are not known before it is read."""
+    link = given(bench("full", transport="ofdm"), groups=5)
+    with pytest.raises(UserError, match="64 are no multiple of the channel's 5 groups; 65 would"):
+        link.deliver((Group({"a": updates(6, 40)}),), cohort())
