@@ -29,7 +29,7 @@ from torch import Tensor
 from otafl.channels.base import Channel, Elsewhere
 from otafl.channels.places import Places
 from otafl.core import registry
-from otafl.core.contracts import ChannelState
+from otafl.core.contracts import ChannelState, Paths
 from otafl.core.problems import Problem, problem
 from otafl.core.rng import purpose
 from otafl.core.settings import stackable
@@ -174,8 +174,23 @@ class AccessPoints(Channel):
         def later(blocks: int) -> Tensor:
             return weighted([one.h if one.later is None else one.later(blocks) for one in states])
 
-        h = weighted([one.h for one in states])
-        return ChannelState(h, mean, first.block_symbols, None if first.later is None else later)
+        def paths(blocks: int) -> Paths:
+            each = [one.paths(blocks) for one in states if one.paths is not None]
+            length = sum(one.a.shape[4] for one in each)
+            before, parts = 0, []
+            for one in each:  # the paths to other points do not reach these antennas
+                after = length - before - one.a.shape[4]
+                parts.append(torch.nn.functional.pad(one.a, (before, after)))
+                before += one.a.shape[4]
+            return Paths(weighted(parts), torch.cat([one.delay_s for one in each], 3))
+
+        return ChannelState(
+            h=weighted([one.h for one in states]),
+            gain=mean,
+            block_symbols=first.block_symbols,
+            later=None if first.later is None else later,
+            paths=None if first.paths is None else paths,
+        )
 
     def places(self, round: int, trial: int = 0) -> Places | None:
         points = self._place[trial].cpu().numpy()

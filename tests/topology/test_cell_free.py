@@ -71,6 +71,20 @@ def test_several_antennas_a_point_share_its_gain() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["tdl-a", "umi"])
+def test_h_follows_from_the_paths_to_all_points(name: str) -> None:
+    groups, bandwidth = 5, 2e7
+    keys = {"channel": {"name": name, "subcarrier_groups": groups, "bandwidth_hz": bandwidth}}
+    state = channel_of({"name": "cell_free", "points": 3}, keys).state(1)
+    assert state.paths is not None
+    paths = state.paths(1)
+    frequency = (torch.arange(groups, dtype=torch.float64) - (groups - 1) / 2) * bandwidth / groups
+    turns = torch.exp(-2j * torch.pi * frequency * paths.delay_s[..., None])[:, :, None]
+    h = (paths.a[..., None] * turns).sum(-2)
+    torch.testing.assert_close(h, state.h, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.slow
 def test_in_a_cell_each_point_has_a_path_loss_of_its_own() -> None:
     """That of the 3GPP cell, from the devices' distance to it, and rays of its own."""
     keys = {"channel": {"name": "umi", "subcarrier_groups": 1, "shadowing": False}}
