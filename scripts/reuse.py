@@ -1,0 +1,92 @@
+"""Accuracy, seconds and joules of cells that share a band in full or in parts, with and without a
+cloud, each at its best step size on validation data; differences are paired, trial by trial.
+
+    otafl sweep scenarios/studies/reuse.yaml
+    python scripts/reuse.py [results/reuse] [--figure reuse.png]
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+from looks import TYPE
+from matplotlib import pyplot as plt
+from tables import command, head, row
+
+import otafl
+from otafl.analysis.paired import compared
+from otafl.analysis.summary import spread
+from otafl.results.ending import added_up, final
+
+TARGET = 0.5
+COLOURS = {1: "#D55E00", 3: "#0072B2", 12: "#009E73"}
+
+
+def spent(best: xr.Dataset, what: xr.DataArray) -> xr.DataArray:
+    """What has been spent when the validation accuracy first reaches the target; NaN if never."""
+    there = best["validation_accuracy"] >= TARGET
+    return what.where(there).min("round")
+
+
+def difference(one: xr.DataArray, other: xr.DataArray) -> str:
+    apart = 100 * compared(one, other)
+    return f"{apart['difference']:.1f} ({apart['low']:.1f} to {apart['high']:.1f})"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("result", nargs="?", type=Path, default=Path("results/reuse"))
+    parser.add_argument("--figure", type=Path, default=Path("reuse.png"))
+    args = parser.parse_args()
+    result = otafl.open_results(args.result)
+    best = otafl.tuned(result, over="learning_rate")
+    accuracy = final(best, "test_accuracy")
+    joules = added_up(best["tx_energy_j"])
+    seconds, radiated = spent(best, best["sim_time_s"]), spent(best, joules)
+    print(f"steps tried: {', '.join(f'{x:g}' for x in result['learning_rate'].values)}")
+    plt.rcParams.update(TYPE)
+    figure, axes = plt.subplots(1, 2, figsize=(10, 4.4), layout="constrained", sharey=True)
+    for axis, radius in zip(axes, best["cell_radius_m"].values, strict=True):
+        head(
+            f"Radius {radius:g} m: mean ± deviation of {best.sizes['trial']} trials",
+            *("cloud", "reuse", "step", "test accuracy", "points above cells alone"),
+            *("points above reuse 1", f"seconds to {TARGET:.0%}", f"joules to {TARGET:.0%}"),
+        )
+        here = {"cell_radius_m": radius}
+        alone: dict[int, xr.DataArray] = {}
+        for cloud in (False, True):
+            first = None
+            for label in map(str, best["topology"].values):
+                reuse = int(re.findall(r"reuse=(\d+)", label)[0])
+                if label.startswith("hierarchical") != cloud:
+                    continue
+                at = here | {"topology": label}
+                own = accuracy.sel(at)
+                first = own if first is None else first
+                alone.setdefault(reuse, own)
+                costs = [one.sel(at).values for one in (seconds, radiated)]
+                row(
+                    *("yes" if cloud else "no", reuse, f"{float(best['learning_rate'].sel(at)):g}"),
+                    spread(own.values),
+                    difference(own, alone[reuse]) if cloud else "-",
+                    "-" if own is first else difference(own, first),
+                    *(spread(one) if np.isfinite(one).all() else "not reached" for one in costs),
+                )
+                curve = best.sel(at).mean("trial")
+                style = {"ls": "-" if cloud else "--", "color": COLOURS[reuse]}
+                name = f"reuse {reuse}{', cloud' if cloud else ''}"
+                axis.plot(curve["sim_time_s"], curve["test_accuracy"], label=name, **style)
+        axis.set(title=f"cells of {radius:g} m", xlabel="simulated time (s)")
+        axis.grid(alpha=0.3)
+    axes[0].set_ylabel("test accuracy")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=6)
+    figure.savefig(args.figure, dpi=150)
+    print(f"\nfigure: {args.figure}")
+
+
+if __name__ == "__main__":
+    command(main)
