@@ -2,7 +2,7 @@ r"""FedRLR+ beside the paper's scheme, error-free averaging of the same payload,
 accuracy of the global model over SNR and devices, each at its best step size on validation data.
 
     for s in fedrlr_plus fedrlr_plus_policies fedrlr_plus_grid fedrlr_grid \
-        fedrlr_plus_low_snr fedrlr_references_grid fedavg_equal_symbols fedrlr_cnn; do
+        fedrlr_plus_low_snr fedrlr_references_grid fedavg_equal_symbols fedrlr_rivals fedrlr_cnn; do
       otafl sweep scenarios/papers/$s.yaml
     done
     python scripts/fedrlr_plus.py [results] [--figure fedrlr_plus.png]
@@ -15,9 +15,10 @@ from pathlib import Path
 
 import xarray as xr
 from matplotlib import pyplot as plt
-from tables import head, opened, row
+from tables import head, opened, row, when_spent
 
 import otafl
+from otafl.analysis.paired import compared
 from otafl.analysis.summary import spread
 from otafl.plots import COLOURS, MARKERS
 from otafl.results.ending import final
@@ -48,6 +49,25 @@ def long_runs(results: Path) -> None:
         equal = [t * SYMBOLS // (factor * WHOLE) for t in rounds]
         told = (f"{spread(fedavg.sel(round=t).values)} ({t} rounds)" for t in equal)
         row(f"FedAvg, digital, equal symbols ({name})", "0.1", *told)
+
+
+def rivals(results: Path) -> None:
+    """FedAvg at the symbols of FedRLR+, K = 10, 25 dB; differences trial by trial."""
+    plus = best(results, "fedrlr_plus").isel(zip=1)["test_accuracy"].sel(round=75, drop=True)
+    ds = opened(results, "fedrlr_rivals")
+    spent = ds["uplink_symbols"].where(ds["transport"] != "ideal", ds["round"] * SYMBOLS)
+    accuracy = when_spent(ds, "test_accuracy", spent, xr.DataArray(75 * SYMBOLS))
+    apart = compared(accuracy, plus)
+    head(
+        f"75 rounds of {SYMBOLS:,} symbols, {accuracy.sizes['trial']} trials",
+        *("FedAvg with", "step", "accuracy", "points above FedRLR+ (95 %)"),
+    )
+    names = "the same random reals", "compressed sensing", "top-k in packets", "top-k, error-free"
+    for place, name in enumerate(names):
+        low, mean, high = (100 * float(apart[x][place]) for x in ("low", "difference", "high"))
+        step, told = float(ds["server_learning_rate"][place]), spread(accuracy[place].values)
+        row(name, f"{step:g}", told, f"{mean:+.1f} ({low:+.1f} to {high:+.1f})")
+    row("FedRLR+", "", spread(plus.values), "")
 
 
 def policies(results: Path) -> None:
@@ -140,6 +160,7 @@ def main() -> None:
     parser.add_argument("--figure", type=Path, default=Path("fedrlr_plus.png"))
     args = parser.parse_args()
     long_runs(args.results)
+    rivals(args.results)
     policies(args.results)
     convolutions(args.results)
     grids(args.results, args.figure)
