@@ -32,6 +32,13 @@ def spent(best: xr.Dataset, what: xr.DataArray) -> xr.DataArray:
     return what.where(there).min("round")
 
 
+def reached(costs: np.ndarray) -> str:
+    found = costs[np.isfinite(costs)]
+    if len(found) == len(costs):
+        return spread(found)
+    return f"{len(found)} of {len(costs)} trials" if len(found) else "no trial"
+
+
 def difference(one: xr.DataArray, other: xr.DataArray) -> str:
     apart = 100 * compared(one, other)
     return f"{apart['difference']:.1f} ({apart['low']:.1f} to {apart['high']:.1f})"
@@ -49,7 +56,7 @@ def main() -> None:
     seconds, radiated = spent(best, best["sim_time_s"]), spent(best, joules)
     print(f"steps tried: {', '.join(f'{x:g}' for x in result['learning_rate'].values)}")
     plt.rcParams.update(TYPE)
-    figure, axes = plt.subplots(1, 2, figsize=(10, 4.4), layout="constrained", sharey=True)
+    figure, axes = plt.subplots(1, 2, figsize=(10, 4.8), layout="constrained", sharey=True)
     for axis, radius in zip(axes, best["cell_radius_m"].values, strict=True):
         head(
             f"Radius {radius:g} m: mean ± deviation of {best.sizes['trial']} trials",
@@ -74,7 +81,7 @@ def main() -> None:
                     spread(own.values),
                     difference(own, alone[reuse]) if cloud else "-",
                     "-" if own is first else difference(own, first),
-                    *(spread(one) if np.isfinite(one).all() else "not reached" for one in costs),
+                    *map(reached, costs),
                 )
                 curve = best.sel(at).mean("trial")
                 style = {"ls": "-" if cloud else "--", "color": COLOURS[reuse]}
@@ -83,7 +90,7 @@ def main() -> None:
         axis.set(title=f"cells of {radius:g} m", xlabel="simulated time (s)")
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("test accuracy")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=6)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     figure.savefig(args.figure, dpi=150)
     print(f"\nfigure: {args.figure}")
 

@@ -39,6 +39,7 @@ REFERENCE = ROOT / "results" / "reference"
             1,
             15,
         ),
+        ("reuse", "reuse", "reuse.nc", ["--figure", "{}/reuse.png"], 1, 12),
         ("reproduce_fedhm", "fedhm", "sizes", ["--figure", "{}/fedhm.png"], 1, 40),
     ],
 )
