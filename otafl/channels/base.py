@@ -114,13 +114,13 @@ class Elsewhere:
     ----------
     rows : [S, J] int64, the rows whose devices do.
     shift_m : [S, J, 2] from a row's server to theirs, metres, where a channel has places.
-    gain : [S] mean power gain over a device's link to its own server, where it has none.
+    gain : mean power gain over a device's link to its own server, where it has none.
     streams : of what is drawn for them.
     """
 
     rows: Tensor
     shift_m: Tensor
-    gain: Tensor | None
+    gain: float
     streams: Streams
 
     def of_devices(self, table: Tensor) -> Tensor:
@@ -217,9 +217,7 @@ class Channel(ABC):
     def of_others(self, elsewhere: Elsewhere) -> Channel:
         """Return the channel from other servers' devices to the rows, alike but for its draws and
         gains."""
-        gain = elsewhere.of_devices(self.budget.gain)
-        if elsewhere.gain is not None:
-            gain = gain * elsewhere.gain[:, None]
+        gain = elsewhere.gain * elsewhere.of_devices(self.budget.gain)
         budget = elsewhere.of_devices(self.budget.budget)
         return type(self)(
             self.settings,

@@ -108,7 +108,7 @@ class CellFree(Topology):
         if channel.has_places:
             rows = torch.arange(streams.size, device=streams.device)[:, None]
             sights = [
-                Elsewhere(rows, -place[:, index, None], None, self.rows.links(index))
+                Elsewhere(rows, -place[:, index, None], 1.0, self.rows.links(index))
                 for index in range(settings.points)
             ]
             each = [channel.of_others(one) for one in sights]

@@ -25,7 +25,7 @@ from otafl.channels.places import Places
 from otafl.core import registry
 from otafl.core.contracts import Hyper
 from otafl.core.problems import Problem, problem
-from otafl.core.settings import Decibels, stackable
+from otafl.core.settings import Decibels
 from otafl.core.units import db_to_linear
 from otafl.topology.base import Deal, Topology
 from otafl.topology.hexagons import Hexagons, hexagons, sizes
@@ -50,7 +50,7 @@ class CellsSettings(Topology.Settings):
         description="parts that the band is cut in: a server has one of them, and hears those "
         "servers' devices that have the same; snr_db is that over the whole band",
     )
-    cross_gain_db: Decibels | None = stackable(
+    cross_gain_db: Decibels | None = Field(
         None,
         description="mean power gain of a link to another server over that to the device's own, "
         "on channels that know of no places; without it servers there do not hear each other",
@@ -179,20 +179,18 @@ class Cells(Topology):
 
     def neighbours(self, channel: Channel) -> Neighbours | None:
         layout = self.settings.layout
-        assert layout is not None
-        heard = layout.heard()
         if not self.together:
             return None
+        heard, cross_gain_db = layout.heard(), self.settings.cross_gain_db
         servers = torch.tensor(heard, device=self.rows.streams.device)
         first = torch.arange(0, len(self.rows.scenarios), len(heard), device=servers.device)
-        gain = db_to_linear(self.hyper["cross_gain_db"]) if "cross_gain_db" in self.hyper else None
         place = torch.arange(len(heard))[:, None]
         shift = torch.from_numpy(layout.shift)[place, torch.tensor(heard)]
         shift = shift * self._distance(channel)
         elsewhere = Elsewhere(
             rows=(first[:, None, None] + servers).flatten(0, 1),
             shift_m=shift.repeat(len(first), 1, 1).to(servers.device),
-            gain=gain,
+            gain=1.0 if cross_gain_db is None else db_to_linear(cross_gain_db),
             streams=self.rows.links(0),
         )
         return Neighbours(heard, channel.of_others(elsewhere), channel.devices)
