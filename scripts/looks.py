@@ -18,7 +18,6 @@ POLICIES = {
     "ci": ("#EE66AA", "P", "-"),
     "multi_antenna_ci": ("#8C510A", "h", "--"),
     "cotaf": ("#999933", "*", "-."),
-    "pre_scaler": ("#117733", "H", "--"),
     "blind": ("#5E3C99", "p", "--"),
 }
 """Policy -> colour, marker and line, in the legend's order.
