@@ -10,25 +10,27 @@ from otafl.core.choices import Choice
 from otafl.scenario.schema import Point, Scenario
 
 MOST_ASKED = 50
-"""Different transports and channels of a sweep that are asked for notes of their own."""
+"""Different transports, topologies and channels of a sweep that are asked for notes of their own.
+"""
 
 
 def notes_on(points: Sequence[Point]) -> list[str]:
     """Return a sentence for each such thing: power policies that are asked by nobody, and what
-    transports say themselves."""
-    return [*_idle_policies(points), *_of_transports(points)]
+    transports and topologies say themselves."""
+    return [*_idle_policies(points), *_of_sections(points)]
 
 
-def _of_transports(points: Sequence[Point]) -> list[str]:
-    """Return what the transports of the points say, each sentence once."""
+def _of_sections(points: Sequence[Point]) -> list[str]:
+    """Return what transports and topologies of the points say, each sentence once."""
     different: dict[str, Scenario] = {}
     for scenario in (point.scenario for point in points):
-        about = (scenario.transport, scenario.channel, scenario.seed, scenario.devices.count)
-        different.setdefault(repr(about), scenario)
+        about = (scenario.transport, scenario.topology, scenario.channel, scenario.seed)
+        different.setdefault(repr((*about, scenario.devices.count)), scenario)
     said = (
         note
         for scenario in itertools.islice(different.values(), MOST_ASKED)
-        for note in scenario.transport.notes(scenario)
+        for section in (scenario.transport, scenario.topology)
+        for note in section.notes(scenario)
     )
     return list(dict.fromkeys(said))
 

@@ -121,6 +121,15 @@ class CellsSettings(Topology.Settings):
         if self.hear(scenario):
             yield from self._hearing(scenario)
 
+    def notes(self, scenario: Any) -> Iterable[str]:
+        apart = self.layout is None or not any(self.layout.heard())
+        if not apart and not self.hear(scenario) and scenario.transport.name != "ideal":
+            yield (
+                f"topology: servers do not hear each other's devices, as channel "
+                f"'{scenario.channel.name}' knows of no places and topology.cross_gain_db is not "
+                f"given; with -10, say, they do; reuse: {self.servers} says that none should"
+            )
+
     def hear(self, scenario: Any) -> bool:
         """Say whether servers hear each other's devices."""
         placed = registry.component("channel", scenario.channel.name).has_places

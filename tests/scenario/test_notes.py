@@ -44,6 +44,16 @@ def test_what_is_no_mistake() -> None:
     assert not noted(**{k: v for k, v in yaml.safe_load(to_yaml(filled)).items() if k != "name"})
 
 
+def test_cells_that_do_not_hear_each_other() -> None:
+    cells: dict[str, Any] = {"name": "cells", "servers": 7}
+    (said,) = noted(topology=cells)
+    assert said.startswith("topology: servers do not hear each other's devices, as channel 'rayl")
+    assert not noted(topology=cells | {"cross_gain_db": -10})
+    assert not noted(topology=cells | {"reuse": 7})
+    assert not noted(topology=cells, channel="umi")
+    assert not noted(topology=cells, transport="ideal")
+
+
 def test_a_prefix_shorter_than_the_paths() -> None:
     """Some of the first devices in Munich hear paths that are microseconds late."""
     channel = {"name": "trace", "scene": "munich", "bandwidth_hz": 1e7, "subcarrier_groups": 128}
