@@ -15,10 +15,9 @@ from pathlib import Path
 
 import xarray as xr
 from matplotlib import pyplot as plt
-from tables import head, opened, row, when_spent
+from tables import gained, head, opened, row, when_spent
 
 import otafl
-from otafl.analysis.paired import compared
 from otafl.analysis.summary import spread
 from otafl.plots import COLOURS, MARKERS
 from otafl.results.ending import final
@@ -57,14 +56,13 @@ def rivals(results: Path) -> None:
     ds = opened(results, "fedrlr_rivals")
     spent = ds["uplink_symbols"].where(ds["transport"] != "ideal", ds["round"] * SYMBOLS)
     accuracy = when_spent(ds, "test_accuracy", spent, xr.DataArray(75 * SYMBOLS))
-    apart = compared(accuracy, plus)
+    gains = 100 * gained(accuracy, plus)
     head(
         f"75 rounds of {SYMBOLS:,} symbols, {accuracy.sizes['trial']} trials",
         *("FedAvg with", "step", "accuracy", "points above FedRLR+ (95 %)"),
     )
     names = "the same random reals", "compressed sensing", "top-k in packets", "top-k, error-free"
-    for place, name in enumerate(names):
-        low, mean, high = (100 * float(apart[x][place]) for x in ("low", "difference", "high"))
+    for place, (name, (mean, low, high)) in enumerate(zip(names, gains, strict=True)):
         step, told = float(ds["server_learning_rate"][place]), spread(accuracy[place].values)
         row(name, f"{step:g}", told, f"{mean:+.1f} ({low:+.1f} to {high:+.1f})")
     row("FedRLR+", "", spread(plus.values), "")

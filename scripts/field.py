@@ -14,9 +14,7 @@ import numpy as np
 import xarray as xr
 from looks import TYPE, UPLINKS
 from matplotlib import pyplot as plt
-from tables import head, opened, row, when_spent
-
-from otafl.analysis.paired import compared
+from tables import gained, head, opened, row, when_spent
 
 NAMES = [name for _, names in UPLINKS.values() for name in names]
 COLOURS = [colour for colour, names in UPLINKS.values() for _ in names]
@@ -39,12 +37,11 @@ def best(ds: xr.Dataset, spent: xr.DataArray, budget: xr.DataArray) -> xr.DataAr
 
 
 def table(title: str, accuracy: xr.DataArray) -> None:
-    apart = compared(accuracy, accuracy.isel(zip=BASE))
+    gains = 100 * gained(accuracy, accuracy.isel(zip=BASE))
     head(f"At {title}: accuracy, and points above `pre_scaler`", "uplink", *CHANNELS)
     for j, name in enumerate(NAMES):
         told = [f"{float(mean):.3f}" for mean in accuracy.isel(zip=j).mean("trial")]
-        points = (100 * apart[x].values[:, j] for x in ("difference", "low", "high"))
-        for i, (mean, low, high) in enumerate(zip(*points, strict=True)):
+        for i, (mean, low, high) in enumerate(gains[:, j]):
             told[i] += f" ({mean:+.1f}: {low:+.1f} to {high:+.1f})" * (j != BASE)
         row(name, *told)
 

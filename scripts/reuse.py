@@ -15,10 +15,9 @@ import numpy as np
 import xarray as xr
 from looks import TYPE
 from matplotlib import pyplot as plt
-from tables import command, head, row
+from tables import command, gained, head, row
 
 import otafl
-from otafl.analysis.paired import compared
 from otafl.analysis.summary import spread
 from otafl.results.ending import added_up, final
 
@@ -40,8 +39,8 @@ def reached(costs: np.ndarray) -> str:
 
 
 def difference(one: xr.DataArray, other: xr.DataArray) -> str:
-    apart = 100 * compared(one, other)
-    return f"{apart['difference']:.1f} ({apart['low']:.1f} to {apart['high']:.1f})"
+    mean, low, high = 100 * gained(one, other)
+    return f"{mean:.1f} ({low:.1f} to {high:.1f})"
 
 
 def main() -> None:

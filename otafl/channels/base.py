@@ -127,6 +127,11 @@ class Elsewhere:
         """Take a table [S, K, ...] of rows' own devices at the others' [S, J K, ...]."""
         return table[self.rows].flatten(1, 2)
 
+    def of_budget(self, own: LinkBudget) -> LinkBudget:
+        """Return the powers of the others' devices, and how much of them arrives."""
+        gain, budget = self.of_devices(own.gain), self.of_devices(own.budget)
+        return replace(own, gain=self.gain * gain, budget=budget)
+
 
 class Channel(ABC):
     """A radio channel gives h of every round, for S trials over K devices.
@@ -217,15 +222,9 @@ class Channel(ABC):
     def of_others(self, elsewhere: Elsewhere) -> Channel:
         """Return the channel from other servers' devices to the rows, alike but for its draws and
         gains."""
-        gain = elsewhere.gain * elsewhere.of_devices(self.budget.gain)
-        budget = elsewhere.of_devices(self.budget.budget)
-        return type(self)(
-            self.settings,
-            replace(self.budget, gain=gain, budget=budget),
-            gain.shape[1],
-            elsewhere.streams,
-            self.hyper,
-        )
+        budget = elsewhere.of_budget(self.budget)
+        devices = budget.gain.shape[1]
+        return type(self)(self.settings, budget, devices, elsewhere.streams, self.hyper)
 
     @property
     def unit_mean_amplitude(self) -> float | Tensor | None:

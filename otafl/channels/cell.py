@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -255,9 +254,9 @@ class _OtherCells(Cell):
 
     def __init__(self, own: Cell, elsewhere: Elsewhere) -> None:
         self._own, self._elsewhere = own, elsewhere
-        gain, budget = (elsewhere.of_devices(x) for x in (own.budget.gain, own.budget.budget))
-        there = replace(own.budget, gain=gain, budget=budget)
-        super().__init__(own.settings, there, gain.shape[1], elsewhere.streams, own.hyper)
+        budget = elsewhere.of_budget(own.budget)
+        devices = budget.gain.shape[1]
+        super().__init__(own.settings, budget, devices, elsewhere.streams, own.hyper)
 
     def _unit_of(self, gain: Tensor) -> Tensor:
         return self._own._unit

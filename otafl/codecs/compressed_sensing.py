@@ -26,10 +26,10 @@ from otafl.codecs.base import Codec, Coded, shapes_of
 from otafl.codecs.sensing import MATRIX, Iterations, MatrixSeed, Sensing, Threshold
 from otafl.codecs.sparse import (
     Feedback,
+    Remembering,
     all_of,
     forgotten,
     kept,
-    memory_of,
     recalled,
     remembered,
 )
@@ -43,7 +43,7 @@ MEASURED = "measured"
 """The one block of an encoded group."""
 
 
-class CompressedSensing(Codec):
+class CompressedSensing(Remembering):
     lasting: ClassVar = ("_shapes",)
 
     class Settings(Codec.Settings):
@@ -77,13 +77,6 @@ class CompressedSensing(Codec):
         super().__init__(settings, hyper, streams)
         self._sensing = Sensing(settings, streams)
         self._shapes: dict[int, Shapes] = {}
-
-    @property
-    def remembers(self) -> bool:
-        return bool(self.settings.error_feedback)
-
-    def init(self, payload: Payload) -> Blocks:
-        return memory_of(payload) if self.remembers else {}
 
     def encoded(self, group: Group, index: int, memory: Blocks, context: Context) -> Coded:
         if group.mask is not None:

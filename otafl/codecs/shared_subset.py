@@ -23,7 +23,7 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.codecs.base import Codec, Coded, shapes_of
-from otafl.codecs.sparse import Feedback, forgotten, kept, memory_of, recalled, remembered
+from otafl.codecs.sparse import Feedback, Remembering, forgotten, kept, recalled, remembered
 from otafl.core.contracts import Blocks, Context, Group, Heard, Hyper, Payload
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem, problem
@@ -36,7 +36,7 @@ SENT = "sent"
 """The one block of an encoded group."""
 
 
-class SharedSubset(Codec):
+class SharedSubset(Remembering):
     lasting: ClassVar = ("_place", "_shapes")
 
     class Settings(Codec.Settings):
@@ -61,13 +61,6 @@ class SharedSubset(Codec):
         self._own = Streams([settings.subset_seed], [0], streams.device, streams.dtype)
         self._place: dict[int, Tensor] = {}
         self._shapes: dict[int, Shapes] = {}
-
-    @property
-    def remembers(self) -> bool:
-        return bool(self.settings.error_feedback)
-
-    def init(self, payload: Payload) -> Blocks:
-        return memory_of(payload) if self.remembers else {}
 
     def encoded(self, group: Group, index: int, memory: Blocks, context: Context) -> Coded:
         if group.mask is not None:

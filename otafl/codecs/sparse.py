@@ -16,6 +16,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from otafl.codecs.base import Codec
 from otafl.core.contracts import Blocks, Group, Payload
 
 Positions = Annotated[
@@ -28,6 +29,17 @@ Positions = Annotated[
 Feedback = Annotated[
     bool, Field(description="what is left out is added to what the device sends next")
 ]
+
+
+class Remembering(Codec):
+    """Let devices remember what the server has not received, if `error_feedback` says so."""
+
+    @property
+    def remembers(self) -> bool:
+        return bool(self.settings.error_feedback)
+
+    def init(self, payload: Payload) -> Blocks:
+        return memory_of(payload) if self.remembers else {}
 
 
 def kept(share: float, reals: int) -> int:

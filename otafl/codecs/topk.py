@@ -20,9 +20,9 @@ from pydantic import Field
 from otafl.codecs.base import Codec, Coded, known_columns, shapes_of
 from otafl.codecs.sparse import (
     Feedback,
+    Remembering,
     forgotten,
     kept,
-    memory_of,
     recalled,
     remembered,
     subset_bits,
@@ -32,7 +32,7 @@ from otafl.factorised.shrinkage import top
 from otafl.models.base import flatten, unflatten
 
 
-class TopK(Codec):
+class TopK(Remembering):
     class Settings(Codec.Settings):
         name: Literal["topk"] = "topk"
         keep: float = Field(0.1, gt=0, le=1, description="share of the reals that is kept")
@@ -40,13 +40,6 @@ class TopK(Codec):
             "payload", description="chosen among all reals of a payload group, or block by block"
         )
         error_feedback: Feedback = True
-
-    @property
-    def remembers(self) -> bool:
-        return bool(self.settings.error_feedback)
-
-    def init(self, payload: Payload) -> Blocks:
-        return memory_of(payload) if self.remembers else {}
 
     def encoded(self, group: Group, index: int, memory: Blocks, context: Context) -> Coded:
         x, mask = known_columns(group)

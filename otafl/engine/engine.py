@@ -116,7 +116,7 @@ class Engine(Lasting):
         told = parts.selection.side_symbols(available, cohort)
         if told is not None:
             report = replace(report, side_symbols=report.side_symbols + told)
-        done = parts.topology.exchange(self.server, self.share.sum(1), t, parts.algorithm)
+        done = parts.topology.exchange(self.server, self.share, t, parts.algorithm)
         if done is not None and done.report is not None:
             report = done.report
         self.measure(parts.signalling.charge(report), limits, cohort, broadcast, loss)

@@ -98,14 +98,14 @@ class Topology(Lasting, ABC):
         return channel.places(round)
 
     def exchange(
-        self, server: Blocks, weight: Tensor, round: int, algorithm: Algorithm
+        self, server: Blocks, share: Tensor, round: int, algorithm: Algorithm
     ) -> Exchange | None:
         """Let servers tell each other of their models after a round; None where they do not.
 
         Parameters
         ----------
         server : blocks [S C, *shape].
-        weight : [S C], training samples of each server's devices.
+        share : [S C, K], how much each device counts, its training samples.
         """
         return None
 

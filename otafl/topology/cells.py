@@ -95,35 +95,13 @@ class CellsSettings(Topology.Settings):
         if self.layout is None:
             yield from self._no_layout()
             return
-        placed = registry.component("channel", scenario.channel.name).has_places
-        key = "topology.cross_gain_db"
-        if placed and self.cross_gain_db is not None:
-            text = (
-                f"got {self.cross_gain_db:g}, but gains in a cell follow from where its devices "
-                "are; leave it out"
-            )
-            yield problem(text, key, "channel")
-        radius = getattr(scenario.channel, "cell_radius_m", None)
-        if radius is None and self.site_distance_m is not None:
-            text = (
-                f"got {self.site_distance_m:g}, but channel '{scenario.channel.name}' has no cell; "
-                "cross_gain_db, or a channel umi, uma or rma would do"
-            )
-            yield problem(text, "topology.site_distance_m", "channel")
-        elif radius is not None and self.site_distance_m is not None:
-            least = radius + scenario.channel.min_distance_m
-            if self.site_distance_m < least:
-                text = (
-                    f"got {self.site_distance_m:g}: devices within {radius:g} m of their server "
-                    f"would stand at the foot of another; {least:g} or more would do"
-                )
-                yield problem(text, "topology.site_distance_m", "channel")
+        yield from self._misplaced(scenario.channel)
         if self.hear(scenario):
             yield from self._hearing(scenario)
 
     def notes(self, scenario: Any) -> Iterable[str]:
-        apart = self.layout is None or not any(self.layout.heard())
-        if not apart and not self.hear(scenario) and scenario.transport.name != "ideal":
+        apart = self.layout is None or not self.layout.shared
+        if not (apart or self.hear(scenario) or scenario.transport.name == "ideal"):
             yield (
                 f"topology: servers do not hear each other's devices, as channel "
                 f"'{scenario.channel.name}' knows of no places and topology.cross_gain_db is not "
@@ -132,9 +110,33 @@ class CellsSettings(Topology.Settings):
 
     def hear(self, scenario: Any) -> bool:
         """Say whether servers hear each other's devices."""
-        placed = registry.component("channel", scenario.channel.name).has_places
         assert self.layout is not None
-        return any(self.layout.heard()) and (placed or self.cross_gain_db is not None)
+        gains = _placed(scenario.channel) or self.cross_gain_db is not None
+        return self.layout.shared and gains
+
+    def _misplaced(self, channel: Any) -> Iterable[Problem]:
+        """Yield what is wrong between distances, gains and the channel."""
+        if _placed(channel) and self.cross_gain_db is not None:
+            text = (
+                f"got {self.cross_gain_db:g}, but gains in a cell follow from where its devices "
+                "are; leave it out"
+            )
+            yield problem(text, "topology.cross_gain_db", "channel")
+        distance, radius = self.site_distance_m, getattr(channel, "cell_radius_m", None)
+        if distance is None:
+            return
+        if radius is None:
+            text = (
+                f"got {distance:g}, but channel '{channel.name}' has no cell; cross_gain_db, or a "
+                "channel umi, uma or rma would do"
+            )
+            yield problem(text, "topology.site_distance_m", "channel")
+        elif distance < radius + channel.min_distance_m:
+            text = (
+                f"got {distance:g}: devices within {radius:g} m of their server would stand at the "
+                f"foot of another; {radius + channel.min_distance_m:g} or more would do"
+            )
+            yield problem(text, "topology.site_distance_m", "channel")
 
     def _no_layout(self) -> Iterable[Problem]:
         known = sizes(MOST_SERVERS)
@@ -164,18 +166,18 @@ class CellsSettings(Topology.Settings):
             )
             yield problem(text, "transport", "topology")
         if kind.hears_neighbours:
-            keys = ("carrier_offset", "timing_offset", "clip_db")
-            bent = scenario.impairments
-            yield from (
-                problem(
-                    "bends signals of which other servers hear some; leave it out, or take a "
-                    f"topology whose servers do not hear each other (reuse: {self.servers})",
-                    f"impairments.{key}",
-                    "topology",
-                )
-                for key in keys
-                if getattr(bent, key) != type(bent).model_fields[key].default
+            text = (
+                "bends signals of which other servers hear some; leave it out, or take a topology "
+                f"whose servers do not hear each other (reuse: {self.servers})"
             )
+            for key in ("carrier_offset", "timing_offset", "clip_db"):
+                if not scenario.impairments.absent(key):
+                    yield problem(text, f"impairments.{key}", "topology")
+
+
+def _placed(channel: Any) -> bool:
+    """Say whether gains follow from where devices are on the channel of a section."""
+    return bool(registry.component("channel", channel.name).has_places)
 
 
 class Cells(Topology):

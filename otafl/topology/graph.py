@@ -43,7 +43,7 @@ from otafl.topology.rows import Rows
 PLACES = purpose("graph_places", __name__)
 
 DRAWS = 100
-"""Of places, one of which must make a connected graph."""
+"""Places are drawn so often at most until they make a connected graph."""
 
 _EDGES = {"ring": mixing.ring, "torus": mixing.torus, "complete": mixing.complete}
 _WEIGHTS = {"metropolis": mixing.metropolis, "max_degree": mixing.max_degree}
@@ -187,9 +187,7 @@ class Graph(Topology):
     def places(self, channel: Channel, round: int) -> Places | None:
         return None
 
-    def exchange(
-        self, server: Blocks, weight: Tensor, round: int, algorithm: Algorithm
-    ) -> Exchange:
+    def exchange(self, server: Blocks, share: Tensor, round: int, algorithm: Algorithm) -> Exchange:
         """Let each hear its neighbours, and average."""
         told = algorithm.spread(server)
         payload = (Group({name: block[self._source] for name, block in told.items()}),)

@@ -33,6 +33,11 @@ class Hexagons:
     shift: np.ndarray
     band: np.ndarray
 
+    @property
+    def shared(self) -> bool:
+        """Say whether several sites have one part of the band."""
+        return len(set(self.band.tolist())) < len(self.band)
+
     def heard(self) -> list[list[int]]:
         """List the other sites with each site's part of the band."""
         return [

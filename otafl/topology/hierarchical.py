@@ -66,15 +66,15 @@ class Hierarchical(Cells):
         return self.rows.first
 
     def exchange(
-        self, server: Blocks, weight: Tensor, round: int, algorithm: Algorithm
+        self, server: Blocks, share: Tensor, round: int, algorithm: Algorithm
     ) -> Exchange | None:
         if (round + 1) % self.settings.cloud_every:
             return None
         servers = self.rows.servers
-        share = weight.view(-1, servers)
-        share = share / share.sum(1, keepdim=True)
+        weight = share.sum(1).view(-1, servers)
+        weight = weight / weight.sum(1, keepdim=True)
         told = {
-            name: _mean(block.unflatten(0, (-1, servers)), share).repeat_interleave(servers, 0)
+            name: _mean(block.unflatten(0, (-1, servers)), weight).repeat_interleave(servers, 0)
             for name, block in algorithm.spread(server).items()
         }
         sent = BITS * sum(block[0].numel() for block in server.values())

@@ -18,7 +18,7 @@ import numpy as np
 from otafl.core.errors import UserError
 
 TOLERANCE = 1e-6
-"""By which rows and columns of weights may miss one."""
+"""Rows and columns of weights may miss one by so much."""
 
 
 def ring(nodes: int) -> np.ndarray:

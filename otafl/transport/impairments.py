@@ -119,7 +119,7 @@ class Impairments:
         @model_validator(mode="after")
         def _one_interference(self) -> Impairments.Settings:
             if self.interference == "gaussian":
-                if not self._default("tail_index"):
+                if not self.absent("tail_index"):
                     raise ValueError(
                         f"tail_index {self.tail_index:g}: gaussian interference has no heavy "
                         "tails; leave it out, or set interference to alpha_stable"
@@ -127,7 +127,7 @@ class Impairments:
                 return self
             if self.interference_db is None:
                 raise ValueError("interference 'alpha_stable' needs interference_db, say 0")
-            if not self._default("interferers"):
+            if not self.absent("interferers"):
                 raise ValueError(
                     f"interferers {self.interferers}: alpha_stable interference is that of all; "
                     "leave it out, or set interference to gaussian"
@@ -139,7 +139,7 @@ class Impairments:
                 )
             return self
 
-        def _default(self, key: str) -> bool:
+        def absent(self, key: str) -> bool:
             """Say whether a key stands at its default, as all do that a stored scenario spells
             out."""
             return bool(getattr(self, key) == type(self).model_fields[key].default)
@@ -260,12 +260,13 @@ def whole(scenario: Any, keys: Iterable[str], computes: str) -> Iterator[Problem
 
     keys: impairments that it does without.
     """
+    impairments = scenario.impairments
     for key in keys:
-        value = getattr(scenario.impairments, key)
-        if value != Impairments.Settings.model_fields[key].default:
+        if not impairments.absent(key):
             yield problem(
-                f"{value} does not go with transport: '{scenario.transport.name}', which computes "
-                f"{computes} and not waveforms; leave {key} out, or transport: over_the_air",
+                f"{getattr(impairments, key)} does not go with transport: "
+                f"'{scenario.transport.name}', which computes {computes} and not waveforms; leave "
+                f"{key} out, or transport: over_the_air",
                 f"impairments.{key}",
                 "transport",
             )

@@ -54,13 +54,18 @@ class OverTheAir(Analog):
             self.setup.privacy.restore(kept["privacy"])
 
     def _superposed(self, sent: Iterator[OnAir], delivery: Delivery) -> Iterator[Sums]:
-        """Send the groups one after the other."""
+        """Send the groups one after the other; of what is received besides, the energy by segment
+        is reported."""
         for on_air in sent:
-            yield on_air, *self._superpose(on_air)
+            unwanted, symbols = self._unwanted(on_air), on_air.symbols
+            for name, signal in unwanted.items() if self.setup.save_link else ():
+                energy = energies(replace(symbols.sent, x=signal), symbols.segments)
+                delivery.tally.saved[f"{name}/{symbols.index}"] = energy
+            yield on_air, *self._superpose(on_air, unwanted)
 
-    def _superpose(self, on_air: OnAir) -> tuple[Tensor, Tensor]:
-        """Sum the signals as they arrive, with one noise and what else there is in the air, and
-        convert what is received.
+    def _superpose(self, on_air: OnAir, unwanted: Blocks) -> tuple[Tensor, Tensor]:
+        """Sum the signals as they arrive, with one noise and what is `_unwanted`, and convert what
+        is received.
 
         Returns
         -------
@@ -73,8 +78,8 @@ class OverTheAir(Analog):
         else:
             stream = NOISE / symbols.index
             total, exact = on_air.superposed(setup.streams.normal(stream, round, (sent.reals,)))
-        for unwanted in self._unwanted(on_air).values():
-            total = total + unwanted * symbols.segments.at_reals(on_air.received_unit, sent.reals)
+        for signal in unwanted.values():
+            total = total + signal * symbols.segments.at_reals(on_air.received_unit, sent.reals)
         if setup.impairments.settings.adc_bits is not None:
             total = self._converted(on_air, total)
         if exact is None or on_air.part is not None:
@@ -100,11 +105,3 @@ class OverTheAir(Analog):
         heard = symbols.segments.at_reals(on_air.weight > 0, sent.reals)
         quantise = self.setup.impairments.quantise
         return torch.where(heard, quantise(total * factor) / factor, 0.0)
-
-    def _save(self, on_air: OnAir, delivery: Delivery) -> None:
-        """Report also the energy of what is received besides, by segment."""
-        super()._save(on_air, delivery)
-        symbols = on_air.symbols
-        for name, unwanted in self._unwanted(on_air).items():
-            energy = energies(replace(symbols.sent, x=unwanted), symbols.segments)
-            delivery.tally.saved[f"{name}/{symbols.index}"] = energy

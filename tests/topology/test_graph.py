@@ -28,7 +28,7 @@ IDEAL = {"transport": "ideal", "engine.dtype": "float64"}
 
 def exchanged(one: Engine, t: int = 0) -> Blocks:
     """What the nodes have after an exchange alone."""
-    done = one.parts.topology.exchange(one.server, one.share.sum(1), t, one.parts.algorithm)
+    done = one.parts.topology.exchange(one.server, one.share, t, one.parts.algorithm)
     assert done is not None
     return done.server
 
@@ -116,7 +116,7 @@ def test_slots_and_joules_are_counted() -> None:
     """A ring of nine takes three slots, and each sends in two of them."""
     keys = {"devices.count": 9, "topology": RING, "power": "full", "channel": {"name": "awgn"}}
     one = engine(keys, [0])
-    done = one.parts.topology.exchange(one.server, one.share.sum(1), 0, one.parts.algorithm)
+    done = one.parts.topology.exchange(one.server, one.share, 0, one.parts.algorithm)
     assert done is not None
     report, reals = done.report, one.server["model"].shape[1]
     assert report is not None
