@@ -14,6 +14,7 @@ import hashlib
 import importlib
 import sys
 import sysconfig
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -23,6 +24,9 @@ Sources = dict[str, str]
 
 MANY = 200
 """A package of more files has one hash for all of them."""
+
+_parsing = threading.Lock()
+"""Python 3.11 counts the depth of a tree for all threads together, and fails where two parse."""
 
 _imported: dict[str, Sources] = {}
 """Module -> what it was imported from."""
@@ -133,7 +137,9 @@ def _beside(text: bytes, root: Path) -> Iterator[Path]:
     """Yield the modules and packages in a folder that the import statements of a text name."""
     names = set()
     with contextlib.suppress(SyntaxError, ValueError):
-        for node in ast.walk(ast.parse(text)):
+        with _parsing:
+            tree = ast.parse(text)
+        for node in ast.walk(tree):
             if isinstance(node, ast.Import):
                 names |= {alias.name.partition(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and not node.level and node.module:

@@ -166,8 +166,11 @@ class Programs:
 
 
 def _environments(workers: int) -> list[dict[str, str]]:
-    """Return what each worker's environment has that this program's has not."""
-    threads, gpus = str(max(1, (os.cpu_count() or 1) // workers)), _gpus()
+    """Return what each worker's environment has that this program's has not: its share of the
+    processor's threads, and no more of them than the user lets a program have."""
+    share, stated = (os.cpu_count() or 1) // workers, os.environ.get("OMP_NUM_THREADS", "")
+    most = int(stated) if stated.isdecimal() else share
+    threads, gpus = str(max(1, min(share, most))), _gpus()
     shared = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": "1"}
     if not gpus:
         return [shared] * workers

@@ -116,6 +116,19 @@ def test_a_worker_refuses_a_stranger_too(client: Any) -> None:
         assert "let in" not in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("stated", "workers", "threads"),
+    [("1", 1, "1"), ("3", 1, "3"), ("64", 2, "4"), ("", 2, "4"), ("0", 1, "1")],
+)
+def test_workers_have_no_more_threads_than_the_user_lets_a_program_have(
+    stated: str, workers: int, threads: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local.os, "cpu_count", lambda: 8)
+    monkeypatch.setenv("OMP_NUM_THREADS", stated)
+    for environment in local._environments(workers):
+        assert environment["OMP_NUM_THREADS"] == environment["MKL_NUM_THREADS"] == threads
+
+
 def test_certificates_are_not_on_command_lines_nor_in_environments(client: Any) -> None:
     for process in everyone():
         told = [*process.cmdline(), *process.environ().values()]
