@@ -22,7 +22,7 @@ from otafl import (
 from otafl.algorithms.base import Algorithm
 from otafl.clock import Clock
 from otafl.core import registry
-from otafl.core.contracts import Hyper, LocalLoad
+from otafl.core.contracts import Cohort, Context, Hyper, LocalLoad
 from otafl.core.errors import UserError
 from otafl.core.hyper import hyper_of
 from otafl.core.rng import Streams
@@ -71,6 +71,10 @@ class Parts:
     downlink: Downlink
     signalling: Signalling
     duration_s: np.ndarray
+
+    def context(self, cohort: Cohort, t: int) -> Context:
+        """Return what the method is told of a cohort in a round."""
+        return Context(cohort, self.hyper, self.streams, t)
 
 
 def assemble(

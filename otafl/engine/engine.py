@@ -19,7 +19,6 @@ from otafl.core.contracts import (
     Broadcast,
     ChannelState,
     Cohort,
-    Context,
     Limits,
     LinkReport,
     Payload,
@@ -30,13 +29,12 @@ from otafl.core.lasting import Lasting
 from otafl.downlink.base import Arrival
 from otafl.engine import settling
 from otafl.engine.assembly import Parts
+from otafl.engine.cohorts import Cohorts
 from otafl.engine.device_store import DeviceStore
 from otafl.engine.local_training import LocalTraining
 from otafl.engine.metrics import RoundMeans
 from otafl.engine.pending import Update
 from otafl.engine.stacking import encode
-from otafl.selection.base import Selection, in_order
-from otafl.selection.choosing import some_of
 from otafl.topology.base import Exchange
 from otafl.transport.report import Tally
 
@@ -64,9 +62,8 @@ class Engine(Lasting):
 
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
-        self.share = parts.samples.share
-        if parts.scenario.training.weights == "uniform":
-            self.share = torch.ones_like(self.share)
+        self.cohorts = Cohorts(parts)
+        self.share = self.cohorts.share
         self.trials, self.population = self.share.shape
         self.running = np.ones(self.trials, dtype=bool)
         self.ended = np.zeros(self.trials, dtype=bool)
@@ -82,12 +79,7 @@ class Engine(Lasting):
         self.downlink_bits = np.zeros(self.trials)
         self.counts = {name: np.zeros(self.trials) for name in UPDATE_COUNTS}
         self.link: list[Blocks] = []
-        self._everyone: Cohort | None = None
         self.training = LocalTraining(parts, self.devices)
-        self._wanted = parts.scenario.devices.participants or self.population
-        asked = self._wanted < self.population and not parts.selection.narrows
-        ordered = type(parts.selection).keys is not Selection.keys
-        self._asks = parts.clock.asks and asked and ordered
         self._blind = parts.selection.blind and not parts.sizes.by_channel
         self._began = 0  # devices that began to train in this round
 
@@ -148,7 +140,7 @@ class Engine(Lasting):
             return None
         if self.pending is not None:  # less what was lost since the last slot
             self.pending = self._not_lost(self.pending, t)
-        if self._asks:
+        if self.cohorts.asks:
             return None
         return clock.available() & self.running[:, None]
 
@@ -156,90 +148,12 @@ class Engine(Lasting):
         """Turn [S, K] bool into a tensor [S * K] on the torch device."""
         return torch.from_numpy(chosen.ravel()).to(self.share.device)
 
-    def _vacancies(self) -> np.ndarray | int:
-        """Return how many devices are wanted; [S] where those of earlier rounds are still at
-        work."""
-        if not self.parts.scenario.devices.protocol.goes_on:
-            return self._wanted
-        busy = self.parts.clock.at_work().sum(1)
-        vacant: np.ndarray = np.maximum(0, self._wanted - busy)
-        return vacant
-
     def select(
         self, available: np.ndarray | None, t: int, channel: ChannelState | None = None
     ) -> Cohort:
-        """Take `devices.participants` of the available devices of each trial, as
-        `devices.selection` chooses. channel: of the round; need not be given to who is blind."""
-        selection = self.parts.selection
-        whole = self._wanted == self.population and not selection.narrows
-        everyone = available is None and whole
-        if everyone and self._everyone is not None:
-            self._everyone.version.fill_(t)
-            return self._described(self._everyone, t, channel)
-        free = np.ones((self.trials, self.population), bool) if available is None else available
-        if self._asks and available is None:
-            free = self._asked(t)
-        elif not whole:
-            fading, state = self.parts.link.channel, channel
-            if state is None:
-                state = fading.outline(t) if selection.blind else fading.state(t)
-            free = selection.choose(free, self._vacancies(), t, state)
-        cohort = self._cohort(free, t)
-        if everyone:
-            self._everyone = cohort
-        return self._described(cohort, t, channel)
-
-    def _asked(self, t: int) -> np.ndarray:
-        """Return the first devices that are there of the selection's order, [S, K] bool."""
-        parts = self.parts
-        chosen = np.zeros((self.trials, self.population), bool)
-        keys = parts.selection.keys(t, self.population)
-        assert keys is not None
-        wanted = np.broadcast_to(self._vacancies(), self.trials)
-        for trial in np.flatnonzero(self.running).tolist():
-            order = in_order(keys[trial])
-            there = parts.clock.first_available(trial, order, int(wanted[trial]))
-            chosen[trial, there] = True
-        return chosen
-
-    def _described(self, cohort: Cohort, t: int, channel: ChannelState | None) -> Cohort:
-        """Return the cohort with levels, the method's weights and versions, and who sends."""
-        cohort = self.parts.sizes.assign(cohort, t, channel)
+        """Return the cohort of a round, as `Cohorts.drawn`."""
         version = self.parts.algorithm.version(self.server)
-        if version is not None:
-            cohort = replace(cohort, version=version[cohort.trial])
-        return self._who_sends(self._weighted(cohort, t), t)
-
-    def _context(self, cohort: Cohort, t: int) -> Context:
-        return Context(cohort, self.parts.hyper, self.parts.streams, t)
-
-    def _weighted(self, cohort: Cohort, t: int) -> Cohort:
-        """Return the cohort with the weights that the method gives it."""
-        weight = self.parts.algorithm.row_weights(self._context(cohort, t))
-        return cohort if weight is cohort.weight else replace(cohort, weight=weight)
-
-    def _who_sends(self, cohort: Cohort, t: int) -> Cohort:
-        """Return the cohort with `sends` as `devices.senders` and the method say, where they do."""
-        wanted = self.parts.scenario.devices.senders
-        if wanted is not None and wanted < max(cohort.counts):
-            some = some_of(cohort, wanted, t, self.parts.streams)
-            cohort = replace(cohort, sends=some, all_send=False)
-        sends = self.parts.algorithm.sends(self._context(cohort, t))
-        if sends is None:
-            return cohort
-        return replace(cohort, sends=sends & cohort.sends, all_send=False)
-
-    def _cohort(self, chosen: np.ndarray, t: int) -> Cohort:
-        trial, device = np.nonzero(chosen)
-        to = self.share.device
-        rows = torch.from_numpy(trial).to(to), torch.from_numpy(device).to(to)
-        counts = tuple(chosen.sum(1).tolist())
-        return Cohort.fresh(*rows, self._share(*rows), counts, self.population, version=t)
-
-    def _share(self, trial: Tensor, device: Tensor) -> Tensor:
-        """Return the devices' shares of their trials' weight, [N]."""
-        share = self.share
-        return share[trial, device] / share.sum(1)[trial]
+        return self.cohorts.drawn(available, self.running, version, t, channel)
 
     def start_clock(
         self, cohort: Cohort, broadcast: Arrival, channel: ChannelState, t: int
@@ -293,7 +207,7 @@ class Engine(Lasting):
 
     def chosen(self, update: Update) -> Update:
         """Keep what a selection by the updates lets through of what the cohort could send."""
-        keep = self.parts.selection.senders(update.payload, update.cohort, self._wanted)
+        keep = self.parts.selection.senders(update.payload, update.cohort, self.cohorts.wanted)
         return update if keep is None else update.take(keep)
 
     def local_work(
@@ -341,8 +255,7 @@ class Engine(Lasting):
         version = self.parts.algorithm.version(self.server)
         current = t if version is None else version[now.cohort.trial]
         cohort = replace(now.cohort, staleness=current - now.cohort.version)
-        share = self._share(cohort.trial, cohort.device)
-        return replace(now, cohort=self._weighted(replace(cohort, weight=share), t))
+        return replace(now, cohort=self.cohorts.weighted(cohort, t))
 
     def _not_lost(self, update: Update, t: int) -> Update:
         """Return the updates whose devices are still at work on them; the others will never be in a
@@ -367,7 +280,7 @@ class Engine(Lasting):
         """Take the algorithm's server step, undone for trials to which nothing came."""
         parts = self.parts
         received = parts.link.codec.decode(received)
-        state = parts.algorithm.combine(self.server, received, self._context(cohort, t))
+        state = parts.algorithm.combine(self.server, received, parts.context(cohort, t))
         state, memory = parts.server.step(
             self.server, state, self.server_memory, parts.server_hyper
         )
@@ -442,7 +355,7 @@ class Engine(Lasting):
         """End a trial; the others go on."""
         self.running[trial] = False
         self.parts.clock.stop(trial)
-        self._everyone = None
+        self.cohorts.forget()
 
 
 def _taken(cohort: Cohort, broadcast: Arrival, keep: Tensor) -> tuple[Cohort, Arrival]:

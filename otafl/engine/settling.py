@@ -36,7 +36,7 @@ def settle(
         settle_memory(codec, update.payload, memory, came, own)
     if algorithm.settles:
         came = counted(codec, update, came)
-        context = Context(cohort, parts.hyper, parts.streams, t)
+        context = parts.context(cohort, t)
         devices.put(cohort, algorithm.settle(devices.rows(cohort), update.own, came, context))
 
 

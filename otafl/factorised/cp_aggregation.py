@@ -72,11 +72,11 @@ def mean_tensor(each: Sequence[Tensor], weight: Tensor, trial: Tensor, trials: i
 
 
 def factored(
-    tensor: Tensor, guesses: Sequence[Sequence[Tensor]], rank: int
+    tensor: Tensor, guesses: Sequence[Sequence[Tensor]], rank: int, sweeps: int = 50
 ) -> tuple[Factors, Tensor]:
     """Find rank-R factors near tensors [S, ...], and the relative residual [S]; eq. (22). Those of
-    matrices come by truncated SVD, split evenly, which is optimal; else by alternating least
-    squares from the best of the guesses."""
+    matrices come by truncated SVD, split evenly, which is optimal; else by so many sweeps of
+    alternating least squares from the best of the guesses."""
     if len(guesses[0]) == 2:
         return _truncated(tensor, rank)
     start, residual = guesses[0], _distance(tensor, guesses[0])
@@ -85,7 +85,7 @@ def factored(
         nearer = (distance < residual)[:, None, None]
         start = [torch.where(nearer, b, a) for a, b in zip(start, other, strict=True)]
         residual = torch.minimum(residual, distance)
-    return als(tensor, start)
+    return als(tensor, start, sweeps)
 
 
 def _truncated(matrix: Tensor, rank: int) -> tuple[Factors, Tensor]:

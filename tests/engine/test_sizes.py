@@ -151,7 +151,6 @@ def test_deadlines_go_by_each_devices_data() -> None:
     flops = one.parts.algorithm.levels()[0].flops(LocalLoad(2, 70, samples))
     seconds = (flops.min() + flops.max()) / 2e6
     one = engine(UNEQUAL | keys | {"devices.levels": {"name": "deadline", "seconds": seconds}})
-    cohort = one._cohort(np.ones((2, 4), bool), 0)
-    level = one.parts.sizes.assign(cohort, 0, None).level.reshape(2, 4).numpy()
+    level = one.select(None, 0).level.reshape(2, 4).numpy()
     np.testing.assert_array_equal(level, flops / 1e6 > seconds)
     assert 0 < level.mean() < 1

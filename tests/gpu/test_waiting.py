@@ -63,7 +63,7 @@ READ = {
 SENT = {
     "algorithms.fedfomo.HeldOut.__init__ _to_copy": "which samples are held out",
     "core.constants.constant _to_copy": "how many rows a trial has, where that varies",
-    "engine.engine.Engine._cohort _to_copy": DRAWN,
+    "engine.cohorts.Cohorts._of _to_copy": DRAWN,
     "engine.engine.Engine._of_cells _to_copy": DRAWN,
     "engine.workload.Workload.limits _to_copy": DRAWN,
     "frequency.joint.JointFrequency._rho _to_copy": DRAWN,

@@ -65,5 +65,5 @@ def _public() -> str:
             parts.append(f".. autoclass:: otafl.{name}\n   :members:")
         else:
             parts.append(f".. autofunction:: otafl.{name}")
-    parts.append(".. autoclass:: otafl.uplink.wireless.UplinkReport")
+    parts.append(".. autoclass:: otafl.uplink.reports.UplinkReport")
     return rst.page(*parts)

@@ -1,0 +1,140 @@
+"""Draw who takes part in a round, and say with what weight, of what size, and who of them sends."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from otafl.core.contracts import ChannelState, Cohort
+from otafl.engine.assembly import Parts
+from otafl.selection.base import Selection, in_order
+from otafl.selection.choosing import some_of
+
+
+class Cohorts:
+    """Draw the cohorts of a stack of S trials over K devices.
+
+    share: [S, K], the devices' samples, or ones where they weigh alike. wanted: devices a round and
+    trial. asks: whether devices are asked one after the other if they are there, in place of
+    choosing among all who are.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self.share = parts.samples.share
+        if parts.scenario.training.weights == "uniform":
+            self.share = torch.ones_like(self.share)
+        self._trials, self._population = self.share.shape
+        self.wanted = parts.scenario.devices.participants or self._population
+        asked = self.wanted < self._population and not parts.selection.narrows
+        ordered = type(parts.selection).keys is not Selection.keys
+        self.asks = parts.clock.asks and asked and ordered
+        self._everyone: Cohort | None = None
+
+    def drawn(
+        self,
+        available: np.ndarray | None,
+        running: np.ndarray,
+        version: Tensor | None,
+        t: int,
+        channel: ChannelState | None = None,
+    ) -> Cohort:
+        """Take `devices.participants` of the available devices of each trial, as
+        `devices.selection` chooses.
+
+        Parameters
+        ----------
+        available : [S, K] bool; None for everyone, or if they are asked.
+        running : [S] bool.
+        version : [S], of the model that is sent, where the method says; else it is the round.
+        t : the round.
+        channel : of the round; need not be given to who is blind.
+        """
+        selection = self._parts.selection
+        whole = self.wanted == self._population and not selection.narrows
+        everyone = available is None and whole
+        if everyone and self._everyone is not None:
+            self._everyone.version.fill_(t)
+            return self._described(self._everyone, version, t, channel)
+        free = available
+        if free is None:
+            free = np.ones((self._trials, self._population), bool)
+        if self.asks and available is None:
+            free = self._asked(running, t)
+        elif not whole:
+            fading, state = self._parts.link.channel, channel
+            if state is None:
+                state = fading.outline(t) if selection.blind else fading.state(t)
+            free = selection.choose(free, self._vacancies(), t, state)
+        cohort = self._of(free, t)
+        if everyone:
+            self._everyone = cohort
+        return self._described(cohort, version, t, channel)
+
+    def weighted(self, cohort: Cohort, t: int) -> Cohort:
+        """Return the cohort with the weights that the method gives to those who are in it."""
+        share = self._shares(cohort.trial, cohort.device)
+        return self._by_method(replace(cohort, weight=share), t)
+
+    def forget(self) -> None:
+        """Draw anew, as a trial has stopped."""
+        self._everyone = None
+
+    def _vacancies(self) -> np.ndarray | int:
+        """Return how many devices are wanted; [S] where those of earlier rounds are still at
+        work."""
+        if not self._parts.scenario.devices.protocol.goes_on:
+            return self.wanted
+        busy = self._parts.clock.at_work().sum(1)
+        vacant: np.ndarray = np.maximum(0, self.wanted - busy)
+        return vacant
+
+    def _asked(self, running: np.ndarray, t: int) -> np.ndarray:
+        """Return the first devices that are there of the selection's order, [S, K] bool."""
+        chosen = np.zeros((self._trials, self._population), bool)
+        keys = self._parts.selection.keys(t, self._population)
+        assert keys is not None
+        wanted = np.broadcast_to(self._vacancies(), self._trials)
+        for trial in np.flatnonzero(running).tolist():
+            order = in_order(keys[trial])
+            there = self._parts.clock.first_available(trial, order, int(wanted[trial]))
+            chosen[trial, there] = True
+        return chosen
+
+    def _of(self, chosen: np.ndarray, t: int) -> Cohort:
+        trial, device = np.nonzero(chosen)
+        to = self.share.device
+        rows = torch.from_numpy(trial).to(to), torch.from_numpy(device).to(to)
+        counts = tuple(chosen.sum(1).tolist())
+        return Cohort.fresh(*rows, self._shares(*rows), counts, self._population, version=t)
+
+    def _shares(self, trial: Tensor, device: Tensor) -> Tensor:
+        """Return the devices' shares of their trials' weight, [N]."""
+        return self.share[trial, device] / self.share.sum(1)[trial]
+
+    def _described(
+        self, cohort: Cohort, version: Tensor | None, t: int, channel: ChannelState | None
+    ) -> Cohort:
+        """Return the cohort with levels, the method's weights and versions, and who sends."""
+        cohort = self._parts.sizes.assign(cohort, t, channel)
+        if version is not None:
+            cohort = replace(cohort, version=version[cohort.trial])
+        return self._who_sends(self._by_method(cohort, t), t)
+
+    def _by_method(self, cohort: Cohort, t: int) -> Cohort:
+        weight = self._parts.algorithm.row_weights(self._parts.context(cohort, t))
+        return cohort if weight is cohort.weight else replace(cohort, weight=weight)
+
+    def _who_sends(self, cohort: Cohort, t: int) -> Cohort:
+        """Return the cohort with `sends` as `devices.senders` and the method say, where they do."""
+        wanted = self._parts.scenario.devices.senders
+        if wanted is not None and wanted < max(cohort.counts):
+            some = some_of(cohort, wanted, t, self._parts.streams)
+            cohort = replace(cohort, sends=some, all_send=False)
+        sends = self._parts.algorithm.sends(self._parts.context(cohort, t))
+        if sends is None:
+            return cohort
+        return replace(cohort, sends=sends & cohort.sends, all_send=False)
