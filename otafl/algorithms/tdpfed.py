@@ -57,7 +57,7 @@ from otafl.core.contracts import (
     column,
 )
 from otafl.core.problems import Problem
-from otafl.core.rng import Streams
+from otafl.core.rng import Streams, family
 from otafl.core.settings import stackable
 from otafl.factorised import cp, cp_aggregation
 from otafl.models import cp_layers
@@ -66,6 +66,8 @@ from otafl.models.layered import LayeredModel
 from otafl.models.span import difference
 
 TENSOR, RESIDUAL = "tensor", "residual"
+
+GUESS = family("act_start", __name__)
 
 
 class TDPFed(Algorithm):
@@ -130,6 +132,15 @@ class TDPFed(Algorithm):
         )
         downlink: Literal["factors", "both"] = Field(
             "factors", description="the server sends the factors, or the full tensors too"
+        )
+        act_start: Literal["near", "random"] = Field(
+            "near",
+            description="with act, where alternating least squares of a convolution's tensor begin "
+            "(22): at the mean or the old factors, whichever are nearer; or at random ones, new in "
+            "each round, of the tensor's variance. Matrices are truncated, which needs no start",
+        )
+        act_sweeps: int = Field(
+            50, ge=1, description="with act, the most sweeps over all factors (22)"
         )
         act_theta_start: Literal["factors", "tensor"] = Field(
             "factors",
@@ -298,7 +309,12 @@ class TDPFed(Algorithm):
             mean = cp_aggregation.mean_tensor(sent, weight, cohort.trial, cohort.trials)
             tensors[name] = torch.lerp(cp.kruskal(old), mean, column(beta, mean))  # eq. (21)
             afm = [_moved(a, b, weight, cohort, beta) for a, b in zip(old, sent, strict=True)]
-            factors, rest = cp_aggregation.factored(tensors[name], (afm, old), rank)  # eq. (22)
+            guesses = [afm, old]
+            if self.settings.act_start == "random":
+                guesses = [self._guess(name, tensors[name], context)]
+            factors, rest = cp_aggregation.factored(  # eq. (22)
+                tensors[name], guesses, rank, self.settings.act_sweeps
+            )
             new |= self.cp.named(name, factors)
             new[bias] = _moved(server[bias], each[bias], weight, cohort, beta)
             size = tensors[name].square().sum((1, 2))
@@ -309,6 +325,17 @@ class TDPFed(Algorithm):
         elif self.settings.downlink == "both":
             new[TENSOR] = self.cp.tensors(new)
         return new
+
+    def _guess(self, weight: str, tensor: Tensor, context: Context) -> list[Tensor]:
+        """Draw factors whose tensor has as large entries as this one, [S, ...], by expectation."""
+        names = self.cp.names(weight)
+        rank = self.cp.shapes[names[0]][0]
+        scale = (tensor.square().mean((1, 2)) / rank) ** (0.5 / len(names))
+        return [
+            scale[:, None, None]
+            * context.streams.normal(GUESS / name, context.round, self.cp.shapes[name])
+            for name in names
+        ]
 
     def _weight_of(self, received: Received, cohort: Cohort) -> Tensor:
         """Return each device's weight in the mean, [n], summing to one over those of a trial that

@@ -2,8 +2,8 @@
 not algebra.
 
 Mutations that must fail: `needs` the same for all aggregations, a rate that is ignored, ranks not
-clipped, a lost device counted in act's mean, the residual not over
-all layers, prox_gap not relative.
+clipped, a lost device counted in act's mean, a start or a number of sweeps of act that is ignored,
+the residual not over all layers, prox_gap not relative.
 """
 
 from __future__ import annotations
@@ -223,6 +223,26 @@ def test_ways_to_send_agree_without_errors(model: dict[str, Any]) -> None:
     for one, other in zip(runs[4:], told[4:], strict=True):
         gap = float((other - told[0]).norm() / told[0].norm())
         assert 1e-9 < gap < 0.05, one.parts.scenario.algorithm
+
+
+def test_where_act_starts_decides_what_it_loses() -> None:
+    """Of a convolution the factors at hand lose least, random ones more, and most after a sweep;
+    matrices are truncated, whatever the start."""
+    ways: list[dict[str, Any]] = [{}, {"act_start": "random"}]
+    ways.append({"act_start": "random", "act_sweeps": 1})
+    keys: dict[str, Any] = {"engine.dtype": "float64", "transport": "ideal"}
+    keys["data"] = {"name": "digits", "train_samples": 400}
+    act = SMALL | {"aggregation": "act"}
+    lost, ends = {}, {}
+    small = {"name": "cnn", "channels": [3, 4], "kernel": 3, "hidden": []}
+    for name, model in (("cnn", small), ("mlp", {"name": "mlp", "hidden": [6]})):
+        runs = [run(engine(keys | {"model": model, "algorithm": act | way}), 1) for way in ways]
+        lost[name] = torch.stack([one.server["residual"] for one in runs])
+        ends[name] = [scores(one)["global"] for one in runs]
+    near, started, swept = lost["cnn"].mean(1)
+    assert 100 * near < started < swept / 2
+    for other in ends["mlp"][1:]:
+        torch.testing.assert_close(other, ends["mlp"][0], rtol=0, atol=0)
 
 
 def test_views_and_measures() -> None:

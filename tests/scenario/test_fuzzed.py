@@ -30,6 +30,9 @@ EXAMPLES = int(os.environ.get("OTAFL_FUZZ", "400"))
 CHECK_S = 5.0
 """Processor seconds that `check` may take."""
 
+TRIES = 3
+"""A check is timed so often at most: one that is slow is slow each time, a busy machine is not."""
+
 RUN_S = 60
 """Seconds after which a run hangs."""
 
@@ -48,6 +51,16 @@ def called(*args: str) -> tuple[int, str]:
         except SystemExit as left:
             return int(left.code or 0), err.getvalue()
     raise AssertionError("a command leaves by SystemExit")
+
+
+def timed(*args: str) -> tuple[int, str, float]:
+    """The same, and the least processor seconds that it took; tried again only if they are many."""
+    took = []
+    while not took or (min(took) >= CHECK_S and len(took) < TRIES):
+        began = time.process_time()
+        code, said = called(*args)
+        took.append(time.process_time() - began)
+    return code, said, min(took)
 
 
 @contextlib.contextmanager
@@ -124,9 +137,8 @@ SEEN: Counter[str] = Counter()
 def test_a_sentence_or_a_result(home: Path, text: str) -> None:
     file = home / "s.yaml"
     file.write_text(text, encoding="utf-8", errors="surrogatepass")
-    began = time.process_time()
-    code, said = called("check", "s.yaml")
-    assert time.process_time() - began < CHECK_S
+    code, said, took = timed("check", "s.yaml")
+    assert took < CHECK_S
     assert _is_sentence(code, said), said
     SEEN[f"check {code}"] += 1
     if code:
