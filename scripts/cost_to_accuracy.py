@@ -62,7 +62,8 @@ def main() -> None:
         against = ["sim_time_s"]
         if "device_energy_j" in ds:
             about = {"units": "J", "long_name": "energy drawn by all devices"}
-            ds["energy_j"] = ds["device_energy_j"].sum(("device", "cause"), min_count=1)
+            over = [dim for dim in ("device", "cause") if dim in ds["device_energy_j"].dims]
+            ds["energy_j"] = ds["device_energy_j"].sum(over, min_count=1)
             ds["energy_j"].attrs = about
             against = ["energy_j", *against]
         panels(ds, [(args.variable, x) for x in against], args.out, args.target)

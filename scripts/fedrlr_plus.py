@@ -10,20 +10,20 @@ accuracy of the global model over SNR and devices, each at its best step size on
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 import xarray as xr
 from matplotlib import pyplot as plt
-from tables import gained, head, opened, row, when_spent
+from tables import beside, head, opened, points, row, study, when_spent
 
 import otafl
 from otafl.analysis.summary import spread
 from otafl.plots import COLOURS, MARKERS
 from otafl.results.ending import final
 
-SYMBOLS, WHOLE = 7_284, 268_800
-"""Real numbers that a device sends a round: FedRLR+ of rank 4, FedAvg without biases."""
+SYMBOLS, WHOLE = 7_284, 269_322
+"""Real numbers that a device sends a round: FedRLR+ of rank 4, FedAvg; with all biases."""
+BIASES_OF_CNN, DEVICES = 186, 10
 
 
 def best(results: Path, name: str, over: str = "learning_rate") -> xr.Dataset:
@@ -56,15 +56,14 @@ def rivals(results: Path) -> None:
     ds = opened(results, "fedrlr_rivals")
     spent = ds["uplink_symbols"].where(ds["transport"] != "ideal", ds["round"] * SYMBOLS)
     accuracy = when_spent(ds, "test_accuracy", spent, xr.DataArray(75 * SYMBOLS))
-    gains = 100 * gained(accuracy, plus)
     head(
         f"75 rounds of {SYMBOLS:,} symbols, {accuracy.sizes['trial']} trials",
         *("FedAvg with", "step", "accuracy", "points above FedRLR+ (95 %)"),
     )
     names = "the same random reals", "compressed sensing", "top-k in packets", "top-k, error-free"
-    for place, (name, (mean, low, high)) in enumerate(zip(names, gains, strict=True)):
+    for place, name in enumerate(names):
         step, told = float(ds["server_learning_rate"][place]), spread(accuracy[place].values)
-        row(name, f"{step:g}", told, f"{mean:+.1f} ({low:+.1f} to {high:+.1f})")
+        row(name, f"{step:g}", told, points(accuracy[place], plus))
     row("FedRLR+", "", spread(plus.values), "")
 
 
@@ -95,9 +94,12 @@ def convolutions(results: Path) -> None:
     ds = opened(results, "fedrlr_cnn")
     head(
         f"A convolutional network, ranks 8, 8, 4, 4 of four layers, {ds.sizes['trial']} trials",
-        *("method", "symbols a round", "model", *(f"{t} rounds" for t in (20, 40, 60))),
+        *("method", "symbols a round", "of ten devices", "model"),
+        *(f"{t} rounds" for t in (20, 40, 60)),
     )
-    symbols = otafl.symbols_per_round(ds).mean("trial").values
+    shared, aside = otafl.symbols_per_round(ds).mean("trial"), beside(ds, BIASES_OF_CNN)
+    symbols = [f"{count:,.0f}" for count in (shared + aside).values]
+    of_all = [f"{count:,.0f}" for count in (shared + DEVICES * aside).values]
     for place, name, variable in (
         (0, "FedRLR, global (31)", "test_accuracy"),
         (0, "FedRLR, local", "local_test_accuracy"),
@@ -105,7 +107,7 @@ def convolutions(results: Path) -> None:
     ):
         method, model = name.split(", ")
         told = (spread(ds[variable].isel(zip=place).sel(round=t).values) for t in (20, 40, 60))
-        row(method, f"{symbols[place]:,.0f}", model, *told)
+        row(method, symbols[place], of_all[place], model, *told)
 
 
 def grids(results: Path, figure: Path) -> None:
@@ -114,15 +116,13 @@ def grids(results: Path, figure: Path) -> None:
         0.1
     )  # diverged: guesses
     low = final(best(results, "fedrlr_plus_low_snr"), "test_accuracy").fillna(0.1)
+    trials = f"{plus.sizes['trial']} trials, and {low.sizes['trial']} below -20 dB"
     plus = xr.concat([low, plus], "snr_db", join="outer", coords="minimal", compat="override")
     paper = final(best(results, "fedrlr_grid", over="q"), "test_accuracy")
     bounds = final(best(results, "fedrlr_references_grid"), "test_accuracy")
     plus = plus.astype("float64").round(6)  # stored in single precision
     counts, snrs = plus["device_count"].values, plus["snr_db"].values
-    head(
-        f"75 rounds, {plus.sizes['trial']} trials",
-        *("method", "K", *(f"{snr:g} dB" for snr in snrs)),
-    )
+    head(f"75 rounds, {trials}", "method", "K", *(f"{snr:g} dB" for snr in snrs))
     for name, accuracy in (("FedRLR+", plus), ("FedRLR (31)", paper)):
         for count in counts:
             of = accuracy.sel(device_count=count).reindex(snr_db=snrs)
@@ -153,10 +153,7 @@ def grids(results: Path, figure: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("results", nargs="?", type=Path, default=Path("results"))
-    parser.add_argument("--figure", type=Path, default=Path("fedrlr_plus.png"))
-    args = parser.parse_args()
+    args = study(__doc__, "fedrlr_plus.png")
     long_runs(args.results)
     rivals(args.results)
     policies(args.results)

@@ -7,14 +7,11 @@ each at the step that validation data favour there, beside `power: pre_scaler` t
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
-
 import numpy as np
 import xarray as xr
 from looks import TYPE, UPLINKS
 from matplotlib import pyplot as plt
-from tables import gained, head, opened, row, when_spent
+from tables import gained, head, opened, row, study, when_spent
 
 NAMES = [name for _, names in UPLINKS.values() for name in names]
 COLOURS = [colour for colour, names in UPLINKS.values() for _ in names]
@@ -47,10 +44,7 @@ def table(title: str, accuracy: xr.DataArray) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("results", nargs="?", type=Path, default=Path("results"))
-    parser.add_argument("--figure", type=Path, default=Path("field.png"))
-    args = parser.parse_args()
+    args = study(__doc__, "field.png")
     ds = opened(args.results, "field")
     most = ds.isel(zip=FULL).max(["round", "trial", "server_learning_rate"])
     budgets = {

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
+
+import numpy as np
+import xarray as xr
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 PEAK_TCI = "tci(constraint=peak)"
 POLICIES = {
@@ -18,6 +25,7 @@ POLICIES = {
     "ci": ("#EE66AA", "P", "-"),
     "multi_antenna_ci": ("#8C510A", "h", "--"),
     "cotaf": ("#999933", "*", "-."),
+    "pre_scaler": ("#117733", "H", "--"),
     "blind": ("#5E3C99", "p", "--"),
 }
 """Policy -> colour, marker and line, in the legend's order.
@@ -41,3 +49,26 @@ def policy(name: str) -> dict[str, Any]:
     color, marker, line = POLICIES[name]
     style = {"color": color, "marker": marker, "ls": line, "ms": 6}
     return style if line == "-" else style | {"mfc": "none"}
+
+
+def frame(panels: int, ylabel: str) -> tuple[Figure, np.ndarray]:
+    """Return a figure of panels side by side, with grids, and its axes [panels]."""
+    plt.rcParams.update(TYPE)
+    figure, axes = plt.subplots(1, panels, figsize=(10, 4.6), layout="constrained", squeeze=False)
+    for axis in axes[0]:
+        axis.grid(alpha=0.3)
+    axes[0, 0].set_ylabel(ylabel)
+    return figure, axes[0]
+
+
+def errorbars(axis: Axes, x: np.ndarray, values: xr.DataArray, **style: Any) -> None:
+    """Draw mean and standard deviation over trials of values [x, trial]."""
+    axis.errorbar(x, values.mean("trial"), values.std("trial", ddof=1), capsize=3, ms=6, **style)
+
+
+def save(figure: Figure, labelled: Axes, path: Path) -> None:
+    """Write a figure with one panel's labels as the legend of all."""
+    figure.legend(*labelled.get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+    print(f"\nfigure: {path}")

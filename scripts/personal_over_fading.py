@@ -1,28 +1,30 @@
-"""Which personalised methods survive a fading uplink: accuracy by SNR, step sizes chosen on
-validation data, from the results of scenarios/studies/personal_fading.yaml and _low.yaml.
+"""Which personalised methods survive a fading uplink: points above training alone by method, power
+policy, channel knowledge and SNR, at the steps that are best on validation data.
 
     otafl sweep scenarios/studies/personal_fading.yaml
-    otafl sweep scenarios/studies/personal_fading_low.yaml
+    otafl sweep scenarios/studies/personal_fading_server.yaml
     python scripts/personal_over_fading.py [results] [--figure personal_fading.png]
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
 from pathlib import Path
 
 import numpy as np
 import xarray as xr
+from looks import TYPE
 from matplotlib import pyplot as plt
-from tables import head, opened, row
+from tables import gained, head, opened, row, study
 
-import otafl
 from otafl.analysis.summary import spread
-from otafl.plots import COLOURS, LINES, MARKERS
-from otafl.results.ending import final
+from otafl.results.ending import ended
 
-GLOBAL = "test_accuracy"
+ALONE = "local_only"
+KNOWN = ("channels known", "channels known with errors")
+MARKS = (" l", "", " s")
+"""What is behind an accuracy at the largest, the middle and the smallest step."""
+WHOLE = 45.0
+"""Points of full colour in the figure."""
 
 
 def personal(name: str) -> str:
@@ -30,62 +32,98 @@ def personal(name: str) -> str:
     return "tuned_own" if name == "fedavg" else "personal_own"
 
 
-def chosen(ds: xr.Dataset) -> dict[str, xr.Dataset]:
-    """Method -> its result over SNR, at the step size that is best on validation samples."""
-    labels = [str(label) for label in ds["algorithm"].values]
-    names = [label.partition("(")[0] for label in labels]
+def chosen(ds: xr.Dataset, personalised: bool) -> dict[str, xr.Dataset]:
+    """Method -> `accuracy` [..., trial] in percent of its personal or its global model at the step
+    that is best on validation samples, and the `place` of that step; the largest is first."""
+    names = [str(label).partition("(")[0] for label in ds["algorithm"].values]
     out = {}
     for name in dict.fromkeys(names):
-        points = ds.isel(zip=[i for i, one in enumerate(names) if one == name])
-        validation = final(points, f"{personal(name)}_validation_accuracy").fillna(0.0)
-        if not bool((validation > 0).any()):  # an unfinished sweep
+        points = ds.isel(algorithm=[i for i, one in enumerate(names) if one == name])
+        kind = personal(name) if personalised else "own"
+        if not bool(points[f"{kind}_test_accuracy"].notnull().any()):  # has no global model
             continue
-        out[name] = points.isel(zip=validation.mean("trial").argmax("zip"))
+        validation = ended(points, f"{kind}_validation_accuracy").mean("trial").fillna(0)
+        best = validation.argmax("algorithm")
+        accuracy = 100 * ended(points, f"{kind}_test_accuracy").isel(algorithm=best)
+        out[name] = xr.Dataset({"accuracy": accuracy, "place": best}).drop_vars("algorithm")
     return out
 
 
+def cells(methods: dict[str, xr.Dataset], power: str, place: int) -> dict[str, xr.Dataset]:
+    """The methods under one power policy and channel knowledge."""
+    return {name: one.sel(power=power).isel(variance=place) for name, one in methods.items()}
+
+
+def draw(methods: dict[str, xr.Dataset], powers: list[str], path: Path) -> None:
+    """Points above training alone: a panel for each power policy and channel knowledge."""
+    plt.rcParams.update(TYPE | {"font.size": 10})
+    size = {"figsize": (12, 8.4), "sharex": True, "sharey": True, "layout": "constrained"}
+    figure, axes = plt.subplots(len(KNOWN), len(powers), **size)
+    for (down, across), axis in np.ndenumerate(axes):
+        here = cells(methods, powers[across], down)
+        alone = here.pop(ALONE)["accuracy"]
+        above = np.stack([(one["accuracy"] - alone).mean("trial").values for one in here.values()])
+        shown = axis.imshow(above, cmap="RdBu", vmin=-WHOLE, vmax=WHOLE, aspect="auto")
+        for (i, j), value in np.ndenumerate(above):
+            ink = "white" if abs(value) > 0.6 * WHOLE else "black"
+            axis.text(j, i, f"{value:+.1f}", ha="center", va="center", color=ink)
+        axis.set_title(f"{powers[across]}, {KNOWN[down]}", fontsize=12)
+        axis.set_xticks(range(len(alone)), [f"{value:g}" for value in alone["snr_db"].values])
+        axis.set_yticks(range(len(here)), list(here))
+    for axis in axes[-1]:
+        axis.set_xlabel("SNR [dB]")
+    figure.colorbar(shown, ax=axes, shrink=0.6, label="points above training alone")
+    figure.savefig(path, dpi=150)
+
+
+def server(ds: xr.Dataset) -> None:
+    """Personal models by the server's step."""
+    steps = ds["server_learning_rate"].values
+    rates = (f"server step {step:g}" for step in steps)
+    head("Personal models, %, channels known, by the server's step", "method", "at", *rates)
+    for label, one in ds.groupby("algorithm"):
+        name = str(label).partition("(")[0]
+        values = 100 * ended(one.squeeze("algorithm"), f"{personal(name)}_test_accuracy")
+        for power in ds["power"].values:
+            for level in ds["snr_db"].values:
+                here = values.sel(power=power, snr_db=level)
+                cells = (spread(here.sel(server_learning_rate=step).values) for step in steps)
+                row(name, f"{str(power).partition('(')[0]}, {level:g} dB", *cells)
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("results", nargs="?", type=Path, default=Path("results"))
-    parser.add_argument("--figure", type=Path, default=Path("personal_fading.png"))
-    args = parser.parse_args()
+    args = study(__doc__, "personal_fading.png")
     ds = opened(args.results, "personal_fading")
-    try:
-        low = opened(args.results, "personal_fading_low")
-    except otafl.UserError as error:  # it has not been run
-        print(f"far below the noise: left out: {error}", file=sys.stderr)
-    else:
-        ds = xr.concat(
-            [low, ds], "snr_db", data_vars="minimal", coords="minimal", compat="override"
-        )
-    methods = chosen(ds)
-    snr = ds["snr_db"].values
-    levels = [f"{value:g} dB" for value in snr]
-    majority = float(ds["majority_accuracy"].mean())
-    figure, axes = plt.subplots(1, 2, figsize=(12, 5), layout="constrained")
-    for axis, kind in zip(axes, ("personal", "global"), strict=True):
-        head(f"{kind} model, %", "method", *levels)
-        for place, (name, one) in enumerate(methods.items()):
-            variable = GLOBAL if kind == "global" else f"{personal(name)}_test_accuracy"
-            if not bool(one[variable].notnull().any()):  # the method has no global model
-                continue
-            values = 100.0 * final(one, variable)
-            row(name, *(spread(values.sel(snr_db=level).values) for level in snr))
-            axis.errorbar(
-                *(np.arange(len(snr)), values.mean("trial"), values.std("trial", ddof=1)),
-                label=name,
-                color=COLOURS[place % len(COLOURS)],
-                ls=LINES[(place + 2 * (place // len(COLOURS))) % len(LINES)],
-                marker=MARKERS[(place + place // len(COLOURS)) % len(MARKERS)],
-                capsize=2,
-            )
-        axis.set(title=f"{kind} models", xlabel="SNR [dB]", ylabel="test accuracy [%]")
-        axis.set_xticks(np.arange(len(snr)), [f"{value:g}" for value in snr])
-        axis.grid(alpha=0.3)
-    axes[0].axhline(100 * majority, color="grey", lw=1, label="majority class")
-    axes[0].legend(fontsize="small", ncols=2)
-    figure.savefig(args.figure, dpi=150)
-    print(f"\nmajority class alone: {100 * majority:.1f} %")
+    powers = [str(one).partition("(")[0] for one in ds["power"].values]
+    ds = ds.assign_coords(power=powers)
+    levels = [f"{value:g} dB" for value in ds["snr_db"].values]
+    methods = chosen(ds, personalised=True)
+    for place, known in enumerate(KNOWN):
+        for power in powers:
+            here = cells(methods, power, place)
+            alone = here[ALONE]["accuracy"]
+            head(f"Points above training alone, {power}, {known}", "method", *levels)
+            for name, one in here.items():
+                gains = gained(one["accuracy"], alone)
+                row(name, *(f"{mean:.1f} ({low:.1f} to {high:.1f})" for mean, low, high in gains))
+    for title, found in (("Personal", methods), ("Global", chosen(ds, personalised=False))):
+        for place, known in enumerate(KNOWN):
+            for power in powers:
+                head(f"{title} models, %, {power}, {known}", "method", *levels)
+                for name, one in cells(found, power, place).items():
+                    marks = (MARKS[place] for place in one["place"].values)
+                    values = zip(one["accuracy"].transpose(..., "trial").values, marks, strict=True)
+                    row(name, *(spread(value) + mark for value, mark in values))
+    ends = [(power, level) for power in powers for level in ds["snr_db"].values[-2:]]
+    columns = (f"{power}, {level:g} dB" for power, level in ends)
+    head("Points that errors of what is known of channels cost", "method", *columns)
+    for name, one in methods.items():
+        at = [one["accuracy"].sel(power=power, snr_db=level) for power, level in ends]
+        costs = (gained(part.isel(variance=0), part.isel(variance=1)) for part in at)
+        row(name, *(f"{mean:.1f} ({low:.1f} to {high:.1f})" for mean, low, high in costs))
+    server(opened(args.results, "personal_fading_server"))
+    draw(methods, powers, args.figure)
+    print(f"\nmajority class alone: {100 * float(ds['majority_accuracy'].mean()):.1f} %")
 
 
 if __name__ == "__main__":

@@ -7,14 +7,12 @@ samples, and what it gains over training alone and over fine-tuned FedAvg in the
 
 from __future__ import annotations
 
-import argparse
 import re
-from pathlib import Path
 
 import xarray as xr
 from looks import TYPE
 from matplotlib import pyplot as plt
-from tables import gained, head, opened, row
+from tables import gained, head, opened, row, study
 
 from otafl.analysis.summary import spread
 from otafl.results.ending import ended
@@ -42,10 +40,7 @@ def best(points: xr.Dataset, kind: str) -> tuple[xr.DataArray, str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
-    parser.add_argument("results", nargs="?", type=Path, default=Path("results"))
-    parser.add_argument("--figure", type=Path, default=Path("personal_small_data.png"))
-    args = parser.parse_args()
+    args = study(__doc__, "personal_small_data.png")
     result = opened(args.results, "personal_small_data")
     names = [
         str(one).partition("(")[0] + "".join(said for key, said in APART.items() if key in str(one))

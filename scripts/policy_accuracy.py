@@ -1,20 +1,24 @@
 """Accuracy by power policy and SNR, each at its best step size on validation data, beside the
-error-free uplink in the same trials; says which policies collapse and which come within a point.
+error-free uplink in the same trials; says which policies collapse and which come within a point,
+and what a step of the server in the place of the devices' makes of the policies of least error.
 
     otafl sweep scenarios/studies/policies.yaml
+    otafl sweep scenarios/studies/policies_server.yaml
     python scripts/policy_accuracy.py [results/policies] [--figure policy_accuracy.png]
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import xarray as xr
 from looks import TYPE, policy
 from matplotlib import pyplot as plt
-from tables import budgets, gained, head, row
+from tables import budgets, gained, head, opened, row
 
 import otafl
 from otafl.analysis.summary import spread
@@ -67,11 +71,39 @@ def main() -> None:
         axis.set(title=title, xlabel="SNR (dB)", ylim=(0, 1))
         axis.grid(alpha=0.3)
     rates = Counter(f"{rate:g}" for rate in best["learning_rate"].values.flat)
+    by_server(args.result, accuracy.isel({joint: names.index("ideal")}))
     print(f"\nstep sizes chosen, and how often: {dict(sorted(rates.items()))}")
     axes[0].set_ylabel("test accuracy")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
     figure.savefig(args.figure, dpi=150)
     print(f"\nfigure: {args.figure}")
+
+
+def by_server(result: Path, ideal: xr.DataArray) -> None:
+    """Points below the ideal with the step of the server that is best on validation data."""
+    try:
+        every = opened(result.parent, f"{result.stem}_server")
+    except otafl.UserError as error:  # it has not been run
+        print(f"the server's steps: left out: {error}", file=sys.stderr)
+        return
+    ends = every["server_learning_rate"].values[[0, -1]]
+    best = otafl.tuned(every, over="server_learning_rate")
+    best = best.transpose("partition", "power", "snr_db", ...)
+    accuracy = final(best, "test_accuracy").fillna(0.1)
+    for title, each, base, steps in zip(
+        best["partition"].values, accuracy, ideal, best["server_learning_rate"].values, strict=True
+    ):
+        levels = (f"{snr:g} dB" for snr in best["snr_db"].values)
+        head(f"{title}, the server's step tuned: minus ideal, points (step)", "power", *levels)
+        for name, gain, chosen in zip(best["power"].values, each, steps, strict=True):
+            apart = 100 * gained(gain, base)
+            row(
+                name,
+                *(
+                    f"{mean:.1f} ({low:.1f} to {high:.1f}) ({step:g}{'*' * (step in ends)})"
+                    for (mean, low, high), step in zip(apart, chosen, strict=True)
+                ),
+            )
 
 
 if __name__ == "__main__":

@@ -9,13 +9,12 @@ scenarios/papers/fedhm_*.yaml and scenarios/studies/fedhm_over_the_air.yaml.
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 import numpy as np
 import xarray as xr
 from matplotlib import pyplot as plt
-from tables import head, opened, row
+from tables import head, opened, row, study
 
 from otafl.analysis.summary import spread
 from otafl.plots import COLOURS, LINES
@@ -231,10 +230,7 @@ def draw(third: xr.Dataset, alone: xr.Dataset, to: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("results", nargs="?", type=Path, default=Path("results"))
-    parser.add_argument("--figure", type=Path, default=Path("fedhm.png"))
-    args = parser.parse_args()
+    args = study(__doc__, "fedhm.png")
     mixes(args.results, "fedhm_table2", "Table 2, levels change (dynamic)", TABLE_2)
     third = mixes(args.results, "fedhm_table3", "Table 3, levels fixed", TABLE_3)
     alone = opened(args.results, "fedhm_table8")

@@ -9,14 +9,13 @@ from the results of scenarios/papers/fedrlr_*.yaml. Fig. 10 is drawn by benchmar
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import xarray as xr
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
-from tables import head, opened, row
+from tables import beside, head, opened, row, study
 
 import otafl
 from otafl.analysis.summary import spread
@@ -50,8 +49,13 @@ PAPER = {
     12: "100 %",
 }
 """Table II, by place in METHODS; the paper has one proposed 1 and one proposed 2."""
-BENCHMARK = 75 * 268_800
-"""The paper's 2.02e7 sub-carriers."""
+BIASES, DEVICES = 522, 10
+SYMBOLS = 7_284
+"""Of FedRLR+ of rank 4, whose biases are in its factors."""
+BENCHMARK = 75 * (268_800 + BIASES)
+"""The paper's 2.02e7 sub-carriers, to which biases make no difference."""
+FACTORS = (128, 64, 32, 16, 8)
+"""The compression is 1 / factor."""
 
 
 def at(values: xr.DataArray, round: int) -> str:
@@ -132,26 +136,30 @@ def models_of(ds: xr.Dataset) -> list[tuple[str, str]]:
 
 
 def figure_8_and_table_2(results: Path, figures: Path) -> None:
+    """Biases count for all: those that come free of error are digital, each device's its own."""
     ds = opened(results, "fedrlr_fig8")
     reached = {v: otafl.to_reach(ds, v, 0.7) for v in ("test_accuracy", "local_test_accuracy")}
-    per_round = otafl.symbols_per_round(ds)
+    aside = beside(ds, BIASES)
+    one_device = otafl.symbols_per_round(ds).mean("trial") + aside
+    all_devices = otafl.symbols_per_round(ds, "all").mean("trial") + DEVICES * aside
     last = int(ds["round"].max())
     head(
         "Fig. 8 and Table II",
         *("method", "model", "accuracy, 75 rounds", f"{last} rounds", "symbols a round"),
-        *("rounds to 70 %", "trials that reach it", "overhead, ours", "overhead, paper"),
+        *("of ten devices", "rounds to 70 %", "trials that reach it", "overhead, ours"),
+        "overhead, paper",
     )
     figure, axes = plt.subplots(1, 2, figsize=(13, 7), layout="constrained", sharey=True)
     for place, name in enumerate(METHODS):
         one = ds.isel(zip=place)
-        symbols = float(per_round.isel(zip=place).mean())
+        symbols, of_all = float(one_device[place]), float(all_devices[place])
         for model, variable in models_of(one):
             rounds = reached[variable]["round"].isel(zip=place)
             there = int(rounds.notnull().sum())
             overhead = rounds * symbols / BENCHMARK
             row(
                 *(name, model, at(one[variable], 74), at(one[variable], last), f"{symbols:,.0f}"),
-                *(spread(rounds.values), f"{there} of {rounds.size}"),
+                *(f"{of_all:,.0f}", spread(rounds.values), f"{there} of {rounds.size}"),
                 f"{100 * float(overhead.mean()):.2f} %" if there else "-",
                 PAPER.get(place, ""),
             )
@@ -160,54 +168,156 @@ def figure_8_and_table_2(results: Path, figures: Path) -> None:
     tidy(axes[1], "local models (mean over devices)")
     axes[0].set_ylabel("test accuracy")
     figure.savefig(figures / "fedrlr_fig8.png", dpi=150)
+    symbols_and_accuracy(results, ds, one_device, figures / "fedrlr.png")
+
+
+def symbols_and_accuracy(results: Path, ds: xr.Dataset, symbols: xr.DataArray, path: Path) -> None:
+    """Draw what methods reach in 75 rounds against the symbols of one of them."""
+    plus = otafl.tuned(opened(results, "fedrlr_plus"), over="learning_rate").isel(zip=1)
+    plus = plus["test_accuracy"].sel(round=75)
+    whole = opened(results, "fedavg_equal_symbols")["test_accuracy"].sel(round=75)
+    shown = (  # place in METHODS, model, colour, marker, what it is called, offset of its name
+        (0, "", 0, "o", "benchmark: digital FedAvg", (-8, -17)),
+        (7, "", 0, "s", "B1 nuclear norm, B4 8 bits", (-8, 20)),
+        (8, "", 3, "v", "B2, B3 with 8 rows", (9, -4)),
+        (11, "", 3, "^", "B3 pruning, 200 rows", (-8, 9)),
+        (1, "", 1, "D", "FedRLR as printed, global model", (-9, -13)),
+        (1, "local_", 2, "D", "FedRLR as printed, local models", (-9, 3)),
+        (5, "", 1, "P", "FedRLR, 40 steps, global model", (-9, 3)),
+        (5, "local_", 2, "P", "FedRLR, 40 steps, local models", (-9, -4)),
+        (13, "", 4, "X", "FedRLR+, the paper's constants", (-9, 2)),
+    )
+    figure, axis = plt.subplots(figsize=(9.5, 5.5), layout="constrained")
+    points = [
+        (float(symbols[place]), ds[f"{model}test_accuracy"].isel(zip=place).sel(round=74), *how)
+        for place, model, *how in shown
+    ]
+    points += [
+        (SYMBOLS, plus, 4, "*", "FedRLR+, 20 steps, tuned step", (-10, -2)),
+        (float(symbols[0]), whole, 0, "*", "digital FedAvg, 20 steps, tuned step", (-8, 7)),
+    ]
+    for where, accuracy, colour, marker, name, offset in points:
+        mean, deviation = float(accuracy.mean()), float(accuracy.std(ddof=1))
+        style = {"marker": marker, "color": COLOURS[colour], "ms": 9, "capsize": 3}
+        axis.errorbar(where, mean, deviation, **style)
+        side = "left" if offset[0] > 0 else "right"
+        axis.annotate(name, (where, mean), offset, textcoords="offset points", ha=side)
+    axis.axhline(0.7, color="0.5", lw=0.8, ls="--")
+    axis.set(xscale="log", xlim=(700, 400_000), ylim=(0, 0.9))
+    axis.set(xlabel="symbols a round, biases counted", ylabel="test accuracy after 75 rounds")
+    axis.grid(alpha=0.3)
+    figure.savefig(path, dpi=150)
 
 
 def figure_9(results: Path, figures: Path) -> None:
-    """Against the compression 1 / factor; of B1 and B2 against what their weights really have."""
+    """Against the compression 1 / factor; the relaxed methods where they meet it."""
     ds = opened(results, "fedrlr_fig9")
-    factors = (128, 64, 32, 16, 8)
     names = ("proposed 1 (GBMA)", "proposed 2 (CI)", "B3 pruning", "FedRLR+ (GBMA)")
-    figure, axes = plt.subplots(1, 2, figsize=(12, 5.5), layout="constrained", sharey=True)
-    head("Fig. 9", "method", "model", *(f"1/{factor}" for factor in factors))
+    figure, axis = plt.subplots(figsize=(9.5, 6), layout="constrained")
+    head("Fig. 9", "method", "model", *(f"1/{factor}" for factor in FACTORS))
     for place, name in enumerate(names):
-        points = ds.isel(zip=slice(place * len(factors), (place + 1) * len(factors)))
+        points = ds.isel(zip=slice(place * len(FACTORS), (place + 1) * len(FACTORS)))
         for model, variable in models_of(points):
             accuracy = final(points, variable)
             row(name, model, *(spread(values) for values in accuracy.values))
-            axes[0].errorbar(
-                *([1 / factor for factor in factors], accuracy.mean("trial")),
-                accuracy.std("trial", ddof=1),
-                label=f"{name}, {model}",
-                color=COLOURS[place],
-                ls="--" if model == "local" else "-",
-                marker=MARKERS[place],
-                capsize=2,
-            )
-    head("Fig. 9, relaxed", "method", "weight of the norm", "accuracy", "rank, or density")
-    nuclear = opened(results, "fedrlr_fig9_nuclear")
-    l1 = opened(results, "fedrlr_fig9_l1")
-    for place, (name, points, over, variable, whole) in enumerate(
-        (
-            ("B1 nuclear norm", nuclear, "nuclear_weight", "weight_rank", 256),
-            ("B2 l1, A 32 x 256", l1.isel(zip=0), "l1_weight", "weight_density", 1),
-            ("B2 l1, A 200 x 256", l1.isel(zip=1), "l1_weight", "weight_density", 1),
-        )
-    ):
-        accuracy, size = final(points, "test_accuracy"), final(points, variable).mean("trial")
-        for weight, trials, found in zip(points[over].values, accuracy, size.values, strict=True):
-            row(name, f"{weight:g}", spread(trials.values), f"{found:.3g}")
-        axes[1].errorbar(
-            *(size / whole, accuracy.mean("trial"), accuracy.std("trial", ddof=1)),
-            label=name,
-            color=COLOURS[place],
-            marker=MARKERS[place],
-            capsize=2,
-        )
-    for axis, title in zip(axes, ("compressed by construction", "relaxed"), strict=True):
-        axis.set_xscale("log")
-        tidy(axis, title, "share of the weights, middle layer")
-    axes[0].set_ylabel("test accuracy")
+            line = "--" if model == "local" else "-"
+            by_ratio(axis, list(accuracy), f"{name}, {model}", place, line)
+    relaxed = (("B1 nuclear norm", nuclear_norm(results)), ("B2 l1 norm", l1_norm(results)))
+    for place, (name, found) in enumerate(relaxed, len(names)):
+        met = [None if one is None else one["test_accuracy"].dropna("trial") for one in found]
+        row(name, "global", *("-" if one is None else spread(one.values) for one in met))
+        by_ratio(axis, met, f"{name}, tuned to the ratio", place, "-.")
+    head(
+        "Fig. 9, relaxed",
+        *("method", "ratio", "trials that meet it", "weight", "rounds", "rank, or density"),
+    )
+    for (name, found), weight in zip(relaxed, ("nuclear_weight", "l1_weight"), strict=True):
+        for factor, one in zip(FACTORS, found, strict=True):
+            told = ("0", "-", "-", "-") if one is None else told_of(one, weight)
+            row(name, f"1/{factor}", *told)
+    on_the_way(results)
+    axis.set_xscale("log")
+    axis.set_xticks([1 / f for f in FACTORS], [f"1/{f}" for f in FACTORS])
+    axis.minorticks_off()
+    axis.axhline(0.8, color="0.5", lw=0.8, ls="--", label="the paper's: above this everywhere")
+    tidy(axis, "accuracy where a method meets the compression", "share of the weights")
+    axis.set_ylabel("test accuracy")
     figure.savefig(figures / "fedrlr_fig9.png", dpi=150)
+
+
+def on_the_way(results: Path) -> None:
+    """What B1 has while its rank falls, and B2 at the end by its weight, with the most rows."""
+    head("Relaxed", "method", "weight", "rounds", "accuracy", "rank, or density")
+    nuclear = opened(results, "fedrlr_fig9_nuclear").isel(nuclear_weight=0)
+    for t in (25, 50, 75, 100, 125, 150, 175):
+        told = (at(nuclear[name], t) for name in ("test_accuracy", "weight_rank"))
+        row("B1 nuclear norm", f"{float(nuclear['nuclear_weight']):g}", t, *told)
+    l1 = opened(results, "fedrlr_fig9_l1")
+    for place in range(len(FACTORS) - 1, l1.sizes["zip"]):
+        one = l1.isel(zip=place)
+        told = (spread(final(one, name).values) for name in ("test_accuracy", "weight_density"))
+        weight, rounds = float(one["l1_weight"]), int(one["final_round"])
+        row("B2 l1 norm, A 32 x 256", f"{weight:g}", rounds, *told)
+
+
+def told_of(one: xr.Dataset, weight: str) -> tuple[str, ...]:
+    rounds = one["at"].dropna("trial").values
+    span = f"{min(rounds):g} to {max(rounds):g}"
+    there = f"{rounds.size} of {one.sizes['trial']}"
+    return there, f"{float(one[weight]):g}", span, spread(one["size"].dropna("trial").values)
+
+
+def by_ratio(
+    axis: Axes, found: Sequence[xr.DataArray | None], label: str, place: int, line: str
+) -> None:
+    """Draw accuracies [trial] by ratio, None where the ratio is not met."""
+    there = [(1 / f, one) for f, one in zip(FACTORS, found, strict=True) if one is not None]
+    axis.errorbar(
+        [ratio for ratio, _ in there],
+        [float(one.mean()) for _, one in there],
+        [float(one.std(ddof=1)) for _, one in there],
+        label=label,
+        color=COLOURS[place],
+        ls=line,
+        marker=MARKERS[place],
+        capsize=2,
+    )
+
+
+Chosen = xr.Dataset | None
+"""What a trial has at the round that it takes, [trial], with the weight of the norm as a scalar."""
+
+
+def tuned_to(ds: xr.Dataset, weight: str, size: str, limit: float) -> Chosen:
+    """Take the best round of each trial by validation accuracy whose rank or density is within the
+    limit, and the weight with which most trials have one, of several the best by that accuracy."""
+    ds = ds.assign(size=ds[size], at=ds["round"].broadcast_like(ds[size]))
+    able = ds["validation_accuracy"].where(ds["size"] <= limit).fillna(-1.0)
+    taken = ds.isel(round=able.argmax("round")).where(able.max("round") >= 0)
+    accuracy = taken["validation_accuracy"]
+    score = accuracy.notnull().sum("trial") + accuracy.mean("trial")
+    if not score.notnull().any():
+        return None
+    return taken.isel({weight: int(score.argmax(weight))})
+
+
+def nuclear_norm(results: Path) -> list[Chosen]:
+    """B1 meets a ratio by its mean rank over the layers, of which the last has at most ten."""
+    ds = opened(results, "fedrlr_fig9_nuclear")
+    limits = [(2 * 128 / factor + min(128 / factor, 10)) / 3 for factor in FACTORS]
+    return [tuned_to(ds, "nuclear_weight", "weight_rank", limit) for limit in limits]
+
+
+def l1_norm(results: Path) -> list[Chosen]:
+    """B2 meets a ratio by its density, with 256 / factor rows of A."""
+    ds = opened(results, "fedrlr_fig9_l1")
+    rows = [int(str(codec).split("rows=")[1].rstrip(")")) for codec in ds["codec"].values]
+    found = []
+    for factor in FACTORS:
+        points = ds.isel(zip=[i for i, count in enumerate(rows) if count == 256 // factor])
+        points = points.swap_dims(zip="l1_weight")
+        found.append(tuned_to(points, "l1_weight", "weight_density", 1 / factor))
+    return found
 
 
 def global_model(results: Path, figures: Path) -> None:
@@ -251,10 +361,7 @@ def global_model(results: Path, figures: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("results", nargs="?", type=Path, default=Path("results"))
-    parser.add_argument("--figures", type=Path, default=Path("."), help="folder of the pictures")
-    args = parser.parse_args()
+    args = study(__doc__)
     for part in (benchmark, figures_5_to_7, figure_8_and_table_2, figure_9, global_model):
         part(args.results, args.figures)
 

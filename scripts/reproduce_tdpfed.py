@@ -1,7 +1,7 @@
 """Tables II and III of the TDPFed paper (Wang, Jin, Liu, Zong, Shao, Li), their MNIST columns on
 Fashion-MNIST, from the results of scenarios/papers/tdpfed_*.yaml.
 
-    for f in table2 table3_rivals table3_sar table3_alone; do
+    for f in table2 table3_rivals table3_sar table3_alone long; do
       otafl sweep scenarios/papers/tdpfed_$f.yaml
     done
     python scripts/reproduce_tdpfed.py [results] [--figure tdpfed.png]
@@ -9,12 +9,9 @@ Fashion-MNIST, from the results of scenarios/papers/tdpfed_*.yaml.
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
-
 import xarray as xr
 from matplotlib import pyplot as plt
-from tables import head, opened, row
+from tables import head, opened, row, study
 
 from otafl.analysis.summary import spread
 from otafl.plots import COLOURS, LINES
@@ -33,6 +30,14 @@ SUBSETS = (
     ("FedAvg (s.a.r.) x2", 95.80),
     ("FedAvg, sent alone are averaged, x1.5", ""),
     ("FedAvg, sent alone are averaged, x2", ""),
+)
+LONGER = (  # place, method and whose model, variable
+    (3, "TDPFed x2, personal", PERSONAL),
+    (2, "pFedMe, personal", PERSONAL),
+    (1, "each device alone", PERSONAL),
+    (0, "FedAvg, global", GLOBAL),
+    (2, "pFedMe, global", GLOBAL),
+    (3, "TDPFed x2, global", GLOBAL),
 )
 
 
@@ -53,19 +58,18 @@ def symbols(one: xr.Dataset) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("results", nargs="?", type=Path, default=Path("results"))
-    parser.add_argument("--figure", type=Path, default=Path("tdpfed.png"))
-    args = parser.parse_args()
+    args = study(__doc__, "tdpfed.png")
     columns = ("personal, last", "personal, best", "global, last", "global, best")
     second = opened(args.results, "tdpfed_table2")
+    alone = opened(args.results, "tdpfed_table3_alone")
     majority = 100.0 * float(second["majority_accuracy"].mean())
     rounds, trials = int(second["round"].max()), second.sizes["trial"]
     head(
         f"Table II: {rounds} rounds, {trials} trials; the majority class alone: {majority:.1f} %",
         *("aggregation", "compression", "paper (MNIST)", *columns, "prox gap"),
     )
-    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained", sharey=True)
+    figure, axes = plt.subplots(1, 3, figsize=(13, 4.4), layout="constrained", sharey=True)
+    left, right, longer = axes
     for place, name in enumerate(second["aggregation"].values):
         for rate in second["compression_rate"].values:
             one = second.sel(aggregation=name, compression_rate=rate)
@@ -78,9 +82,11 @@ def main() -> None:
             line = LINES[int(rate == 2)]
             curve = one[PERSONAL].mean("trial")
             left.plot(curve["round"], curve, label=label, color=colour, ls=line)
+    early = alone.sel(round=slice(0, rounds))  # the same devices, samples and minibatches
+    same = cells(early.assign(final_round=early["final_round"].clip(max=rounds)), PERSONAL)
+    row("each device alone", "", "", *same, "-", "-", "-")
     third = opened(args.results, "tdpfed_table3_rivals")
     subsets = opened(args.results, "tdpfed_table3_sar")
-    alone = opened(args.results, "tdpfed_table3_alone")
     rounds, trials = int(third["round"].max()), third.sizes["trial"]
     head(
         f"Table III: {rounds} rounds, {trials} trials",
@@ -96,10 +102,20 @@ def main() -> None:
         one = subsets.isel(zip=place)
         share = "2/3" if "x1.5" in method else "1/2"
         row(method, printed, "-", "-", *cells(one, GLOBAL), f"{share} of {symbols(one)}")
-    for axis, title in ((left, "Table II: personal models"), (right, "Table III")):
-        axis.set(title=title, xlabel="round", ylabel="accuracy on own test samples")
+    long = opened(args.results, "tdpfed_long").isel(trial=0)
+    shown = [int(t) for t in long["round"].values if t and bool(long[GLOBAL].sel(round=t).any())]
+    head(f"Table III for longer: {shown[-1]} rounds, one trial", "method", *map(str, shown))
+    for place, (at, method, variable) in enumerate(LONGER):
+        curve = long[variable].isel(zip=at).sel(round=shown)
+        row(method, *(f"{100 * value:.1f}" for value in curve.values))
+        style = {"color": COLOURS[place], "ls": "-" if variable == PERSONAL else "--"}
+        longer.plot(shown, curve, label=method, **style)
+    titles = ("Table II: personal models", "Table III", "Table III for longer, one trial")
+    for axis, title in zip(axes, titles, strict=True):
+        axis.set(title=title, xlabel="round")
         axis.grid(alpha=0.3)
         axis.legend(fontsize="small")
+    left.set_ylabel("accuracy on own test samples")
     figure.savefig(args.figure, dpi=150)
 
 

@@ -7,13 +7,16 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 import yaml
 
 import otafl
+
+if TYPE_CHECKING:
+    from otafl.scenario import Point
 
 
 def opened(results: Path, name: str) -> xr.Dataset:
@@ -32,13 +35,24 @@ def head(title: str, *columns: str) -> None:
     print("|" + "---|" * len(columns))
 
 
+def expanded(result: xr.Dataset) -> list[Point]:
+    """The points of a result's scenario."""
+    from otafl.scenario.loading import expand
+
+    return expand(otafl.load_scenario(yaml.safe_load(result.attrs["scenario"])))
+
+
 def budgets(result: xr.Dataset) -> dict[str, str]:
     """Each power policy's label -> whether it keeps its budget in every round ("peak"), on the
     "average" over fading, or not at all ("none")."""
-    from otafl.scenario.loading import expand
+    return {str(one.coords["power"]): one.scenario.power.keeps for one in expanded(result)}
 
-    points = expand(otafl.load_scenario(yaml.safe_load(result.attrs["scenario"])))
-    return {str(one.coords["power"]): one.scenario.power.keeps for one in points}
+
+def beside(result: xr.Dataset, biases: int) -> xr.DataArray:
+    """Reals that a device sends at each point on the ideal route, which `symbols_per_round` leaves
+    out: the biases of algorithms whose `bias_mode` is ideal. By the points of a zip."""
+    modes = [getattr(one.scenario.algorithm, "bias_mode", "ota") for one in expanded(result)]
+    return xr.DataArray([biases * (mode == "ideal") for mode in modes], dims="zip")
 
 
 def gained(values: xr.DataArray, base: xr.DataArray) -> np.ndarray:
@@ -47,6 +61,24 @@ def gained(values: xr.DataArray, base: xr.DataArray) -> np.ndarray:
 
     found = compared(values, base)
     return np.stack([found[key].values for key in ("difference", "low", "high")], -1)
+
+
+def points(values: xr.DataArray, base: xr.DataArray) -> str:
+    """Write what an accuracy gains over another in points: mean, ends of the paired interval."""
+    mean, low, high = 100 * gained(values, base)
+    return f"{mean:+.1f} ({low:+.1f} to {high:+.1f})"
+
+
+def study(doc: str | None, figure: str | None = None) -> argparse.Namespace:
+    """What a study's script is told: the folder `results`, and the file `figure` to draw into, or
+    the folder `figures`. `doc` is the script's docstring."""
+    parser = argparse.ArgumentParser(description=(doc or "").partition("\n\n")[0])
+    parser.add_argument("results", nargs="?", type=Path, default=Path("results"))
+    if figure:
+        parser.add_argument("--figure", type=Path, default=Path(figure))
+    else:
+        parser.add_argument("--figures", type=Path, default=Path("."), help="folder to draw into")
+    return parser.parse_args()
 
 
 def options(doc: str | None, default: str | None = None) -> argparse.ArgumentParser:
@@ -162,7 +194,10 @@ def panels(
         if y == "aggregation_nmse":
             axis.set_yscale("log", nonpositive="clip")
         axis.grid(alpha=0.3)
-    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    longest = max(len(str(point)) for point in ds["point"].values)
+    columns = min(3, max(1, int(size[0] / (0.09 * longest + 0.6))))  # inches of a label
+    handles = axes[0, 0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside lower center", ncols=columns)
     save(figure, path)
     plt.close(figure)
     print(f"figure: {path}")

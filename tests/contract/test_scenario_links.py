@@ -39,7 +39,7 @@ def uplinks(path: Path) -> list[Point]:
     single = [p for p in first.values() if p.scenario.topology.name == "star"]
     points = [p for p in single if p.scenario.transport.name == "over_the_air"]
     others = {p.scenario.transport.name for p in single}
-    assert points or others <= {"ideal", "fsk_majority_vote", "ofdm"}
+    assert points or others <= {"ideal", "fsk_majority_vote", "reed", "ofdm"}
     return points
 
 

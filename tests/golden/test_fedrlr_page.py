@@ -1,12 +1,14 @@
 """The committed page about FedRLR says what its scripts print of the committed results.
 
 Mutations that make a test here fail: a number of the page changed, a table left out, the wrong
-step size or model taken.
+step size or model taken, biases of one method left out of its symbols, a relaxation shown at a
+ratio that its rank or density does not meet.
 """
 
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -24,7 +26,7 @@ PAGE = (ROOT / "results" / "fedrlr.md").read_text().splitlines()
 @pytest.mark.parametrize(
     ("script", "option", "pictures"),
     [
-        ("reproduce_fedrlr", ["--figures", "{}"], 6),
+        ("reproduce_fedrlr", ["--figures", "{}"], 7),
         ("fedrlr_plus", ["--figure", "{}/fedrlr_plus.png"], 1),
     ],
 )
@@ -53,3 +55,24 @@ def test_it_reaches_what_was_asked() -> None:
         assert min(at_0, at_25, exact) >= least
         assert abs(at_0 - at_25) < 0.01
         assert min(at_0, at_25) > exact - 0.01
+
+
+def test_biases_count_in_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """522 more than the weights' reals wherever biases come free of error."""
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    beside = runpy.run_path(str(ROOT / "scripts" / "tables.py"))["beside"]
+    ds = otafl.open_results(REFERENCE / "fedrlr_fig8.nc")
+    counted = otafl.symbols_per_round(ds).mean("trial") + beside(ds, 522)
+    whole, thin, eight, many = 268_800 + 522, 7_272 + 522, 8 * 1_050 + 522, 200 * 1_050 + 522
+    expected = [whole, *6 * [thin], whole, eight, many, eight, many, whole, 7_284]
+    assert counted.values.tolist() == expected
+
+
+def test_relaxations_are_shown_where_they_meet_the_ratio(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mean ranks of 256, 256 and 10 columns; shares of the weights."""
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    script = runpy.run_path(str(ROOT / "scripts" / "reproduce_fedrlr.py"))
+    shares = [1 / 128, 1 / 64, 1 / 32, 1 / 16, 1 / 8]
+    for method, limits in (("nuclear_norm", [1, 2, 4, 8, 14]), ("l1_norm", shares)):
+        for limit, one in zip(limits, script[method](REFERENCE), strict=True):
+            assert one is None or (one["size"].dropna("trial") <= limit).all()

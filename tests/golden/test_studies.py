@@ -44,7 +44,7 @@ def test_tables(script: str, arguments: list[str], figure: str, tmp_path: Path) 
 def test_policies_look_different() -> None:
     """Colours, and markers with lines, are each their own: one of the two is enough to tell."""
     looks = runpy.run_path(str(ROOT / "scripts" / "looks.py"))["POLICIES"]
-    assert len({colour for colour, _, _ in looks.values()}) == len(looks) == 13
+    assert len({colour for colour, _, _ in looks.values()}) == len(looks) == 14
     assert len({(marker, line) for _, marker, line in looks.values()}) == len(looks)
 
 

@@ -1,0 +1,84 @@
+"""TDPFed's two aggregations on kernels of four modes: accuracy at every Adam step and at that which
+validation samples choose, and what ACT's factors lose.
+
+    otafl sweep scenarios/papers/tdpfed_conv.yaml
+    otafl sweep scenarios/papers/tdpfed_conv_rivals.yaml
+    python scripts/tdpfed_conv.py [results] [--figure tdpfed_conv.png]
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import xarray as xr
+from looks import TYPE
+from matplotlib import pyplot as plt
+from tables import head, opened, points, row, study
+
+from otafl.analysis.summary import spread
+from otafl.plots import COLOURS, LINES
+from otafl.results.ending import ended
+
+RATE, ALGORITHM, LOST = "factor_learning_rate", "algorithm", "refactoring_error"
+NAMES = {
+    ("afm", "near", 50): "afm",
+    ("act", "near", 50): "act, factors at hand, 50 sweeps",
+    ("act", "random", 50): "act, random factors, 50 sweeps",
+    ("act", "random", 1): "act, random factors, 1 sweep",
+    ("tangent", "near", 50): "tangent",
+}
+RIVALS = {"personal_": {"local_only": "each device alone"}, "": {"fedavg": "FedAvg"}}
+TITLES = {"personal_": "Personal models", "": "Global model"}
+
+
+def at_best(ds: xr.Dataset, model: str, dim: str) -> tuple[xr.DataArray, int]:
+    """Accuracy at the step that is best on the devices' validation samples, and its place."""
+    told = ended(ds, f"{model}own_validation_accuracy").mean("trial").fillna(0)
+    place = int(told.argmax(dim))
+    return ended(ds, f"{model}own_test_accuracy").isel({dim: place}), place
+
+
+def main() -> None:
+    args = study(__doc__, "tdpfed_conv.png")
+    ds, rivals = opened(args.results, "tdpfed_conv"), opened(args.results, "tdpfed_conv_rivals")
+    keys = zip(*(ds[key].values for key in ("aggregation", "act_start", "act_sweeps")), strict=True)
+    arms = {NAMES[a, b, int(c)]: ds.isel(zip=i) for i, (a, b, c) in enumerate(keys)}
+    rates, said = ds[RATE].values, f"{int(ds['round'].max())} rounds, {ds.sizes['trial']} trials"
+    labels = np.array([str(one).partition("(")[0] for one in rivals[ALGORITHM].values])
+    plt.rcParams.update(TYPE | {"axes.grid": True, "grid.alpha": 0.3})
+    figure, axes = plt.subplots(1, 3, figsize=(12, 4.8), layout="constrained")
+    for axis, (model, title) in zip(axes, TITLES.items(), strict=False):
+        steps = [f"eta {rate:g}" for rate in rates]
+        head(f"{title}: {said}", "method", *steps, "at the best", "minus afm")
+        base, _ = at_best(arms["afm"], model, RATE)
+        for place, (name, one) in enumerate(arms.items()):
+            means = 100 * ended(one, f"{model}own_test_accuracy").mean("trial")
+            found, best = at_best(one, model, RATE)
+            cells = [
+                f"{m:.1f}" if i != best else f"**{m:.1f}**" for i, m in enumerate(means.values)
+            ]
+            less = "" if name == "afm" else points(found, base)
+            row(name, *cells, spread(100 * found.values), less)
+            style = {"color": COLOURS[place], "ls": LINES[place], "marker": "osD^v"[place]}
+            axis.plot(rates, means, label=name, **style)
+            if name.startswith("act") and model:
+                axes[2].plot(rates, 100 * ended(one, LOST).mean("trial"), **style)
+        for key, name in RIVALS[model].items():
+            found, best = at_best(rivals.isel({ALGORITHM: labels == key}), model, ALGORITHM)
+            row(name, *[""] * len(rates), spread(100 * found.values), points(found, base))
+            level = 100 * float(found.mean())
+            axis.axhline(level, color="0.4", lw=1, ls=":")
+            axis.text(rates[-1], level, name, va="bottom", ha="right", color="0.3", fontsize=10)
+            axis.margins(y=0.1)
+        axis.set_ylabel("accuracy on own test samples, %")
+    head("What act's factors lose of the mean tensor", "method", *steps)
+    for name in (name for name in arms if name.startswith("act")):
+        row(name, *(f"{100 * v:.2g} %" for v in ended(arms[name], LOST).mean("trial").values))
+    for axis, title in zip(axes, (*TITLES.values(), "Lost by factoring again, %"), strict=True):
+        axis.set(title=title, xlabel="Adam step of the factors, eta", xscale="log")
+    axes[2].set_yscale("log")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    figure.savefig(args.figure, dpi=150)
+
+
+if __name__ == "__main__":
+    main()
