@@ -21,6 +21,9 @@ from otafl.receivers.base import Receiver
 LEAST = 256
 """Least states of an average."""
 
+AT_ONCE = 1 << 18
+"""Channel coefficients that are combined together: a receiver takes as many steps for one state."""
+
 
 class _States:
     """Draw states of far-away rounds, after combining: true and estimated scalar channels."""
@@ -34,15 +37,30 @@ class _States:
 
         A channel whose fading is correlated over rounds is asked for rounds further apart.
         """
-        true, believed = [], []
+        true: list[Tensor] = []
+        believed: list[Tensor] = []
         everyone = torch.ones_like(self._budget.budget, dtype=torch.bool)
+        for states in self._batches(count):
+            h, h_hat = (torch.cat(both, 1) for both in zip(*states, strict=True))
+            combiner = self._receiver.combine(h_hat, everyone, self._budget.budget)
+            for drawn, of in ((true, h), (believed, h_hat)):
+                cells = combined(combiner, of).movedim(1, 0)
+                drawn.append(cells.unflatten(0, (len(states), -1)))
+        return torch.cat(true), torch.cat(believed)
+
+    def _batches(self, count: int) -> Iterator[list[tuple[Tensor, Tensor]]]:
+        """Yield h, h_hat [S, C, K, A], large-scale gain included, of so many states, some at a
+        time."""
+        some: list[tuple[Tensor, Tensor]] = []
         for state, estimate in self._each(count):
             root = state.gain.sqrt()[:, None, :, None]
             h, h_hat = (root * one.flatten(3).permute(0, 3, 1, 2) for one in (state.h, estimate))
-            combiner = self._receiver.combine(h_hat, everyone, self._budget.budget)
-            true.append(combined(combiner, h).movedim(1, 0))
-            believed.append(combined(combiner, h_hat).movedim(1, 0))
-        return torch.stack(true), torch.stack(believed)
+            some.append((h, h_hat))
+            if len(some) * h.numel() >= AT_ONCE:
+                yield some
+                some = []
+        if some:
+            yield some
 
     @functools.cached_property
     def strengths(self) -> Tensor:

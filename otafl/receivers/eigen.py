@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from otafl.receivers.base import TINY, Receiver
+from otafl.receivers.base import TINY, Receiver, normalised
 
 
 class Eigen(Receiver):
@@ -31,7 +31,13 @@ def amplitudes(h: Tensor, sends: Tensor, budget: Tensor) -> Tensor:
 
 def first_eigenvector(reach: Tensor) -> Tensor:
     """Return the first eigenvector [..., A] of the covariance of reach [..., K, A]; its first entry
-    is real and not negative."""
-    covariance = reach.mT @ reach.conj()
-    vector = torch.linalg.eigh(covariance).eigenvectors[..., -1]
+    is real and not negative.
+
+    Where the devices are fewer than the antennas, it is worked out from their [K, K] products.
+    """
+    few = reach.shape[-2] < reach.shape[-1]
+    products = reach.conj() @ reach.mT if few else reach.mT @ reach.conj()
+    vector = torch.linalg.eigh(products).eigenvectors[..., -1]
+    if few:
+        vector = normalised((reach.mT @ vector[..., None])[..., 0])
     return vector * torch.conj(torch.sgn(vector[..., :1]) + (vector[..., :1] == 0))

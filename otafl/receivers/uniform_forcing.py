@@ -44,6 +44,14 @@ class UniformForcing(Receiver):
         reach = amplitudes(h, sends, budget) * able[..., None]  # [S, Q, K, A]
         if h.shape[3] == 1:
             return first_eigenvector(reach)
+        if h.shape[3] <= h.shape[2]:
+            return self._of(reach, able)
+        # nothing but what the devices' directions span receives them
+        spanned, reach = torch.linalg.qr(reach.mT)
+        return normalised((spanned @ self._of(reach.mT, able)[..., None])[..., 0])
+
+    def _of(self, reach: Tensor, able: Tensor) -> Tensor:
+        """Return the combiner [S, Q, A] of sqrt(P_k) h_k [S, Q, K, A] of those who are able."""
         start = _starts(reach)
         best, there = start, able[:, :, None]
         reach = reach[:, :, None].expand(-1, -1, start.shape[2], -1, -1)  # [S, Q, starts, K, A]

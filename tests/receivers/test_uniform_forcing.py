@@ -37,6 +37,18 @@ def test_uniform_forcing_of_two_devices_by_hand() -> None:
     assert weakest(h, f, torch.ones(1, 2)).item() == pytest.approx(0.5, rel=1e-3)
 
 
+def test_uniform_forcing_with_more_antennas_than_devices() -> None:
+    """As with antennas that no device reaches beside theirs, in other coordinates."""
+    few, budget = channels(devices=4), torch.ones(40, 4, dtype=torch.float64)
+    sends = torch.ones(40, 4, dtype=torch.bool)
+    turn = torch.linalg.qr(channels(1, 12, 12, seed=2)[0, 0]).Q
+    many = torch.nn.functional.pad(few, (0, 8)) @ turn.mT
+    law = weakest(few, UniformForcing().combine(few, sends, budget), budget)
+    ours = UniformForcing().combine(many, sends, budget)
+    assert ours.shape == (40, 1, 12)
+    torch.testing.assert_close(weakest(many, ours, budget), law, rtol=1e-6, atol=0.0)
+
+
 def test_uniform_forcing_leaves_out_who_has_no_channel() -> None:
     """As if it did not send: the weakest of the others decides."""
     h, budget = channels(), torch.ones(40, 8, dtype=torch.float64)

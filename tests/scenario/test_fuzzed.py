@@ -7,14 +7,13 @@ import io
 import json
 import os
 import signal
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from support.malformed import texts
 
 from otafl import cli, data, models
@@ -24,17 +23,14 @@ from otafl.scenario.yaml_source import parse
 
 pytestmark = pytest.mark.slow
 
-EXAMPLES = int(os.environ.get("OTAFL_FUZZ", "400"))
+EXAMPLES = int(os.environ.get("OTAFL_FUZZ", "100"))
 """Scenarios that are made; the same ones each time, and others for another number."""
 
-CHECK_S = 5.0
-"""Processor seconds that `check` may take."""
+PHASES = [Phase.generate, *([Phase.shrink] if "OTAFL_FUZZ" in os.environ else [])]
+"""One that fails is made small where somebody looks for it."""
 
-TRIES = 3
-"""A check is timed so often at most: one that is slow is slow each time, a busy machine is not."""
-
-RUN_S = 60
-"""Seconds after which a run hangs."""
+MOST_S = 60.0
+"""Processor seconds after which a command hangs."""
 
 SMALL_BYTES = 2**26
 """A trial that is run takes less."""
@@ -53,28 +49,24 @@ def called(*args: str) -> tuple[int, str]:
     raise AssertionError("a command leaves by SystemExit")
 
 
-def timed(*args: str) -> tuple[int, str, float]:
-    """The same, and the least processor seconds that it took; tried again only if they are many."""
-    took = []
-    while not took or (min(took) >= CHECK_S and len(took) < TRIES):
-        began = time.process_time()
-        code, said = called(*args)
-        took.append(time.process_time() - began)
-    return code, said, min(took)
+class Hangs(BaseException):
+    """Nothing that a command takes for an error of its own."""
 
 
 @contextlib.contextmanager
-def within(seconds: int) -> Iterator[None]:
-    def late(*_: Any) -> None:
-        raise TimeoutError(f"not done in {seconds} s")
+def within(seconds: float) -> Iterator[None]:
+    """Processor seconds of this program, however busy the machine is."""
 
-    before = signal.signal(signal.SIGALRM, late)
-    signal.alarm(seconds)
+    def late(*_: Any) -> None:
+        raise Hangs(f"not done in {seconds} s")
+
+    before = signal.signal(signal.SIGPROF, late)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def capped(value: Any, key: str = "") -> Any:
@@ -128,6 +120,7 @@ SEEN: Counter[str] = Counter()
 
 @settings(
     max_examples=EXAMPLES,
+    phases=PHASES,
     derandomize=True,
     deadline=None,
     database=None,
@@ -137,15 +130,15 @@ SEEN: Counter[str] = Counter()
 def test_a_sentence_or_a_result(home: Path, text: str) -> None:
     file = home / "s.yaml"
     file.write_text(text, encoding="utf-8", errors="surrogatepass")
-    code, said, took = timed("check", "s.yaml")
-    assert took < CHECK_S
+    with within(MOST_S):
+        code, said = called("check", "s.yaml")
     assert _is_sentence(code, said), said
     SEEN[f"check {code}"] += 1
     if code:
         return
     file.write_text(prepared(text))
     if called("check", "s.yaml")[0] == 0 and small_enough(file):
-        with within(RUN_S):
+        with within(MOST_S):
             code, said = called("run", "s.yaml", "--out", "s.nc", "-q", "--restart")
         assert _is_sentence(code, said), said
         SEEN[f"run {code}"] += 1
