@@ -165,8 +165,10 @@ class FedFomo(Algorithm):
         total = positive.sum(1) + own_positive
         scale = torch.where(total > 0, 1.0 / total, 0.0)[:, None]
         weights, own_weight = positive * scale, own_positive[:, None] * scale
-        rest = (total == 0).to(flat.dtype)[:, None]  # the baseline stays
-        mixed = torch.addcmul(rest * flat, own_weight, own_flat)
+        assert validation.weight is not None
+        told = validation.weight.sum(1, keepdim=True) > 0
+        rest = (total == 0).to(flat.dtype)[:, None]  # the baseline stays, or what was trained alone
+        mixed = torch.addcmul(rest * torch.where(told, flat, own_flat), own_weight, own_flat)
         if self.offers:
             mixed += torch.bmm(weights[:, None], offered).squeeze(1)
         return copied(unflatten(mixed, self.model.shapes)), gain

@@ -16,6 +16,8 @@ WIDTH = 128
 def pieces(full: Batch) -> Iterator[tuple[Tensor | None, Batch]]:
     """Cut padded rows [n, n_max], padding last, into pieces of WIDTH samples: the rows [m] that
     have any in a piece (None for all), and these rows' samples with their weights."""
+    if not full.y.shape[1]:
+        return
     equal = full.weight is None
     weights = full.x.new_full(full.y.shape, 1.0 / full.y.shape[1]) if equal else full.weight
     assert weights is not None

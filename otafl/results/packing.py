@@ -18,7 +18,7 @@ import numpy as np
 from otafl.core.errors import UserError, WriteError
 from otafl.results import origins
 from otafl.results.dataset import joined
-from otafl.results.files import finished_files, read_part, write_part
+from otafl.results.files import PACKS, finished_files, read_part, write_part
 
 AT_ONCE = 16
 """Files of a level that make one of the next."""
@@ -44,9 +44,9 @@ def finished_stacks(folder: Path) -> int:
 
 
 def pack(folder: Path, finished: bool = False) -> None:
-    """Pack what can be. finished: there will be no more, so that more files than `AT_ONCE` become
-    one. To be called by one program at a time. A damaged part stays where it is; nothing is lost
-    where the disk is full."""
+    """Pack what can be. finished: there will be no more, so that where there are packs, all files
+    become one. To be called by one program at a time. A damaged part stays where it is; nothing is
+    lost where the disk is full."""
     level = 0
     while files := _small(folder, level):
         while len(files) >= AT_ONCE:
@@ -54,7 +54,7 @@ def pack(folder: Path, finished: bool = False) -> None:
             files = files[AT_ONCE:]
         level += 1
     rest = [path for path in finished_files(folder) if path.stat().st_size < LARGE_BYTES]
-    if finished and len(rest) > AT_ONCE:
+    if finished and len(rest) > 1 and any(path.parent.name == PACKS for path in rest):
         _merge(folder, level, rest)
 
 

@@ -3,10 +3,11 @@ differ in their settings, devices of unequal shares, some absent, one whose payl
 round.
 
 Mutations that must fail: gains not divided by the distance, negative ones kept, not normalised, the
-baseline's training kept, the trained model no candidate, base not renewed, affinity overwritten or
-of another device, reports of lost payloads counted, lost rows kept as zeros; a device forwarded its
-own model, or one twice; the least liked in the place of the most; exploring when explore is 0;
-validation samples in training minibatches, or all of them at one end.
+baseline's training kept, or dropped where nothing is held out, the trained model no candidate, base
+not renewed, affinity overwritten or of another device, reports of lost payloads counted, lost rows
+kept as zeros; a device forwarded its own model, or one twice; the least liked in the place of the
+most; exploring when explore is 0; validation samples in training minibatches, or all of them at one
+end.
 """
 
 from __future__ import annotations
@@ -74,8 +75,8 @@ def test_fedfomo(baseline: Any) -> None:
                     candidates.append(trained[s][k])
                 else:
                     base[s][k] = trained[s][k]
-                if SIZES[s][k] * 0.25 < 1:  # too few to validate on
-                    mixed, gains = base[s][k], np.zeros(len(candidates))
+                if SIZES[s][k] * 0.25 < 1:  # too few to validate on: it trains alone
+                    mixed, gains = trained[s][k], np.zeros(len(candidates))
                 else:
                     mixed, gains = twin.fomo_mix(
                         base[s][k], candidates, WIDTHS, validation(bench, cohort, t, row)
@@ -123,14 +124,18 @@ def validation(bench: Bench, cohort: Cohort, t: int, row: int) -> Minibatch:
     return Minibatch(x, y, np.full(len(y), 1.0 / len(y)))
 
 
-def test_fedfomo_alone_is_local_training() -> None:
-    """With M = 0 and the trained model as baseline it is SGD on the training part."""
-    settings = FedFomo.Settings(models=0, baseline="current")
+@pytest.mark.parametrize(
+    ("models", "baseline", "share"), [(0, "current", 0.2), (3, "last", 0.01), (3, "current", 0.01)]
+)
+def test_fedfomo_alone_is_local_training(models: int, baseline: Any, share: float) -> None:
+    """With M = 0 and the trained model as baseline it is SGD on the training part, and where nobody
+    has enough samples to hold one out SGD on all."""
+    settings = FedFomo.Settings(models=models, baseline=baseline, validation=share)
     bench = Bench(settings, mlp(WIDTHS), FOMO)
     model = prefixed(bench, "personal", 0, 0)
     for t in range(2):
         cohort = cohort_of(WHO[0])
-        held = HeldOut(bench.work(cohort, t).full(), 0.2, 4)
+        held = HeldOut(bench.work(cohort, t).full(), share, 4)
         batches = []
         for step in range(2):
             tick = (t << 32) + step
@@ -139,7 +144,7 @@ def test_fedfomo_alone_is_local_training() -> None:
             )
             batches.append(minibatch(held.minibatch(uniform), 0))
         bench.local(cohort, t)
-        assert len(bench.sent) == 1  # nothing to report
+        assert len(bench.sent) == 1 + (models > 0)  # nothing to report
         bench.combine(cohort, t, None)
         model, _ = twin.sgd(model, WIDTHS, batches, 0.3)
         close(prefixed(bench, "personal", 0, 0), model)

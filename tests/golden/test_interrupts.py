@@ -38,7 +38,7 @@ sweep: {training.batch_size: [2, 3, 4, 5]}
 AGAIN_S = 0.6
 """Between two signals that are two."""
 
-MOMENTS = int(os.environ.get("OTAFL_TEST_MOMENTS", "8"))
+MOMENTS = int(os.environ.get("OTAFL_TEST_MOMENTS", "4"))
 """At which a sweep is interrupted; more take longer and see more."""
 
 KINDS: dict[str, tuple[Sequence[signal.Signals], int]] = {

@@ -1,8 +1,10 @@
-"""Every YAML in scenarios/ loads, and runs two rounds at reduced size on generated images."""
+"""Every YAML in scenarios/ loads, and runs two rounds at reduced size on generated images, with all
+that it names and the first of the numbers that it sweeps, through the command line."""
 
 from __future__ import annotations
 
 import gzip
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,13 +13,12 @@ import numpy as np
 import pytest
 import yaml
 
-from otafl import load_scenario, sweeping
+from otafl import cli, load_scenario, open_results
 from otafl.data import loading
 from otafl.data.fashion_mnist import FashionMnist
 from otafl.data.files import DATA_DIR
 from otafl.data.mnist import Mnist
 from otafl.results.ending import final
-from otafl.scenario import axes_of as axes
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "scenarios").rglob("*.yaml"))
@@ -26,7 +27,7 @@ CASES = [
     for file in FILES
 ]
 TRAIN, TEST = 2000, 200
-SMALLER = {"rounds": 2, "local_steps": 2, "batch_size": 4, "eval_samples": 50}
+SMALLER = {"rounds": 2, "local_steps": 2, "batch_size": 4, "eval_samples": 50, "eval_every": 2}
 
 
 def idx(values: np.ndarray) -> bytes:
@@ -62,15 +63,28 @@ def generated(images: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def reduced(tree: dict[str, Any]) -> dict[str, Any]:
-    """The scenario with less of everything: of each axis the first and the last value."""
+    """The scenario with less of everything: one trial, of the values of an axis that differ in
+    numbers alone the first, and of all axes' values each once, not with each of the others."""
     training = tree.get("training", {})
     kept = {key: min(value, training.get(key, value)) for key, value in SMALLER.items()}
     tree["training"] = training | kept
-    tree["trials"] = min(2, tree.get("trials", 1))
-    tree["sweep"] = {key: [*v[:1], *v[1:][-1:]] for key, v in tree.get("sweep", {}).items()}
-    for joint in tree["sweep"].get("zip", []):
+    tree["training"].pop("cross_test", None)
+    tree["trials"] = 1
+    axes = tree.setdefault("sweep", {})
+    for key in [key for key in axes if key == "trials" or key.removeprefix("training.") in SMALLER]:
+        del axes[key]
+    for joint in axes.get("zip", []):
         joint |= {f"training.{key}": kept[key] for key in kept if f"training.{key}" in joint}
-    partitions = list(tree["sweep"].get("data.partition", []))
+    every = []
+    for key, values in axes.items():
+        first = {json.dumps(without_numbers(value)): value for value in reversed(values)}
+        values = list(reversed(first.values()))
+        every.append(values if key == "zip" else [{key: value} for value in values])
+    joined = [
+        {key: value for values in every for key, value in values[i % len(values)].items()}
+        for i in range(max(map(len, every), default=0))
+    ]
+    partitions = [one["data.partition"] for one in joined if "data.partition" in one]
     if isinstance(tree.get("data"), dict):
         tree["data"].pop("train_samples", None)
         partitions.append(tree["data"].get("partition"))
@@ -80,7 +94,22 @@ def reduced(tree: dict[str, Any]) -> dict[str, Any]:
                 partition["reserve"] = 0
             if "samples_per_device" in partition:
                 partition["samples_per_device"] = 50
+    tree["sweep"] = {"zip": joined} if joined else {}
     return tree
+
+
+def without_numbers(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: without_numbers(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [without_numbers(one) for one in value]
+    return value if isinstance(value, str | bool) or value is None else 0
+
+
+def done(*command: str | Path) -> None:
+    with pytest.raises(SystemExit) as left:
+        cli.main([str(word) for word in command])
+    assert not left.value.code
 
 
 def test_there_are_some() -> None:
@@ -88,17 +117,20 @@ def test_there_are_some() -> None:
 
 
 @pytest.mark.parametrize("file", CASES, ids=lambda file: str(file.relative_to(ROOT / "scenarios")))
-def test_scenario(file: Path, generated: None) -> None:
-    whole = load_scenario(file)
-    assert whole.name == file.stem
-    small = load_scenario(reduced(yaml.safe_load(file.read_text())))
-    results = sweeping.run(small)
+def test_scenario(
+    file: Path, generated: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(file.parent)  # files that it names lie beside it
+    assert load_scenario(file).name == file.stem
+    small, out = tmp_path / file.name, tmp_path / "result.nc"
+    small.write_text(yaml.safe_dump(reduced(yaml.safe_load(file.read_text())), sort_keys=False))
+    done("run", small, "--quiet", "--out", out)
+    done("show", out)
+    results = open_results(out)
     assert results.attrs["complete"] == 1
-    assert results["trial"].size == small.trials
     there = np.zeros(results["final_round"].shape, bool)
     for name in ("test_loss", "personal_own_test_loss"):  # a method may have no global model
         if name in results:
             loss = final(results, name).transpose(*results["final_round"].dims, "trial")
             there |= np.isfinite(loss.values).all(-1)
     assert there.all()
-    assert set(axes(small)) <= set(results.dims)

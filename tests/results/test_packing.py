@@ -53,6 +53,22 @@ def test_files_of_a_level_make_one_of_the_next(
     same(open_results(tmp_path), whole)
 
 
+def test_a_finished_sweep_of_packs_is_one_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two packs and a part, fewer than make a pack of the next level."""
+    monkeypatch.setattr(packs, "AT_ONCE", 3)
+    written(tmp_path, 7)
+    pack(tmp_path)
+    assert names(tmp_path) == ["packs/1-00000.nc", "packs/1-00001.nc", "parts/00006.nc"]
+    pack(tmp_path, finished=True)
+    assert len(names(tmp_path)) == 1
+    same(open_results(tmp_path), combine(parts_of(make_scenario({"seed": list(range(40))}))[:7]))
+    left = names(tmp_path)
+    pack(tmp_path, finished=True)
+    assert names(tmp_path) == left
+
+
 def test_few_parts_stay_as_they_are(tmp_path: Path) -> None:
     paths = written(tmp_path, 3)
     pack(tmp_path, finished=True)
