@@ -25,9 +25,11 @@ from timing import Pair, seconds, side_by_side
 from torch import Tensor
 
 import otafl
+from otafl.engine import chunking
 from otafl.engine.assembly import Parts, assemble
 from otafl.engine.engine import Engine
 from otafl.scenario import expand, load_scenario
+from otafl.sweeping.planning import in_chunks
 
 ROOT = Path(__file__).parent.parent
 FEDRLR = {
@@ -60,11 +62,13 @@ are what no stacking makes faster."""
 
 
 class Rounds:
-    """Calls run so many further rounds of a fresh engine."""
+    """Calls run so many further rounds of a fresh engine, in chunks that are fitted to the machine
+    as those of a run of many rounds are."""
 
     def __init__(self, scenario: dict, trials: int, rounds: int) -> None:
-        loaded = load_scenario({**scenario, "trials": trials, "sweep": {}})
-        self.engine = Engine(assemble(expand(loaded), range(trials)))
+        points = expand(load_scenario({**scenario, "trials": trials, "sweep": {}}))
+        points = in_chunks(points, chunking.measured(points, chunking.MOST_S))
+        self.engine = Engine(assemble(points, range(trials)))
         self.rounds, self.next = rounds, 0
         gc.collect()  # as `run_stack` does before its rounds
         gc.freeze()
@@ -98,6 +102,23 @@ def fedavg() -> None:
     row(title, "otafl, a round", f"{pair.fast_s * 1e3:.0f} ms")
     row(title, "plain nn.Module loop", f"{pair.slow_s * 1e3:.0f} ms")
     ratio(title, "plain / otafl", pair)
+
+
+def threads() -> None:
+    """The same round on one thread, in chunks fitted to one, and on all."""
+    most = torch.get_num_threads()
+    torch.set_num_threads(1)
+    one = Rounds(FEDAVG, 1, 1)
+    torch.set_num_threads(most)
+    all_ = Rounds(FEDAVG, 1, 1)
+
+    def single() -> None:
+        torch.set_num_threads(1)
+        one()
+        torch.set_num_threads(most)
+
+    pair = side_by_side(all_, single)
+    ratio("FedAvg, 784-100-10, 100 devices, 20 steps of 20", f"one thread / {most}", pair, 2)
 
 
 def batched_or_vmap() -> None:
@@ -214,8 +235,9 @@ def start_up() -> None:
     row("start", "import otafl", f"{import_s:.2f} s")
 
 
-def ratio(title: str, what: str, pair: Pair) -> None:
-    row(title, what, f"{pair.ratio:.1f} ({pair.lowest:.1f} to {pair.highest:.1f})")
+def ratio(title: str, what: str, pair: Pair, places: int = 1) -> None:
+    shown = [f"{x:.{places}f}" for x in (pair.ratio, pair.lowest, pair.highest)]
+    row(title, what, f"{shown[0]} ({shown[1]} to {shown[2]})")
 
 
 def row(title: str, what: str, value: str) -> None:
@@ -238,6 +260,7 @@ def main() -> None:
     }
     stacking("FedAvg, 64-32-10, K=10, 5 steps of 20 (the quickstart)", fedavg_small, 100)
     fedavg()
+    threads()
     batched_or_vmap()
     evaluation()
     uplink()

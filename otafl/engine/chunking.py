@@ -71,7 +71,7 @@ def chosen(points: Sequence[Point], tell: Callable[[str], None]) -> float | None
     budget_s = min(MOST_S, SHARE * _least_s(points))
     if budget_s < LEAST_S or busy():
         return None
-    found = _measured(points, budget_s)
+    found = measured(points, budget_s)
     if found is not None:
         try:
             write_text(path, json.dumps(_read(path) | {key: found}, indent=1))
@@ -103,6 +103,40 @@ def fastest(seconds: Iterable[tuple[float, float]]) -> float:
         if time_s < FASTER * least:
             best, least = size, time_s
     return best
+
+
+def measured(points: Sequence[Point], budget_s: float) -> float | None:
+    """Return the fastest `engine.chunk_mb` for points of one stack key, measured on local work of
+    their first round from the smallest size on, as many as there is time for; None where that is
+    not enough to compare."""
+    first = points[0].scenario
+    room = int(first.engine.memory_gb * 2**30 // max(1, bytes_per_trial(first)))
+    trials = min(first.trials, -(-ROWS // _taking_part(first)), room)
+    if not trials:
+        return None
+    engine = Engine(assemble(points[:1], range(trials)))
+    device = engine.parts.streams.device
+    found: list[tuple[float, float]] = []
+    tried = set[int]()
+    with torch.inference_mode():
+        broadcast, cohort = engine.first_work()
+        training, began = engine.training, time.perf_counter()
+        row_bytes = training.row_bytes(broadcast)
+        for size in CANDIDATES_MB[device.type]:
+            rows = min(rows_within(size, row_bytes), cohort.size)
+            if not rows or rows in tried:
+                continue
+            tried.add(rows)
+            for _ in range(2):  # the first time is a warm-up
+                at = time.perf_counter()
+                training.train(broadcast, cohort, 0, rows, 0)
+                if device.type == "cuda":
+                    torch.cuda.synchronize(device)
+                took_s = time.perf_counter() - at
+            found.append((size, took_s / rows))
+            if time.perf_counter() - began + 4 * took_s > budget_s:  # the next has twice the rows
+                break
+    return fastest(found) if len(found) > 1 else None
 
 
 def _key(scenario: Scenario) -> str:
@@ -144,36 +178,3 @@ def _least_s(points: Sequence[Point]) -> float:
 
 def _taking_part(scenario: Scenario) -> int:
     return min(scenario.devices.participants or scenario.devices.count, scenario.devices.count)
-
-
-def _measured(points: Sequence[Point], budget_s: float) -> float | None:
-    """Measure sizes on local work of the first round, from the smallest on, as many as there is
-    time for; None where that is not enough to compare."""
-    first = points[0].scenario
-    room = int(first.engine.memory_gb * 2**30 // max(1, bytes_per_trial(first)))
-    trials = min(first.trials, -(-ROWS // _taking_part(first)), room)
-    if not trials:
-        return None
-    engine = Engine(assemble(points[:1], range(trials)))
-    device = engine.parts.streams.device
-    found: list[tuple[float, float]] = []
-    tried = set[int]()
-    with torch.inference_mode():
-        broadcast, cohort = engine.first_work()
-        training, began = engine.training, time.perf_counter()
-        row_bytes = training.row_bytes(broadcast)
-        for size in CANDIDATES_MB[device.type]:
-            rows = min(rows_within(size, row_bytes), cohort.size)
-            if not rows or rows in tried:
-                continue
-            tried.add(rows)
-            for _ in range(2):  # the first time is a warm-up
-                at = time.perf_counter()
-                training.train(broadcast, cohort, 0, rows, 0)
-                if device.type == "cuda":
-                    torch.cuda.synchronize(device)
-                took_s = time.perf_counter() - at
-            found.append((size, took_s / rows))
-            if time.perf_counter() - began + 4 * took_s > budget_s:  # the next has twice the rows
-                break
-    return fastest(found) if len(found) > 1 else None

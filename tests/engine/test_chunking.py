@@ -33,7 +33,7 @@ def long(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     monkeypatch.setenv(chunking.CACHE_DIR, str(tmp_path))
     monkeypatch.setattr(chunking, "LEAST_S", 0.0)
     monkeypatch.setattr(chunking, "busy", lambda: False)
-    monkeypatch.setattr(chunking, "_measured", measured)
+    monkeypatch.setattr(chunking, "measured", measured)
     return made
 
 
@@ -109,11 +109,11 @@ def test_larger_ones_only_where_they_are_faster() -> None:
 def test_measured_on_local_work() -> None:
     """Of a model of which two devices fill the smallest size."""
     keys = {"model": {"name": "mlp", "hidden": [2000]}, "devices.count": 6, "trials": 2}
-    found = chunking._measured(expand(scenario(keys)), 60.0)
+    found = chunking.measured(expand(scenario(keys)), 60.0)
     assert found in chunking.CANDIDATES_MB["cpu"]
-    assert chunking._measured(expand(scenario()), 60.0) is None  # all devices fit the smallest
+    assert chunking.measured(expand(scenario()), 60.0) is None  # all devices fit the smallest
     little = expand(scenario(keys | {"engine.memory_gb": 1e-6}))
-    assert chunking._measured(little, 60.0) is None
+    assert chunking.measured(little, 60.0) is None
 
 
 def test_rows_of_a_chunk() -> None:
