@@ -55,10 +55,11 @@ FEDAVG = {
 
 
 NOTE = """
-The sweep's rows are on one thread a program. "One by one" is a run of its own for each trial of
-each point, with what it takes to begin; trials have 100 rounds. At the paper's size a round keeps a
-core busy alone, so stacking gains less; its small factorisations (SVD, QR, Cholesky of the cores)
-are what no stacking makes faster."""
+Rounds run in chunks of `engine.chunk_mb` that are measured first, as those of a long run are; the
+sweep's, which are short, in chunks of the default. The sweep's rows are on one thread a program.
+"One by one" is a run of its own for each trial of each point, with what it takes to begin; trials
+have 100 rounds. At the paper's size a round keeps a core busy alone, so stacking gains less; its
+small factorisations (SVD, QR, Cholesky of the cores) are what no stacking makes faster."""
 
 
 class Rounds:
