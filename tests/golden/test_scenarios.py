@@ -19,6 +19,7 @@ from otafl.data.fashion_mnist import FashionMnist
 from otafl.data.files import DATA_DIR
 from otafl.data.mnist import Mnist
 from otafl.results.ending import final
+from otafl.scenario import axes_of as axes
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "scenarios").rglob("*.yaml"))
@@ -70,13 +71,15 @@ def reduced(tree: dict[str, Any]) -> dict[str, Any]:
     tree["training"] = training | kept
     tree["training"].pop("cross_test", None)
     tree["trials"] = 1
-    axes = tree.setdefault("sweep", {})
-    for key in [key for key in axes if key == "trials" or key.removeprefix("training.") in SMALLER]:
-        del axes[key]
-    for joint in axes.get("zip", []):
+    swept = tree.setdefault("sweep", {})
+    for key in [
+        one for one in swept if one == "trials" or one.removeprefix("training.") in SMALLER
+    ]:
+        del swept[key]
+    for joint in swept.get("zip", []):
         joint |= {f"training.{key}": kept[key] for key in kept if f"training.{key}" in joint}
     every = []
-    for key, values in axes.items():
+    for key, values in swept.items():
         first = {json.dumps(without_numbers(value)): value for value in reversed(values)}
         values = list(reversed(first.values()))
         every.append(values if key == "zip" else [{key: value} for value in values])
@@ -128,9 +131,11 @@ def test_scenario(
     done("show", out)
     results = open_results(out)
     assert results.attrs["complete"] == 1
+    assert results["trial"].size == 1
     there = np.zeros(results["final_round"].shape, bool)
     for name in ("test_loss", "personal_own_test_loss"):  # a method may have no global model
         if name in results:
             loss = final(results, name).transpose(*results["final_round"].dims, "trial")
             there |= np.isfinite(loss.values).all(-1)
     assert there.all()
+    assert set(axes(load_scenario(small))) <= set(results.dims)
