@@ -89,6 +89,22 @@ def impairments() -> None:
         row(title, f"{name} / without", f"{pair.ratio:.1f} ({pair.slow_s * 1e3:.0f} ms)")
 
 
+def without_phase() -> None:
+    """Votes and energies beside the coherent sum of the same payload, on one thread."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    for devices, reals in ((10, 7850), (10, 79_510), (100, 7850), (100, 79_510)):
+        plain = Uplink(devices, reals, channel="rayleigh", power="gbma")
+        for transport in ("fsk_majority_vote", "reed"):
+            pair = side_by_side(
+                plain, Uplink(devices, reals, channel="rayleigh", transport=transport)
+            )
+            title = f"{devices} devices x {reals:,}, one thread"
+            ratio = f"{pair.ratio:.1f} ({pair.lowest:.1f} to {pair.highest:.1f})"
+            row(title, f"{transport} / coherent sum", f"{ratio}, {pair.slow_s * 1e3:.1f} ms")
+    torch.set_num_threads(threads)
+
+
 def policies() -> None:
     """A policy's scalars for 100 trials of 100 devices, in a round of a small payload."""
     from otafl.core import registry
@@ -121,6 +137,7 @@ def main() -> None:
     antennas()
     ofdm()
     impairments()
+    without_phase()
     policies()
 
 

@@ -17,22 +17,17 @@ from torch import Tensor
 from otafl.core.constants import constant
 from otafl.core.contracts import NOISE_VARIANCE, Cohort
 from otafl.core.rng import Streams, family
+from otafl.transport import few_antennas
+from otafl.transport.few_antennas import BLOCK, PLACES, RUN
 from otafl.transport.impairments import Impairments
 from otafl.transport.pairs import OnPairs
 from otafl.transport.segments import LOOP_AT_MOST, Segments
+from otafl.transport.superpose import Signal
 
 PHASES = family("random_phases", __name__)
 ENERGY_NOISE = family("energy_noise", __name__)
 ACROSS = family("noise_across", __name__)
 INTERFERING = family("interfering_symbols", __name__)
-
-RUN = 128
-"""Pairs for which the random bits of a word's place are used one after the other."""
-
-PLACES = 16
-"""QPSK symbols that 32 random bits make."""
-
-BLOCK = RUN * PLACES
 
 NUMBERS = 1 << 17
 """Reals that are received at a time: fewer cost more dispatch, more do not fit the cache."""
@@ -45,6 +40,10 @@ NOISE_ENERGY = 2.0 * NOISE_VARIANCE
 
 TOGETHER = 4
 """Uniform numbers that are multiplied before a logarithm is taken: far from underflow."""
+
+Cast = Callable[[Signal, slice, Tensor | None], Tensor]
+"""Rows, columns, pairs before rows' crashes [n, 1] or None -> 1 where they vote, else 0: [n, C], or
+[1, 1] for all."""
 
 
 class Energies:
@@ -61,24 +60,27 @@ class Energies:
         self._room: dict[str, Tensor] = {}
 
     def received(
-        self, on_air: OnPairs, rows: Callable[[slice], tuple[Tensor, Tensor]]
-    ) -> Iterator[tuple[slice, Tensor]]:
+        self, on_air: OnPairs, weight: Tensor, cast: Cast | None = None
+    ) -> Iterator[tuple[slice, Tensor, Tensor]]:
         """Yield the energies of a group's pairs, some columns after the other.
 
         Parameters
         ----------
-        on_air : the transmission of n rows.
-        rows : columns -> reals [n, C], whose signs say on which use they are sent, and the roots of
-            their magnitudes, [n, C] or one for all.
+        on_air : the transmission of n rows, whose signs say on which use they are sent.
+        weight : [n], of the rows in the error-free sum.
+        cast : what says who votes; where None, energies are as the reals' magnitudes.
 
         Yields
         ------
-        The columns, and the energies [S, 2, C] of + and -, summed over the antennas.
+        The columns, the energies [S, 2, C] of + and -, summed over the antennas, and the error-free
+        sum [S, C] of the reals or of the signs that are voted for.
         """
         signal, round, index = on_air.signal, on_air.slot.delivery.round, on_air.index
         cohort, antennas, streams = signal.cohort, on_air.antennas, self._streams
         others = self._impairments.interferers(antennas, round)
-        gains = _gains(on_air, others)
+        at_once = others is None and few_antennas.serves(signal, antennas)
+        ways = _ways(on_air)
+        gains = None if at_once else _gains(cohort.by_trial(ways), others)
         blocks = -(-signal.reals // BLOCK)
         run = min(RUN, -(-signal.reals // PLACES))  # a short payload fills no block
         count = -(-blocks * run // 2)
@@ -91,18 +93,29 @@ class Energies:
         if others is not None:
             shape = (2, others.shape[1], 2, signal.reals)
             heard = streams.normal(INTERFERING / index, round, shape) * math.sqrt(2.0)
-        most = max(1, NUMBERS // (BLOCK * max(1, cohort.size)))
+        rows = 4 * cohort.trials if at_once else cohort.size
+        most = max(1, NUMBERS // (BLOCK * max(1, rows)))
         for block in range(0, blocks, most):
             columns = slice(block * BLOCK, min((block + most) * BLOCK, signal.reals))
-            sent = self._symbols(cohort, *rows(columns), bits[:, block : block + most])
-            if heard is not None:
-                sent = torch.cat([sent, heard[..., columns]], 2)
-            energy = _energy(sent, gains, on_air.segments, columns)
+            votes, exact = None if cast is None else cast(signal, columns, on_air.stop), None
+            words = bits[:, block : block + most]
+            if gains is None:
+                energy, exact = few_antennas.received(
+                    *(signal, columns, votes, words, ways, on_air.segments, weight)
+                )
+            else:
+                x = signal.x[:, columns] + 0.0  # of which no zero is negative
+                sent = self._symbols(cohort, x, x.abs().sqrt_() if votes is None else votes, words)
+                if heard is not None:
+                    sent = torch.cat([sent, heard[..., columns]], 2)
+                energy = _energy(sent, gains, on_air.segments, columns)
+            if exact is None or on_air.part is not None:
+                exact = _exact(on_air.sent, weight, columns, cast)
             _add_noise(energy, noise[:, columns])
             if across is not None:
                 for some in across[..., columns].split(TOGETHER, 1):
                     energy -= some.prod(1).log_().mul_(NOISE_ENERGY)
-            yield columns, energy
+            yield columns, energy, exact
 
     def _symbols(self, cohort: Cohort, x: Tensor, roots: Tensor, words: Tensor) -> Tensor:
         """Return the two bits of each row's symbol, plus or minus its root, and the same times the
@@ -145,15 +158,26 @@ class Energies:
         return room
 
 
-def _gains(on_air: OnPairs, others: Tensor | None) -> Tensor:
+def _exact(sent: Signal, weight: Tensor, columns: slice, cast: Cast | None) -> Tensor:
+    """Return the error-free sum of some columns, [S, C]."""
+    rows = sent.x[:, columns]
+    if cast is not None:
+        rows = torch.copysign(cast(sent, columns, None), rows + 0.0)
+    return sent.sum(weight[:, None], rows)[:, 0]
+
+
+def _ways(on_air: OnPairs) -> Tensor:
+    """Return what the symbol of a magnitude of one is received as, [n, A, Q] complex."""
+    h = on_air.sent.at_rows(on_air.slot.h)[..., list(on_air.segments.cells)]
+    return h * on_air.row_amplitude[:, None, None]
+
+
+def _gains(rows: Tensor, others: Tensor | None) -> Tensor:
     """Return what the two bits of each row's symbol are multiplied with on their way to the real
-    and the imaginary part at each antenna, [S, Q, 2 A, 2 (m + J)], m the most rows of a trial and J
-    interferers [S, J, A]."""
-    sent, cells = on_air.sent, list(on_air.segments.cells)
-    h = sent.at_rows(on_air.slot.h)[..., cells] * on_air.row_amplitude[:, None, None]
-    rows = sent.cohort.by_trial(h)  # [S, m, A, Q]
+    and the imaginary part at each antenna, [S, Q, 2 A, 2 (m + J)], of the ways of m rows of a trial
+    [S, m, A, Q] and of J interferers [S, J, A]."""
     if others is not None:
-        rows = torch.cat([rows, others[..., None].expand(-1, -1, -1, len(cells))], 1)
+        rows = torch.cat([rows, others[..., None].expand(-1, -1, -1, rows.shape[3])], 1)
     both = torch.view_as_real(torch.stack([rows, 1j * rows], 1)) * math.sqrt(0.125)
     return both.permute(0, 4, 3, 5, 1, 2).flatten(4).flatten(2, 3)
 

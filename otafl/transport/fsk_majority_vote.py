@@ -149,25 +149,22 @@ class FskMajorityVote(Transport):
     def _receive(self, on_air: OnPairs, least: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return the steps that the server takes, and those along the error-free votes, [S, P]."""
         sent, setup = on_air.sent, self.setup
-        signal, stop = on_air.signal, on_air.stop
-        weight = (sent.weight if self.settings.vote == "weighted" else on_air.scale)[:, None]
+        weight = sent.weight if self.settings.vote == "weighted" else on_air.scale
         noise = 2.0 * on_air.antennas * setup.impairments.known_noise
         heard = (setup.hyper["detection"] * noise)[:, None]
-        one = torch.ones_like(weight[:1])
+        one = torch.ones_like(sent.x[:1, :1])
         steps, exact = (sent.x.new_empty(sent.cohort.trials, sent.reals) for _ in range(2))
 
-        def rows(columns: slice) -> tuple[Tensor, Tensor]:
-            votes = _cast(signal, columns, least, stop)
-            return signal.x[:, columns] + 0.0, one if votes is None else votes
+        def cast(rows: Signal, columns: slice, stop: Tensor | None) -> Tensor:
+            votes = _cast(rows, columns, least, stop)
+            return one if votes is None else votes
 
-        for columns, energy in self._energies.received(on_air, rows):
+        for columns, energy, majority in self._energies.received(on_air, weight, cast):
             plus, minus = energy.unbind(1)
             vote = torch.sub(plus, minus, out=steps[:, columns]).sign_()
             if self._detects:
                 vote *= torch.maximum(plus, minus) > heard
-            votes, x = _cast(sent, columns, least, None), sent.x[:, columns] + 0.0
-            signs = torch.copysign(one if votes is None else votes, x)
-            torch.sign(sent.sum(weight, signs)[:, 0], out=exact[:, columns])
+            torch.sign(majority, out=exact[:, columns])
         step = setup.hyper["step"][:, None]
         return steps.mul_(step * (on_air.weight > 0)[:, None]), exact.mul_(step)
 

@@ -28,6 +28,7 @@ from torch import Tensor
 
 from otafl.core.contracts import Blocks
 from otafl.core.problems import Problem
+from otafl.transport import few_antennas
 from otafl.transport.base import Counts, LinkSetup, Transport
 from otafl.transport.delivery import Delivery
 from otafl.transport.energies import Energies
@@ -87,17 +88,11 @@ class Reed(Transport):
     def _receive(self, on_air: OnPairs, eta: Tensor) -> tuple[Tensor, Tensor, Tensor | Blocks]:
         """Return the estimate and the error-free aggregate [S, P], and the weight that arrived."""
         sent = on_air.sent
-        estimate = sent.x.new_empty(sent.cohort.trials, sent.reals)
-        signal = on_air.signal
-
-        def rows(columns: slice) -> tuple[Tensor, Tensor]:
-            x = signal.x[:, columns]
-            return x, x.abs().sqrt_()
-
-        for columns, energy in self._energies.received(on_air, rows):
+        estimate, exact = (sent.x.new_empty(sent.cohort.trials, sent.reals) for _ in range(2))
+        for columns, energy, sums in self._energies.received(on_air, sent.exact):
             torch.sub(energy[:, 0], energy[:, 1], out=estimate[:, columns])
+            exact[:, columns] = sums
         unit = 1.0 / (on_air.antennas * eta.clamp_min(TINY))
-        exact = sent.sum(sent.exact[:, None])[:, 0]
         if sent.linear:
             unit = unit / sent.cohort.rows_of.clamp_min(1.0)
             if sent.mask is None:
@@ -110,4 +105,6 @@ class Reed(Transport):
 
 def _total(sent: Signal, stop: Tensor | None) -> Tensor:
     """Return the sums of the magnitudes of rows [n], which are zero from a crash on."""
+    if sent.x.device.type == "cpu":
+        return few_antennas.magnitudes(sent.x)
     return torch.linalg.vector_norm(sent.x, 1, dim=1)

@@ -1,0 +1,216 @@
+"""Add up energies at few antennas, in one compiled pass over a payload on the processor.
+
+Per real that costs a root, two random bits and, per antenna, four products. Tensor operations write
+what each of these gives to memory before the next one reads it, which takes two to five times as
+long at one antenna; with more, one matrix product serves all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+import torch
+from torch import Tensor
+
+from otafl.transport.segments import Segments
+from otafl.transport.superpose import Signal
+
+AT_MOST = 8
+"""Antennas."""
+
+AT_LEAST = 256
+"""Reals of a payload; runs of a shorter one are too short to begin one for each device."""
+
+RUN = 128
+"""Pairs for which the random bits of a word's place are used one after the other."""
+
+PLACES = 16
+"""QPSK symbols that 32 random bits make."""
+
+BLOCK = RUN * PLACES
+
+TILE = BLOCK // 2
+"""Columns whose sums stay in the processor's first cache."""
+
+
+def serves(sent: Signal, antennas: int) -> bool:
+    """Return whether energies of a payload are added up here."""
+    return sent.x.device.type == "cpu" and antennas <= AT_MOST and sent.reals >= AT_LEAST
+
+
+def magnitudes(x: Tensor) -> Tensor:
+    """Return the sums of the magnitudes of rows, [n]."""
+    out = x.new_empty(len(x))
+    _add_magnitudes(x.contiguous().numpy(), out.numpy())
+    return out
+
+
+def received(
+    sent: Signal,
+    columns: slice,
+    votes: Tensor | None,
+    words: Tensor,
+    ways: Tensor,
+    segments: Segments,
+    weight: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Return |mu|^2 [S, 2, C], added over the antennas, of a part of a payload that starts with a
+    block, and the error-free sum [S, C] of its reals or of the signs that are voted for.
+
+    Parameters
+    ----------
+    votes : [n, C] or [1, 1] for all, the energies that are sent; those of |x| where None.
+    words : [n, blocks, run] int32, random: of a symbol's real part the first half of each word's
+        bits, one for each run of a block, of its imaginary part the second.
+    ways : [n, A, Q] complex, what the symbol of a magnitude of one is received as.
+    weight : [n], in the error-free sum.
+    """
+    x, shape = sent.x, (sent.cohort.trials, columns.stop - columns.start)
+    energy, exact = x.new_zeros(shape[0], 2, shape[1]), x.new_zeros(shape)
+    cast = x.new_empty(0, 0) if votes is None else votes
+    parts = torch.view_as_real(ways * math.sqrt(0.5)).to(x.dtype)
+    starts = np.array([first for first, _ in segments.bounds] + [segments.symbols])
+    rows = (x, cast, words, parts, weight.to(x.dtype), sent.cohort.trial)
+    _add_up(
+        *(each.contiguous().numpy() for each in rows),
+        *(starts, columns.start, energy.numpy(), exact.numpy()),
+    )
+    return energy, exact
+
+
+def _compiled(function: Callable[..., None]) -> Callable[..., None]:
+    """Return a function of arrays that is compiled at its first call, and kept with its source."""
+    made: Callable[..., None] = numba.njit(
+        cache=True, nogil=True, error_model="numpy", fastmath={"contract", "nsz", "reassoc"}
+    )(function)
+    return made
+
+
+@_compiled
+def _add_magnitudes(x: Any, out: Any) -> None:
+    for row in range(len(x)):
+        total = x.dtype.type(0)
+        for column in range(x.shape[1]):
+            total += abs(x[row, column])
+        out[row] = total
+
+
+@_compiled
+def _sum_two(
+    one: Any, cast: Any, weight: Any, two: Any, rest: Any, other: Any, by_size: bool, total: Any
+) -> None:
+    """Add two rows' reals, or the signs that they vote for, to the error-free sum."""
+    for c in range(len(total)):
+        if by_size:
+            total[c] += weight * one[c] + other * two[c]
+        else:
+            mine = weight * cast[c] if one[c] >= 0 else -weight * cast[c]
+            total[c] += mine + (other * rest[c] if two[c] >= 0 else -other * rest[c])
+
+
+@_compiled
+def _hear_two(
+    one: Any,
+    cast: Any,
+    word: Any,
+    way: Any,
+    two: Any,
+    rest: Any,
+    code: Any,
+    path: Any,
+    by_size: bool,
+    place: int,
+    plus_re: Any,
+    plus_im: Any,
+    minus_re: Any,
+    minus_im: Any,
+) -> None:
+    """Add what arrives of two rows' symbols at an antenna."""
+    none = one.dtype.type(0)
+    high, low = np.int32(np.int64(1) << (31 - place)), np.int32(1 << (15 - place))
+    way_re, way_im, path_re, path_im = way[0], way[1], path[0], path[1]
+    for c in range(len(one)):
+        root = math.sqrt(abs(one[c])) if by_size else cast[c]
+        re = -root if word[c] & high else root
+        im = -root if word[c] & low else root
+        mu_re, mu_im = re * way_re - im * way_im, re * way_im + im * way_re
+        on_re = mu_re if one[c] >= 0 else none
+        on_im = mu_im if one[c] >= 0 else none
+        root = math.sqrt(abs(two[c])) if by_size else rest[c]
+        re = -root if code[c] & high else root
+        im = -root if code[c] & low else root
+        nu_re, nu_im = re * path_re - im * path_im, re * path_im + im * path_re
+        up_re = nu_re if two[c] >= 0 else none
+        up_im = nu_im if two[c] >= 0 else none
+        plus_re[c] += on_re + up_re
+        plus_im[c] += on_im + up_im
+        minus_re[c] += (mu_re - on_re) + (nu_re - up_re)
+        minus_im[c] += (mu_im - on_im) + (nu_im - up_im)
+
+
+@_compiled
+def _add_up(
+    x: Any,
+    votes: Any,
+    words: Any,
+    ways: Any,
+    weight: Any,
+    trial: Any,
+    starts: Any,
+    first: int,
+    energy: Any,
+    exact: Any,
+) -> None:
+    """Add what `received` says of the columns from `first` on: tile by tile, two rows at a time."""
+    run, antennas, by_size = words.shape[2], ways.shape[1], len(votes) == 0
+    sums = np.empty((antennas, 4, TILE), x.dtype)
+    all_vote, nowhere = np.ones(TILE, x.dtype), np.zeros_like(ways[0])
+    if votes.size == 1:
+        all_vote[:] = votes[0, 0]
+    for begin in range(0, exact.shape[1], TILE):
+        size = min(TILE, exact.shape[1] - begin)
+        block, ahead = begin // BLOCK, begin % BLOCK
+        row = 0
+        while row < len(x):
+            here = trial[row]
+            sums[:] = 0
+            while row < len(x) and trial[row] == here:
+                alone = row + 1 == len(x) or trial[row + 1] != here
+                other = row if alone else row + 1
+                one = x[row, first + begin : first + begin + size]
+                two = x[other, first + begin : first + begin + size]
+                cast = rest = all_vote
+                if votes.size > 1:
+                    cast = votes[row, begin : begin + size]
+                    rest = votes[other, begin : begin + size]
+                counts = weight[other] if not alone else x.dtype.type(0)
+                total = exact[here, begin : begin + size]
+                _sum_two(one, cast, weight[row], two, rest, counts, by_size, total)
+                way, path = ways[row], nowhere if alone else ways[other]
+                segment = np.searchsorted(starts, first + begin, side="right") - 1
+                at = 0
+                while at < size:  # a part in which neither the segment nor the bits' place changes
+                    place = (ahead + at) // run
+                    unused = ahead - place * run
+                    stop = min(size, run - unused, starts[segment + 1] - first - begin)
+                    bits = slice(at + unused, stop + unused)
+                    for a in range(antennas):
+                        _hear_two(
+                            *(one[at:stop], cast[at:stop], words[row, block, bits]),
+                            *(way[a, segment], two[at:stop], rest[at:stop]),
+                            *(words[other, block, bits], path[a, segment], by_size, place),
+                            *(sums[a, 0, at:stop], sums[a, 1, at:stop]),
+                            *(sums[a, 2, at:stop], sums[a, 3, at:stop]),
+                        )
+                    at = stop
+                    segment += at + first + begin == starts[segment + 1]
+                row = other + 1
+            for a in range(antennas):
+                for use in range(2):
+                    for c in range(size):
+                        re, im = sums[a, 2 * use, c], sums[a, 2 * use + 1, c]
+                        energy[here, use, begin + c] += re * re + im * im
