@@ -127,15 +127,16 @@ def measured(points: Sequence[Point], budget_s: float) -> float | None:
             if not rows or rows in tried:
                 continue
             tried.add(rows)
-            for _ in range(2):  # the first time is a warm-up
+            took_s: list[float] = []
+            for _ in range(3):
                 at = time.perf_counter()
                 training.train(broadcast, cohort, 0, rows, 0)
                 if device.type == "cuda":
                     torch.cuda.synchronize(device)
-                took_s = time.perf_counter() - at
-            found.append((size, took_s / rows))
-            if time.perf_counter() - began + 4 * took_s > budget_s:  # the next has twice the rows
-                break
+                took_s.append(time.perf_counter() - at)
+            found.append((size, min(took_s[1:]) / rows))  # the first time is a warm-up
+            if time.perf_counter() - began + 6 * found[-1][1] * rows > budget_s:
+                break  # the next has twice the rows
     return fastest(found) if len(found) > 1 else None
 
 

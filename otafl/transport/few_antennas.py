@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numba
@@ -32,6 +33,9 @@ PLACES = 16
 """QPSK symbols that 32 random bits make."""
 
 BLOCK = RUN * PLACES
+
+WORTH_A_THREAD = 1 << 19
+"""Reals, which take some half a millisecond."""
 
 TILE = BLOCK // 2
 """Columns whose sums stay in the processor's first cache."""
@@ -75,11 +79,26 @@ def received(
     parts = torch.view_as_real(ways * math.sqrt(0.5)).to(x.dtype)
     starts = np.array([first for first, _ in segments.bounds] + [segments.symbols])
     rows = (x, cast, words, parts, weight.to(x.dtype), sent.cohort.trial)
-    _add_up(
-        *(each.contiguous().numpy() for each in rows),
-        *(starts, columns.start, energy.numpy(), exact.numpy()),
-    )
+    arrays = [each.contiguous().numpy() for each in rows]
+
+    def add_up(stretch: tuple[int, int]) -> None:
+        _add_up(*arrays, starts, columns.start, *stretch, energy.numpy(), exact.numpy())
+
+    stretches = _stretches(shape[1], len(x))
+    if len(stretches) == 1:
+        add_up(stretches[0])
+    else:
+        with ThreadPoolExecutor(len(stretches)) as threads:
+            list(threads.map(add_up, stretches))
     return energy, exact
+
+
+def _stretches(columns: int, rows: int) -> list[tuple[int, int]]:
+    """Cut columns into tiles that are worth a thread each, as many as there are threads."""
+    tiles = -(-columns // TILE)
+    threads = max(1, min(torch.get_num_threads(), tiles, columns * rows // WORTH_A_THREAD))
+    size = -(-tiles // threads) * TILE
+    return [(begin, min(begin + size, columns)) for begin in range(0, columns, size)]
 
 
 def _compiled(function: Callable[..., None]) -> Callable[..., None]:
@@ -162,17 +181,20 @@ def _add_up(
     trial: Any,
     starts: Any,
     first: int,
+    start: int,
+    stop: int,
     energy: Any,
     exact: Any,
 ) -> None:
-    """Add what `received` says of the columns from `first` on: tile by tile, two rows at a time."""
+    """Add what `received` says of `start` to `stop` of the columns from `first` on: tile by tile,
+    two rows at a time."""
     run, antennas, by_size = words.shape[2], ways.shape[1], len(votes) == 0
     sums = np.empty((antennas, 4, TILE), x.dtype)
     all_vote, nowhere = np.ones(TILE, x.dtype), np.zeros_like(ways[0])
     if votes.size == 1:
         all_vote[:] = votes[0, 0]
-    for begin in range(0, exact.shape[1], TILE):
-        size = min(TILE, exact.shape[1] - begin)
+    for begin in range(start, stop, TILE):
+        size = min(TILE, stop - begin)
         block, ahead = begin // BLOCK, begin % BLOCK
         row = 0
         while row < len(x):
@@ -196,17 +218,17 @@ def _add_up(
                 while at < size:  # a part in which neither the segment nor the bits' place changes
                     place = (ahead + at) // run
                     unused = ahead - place * run
-                    stop = min(size, run - unused, starts[segment + 1] - first - begin)
-                    bits = slice(at + unused, stop + unused)
+                    to = min(size, run - unused, starts[segment + 1] - first - begin)
+                    bits = slice(at + unused, to + unused)
                     for a in range(antennas):
                         _hear_two(
-                            *(one[at:stop], cast[at:stop], words[row, block, bits]),
-                            *(way[a, segment], two[at:stop], rest[at:stop]),
+                            *(one[at:to], cast[at:to], words[row, block, bits]),
+                            *(way[a, segment], two[at:to], rest[at:to]),
                             *(words[other, block, bits], path[a, segment], by_size, place),
-                            *(sums[a, 0, at:stop], sums[a, 1, at:stop]),
-                            *(sums[a, 2, at:stop], sums[a, 3, at:stop]),
+                            *(sums[a, 0, at:to], sums[a, 1, at:to]),
+                            *(sums[a, 2, at:to], sums[a, 3, at:to]),
                         )
-                    at = stop
+                    at = to
                     segment += at + first + begin == starts[segment + 1]
                 row = other + 1
             for a in range(antennas):

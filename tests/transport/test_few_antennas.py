@@ -64,6 +64,17 @@ def test_as_tensor_operations(case: str, reals: int, monkeypatch: pytest.MonkeyP
         torch.testing.assert_close(one, other)
 
 
+def test_in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stretches of a payload are worked on side by side, and no bit depends on how many."""
+    x = torch.randn(sum(COUNTS), 5001, generator=torch.Generator().manual_seed(0)).double()
+    alone = delivered(x, transport="reed")
+    monkeypatch.setattr(few_antennas, "WORTH_A_THREAD", 100)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    assert len(few_antennas._stretches(5001, len(x))) == 3
+    for one, other in zip(alone, delivered(x, transport="reed"), strict=True):
+        assert torch.equal(one, other)
+
+
 @pytest.mark.parametrize("transport", ["reed", "fsk_majority_vote"])
 def test_in_single_precision(transport: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run as anybody would start it: models are the same after three rounds."""
