@@ -119,28 +119,11 @@ def _add_magnitudes(x: Any, out: Any) -> None:
 
 
 @_compiled
-def _sum_two(
-    one: Any, cast: Any, weight: Any, two: Any, rest: Any, other: Any, by_size: bool, total: Any
-) -> None:
-    """Add two rows' reals, or the signs that they vote for, to the error-free sum."""
-    for c in range(len(total)):
-        if by_size:
-            total[c] += weight * one[c] + other * two[c]
-        else:
-            mine = weight * cast[c] if one[c] >= 0 else -weight * cast[c]
-            total[c] += mine + (other * rest[c] if two[c] >= 0 else -other * rest[c])
-
-
-@_compiled
-def _hear_two(
-    one: Any,
+def _hear(
+    numbers: Any,
     cast: Any,
     word: Any,
     way: Any,
-    two: Any,
-    rest: Any,
-    code: Any,
-    path: Any,
     by_size: bool,
     place: int,
     plus_re: Any,
@@ -148,27 +131,21 @@ def _hear_two(
     minus_re: Any,
     minus_im: Any,
 ) -> None:
-    """Add what arrives of two rows' symbols at an antenna."""
-    none = one.dtype.type(0)
+    """Add what arrives of a row's symbols at an antenna."""
+    none = numbers.dtype.type(0)
     high, low = np.int32(np.int64(1) << (31 - place)), np.int32(1 << (15 - place))
-    way_re, way_im, path_re, path_im = way[0], way[1], path[0], path[1]
-    for c in range(len(one)):
-        root = math.sqrt(abs(one[c])) if by_size else cast[c]
+    way_re, way_im = way[0], way[1]  # to unpack them is slow
+    for c in range(len(numbers)):
+        root = math.sqrt(abs(numbers[c])) if by_size else cast[c]
         re = -root if word[c] & high else root
         im = -root if word[c] & low else root
         mu_re, mu_im = re * way_re - im * way_im, re * way_im + im * way_re
-        on_re = mu_re if one[c] >= 0 else none
-        on_im = mu_im if one[c] >= 0 else none
-        root = math.sqrt(abs(two[c])) if by_size else rest[c]
-        re = -root if code[c] & high else root
-        im = -root if code[c] & low else root
-        nu_re, nu_im = re * path_re - im * path_im, re * path_im + im * path_re
-        up_re = nu_re if two[c] >= 0 else none
-        up_im = nu_im if two[c] >= 0 else none
-        plus_re[c] += on_re + up_re
-        plus_im[c] += on_im + up_im
-        minus_re[c] += (mu_re - on_re) + (nu_re - up_re)
-        minus_im[c] += (mu_im - on_im) + (nu_im - up_im)
+        on_re = mu_re if numbers[c] >= 0 else none
+        on_im = mu_im if numbers[c] >= 0 else none
+        plus_re[c] += on_re
+        plus_im[c] += on_im
+        minus_re[c] += mu_re - on_re
+        minus_im[c] += mu_im - on_im
 
 
 @_compiled
@@ -186,51 +163,43 @@ def _add_up(
     energy: Any,
     exact: Any,
 ) -> None:
-    """Add what `received` says of `start` to `stop` of the columns from `first` on: tile by tile,
-    two rows at a time."""
+    """Add what `received` says of columns `start` to `stop` from `first` on, tile by tile."""
     run, antennas, by_size = words.shape[2], ways.shape[1], len(votes) == 0
     sums = np.empty((antennas, 4, TILE), x.dtype)
-    all_vote, nowhere = np.ones(TILE, x.dtype), np.zeros_like(ways[0])
+    cast = np.ones(TILE, x.dtype)
     if votes.size == 1:
-        all_vote[:] = votes[0, 0]
+        cast[:] = votes[0, 0]
     for begin in range(start, stop, TILE):
         size = min(TILE, stop - begin)
         block, ahead = begin // BLOCK, begin % BLOCK
         row = 0
         while row < len(x):
             here = trial[row]
+            total = exact[here, begin : begin + size]
             sums[:] = 0
             while row < len(x) and trial[row] == here:
-                alone = row + 1 == len(x) or trial[row + 1] != here
-                other = row if alone else row + 1
-                one = x[row, first + begin : first + begin + size]
-                two = x[other, first + begin : first + begin + size]
-                cast = rest = all_vote
+                numbers = x[row, first + begin : first + begin + size]
                 if votes.size > 1:
                     cast = votes[row, begin : begin + size]
-                    rest = votes[other, begin : begin + size]
-                counts = weight[other] if not alone else x.dtype.type(0)
-                total = exact[here, begin : begin + size]
-                _sum_two(one, cast, weight[row], two, rest, counts, by_size, total)
-                way, path = ways[row], nowhere if alone else ways[other]
+                for c in range(size):
+                    number = abs(numbers[c]) if by_size else cast[c]
+                    total[c] += weight[row] * (number if numbers[c] >= 0 else -number)
                 segment = np.searchsorted(starts, first + begin, side="right") - 1
                 at = 0
                 while at < size:  # a part in which neither the segment nor the bits' place changes
                     place = (ahead + at) // run
                     unused = ahead - place * run
                     to = min(size, run - unused, starts[segment + 1] - first - begin)
-                    bits = slice(at + unused, to + unused)
+                    word = words[row, block, at + unused : to + unused]
                     for a in range(antennas):
-                        _hear_two(
-                            *(one[at:to], cast[at:to], words[row, block, bits]),
-                            *(way[a, segment], two[at:to], rest[at:to]),
-                            *(words[other, block, bits], path[a, segment], by_size, place),
-                            *(sums[a, 0, at:to], sums[a, 1, at:to]),
+                        _hear(
+                            *(numbers[at:to], cast[at:to], word, ways[row, a, segment]),
+                            *(by_size, place, sums[a, 0, at:to], sums[a, 1, at:to]),
                             *(sums[a, 2, at:to], sums[a, 3, at:to]),
                         )
                     at = to
                     segment += at + first + begin == starts[segment + 1]
-                row = other + 1
+                row += 1
             for a in range(antennas):
                 for use in range(2):
                     for c in range(size):
