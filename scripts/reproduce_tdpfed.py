@@ -1,7 +1,8 @@
-"""Tables II and III of the TDPFed paper (Wang, Jin, Liu, Zong, Shao, Li), their MNIST columns on
+r"""Tables II to IV of the TDPFed paper (Wang, Jin, Liu, Zong, Shao, Li), their MNIST columns on
 Fashion-MNIST, from the results of scenarios/papers/tdpfed_*.yaml.
 
-    for f in table2 table3_rivals table3_sar table3_alone long; do
+    for f in table2 table3_rivals table3_sar table3_alone table4 \
+             table4_steps table4_half long; do
       otafl sweep scenarios/papers/tdpfed_$f.yaml
     done
     python scripts/reproduce_tdpfed.py [results] [--figure tdpfed.png]
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import xarray as xr
 from matplotlib import pyplot as plt
-from tables import head, opened, row, study
+from tables import head, opened, points, row, study
 
 from otafl.analysis.summary import spread
 from otafl.plots import COLOURS, LINES
@@ -30,6 +31,17 @@ SUBSETS = (
     ("FedAvg (s.a.r.) x2", 95.80),
     ("FedAvg, sent alone are averaged, x1.5", ""),
     ("FedAvg, sent alone are averaged, x2", ""),
+)
+TABLE_4 = (  # of the scenario's points: what is set otherwise, paper (MNIST)
+    ("baseline", 98.97),
+    ("lambda = 8", 98.77),
+    ("lambda = 10", 98.91),
+    ("beta = 1.4", 98.95),
+    ("beta = 1.8", 99.11),
+    ("s = 2", 97.79),
+    ("s = 8", 97.85),
+    ("s' = 12", 98.94),
+    ("s' = 22", 98.88),
 )
 LONGER = (  # place, method and whose model, variable
     (3, "TDPFed x2, personal", PERSONAL),
@@ -55,6 +67,35 @@ def symbols(one: xr.Dataset) -> str:
     last = int(one["round"].max())
     each = one["uplink_symbols"].sel(round=last) / last
     return f"{float(each.mean()):,.0f}"
+
+
+def table_4(ds: xr.Dataset) -> None:
+    """One setting at a time, beside the same trials at the baseline's."""
+    head(
+        f"Table IV: {int(ds['round'].max())} rounds, {ds.sizes['trial']} trials",
+        *("settings", "paper (MNIST)", "minus baseline", "personal, last", "minus baseline"),
+        *("global, last", "minus baseline"),
+    )
+    for place, (setting, printed) in enumerate(TABLE_4):
+        told: list[str] = []
+        for variable in (PERSONAL, GLOBAL):
+            values = final(ds, variable)
+            one, base = values.isel(zip=place), values.isel(zip=0)
+            told += [spread(100.0 * one.values), points(one, base) if place else ""]
+        off = f"{printed - TABLE_4[0][1]:+.2f}" if place else ""
+        row(setting, printed, off, *told)
+
+
+def solver_steps(ds: xr.Dataset, between: xr.Dataset, half: xr.Dataset) -> None:
+    """All s from 2 to 8, and the paper's with half the step."""
+    runs = {int(s): between.sel(solver_steps=s) for s in between["solver_steps"].values}
+    runs |= {s: ds.isel(zip=place) for s, place in ((2, 5), (5, 0), (8, 6))}
+    halves = {int(s): half.sel(solver_steps=s) for s in half["solver_steps"].values}
+    head("Table IV by every s", "eta_p", "model", *(f"s = {s}" for s in sorted(runs)))
+    for step, found in ((0.08, runs), (0.04, halves)):
+        for name, variable in (("personal", PERSONAL), ("global", GLOBAL)):
+            values = {s: spread((100.0 * final(one, variable)).values) for s, one in found.items()}
+            row(step, name, *(values.get(s, "") for s in sorted(runs)))
 
 
 def main() -> None:
@@ -102,6 +143,10 @@ def main() -> None:
         one = subsets.isel(zip=place)
         share = "2/3" if "x1.5" in method else "1/2"
         row(method, printed, "-", "-", *cells(one, GLOBAL), f"{share} of {symbols(one)}")
+    fourth = opened(args.results, "tdpfed_table4")
+    table_4(fourth)
+    others = (opened(args.results, f"tdpfed_table4_{name}") for name in ("steps", "half"))
+    solver_steps(fourth, *others)
     long = opened(args.results, "tdpfed_long").isel(trial=0)
     shown = [int(t) for t in long["round"].values if t and bool(long[GLOBAL].sel(round=t).any())]
     head(f"Table III for longer: {shown[-1]} rounds, one trial", "method", *map(str, shown))
