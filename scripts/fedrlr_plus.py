@@ -116,18 +116,19 @@ def grids(results: Path, figure: Path) -> None:
         0.1
     )  # diverged: guesses
     low = final(best(results, "fedrlr_plus_low_snr"), "test_accuracy").fillna(0.1)
-    trials = f"{plus.sizes['trial']} trials, and {low.sizes['trial']} below -20 dB"
     plus = xr.concat([low, plus], "snr_db", join="outer", coords="minimal", compat="override")
     paper = final(best(results, "fedrlr_grid", over="q"), "test_accuracy")
     bounds = final(best(results, "fedrlr_references_grid"), "test_accuracy")
     plus = plus.astype("float64").round(6)  # stored in single precision
     counts, snrs = plus["device_count"].values, plus["snr_db"].values
+    trials = f"{plus.sizes['trial']} trials, of FedRLR (31) {paper.sizes['trial']}"
     head(f"75 rounds, {trials}", "method", "K", *(f"{snr:g} dB" for snr in snrs))
     for name, accuracy in (("FedRLR+", plus), ("FedRLR (31)", paper)):
         for count in counts:
             of = accuracy.sel(device_count=count).reindex(snr_db=snrs)
             row(name, count, *(spread(of.sel(snr_db=snr).values) for snr in snrs))
-    head("75 rounds, free of error", "K", "same payload as FedRLR+", "FedAvg, whole model")
+    free = f"75 rounds, free of error, {bounds.sizes['trial']} trials"
+    head(free, "K", "same payload as FedRLR+", "FedAvg, whole model")
     for count in counts:
         of = bounds.sel(device_count=count)
         row(count, *(spread(of.sel(algorithm=a).values) for a in ("fedrlr_plus", "fedavg")))
