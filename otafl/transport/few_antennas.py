@@ -102,10 +102,14 @@ def _stretches(columns: int, rows: int) -> list[tuple[int, int]]:
 
 
 def _compiled(function: Callable[..., None]) -> Callable[..., None]:
-    """Return a function of arrays that is compiled at its first call, and kept with its source."""
-    made: Callable[..., None] = numba.njit(
-        cache=True, nogil=True, error_model="numpy", fastmath={"contract", "nsz", "reassoc"}
-    )(function)
+    """Return a function of arrays that is compiled at its first call, and kept with its source or
+    in the user's cache, where either can be written to."""
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+    options["fastmath"] = {"contract", "nsz", "reassoc"}
+    try:
+        made: Callable[..., None] = numba.njit(cache=True, **options)(function)
+    except RuntimeError:
+        made = numba.njit(**options)(function)
     return made
 
 

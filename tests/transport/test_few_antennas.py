@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import xarray as xr
+from numba.core import caching
 from support.link_bench import bench, cohort, given
 from torch import Tensor
 
@@ -92,3 +94,13 @@ def test_in_single_precision(transport: str, monkeypatch: pytest.MonkeyPatch) ->
     for name in ("train_loss", "aggregation_nmse"):
         assert bool(compiled[name].notnull().any())
         xr.testing.assert_allclose(compiled[name], tensors[name], rtol=1e-4)
+
+
+def test_where_nothing_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installation that cannot be written to, and no home."""
+    kept: Any = getattr(caching, "CacheImpl", None) or caching._CacheImpl
+    monkeypatch.setattr(kept, "_locator_classes", [])
+    in_order = few_antennas._compiled(lambda numbers: numbers.sort())
+    numbers = np.array([3.0, 1.0, 2.0])
+    in_order(numbers)
+    assert numbers.tolist() == [1.0, 2.0, 3.0]
