@@ -186,8 +186,8 @@ def _add_up(
                 if votes.size > 1:
                     cast = votes[row, begin : begin + size]
                 for c in range(size):
-                    number = abs(numbers[c]) if by_size else cast[c]
-                    total[c] += weight[row] * (number if numbers[c] >= 0 else -number)
+                    vote = cast[c] if numbers[c] >= 0 else -cast[c]
+                    total[c] += weight[row] * (numbers[c] if by_size else vote)
                 segment = np.searchsorted(starts, first + begin, side="right") - 1
                 at = 0
                 while at < size:  # a part in which neither the segment nor the bits' place changes

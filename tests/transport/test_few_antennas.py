@@ -24,7 +24,7 @@ from otafl.transport import few_antennas
 
 pytestmark = pytest.mark.exact
 COUNTS = (5, 2, 1, 4)
-"""Devices of each trial that take part: with and without a last one that has no partner."""
+"""Devices of each trial that take part."""
 
 CASES: dict[str, dict[str, Any]] = {
     "reals": {"transport": "reed"},
