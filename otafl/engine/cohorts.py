@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 
 import numpy as np
@@ -34,6 +35,11 @@ class Cohorts:
         self.asks = parts.clock.asks and asked and ordered
         self._everyone: Cohort | None = None
 
+    @functools.cached_property
+    def outline(self) -> ChannelState:
+        """Return a channel of no device in particular, for who does not look at it."""
+        return self._parts.link.channel.outline(0)
+
     def drawn(
         self,
         available: np.ndarray | None,
@@ -65,9 +71,9 @@ class Cohorts:
         if self.asks and available is None:
             free = self._asked(running, t)
         elif not whole:
-            fading, state = self._parts.link.channel, channel
+            state = channel
             if state is None:
-                state = fading.outline(t) if selection.blind else fading.state(t)
+                state = self.outline if selection.blind else self._parts.link.channel.state(t)
             free = selection.choose(free, self._vacancies(), t, state)
         cohort = self._of(free, t)
         if everyone:

@@ -81,6 +81,7 @@ class Engine(Lasting):
         self.link: list[Blocks] = []
         self.training = LocalTraining(parts, self.devices)
         self._blind = parts.selection.blind and not parts.sizes.by_channel
+        self._deaf = self._blind and not parts.link.transport.hears_fading
         self._began = 0  # devices that began to train in this round
 
     @torch.inference_mode()
@@ -117,8 +118,10 @@ class Engine(Lasting):
 
     def channel(self, t: int, cohort: Cohort | None = None) -> ChannelState:
         """Return the channel of a round; where a cohort is given, as far as its devices go, and
-        those that are late."""
+        those that are late. Where nobody looks at it that is no device's."""
         parts = self.parts
+        if self._deaf:
+            return self.cohorts.outline
         if cohort is None:
             return parts.faults.fade(parts.link.channel.state(t), t)
         devices = cohort.device

@@ -105,6 +105,9 @@ class Transport(Lasting, ABC):
     faithful: ClassVar[bool] = True
     """Without noise and fading the server gets what was sent, to rounding of floats."""
 
+    hears_fading: ClassVar[bool] = True
+    """What arrives, and at what cost, depends on the channel's h, which else is not drawn."""
+
     obeys_power: ClassVar[bool] = False
     """It asks the power policy what devices send with; else they send at full power."""
 

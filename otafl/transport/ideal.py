@@ -15,6 +15,7 @@ from otafl.transport.delivery import Delivery
 class Ideal(Transport):
     gives: ClassVar[frozenset[str]] = frozenset({"mean", "each"})
     counts: ClassVar[Counts] = "one"
+    hears_fading: ClassVar[bool] = False
 
     class Settings(Transport.Settings):
         name: Literal["ideal"] = "ideal"

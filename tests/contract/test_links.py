@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from contract.small import engine, run, scenario, section
+from contract.small import TRANSPORTS, engine, run, scenario, section
+from torch import Tensor
 
+from otafl.channels.rayleigh import Rayleigh
 from otafl.core import registry
-from otafl.core.contracts import Group
+from otafl.core.contracts import ChannelState, Group
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.engine.engine import Engine
@@ -59,6 +61,49 @@ def test_channel(name: str, dtype: str) -> None:
         assert torch.equal(again.state(t).h, states[t].h)
         assert torch.equal(alone.state(t).h[0], states[t].h[1])
         assert torch.equal(fewer.state(t).h, states[t].h[:, :2])
+
+
+@pytest.mark.parametrize("name", TRANSPORTS)
+def test_who_hears_no_fading_gives_the_same_over_any(name: str) -> None:
+    """Model, error and cost. It fails for a transport that says wrongly what it hears."""
+    one, other = (run(engine({"transport": name, "channel": at}), 1) for at in ("awgn", "rayleigh"))
+    taken, again = one.means.take(), other.means.take()
+    parts = (one.server, other.server), (taken, again)
+    same = all(torch.equal(a[name], b[name]) for a, b in parts for name in a)
+    assert same != registry.component("transport", name).hears_fading
+
+
+@pytest.mark.parametrize(
+    ("keys", "asked"),
+    [
+        ({"transport": "ideal"}, []),
+        ({"transport": "ideal", "devices.participants": 2}, []),
+        ({"transport": "over_the_air", "devices.participants": 2}, [0, 1]),
+        (
+            {
+                "transport": "ideal",
+                "devices": {"count": 4, "participants": 2, "selection": "best_channel"},
+            },
+            [0, 1],
+        ),
+    ],
+)
+def test_fading_that_nobody_hears_is_not_drawn(
+    keys: dict[str, Any], asked: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, true, rounds = engine(keys), Rayleigh.state_among, []
+
+    def state(self: Rayleigh, t: int) -> ChannelState:
+        rounds.append(t)
+        return true(self, t, torch.arange(4))
+
+    def among(self: Rayleigh, t: int, devices: Tensor) -> ChannelState:
+        return state(self, t) if len(devices) else true(self, t, devices)
+
+    monkeypatch.setattr(Rayleigh, "state", state)
+    monkeypatch.setattr(Rayleigh, "state_among", among)
+    run(one, 2)
+    assert rounds == asked
 
 
 @pytest.mark.parametrize("name", registry.names("csi"))
