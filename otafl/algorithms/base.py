@@ -145,7 +145,7 @@ class Algorithm(Lasting, ABC):
         """Return the server's blocks [S, *shape] after what was received: by default a step of
         `server_learning_rate` along the mean increment."""
         if self.whole:
-            return received_model(received, self.model)
+            return received_model(server, received)
         return {MODEL: averaged(server, received, context.hyper)}
 
     def spread(self, server: Blocks) -> Blocks:

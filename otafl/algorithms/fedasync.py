@@ -28,7 +28,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from otafl.algorithms.arrivals import not_lost, per_trial
+from otafl.algorithms.arrivals import mean_or, not_lost, per_trial
 from otafl.algorithms.base import Algorithm, Outcome
 from otafl.algorithms.parameters import (
     MODEL,
@@ -133,7 +133,7 @@ class FedAsync(Algorithm):
         weight = per_trial(came * cohort.weight, cohort)
         share = per_trial(came * cohort.weight / self._discount(context), cohort)
         a = context.hyper["mixing"] * weight / share.clamp_min(torch.finfo(share.dtype).tiny)
-        mean = received.mean[0][MODEL]
         if self.settings.sends == "increment":
-            return {MODEL: torch.addcmul(server[MODEL], a[:, None], mean)}
+            return {MODEL: torch.addcmul(server[MODEL], a[:, None], received.mean[0][MODEL])}
+        mean = mean_or(server, received, 0)[MODEL]
         return {MODEL: torch.lerp(server[MODEL], mean, a[:, None])}

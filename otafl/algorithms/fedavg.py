@@ -22,7 +22,7 @@ from otafl.algorithms.parameters import MODEL, increment_, received_copy, sgd_
 from otafl.algorithms.whole_models import payload_of, received_model, step_size
 from otafl.core.contracts import Blocks, Broadcast, Context, LocalContext, Received
 from otafl.core.settings import stackable
-from otafl.models.base import flatten
+from otafl.models.base import flatten, unflatten
 
 
 class FedAvg(Algorithm):
@@ -72,5 +72,5 @@ class FedAvg(Algorithm):
         if self.settings.sends == "increment":
             return super().combine(server, received, context)
         step = context.hyper["server_learning_rate"][:, None]
-        mean = flatten(received_model(received, self.model))
-        return {MODEL: torch.lerp(server[MODEL], mean, step)}
+        mean = received_model(unflatten(server[MODEL], self.model.shapes), received)
+        return {MODEL: torch.lerp(server[MODEL], flatten(mean), step)}

@@ -26,7 +26,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from otafl.algorithms.arrivals import not_lost, per_trial
+from otafl.algorithms.arrivals import not_lost, per_trial, weight_that_came
 from otafl.algorithms.base import Algorithm, Outcome
 from otafl.algorithms.parameters import MODEL, increment_, received_copy, sgd_
 from otafl.core import settings
@@ -84,11 +84,11 @@ class FedBuff(Algorithm):
         return {}, increment_(params, broadcast, self.model.shapes), loss
 
     def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
-        cohort, hyper, weight = context.cohort, context.hyper, received.count[0]
-        assert isinstance(weight, Tensor)
-        total = weight * per_trial(cohort.weight, cohort)  # sum of s over those that arrived
-        buffer = torch.addcmul(server["buffer"], received.mean[0][MODEL], total[:, None])
-        came = server["came"] + _number(received, cohort, weight)
+        cohort, hyper = context.cohort, context.hyper
+        weight = weight_that_came(received, 0, MODEL)
+        total = weight * per_trial(cohort.weight, cohort)[:, None]  # sum of s of what arrived
+        buffer = torch.addcmul(server["buffer"], received.mean[0][MODEL], total)
+        came = server["came"] + _number(received, cohort, weight.amax(1))
         full = came >= hyper["buffer"]
         steps = full[:, None]
         mean = buffer / came.clamp_min(1)[:, None]

@@ -30,6 +30,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from otafl.algorithms import low_rank_layers
+from otafl.algorithms.arrivals import mean_or, weight_that_came
 from otafl.algorithms.base import Algorithm, Outcome, Views
 from otafl.algorithms.low_rank_layers import LowRankSettings, point, point_blocks
 from otafl.algorithms.whole_models import BiasMode, biases_of
@@ -193,15 +194,13 @@ class FedRLR(Algorithm):
     def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
         """Refactor the product of the two received sums, eq. (31); with silent devices, over the
         share of the weight that arrived."""
-        factors, biases = received.mean
-        count = received.count[0]
-        assert isinstance(count, Tensor)
-        scale = count.clamp_min(1e-12).rsqrt()[:, None, None]
-        points = lowrank.compress(
-            [(factors[f"u{i}"] * scale).mT for i in self._layers],
-            [(factors[f"v{i}"] * scale).mT for i in self._layers],
-            self.ranks,
-        )
+        factors = {
+            name: (block * weight_that_came(received, 0, name).clamp_min(1e-12).rsqrt()).mT
+            for name, block in received.mean[0].items()
+        }
+        left, right = ([factors[f"{side}{i}"] for i in self._layers] for side in "uv")
+        points = lowrank.compress(left, right, self.ranks)
+        biases = mean_or(server, received, 1)
         return _blocks(points, [biases[f"b{i}"] for i in self._layers])
 
     def spread(self, server: Blocks) -> Blocks:

@@ -19,6 +19,7 @@ Wang, Jin, Liu, Zong, Shao, Li 2022, "Tensor Decomposition based Personalized Fe
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -26,7 +27,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from otafl.algorithms.arrivals import not_lost, per_trial
+from otafl.algorithms.arrivals import mean_or, not_lost, per_trial, weight_that_came
 from otafl.algorithms.base import Algorithm, Needs, Outcome, Views
 from otafl.algorithms.cp_blocks import CpBlocks
 from otafl.algorithms.factor_pull import FactorPull
@@ -265,11 +266,11 @@ class TDPFed(Algorithm):
         if self.settings.aggregation == "act":
             return self._composed(server, received, context)
         beta, old = context.hyper["server_learning_rate"], self.cp.of(server)
-        mean = dict(received.mean[0])
         if self.settings.weights == "uniform":
-            scale = self._uniform_scale(received, context.cohort)
-            mean = {name: block * column(scale, block) for name, block in mean.items()}
+            received = self._averaged(received, context.cohort)
+        mean = received.mean[0]
         if self.settings.sends == "factors":  # eq. (20)
+            mean = mean_or(old, received, 0)
             new = {n: torch.lerp(b, mean[n], column(beta, b)) for n, b in old.items()}
         else:
             steps = {n: column(beta, b) * b for n, b in mean.items()}
@@ -282,13 +283,15 @@ class TDPFed(Algorithm):
             new[TENSOR] = self.cp.tensors(new)
         return new
 
-    def _uniform_scale(self, received: Received, cohort: Cohort) -> Tensor:
-        """Return the factor [S] from the sum of all that came, each over K, to its mean. Where some
-        is lost on the way the devices' weights tell how much of it."""
-        count = received.count[0]
-        assert isinstance(count, Tensor)
-        lost = per_trial(cohort.weight, cohort) / count.clamp_min(torch.finfo(count.dtype).tiny)
-        return lost * self.devices / cohort.rows_of.clamp_min(1.0)
+    def _averaged(self, received: Received, cohort: Cohort) -> Received:
+        """Turn sums of all that came, each over K, into means. Where some is lost on the way the
+        devices' weights tell how much of it."""
+        scale = per_trial(cohort.weight, cohort) * self.devices / cohort.rows_of.clamp_min(1.0)
+        mean = {}
+        for name, block in received.mean[0].items():
+            came = weight_that_came(received, 0, name).clamp_min(1e-12)
+            mean[name] = block * column(scale, block) / came
+        return replace(received, mean=(mean, *received.mean[1:]))
 
     def _composed(self, server: Blocks, received: Received, context: Context) -> Blocks:
         """Aggregate by ACT: eqs. (21), (22), with the step beta in between."""

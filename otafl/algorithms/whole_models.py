@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 from torch import Tensor
 
+from otafl.algorithms.arrivals import mean_or
 from otafl.core import settings
 from otafl.core.contracts import Blocks, Group, Hyper, Payload, Received
 from otafl.core.settings import stackable
@@ -69,12 +70,13 @@ def biases_of(biases: Blocks, bias_mode: BiasMode) -> Group:
     return Group(biases, route="ideal", reason="the paper describes no uplink of the biases")
 
 
-def received_model(received: Received, model: Model) -> Blocks:
-    """Return the weighted mean of what was sent, [S, *shape], in the model's order."""
+def received_model(old: Blocks, received: Received) -> Blocks:
+    """Return the weighted mean of what was sent, [S, *shape], in the order of the old model, whose
+    reals it has where nobody was heard."""
     mean: Blocks = {}
-    for blocks in received.mean:
-        mean |= blocks
-    return {name: mean[name] for name in model.shapes}
+    for group in range(len(received.mean)):
+        mean |= mean_or(old, received, group)
+    return {name: mean[name] for name in old}
 
 
 def density(server: Blocks, model: Model) -> dict[str, Tensor]:

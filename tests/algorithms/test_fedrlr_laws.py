@@ -73,7 +73,7 @@ class Sent:
         bias = {"b0": left.new_zeros(trials, self.own.v.shape[1])}
         count = (self.cohort.weight.view(trials, devices) * (left != 0)).sum(1)
         received = Received((mean, bias), (count, count), None, None)
-        state = self.algorithm.combine({}, received, Context(self.cohort, {}, streams, 0))
+        state = self.algorithm.combine(bias, received, Context(self.cohort, {}, streams, 0))
         return dense(LowRank(state["u0"], state["s0"], state["v0"]))
 
 
