@@ -51,6 +51,8 @@ LONGER = (  # place, method and whose model, variable
     (2, "pFedMe, global", GLOBAL),
     (3, "TDPFed x2, global", GLOBAL),
 )
+LONGER_SHOWN = (20, 100, 200, 400, 600, 800)
+"""Rounds, of those that were tested."""
 
 
 def cells(one: xr.Dataset, variable: str) -> tuple[str, str]:
@@ -148,13 +150,14 @@ def main() -> None:
     others = (opened(args.results, f"tdpfed_table4_{name}") for name in ("steps", "half"))
     solver_steps(fourth, *others)
     long = opened(args.results, "tdpfed_long").isel(trial=0)
-    shown = [int(t) for t in long["round"].values if t and bool(long[GLOBAL].sel(round=t).any())]
-    head(f"Table III for longer: {shown[-1]} rounds, one trial", "method", *map(str, shown))
+    known = [int(t) for t in long["round"].values if t and bool(long[GLOBAL].sel(round=t).any())]
+    shown = [t for t in known if t in LONGER_SHOWN]
+    head(f"Table III for longer: {known[-1]} rounds, one trial", "method", *map(str, shown))
     for place, (at, method, variable) in enumerate(LONGER):
-        curve = long[variable].isel(zip=at).sel(round=shown)
-        row(method, *(f"{100 * value:.1f}" for value in curve.values))
+        curve = long[variable].isel(zip=at).sel(round=known)
+        row(method, *(f"{100 * value:.1f}" for value in curve.sel(round=shown).values))
         style = {"color": COLOURS[place], "ls": "-" if variable == PERSONAL else "--"}
-        longer.plot(shown, curve, label=method, **style)
+        longer.plot(known, curve, label=method, **style)
     titles = ("Table II: personal models", "Table III", "Table III for longer, one trial")
     for axis, title in zip(axes, titles, strict=True):
         axis.set(title=title, xlabel="round")
