@@ -24,9 +24,11 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import otafl
 from otafl.data import DataSet
+from otafl.engine import chunking
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
 from otafl.scenario import expand, load_scenario
+from otafl.sweeping.planning import in_chunks
 
 DEVICES, HIDDEN, STEPS, BATCH, PROX = 100, 100, 20, 20, 5
 PENALTY, ALPHA, ETA = 15.0, 0.01, 0.05
@@ -43,13 +45,15 @@ Made by `python benchmarks/personal.py > results/benchmarks_personal.md`. 100 de
 devices with one nn.Module each and autograd. "Plain" updates each parameter by its formula, p -= a
 (p.grad + l (p - m)), as the methods' public programs do; "lean" by torch's fused updates of lists
 of parameters, without a temporary where that can be had; FedAvg's is torch.optim.SGD in both. All
-run in turn, A B C A B C, and times are medians, ratios medians over the turns with their range.
+run in turn, A B C A B C, and times are medians, ratios medians over the turns with their range;
+otafl's in chunks (`engine.chunk_mb`) that are measured first, as those of a long run are.
 Operations are of matrix products, two for a multiplication and an addition; the floor is the time
 that otafl's take at the rate of one large matrix product."""
 
 
 class Ours:
-    """Calls run one further round of an engine."""
+    """Calls run one further round of an engine, in chunks that are fitted to the machine as those
+    of a run of many rounds are."""
 
     def __init__(self, algorithm: dict[str, Any]) -> None:
         scenario = load_scenario(
@@ -64,7 +68,9 @@ class Ours:
                 "engine": {"device": "cpu"},
             }
         )
-        self.engine = Engine(assemble(expand(scenario), [0]))
+        points = expand(scenario)
+        points = in_chunks(points, chunking.measured(points, chunking.MOST_S))
+        self.engine = Engine(assemble(points, [0]))
         self.next = 0
 
     def __call__(self) -> None:

@@ -121,8 +121,9 @@ def grids(results: Path, figure: Path) -> None:
     bounds = final(best(results, "fedrlr_references_grid"), "test_accuracy")
     plus = plus.astype("float64").round(6)  # stored in single precision
     counts, snrs = plus["device_count"].values, plus["snr_db"].values
-    trials = f"{plus.sizes['trial']} trials, of FedRLR (31) {paper.sizes['trial']}"
-    head(f"75 rounds, {trials}", "method", "K", *(f"{snr:g} dB" for snr in snrs))
+    assert plus.sizes["trial"] == paper.sizes["trial"]
+    trials = f"75 rounds, {plus.sizes['trial']} trials"
+    head(trials, "method", "K", *(f"{snr:g} dB" for snr in snrs))
     for name, accuracy in (("FedRLR+", plus), ("FedRLR (31)", paper)):
         for count in counts:
             of = accuracy.sel(device_count=count).reindex(snr_db=snrs)
