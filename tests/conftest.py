@@ -25,6 +25,20 @@ def _no_cache_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["OTAFL_CACHE_DIR"] = str(tmp_path_factory.mktemp("cache"))
 
 
+@pytest.fixture(autouse=True, scope="session")
+def data_folder() -> str | None:
+    """The folder of real data sets, for a test that asks; others find none."""
+    return os.environ.pop("OTAFL_DATA_DIR", None)
+
+
+@pytest.fixture
+def real_data(data_folder: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Real data sets are found, or the test is skipped."""
+    if data_folder is None:
+        pytest.skip("no folder of data sets here")
+    monkeypatch.setenv("OTAFL_DATA_DIR", data_folder)
+
+
 @pytest.fixture(autouse=True)
 def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     """A test that connects to another machine fails, whatever catches the error."""

@@ -37,8 +37,8 @@ class FedBn(Algorithm):
 
     class Settings(AveragedSettings):
         example: ClassVar[Mapping[str, Any]] = {
-            "model.name": "resnet",
-            "data.name": "fashion_mnist",
+            "model.name": "conv_net",
+            "model.channels": [8, 16],
         }
 
         name: Literal["fedbn"] = "fedbn"

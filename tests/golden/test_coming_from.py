@@ -8,7 +8,6 @@ a local step fewer or a step size halved on one side, devices weighed otherwise.
 from __future__ import annotations
 
 import math
-import os
 import re
 import sys
 from pathlib import Path
@@ -87,7 +86,7 @@ def test_flowers_side(
     sys.modules.pop("client_app")
 
 
-@pytest.mark.skipif("OTAFL_DATA_DIR" not in os.environ, reason="no Fashion-MNIST here")
+@pytest.mark.usefixtures("real_data")
 @pytest.mark.parametrize(
     ("name", "changes"),
     [("pfllib_fashion", ("training.local_steps=2",)), ("flgo_fashion", ())],
