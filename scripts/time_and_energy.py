@@ -1,6 +1,6 @@
 """What a sweep over protocols, deadlines or power policies comes to in time and energy: accuracy at
-the end, updates used and lost, joules by cause, devices left; each at the step size that validation
-data favour.
+the end, its gain on the first row's (points, 95 % interval over pairs of trials), updates used and
+lost, joules by cause, devices left; each at the step size that validation data favour.
 
     otafl sweep scenarios/studies/deadline_stragglers.yaml
     python scripts/time_and_energy.py results/deadline_stragglers [--figure time.png]
@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 from matplotlib import pyplot as plt
+from tables import points
 
 import otafl
 from otafl.analysis.summary import spread
@@ -52,14 +53,17 @@ def main() -> None:
         said = ", ".join(f"{d} = {best[d].values[i]}" for d, i in at.items())
         print(f"\n{said or 'All'}: mean and spread of {best.sizes['trial']} trials\n")
         causes = " | ".join(f"{c} J" for c in best["cause"].values)
-        titled = "accuracy | seconds | half gone after | accuracy then | updates used | lost"
-        print(f"| | {titled} | devices left | {causes} | step |")
-        print("|---|" + "---|" * (8 + best.sizes["cause"]))
+        titled = "seconds | half gone after | accuracy then | updates used | lost | devices left"
+        print(f"| | accuracy | minus {names[0]} | {titled} | {causes} | step |")
+        print("|---|" + "---|" * (9 + best.sizes["cause"]))
+        accuracy = ends["test_accuracy"].isel(at)
         for row, title in enumerate(names):
             here = at | {str(first): row}
             values = [ends["test_accuracy"] * 100, ends["sim_time_s"], half_s, half, used, lost]
             values.append(ends["present"])
             cells = [spread(v.isel(here).values) for v in values]
+            gain = points(*(accuracy.isel({str(first): i}) for i in (row, 0)))
+            cells.insert(1, gain if row else "")
             cells += [f"{v:.3g}" for v in joules.isel(here).mean("trial").values]
             print(
                 f"| {title} | {' | '.join(cells)} | {best['learning_rate'].isel(here).item():g} |"
@@ -67,11 +71,10 @@ def main() -> None:
             if not any(place):
                 style = {"color": f"C{row % 10}", "ls": "-" if row < 10 else "--", "label": title}
                 one = best.isel(here).isel(trial=0).dropna("round", subset=["sim_time_s"])
-                accuracy = one["test_accuracy"]
-                axes[0].plot(one["sim_time_s"], accuracy, **style)
+                axes[0].plot(one["sim_time_s"], one["test_accuracy"], **style)
                 drawn = one["device_energy_j"].sum(("device", "cause"))
-                right = (one["sim_time_s"], one["present"]) if dies.any() else (drawn, accuracy)
-                axes[1].plot(*right, **style)
+                died, cost = (one["sim_time_s"], one["present"]), (drawn, one["test_accuracy"])
+                axes[1].plot(*(died if dies.any() else cost), **style)
     axes[0].set(xlabel="simulated time (s)", ylabel="test accuracy of the global model")
     if dies.any():
         axes[1].set(xlabel="simulated time (s)", ylabel="devices that are there")
