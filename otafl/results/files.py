@@ -66,6 +66,9 @@ def read_part(path: Path | str, lazy: bool = False) -> xr.Dataset:
             "the folder of an `otafl sweep`"
         )
     check_format(path, dataset.attrs.get("format", 0), FORMAT, dataset.attrs.get("otafl_version"))
+    for values in dataset.variables.values():  # of text: a length, to which xarray cuts what it
+        if values.dtype.kind == "U":  # writes, also the longer labels of another result beside it
+            values.encoding.pop("dtype", None)
     return dataset
 
 

@@ -201,6 +201,17 @@ def test_written_and_opened_from_a_file_and_from_a_folder(tmp_path: Path) -> Non
     assert one.sizes == whole.sizes
 
 
+def test_labels_are_whole_after_two_results_are_joined_and_written(tmp_path: Path) -> None:
+    labels = (["gbma"], [{"name": "tci", "threshold": 0.25}])
+    for place, power in enumerate(labels):
+        axes = {"channel.snr_db": [0, 10], "power": power}
+        write_part(combine(parts_of(make_scenario(axes))), tmp_path / f"{place}.nc")
+    both = xr.concat([open_results(tmp_path / f"{place}.nc") for place in (0, 1)], dim="power")
+    both.to_netcdf(tmp_path / "both.nc", engine="h5netcdf")
+    again = open_results(tmp_path / "both.nc")
+    assert again["power"].values.tolist() == ["gbma", "tci(threshold=0.25)"]
+
+
 def test_large_results_are_read_lazily(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parts = parts_of(make_scenario(TWO_AXES))
     for i, part in enumerate(parts):
