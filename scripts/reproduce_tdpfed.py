@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import xarray as xr
 from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
 from tables import head, opened, points, row, study
 
 from otafl.analysis.summary import spread
@@ -53,6 +54,12 @@ LONGER = (  # place, method and whose model, variable
 )
 LONGER_SHOWN = (20, 100, 200, 400, 600, 800)
 """Rounds, of those that were tested."""
+COMPARED = (  # places, and the variable of both
+    ("each device alone minus TDPFed x2, personal", 1, 3, PERSONAL),
+    ("pFedMe minus TDPFed x2, personal", 2, 3, PERSONAL),
+    ("FedAvg minus TDPFed x2, global", 0, 3, GLOBAL),
+    ("pFedMe minus FedAvg, global", 2, 0, GLOBAL),
+)
 
 
 def cells(one: xr.Dataset, variable: str) -> tuple[str, str]:
@@ -98,6 +105,23 @@ def solver_steps(ds: xr.Dataset, between: xr.Dataset, half: xr.Dataset) -> None:
         for name, variable in (("personal", PERSONAL), ("global", GLOBAL)):
             values = {s: spread((100.0 * final(one, variable)).values) for s, one in found.items()}
             row(step, name, *(values.get(s, "") for s in sorted(runs)))
+
+
+def for_longer(ds: xr.Dataset, axes: Axes) -> None:
+    """Accuracies by round, and what they gain over each other in the same trials."""
+    known = [int(t) for t in ds["round"].values if t and bool(ds[GLOBAL].sel(round=t).any())]
+    shown = [t for t in known if t in LONGER_SHOWN]
+    title = f"Table III for longer: {known[-1]} rounds, {ds.sizes['trial']} trials"
+    head(title, "method", *map(str, shown))
+    for place, (at, method, variable) in enumerate(LONGER):
+        curve = ds[variable].isel(zip=at)
+        row(method, *(spread(100.0 * curve.sel(round=t).values) for t in shown))
+        style = {"color": COLOURS[place], "ls": "-" if variable == PERSONAL else "--"}
+        axes.plot(known, curve.mean("trial").sel(round=known), label=method, **style)
+    head(f"{title}, in the same trials", "difference", *map(str, shown))
+    for difference, one, base, variable in COMPARED:
+        a, b = (ds[variable].isel(zip=place) for place in (one, base))
+        row(difference, *(points(a.sel(round=t), b.sel(round=t)) for t in shown))
 
 
 def main() -> None:
@@ -149,16 +173,8 @@ def main() -> None:
     table_4(fourth)
     others = (opened(args.results, f"tdpfed_table4_{name}") for name in ("steps", "half"))
     solver_steps(fourth, *others)
-    long = opened(args.results, "tdpfed_long").isel(trial=0)
-    known = [int(t) for t in long["round"].values if t and bool(long[GLOBAL].sel(round=t).any())]
-    shown = [t for t in known if t in LONGER_SHOWN]
-    head(f"Table III for longer: {known[-1]} rounds, one trial", "method", *map(str, shown))
-    for place, (at, method, variable) in enumerate(LONGER):
-        curve = long[variable].isel(zip=at).sel(round=known)
-        row(method, *(f"{100 * value:.1f}" for value in curve.sel(round=shown).values))
-        style = {"color": COLOURS[place], "ls": "-" if variable == PERSONAL else "--"}
-        longer.plot(known, curve, label=method, **style)
-    titles = ("Table II: personal models", "Table III", "Table III for longer, one trial")
+    for_longer(opened(args.results, "tdpfed_long"), longer)
+    titles = ("Table II: personal models", "Table III", "Table III for longer")
     for axis, title in zip(axes, titles, strict=True):
         axis.set(title=title, xlabel="round")
         axis.grid(alpha=0.3)
