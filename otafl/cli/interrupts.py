@@ -1,10 +1,13 @@
-"""End the program on Ctrl-C or SIGTERM with one sentence and 130 or 143, wherever they fall.
+"""End the program on Ctrl-C, SIGTERM or SIGHUP with one sentence and 130, 143 or 129, wherever they
+fall. SIGHUP is what a lost connection to a terminal sends; `nohup` has it ignored.
 
 The first signal is a KeyboardInterrupt in the main thread, and while that goes upwards the commands
 keep what there is of their work. It may be lost on its way (what a weak reference or a destructor
 calls cannot raise, and a library may catch anything): then it is raised again. While something is
 imported it is not raised but put off: the C++ of a library that starts may end the program at an
-exception. A second signal ends the program at once; files are whole all the same, see
+exception. An import that then goes on for `PUT_OFF_S` is not waited for: the program ends at once,
+as soon as the interpreter runs (a library that is loaded from a slow disk holds it up). A second
+signal ends the program at once; files are whole all the same, see
 `otafl.core.files`.
 
 Nothing is imported here that takes time, so that little of the program's life is not guarded.
@@ -23,7 +26,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 SAME_S = 0.5
 """Signals so soon after the first are the same one: `timeout` and batch systems send it to the
@@ -31,6 +34,9 @@ program and to its group."""
 
 AGAIN_S = 0.01
 """From a KeyboardInterrupt that was lost, or put off, to the next."""
+
+PUT_OFF_S = 1.5
+"""A signal is put off no longer than that."""
 
 
 class Guard:
@@ -90,9 +96,14 @@ class Guard:
         self._raise(frame)
 
     def _raise(self, frame: FrameType | None) -> None:
-        """Raise KeyboardInterrupt in the frame, or put it off while that imports something."""
+        """Raise KeyboardInterrupt in the frame, or put it off while that imports something; end the
+        program where the import takes too long."""
         if not _imports(frame):
             raise KeyboardInterrupt
+        if time.monotonic() - self._at > PUT_OFF_S:
+            self._leaving = True
+            _say(f"interrupted{self._what_is_kept()}")
+            os._exit(self.code)
         self._raise_later()
 
     def _raise_later(self) -> None:

@@ -18,7 +18,8 @@ from otafl.sweeping.cluster import LOOPBACK, quiet
 
 def main() -> None:
     """Take jobs until the program that started this one ends, however it does."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started it decides
+    for number in (signal.SIGINT, signal.SIGHUP):  # who started it decides
+        signal.signal(number, signal.SIG_IGN)
     told = json.loads(sys.stdin.buffer.readline())
     threading.Thread(target=_end_with_the_client, daemon=True).start()
     with quiet():

@@ -38,6 +38,7 @@ def run(command: str, before: str = "") -> tuple[int, str]:
 def test_a_signal_is_a_sentence_and_a_code() -> None:
     assert run("send(); time.sleep(20)") == (130, INTERRUPTED)
     assert run("send(signal.SIGTERM); time.sleep(20)") == (143, INTERRUPTED)
+    assert run("send(signal.SIGHUP); time.sleep(20)") == (129, INTERRUPTED)
 
 
 def test_what_is_kept_is_said() -> None:
@@ -104,6 +105,20 @@ def test_an_import_is_not_cut_short(tmp_path: Path) -> None:
     assert run(command) == (143, "whole\n" + INTERRUPTED)
 
 
+def test_an_import_that_goes_on_is_not_waited_for(tmp_path: Path) -> None:
+    """The program ends within two seconds of the signal, and says what is kept."""
+    (tmp_path / "library.py").write_text(
+        "import os, signal, sys, time\n"
+        "sys.began = time.monotonic()\n"
+        "os.kill(os.getpid(), signal.SIGHUP)\n"
+        "while time.monotonic() < sys.began + 30:\n"
+        "    time.sleep(0.01)\n"
+    )
+    command = f"sys.path.append({str(tmp_path)!r})\nimport library"
+    said = "guard.kept = lambda: f'{time.monotonic() - sys.began < 2}'"
+    assert run(command, said) == (129, "otafl: interrupted; True\n")
+
+
 def test_other_threads_are_not_interrupted() -> None:
     thread = "one = threading.Thread(target=guard.check); one.start(); one.join(); print('went on')"
     assert run(CAUGHT.format(thread)) == (130, INTERRUPTED)
@@ -155,9 +170,9 @@ def test_what_an_interruption_tears_down_tells_nothing() -> None:
     assert "half made" in said
 
 
-@pytest.mark.parametrize("number", ["signal.SIGINT", "signal.SIGTERM"])
+@pytest.mark.parametrize("number", ["signal.SIGINT", "signal.SIGTERM", "signal.SIGHUP"])
 def test_a_signal_that_was_ignored_stays_so(number: str) -> None:
-    """As in a shell's background job."""
+    """As in a shell's background job, or below `nohup`."""
     ignored = f"signal.signal({number}, signal.SIG_IGN)"
     assert run(f"send({number}); time.sleep(0.1)", ignored) == (0, "")
 

@@ -44,6 +44,7 @@ MOMENTS = int(os.environ.get("OTAFL_TEST_MOMENTS", "4"))
 KINDS: dict[str, tuple[Sequence[signal.Signals], int]] = {
     "once": ([signal.SIGINT], MOMENTS),
     "terminated": ([signal.SIGTERM], MOMENTS // 2),
+    "hung up": ([signal.SIGHUP], MOMENTS // 2),
     "twice": ([signal.SIGINT, signal.SIGINT], MOMENTS // 2),
 }
 """Signals in a row, and the number of moments at which the first is sent."""

@@ -222,7 +222,7 @@ def send(number: signal.Signals, client: subprocess.Popen, whole_group: bool) ->
 @pytest.mark.slow
 @pytest.mark.usefixtures("signals_arrive", "dashboards_port")
 @pytest.mark.parametrize("whole_group", [False, True], ids=["client", "group"])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_client_and_workers(
     number: signal.Signals, whole_group: bool, long: Path, tmp_path: Path, start: Start
 ) -> None:

@@ -21,7 +21,8 @@ from otafl.scenario import load_scenario
 
 OLD = Path(__file__).with_name("old")
 VERSIONS = sorted(path.name for path in OLD.iterdir())
-"""Before there were segments of a link; before personalised methods; before devices' batteries."""
+"""Before there were segments of a link; before personalised methods; before devices' batteries;
+before files had checksums."""
 
 
 @pytest.fixture

@@ -160,9 +160,9 @@ def _command_line() -> str:
     parts = [
         rst.heading("The command line"),
         "What ``otafl COMMAND --help`` prints. Exit codes: 0; 2 for what can be mended, told in "
-        "one message on stderr; 130 for Ctrl-C and 143 for SIGTERM, told in one sentence; 1 for "
-        "stacks that failed, a law that fails validation, results that differ and, with a "
-        "traceback, for anything else.",
+        "one message on stderr; 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP, told in one "
+        "sentence; 1 for stacks that failed, a law that fails validation, results that differ and, "
+        "with a traceback, for anything else.",
     ]
     for command in commands(app):
         path = " ".join(("otafl", *command))
