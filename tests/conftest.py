@@ -57,8 +57,15 @@ def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def signals_arrive() -> Iterator[None]:
-    """Programs that the test starts do not inherit an ignored SIGINT, as they would where the tests
-    are a shell's background job."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Programs that the test starts do not inherit an ignored SIGINT or SIGHUP, as they would where
+    the tests are a shell's background job, or below `nohup`."""
+    before = [
+        (number, signal.signal(number, handler))
+        for number, handler in (
+            (signal.SIGINT, signal.default_int_handler),
+            (signal.SIGHUP, signal.SIG_DFL),
+        )
+    ]
     yield
-    signal.signal(signal.SIGINT, before)
+    for number, handler in before:
+        signal.signal(number, handler)

@@ -37,6 +37,7 @@ for command in (
     results.show,
     results.diff,
     results.convert,
+    results.verify,
     exporting.export,
     drawing.plot,
     drawing.report,

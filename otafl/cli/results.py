@@ -1,4 +1,4 @@
-"""Define `otafl show`, `otafl diff` and `otafl convert`."""
+"""Define `otafl show`, `otafl diff`, `otafl convert` and `otafl verify`."""
 
 from __future__ import annotations
 
@@ -70,3 +70,26 @@ def convert(
     for line in write(result, out, chosen, force):
         typer.echo(line, err=True)
     typer.echo(str(out))
+
+
+def verify(
+    source: Annotated[
+        Path,
+        typer.Argument(metavar="FILE|FOLDER", help="Result, models, or folder of a sweep."),
+    ],
+) -> None:
+    """Check that files are as they were written; exit code 2 if any is not.
+
+    Results, parts, models, checkpoints, records and plan, each a line; then what to do. Nothing
+    that the files name is run.
+    """
+    from otafl.sweeping.verifying import advise
+    from otafl.sweeping.verifying import verify as check
+
+    findings = []
+    for finding in check(source):
+        findings.append(finding)
+        typer.echo(finding.describe(source if source.is_dir() else source.parent))
+    typer.echo(advise(findings, source))
+    if any(finding.fault for finding in findings):
+        raise typer.Exit(2)

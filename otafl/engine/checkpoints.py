@@ -20,6 +20,7 @@ from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
 from otafl.engine.recorder import Recorder
 from otafl.results import plain
+from otafl.results.checksums import DamageError
 from otafl.results.environment import versions
 from otafl.scenario import Point, scenario_hash, sources_of
 
@@ -82,6 +83,9 @@ class Checkpoint:
             recorder.restore(found["recorder"])
             parts.clock.replay(found["journal"])
             return Kept(recorder, int(found["rounds"]), float(found["seconds"]))
+        except DamageError as error:
+            self.refused = f"it is damaged: {error}"
+            return None
         except Exception as error:  # there is no telling what foreign or damaged bytes raise
             self.refused = f"it cannot be read ({type(error).__name__})"
             return None

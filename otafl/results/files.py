@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from otafl.core.errors import UserError
+from otafl.core.errors import DamagedError, UserError
 from otafl.core.files import HDF5, written
+from otafl.results import checksums, origins
 from otafl.results.dataset import FORMAT, combine
 from otafl.results.environment import check_format
 from otafl.scenario import is_scenario, same
@@ -26,7 +27,7 @@ PARTS, PACKS = "parts", "packs"
 
 
 def write_part(dataset: xr.Dataset, path: Path | str) -> None:
-    """Write a dataset as NetCDF so that the file is whole or not there at all.
+    """Write a dataset as NetCDF, with a checksum, so that the file is whole or not there at all.
 
     Raises WriteError where the folder or the disk does not allow it.
     """
@@ -36,40 +37,57 @@ def write_part(dataset: xr.Dataset, path: Path | str) -> None:
     with written(Path(path)) as temporary:
         if dataset.nbytes > IN_MEMORY_BYTES:
             dataset.to_netcdf(temporary, engine="h5netcdf", encoding=encoding)
-            return
-        # HDF5 dies of a full disk, not with an error: what it makes in memory is written after
-        temporary.write_bytes(dataset.to_netcdf(engine="h5netcdf", encoding=encoding))
+        else:
+            # HDF5 dies of a full disk, not with an error: what it makes in memory is written after
+            temporary.write_bytes(dataset.to_netcdf(engine="h5netcdf", encoding=encoding))
+        checksums.append(temporary)
 
 
 def read_part(path: Path | str, lazy: bool = False) -> xr.Dataset:
     """Read one file as it was written; `lazy` reads values only where they are used.
 
-    Raises UserError for a file that is missing, damaged or not otafl's.
+    A file of up to `LAZY_ABOVE_BYTES` is compared with its checksum; of a larger one HDF5 compares
+    the chunks that are read.
+
+    Raises DamagedError for a file that is damaged, UserError for one that is missing, not otafl's,
+    or of a later format.
     """
     import xarray as xr  # a third of a second, which is not yet needed where a run begins
 
     path = Path(path)
     _check_file(path)
     try:
+        if path.stat().st_size <= LAZY_ABOVE_BYTES:
+            checksums.check(path)
         dataset = xr.open_dataset(path, engine="h5netcdf", chunks={} if lazy else None)
         if not lazy:
             with dataset:
                 dataset = dataset.load()
     except Exception as error:  # what h5py raises for damaged files is not documented
-        raise UserError(
-            f"{path}: is damaged ({_first_line(error)}); run the same command again: only what it "
-            "held is computed anew"
-        ) from error
+        raise damaged(path, _first_line(error)) from error
     if "scenario_hash" not in dataset.attrs or "sweep" not in dataset.attrs:
         raise UserError(
             f"{path}: is a NetCDF file, but no otafl result; give a file that `otafl run` wrote or "
             "the folder of an `otafl sweep`"
         )
     check_format(path, dataset.attrs.get("format", 0), FORMAT, dataset.attrs.get("otafl_version"))
+    try:
+        origins.read(dataset.attrs, ())
+    except ValueError as error:
+        raise damaged(path, f"its attribute {origins.ATTRIBUTE} cannot be read") from error
     for values in dataset.variables.values():  # of text: a length, to which xarray cuts what it
         if values.dtype.kind == "U":  # writes, also the longer labels of another result beside it
             values.encoding.pop("dtype", None)
     return dataset
+
+
+def damaged(path: Path, why: str) -> DamagedError:
+    """Return the error of a damaged result."""
+    return DamagedError(
+        f"{path}: is damaged ({why}); run the same command again: only what it held is computed "
+        "anew",
+        why,
+    )
 
 
 def open_results(source: Path | str) -> xr.Dataset:

@@ -18,13 +18,16 @@ from typing import Any
 import torch
 
 from otafl.core.contracts import Blocks
-from otafl.core.errors import UserError
+from otafl.core.errors import DamagedError, UserError
 from otafl.core.files import written
 from otafl.models.recipes import Recipe
+from otafl.results import checksums
 from otafl.results.environment import check_format, versions
 from otafl.scenario import Scenario, about
 
 FORMAT = 1
+
+_UNREADABLE = "it holds no models of otafl that can be read"
 
 Row = tuple[int, int]
 """Point of the sweep, trial number."""
@@ -93,24 +96,27 @@ def write(trained: Trained, path: Path, scenario: Scenario) -> None:
     head = {"otafl_models": FORMAT, "otafl_version": versions()["otafl"], **about(scenario)}
     with written(path) as temporary:
         torch.save(head | trained.plain(), temporary)
+        checksums.append(temporary)
 
 
 def read(path: Path) -> tuple[Trained, dict[str, Any]]:
     """Return what `write` wrote, and the head of the file, for `scenario.same`.
 
-    Blocks are read from disk where they are used. UserError for a file that is damaged or not
-    otafl's.
+    The file is compared with its checksum; blocks are then read from disk where they are used.
+    DamagedError for a file that is damaged or not otafl's, UserError for one of a later format.
     """
     try:
+        checksums.check(path)
         kept: dict[str, Any] = torch.load(path, "cpu", weights_only=True, mmap=True)
         check_format(path, kept["otafl_models"], FORMAT, kept["otafl_version"])
         return Trained.of_plain(kept.pop("rows"), kept.pop("views")), kept
     except UserError:
         raise
     except Exception as error:  # whatever unpickling of damaged bytes may raise
-        raise UserError(
-            f"{path}: is damaged or holds no models of otafl; the scenario that wrote it, run with "
-            "--restart and output.save_models: true, writes it anew"
+        raise DamagedError(
+            f"{path}: is damaged or holds no models of otafl; `otafl verify` looks at all files of "
+            "its run and says how to compute it anew",
+            str(error) if isinstance(error, checksums.DamageError) else _UNREADABLE,
         ) from error
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from otafl.core.files import written
+from otafl.results import checksums
 
 _ARRAY = "numpy array"
 
@@ -25,14 +26,16 @@ def save(tree: Any, path: Path) -> None:
     packed = _packed(tree)
     with written(path) as temporary:
         torch.save(packed, temporary)
+        checksums.append(temporary)
 
 
 def load(path: Path) -> Any:
     """Read plain data, tensors to the device that they were on.
 
-    Raises OSError if the file cannot be read; torch's and pickle's errors where it is damaged or
-    holds anything else, which is not run.
+    Raises OSError if the file cannot be read; DamageError where its checksum differs; torch's and
+    pickle's errors where it holds anything else, which is not run.
     """
+    checksums.check(path)
     return _unpacked(torch.load(path, weights_only=True))
 
 

@@ -196,7 +196,8 @@ def _complete(
         names = ", ".join(str(path.relative_to(folder)) for path in old)
         tell(f"{folder}: {names}: kept by an older otafl; not read, its stacks are computed anew")
     own = sources_of_each(stacks)
-    there = finished(home, scenario, stacks, own, tell)
+    models = scenario.output.save_models and result is None  # else they may lie beside it by now
+    there = finished(home, scenario, stacks, own, tell, models)
     for number in there:
         meter.was_finished(number)
     jobs = [

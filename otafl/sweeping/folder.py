@@ -1,7 +1,7 @@
 """Name what is in the folder of a sweep.
 
 plan.json, scenario.yaml      what runs
-parts/00003.nc                a finished stack
+parts/00003.nc                a finished stack (parts/00003.nc.damaged: set aside)
 packs/1-00000.nc              many of them in one file
 models/00003.pt               its trained models, with `output.save_models`
 running/00003-...             checkpoints and finished batches of a stack that is running
@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from otafl.core.errors import UserError
+from otafl.core.errors import DamagedError, UserError
 from otafl.core.sources import Sources, changed
 from otafl.core.words import counted
 from otafl.results import models as trained
@@ -35,6 +35,8 @@ from otafl.sweeping import locks
 from otafl.sweeping.planning import Batch, Stack
 
 LOCKS, RUNNING, FAILURES, OLD_STATE = "locks", "running", "failures", "state"
+DAMAGED = ".damaged"
+"""How the names of damaged files end that were set aside."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,26 @@ class Folder:
         wanted = about(scenario) if paths else {}
         held = {path: _held(path, wanted) for path in paths}
         return {path: one for path, one in held.items() if one.stacks}
+
+    def set_aside_damaged(self) -> dict[Path, str]:
+        """Rename the finished files that are damaged, which readers of the folder then pass over.
+
+        Returns
+        -------
+        The new path of each, and the sentence that says what is wrong with it.
+        """
+        found = {}
+        for path in finished_files(self.path):
+            try:
+                read_part(path, lazy=True).close()
+            except DamagedError as error:
+                aside = path.with_name(f"{path.name}{DAMAGED}")
+                with contextlib.suppress(FileNotFoundError):  # another program was first
+                    path.replace(aside)
+                found[aside] = f"{path}: is damaged ({error.why})"
+            except UserError:
+                pass  # of a later otafl, say
+        return found
 
     def has(self, stack: Stack, scenario: Scenario, sources: Sources) -> bool:
         """Say whether the stack's results, made by these sources, are there: in its own file, or
@@ -206,8 +228,8 @@ class Folder:
         """Remove what sweeps keep, and nothing else; the plan last."""
         for name in (RUNNING, FAILURES, OLD_STATE):
             shutil.rmtree(self.path / name, ignore_errors=True)
-        models = trained.files_of(self.path)
-        for file in (*finished_files(self.path), *models, self.interrupted, self.scenario):
+        models, aside = trained.files_of(self.path), self.path.glob(f"*/*.nc{DAMAGED}")
+        for file in (*finished_files(self.path), *aside, *models, self.interrupted, self.scenario):
             file.unlink(missing_ok=True)
         self.plan.unlink()
 
@@ -236,9 +258,9 @@ def _held(path: Path, wanted: Mapping[str, str]) -> Finished:
     try:
         with read_part(path, lazy=True) as part:
             attributes, points = part.attrs, part["point_index"].values
-    except UserError:
+        if attributes["complete"] != 1 or not same(attributes, wanted):
+            return nothing
+        made = origins.read(attributes, points)
+        return Finished(frozenset(stacks_of(path, attributes)), tuple(made))
+    except (UserError, KeyError, TypeError, ValueError):  # an attribute is missing, or no number
         return nothing
-    if attributes["complete"] != 1 or not same(attributes, wanted):
-        return nothing
-    made = origins.read(attributes, points)
-    return Finished(frozenset(stacks_of(path, attributes)), tuple(made))

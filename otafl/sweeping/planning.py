@@ -8,6 +8,7 @@ float32 results differ in the last bits between stack sizes.
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 import math
 import operator
@@ -32,6 +33,13 @@ T = TypeVar("T")
 STACKS_PER_WORKER = 2
 """A sweep over several workers is cut into so many stacks for each, where its points allow it:
 the last ones then do not wait long for one."""
+
+
+SHA256 = "sha256"
+"""The key of a plan's checksum."""
+
+BEFORE_SHA256 = {"scenario_hash", "sources", "stacks"}
+"""The keys of plans that have none."""
 
 
 class Batch(NamedTuple):
@@ -137,9 +145,15 @@ def stored(
         _check_own(folder / "scenario.yaml", said["scenario"])
         write_text(folder / "scenario.yaml", said["scenario"])
         begin()
-        plain = [_plain(stack) for stack in stacks]
-        tree = {"scenario_hash": said["scenario_hash"], "sources": sources, "stacks": plain}
-        write_text(folder / "plan.json", json.dumps(tree))
+        _write(
+            folder / "plan.json",
+            {
+                "scenario_hash": said["scenario_hash"],
+                "scenario_sha256": _sha256(said["scenario"]),
+                "sources": sources,
+                "stacks": [_plain(stack) for stack in stacks],
+            },
+        )
     return stacks
 
 
@@ -164,7 +178,7 @@ def began_with(folder: Path, now: Sources) -> Sources:
     """Return the files of the user's own modules as the sweep of a folder last began, and keep in
     its plan what they are now."""
     with held(folder / "locks" / "plan.lock"):
-        before: Sources = json.loads((folder / "plan.json").read_text()).get("sources", {})
+        before: Sources = read_plan(folder / "plan.json").get("sources", {})
         if before != now:
             _change(folder / "plan.json", lambda tree: tree.update(sources=now))
     return before
@@ -192,15 +206,46 @@ def rebatched(folder: Path, stack: Stack, batches: list[Batch]) -> Stack:
 
 
 def _change(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    tree = json.loads(path.read_text())
+    tree = read_plan(path)
     change(tree)
-    write_text(path, json.dumps(tree))
+    _write(path, tree)
+
+
+def _write(path: Path, tree: dict[str, Any]) -> None:
+    """Write a plan with the SHA-256 of the rest of it."""
+    bare = {key: value for key, value in tree.items() if key != SHA256}
+    write_text(path, json.dumps({**bare, SHA256: _sha256(json.dumps(bare, sort_keys=True))}))
+
+
+def read_plan(path: Path) -> dict[str, Any]:
+    """Read a plan as plain data, and compare it with its SHA-256; older plans have none.
+
+    Raises OSError for a file that cannot be read; ValueError or TypeError for one that is damaged
+    or no plan.
+    """
+    tree: dict[str, Any] = dict(json.loads(path.read_text()))
+    digest = tree.pop(SHA256, None)
+    if digest is None and tree.keys() <= BEFORE_SHA256:
+        return tree
+    if digest != _sha256(json.dumps(tree, sort_keys=True)):
+        raise ValueError("its SHA-256 is not the one that it was written with")
+    return tree
+
+
+def check_scenario(plan: dict[str, Any], path: Path) -> None:
+    """Raise ValueError unless the copy of the scenario is the one that a plan was made of."""
+    if "scenario_sha256" in plan and plan["scenario_sha256"] != _sha256(path.read_text()):
+        raise ValueError("its SHA-256 is not the one that it was written with")
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _read(scenario: Scenario, points: list[Point], folder: Path) -> list[Stack]:
     path = folder / "plan.json"
     try:
-        tree = json.loads(path.read_text())
+        tree = read_plan(path)
         kept = {**tree, "scenario": (folder / "scenario.yaml").read_text()}
         if not same(kept, about(scenario)):
             raise UserError(

@@ -27,14 +27,26 @@ def finished(
     stacks: Sequence[Stack],
     sources: Sequence[Sources],
     tell: Callable[[str], None],
+    models: bool = False,
 ) -> set[int]:
     """Return the numbers of the stacks that need not be computed any more.
 
     Parameters
     ----------
     sources : of each stack, as they are now.
-    tell : called with a sentence where modules have changed, and where versions differ.
+    tell : called with a sentence where files are damaged, modules have changed, and versions
+        differ.
+    models : whether a stack whose models are not in the folder is to be computed anew.
     """
+    with locks.held(home.lock("pack")):
+        aside = home.set_aside_damaged()
+    for path, why in aside.items():
+        tell(f"{why}; kept as {path.name}, its stacks are computed anew")
+    if models and (lost := _remove_without_models(home, scenario, stacks)):
+        tell(
+            f"{home.path}: the models of {counted(len(lost), 'finished stack')} are not there; "
+            f"{'it is' if len(lost) == 1 else 'they are'} computed anew"
+        )
     now = together(sources)
     before = began_with(home.path, now)
     gone = remove_outdated(home, scenario, stacks, sources)
@@ -75,6 +87,20 @@ def remove_outdated(
             with locks.held(home.lock("pack")):
                 take_out(home.path, path, set(old), points)
             gone |= old
+    return gone
+
+
+def _remove_without_models(home: Folder, scenario: Scenario, stacks: Sequence[Stack]) -> set[int]:
+    """Take the stacks out of a folder whose models have been removed, and return their numbers."""
+    gone = set[int]()
+    for path, one in home.finished(scenario).items():
+        there = [number for number in one.stacks if number < len(stacks)]
+        lost = {number for number in there if not home.models(number).exists()}
+        if lost:
+            points = {point.index for number in lost for point in stacks[number].points}
+            with locks.held(home.lock("pack")):
+                take_out(home.path, path, lost, points)
+            gone |= lost
     return gone
 
 

@@ -19,6 +19,7 @@ import atexit, os, signal, sys, threading, time, weakref
 from otafl.cli.interrupts import guard
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever the tests' shell ignores
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 def send(number=signal.SIGINT):
     os.kill(os.getpid(), number)

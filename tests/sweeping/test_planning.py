@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -74,11 +75,35 @@ def test_need_is_measured_where_it_may_matter() -> None:
     assert flat == Need(0, memory.bytes_per_trial(scenario({})))
 
 
+def without_checksum(path: Path) -> dict[str, Any]:
+    """A plan as it was before plans had one."""
+    tree = json.loads(path.read_text())
+    return {key: tree[key] for key in ("scenario_hash", "sources", "stacks")}
+
+
+def test_a_digit_of_a_plan_that_changed_is_noticed(tmp_path: Path) -> None:
+    """Here of a hash, and of the memory of a chunk, which the last bits of results depend on."""
+    one = scenario({})
+    planning.stored(one, tmp_path)
+    path = tmp_path / "plan.json"
+    text = path.read_text()
+    for old, new in (
+        ('"points": [0]', '"points": [00]'),
+        ('"sha256": "', '"sha256": "0'),
+        ('"sha256"', '"sha257"'),
+        ('"chunk_mb": ', '"chunk_mb": 1'),
+    ):
+        assert old in text
+        path.write_text(text.replace(old, new))
+        with pytest.raises(UserError, match="is damaged or no plan of otafl"):
+            planning.stored(one, tmp_path)
+
+
 def test_an_older_plan_is_followed(tmp_path: Path) -> None:
     """Batches used to be lists of trials, of all points."""
     one = scenario({"sweep": {"channel.snr_db": [0, 10]}, "trials": 3})
     stacks = planning.stored(one, tmp_path)
-    plan = json.loads((tmp_path / "plan.json").read_text())
+    plan = without_checksum(tmp_path / "plan.json")
     plan["stacks"][0]["batches"] = [[0, 1], [2]]
     (tmp_path / "plan.json").write_text(json.dumps(plan))
     (again,) = planning.stored(one, tmp_path)
@@ -113,7 +138,7 @@ def test_chunks_of_an_older_plan(kept: dict, expected: float | None, tmp_path: P
     one = scenario()
     planning.stored(one, tmp_path)
     path = tmp_path / "plan.json"
-    tree = json.loads(path.read_text())
+    tree = without_checksum(path)
     del tree["stacks"][0]["chunk_mb"]
     tree["stacks"][0] |= kept
     path.write_text(json.dumps(tree))
@@ -126,7 +151,7 @@ def test_a_damaged_size_of_chunks(bad: object, tmp_path: Path) -> None:
     one = scenario()
     planning.stored(one, tmp_path)
     path = tmp_path / "plan.json"
-    tree = json.loads(path.read_text())
+    tree = without_checksum(path)
     tree["stacks"][0]["chunk_mb"] = bad
     path.write_text(json.dumps(tree))
     with pytest.raises(UserError, match="is damaged or no plan of otafl"):
