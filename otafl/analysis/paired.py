@@ -55,8 +55,9 @@ def paired(
 ) -> xr.Dataset:
     """Compare each value along an axis of a sweep with one of them, at every point of the others.
 
-    A trial that diverged at either point is dropped from that comparison and counted in `dropped`:
-    what is left speaks of the trials that both survived.
+    The accuracy of a trial that diverged is that of a guess (`results.ending.count_diverged`). Of
+    other variables such a trial is dropped from that comparison and counted in `dropped`: what is
+    left speaks of the trials that both survived.
 
     Parameters
     ----------

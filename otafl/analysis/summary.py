@@ -17,7 +17,7 @@ from otafl.analysis.points import axes_of, labels
 from otafl.core.console import plain_console
 from otafl.core.files import write_csv
 from otafl.results import origins
-from otafl.results.ending import ended
+from otafl.results.ending import describe_diverged, ended
 
 SHOWN = (
     "test_accuracy",
@@ -99,6 +99,8 @@ def print_ends(
     console.print()
     console.print(table)
     console.print("\nend of each trial, mean ± standard deviation over trials")
+    if said := describe_diverged(dataset):
+        console.print(said)
     if hidden:
         console.print(f"{hidden} points between are not shown; --all shows, --csv FILE writes them")
     if left_out:
@@ -135,8 +137,6 @@ def headlines(dataset: xr.Dataset) -> list[str]:
     if not about["complete"]:
         done = int(points.notnull().sum())
         lines.append(f"unfinished: {done} of {points.size} points; the same command resumes it")
-    if "diverged_round" in dataset and (lost := int(dataset["diverged_round"].notnull().sum())):
-        lines.append(f"diverged: {lost} of the trials, left out of the means")
     return lines
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import xarray as xr
 
 from otafl.core.errors import UserError
-from otafl.results.ending import final
+from otafl.results.ending import at_end, count_diverged
 
 
 def tuned(result: xr.Dataset, over: str, by: str = "validation_accuracy") -> xr.Dataset:
     """Return the result at the best value of one sweep axis.
 
     The value is chosen at every point of the other axes, by the mean over trials of a variable at
-    the end of each trial; a trial that diverged counts as 0.
+    the end of each trial; one that diverged counts as `results.ending.count_diverged` says, and one
+    without a value as 0.
 
     Parameters
     ----------
@@ -32,5 +33,5 @@ def tuned(result: xr.Dataset, over: str, by: str = "validation_accuracy") -> xr.
         if name not in there:
             have = ", ".join(sorted(map(str, there)))
             raise UserError(f"tuned: the result has no {name!r}; it has {have}")
-    choice = final(result, by).fillna(0.0).mean("trial").argmax(over)
+    choice = at_end(count_diverged(result, [by]), by).fillna(0.0).mean("trial").argmax(over)
     return result.isel({over: choice})

@@ -135,6 +135,7 @@ def _finish(dataset: xr.Dataset, result: Path, path: Path, quiet: bool) -> None:
     """Draw the overview, and say what came of it and what can be done with it."""
     guard.kept = lambda: f"the result is whole in {result}, and `otafl plot` draws it"
     from otafl.plots import overview
+    from otafl.results.ending import describe_diverged
 
     overview(dataset, path)
     if not quiet:
@@ -142,4 +143,6 @@ def _finish(dataset: xr.Dataset, result: Path, path: Path, quiet: bool) -> None:
 
         print_ends(dataset)
         typer.echo(f"\nnext: otafl show {result}; otafl plot {result}; otafl report {result}")
+    elif said := describe_diverged(dataset):
+        _tell(said)
     typer.echo(f"result: {result}  figure: {path}")

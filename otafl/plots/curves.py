@@ -37,8 +37,9 @@ def curve_data(
     """Compute what is drawn as curves.
 
     Without `round` among the dims it is the end of each trial (`results.ending`); along `round` a
-    trial that reached its target or ended keeps its value, a diverged one is left out. Energies of
-    devices are summed over devices and causes that are not drawn.
+    trial that reached its target or ended keeps its value, a diverged one counts as a guess
+    (`results.ending.count_diverged`). Energies of devices are summed over devices and causes that
+    are not drawn.
 
     Parameters
     ----------

@@ -22,6 +22,7 @@ from otafl.plots.layout import legend, panels, plain_axes, settle
 from otafl.plots.parts import MOST, parts, split_by
 from otafl.plots.style import label, look, spans_decades
 from otafl.results.coordinates import shown
+from otafl.results.ending import DIVERGED
 
 COSTS = ("device_energy_j", "tx_energy_j", "uplink_symbols", "sim_time_s", "airtime_s")
 """What is drawn along x if nothing is said: the first that the result has."""
@@ -54,8 +55,9 @@ def pareto_data(
     Returns
     -------
     With dims ([facet], [hue], the other axes): x, x_std, y, y_std, mean and standard deviation
-    (n - 1) over the trials in which both are finite; trials: how many these are; front: whether no
-    other point of the panel is as good in both and better in one.
+    (n - 1) over the trials in which both are finite, and for y those that diverged
+    (`results.ending.count_diverged`); trials: how many y is of; front: whether no other point of
+    the panel is as good in both and better in one.
 
     Raises
     ------
@@ -76,8 +78,9 @@ def pareto_data(
         raise UserError("a Pareto front needs a sweep of two points at the least; here is one")
     paired = across.notnull() & up.notnull()
     table = xr.Dataset()
-    for axis, values in (("x", across), ("y", up)):
-        found = quantities.statistics(values.where(paired), dims)
+    guessed = paired | ds[DIVERGED].notnull() if DIVERGED in ds else paired
+    for axis, values, there in (("x", across, paired), ("y", up, guessed)):
+        found = quantities.statistics(values.where(there), dims)
         table = table.assign(found.rename(mean=axis, std=f"{axis}_std"))
     table["front"] = (dims, _front(table, ways, bool(facet)))
     axes = {"x": across.rename(x), "y": up.rename(y)}

@@ -16,7 +16,7 @@ from otafl.core.errors import UserError
 from otafl.core.words import unknown
 from otafl.plots.style import label
 from otafl.results.coordinates import listed, long_name, pick, shown
-from otafl.results.ending import added_up, final
+from otafl.results.ending import added_up, at_end, count_diverged, describe_diverged
 
 Selection = Mapping[str, Any]
 
@@ -50,6 +50,8 @@ def check_variable(ds: xr.Dataset, flag: str, name: str) -> None:
 def picked(ds: xr.Dataset, sel: Selection | None, **drawn: str | None) -> xr.Dataset:
     """Pick one value of each dim in `sel`; positions of a joint axis say what they stand for.
 
+    Trials that diverged count as guesses (`results.ending.count_diverged`).
+
     drawn: flag -> dim. Raises UserError where two flags name the same dim, and as `pick`.
     """
     given = [name for name in drawn.values() if name]
@@ -57,6 +59,7 @@ def picked(ds: xr.Dataset, sel: Selection | None, **drawn: str | None) -> xr.Dat
         flags = [f"--{flag}" for flag in drawn]
         listing = f"{', '.join(flags[:-1])} and {flags[-1]}"
         raise UserError(f"{listing} must differ; got {', '.join(given)}")
+    ds = count_diverged(ds)
     for name, value in (sel or {}).items():
         ds = pick(ds, name, value)
     return spelled_out(ds)
@@ -102,9 +105,9 @@ def held(ds: xr.Dataset, name: str) -> xr.DataArray:
 
     Else the mean would jump to that of the trials that go on.
     """
-    last = final(ds.assign(last=ds["round"] + 0.0), "last")
+    last = at_end(ds.assign(last=ds["round"] + 0.0), "last")
     after = (ds["round"] > last) & (ds["round"] <= ds["final_round"])
-    return ds[name].where(~after, final(ds, name)).assign_attrs(ds[name].attrs)
+    return ds[name].where(~after, at_end(ds, name)).assign_attrs(ds[name].attrs)
 
 
 def at_the_end(ds: xr.Dataset, name: str, drawn: Sequence[str]) -> xr.DataArray:
@@ -114,7 +117,7 @@ def at_the_end(ds: xr.Dataset, name: str, drawn: Sequence[str]) -> xr.DataArray:
     """
     values = ds[name]
     if "round" in values.dims:
-        values = held(ds, name) if "round" in drawn else final(ds, name)
+        values = held(ds, name) if "round" in drawn else at_end(ds, name)
     return added_up(values.rename(name), drawn)
 
 
@@ -168,13 +171,4 @@ def about(
     """
     found = {"kind": kind} | {flag: name or "" for flag, name in names.items()}
     found |= {f"{axis}_label": label(values, str(values.name)) for axis, values in axes.items()}
-    return found | {"note": _lost_note(ds)}
-
-
-def _lost_note(ds: xr.Dataset) -> str:
-    """Say how many trials did not survive, as means are over those that did."""
-    if "diverged_round" not in ds:
-        return ""
-    lost = int(ds["diverged_round"].notnull().sum())
-    plural = "trial" if lost == 1 else "trials"
-    return f"without {lost} {plural} from the round of divergence on" if lost else ""
+    return found | {"note": describe_diverged(ds)}

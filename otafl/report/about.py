@@ -15,6 +15,7 @@ from otafl.analysis.points import axes_of
 from otafl.core.words import counted
 from otafl.results import origins
 from otafl.results.coordinates import shown
+from otafl.results.ending import describe_diverged
 
 PACKAGES = ("otafl", "torch", "sionna", "numpy", "xarray")
 
@@ -51,9 +52,10 @@ def notices(ds: xr.Dataset) -> list[str]:
         )
     if several := origins.mixed(ds.attrs):
         said.append(f"{several[0].upper()}{several[1:]}.")
+    if lost := describe_diverged(ds):
+        said.append(f"{lost}.")
     trials = points.size * ds.sizes["trial"]
     for name, text in (
-        ("diverged_round", "diverged and are left out of all means"),
         ("end_round", "ended early, with no time or no devices left; their last values are kept"),
         ("stop_round", "stopped at their target; their last values are kept"),
     ):

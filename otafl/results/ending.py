@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import math
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from otafl.core.errors import UserError
-from otafl.core.words import unknown
+from otafl.core.words import counted, unknown
 
 if TYPE_CHECKING:
     import xarray as xr
 
 
-def final(dataset: xr.Dataset, name: str) -> xr.DataArray:
+DIVERGED = "diverged_round"
+
+
+def at_end(dataset: xr.Dataset, name: str) -> xr.DataArray:
     """Return a variable of a combined dataset at the end of each trial, without `round`: the last
-    record of the point, or that at which the trial reached its target or ended. NaN for a trial
-    that diverged."""
+    record of the point, or that at which the trial reached its target or ended."""
     values = dataset[name]
     if "round" not in values.dims:
         return values
@@ -25,6 +28,54 @@ def final(dataset: xr.Dataset, name: str) -> xr.DataArray:
             ends = dataset[early].fillna(ends)
     values = values.where(values["round"] == ends).max("round", keep_attrs=True)
     return values.drop_vars("final_round", errors="ignore")
+
+
+def final(dataset: xr.Dataset, name: str) -> xr.DataArray:
+    """Return `at_end`, NaN for a trial that diverged."""
+    values = at_end(dataset, name)
+    if DIVERGED not in dataset or "round" not in dataset[name].dims:
+        return values
+    return values.where(dataset[DIVERGED].isnull()).drop_vars("final_round", errors="ignore")
+
+
+def count_diverged(dataset: xr.Dataset, names: Iterable[str] | None = None) -> xr.Dataset:
+    """Count trials that diverged as guesses, which means over trials then include.
+
+    From the round of divergence to the point's last, an accuracy is that of the trial's untrained
+    model, the record of round 0; any other variable is NaN. It is so whatever a trial was stacked
+    with: a stack of diverged trials alone ends with the record in which they diverged, another one
+    later.
+
+    Parameters
+    ----------
+    names : of variables; None: all that have rounds.
+    """
+    if "round" not in dataset.dims or not describe_diverged(dataset):
+        return dataset
+    rounds = dataset["round"]
+    lost = (rounds >= dataset[DIVERGED]) & (rounds <= dataset["final_round"])
+    out = {}
+    for name in dataset.data_vars if names is None else names:
+        values = dataset[name]
+        if "round" in values.dims and "trial" in values.dims:
+            guess = values.sel(round=0, drop=True) if _has_guess(dataset, str(name)) else math.nan
+            out[name] = values.where(~lost, guess).transpose(*values.dims, ...)
+    return dataset.assign(out)
+
+
+def describe_diverged(dataset: xr.Dataset) -> str:
+    """Say how many trials diverged and how they count; empty if none did."""
+    lost = int(dataset[DIVERGED].notnull().sum()) if DIVERGED in dataset else 0
+    if not lost:
+        return ""
+    said = f"{lost} of {counted(dataset[DIVERGED].size, 'trial')} diverged"
+    if 0 in dataset["round"].values:
+        return f"{said}: accuracies count as the untrained model's, all else is left out"
+    return f"{said} and {'is' if lost == 1 else 'are'} left out of the means"
+
+
+def _has_guess(dataset: xr.Dataset, name: str) -> bool:
+    return name.endswith("accuracy") and 0 in dataset["round"].values
 
 
 SUMS = {
@@ -51,12 +102,13 @@ def added_up(values: xr.DataArray, drawn: Collection[str] = ()) -> xr.DataArray:
 def ended(dataset: xr.Dataset, name: str) -> xr.DataArray:
     """Return a variable at the end of each trial, with dims (sweep axes, trial).
 
-    Joules are added up over devices and causes, other values of devices are averaged.
+    Joules are added up over devices and causes, other values of devices are averaged. Trials that
+    diverged count as `count_diverged` says.
     Raises UserError for a variable that is not there, or has other dims.
     """
     if name not in dataset.data_vars:
         raise unknown(str(name), "a variable of this result", name, dataset.data_vars)
-    values = added_up(final(dataset, name).rename(name))
+    values = added_up(at_end(count_diverged(dataset, [name]), name).rename(name))
     values = values.mean([dim for dim in ADDED if dim in values.dims], keep_attrs=True)
     axes = dataset["final_round"].dims
     more = [str(dim) for dim in values.dims if dim not in (*axes, "trial")]

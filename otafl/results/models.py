@@ -19,9 +19,8 @@ import torch
 
 from otafl.core.contracts import Blocks
 from otafl.core.errors import DamagedError, UserError
-from otafl.core.files import written
 from otafl.models.recipes import Recipe
-from otafl.results import checksums
+from otafl.results import checksums, plain
 from otafl.results.environment import check_format, versions
 from otafl.scenario import Scenario, about
 
@@ -94,9 +93,7 @@ def write(trained: Trained, path: Path, scenario: Scenario) -> None:
     is whole or not there. scenario: the whole sweep's. WriteError where the disk does not allow
     it."""
     head = {"otafl_models": FORMAT, "otafl_version": versions()["otafl"], **about(scenario)}
-    with written(path) as temporary:
-        torch.save(head | trained.plain(), temporary)
-        checksums.append(temporary)
+    plain.save_archive(head | trained.plain(), path)
 
 
 def read(path: Path) -> tuple[Trained, dict[str, Any]]:

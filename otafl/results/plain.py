@@ -23,9 +23,19 @@ def save(tree: Any, path: Path) -> None:
 
     Raises WriteError where the disk does not allow it, TypeError for what is not plain.
     """
-    packed = _packed(tree)
+    save_archive(_packed(tree), path)
+
+
+def save_archive(tree: Any, path: Path) -> None:
+    """Write what `torch.save` takes, with a checksum; the file is whole or not there.
+
+    Raises WriteError where the disk does not allow it.
+    """
     with written(path) as temporary:
-        torch.save(packed, temporary)
+        try:
+            torch.save(tree, temporary)
+        except RuntimeError as error:  # of its C++, on a full disk say
+            raise OSError(str(error).partition("\n")[0]) from error
         checksums.append(temporary)
 
 

@@ -189,13 +189,15 @@ def test_texts_are_escaped_and_what_is_missing_is_told() -> None:
     assert html.escape(HOSTILE, quote=False) in text.replace("<wbr>", "")
     notices = [notice.strip() for notice in parsed.texts["li"][:2]]
     assert notices[0].startswith("Unfinished: 1 of 2 points are there")
-    assert notices[1] == "1 of 4 trials diverged and are left out of all means."
+    assert notices[1] == (
+        "1 of 4 trials diverged: accuracies count as the untrained model's, all else is left out."
+    )
     assert parsed.texts["pre"][0].startswith("otafl sweep '<script>")
 
 
 def test_trials_are_counted_where_they_have_a_value() -> None:
     (table,) = tables(hostile())
-    assert table.rows == [(["gbma"], ["1", "0.1020"]), ([HOSTILE], ["0", "-"])]
+    assert table.rows == [(["gbma"], ["2", "0.10250 ± 0.00071"]), ([HOSTILE], ["0", "-"])]
 
 
 def test_one_run_is_a_table_of_its_variables() -> None:
