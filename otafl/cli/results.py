@@ -78,7 +78,7 @@ def verify(
         typer.Argument(metavar="FILE|FOLDER", help="Result, models, or folder of a sweep."),
     ],
 ) -> None:
-    """Check that files are as they were written; exit code 2 if any is not.
+    """Compare files with their checksums; exit code 2 if any differs.
 
     Results, parts, models, checkpoints, records and plan, each a line; then what to do. Nothing
     that the files name is run.

@@ -20,7 +20,7 @@ from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
 from otafl.engine.recorder import Recorder
 from otafl.results import plain
-from otafl.results.checksums import DamageError
+from otafl.results.checksums import ChecksumError
 from otafl.results.environment import versions
 from otafl.scenario import Point, scenario_hash, sources_of
 
@@ -83,7 +83,7 @@ class Checkpoint:
             recorder.restore(found["recorder"])
             parts.clock.replay(found["journal"])
             return Kept(recorder, int(found["rounds"]), float(found["seconds"]))
-        except DamageError as error:
+        except ChecksumError as error:
             self.refused = f"it is damaged: {error}"
             return None
         except Exception as error:  # there is no telling what foreign or damaged bytes raise

@@ -115,6 +115,7 @@ def at_the_end(ds: xr.Dataset, name: str, drawn: Sequence[str]) -> xr.DataArray:
 
     It is summed where it adds up.
     """
+    ds = count_diverged(ds, [name])
     values = ds[name]
     if "round" in values.dims:
         values = held(ds, name) if "round" in drawn else at_end(ds, name)

@@ -29,7 +29,7 @@ ZIP_END = struct.Struct("<4s16xH")
 """The record that ends a zip archive: its signature, and the length of the comment that follows."""
 
 
-class DamageError(ValueError):
+class ChecksumError(ValueError):
     """Bytes that are not those that were written."""
 
 
@@ -54,7 +54,7 @@ def check(path: Path) -> bool:
     Of an older zip archive the CRC-32 of its contents are compared; an older NetCDF-4 file has
     checksums of its chunks, which HDF5 compares where they are read.
 
-    Raises DamageError where they differ or the file does not end as it should, OSError where it
+    Raises ChecksumError where they differ or the file does not end as it should, OSError where it
     cannot be read.
     """
     with path.open("rb") as file:
@@ -64,14 +64,14 @@ def check(path: Path) -> bool:
         end = file.read(LENGTH)
         if end.startswith(MARK):
             if _digest(file, size - LENGTH) != end[len(MARK) :]:
-                raise DamageError("its SHA-256 is not the one that it was written with")
+                raise ChecksumError("its SHA-256 is not the one that it was written with")
             return True
     if begin.startswith(ZIP):
         if len(end) < ZIP_END.size or ZIP_END.unpack(end[-ZIP_END.size :]) != (b"PK\x05\x06", 0):
-            raise DamageError("it does not end as it was written")
+            raise ChecksumError("it does not end as it was written")
         _check_crc(path)
     elif begin.startswith(HDF5) and _end_of_hdf5(begin) != size:
-        raise DamageError("it does not end as it was written")
+        raise ChecksumError("it does not end as it was written")
     return False
 
 
@@ -93,12 +93,12 @@ def _check_crc(path: Path) -> None:
             if any(one.compress_type != zipfile.ZIP_STORED for one in entries) or (
                 sum(one.file_size for one in entries) > path.stat().st_size
             ):
-                raise DamageError("it is compressed, which torch.save never does")
+                raise ChecksumError("it is compressed, which torch.save never does")
             wrong = archive.testzip()
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
-        raise DamageError(f"it is no whole archive ({error})") from error
+        raise ChecksumError(f"it is no whole archive ({error})") from error
     if wrong is not None:
-        raise DamageError(f"the CRC-32 of {wrong} is not the one that it was written with")
+        raise ChecksumError(f"the CRC-32 of {wrong} is not the one that it was written with")
 
 
 def _end_of_hdf5(begin: bytes) -> int:

@@ -113,7 +113,7 @@ def read(path: Path) -> tuple[Trained, dict[str, Any]]:
         raise DamagedError(
             f"{path}: is damaged or holds no models of otafl; `otafl verify` looks at all files of "
             "its run and says how to compute it anew",
-            str(error) if isinstance(error, checksums.DamageError) else _UNREADABLE,
+            str(error) if isinstance(error, checksums.ChecksumError) else _UNREADABLE,
         ) from error
 
 

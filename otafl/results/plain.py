@@ -42,7 +42,7 @@ def save_archive(tree: Any, path: Path) -> None:
 def load(path: Path) -> Any:
     """Read plain data, tensors to the device that they were on.
 
-    Raises OSError if the file cannot be read; DamageError where its checksum differs; torch's and
+    Raises OSError if the file cannot be read; ChecksumError where its checksum differs; torch's and
     pickle's errors where it holds anything else, which is not run.
     """
     checksums.check(path)

@@ -23,7 +23,7 @@ from otafl.core.files import HDF5
 from otafl.core.words import counted
 from otafl.results import checksums
 from otafl.results import models as trained
-from otafl.results.checksums import DamageError
+from otafl.results.checksums import ChecksumError
 from otafl.results.files import PACKS, PARTS, finished_files, read_part
 from otafl.results.packing import stacks_of
 from otafl.scenario import same
@@ -129,9 +129,9 @@ def _verify_folder(folder: Path) -> Iterator[Finding]:
             raise UserError(f"{folder}: is no folder of a sweep, and holds no models; {HINT}")
         yield from map(_verify_tensors, files)
         return
-    yield from _verify_plan(home)
-    stacks: set[int] = set()
     about: dict[str, Any] = {}
+    yield from _verify_plan(home, about)
+    stacks: set[int] = set()
     for path in results:
         finding, attributes = _verify_result(path, Kind.PART)
         if attributes:
@@ -154,7 +154,8 @@ def _verify_folder(folder: Path) -> Iterator[Finding]:
     yield from map(_verify_tensors, sorted((folder / RUNNING).glob("*.pt")))
 
 
-def _verify_plan(home: Folder) -> Iterator[Finding]:
+def _verify_plan(home: Folder, about: dict[str, Any]) -> Iterator[Finding]:
+    """Verify the plan and its scenario, and add to `about` which scenario that is."""
     plan: dict[str, Any] = {}
     try:
         _check_size(home.plan)
@@ -165,7 +166,9 @@ def _verify_plan(home: Folder) -> Iterator[Finding]:
     try:
         _check_size(home.scenario)
         check_scenario(plan, home.scenario)
-        parse(home.scenario.read_text())
+        parse(text := home.scenario.read_text())
+        if "scenario_hash" in plan:
+            about |= {"scenario_hash": plan["scenario_hash"], "scenario": text}
         yield Finding(home.scenario, Kind.PLAN)
     except (OSError, ValueError, UserError) as error:
         yield Finding(home.scenario, Kind.PLAN, f"damaged: {_reason(error)}")
@@ -182,7 +185,7 @@ def _verify_result(path: Path, kind: Kind, alone: bool = False) -> tuple[Finding
             attributes = dict(part.attrs)
         if not has_checksum:
             _read_chunks(path)
-    except (DamagedError, DamageError, OSError) as error:
+    except (DamagedError, ChecksumError, OSError) as error:
         return Finding(path, kind, f"damaged: {_reason(error)}"), {}
     except UserError as error:
         if alone:
@@ -194,7 +197,7 @@ def _verify_result(path: Path, kind: Kind, alone: bool = False) -> tuple[Finding
 def _read_chunks(path: Path) -> None:
     """Read every chunk of numbers in a NetCDF-4 file, which HDF5 compares with its checksum.
 
-    Raises DamageError where one differs or is larger than otafl's.
+    Raises ChecksumError where one differs or is larger than otafl's.
     """
     import h5py
 
@@ -205,12 +208,12 @@ def _read_chunks(path: Path) -> None:
                     continue
                 shape = values.chunks or values.shape
                 if values.dtype.itemsize * math.prod(shape) > MOST_BYTES * 16:
-                    raise DamageError(f"a chunk of {values.name} is larger than otafl writes")
+                    raise ChecksumError(f"a chunk of {values.name} is larger than otafl writes")
                 count = values.id.get_num_chunks() if values.chunks else 0
                 for start in (values.id.get_chunk_info(i).chunk_offset for i in range(count)):
                     values[tuple(slice(a, a + n) for a, n in zip(start, shape, strict=True))]
     except (OSError, RuntimeError, ValueError, KeyError, TypeError) as error:
-        raise DamageError(f"a chunk cannot be read ({type(error).__name__})") from error
+        raise ChecksumError(f"a chunk cannot be read ({type(error).__name__})") from error
 
 
 def _verify_tensors(path: Path, alone: bool = False) -> Finding:
@@ -226,7 +229,7 @@ def _verify_tensors(path: Path, alone: bool = False) -> Finding:
             trained.read(path)
         elif not ({"recorder", "journal"} <= kept.keys() or {"identity", "record"} <= kept.keys()):
             raise UserError(f"{path}: holds no models, checkpoint or record of otafl; {HINT}")
-    except (DamagedError, DamageError, OSError) as error:
+    except (DamagedError, ChecksumError, OSError) as error:
         return Finding(path, kind, f"damaged: {_reason(error)}")
     except Exception as error:  # what unpickling of foreign bytes may raise
         if alone and isinstance(error, UserError):
