@@ -14,7 +14,7 @@ class UserError(Exception):
 class DamagedError(UserError):
     """A file that is not what was written. why: what was found, without the file's name."""
 
-    def __init__(self, message: str, why: str) -> None:
+    def __init__(self, message: str, why: str = "") -> None:
         super().__init__(message)
         self.why = why
 

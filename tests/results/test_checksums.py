@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 from pathlib import Path
 
@@ -99,6 +100,16 @@ def test_an_archive_without_a_checksum_is_compared_with_its_crc(name: str, tmp_p
         path.write_bytes(flipped(whole, bit))
         with pytest.raises((DamagedError, checksums.ChecksumError)):
             READERS[name](path)
+
+
+def test_the_error_comes_whole_from_a_worker(tmp_path: Path) -> None:
+    a_result(tmp_path / "a.nc")
+    with (tmp_path / "a.nc").open("ab") as file:
+        file.write(b"more")
+    with pytest.raises(DamagedError) as raised:
+        read_part(tmp_path / "a.nc")
+    again = pickle.loads(pickle.dumps(raised.value))
+    assert (str(again), again.why) == (str(raised.value), "it does not end as it was written")
 
 
 def test_other_programs_read_the_files(tmp_path: Path) -> None:

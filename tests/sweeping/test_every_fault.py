@@ -35,7 +35,7 @@ from otafl.sweeping.verifying import verify
 
 pytestmark = pytest.mark.exact
 
-FEW = 16
+FEW = 25
 """Of the operations, so many apart, fail in the fast test."""
 
 BATCHES = {"engine.memory_gb": 1e-9, "trials": 2}
