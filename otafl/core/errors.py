@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
 
 class UserError(Exception):
     """Something is wrong that the user can mend.
@@ -21,3 +25,12 @@ class DamagedError(UserError):
 
 class WriteError(UserError):
     """Say that a file cannot be written: what is computed next could not be kept either."""
+
+
+@contextlib.contextmanager
+def changing(path: Path) -> Iterator[None]:
+    """Raise WriteError in the place of an OSError within: the file or folder cannot be changed."""
+    try:
+        yield
+    except OSError as error:
+        raise WriteError(f"{path}: cannot be changed: {error.strerror or error}") from error

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from otafl.core.errors import UserError, WriteError
+from otafl.core.errors import UserError, WriteError, changing
 from otafl.results import origins
 from otafl.results.dataset import joined
 from otafl.results.files import PACKS, finished_files, read_part, write_part
@@ -79,7 +79,8 @@ def _merge(folder: Path, level: int, files: list[Path]) -> None:
     except WriteError:
         return
     for path in sources:
-        path.unlink()
+        with contextlib.suppress(OSError):  # its points are then in two files, and count once
+            path.unlink()
 
 
 def take_out(folder: Path, path: Path, stacks: set[int], points: set[int]) -> None:
@@ -94,7 +95,8 @@ def take_out(folder: Path, path: Path, stacks: set[int], points: set[int]) -> No
         told = {"stacks": sorted(left), origins.ATTRIBUTE: origins.written(made)}
         # under a name of its own: what a program has seen of a pack does not change
         write_part(rest.assign_attrs(told), _next(folder, int(path.stem.partition("-")[0])))
-    path.unlink()
+    with changing(path):
+        path.unlink()
 
 
 def _next(folder: Path, level: int) -> Path:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from otafl import tracking
 from otafl.core import sources
+from otafl.core.errors import changing
 from otafl.engine.following import Tracks
 from otafl.results import models as trained
 from otafl.results.dataset import combine, to_dataset
@@ -106,13 +107,14 @@ def run(
         dataset = open_results(kept if in_parts else out)
         new, models = trained.folder_of(kept), trained.folder_of(out)
         moved = scenario.output.save_models and not new.exists()  # before an interruption
-        if not moved:
-            shutil.rmtree(models, ignore_errors=True)
-        if new.exists():
-            new.rename(models)
-        if in_parts:
-            write_part(dataset, out)
-        _remove(kept)
+        with changing(out):
+            if not moved:
+                shutil.rmtree(models, ignore_errors=True)
+            if new.exists():
+                new.rename(models)
+            if in_parts:
+                write_part(dataset, out)
+            _remove(kept)
     return dataset
 
 
@@ -242,7 +244,7 @@ def _remove(folder: Path) -> None:
     removed = folder.with_name(f".{folder.name}.removed")
     shutil.rmtree(removed, ignore_errors=True)
     folder.rename(removed)
-    shutil.rmtree(removed)
+    shutil.rmtree(removed, ignore_errors=True)
 
 
 def _pack(folder: Path, finished: bool = False) -> None:

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from otafl.core.errors import DamagedError, UserError
+from otafl.core.errors import DamagedError, UserError, changing
 from otafl.core.sources import Sources, changed
 from otafl.core.words import counted
 from otafl.results import models as trained
@@ -131,7 +131,7 @@ class Folder:
                 read_part(path, lazy=True).close()
             except DamagedError as error:
                 aside = path.with_name(f"{path.name}{DAMAGED}")
-                with contextlib.suppress(FileNotFoundError):  # another program was first
+                with changing(path), contextlib.suppress(FileNotFoundError):  # another was first
                     path.replace(aside)
                 found[aside] = f"{path}: is damaged ({error.why})"
             except UserError:
@@ -229,13 +229,16 @@ class Folder:
         for name in (RUNNING, FAILURES, OLD_STATE):
             shutil.rmtree(self.path / name, ignore_errors=True)
         models, aside = trained.files_of(self.path), self.path.glob(f"*/*.nc{DAMAGED}")
-        for file in (*finished_files(self.path), *aside, *models, self.interrupted, self.scenario):
-            file.unlink(missing_ok=True)
-        self.plan.unlink()
+        with changing(self.path):
+            for file in (*finished_files(self.path), *aside, *models, self.interrupted):
+                file.unlink(missing_ok=True)
+            self.scenario.unlink(missing_ok=True)
+            self.plan.unlink()
 
     def tidy(self) -> None:
         """Remove what a finished sweep needs no more."""
-        self.interrupted.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self.interrupted.unlink()
         for name in (LOCKS, RUNNING, FAILURES, OLD_STATE):
             shutil.rmtree(self.path / name, ignore_errors=True)
 

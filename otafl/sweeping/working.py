@@ -14,7 +14,7 @@ from typing import Literal
 import torch
 
 from otafl.core import blame, sources
-from otafl.core.errors import UserError, WriteError
+from otafl.core.errors import UserError, WriteError, changing
 from otafl.core.sources import Sources
 from otafl.engine.checkpoints import Checkpoint
 from otafl.engine.following import Tracks
@@ -137,7 +137,8 @@ def _compute(job: Job, report: Report, keep_interrupted: bool, notes: list[str])
         write_part(dataset, folder.part(stack.number))
     else:
         write_part(combine([dataset]), job.result)
-        folder.part(stack.number).unlink(missing_ok=True)  # a damaged one
+        with changing(folder.path):
+            folder.part(stack.number).unlink(missing_ok=True)  # one that could not be taken
     folder.forget(stack.number)
 
 
