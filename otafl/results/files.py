@@ -73,7 +73,7 @@ def read_part(path: Path | str, lazy: bool = False) -> xr.Dataset:
     check_format(path, dataset.attrs.get("format", 0), FORMAT, dataset.attrs.get("otafl_version"))
     try:
         origins.read(dataset.attrs, ())
-    except ValueError as error:
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise damaged(path, f"its attribute {origins.ATTRIBUTE} cannot be read") from error
     for values in dataset.variables.values():  # of text: a length, to which xarray cuts what it
         if values.dtype.kind == "U":  # writes, also the longer labels of another result beside it

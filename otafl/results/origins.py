@@ -63,15 +63,13 @@ def written(origins: Sequence[Origin]) -> str:
 
 
 def read(attributes: Mapping[str, Any], points: Iterable[int]) -> list[Origin]:
-    """Return the origins of a file that holds these points; an older one has one version each.
-
-    Raises ValueError for an attribute that is not what `written` makes.
-    """
+    """Return the origins of a file that holds these points; an older one has one version each."""
     if ATTRIBUTE in attributes:
-        try:
-            return [_origin(one) for one in json.loads(attributes[ATTRIBUTE])]
-        except (TypeError, KeyError, AttributeError, RecursionError) as error:
-            raise ValueError(f"{ATTRIBUTE}: {error!r}") from error
+        tree = json.loads(attributes[ATTRIBUTE])
+        return [
+            Origin(_points(one["points"]), one["versions"], one["sources"], one.get("chunk_mb"))
+            for one in tree
+        ]
     known = {name: str(attributes.get(f"{name}_version", "not known")) for name in versions()}
     return [Origin(frozenset(int(point) for point in points), known, None)]
 
@@ -116,17 +114,6 @@ def mixed(attributes: Mapping[str, Any]) -> str:
     return "computed by several versions: " + "; ".join(
         f"points {own} by {programs}" for own, programs in texts.items()
     )
-
-
-def _origin(tree: Mapping[str, Any]) -> Origin:
-    """Return an entry of the attribute."""
-    versions_, sources, chunk_mb = tree["versions"], tree["sources"], tree.get("chunk_mb")
-    texts = [*versions_.items(), *(() if sources is None else sources.items())]
-    if not all(isinstance(text, str) for pair in texts for text in pair):
-        raise ValueError("versions and sources are texts")
-    if not isinstance(chunk_mb, float | int | None):
-        raise ValueError("chunk_mb is a number")
-    return Origin(_points(tree["points"]), versions_, sources, chunk_mb)
 
 
 def _ranges(points: Iterable[int]) -> str:

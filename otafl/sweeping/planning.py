@@ -145,15 +145,13 @@ def stored(
         _check_own(folder / "scenario.yaml", said["scenario"])
         write_text(folder / "scenario.yaml", said["scenario"])
         begin()
-        _write(
-            folder / "plan.json",
-            {
-                "scenario_hash": said["scenario_hash"],
-                "scenario_sha256": _sha256(said["scenario"]),
-                "sources": sources,
-                "stacks": [_plain(stack) for stack in stacks],
-            },
-        )
+        tree = {
+            "scenario_hash": said["scenario_hash"],
+            "scenario_sha256": _sha256(said["scenario"]),
+            "sources": sources,
+            "stacks": [_plain(stack) for stack in stacks],
+        }
+        write_text(folder / "plan.json", to_json(tree))
     return stacks
 
 
@@ -178,7 +176,7 @@ def began_with(folder: Path, now: Sources) -> Sources:
     """Return the files of the user's own modules as the sweep of a folder last began, and keep in
     its plan what they are now."""
     with held(folder / "locks" / "plan.lock"):
-        before: Sources = read_plan(folder / "plan.json").get("sources", {})
+        before: Sources = read_tree(folder / "plan.json").get("sources", {})
         if before != now:
             _change(folder / "plan.json", lambda tree: tree.update(sources=now))
     return before
@@ -206,28 +204,25 @@ def rebatched(folder: Path, stack: Stack, batches: list[Batch]) -> Stack:
 
 
 def _change(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    tree = read_plan(path)
+    tree = read_tree(path)
     change(tree)
-    _write(path, tree)
+    write_text(path, to_json(tree))
 
 
-def _write(path: Path, tree: dict[str, Any]) -> None:
-    """Write a plan with the SHA-256 of the rest of it."""
-    bare = {key: value for key, value in tree.items() if key != SHA256}
-    write_text(path, json.dumps({**bare, SHA256: _sha256(json.dumps(bare, sort_keys=True))}))
+def to_json(tree: dict[str, Any]) -> str:
+    """Return a plan as JSON, with the SHA-256 of the rest of it."""
+    return json.dumps({**tree, SHA256: _digest(tree)})
 
 
-def read_plan(path: Path) -> dict[str, Any]:
+def read_tree(path: Path) -> dict[str, Any]:
     """Read a plan as plain data, and compare it with its SHA-256; older plans have none.
 
     Raises OSError for a file that cannot be read; ValueError or TypeError for one that is damaged
     or no plan.
     """
     tree: dict[str, Any] = dict(json.loads(path.read_text()))
-    digest = tree.pop(SHA256, None)
-    if digest is None and tree.keys() <= BEFORE_SHA256:
-        return tree
-    if digest != _sha256(json.dumps(tree, sort_keys=True)):
+    older = tree.keys() <= BEFORE_SHA256
+    if not older and tree.get(SHA256) != _digest(tree):
         raise ValueError("its SHA-256 is not the one that it was written with")
     return tree
 
@@ -238,6 +233,12 @@ def check_scenario(plan: dict[str, Any], path: Path) -> None:
         raise ValueError("its SHA-256 is not the one that it was written with")
 
 
+def _digest(tree: dict[str, Any]) -> str:
+    """Return the SHA-256 of a plan without that of it."""
+    bare = {key: value for key, value in tree.items() if key != SHA256}
+    return _sha256(json.dumps(bare, sort_keys=True))
+
+
 def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -245,7 +246,7 @@ def _sha256(text: str) -> str:
 def _read(scenario: Scenario, points: list[Point], folder: Path) -> list[Stack]:
     path = folder / "plan.json"
     try:
-        tree = read_plan(path)
+        tree = read_tree(path)
         kept = {**tree, "scenario": (folder / "scenario.yaml").read_text()}
         if not same(kept, about(scenario)):
             raise UserError(

@@ -29,7 +29,7 @@ from otafl.results.packing import stacks_of
 from otafl.scenario import same
 from otafl.scenario.yaml_source import parse
 from otafl.sweeping.folder import RUNNING, Folder
-from otafl.sweeping.planning import check_scenario, read_plan
+from otafl.sweeping.planning import SHA256, check_scenario, read_tree
 
 MOST_BYTES = 2**26
 """Of a plan, of a scenario, and of a chunk of values that is read at a time."""
@@ -159,8 +159,8 @@ def _verify_plan(home: Folder, about: dict[str, Any]) -> Iterator[Finding]:
     plan: dict[str, Any] = {}
     try:
         _check_size(home.plan)
-        plan = read_plan(home.plan)
-        yield Finding(home.plan, Kind.PLAN, note="" if "scenario_sha256" in plan else NO_CHECKSUM)
+        plan = read_tree(home.plan)
+        yield Finding(home.plan, Kind.PLAN, note="" if SHA256 in plan else NO_CHECKSUM)
     except (OSError, ValueError, TypeError, RecursionError) as error:
         yield Finding(home.plan, Kind.PLAN, f"damaged: {_reason(error)}")
     try:

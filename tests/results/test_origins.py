@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from otafl.results import origins
@@ -51,29 +49,6 @@ def test_an_older_file() -> None:
     assert one.points == {4, 5}
     assert one.sources is None
     assert one.versions == dict.fromkeys(versions(), "not known") | {"torch": "2.1"}
-
-
-WHOLE = {"points": "0", "versions": {"otafl": "0.1"}, "sources": {}}
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("", "null", "{", "{}[", "[1]", "5", '["a"]', "[" * 5000),
-        *(
-            json.dumps([{**WHOLE, key: bad}])
-            for key in WHOLE
-            for bad in (3, "a", [1], None)
-            if (key, bad) != ("sources", None)
-        ),
-        json.dumps([{"points": "0"}]),
-        json.dumps([{**WHOLE, "chunk_mb": "a"}]),
-        json.dumps([{**WHOLE, "versions": {"otafl": 3}}]),
-    ],
-)
-def test_a_damaged_attribute_is_a_value_error(text: str) -> None:
-    with pytest.raises(ValueError):  # noqa: PT011
-        origins.read({origins.ATTRIBUTE: text}, ())
 
 
 def test_several_versions_are_told() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import lzma
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -138,7 +139,7 @@ def test_a_damaged_attribute_of_one_part_does_not_stop_a_sweep(text: str, copy: 
     folder = copy / "whole"
     path = folder / "parts" / "00001.nc"
     write_part(read_part(path).assign_attrs(origins=text), path)
-    assert faults(folder)["00001.nc"] == "damaged: its attribute origins cannot be read"
+    assert re.match("damaged: .*attribute origins", faults(folder)["00001.nc"])
     calls: list[int] = []
     told: list[str] = []
     one = scenario({**KEYS, **AXIS})
