@@ -19,7 +19,7 @@ from otafl.core.errors import UserError
 from otafl.core.files import write_csv
 from otafl.core.words import unknown
 from otafl.results.coordinates import long_name
-from otafl.results.ending import ended
+from otafl.results.ending import describe_diverged, ended
 
 Cell = tuple[str, str]
 """Mean and standard deviation as texts; the latter empty for one trial, both for none."""
@@ -36,6 +36,7 @@ class Grid:
     across : what the columns are, in words.
     rows, columns : a text of each of these coordinates, for every row and every column.
     values : [rows, columns, trials], NaN where there is none.
+    diverged : how many trials diverged and how they count, "" for none.
     """
 
     variable: str
@@ -47,6 +48,7 @@ class Grid:
     rows: list[tuple[str, ...]]
     columns: list[tuple[str, ...]]
     values: np.ndarray
+    diverged: str = ""
 
     @property
     def caption(self) -> str:
@@ -55,11 +57,13 @@ class Grid:
         said = f"{self.title[:1].upper()}{self.title[1:]} at the end"
         if self.units:
             said += f" [{self.units}]"
-        if trials == 1:
-            return f"{said}, of one trial"
-        said += f", mean ± standard deviation over {trials} trials"
         lost = int((~np.isfinite(self.values)).sum())
-        return f"{said}; {lost} of the values are missing or diverged" if lost else said
+        if trials == 1:
+            said, lost = f"{said}, of one trial", 0
+        else:
+            said += f", mean ± standard deviation over {trials} trials"
+        missing = f"{lost} of the values are missing or diverged" if lost else ""
+        return "; ".join(filter(None, (said, missing, self.diverged)))
 
 
 def grid(
@@ -98,6 +102,7 @@ def grid(
         row_texts,
         column_texts,
         table.values.reshape(len(row_texts), len(column_texts), -1),
+        describe_diverged(ds),
     )
 
 

@@ -63,6 +63,7 @@ def test_every_table_and_figure_counts_it_alike(together: xr.Dataset) -> None:
     table = grid(together, "test_accuracy")
     np.testing.assert_allclose(table.values.mean(-1).ravel(), wanted)
     assert "missing or diverged" not in table.caption
+    assert table.caption.endswith(SAID)
     curve = plots.curve_data(together, "test_accuracy", "round", hue="learning_rate")
     np.testing.assert_allclose(curve["mean"].isel(round=-1), wanted)
     assert curve["trials"].values.tolist() == [[3] * 5] * 2
