@@ -35,7 +35,7 @@ program and to its group."""
 AGAIN_S = 0.01
 """From a KeyboardInterrupt that was lost, or put off, to the next."""
 
-PUT_OFF_S = 1.5
+PUT_OFF_S = 1.0
 """A signal is put off no longer than that."""
 
 
