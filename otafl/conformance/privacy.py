@@ -74,6 +74,28 @@ def _gaussian(bench: Bench, mu: float) -> Iterator[Check]:
         yield exactly(law, delta_of(mu, epsilon), 1e-5, f"epsilon={epsilon:g}")
 
 
+@stated("privacy: clipped norms", f"{LIU}; x min(1, C / |x|)")
+def _clipped(bench: Bench) -> Iterator[Check]:
+    """Compare norms and inner products of what five devices send with those of their payloads,
+    scaled down to norm C where theirs is larger: norms from C / 10 to 10 C, a full-power uplink and
+    one of two reals a symbol. The estimate without noise and fading is the mean of the same."""
+    norms = np.geomspace(0.1, 10.0, DEVICES) * CLIP
+    powers = torch.from_numpy(norms**2 / REALS)
+    channel = {"name": "awgn", "snr_db": 200.0}
+    for quadrature in (False, True):
+        transport = {"name": "over_the_air", "quadrature": quadrature}
+        rig = _rig(bench, 8, "ci", channel=channel, transport=transport)
+        x = rig.symbols(REALS, 0, powers)
+        estimate, report = rig.send(x, 0)
+        rows = x.view(rig.trials, DEVICES, REALS).cpu().numpy()
+        short = rows * np.minimum(1.0, CLIP / norms)[:, None]
+        case = "two reals a symbol" if quadrature else "one real a symbol"
+        sent = np.sqrt(np.einsum("skk->sk", report.saved["gram/0"][:, 0].real.cpu().numpy()))
+        yield ratios(sent, np.linalg.norm(short, axis=-1), case=f"{case}, norms")
+        off = np.abs(estimate.cpu().numpy() - short.mean(1)).max() / CLIP
+        yield exactly(0.0, float(off), 1e-6, f"{case}, their mean")
+
+
 def _moved(rig: Rig, rounds: int, honest: bool, distance: float) -> np.ndarray:
     """Return mu [S] of so many rounds, from the channels and the scalars that were sent with."""
     total = np.zeros((rig.trials, rig.devices))

@@ -10,7 +10,7 @@ All start from one model. Low-rank models are sent as their weights and truncate
 
 References
 ----------
-Shi, Zhou, Niu 2021, "Over-the-Air Decentralized Federated Learning", IEEE ISIT, arXiv 2106.08011.
+Shi, Zhou, Shi 2021, "Over-the-Air Decentralized Federated Learning", IEEE ISIT, arXiv 2106.08011.
 Lian et al. 2017, "Can Decentralized Algorithms Outperform Centralized Algorithms?", NeurIPS,
 arXiv 1705.09056: D-PSGD.
 """

@@ -12,6 +12,7 @@ FAMILY = "privacy"
 MODULE = "otafl.transport.privacy"
 
 CURVE, SENT, ATTACKER = "delta of mu-GDP", "mu of what is sent", "an attacker is on the curve"
+NORMS = "clipped norms"
 HITS, BOUND = "hits at 5 % false alarms", "a bound is kept"
 
 
@@ -45,7 +46,27 @@ def mean_fade(real: Any) -> Any:
     return limit
 
 
+def entry_by_entry(real: Any) -> Any:
+    """Reals clipped one by one, in the place of their norm."""
+    return lambda self, sent: replace(sent, x=sent.x.clamp(-self._clip, self._clip))
+
+
+def always_to_the_norm(real: Any) -> Any:
+    """Payloads that are smaller than C scaled up to it."""
+
+    def clipped(self: Any, sent: Any) -> Any:
+        norm = sent.x.norm(dim=1).clamp_min(1e-9)
+        return replace(sent, x=sent.x * (self._clip / norm)[:, None])
+
+    return clipped
+
+
 MUTATIONS: dict[str, tuple[set[str], Patch]] = {
+    "entries clipped one by one": ({NORMS}, replaced(f"{MODULE}:Privacy.clipped", entry_by_entry)),
+    "small payloads scaled up": (
+        {NORMS},
+        replaced(f"{MODULE}:Privacy.clipped", always_to_the_norm),
+    ),
     "a device's data moves it one way": (
         {SENT, ATTACKER, HITS},
         made(f"{MODULE}:Privacy", one_way),
