@@ -143,8 +143,8 @@ def _optimal(bench: Bench) -> Iterator[Check]:
     optimum of the least |f|^2 with all |f^H a_k|^2 >= 1 nothing is left."""
     for antennas in (2, ANTENNAS):
         rig = _rig(bench, "uniform_forcing", antennas=antennas)
-        reach = _reach(rig)
-        arrives = _record(rig).h[0] * np.sqrt(_record(rig).budget[0])  # f^H a_k
+        record, reach = _record(rig), _reach(rig)
+        arrives = record.h[0] * np.sqrt(record.budget[0])  # f^H a_k
         rest = [_unexplained(*one) for one in zip(reach, arrives, strict=True)]
         yield at_most(TIGHT, max(rest), case=f"{antennas} antennas")
 

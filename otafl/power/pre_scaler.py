@@ -145,7 +145,7 @@ def best_zero_bias(strength: np.ndarray, noise: float, few: float = 1.0) -> np.n
     """
 
     def slope(part: float) -> float:
-        t = zero_bias(strength, part) ** 2 / strength
+        t = np.minimum(zero_bias(strength, part) ** 2 / strength, part / 2.0)  # the weakest's
         alpha2 = part * strength.min() / (2.0 * math.exp(part))
         return float(alpha2 * (np.exp(t) * t / (1.0 - 2.0 * t)).sum() - few * noise)
 

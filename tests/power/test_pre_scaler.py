@@ -139,6 +139,15 @@ def test_largest_common_gain_has_a_floor_that_the_best_has_not() -> None:
 
 
 @pytest.mark.exact
+def test_best_common_gain_of_devices_alike_but_for_rounding() -> None:
+    """Without a warning, over 40 orders of magnitude of the SNR."""
+    for power in (1e-12, 1.0, 1e14, 1e28):
+        strength = power * (1.0 + np.arange(5) * 2.0**-52)
+        alike = best_zero_bias(np.full(5, power), N)
+        np.testing.assert_allclose(best_zero_bias(strength, N), alike, rtol=1e-6)
+
+
+@pytest.mark.exact
 def test_common_gain_needs_zero_bias() -> None:
     with pytest.raises(ValueError, match="add zero_bias: true, or leave common_gain out"):
         PreScaler(common_gain="best")
