@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from otafl.core.errors import UserError
 from otafl.core.files import HDF5
+from otafl.core.inputs import open_regular
 from otafl.core.problems import Path, Problem
 from otafl.scenario import axes
 from otafl.scenario.axes import Axis
@@ -117,7 +118,7 @@ def _read(file: FilePath) -> tuple[dict[str, Any], Where]:
 def _text(file: FilePath) -> str:
     """Return the text of a scenario's file. Raises ScenarioError where it can be none."""
     try:
-        with file.open("rb") as opened:
+        with open_regular(file) as opened:
             data = opened.read(MOST_BYTES + 1)
     except OSError as error:
         raise ScenarioError([f"{file}: {_unreadable(file, error)}"]) from error
