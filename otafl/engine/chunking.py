@@ -159,7 +159,8 @@ def _read(path: Path) -> dict[str, float]:
     """Return what was measured; nothing where the file is not there, or not what it should be."""
     try:
         tree: Any = json.loads(read_text(path, MIB))
-        return {str(key): float(mb) for key, mb in tree.items() if 0 < float(mb) < float("inf")}
+        most = max(max(sizes) for sizes in CANDIDATES_MB.values())
+        return {str(key): float(mb) for key, mb in tree.items() if 0 < float(mb) <= most}
     except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         return {}
 
