@@ -83,7 +83,8 @@ def command(ds: xr.Dataset, source: Path) -> str:
     """Return what runs the same scenario again, or resumes it, once the settings are in a file."""
     name = str(ds.attrs["title"])
     verb = "run" if source.suffix == ".nc" else "sweep"
-    return shlex.join(["otafl", verb, f"{name}.yaml", "--out", str(source)])
+    path = str(source).encode(errors="replace").decode()  # a name need not be UTF-8
+    return shlex.join(["otafl", verb, f"{name}.yaml", "--out", path])
 
 
 def environment(ds: xr.Dataset) -> list[tuple[str, str]]:
