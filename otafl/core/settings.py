@@ -6,6 +6,7 @@ that its numbers are read from. Nothing here imports torch.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar
 
@@ -76,6 +77,7 @@ def stackable(default: Any = ..., **constraints: Any) -> Any:
     return Field(default, json_schema_extra={"stackable": True}, **constraints)
 
 
+@functools.cache
 def stackable_fields(settings: type[BaseModel]) -> tuple[str, ...]:
     """List the stackable fields of a settings class."""
     return tuple(

@@ -11,11 +11,14 @@ from __future__ import annotations
 
 import csv
 import math
-from pathlib import Path
 
 import numpy as np
 
 from otafl.core.errors import UserError
+from otafl.core.inputs import MIB, read_text
+
+MOST_BYTES = 256 * MIB
+"""Of a file of weights: about 5,000 nodes."""
 
 TOLERANCE = 1e-6
 """Rows and columns of weights may miss one by so much."""
@@ -102,12 +105,13 @@ def of_file(path: str) -> np.ndarray:
     """
     key = "topology.path"
     try:
-        with Path(path).open(newline="") as file:
-            rows = [[float(cell) for cell in row] for row in csv.reader(file) if row]
+        text = read_text(path, MOST_BYTES)
+        rows = [[float(cell) for cell in row] for row in csv.reader(text.splitlines()) if row]
         weights = np.array(rows, dtype=float)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, csv.Error) as error:
+        reason = (isinstance(error, OSError) and error.strerror) or error
         raise UserError(
-            f"{key}: '{path}' cannot be read as a table of numbers ({error}); a CSV file with a "
+            f"{key}: '{path}' cannot be read as a table of numbers ({reason}); a CSV file with a "
             "line a node would do"
         ) from None
     if weights.ndim != 2 or weights.shape[0] != weights.shape[1]:

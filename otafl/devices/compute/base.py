@@ -35,6 +35,7 @@ class Compute(Settings):
     jitter_scale: float = stackable(
         0.5,
         ge=0,
+        le=20,
         description="spread of the jitter: the share of the mean that is exponential, at most 1, "
         "or the standard deviation of the lognormal's logarithm",
     )
