@@ -36,6 +36,7 @@ from otafl.core.contracts import Blocks, Cohort, Group, Hyper, LinkReport, Recei
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem, problem
 from otafl.core.rng import Streams, purpose
+from otafl.devices import compute
 from otafl.topology import mixing
 from otafl.topology.base import Deal, Exchange, Topology
 from otafl.topology.rows import Rows
@@ -136,7 +137,7 @@ class Graph(Topology):
         nodes, device = rows.servers, rows.streams.device
         every = [self._weights(trial) for trial in range(rows.trials.size)]
         edges = [(one != 0) & mixing.complete(nodes) for one in every]
-        self._link = transport.build(rows.given, nodes, rows.links(0))
+        self._link = transport.build(rows.given, nodes, rows.links(0), power_db=self._power_db())
         self._slots = torch.tensor([int(mixing.slots(one).max()) + 1 for one in edges]).to(device)
         weights = torch.from_numpy(np.stack(every)).to(device, rows.streams.dtype)
         heard = torch.from_numpy(np.stack(edges)).to(device).flatten(0, 1)
@@ -149,6 +150,17 @@ class Graph(Topology):
     @property
     def start(self) -> Streams:
         return self.rows.first
+
+    @property
+    def first_devices(self) -> list[int]:
+        return [row % self.rows.servers for row in range(len(self.rows.scenarios))]
+
+    def _power_db(self) -> np.ndarray:
+        """Return the transmit power [S N, N] of each row's N senders, in dB over the channel's."""
+        sections = [row.devices.compute for row in self.rows.scenarios]
+        hardware = compute.build(sections, 1, self.rows.streams, self.first_devices)
+        nodes = self.rows.servers
+        return hardware.power_db.reshape(-1, nodes).repeat(nodes, 0)
 
     def _weights(self, trial: int) -> np.ndarray:
         """Return W [N, N] of a trial. Raises UserError for a graph that is not connected."""
