@@ -79,7 +79,8 @@ class Graph(Topology):
         )
         weights: Literal["metropolis", "max_degree"] = Field(
             "metropolis",
-            description="W_ij between neighbours: 1 / (1 + max(d_i, d_j)), or 1 / (1 + max d)",
+            description="W_ij between neighbours: 1 / (1 + max(d_i, d_j)) (Xiao, Boyd, Lall 2005), "
+            "or 1 / (1 + max d)",
         )
 
         @model_validator(mode="after")
@@ -138,7 +139,9 @@ class Graph(Topology):
         every = [self._weights(trial) for trial in range(rows.trials.size)]
         edges = [(one != 0) & mixing.complete(nodes) for one in every]
         self._link = transport.build(rows.given, nodes, rows.links(0), power_db=self._power_db())
-        self._slots = torch.tensor([int(mixing.slots(one).max()) + 1 for one in edges]).to(device)
+        different = {one.tobytes(): one for one in edges}
+        slots = {key: int(mixing.slots(one).max()) + 1 for key, one in different.items()}
+        self._slots = torch.tensor([slots[one.tobytes()] for one in edges]).to(device)
         weights = torch.from_numpy(np.stack(every)).to(device, rows.streams.dtype)
         heard = torch.from_numpy(np.stack(edges)).to(device).flatten(0, 1)
         row, sender = heard.nonzero().unbind(1)
