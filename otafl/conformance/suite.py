@@ -11,8 +11,8 @@ from otafl.conformance.checks import Check, Law
 from otafl.core.errors import UserError
 
 NAMES = (
-    "channels cells antennas surfaces csi policies single_policies pre_scalers impairments "
-    "receivers transports types waveforms topologies noncoherent packets downlinks codecs streams "
+    "channels cells antennas surfaces clocks csi policies single_policies pre_scalers impairments "
+    "receivers transports types waveforms topologies co_channel noncoherent packets downlinks codecs streams "
     "privacy"
 )
 MODULES = [importlib.import_module(f"otafl.conformance.{name}") for name in NAMES.split()]

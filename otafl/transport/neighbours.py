@@ -37,7 +37,8 @@ class Neighbours:
     """
 
     def __init__(self, heard: Sequence[Sequence[int]], channel: Channel, devices: int) -> None:
-        self._servers, self._channel, self._devices = len(heard), channel, devices
+        self.heard, self.channel = heard, channel
+        self._servers, self._devices = len(heard), devices
         self._link = torch.from_numpy(_links(heard)).to(channel.streams.device)
 
     def signal(self, on_air: OnAir) -> Tensor:
@@ -63,7 +64,7 @@ class Neighbours:
         """Return the scalar channels from every device of a trial to every of its servers, 0 from
         those that are not heard: [S, C K, Q, C]."""
         slot, cells = on_air.symbols.slot, list(on_air.segments.cells)
-        state = self._channel.state(slot.round)
+        state = self.channel.state(slot.round)
         h = state.over(slot.symbols).flatten(3) * state.gain.sqrt()[:, :, None, None]
         scalar = combined(on_air.channels.combiner, h[..., cells].permute(0, 3, 1, 2))
         each = scalar.unflatten(0, (-1, self._servers)).unflatten(3, (-1, self._devices))
