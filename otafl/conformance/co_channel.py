@@ -93,7 +93,8 @@ def _by_map(bench: Bench) -> Iterator[Check]:
     compare the gains with path losses of these lengths, with or without a line of sight."""
     points = {"channel": OUTDOORS | {"cell_radius_m": 40.0}, "devices": {"count": DEVICES}}
     points["topology"] = {"name": "cells", "servers": 7, "site_distance_m": SITES_M}
-    rows = topology.Rows.of([load_scenario({"name": "map"} | points)], [0], bench.where, torch.float64)
+    scenario = load_scenario({"name": "map"} | points)
+    rows = topology.Rows.of([scenario], [0], bench.where, torch.float64)
     servers = topology.build(rows)
     _, own = channels.build([row.channel for row in rows.scenarios], DEVICES, rows.streams)
     heard, there = servers.neighbours(own), servers.places(own, 0)
@@ -111,7 +112,8 @@ def _by_map(bench: Bench) -> Iterator[Check]:
             either = np.stack(losses("umi", distance))
             found.append(loss)
             law.append(np.take_along_axis(either, np.abs(either - loss).argmin(0)[None], 0)[0])
-    yield exactly(24.0, float(len(found)), case="pairs of cells")  # 6 spokes and 6 of the rim, twice
+    pairs = 2 * (6 + 6)  # spokes and rim, both ways
+    yield exactly(float(pairs), float(len(found)), case="pairs of cells")
     yield ratios(np.stack(found), np.stack(law))
 
 

@@ -1,4 +1,4 @@
-"""Mistakes about the energy of the clock: each makes the laws of it fail that are named, no other."""
+"""Mistakes about the clock's energy: each makes the laws of it fail that are named, no other."""
 
 from __future__ import annotations
 

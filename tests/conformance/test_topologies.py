@@ -64,7 +64,8 @@ def whole_noise(real: Any) -> Any:
 
     def of_server(self: Any, scenario: Any) -> Any:
         made, snr_db = real(self, scenario), scenario.channel.snr_db
-        return made.model_copy(update={"channel": made.channel.model_copy(update={"snr_db": snr_db})})
+        channel = made.channel.model_copy(update={"snr_db": snr_db})
+        return made.model_copy(update={"channel": channel})
 
     return of_server
 

@@ -58,9 +58,8 @@ def test_few_cells_on_a_part_of_the_band() -> None:
     """Below six co-channel cells, on channels with places and with a gain for each."""
     twelve: dict[str, Any] = {"name": "cells", "servers": 12, "reuse": 3}
     (said,) = noted(topology=twelve, channel="umi")
-    assert said.startswith("topology: at reuse 3, each of 12 servers has 3 other servers on its part")
-    assert said.endswith("each stands for several cells, with a channel of its own for each; "
-                         "servers: 21 have six")  # fmt: skip
+    assert said.startswith("topology: at reuse 3, each of 12 servers has 3 other servers on its ")
+    assert said.endswith("with a channel of its own for each; servers: 21 have six")
     (said,) = noted(topology=twelve | {"cross_gain_db": -10})
     assert "topology.cross_gain_db is the gain of each, so that interference is too weak" in said
     (said,) = noted(topology={"name": "hierarchical", "servers": 48, "reuse": 16}, channel="umi")
