@@ -15,7 +15,6 @@ from otafl.conformance.checks import Check, at_most, exactly, stated
 from otafl.core.rng import Streams
 from otafl.devices import compute
 from otafl.devices.activities import ACTIVITIES, CAUSES
-from otafl.devices.hardware import Hardware
 from otafl.scenario import load_scenario
 
 TRIALS, DEVICES, ROUNDS = 4, 12, 60
@@ -40,7 +39,6 @@ class Course:
     """
 
     clock: Clock
-    hardware: Hardware
     charge_j: np.ndarray
     computed_j: np.ndarray
     radiated_j: np.ndarray
@@ -70,7 +68,7 @@ def _course(bench: Bench, devices: dict[str, Any], parts: dict[str, float]) -> C
             radiated[trial, slot.on_time] += joules[trial, slot.on_time]
         airtime_s = draw.uniform(0.5, 1.0, TRIALS)
         clocks.close_slot(airtime_s, joules, airtime_s[:, None] * draw.random((TRIALS, DEVICES)))
-    return Course(clocks, hardware, begin_j, computed, radiated)
+    return Course(clocks, begin_j, computed, radiated)
 
 
 @stated("clock: energy balance", CONSERVED, "{}", PROTOCOLS)

@@ -219,7 +219,8 @@ class Cells(Topology):
         if not self.together:
             return None
         servers, streams = self.rows.servers, self.rows.streams
-        heard, shift = np.array(layout.heard()), np.zeros((1, 1, 2))
+        heard = np.array(layout.heard())
+        shift = np.zeros((*heard.shape, 2))
         if channel.has_places:
             heard, shift = layout.images.site, layout.images.shift * self._distance(channel)
         first = torch.arange(0, len(self.rows.scenarios), servers, device=streams.device)
