@@ -44,7 +44,7 @@ class Course:
     radiated_j: np.ndarray
 
 
-def _course(bench: Bench, devices: dict[str, Any], parts: dict[str, float]) -> Course:
+def _run_clock(bench: Bench, devices: dict[str, Any], parts: dict[str, float]) -> Course:
     """Let devices with such batteries and radios go through rounds of random work."""
     section = {"count": DEVICES, "compute": {"name": "fixed"} | parts} | devices
     scenario = load_scenario({"name": "clock", "devices": section})
@@ -75,7 +75,7 @@ def _course(bench: Bench, devices: dict[str, Any], parts: dict[str, float]) -> C
 def _balance(bench: Bench, protocol: str) -> Iterator[Check]:
     """Compare what batteries gave with what devices spent, over work, slots, sleep, empty batteries
     and recharging."""
-    course = _course(bench, PROTOCOLS[protocol], WATTS | BATTERY)
+    course = _run_clock(bench, PROTOCOLS[protocol], WATTS | BATTERY)
     now_j = course.clock.charge_j()
     spent = course.clock.spent_j().sum(2)
     harvested = np.stack([trial.power.harvested_j() for trial in course.clock.trials])
@@ -91,11 +91,11 @@ def _balance(bench: Bench, protocol: str) -> Iterator[Check]:
 
 
 @stated("clock: joules by cause", MEASURED, "{}", RADIOS)
-def _by_cause(bench: Bench, radio: str) -> Iterator[Check]:
+def _cause_joules(bench: Bench, radio: str) -> Iterator[Check]:
     """Compare joules on mains with watts times the seconds of each activity, and with what local
     work and slots were said to take."""
     watts = RADIOS[radio]
-    course = _course(bench, {}, watts)
+    course = _run_clock(bench, {}, watts)
     table = course.clock.timeline()
     assert table is not None
     rate = dict.fromkeys(WATTS, 0.0) | watts

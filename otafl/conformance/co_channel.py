@@ -51,7 +51,7 @@ def _tiers(bench: Bench, sites: tuple[int, int]) -> Iterator[Check]:
         yield ratios((far**-exponent).sum(1), np.full(sites[0], law), 1e-9, f"{exponent:g}")
 
 
-def _mean_gain(far_m: float) -> float:
+def _compute_mean_gain(far_m: float) -> float:
     """Return the mean gain of a device in the ring around a server that is so far away: over line
     of sight, distance to its own server and direction."""
     turn = 2.0 * math.pi * np.arange(720) / 720
@@ -62,7 +62,7 @@ def _mean_gain(far_m: float) -> float:
     return float((clear * seen + (1.0 - clear) * hidden).mean())
 
 
-def _cells(servers: int, reuse: int) -> dict[str, Any]:
+def _make_cells(servers: int, reuse: int) -> dict[str, Any]:
     return {
         "channel": OUTDOORS | {"cell_radius_m": RADIUS_M, "min_distance_m": LEAST_M},
         "power": "full",
@@ -73,22 +73,24 @@ def _cells(servers: int, reuse: int) -> dict[str, Any]:
 
 
 @stated("topology cells: interference of two tiers", f"{MACDONALD}; {TWO_TIERS}; sum E g |p|^2 m/2")
-def _of_tiers(bench: Bench) -> Iterator[Check]:
+def _interference(bench: Bench) -> Iterator[Check]:
     """Measure what twelve servers at reuse 3 receive. Each has three others on its part of the
     band, which stand for the plane's 18."""
-    rig = bench.uplink(DEVICES, bench.size(12), _cells(12, 3))
+    rig = bench.uplink(DEVICES, bench.size(12), _make_cells(12, 3))
     found, sent = [], 0.0
     for round in range(ROUNDS):
         saved = rig.send(rig.symbols(REALS, round, 1.0), round)[1].saved
         found.append((saved["neighbours/0"].sum(1) / REALS).cpu().numpy())
         sent = float((saved["p/0"][:, 0].abs().square() * saved["m/0"][:, 0]).mean())
     apart = math.sqrt(3.0) * SITES_M
-    law = DEVICES * sent / 2.0 * sum(count * _mean_gain(far * apart) for count, far in TIERS)
+    law = (
+        DEVICES * sent / 2.0 * sum(count * _compute_mean_gain(far * apart) for count, far in TIERS)
+    )
     yield mean(1.0, np.mean(found, axis=0) / law)
 
 
 @stated("topology cells: gains by the map", f"{MACDONALD}; TR 38.901, table 7.4.1-1")
-def _by_map(bench: Bench) -> Iterator[Check]:
+def _map_gains(bench: Bench) -> Iterator[Check]:
     """Take the distances from servers to the devices of the cells next to them on the map, and
     compare the gains with path losses of these lengths, with or without a line of sight."""
     points = {"channel": OUTDOORS | {"cell_radius_m": 40.0}, "devices": {"count": DEVICES}}
@@ -118,12 +120,12 @@ def _by_map(bench: Bench) -> Iterator[Check]:
 
 
 @stated("topology cells: part of the band", "symbols of r / B, noise in B / r", "reuse {}", (1, 7))
-def _part(bench: Bench, reuse: int) -> Iterator[Check]:
+def _band_share(bench: Bench, reuse: int) -> Iterator[Check]:
     """Send ones over B / r: they take r times as long and as many joules, and meet r times the SNR,
     given or physical."""
     channel = {"name": "awgn", "snr_db": 10.0, "bandwidth_hz": BANDWIDTH_HZ, "tx_power_dbm": 20.0}
     far = {"snr_db": None, "path_loss_db": 100.0, "noise_figure_db": 7.0}
-    rig = _rig_of(bench, channel, reuse, "full")
+    rig = _make_rig(bench, channel, reuse, "full")
     report = rig.send(rig.symbols(REALS, 0, 1.0), 0)[1]
     airtime_s = reuse * REALS / BANDWIDTH_HZ
     yield exactly(airtime_s, float(report.airtime_s.mean()), case="seconds")
@@ -133,10 +135,10 @@ def _part(bench: Bench, reuse: int) -> Iterator[Check]:
         ("SNR", channel, 10.0 + 10.0 * math.log10(reuse)),
         ("physical SNR", channel | far, 20.0 - 100.0 - noise_dbm),
     ):
-        record = _rig_of(bench, section, reuse, "ci").record(1, REALS, 1.0)
+        record = _make_rig(bench, section, reuse, "ci").record(1, REALS, 1.0)
         yield exactly(db_to_linear(snr_db), float(record.eta.mean()), case=case)
 
 
-def _rig_of(bench: Bench, channel: dict[str, Any], reuse: int, power: str) -> Rig:
+def _make_rig(bench: Bench, channel: dict[str, Any], reuse: int, power: str) -> Rig:
     cells = {"name": "cells", "servers": 7, "reuse": reuse}
     return bench.uplink(DEVICES, 1, {"channel": channel, "power": power, "topology": cells})

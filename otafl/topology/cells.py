@@ -109,7 +109,7 @@ class CellsSettings(Topology.Settings):
         if self.layout is None or not self.layout.shared or scenario.transport.name == "ideal":
             return
         if self.hear(scenario):
-            yield from self._few(_placed(scenario.channel))
+            yield from self._note_few_cells(_placed(scenario.channel))
         else:
             yield (
                 f"topology: servers do not hear each other's devices, as channel "
@@ -117,7 +117,7 @@ class CellsSettings(Topology.Settings):
                 f"given; with -10, say, they do; reuse: {self.servers} says that none should"
             )
 
-    def _few(self, placed: bool) -> Iterator[str]:
+    def _note_few_cells(self, placed: bool) -> Iterator[str]:
         """Yield what holds for a torus with fewer than six co-channel cells around each."""
         assert self.layout is not None
         others = len(self.layout.heard()[0])

@@ -138,7 +138,9 @@ class Graph(Topology):
         nodes, device = rows.servers, rows.streams.device
         every = [self._weights(trial) for trial in range(rows.trials.size)]
         edges = [(one != 0) & mixing.complete(nodes) for one in every]
-        self._link = transport.build(rows.given, nodes, rows.links(0), power_db=self._power_db())
+        self._link = transport.build(
+            rows.given, nodes, rows.links(0), power_db=self._draw_power_db()
+        )
         different = {one.tobytes(): one for one in edges}
         slots = {key: int(mixing.slots(one).max()) + 1 for key, one in different.items()}
         self._slots = torch.tensor([slots[one.tobytes()] for one in edges]).to(device)
@@ -158,7 +160,7 @@ class Graph(Topology):
     def first_devices(self) -> list[int]:
         return [row % self.rows.servers for row in range(len(self.rows.scenarios))]
 
-    def _power_db(self) -> np.ndarray:
+    def _draw_power_db(self) -> np.ndarray:
         """Return the transmit power [S N, N] of each row's N senders, in dB over the channel's."""
         sections = [row.devices.compute for row in self.rows.scenarios]
         hardware = compute.build(sections, 1, self.rows.streams, self.first_devices)

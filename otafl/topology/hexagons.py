@@ -66,7 +66,7 @@ class Hexagons:
 
     def heard(self) -> list[list[int]]:
         """List the other sites with each site's part of the band."""
-        return _others(self.band)
+        return _list_others(self.band)
 
 
 def sizes(most: int) -> list[int]:
@@ -110,20 +110,22 @@ def _laid_out(sites: int, turn: Steps, other: Steps, reuse: int) -> Hexagons:
     for step in near:
         found.setdefault(_class(step, turn, sites), step)
     steps = np.array(list(found.values()))
-    ways = steps[None, :, None] - steps[:, None, None] + _sums(turn)
+    ways = steps[None, :, None] - steps[:, None, None] + _list_steps(turn)
     shortest = np.linalg.norm(ways @ BASIS, axis=-1).argmin(-1)
     shift = np.take_along_axis(ways, shortest[..., None, None], 2)[:, :, 0]
     bands: dict[tuple[int, int], int] = {}
     band = [bands.setdefault(_class((x, y), other, reuse), len(bands)) for x, y in steps.tolist()]
     number = {one: index for index, one in enumerate(found)}
-    tiers = [step for step in _sums(other).tolist() if 0 < _length(step)[0] <= 4 * reuse]
+    tiers = [step for step in _list_steps(other).tolist() if 0 < _length(step)[0] <= 4 * reuse]
 
     def site_at(place: np.ndarray) -> int:
         return number[_class((int(place[0]), int(place[1])), turn, sites)]
 
-    heard = _others(np.array(band))
+    heard = _list_others(np.array(band))
     images = [
-        _images_of(site, others, shift[site], [(site_at(steps[site] + way), way) for way in tiers])
+        _list_images(
+            site, others, shift[site], [(site_at(steps[site] + way), way) for way in tiers]
+        )
         for site, others in enumerate(heard)
     ]
     site, way = (np.array(list(part)) for part in zip(*images, strict=True))
@@ -135,7 +137,7 @@ def _laid_out(sites: int, turn: Steps, other: Steps, reuse: int) -> Hexagons:
     )
 
 
-def _images_of(
+def _list_images(
     site: int, others: list[int], nearest: np.ndarray, tiers: list[tuple[int, list[int]]]
 ) -> tuple[list[int], list[list[int]]]:
     """List the images around a site as sites and steps.
@@ -153,7 +155,7 @@ def _images_of(
     return [other for other, _ in images], [way for _, way in images]
 
 
-def _others(band: np.ndarray) -> list[list[int]]:
+def _list_others(band: np.ndarray) -> list[list[int]]:
     """List the other sites with each site's part of the band [N]."""
     return [
         [other for other in np.flatnonzero(band == own).tolist() if other != site]
@@ -164,7 +166,7 @@ def _others(band: np.ndarray) -> list[list[int]]:
 _AROUND = (-2, -1, 0, 1, 2)
 
 
-def _sums(steps: Steps) -> np.ndarray:
+def _list_steps(steps: Steps) -> np.ndarray:
     """Return the sublattice around its origin, [25, 2] steps of the lattice."""
     first, second = np.array(steps)
     return np.array([m * first + n * second for m in _AROUND for n in _AROUND])

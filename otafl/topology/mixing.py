@@ -97,7 +97,7 @@ def slots(edges: np.ndarray) -> np.ndarray:
     Two hear in one slot if neither is the other's neighbour and they have none in common: a node
     cannot hear while it sends, nor send to two whose channels it would have to invert. Greedy,
     those with most such others first. If that takes more slots than the largest neighbourhood has
-    nodes, a search (`_coloured`) looks for fewer.
+    nodes, a search (`_search_colours`) looks for fewer.
     """
     near = edges | edges.T
     clash = (near | (near.astype(int) @ near.astype(int) > 0)) & complete(len(edges))
@@ -109,11 +109,11 @@ def slots(edges: np.ndarray) -> np.ndarray:
     better: np.ndarray | None = slot
     while better is not None:
         slot = better
-        better = _coloured(clash, int(slot.max())) if slot.max() >= least else None
+        better = _search_colours(clash, int(slot.max())) if slot.max() >= least else None
     return slot
 
 
-def _coloured(clash: np.ndarray, colours: int) -> np.ndarray | None:
+def _search_colours(clash: np.ndarray, colours: int) -> np.ndarray | None:
     """Colour the nodes [N] so that no two that clash [N, N] have one colour; None if that is
     impossible, or not found within `SEARCH` steps a node.
 

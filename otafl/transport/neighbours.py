@@ -39,7 +39,7 @@ class Neighbours:
     def __init__(self, heard: Sequence[Sequence[int]], channel: Channel, devices: int) -> None:
         self.heard, self.channel = heard, channel
         self._servers, self._devices = len(heard), devices
-        self._link = torch.from_numpy(_links(heard)).to(channel.streams.device)
+        self._link = torch.from_numpy(_find_links(heard)).to(channel.streams.device)
 
     def signal(self, on_air: OnAir) -> Tensor:
         """Return what reaches each row [S C, P] of a group that all send, as its own is received:
@@ -74,7 +74,7 @@ class Neighbours:
         return total.permute(0, 2, 4, 3, 1).flatten(1, 2)
 
 
-def _links(heard: Sequence[Sequence[int]]) -> np.ndarray:
+def _find_links(heard: Sequence[Sequence[int]]) -> np.ndarray:
     """Return which of its J links are to each server, [C, C, M] int64; J where there are fewer."""
     servers, links = len(heard), np.array(heard)
     to = links[:, None, :] == np.arange(servers)[:, None]  # [C, C, J]

@@ -89,7 +89,7 @@ MUTATIONS: dict[str, tuple[set[str], Patch]] = {
     ),
     "a place of each other server": (
         {TIERS, OF_TIERS},
-        replaced(f"{TOPOLOGY}.hexagons._images_of", nearest),
+        replaced(f"{TOPOLOGY}.hexagons._list_images", nearest),
     ),
     "devices on the other side of a server": (
         {BY_MAP},
