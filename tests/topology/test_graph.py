@@ -170,7 +170,7 @@ def test_devices_send_with_their_own_power() -> None:
     }
     one = engine(keys | {"topology": RING}, [0, 1])
     star = engine(keys, [0, 1])
-    budget = one.parts.topology._link.budget.budget  # type: ignore[attr-defined]
+    budget = one.parts.topology._link.budget.budget
     expected = star.parts.link.budget.budget.repeat_interleave(4, 0)
     torch.testing.assert_close(budget, expected)
     torch.testing.assert_close(one.parts.link.budget.budget, expected[::4].reshape(-1, 1))
