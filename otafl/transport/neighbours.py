@@ -5,6 +5,9 @@ its scalar, which that server's channels made, and h_cjk its channel to the ante
 the server receives sum_jk h_cjk p_jk x_jk besides its own, and its combiner f makes f^H h_cjk of
 it. Phases are aligned at a device's own server only. Nobody knows of it beforehand: policies and
 combiners plan as if each server were alone.
+
+A server of a small torus may be seen at several places. Then h_cjk is the sum of the channels from
+these places, which fade independently, so that mean powers add up as those of distinct cells.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -26,15 +30,16 @@ class Neighbours:
 
     Parameters
     ----------
-    heard : C lists of J other servers each, whose devices reach that server.
+    heard : C lists of J other servers each, whose devices reach that server. A server may be listed
+        several times, once for each place at which it is seen.
     channel : from the J K devices of those to each row, in that order.
     devices : K.
     """
 
     def __init__(self, heard: Sequence[Sequence[int]], channel: Channel, devices: int) -> None:
-        self._servers, self._channel, self._devices = len(heard), channel, devices
-        column = [[j * devices + k for j in others for k in range(devices)] for others in heard]
-        self._column = torch.tensor(column, device=channel.streams.device)
+        self.heard, self.channel = heard, channel
+        self._servers, self._devices = len(heard), devices
+        self._link = torch.from_numpy(_find_links(heard)).to(channel.streams.device)
 
     def signal(self, on_air: OnAir) -> Tensor:
         """Return what reaches each row [S C, P] of a group that all send, as its own is received:
@@ -59,13 +64,23 @@ class Neighbours:
         """Return the scalar channels from every device of a trial to every of its servers, 0 from
         those that are not heard: [S, C K, Q, C]."""
         slot, cells = on_air.symbols.slot, list(on_air.segments.cells)
-        state = self._channel.state(slot.round)
+        state = self.channel.state(slot.round)
         h = state.over(slot.symbols).flatten(3) * state.gain.sqrt()[:, :, None, None]
         scalar = combined(on_air.channels.combiner, h[..., cells].permute(0, 3, 1, 2))
-        scalar = scalar.unflatten(0, (-1, self._servers))  # [S, C, Q, J K]
-        table = scalar.new_zeros(*scalar.shape[:3], self._servers * self._devices)
-        index = self._column[None, :, None].expand_as(scalar)
-        return table.scatter_(3, index, scalar).permute(0, 3, 2, 1)
+        each = scalar.unflatten(0, (-1, self._servers)).unflatten(3, (-1, self._devices))
+        each = torch.nn.functional.pad(each, (0, 0, 0, 1))  # a link of gain 0: [S, C, Q, J + 1, K]
+        server = torch.arange(self._servers, device=each.device)[:, None, None]
+        total = each.transpose(2, 3)[:, server, self._link].sum(3)  # [S, C, C, Q, K]
+        return total.permute(0, 2, 4, 3, 1).flatten(1, 2)
+
+
+def _find_links(heard: Sequence[Sequence[int]]) -> np.ndarray:
+    """Return which of its J links are to each server, [C, C, M] int64; J where there are fewer."""
+    servers, links = len(heard), np.array(heard)
+    to = links[:, None, :] == np.arange(servers)[:, None]  # [C, C, J]
+    count = links.shape[1]
+    most = max(1, int(to.sum(2).max()))
+    return np.sort(np.where(to, np.arange(count), count), axis=2)[:, :, :most]
 
 
 def _together(cohort: Cohort, servers: int) -> Cohort:
