@@ -29,7 +29,7 @@ Abrar, Michelusi 2025, "Non-Convex Over-the-Air Heterogeneous Federated Learning
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -44,6 +44,8 @@ from otafl.power.scalars import FADED, LARGEST, WEAKEST, common, in_phase, sende
 
 
 class PreScaler(PowerPolicy):
+    adapts: ClassVar[bool] = False
+
     name: Literal["pre_scaler"] = "pre_scaler"
     zero_bias: bool = Field(
         False,

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from otafl.channels.base import Channel
 from otafl.core.contracts import Cohort, combined
-from otafl.transport.on_air import OnAir
+from otafl.transport.on_air import OnAir, Slot
 from otafl.transport.segments import segment_sums
 
 
@@ -43,7 +43,7 @@ class Neighbours:
         cohort = _together(sent.cohort, self._servers)
         sent = replace(sent, cohort=cohort)
         scale = (on_air.symbols.scale[:, None] * sent.at_rows(on_air.coefficients.p.mT))[..., None]
-        gain = sent.at_rows(self._table(on_air)) * scale  # [n, Q, C]
+        gain = sent.at_rows(self.scalar_gains(on_air)) * scale  # [n, Q, C]
         columns = gain.real if segments.halves == 1 else torch.cat([gain.real, gain.imag], 2)
         sums = [segment_sums(sent, part, columns, segments) for part in segments.parts(sent.x)]
         if len(sums) == 1:
@@ -55,12 +55,24 @@ class Neighbours:
         second = two[:, :servers] + one[:, servers:, :width]
         return torch.cat([first, second], 2).flatten(0, 1)
 
-    def _table(self, on_air: OnAir) -> Tensor:
+    def power_gains(self, slot: Slot) -> Tensor:
+        """Return how strongly the devices of each row reach all other servers, the sum of |h|^2
+        over these and their antennas, [S C, K, cells]."""
+        power = self._to_others(slot).abs().square().sum(2).unflatten(0, (-1, self._servers))
+        table = power.new_zeros(len(power), self._servers * self._devices, power.shape[3])
+        table.index_add_(1, self._column.flatten(), power.flatten(1, 2))
+        return table.view(-1, self._devices, power.shape[3])
+
+    def _to_others(self, slot: Slot) -> Tensor:
+        """Return the channels [S C, J K, A, cells] of a slot from others' devices to each row."""
+        state = self._channel.state(slot.round)
+        return state.over(slot.symbols).flatten(3) * state.gain.sqrt()[:, :, None, None]
+
+    def scalar_gains(self, on_air: OnAir) -> Tensor:
         """Return the scalar channels from every device of a trial to every of its servers, 0 from
         those that are not heard: [S, C K, Q, C]."""
         slot, cells = on_air.symbols.slot, list(on_air.segments.cells)
-        state = self._channel.state(slot.round)
-        h = state.over(slot.symbols).flatten(3) * state.gain.sqrt()[:, :, None, None]
+        h = self._to_others(slot)
         scalar = combined(on_air.channels.combiner, h[..., cells].permute(0, 3, 1, 2))
         scalar = scalar.unflatten(0, (-1, self._servers))  # [S, C, Q, J K]
         table = scalar.new_zeros(*scalar.shape[:3], self._servers * self._devices)
