@@ -102,8 +102,8 @@ class Privacy(Lasting):
         )
         adjacency: Literal["replace", "add_remove"] = Field(
             "replace",
-            description="what is hidden: which data a device has, of so many samples, or whether it "
-            "has any and does not send zeros",
+            description="what is hidden: which samples a device has, if not how many; or whether "
+            "it has any, or takes part with zeros",
         )
         adversary: Literal["curious", "honest"] = Field(
             "curious",
