@@ -1,8 +1,9 @@
-"""Rows in which every pair of values of two axes stands together."""
+"""Rows in which every combination of values of so many axes stands together."""
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Hashable, Mapping, Sequence
 
 Row = dict[str, Hashable]
@@ -10,29 +11,38 @@ Place = tuple[str, Hashable]
 """An axis and a value of it."""
 
 
-def pairwise(axes: Mapping[str, Sequence[Hashable]]) -> list[Row]:
-    """Return rows, a value of each axis, that together have every pair of values of two axes.
+def covering(axes: Mapping[str, Sequence[Hashable]], strength: int = 2) -> list[Row]:
+    """Return rows, a value of each axis, that together have every combination of values of
+    `strength` axes.
 
-    Greedy: a row begins with a pair that no row has yet, those of the longest axes first, and takes
-    for axis after axis the value that adds the most such pairs, the first of equals.
+    Greedy: a row begins with a combination that no row has yet, those of the longest axes first,
+    and takes for axis after axis the value that adds the most such combinations, the first of
+    equals.
     """
-    both = list(itertools.combinations(axes, 2))
-    both.sort(key=lambda pair: -len(axes[pair[0]]) * len(axes[pair[1]]))
-    order = [((a, x), (b, y)) for a, b in both for x, y in itertools.product(axes[a], axes[b])]
-    left = {frozenset(pair) for pair in order}
+    chosen = list(itertools.combinations(axes, strength))
+    chosen.sort(key=lambda names: -math.prod(len(axes[name]) for name in names))
+    order = [
+        tuple(zip(names, values, strict=True))
+        for names in chosen
+        for values in itertools.product(*(axes[name] for name in names))
+    ]
+    left = {frozenset(places) for places in order}
     rows: list[Row] = []
-    for pair in order:
-        if frozenset(pair) not in left:
+    for places in order:
+        if frozenset(places) not in left:
             continue
-        row = dict(pair)
+        row = dict(places)
         for name in axes:
             if name not in row:
-                row[name] = max(axes[name], key=lambda value: _added((name, value), row, left))
-        left -= {frozenset(two) for two in itertools.combinations(row.items(), 2)}
+                row[name] = max(
+                    axes[name], key=lambda value: _added((name, value), row, left, strength)
+                )
+        left -= {frozenset(some) for some in itertools.combinations(row.items(), strength)}
         rows.append({name: row[name] for name in axes})
     return rows
 
 
-def _added(place: Place, row: Row, left: set[frozenset[Place]]) -> int:
-    """Return how many pairs that no row has a value adds to a row."""
-    return sum(frozenset((place, other)) in left for other in row.items())
+def _added(place: Place, row: Row, left: set[frozenset[Place]], strength: int) -> int:
+    """Return how many combinations that no row has a value adds to a row."""
+    others = itertools.combinations(row.items(), strength - 1)
+    return sum(frozenset((place, *some)) in left for some in others)

@@ -17,13 +17,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from contract.small import engine
+from contract.small import engine, scenario
 
+from otafl.algorithms.base import Outcome
+from otafl.algorithms.fedavg import FedAvg
 from otafl.conformance.bench import Bench, Rig
-from otafl.core.contracts import Group, Limits
+from otafl.core.contracts import Blocks, Broadcast, Group, Limits, LocalContext
 from otafl.core.errors import UserError
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
+from otafl.engine.foresight import foreseen
 from otafl.scenario import Point, load_scenario
 from otafl.transport import accounting
 
@@ -177,18 +180,35 @@ def test_a_group_on_the_ideal_route_is_refused(routes: dict[str, Any]) -> None:
         one.link.transport.deliver(payload, one.cohort, one.link.channel.state(0), 0)
 
 
-def poisson(trials: list[int], rounds: int = 30, **keys: Any) -> Engine:
+class Leaky(FedAvg):
+    """A method of the user's own that sends a part of its update in the clear."""
+
+    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
+        state, payload, loss = super().local(broadcast, devices, context)
+        return state, (*payload, Group({"loss": loss[:, None]}, route="ideal", reason="-")), loss
+
+
+def test_a_method_of_the_users_is_refused_before_a_run() -> None:
+    changes = {"algorithm": f"{__name__}:Leaky", "privacy": CLIP}
+    (problem,) = foreseen(scenario(changes))
+    assert "privacy.clip: the algorithm sends 'loss' on the ideal route" in problem.message
+    assert foreseen(scenario(changes | {"privacy": {}})) == []
+    with pytest.raises(UserError, match=r"^privacy\.clip: the algorithm sends 'loss'"):
+        engine(changes).round(0)
+
+
+def poisson(trials: list[int], rounds: int = 30) -> Engine:
     """Run trials in which most rounds have no device."""
     selection = {"name": "poisson", "probability": 0.03}
-    scenario = {
+    changes = {
         "devices": {"count": 3, "selection": selection},
         "channel": {"name": "rayleigh", "snr_db": -30.0},
-        "training": {"rounds": rounds, "weights": "uniform", "batch_size": 4, "local_steps": 1},
+        "training": {"rounds": 30, "weights": "uniform", "batch_size": 4, "local_steps": 1},
         "power": "full",
         "privacy": CLIP,
         "engine.dtype": "float64",
     }
-    one = engine(scenario | keys, trials=trials)
+    one = engine(changes, trials=trials)
     for t in range(rounds):
         one.round(t)
     return one
@@ -221,6 +241,16 @@ def test_a_trial_that_has_stopped_is_charged_no_more() -> None:
     assert after[0] == before[0]
     np.testing.assert_allclose(after[1], accounts(whole)["dp_mu"][1], rtol=1e-12)
     assert one.parts.link.transport.setup.privacy.levels.sum((1, 2)).tolist() == [30, 60]
+
+
+def test_a_run_of_empty_slots_goes_on_from_a_checkpoint() -> None:
+    one, whole = poisson([0, 1], rounds=7), poisson([0, 1], rounds=15)
+    other = poisson([0, 1], rounds=0)
+    other.restore(one.kept())
+    for t in range(7, 15):
+        other.round(t)
+    for name, value in accounts(whole).items():
+        np.testing.assert_array_equal(accounts(other)[name], value)
 
 
 @pytest.mark.parametrize("adversary", ["curious", "honest"])
@@ -305,6 +335,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     *(
         ({"privacy": CLIP, "algorithm": one}, "algorithm.masked_loss: true tells the server which")
         for one in ("heterofl", "fedrolex", "split_mix")
+    ),
+    (
+        {"privacy": CLIP, "algorithm": "otafl.algorithms.fedrlr:FedRLR"},
+        "algorithm.bias_mode: ideal tells the server the biases",
     ),
     (
         {"privacy": CLIP, "faults": {"byzantine": 1, "attack": "nan"}},
