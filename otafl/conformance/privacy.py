@@ -193,6 +193,31 @@ def _bounded(bench: Bench, split: str) -> Iterator[Check]:
             yield ratios(_said(rig), np.full(8, bound), 1e-6, "full, spent")
 
 
+@stated("privacy: all servers count", f"{LIU}; sum_c |h_ck|^2", "{}", ("curious", "honest"))
+def _servers(bench: Bench, adversary: str) -> Iterator[Check]:
+    """Compare dp_mu of seven servers with the gains that reach all of them: without fading those
+    are known, honest servers have less by their phases; and with fading a bound is kept."""
+    cells = {"name": "cells", "servers": 7, "cross_gain_db": -10.0}
+    flat = {"name": "awgn", "snr_db": -14.0}
+    section: dict[str, Any] = {"adversary": adversary}
+    rig = _rig(bench, 2, "gbma", channel=flat, privacy=section, topology=cells)
+    for round in range(3):
+        rig.send(rig.symbols(REALS, round, 1.0), round)
+    law = np.sqrt(3 * 4.0 * 10.0**-1.4 * REALS * (1.0 + 6 * 0.1) / N)
+    if adversary == "curious":
+        yield ratios(_said(rig), np.full(rig.trials, law), 1e-6, "no fading")
+    else:
+        own = law / np.sqrt(1.6)
+        yield at_most(law, float(_said(rig).max()), 1e-6, "no fading")
+        yield at_least(own, float(_said(rig).min()), "no fading, its own server")
+    section |= {"epsilon": 0.7}
+    faded = {"antennas": 2, "snr_db": 10.0}
+    rig = _rig(bench, 2, "full", 3, privacy=section, topology=cells, channel=faded)
+    for round in range(3):
+        rig.send(rig.symbols(REALS, round, 1.0), round)
+    yield at_most(mu_of(0.7, DELTA), float(_said(rig).max()), 1e-6, "bound")
+
+
 def _sampled(bench: Bench, probability: float) -> Iterator[Check]:
     """Hold the package's epsilon of a round against delta(epsilon), integrated; and that of a round
     that all take part in against mu-GDP."""
@@ -211,6 +236,16 @@ def _sampled(bench: Bench, probability: float) -> Iterator[Check]:
         every = sampled_epsilon(((level, 4),), 1.0 - 1e-9, DELTA, replace)
         yield exactly(DELTA, delta_of(2.0 * mu, every), 0.02, f"{case}, all")
         yield at_least(epsilon, every, f"{case}, more rounds")
+
+
+def left_out() -> str:
+    """Say which laws are left out, and why; nothing if none is."""
+    if importlib.util.find_spec("dp_accounting") is not None:
+        return ""
+    return (
+        "not checked: 'privacy: sampled devices', which needs a package; pip install "
+        "'otafl[privacy]' would do"
+    )
 
 
 def each() -> Iterator[Law]:

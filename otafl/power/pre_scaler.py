@@ -36,7 +36,7 @@ Abrar, Michelusi 2025, "Non-Convex Over-the-Air Heterogeneous Federated Learning
 from __future__ import annotations
 
 import math
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -51,6 +51,8 @@ from otafl.power.scalars import FADED, LARGEST, WEAKEST, common, in_phase, sende
 
 
 class PreScaler(PowerPolicy):
+    adapts: ClassVar[bool] = False
+
     name: Literal["pre_scaler"] = "pre_scaler"
     zero_bias: bool = Field(
         False,

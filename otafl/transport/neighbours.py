@@ -21,7 +21,7 @@ from torch import Tensor
 
 from otafl.channels.base import Channel
 from otafl.core.contracts import Cohort, combined
-from otafl.transport.on_air import OnAir
+from otafl.transport.on_air import OnAir, Slot
 from otafl.transport.segments import segment_sums
 
 
@@ -48,7 +48,7 @@ class Neighbours:
         cohort = _together(sent.cohort, self._servers)
         sent = replace(sent, cohort=cohort)
         scale = (on_air.symbols.scale[:, None] * sent.at_rows(on_air.coefficients.p.mT))[..., None]
-        gain = sent.at_rows(self._table(on_air)) * scale  # [n, Q, C]
+        gain = sent.at_rows(self.scalar_gains(on_air)) * scale  # [n, Q, C]
         columns = gain.real if segments.halves == 1 else torch.cat([gain.real, gain.imag], 2)
         sums = [segment_sums(sent, part, columns, segments) for part in segments.parts(sent.x)]
         if len(sums) == 1:
@@ -60,18 +60,35 @@ class Neighbours:
         second = two[:, :servers] + one[:, servers:, :width]
         return torch.cat([first, second], 2).flatten(0, 1)
 
-    def _table(self, on_air: OnAir) -> Tensor:
+    def power_gains(self, slot: Slot) -> Tensor:
+        """Return how strongly the devices of each row reach all other servers, the sum of |h|^2
+        over these and their antennas, [S C, K, cells]."""
+        h = self._to_others(slot).unflatten(0, (-1, self._servers))
+        total = self._sum_places(h.unflatten(2, (-1, self._devices)))  # [S, C, C, K, A, cells]
+        return total.abs().square().sum((1, 4)).flatten(0, 1)
+
+    def scalar_gains(self, on_air: OnAir) -> Tensor:
         """Return the scalar channels from every device of a trial to every of its servers, 0 from
         those that are not heard: [S, C K, Q, C]."""
-        slot, cells = on_air.symbols.slot, list(on_air.segments.cells)
-        state = self.channel.state(slot.round)
-        h = state.over(slot.symbols).flatten(3) * state.gain.sqrt()[:, :, None, None]
-        scalar = combined(on_air.channels.combiner, h[..., cells].permute(0, 3, 1, 2))
+        h = self._to_others(on_air.symbols.slot)[..., list(on_air.segments.cells)]
+        scalar = combined(on_air.channels.combiner, h.permute(0, 3, 1, 2))
         each = scalar.unflatten(0, (-1, self._servers)).unflatten(3, (-1, self._devices))
-        each = torch.nn.functional.pad(each, (0, 0, 0, 1))  # a link of gain 0: [S, C, Q, J + 1, K]
-        server = torch.arange(self._servers, device=each.device)[:, None, None]
-        total = each.transpose(2, 3)[:, server, self._link].sum(3)  # [S, C, C, Q, K]
+        total = self._sum_places(each.transpose(2, 3))  # [S, C, C, Q, K]
         return total.permute(0, 2, 4, 3, 1).flatten(1, 2)
+
+    def _to_others(self, slot: Slot) -> Tensor:
+        """Return the channels [S C, J K, A, cells] of a slot from others' devices to each row."""
+        state = self.channel.state(slot.round)
+        return state.over(slot.symbols).flatten(3) * state.gain.sqrt()[:, :, None, None]
+
+    def _sum_places(self, each: Tensor) -> Tensor:
+        """Sum what reaches servers over the places at which another server is seen.
+
+        each: [S, C, J, ...] by link. Returns [S, C, C, ...] by receiving and by sending server.
+        """
+        each = torch.cat([each, torch.zeros_like(each[:, :, :1])], 2)  # a link of gain 0
+        server = torch.arange(self._servers, device=each.device)[:, None, None]
+        return each[:, server, self._link].sum(3)
 
 
 def _find_links(heard: Sequence[Sequence[int]]) -> np.ndarray:

@@ -9,6 +9,7 @@ of a server that is seen at several.
 from __future__ import annotations
 
 import dataclasses
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -111,6 +112,26 @@ def test_a_server_at_several_places(moves: bool) -> None:
     np.testing.assert_allclose(more, expected, rtol=1e-9, atol=1e-12)
     h = around.channel.state(0).h.unflatten(1, (-1, DEVICES))  # [S C, 18, K, A, B, F]
     assert len(h.flatten().abs().unique()) == h.numel()
+
+
+@pytest.mark.exact
+def test_power_at_other_servers_is_that_of_the_summed_channel() -> None:
+    """Of a device that reaches a server from nine places, over all antennas: |sum of h|^2."""
+    keys: dict[str, Any] = {"channel": {"name": "umi", "antennas": 2}, "power": "ci"}
+    around = engine_neighbours(keys | {"topology": {"name": "cells", "servers": SERVERS}})
+    slot: Any = SimpleNamespace(round=3, symbols=10)
+    found = around.power_gains(slot).numpy()
+    state = around.channel.state(3)
+    h = (state.over(10).flatten(3) * state.gain.sqrt()[:, :, None, None]).numpy()
+    expected = np.zeros_like(found)
+    for row in range(len(h)):
+        trial, server = divmod(row, SERVERS)
+        for other in {*around.heard[server]}:
+            places = [place for place, name in enumerate(around.heard[server]) if name == other]
+            for k in range(DEVICES):
+                total = sum(h[row, place * DEVICES + k] for place in places)  # [A, cells]
+                expected[trial * SERVERS + other, k] += (np.abs(total) ** 2).sum(0)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 @pytest.mark.law
