@@ -14,13 +14,17 @@ from torch import Tensor
 from otafl.algorithms.arrivals import mean_or
 from otafl.core import settings
 from otafl.core.contracts import Blocks, Group, Hyper, Payload, Received
-from otafl.core.settings import stackable
+from otafl.core.settings import Reveals, stackable
 from otafl.models.base import Model
 from otafl.models.layered import LayeredModel
+
+IN_THE_CLEAR = Reveals("ideal", "ota", "the biases")
+"""What `bias_mode: ideal` tells of the devices' data."""
 
 BiasMode = Annotated[
     Literal["ideal", "ota"],
     Field(description="biases carried free of error and uncounted, or over the uplink"),
+    IN_THE_CLEAR,
 ]
 """How biases travel."""
 

@@ -59,7 +59,7 @@ class CompressedSensing(Remembering):
             "different chunks, so that each is about as sparse as the payload",
         )
         iterations: Iterations = 30
-        threshold: Threshold = 1.5
+        threshold: Threshold = Field("auto", json_schema_extra={"introduced": 1.5})
         error_feedback: Feedback = True
         matrix_seed: MatrixSeed = 0
 

@@ -6,7 +6,9 @@ that its numbers are read from. Nothing here imports torch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import functools
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -16,6 +18,24 @@ from otafl.core.problems import Problem
 Decibels = Annotated[float, Field(ge=-1000, le=1000)]
 """A level in dB, dBm or dBi: 10^100 to one either way is more than any radio has, and float64 still
 computes with it."""
+
+
+@dataclass(frozen=True)
+class Reveals:
+    """A choice by which devices tell the server of their data outside of what noise covers.
+
+    It stands in the metadata of a settings field, `Annotated[bool, Reveals(True, False, "...")]`.
+
+    Parameters
+    ----------
+    choice : value of the field that reveals.
+    instead : value that does not.
+    what : what it reveals, as a noun phrase.
+    """
+
+    choice: Any
+    instead: Any
+    what: str
 
 
 class Settings(BaseModel):
@@ -76,6 +96,7 @@ def stackable(default: Any = ..., **constraints: Any) -> Any:
     return Field(default, json_schema_extra={"stackable": True}, **constraints)
 
 
+@functools.cache
 def stackable_fields(settings: type[BaseModel]) -> tuple[str, ...]:
     """List the stackable fields of a settings class."""
     return tuple(
@@ -83,3 +104,10 @@ def stackable_fields(settings: type[BaseModel]) -> tuple[str, ...]:
         for name, info in settings.model_fields.items()
         if isinstance(info.json_schema_extra, dict) and info.json_schema_extra.get("stackable")
     )
+
+
+def reveals(settings: type[BaseModel]) -> Iterator[tuple[str, Reveals]]:
+    """Yield the fields of a settings class that have a choice by which devices reveal their data,
+    each with that choice."""
+    for name, info in settings.model_fields.items():
+        yield from ((name, mark) for mark in info.metadata if isinstance(mark, Reveals))

@@ -31,6 +31,7 @@ from otafl.data.partitions import Counts
 from otafl.data.shares import cut
 from otafl.engine.assembly import Parts, assemble
 from otafl.engine.engine import Engine
+from otafl.engine.memory import check_channel
 from otafl.scenario import Point, Scenario, stack_key
 from otafl.scenario.keys import custom_sections
 from otafl.scenario.sections import DevicesSettings, EngineSettings, OutputSettings
@@ -68,6 +69,7 @@ def foreseen(scenario: Scenario) -> list[Problem]:
     and with how its data are dealt out; of the rest, where that is sound, the first."""
     named = [attempted(section.found) for _, section in custom_sections(scenario)]
     named.append(attempted(scenario.track.ready))
+    named.append(attempted(lambda: check_channel(scenario)))
     found = [one for one in (*named, attempted(lambda: _deal(scenario))) if one is not None]
     if not found and made_up.declared(scenario.data):
         first = attempted(lambda: _rehearse(scenario))

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import xarray as xr
-import yaml
 
 from otafl.analysis.points import axes_of
 from otafl.core.words import counted
-from otafl.results import origins
+from otafl.results import header, origins
 from otafl.results.coordinates import shown
 from otafl.results.ending import describe_diverged
 
@@ -67,9 +66,9 @@ def notices(ds: xr.Dataset) -> list[str]:
 
 def axes(ds: xr.Dataset) -> list[Axis]:
     """Return the keys of the sweep in the scenario's order."""
-    swept = (yaml.safe_load(ds.attrs["scenario"]) or {}).get("sweep") or {}
+    swept = header.read_scenario(ds.attrs).get("sweep") or {}
     found = []
-    for axis, (key, values) in zip(json.loads(ds.attrs["sweep"]), swept.items(), strict=True):
+    for axis, (key, values) in zip(header.read_axes(ds.attrs), swept.items(), strict=True):
         coords = {name: one for name, one in axis["coords"].items() if name != "zip"}
         joint = key == "zip"
         keys = list(dict.fromkeys(k for row in values for k in row)) if joint else [key]
@@ -86,7 +85,8 @@ def command(ds: xr.Dataset, source: Path) -> str:
     """Return what runs the same scenario again, or resumes it, once the settings are in a file."""
     name = str(ds.attrs["title"])
     verb = "run" if source.suffix == ".nc" else "sweep"
-    return shlex.join(["otafl", verb, f"{name}.yaml", "--out", str(source)])
+    path = str(source).encode(errors="replace").decode()  # a name need not be UTF-8
+    return shlex.join(["otafl", verb, f"{name}.yaml", "--out", path])
 
 
 def environment(ds: xr.Dataset) -> list[tuple[str, str]]:

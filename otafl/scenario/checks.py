@@ -19,7 +19,12 @@ from otafl.scenario.schema import Scenario
 
 def check(scenario: Scenario) -> list[Problem]:
     """Return everything that is wrong between the sections of a point."""
-    found = [one for path, section in sections(scenario) for one in _told(scenario, path, section)]
+    found = [
+        one
+        for path, section in sections(scenario)
+        if type(section).check is not Settings.check
+        for one in _told(scenario, path, section)
+    ]
     if any(one.path[0] == "algorithm" for one in found):
         return found  # a method that cannot be had needs nothing of others
     return [*found, *_server(scenario), *_transport(scenario)]

@@ -121,8 +121,8 @@ def structure(settings: Any, outside: Set[str] = frozenset()) -> Any:
     """Return what of settings forces a stack of its own, as plain data; but for these keys."""
     if isinstance(settings, Settings):
         skip = {*settings.stackable, *outside}
-        own = {name: value for name, value in settings if name not in skip}
-        return {name: structure(value) for name, value in own.items()}
+        every = vars(settings) | (settings.model_extra or {})
+        return {name: structure(value) for name, value in every.items() if name not in skip}
     if isinstance(settings, list | tuple):
         return [structure(item) for item in settings]
     return settings

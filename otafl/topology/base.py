@@ -75,6 +75,11 @@ class Topology(Lasting, ABC):
         self.settings, self.rows, self.hyper = settings, rows, hyper
 
     @property
+    def first_devices(self) -> list[int]:
+        """Return the number [S C] of each row's first device, where devices differ by number."""
+        return [0] * len(self.rows.scenarios)
+
+    @property
     def start(self) -> Streams:
         """Return the streams [S C] that models start from."""
         return self.rows.streams

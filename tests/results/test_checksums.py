@@ -11,6 +11,7 @@ import pytest
 import torch
 import xarray as xr
 from contract.small import scenario
+from support.parts import make_scenario, parts_of, value
 
 from otafl import open_results, sweeping
 from otafl.core.errors import DamagedError
@@ -38,11 +39,7 @@ def flips(path: Path) -> list[int]:
 
 
 def a_result(path: Path) -> None:
-    text = xr.DataArray(["gbma", "ci"], dims="power", attrs={"long_name": "policy"})
-    values = ("power", "round"), np.arange(6.0).reshape(2, 3), {"units": "1"}
-    dataset = xr.Dataset({"x": values, "final_round": ((), 4.0)}, {"power": text})
-    about = {"scenario_hash": "0", "sweep": "[]", "scenario": "name: a\n"}
-    write_part(dataset.assign_attrs(about), path)
+    write_part(parts_of(make_scenario({"power.name": ["gbma", "ci"]}))[0], path)
 
 
 def models(path: Path) -> None:
@@ -116,7 +113,7 @@ def test_other_programs_read_the_files(tmp_path: Path) -> None:
     """xarray and torch as they are; what they write again has no checksum, and opens."""
     a_result(tmp_path / "a.nc")
     with xr.open_dataset(tmp_path / "a.nc", engine="h5netcdf") as dataset:
-        assert dataset.load()["x"].values.sum() == 15
+        assert float(dataset.load()["test_accuracy"][0, 1, 2]) == value(0, 1, 4)
         dataset.assign_attrs(note="mine").to_netcdf(tmp_path / "b.nc", engine="h5netcdf")
     assert not checksums.check(tmp_path / "b.nc")
     assert read_part(tmp_path / "b.nc").attrs["note"] == "mine"
