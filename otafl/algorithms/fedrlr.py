@@ -30,7 +30,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from otafl.algorithms import low_rank_layers
-from otafl.algorithms.arrivals import mean_or, weight_that_came
+from otafl.algorithms.arrivals import mean_or
 from otafl.algorithms.base import Algorithm, Outcome, Views
 from otafl.algorithms.low_rank_layers import LowRankSettings, point, point_blocks
 from otafl.algorithms.whole_models import BiasMode, biases_of
@@ -195,7 +195,7 @@ class FedRLR(Algorithm):
         """Refactor the product of the two received sums, eq. (31); with silent devices, over the
         share of the weight that arrived."""
         factors = {
-            name: (block * weight_that_came(received, 0, name).clamp_min(1e-12).rsqrt()).mT
+            name: (block * received.delivered_weight(0, name).clamp_min(1e-12).rsqrt()).mT
             for name, block in received.mean[0].items()
         }
         left, right = ([factors[f"{side}{i}"] for i in self._layers] for side in "uv")

@@ -88,6 +88,10 @@ class SharedSubset(Remembering):
             return blocks
         return unflatten(self._spread(index, blocks[SENT]), self._shapes[index])
 
+    def restored_weight(self, index: int, weight: Blocks, restored: Blocks) -> Blocks:
+        """Return the weight of the reals of the subset, 0 of the others, of which nothing came."""
+        return self.restored(index, weight)
+
     def _spread(self, index: int, sent: Tensor) -> Tensor:
         """Return the numbers of a subset [n, k] where they belong, zeros elsewhere [n, P]."""
         reals = sum(math.prod(shape) for shape in self._shapes[index].values())
