@@ -95,6 +95,10 @@ class FedAsync(Algorithm):
                 )
             return self
 
+    @classmethod
+    def sends_increments(cls, settings: Any) -> bool:
+        return bool(settings.sends == "increment")
+
     step_operations = 5.0
     """The penalty's x - x_tau, times rho, added to the gradient; and the step."""
 

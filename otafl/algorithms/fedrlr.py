@@ -119,6 +119,11 @@ class FedRLR(Algorithm):
         self._kappa_gradient = 1.0 / devices if settings.inv_k_gradient else 1.0
         self._kappa_penalty = 1.0 / devices if inv_k_penalty else 1.0
 
+    @classmethod
+    def sends_increments(cls, settings: Any) -> bool:
+        """Return False: devices send factors of the model, each round in another frame."""
+        return False
+
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
         """Start at Theta_k = Theta_0: the model's start, truncated to rank R. The devices' copies
         are spread by the engine's `expand`, in memory of their own."""

@@ -186,6 +186,10 @@ class TDPFed(Algorithm):
     def needs_of(cls, settings: Any) -> Needs:
         return "each" if settings.aggregation == "act" else "mean"
 
+    @classmethod
+    def sends_increments(cls, settings: Any) -> bool:
+        return bool(settings.sends == "increment")
+
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
         """Start at factors whose tensors have He's variance; biases zero."""
         server: Blocks = {}

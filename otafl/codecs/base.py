@@ -26,6 +26,9 @@ from otafl.core.lasting import Lasting
 from otafl.core.rng import Streams
 from otafl.models.base import Shapes, flatten
 
+VOTES = "takes a vote of signs, along which the server steps"
+"""Why signs must be those of increments."""
+
 Coded = tuple[Group, Blocks]
 """A group as it is sent, and the memory after it, should the server receive nothing of it."""
 

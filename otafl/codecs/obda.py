@@ -22,7 +22,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.codecs.base import Codec, Coded, pairs
+from otafl.codecs.base import VOTES, Codec, Coded, pairs
 from otafl.core.contracts import Blocks, Context, Group, Hyper, Received, column
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
@@ -41,6 +41,10 @@ class Obda(Codec):
             "majority",
             description="one vote a device, or votes weighted by its share of the samples",
         )
+
+        @property
+        def assumes_increments(self) -> str:
+            return VOTES
 
     def __init__(self, settings: Settings, hyper: Hyper, streams: Streams) -> None:
         super().__init__(settings, hyper, streams)

@@ -41,6 +41,12 @@ class Settings(BaseModel):
         """Return what holds for keys that are not given and have no default of their own."""
         return {}
 
+    @property
+    def assumes_increments(self) -> str:
+        """Return why what devices send must be increments ("takes a vote of signs"); empty where it
+        need not."""
+        return ""
+
     def check(self, scenario: Any) -> Iterable[Problem]:
         """Return what is wrong between these settings and the rest of the scenario."""
         return ()

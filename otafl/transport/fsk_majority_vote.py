@@ -31,6 +31,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from otafl.codecs.base import VOTES
 from otafl.core.contracts import Blocks
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem
@@ -72,6 +73,10 @@ class FskMajorityVote(Transport):
             description="the server takes no step where neither energy is above so many times the "
             "noise's and known interference's mean; 0: it always does",
         )
+
+        @property
+        def assumes_increments(self) -> str:
+            return VOTES
 
         def check(self, scenario: Any) -> Iterable[Problem]:
             return refused(scenario)
