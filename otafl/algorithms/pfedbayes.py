@@ -11,6 +11,9 @@ step on zeta KL(q_i || w), and so on for each minibatch. `learning_rate` is that
 is what the copy's (mu, rho) have changed by, and the server averages it. Objectives are divided by
 the device's number of samples n_i, which leaves their minima where they are and lets step sizes
 mean what they mean elsewhere: the mean loss of the minibatch, and zeta / n_i times the divergence.
+Its curvature in mu is zeta / (n_i sigma^2), so steps of length eta diverge where eta zeta /
+(n_i sigma^2) > 2, as on devices of few samples, and would spoil the mean of all. There zeta / n_i
+is lowered for the round to sigma^2 / eta, of the least sigma of w.
 
 The personal model is the mean of q_i after local training; the global one the mean of w.
 
@@ -22,6 +25,8 @@ Zhang, Li, Li, Guo, Shi 2022, "Personalized Federated Learning via Variational B
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import numpy as np
@@ -52,6 +57,7 @@ from otafl.core.contracts import (
 )
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams, purpose, tick
+from otafl.data.shares import training_sizes
 from otafl.models.base import Model, flatten, unflatten
 from otafl.models.layered import LayeredModel
 
@@ -66,6 +72,10 @@ logistic function and a softplus are three each."""
 
 COPY_STEP = 23.0
 """Those of a step of the global distribution's copy: its precision (5) and the rest (18)."""
+
+DIVERGES = 2.0
+"""Steps on the divergence, of curvature zeta / (n_i sigma^2), diverge if they are longer than so
+many times its inverse."""
 
 Normal = tuple[Tensor, Tensor]
 """Mean mu and rho of a distribution, [n, P]."""
@@ -94,6 +104,20 @@ class PFedBayes(Algorithm):
             -2.5, description="rho at first; the standard deviation is ln(1 + exp(rho))"
         )
 
+        def notes(self, scenario: Any) -> Iterable[str]:
+            variance = math.log1p(math.exp(self.rho_start)) ** 2
+            rate = max(self.learning_rate, self.personal_learning_rate)
+            least = rate * self.penalty / (DIVERGES * variance)
+            sizes = training_sizes(scenario.data, scenario.devices.count)
+            if sizes and min(sizes) < least:
+                each = len(sizes) == scenario.devices.count
+                yield (
+                    f"algorithm.penalty: steps of {rate:g} with penalty {self.penalty:g} diverge "
+                    f"on devices of fewer than {math.ceil(least)} samples; here devices have "
+                    f"{'only' if each else 'on average'} {min(sizes)}, and theirs is lowered to "
+                    "what they bear; a smaller penalty or learning rate would do"
+                )
+
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         super().__init__(settings, model, devices)
         if not isinstance(model, LayeredModel) or any(layer.window for layer in model.layers):
@@ -117,9 +141,10 @@ class PFedBayes(Algorithm):
         start_mu, start_rho = broadcast.blocks[MODEL], broadcast.blocks[RHO]
         w_mu, w_rho = start_mu.clone(), start_rho.clone()
         mu, rho = devices["personal"], devices["personal_rho"]
-        zeta = (context.of_rows("penalty") / work.class_counts().sum(1))[:, None]
         rate = context.of_rows("learning_rate")[:, None]
         own_rate = context.of_rows("personal_learning_rate")[:, None]
+        zeta = (context.of_rows("penalty") / work.class_counts().sum(1))[:, None]
+        zeta = _stable(zeta, torch.maximum(rate, own_rate), w_rho)
         loss = torch.zeros_like(rate[:, 0])
         draws, sigma = self.settings.personal_steps, functional.softplus(rho)
         for step in range(work.steps):
@@ -157,6 +182,13 @@ class PFedBayes(Algorithm):
     def flops(self, load: LocalLoad) -> np.ndarray:
         gradients = load.steps * (self.settings.personal_steps - 1)  # beside one a step
         return super().flops(load) + gradients * self.model.training_flops(load.batch)
+
+
+def _stable(zeta: Tensor, rate: Tensor, w_rho: Tensor) -> Tensor:
+    """Return zeta / n_i [n, 1], or what of it steps can bear: beyond DIVERGES, that with which a
+    step on the divergence alone ends where mu and w's mean are equal."""
+    least = functional.softplus(w_rho.amin(1, keepdim=True)).square()  # sigma^2 where it is least
+    return torch.where(rate * zeta > DIVERGES * least, least / rate, zeta)
 
 
 def _copy_step_(w: Normal, w_sigma: Tensor, mu: Tensor, sigma: Tensor, step: Tensor) -> None:

@@ -47,6 +47,11 @@ class Settings(BaseModel):
         need not."""
         return ""
 
+    def notes(self, scenario: Any) -> Iterable[str]:
+        """Return what is no error, but hardly meant, between these settings and the rest of the
+        scenario; asked of the sections `algorithm`, `transport` and `topology`."""
+        return ()
+
     def check(self, scenario: Any) -> Iterable[Problem]:
         """Return what is wrong between these settings and the rest of the scenario."""
         return ()
