@@ -11,9 +11,10 @@ step on zeta KL(q_i || w), and so on for each minibatch. `learning_rate` is that
 is what the copy's (mu, rho) have changed by, and the server averages it. Objectives are divided by
 the device's number of samples n_i, which leaves their minima where they are and lets step sizes
 mean what they mean elsewhere: the mean loss of the minibatch, and zeta / n_i times the divergence.
-Its curvature in mu is zeta / (n_i sigma^2), so steps of length eta diverge where eta zeta /
-(n_i sigma^2) > 2, as on devices of few samples, and would spoil the mean of all. There zeta / n_i
-is lowered for the round to sigma^2 / eta, of the least sigma of w.
+Its curvature in mu is zeta / (n_i sigma^2), so equal steps of length eta diverge where eta zeta /
+(n_i sigma^2) > 2, as on devices of few samples or where an uplink's noise has made sigma small, and
+would spoil the mean of all. There zeta / n_i is lowered for the round to sigma^2 / eta, of the
+least sigma of w.
 
 The personal model is the mean of q_i after local training; the global one the mean of w.
 
@@ -73,10 +74,6 @@ logistic function and a softplus are three each."""
 COPY_STEP = 23.0
 """Those of a step of the global distribution's copy: its precision (5) and the rest (18)."""
 
-DIVERGES = 2.0
-"""Steps on the divergence, of curvature zeta / (n_i sigma^2), diverge if they are longer than so
-many times its inverse."""
-
 Normal = tuple[Tensor, Tensor]
 """Mean mu and rho of a distribution, [n, P]."""
 
@@ -105,18 +102,23 @@ class PFedBayes(Algorithm):
         )
 
         def notes(self, scenario: Any) -> Iterable[str]:
-            variance = math.log1p(math.exp(self.rho_start)) ** 2
-            rate = max(self.learning_rate, self.personal_learning_rate)
-            least = rate * self.penalty / (DIVERGES * variance)
             sizes = training_sizes(scenario.data, scenario.devices.count)
-            if sizes and min(sizes) < least:
-                each = len(sizes) == scenario.devices.count
+            each = len(sizes) == scenario.devices.count
+            if sizes and self._grows(min(sizes)):
+                longest = max(self.learning_rate, self.personal_learning_rate)
                 yield (
-                    f"algorithm.penalty: steps of {rate:g} with penalty {self.penalty:g} diverge "
-                    f"on devices of fewer than {math.ceil(least)} samples; here devices have "
+                    f"algorithm.penalty: steps of {longest:g} with penalty {self.penalty:g} "
+                    f"diverge on devices of few samples, which here have "
                     f"{'only' if each else 'on average'} {min(sizes)}, and theirs is lowered to "
                     "what they bear; a smaller penalty or learning rate would do"
                 )
+
+        def _grows(self, samples: int) -> bool:
+            """Return whether the first steps diverge on a device of so many samples."""
+            deviation = math.log1p(math.exp(self.rho_start))
+            curvature = self.penalty / samples / deviation**2
+            rates = self.learning_rate, self.personal_learning_rate
+            return bool(_growth(curvature, *rates, self.personal_steps) > 1.0)
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         super().__init__(settings, model, devices)
@@ -144,7 +146,7 @@ class PFedBayes(Algorithm):
         rate = context.of_rows("learning_rate")[:, None]
         own_rate = context.of_rows("personal_learning_rate")[:, None]
         zeta = (context.of_rows("penalty") / work.class_counts().sum(1))[:, None]
-        zeta = _stable(zeta, torch.maximum(rate, own_rate), w_rho)
+        zeta = _stable(zeta, rate, own_rate, self.settings.personal_steps, w_rho)
         loss = torch.zeros_like(rate[:, 0])
         draws, sigma = self.settings.personal_steps, functional.softplus(rho)
         for step in range(work.steps):
@@ -184,11 +186,18 @@ class PFedBayes(Algorithm):
         return super().flops(load) + gradients * self.model.training_flops(load.batch)
 
 
-def _stable(zeta: Tensor, rate: Tensor, w_rho: Tensor) -> Tensor:
-    """Return zeta / n_i [n, 1], or what of it steps can bear: beyond DIVERGES, that with which a
-    step on the divergence alone ends where mu and w's mean are equal."""
+def _stable(zeta: Tensor, rate: Tensor, own_rate: Tensor, draws: int, w_rho: Tensor) -> Tensor:
+    """Return zeta / n_i [n, 1]; or, where the steps on a minibatch would take mu and w's mean apart
+    for the divergence alone, that with which the longer of the two steps makes them equal."""
     least = functional.softplus(w_rho.amin(1, keepdim=True)).square()  # sigma^2 where it is least
-    return torch.where(rate * zeta > DIVERGES * least, least / rate, zeta)
+    grows = _growth(zeta / least, rate, own_rate, draws) > 1.0
+    return torch.where(grows, least / torch.maximum(rate, own_rate), zeta)
+
+
+def _growth(curvature: Any, rate: Any, own_rate: Any, draws: int) -> Any:
+    """Return what the steps on a minibatch multiply mu less w's mean by, for the divergence alone,
+    whose curvature is zeta / (n_i sigma^2): numbers, arrays or tensors."""
+    return abs(1.0 - own_rate * curvature) ** draws * abs(1.0 - rate * curvature)
 
 
 def _copy_step_(w: Normal, w_sigma: Tensor, mu: Tensor, sigma: Tensor, step: Tensor) -> None:

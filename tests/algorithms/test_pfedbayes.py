@@ -147,15 +147,17 @@ def test_refuses_convolutions() -> None:
 
 
 def test_the_penalty_is_lowered_where_steps_on_it_would_diverge() -> None:
-    """Where rate zeta / (n sigma^2) is above 2 at the least sigma, to where it is 1; else it stays
-    to the bit."""
+    """Where equal steps have rate zeta / (n sigma^2) above 2 at the least sigma, to where it is 1;
+    else it stays to the bit, as where one of the steps undoes what the other makes larger."""
     rho = torch.tensor([[0.3, -2.5, 1.0]] * 4).double()
     least = torch.nn.functional.softplus(torch.tensor(-2.5).double()).square()
     rate = torch.full((4, 1), 0.01).double()
     zeta = torch.tensor([[0.1], [1.99], [2.01], [1e4]]).double() * least / rate
-    made = _stable(zeta, rate, rho)
+    made = _stable(zeta, rate, rate, 1, rho)
     assert torch.equal(made[:2], zeta[:2])
     torch.testing.assert_close(rate[2:] * made[2:] / least, torch.ones(2, 1).double())
+    assert torch.equal(_stable(zeta, 0.4 * rate, rate, 1, rho)[:3], zeta[:3])
+    assert (_stable(zeta, 0.4 * rate, rate, 200, rho)[2] < zeta[2]).all()
 
 
 def farthest(samples: int) -> float:

@@ -98,16 +98,17 @@ def test_devices_too_small_for_their_penalty() -> None:
     assert not of(90)
     (said,) = of(89)
     assert said == (
-        "algorithm.penalty: steps of 0.01 with penalty 10 diverge on devices of fewer than 9 "
-        "samples; here devices have only 8, and theirs is lowered to what they bear; a smaller "
-        "penalty or learning rate would do"
+        "algorithm.penalty: steps of 0.01 with penalty 10 diverge on devices of few samples, which "
+        "here have only 8, and theirs is lowered to what they bear; a smaller penalty or learning "
+        "rate would do"
     )
     assert not of(89, penalty=9.0)
     assert not of(89, rho_start=-2.0)
-    assert of(90, personal_learning_rate=0.02)
+    assert of(90, personal_learning_rate=0.02, learning_rate=0.02)
+    assert not of(90, personal_learning_rate=0.015, learning_rate=0.006)
     (said,) = of(80, partition="dirichlet")
-    assert "devices have on average 8" in said
+    assert "here have on average 8" in said
     data = {"name": "digits", "test": "per_device", "test_share": 0.5, "partition": "iid"}
     (said,) = noted(algorithm="pfedbayes", devices={"count": 112}, data=data)
-    assert "have only 8" in said
+    assert "here have only 8" in said
     assert not noted(algorithm="pfedbayes", data="fashion_mnist")
