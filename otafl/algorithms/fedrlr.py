@@ -30,7 +30,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from otafl.algorithms import low_rank_layers
-from otafl.algorithms.arrivals import mean_or, weight_that_came
+from otafl.algorithms.arrivals import mean_or
 from otafl.algorithms.base import Algorithm, Outcome, Views
 from otafl.algorithms.low_rank_layers import LowRankSettings, point, point_blocks
 from otafl.algorithms.whole_models import BiasMode, biases_of
@@ -119,6 +119,11 @@ class FedRLR(Algorithm):
         self._kappa_gradient = 1.0 / devices if settings.inv_k_gradient else 1.0
         self._kappa_penalty = 1.0 / devices if inv_k_penalty else 1.0
 
+    @classmethod
+    def sends_increments(cls, settings: Any) -> bool:
+        """Return False: devices send factors of the model, each round in another frame."""
+        return False
+
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
         """Start at Theta_k = Theta_0: the model's start, truncated to rank R. The devices' copies
         are spread by the engine's `expand`, in memory of their own."""
@@ -195,7 +200,7 @@ class FedRLR(Algorithm):
         """Refactor the product of the two received sums, eq. (31); with silent devices, over the
         share of the weight that arrived."""
         factors = {
-            name: (block * weight_that_came(received, 0, name).clamp_min(1e-12).rsqrt()).mT
+            name: (block * received.delivered_weight(0, name).clamp_min(1e-12).rsqrt()).mT
             for name, block in received.mean[0].items()
         }
         left, right = ([factors[f"{side}{i}"] for i in self._layers] for side in "uv")

@@ -61,6 +61,17 @@ class Settings(BaseModel):
         """Return what holds for keys that are not given and have no default of their own."""
         return {}
 
+    @property
+    def assumes_increments(self) -> str:
+        """Return why what devices send must be increments ("takes a vote of signs"); empty where it
+        need not."""
+        return ""
+
+    def notes(self, scenario: Any) -> Iterable[str]:
+        """Return what is no error, but hardly meant, between these settings and the rest of the
+        scenario; asked of the sections `algorithm`, `transport` and `topology`."""
+        return ()
+
     def check(self, scenario: Any) -> Iterable[Problem]:
         """Return what is wrong between these settings and the rest of the scenario."""
         return ()
