@@ -44,7 +44,7 @@ class Judged(NamedTuple):
     limit: np.ndarray
 
     @property
-    def at_chance(self) -> np.ndarray:
+    def is_at_chance(self) -> np.ndarray:
         """Points at which the accuracy is at chance, bool [points]."""
         return np.asarray(self.accuracy <= self.limit)
 
@@ -58,26 +58,26 @@ def judge(ds: xr.Dataset) -> dict[str, Judged]:
 
     Returns
     -------
-    Variable of `ACCURACIES` that the result has -> how it compares. Results of before the share of
-    the most frequent class was recorded have none.
+    Variable of `ACCURACIES` that the result has -> how it compares. A result that was written
+    before the share of the most frequent class was recorded has none.
     """
     found = {}
     for name, (guess, samples) in ACCURACIES.items():
         if any(one not in ds for one in (name, guess, samples)):
             continue
-        values = _ends(ds, name)
+        values = _read_ends(ds, name)
         there = np.isfinite(values)
         trials = there.sum(1)
         share, count = (
-            _mean(np.where(there, _ends(ds, one), np.nan)) for one in (guess, samples)
+            _average(np.where(there, _read_ends(ds, one), np.nan)) for one in (guess, samples)
         )
         error = np.sqrt(share * (1.0 - share) / (count * np.maximum(trials, 1)))
         if trials.any():
-            found[name] = Judged(_mean(values), share, share + MARGIN * error)
+            found[name] = Judged(_average(values), share, share + MARGIN * error)
     return found
 
 
-def sentence(ds: xr.Dataset) -> str:
+def describe(ds: xr.Dataset) -> str:
     """Say which accuracies are at chance, at which points, and which accuracy shows the learning.
 
     Returns
@@ -88,33 +88,35 @@ def sentence(ds: xr.Dataset) -> str:
     judged = judge(ds)
     if not judged:
         return ""
-    at = {name: one.at_chance for name, one in judged.items() if one.at_chance.any()}
+    at = {name: one.is_at_chance for name, one in judged.items() if one.is_at_chance.any()}
     main, *others = judged
-    behind = judged[main].at_chance | _lags(judged)
+    behind = judged[main].is_at_chance | _find_lagging(judged)
     if not at and not behind.any():
         return ""
     said, which = ("at chance", at) if at else ("little learned", {main: behind})
     clauses = [
-        f"{name} {_range(judged[name].accuracy[points])}{_where(ds, points)}"
+        f"{name} {_format_range(judged[name].accuracy[points])}{_name_points(ds, points)}"
         for name, points in which.items()
     ]
     guess = np.concatenate([judged[name].guess[points] for name, points in which.items()])
-    text = f"{said}: {', '.join(clauses)}; a guess gets {_range(guess)}"
-    better = [name for name in others if name not in at] if behind.any() else []
-    if better:
-        gets = ", ".join(f"{name} ({_range(judged[name].accuracy[behind])})" for name in better)
-        text += f"; the learning shows in {gets}"
-    return text
+    text = f"{said}: {', '.join(clauses)}; a guess gets {_format_range(guess)}"
+    better = {name: judged[name].accuracy[behind] for name in others if name not in at}
+    gets = [
+        f"{name} ({_format_range(values)})"
+        for name, values in better.items()
+        if np.isfinite(values).any()
+    ]
+    return f"{text}; the learning shows in {', '.join(gets)}" if gets else text
 
 
-def _lags(judged: dict[str, Judged]) -> np.ndarray:
+def _find_lagging(judged: dict[str, Judged]) -> np.ndarray:
     """Return the points, bool [points], at which the first accuracy exceeds a guess by less than
     half as much as another."""
     lifts = np.array([one.accuracy - one.guess for one in judged.values()])
     return np.asarray((lifts[1:] > 2.0 * lifts[0]).any(0))
 
 
-def _where(ds: xr.Dataset, points: np.ndarray) -> str:
+def _name_points(ds: xr.Dataset, points: np.ndarray) -> str:
     """Name the points among all of a sweep; empty for all."""
     if points.all():
         return ""
@@ -127,18 +129,18 @@ def _where(ds: xr.Dataset, points: np.ndarray) -> str:
     return f" at {len(each)} of {len(points)} points ({', '.join(each[:MOST])}{more})"
 
 
-def _ends(ds: xr.Dataset, name: str) -> np.ndarray:
+def _read_ends(ds: xr.Dataset, name: str) -> np.ndarray:
     """Return a variable at the end of each trial, [points, trials]."""
     values = ended(ds, name).values
     return values.reshape(-1, values.shape[-1])
 
 
-def _range(values: np.ndarray) -> str:
+def _format_range(values: np.ndarray) -> str:
     low, high = (f"{value:.2f}" for value in (np.nanmin(values), np.nanmax(values)))
     return low if low == high else f"{low} to {high}"
 
 
-def _mean(values: np.ndarray) -> np.ndarray:
+def _average(values: np.ndarray) -> np.ndarray:
     """Return the mean over the trials that have a value, [points]; NaN where none has."""
     count = np.isfinite(values).sum(1)
     total = np.nansum(values, 1)

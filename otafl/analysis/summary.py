@@ -13,7 +13,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from otafl.analysis.chance import sentence
+from otafl.analysis import chance
 from otafl.analysis.points import axes_of, labels
 from otafl.core.console import plain_console
 from otafl.core.files import write_csv
@@ -106,8 +106,8 @@ def print_ends(
     if left_out:
         console.print(f"no room in this terminal (--variables chooses): {', '.join(left_out)}")
     asked = variables is None or any(name.endswith("accuracy") for name in variables)
-    if asked and (chance := sentence(dataset)):
-        console.print(chance)
+    if asked and (guessed := chance.describe(dataset)):
+        console.print(guessed)
 
 
 def write_summary(dataset: xr.Dataset, path: Path) -> None:

@@ -148,13 +148,13 @@ def _tell_chance(result: xr.Dataset, drawn: Collection[str]) -> None:
 
     drawn : variables and dims that were asked for; the main accuracy where none was.
     """
-    from otafl.analysis.chance import sentence
+    from otafl.analysis import chance
 
     asked = [name for name in drawn if name in result.data_vars]
     if asked and not any(name.endswith("accuracy") for name in asked):
         return
-    if chance := sentence(result):
-        typer.echo(f"otafl: {chance}", err=True)
+    if guessed := chance.describe(result):
+        typer.echo(f"otafl: {guessed}", err=True)
 
 
 def _beside(result: Path, name: str) -> Path:

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import torch
 import xarray as xr
-import yaml
 from torch import nn
 
 from otafl import data as data_sets
@@ -31,7 +30,7 @@ from otafl.results import models as trained
 from otafl.results.coordinates import listed, pick, shown
 from otafl.results.ending import final
 from otafl.results.files import open_results
-from otafl.scenario import Point, expand, load_scenario, same
+from otafl.scenario import Point, expand, load_scenario, restore_tree, same
 
 TARGETS = ("onnx", "litert", "pytorch")
 
@@ -68,7 +67,7 @@ class Chosen:
 
     def point(self) -> Point:
         """Return the point of the sweep that the model was trained at."""
-        scenario = load_scenario(yaml.safe_load(self.result.attrs["scenario"]))
+        scenario = load_scenario(restore_tree(self.result.attrs))
         return expand(scenario)[self.index]
 
 

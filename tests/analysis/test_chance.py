@@ -18,7 +18,6 @@ from contract.small import tree
 import otafl
 from otafl import cli
 from otafl.analysis import chance
-from otafl.analysis.chance import sentence
 
 pytestmark = pytest.mark.exact
 
@@ -44,8 +43,8 @@ def result(trials: int = 1, own: bool = False, **accuracies: list[float]) -> xr.
 @pytest.mark.parametrize("trials", [1, 4, 25])
 def test_the_margin_is_three_standard_errors_of_a_guess(trials: int) -> None:
     limit = GUESS + 3 * (GUESS * (1 - GUESS) / (SAMPLES * trials)) ** 0.5
-    assert sentence(result(trials, test_accuracy=[limit - 1e-9]))
-    assert not sentence(result(trials, test_accuracy=[limit + 1e-9]))
+    assert chance.describe(result(trials, test_accuracy=[limit - 1e-9]))
+    assert not chance.describe(result(trials, test_accuracy=[limit + 1e-9]))
 
 
 @pytest.mark.law
@@ -55,52 +54,52 @@ def test_a_guess_is_seldom_taken_for_learning() -> None:
     rng = np.random.default_rng(0)
     right = rng.binomial(SAMPLES, GUESS, 20_000) / SAMPLES
     ds = result(test_accuracy=list(right))
-    taken = int((~chance.judge(ds)["test_accuracy"].at_chance).sum())
+    taken = int((~chance.judge(ds)["test_accuracy"].is_at_chance).sum())
     assert 5 < taken < 90
 
 
 def test_it_names_the_points() -> None:
-    assert sentence(result(test_accuracy=[0.1, 0.5, 0.12])) == (
+    assert chance.describe(result(test_accuracy=[0.1, 0.5, 0.12])) == (
         "at chance: test_accuracy 0.10 to 0.12 at 2 of 3 points (snr_db=0, snr_db=20); a guess "
         "gets 0.10"
     )
-    many = sentence(result(test_accuracy=[0.1] * 5 + [0.5]))
+    many = chance.describe(result(test_accuracy=[0.1] * 5 + [0.5]))
     assert "at 5 of 6 points (snr_db=0, snr_db=10, snr_db=20, ...)" in many
-    assert sentence(result(test_accuracy=[0.1, 0.1])) == (
+    assert chance.describe(result(test_accuracy=[0.1, 0.1])) == (
         "at chance: test_accuracy 0.10; a guess gets 0.10"
     )
 
 
 def test_it_says_where_the_learning_is() -> None:
-    local = sentence(result(test_accuracy=[0.1], local_test_accuracy=[0.7]))
+    local = chance.describe(result(test_accuracy=[0.1], local_test_accuracy=[0.7]))
     assert local == (
         "at chance: test_accuracy 0.10; a guess gets 0.10; the learning shows in "
         "local_test_accuracy (0.70)"
     )
-    behind = sentence(result(test_accuracy=[0.25], local_test_accuracy=[0.7]))
+    behind = chance.describe(result(test_accuracy=[0.25], local_test_accuracy=[0.7]))
     assert behind.startswith("little learned: test_accuracy 0.25; a guess gets 0.10; the learning ")
-    assert not sentence(result(test_accuracy=[0.45], local_test_accuracy=[0.7]))
-    neither = sentence(result(test_accuracy=[0.1], local_test_accuracy=[0.11]))
-    assert neither == (
-        "at chance: test_accuracy 0.10, local_test_accuracy 0.11; a guess gets 0.10"
-    )
+    assert not chance.describe(result(test_accuracy=[0.45], local_test_accuracy=[0.7]))
+    apart = chance.describe(result(test_accuracy=[0.1, 0.8], local_test_accuracy=[np.nan, 0.9]))
+    assert apart == "at chance: test_accuracy 0.10 at 1 of 2 points (snr_db=0); a guess gets 0.10"
+    neither = chance.describe(result(test_accuracy=[0.1], local_test_accuracy=[0.11]))
+    assert neither == ("at chance: test_accuracy 0.10, local_test_accuracy 0.11; a guess gets 0.10")
 
 
 def test_a_personal_model_is_held_to_its_devices_most_frequent_class() -> None:
     keys = {"test_accuracy": [0.4], "personal_own_test_accuracy": [0.52]}
-    assert sentence(result(own=True, **keys)) == (
+    assert chance.describe(result(own=True, **keys)) == (
         "at chance: personal_own_test_accuracy 0.52; a guess gets 0.50"
     )
-    assert not sentence(result(own=True, **keys | {"personal_own_test_accuracy": [0.7]}))
+    assert not chance.describe(result(own=True, **keys | {"personal_own_test_accuracy": [0.7]}))
 
 
 def test_missing_values_count_for_nothing() -> None:
     ds = result(2, test_accuracy=[0.1, 0.9])
     ds["test_accuracy"][0, 1] = np.nan
-    assert "0.10 at 1 of 2 points (snr_db=0)" in sentence(ds)
+    assert "0.10 at 1 of 2 points (snr_db=0)" in chance.describe(ds)
     ds["test_accuracy"][0] = np.nan
-    assert sentence(ds) == ""
-    assert sentence(result(test_accuracy=[0.1]).drop_vars("majority_share")) == ""
+    assert chance.describe(ds) == ""
+    assert chance.describe(result(test_accuracy=[0.1]).drop_vars("majority_share")) == ""
 
 
 def test_the_share_is_that_of_the_samples_tested_on() -> None:
@@ -117,7 +116,7 @@ def test_the_share_is_that_of_the_samples_tested_on() -> None:
 def test_the_commands_say_it(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     """One local step of a tiny rate leaves a model where a guess is."""
     text = "name: still\ndata: digits\nalgorithm: {name: fedavg, learning_rate: 1.0e-6}\n"
-    text += "training: {rounds: 1}\noutput: {folder: '%s'}\n" % tmp_path
+    text += f"training: {{rounds: 1}}\noutput: {{folder: '{tmp_path}'}}\n"
     (tmp_path / "still.yaml").write_text(text)
     file = str(tmp_path / "still.nc")
 
