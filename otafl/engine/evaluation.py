@@ -62,9 +62,9 @@ class Evaluation:
         own, trials = self._all.own_test, len(self._all.share)
         out: dict[str, np.ndarray] = {}
         if self._test is not None:
-            counts = torch.bincount(self._test[1]).double()
-            out["test_samples"] = np.full(trials, float(counts.sum()))
-            out["majority_share"] = np.full(trials, float(counts.max() / counts.sum()))
+            common = np.bincount(self._all.data.y_test[: self._training.eval_samples])
+            out["test_samples"] = np.full(trials, float(common.sum()))
+            out["majority_share"] = np.full(trials, common.max() / common.sum())
         if own is None:
             return out
         of_classes = own.class_counts().view(trials, -1, own.classes).sum(1).double().cpu().numpy()
