@@ -12,7 +12,7 @@ McMahan, Moore, Ramage, Hampson, Arcas 2017, "Communication-Efficient Learning o
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import torch
 from pydantic import Field, model_validator
@@ -55,6 +55,10 @@ class FedAvg(Algorithm):
                     "is one block; sends: model would do"
                 )
             return self
+
+    @classmethod
+    def sends_increments(cls, settings: Any) -> bool:
+        return bool(settings.sends == "increment")
 
     @property
     def round_operations(self) -> float:

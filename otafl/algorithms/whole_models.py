@@ -33,9 +33,10 @@ class WholeSettings(settings.Settings):
     """Hold what the methods share that FedRLR is compared with (Xue and Lau 2023, section VI)."""
 
     learning_rate: float = stackable(
-        0.002,
+        0.2,
+        introduced=0.002,
         gt=0,
-        description="SGD step of the first round; the default is that of FedRLR's experiments, "
+        description="SGD step of the first round; FedRLR's experiments, with pixels from 0 to 255: "
         "2 / 1000",
     )
     decay: float = stackable(

@@ -61,6 +61,17 @@ class Settings(BaseModel):
         """Return what holds for keys that are not given and have no default of their own."""
         return {}
 
+    @property
+    def assumes_increments(self) -> str:
+        """Return why what devices send must be increments ("takes a vote of signs"); empty where it
+        need not."""
+        return ""
+
+    def notes(self, scenario: Any) -> Iterable[str]:
+        """Return what is no error, but hardly meant, between these settings and the rest of the
+        scenario; asked of the sections `algorithm`, `transport` and `topology`."""
+        return ()
+
     def check(self, scenario: Any) -> Iterable[Problem]:
         """Return what is wrong between these settings and the rest of the scenario."""
         return ()
@@ -90,10 +101,23 @@ class CustomSettings(Settings):
         raise NotImplementedError
 
 
-def stackable(default: Any = ..., **constraints: Any) -> Any:
+def stackable(default: Any = ..., *, introduced: Any = None, **constraints: Any) -> Any:
     """Declare a numeric field that changes neither a tensor's shape nor the flow of control: points
-    of a sweep that differ in it alone run in one batched program."""
-    return Field(default, json_schema_extra={"stackable": True}, **constraints)
+    of a sweep that differ in it alone run in one batched program.
+
+    introduced: the first default of a field whose default has changed.
+    """
+    extra = {"stackable": True} | ({} if introduced is None else {"introduced": introduced})
+    return Field(default, json_schema_extra=extra, **constraints)
+
+
+def list_former_defaults(settings: type[BaseModel]) -> dict[str, Any]:
+    """Return the first default of each field whose default has changed since."""
+    return {
+        name: info.json_schema_extra["introduced"]
+        for name, info in settings.model_fields.items()
+        if isinstance(info.json_schema_extra, dict) and "introduced" in info.json_schema_extra
+    }
 
 
 @functools.cache

@@ -30,7 +30,7 @@ from otafl.results import models as trained
 from otafl.results.coordinates import listed, pick, shown
 from otafl.results.ending import final
 from otafl.results.files import open_results
-from otafl.scenario import Point, expand, load_scenario, same
+from otafl.scenario import Point, expand, load_scenario, restore_tree, same
 
 TARGETS = ("onnx", "litert", "pytorch")
 
@@ -67,7 +67,7 @@ class Chosen:
 
     def point(self) -> Point:
         """Return the point of the sweep that the model was trained at."""
-        scenario = load_scenario(header.read_scenario(self.result.attrs))
+        scenario = load_scenario(restore_tree(self.result.attrs))
         return expand(scenario)[self.index]
 
 

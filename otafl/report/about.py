@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import xarray as xr
 
+from otafl.analysis import chance
 from otafl.analysis.points import axes_of
 from otafl.core.words import counted
 from otafl.results import header, origins
@@ -61,6 +62,8 @@ def notices(ds: xr.Dataset) -> list[str]:
         count = int(ds[name].notnull().sum()) if name in ds else 0
         if count:
             said.append(f"{count} of {counted(trials, 'trial')} {text}.")
+    if guessed := chance.describe(ds):
+        said.append(f"{guessed[0].upper()}{guessed[1:]}.")
     return said
 
 

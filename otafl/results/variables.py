@@ -79,6 +79,11 @@ VARIABLES |= {
     "device_own_class_samples": Variable(
         "1", "own test samples of a class", ("trial", "device", "class")
     ),
+    "majority_share": Variable(
+        "1", "share of the test samples that are of the most frequent class", TRIALS
+    ),
+    "test_samples": Variable("1", "test samples", TRIALS),
+    "own_test_samples": Variable("1", "test samples of all devices' own", TRIALS),
     "majority_accuracy": Variable(
         "1", "share of own test samples that are of their device's most frequent class", TRIALS
     ),

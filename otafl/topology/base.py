@@ -4,7 +4,6 @@ other."""
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -61,11 +60,6 @@ class Topology(Lasting, ABC):
         def dealt(self) -> Deal:
             """Return to whom the data set is dealt out: to each server's devices, or to all."""
             return "each"
-
-        def notes(self, scenario: Any) -> Iterable[str]:
-            """Return what is no error, but hardly meant, between these settings and the rest of the
-            scenario."""
-            return ()
 
         def of_server(self, scenario: Any) -> Any:
             """Return the scenario with the part of the band that one server has."""

@@ -129,6 +129,12 @@ class Graph(Topology):
                 if getattr(scenario.devices, name) not in (None, count):
                     text = "in a graph all devices take part in every round; leave it out"
                     yield problem(text, f"devices.{name}", "topology")
+            if scenario.transport.assumes_increments:
+                text = (
+                    f"'{scenario.transport.name}' {scenario.transport.assumes_increments}, and "
+                    "neighbours send each other their models; over_the_air would do"
+                )
+                yield problem(text, "transport", "topology")
             if scenario.privacy.clip is not None:
                 text = "is accounted for one server; leave it out, or topology: star would do"
                 yield problem(text, "privacy.clip", "topology")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -130,11 +130,6 @@ class Transport(Lasting, ABC):
         def plannable(self) -> bool:
             """Return whether devices can plan their energy for what an update takes (`planned`)."""
             return False
-
-        def notes(self, scenario: Any) -> Iterable[str]:
-            """Return what is no error, but hardly meant, between these settings and the rest of the
-            scenario."""
-            return ()
 
     def __init__(self, settings: Any, setup: LinkSetup) -> None:
         self.settings, self.setup = settings, setup

@@ -89,3 +89,41 @@ def test_check_tells_it(
     Path("s.yaml").write_text("name: s\npower: ci\ntransport: digital\n")
     call("check", "s.yaml")
     assert "otafl: warning: power: 'ci' without effect, as transport" in capsys.readouterr().err
+
+
+def test_models_over_the_air_of_stale_devices() -> None:
+    """FedAsync's models take the uplink's noise in proportion to them."""
+    for transport in ("over_the_air", "ofdm", "reed"):
+        (said,) = noted(algorithm="fedasync", transport=transport)
+        assert said.startswith(f"algorithm.sends: 'model' over transport '{transport}' gives")
+        assert said.endswith("sends: increment would do")
+    assert not noted(algorithm="fedasync", transport="digital")
+    assert not noted(algorithm={"name": "fedasync", "sends": "increment"})
+    (said,) = noted(sweep={"algorithm": ["fedavg", "fedasync"], "channel.snr_db": [0, 10]})
+
+
+def test_devices_too_small_for_their_penalty() -> None:
+    """At the defaults steps diverge below 0.01 10 / (2 ln(1 + e^-2.5)^2) = 8.03 samples."""
+
+    def of(samples: int, **keys: Any) -> list[str]:
+        part = keys.pop("partition", "iid")
+        data = {"name": "digits", "train_samples": samples, "partition": part}
+        return noted(algorithm={"name": "pfedbayes", **keys}, devices={"count": 10}, data=data)
+
+    assert not of(90)
+    (said,) = of(89)
+    assert said == (
+        "algorithm.penalty: steps of 0.01 with penalty 10 diverge on devices of few samples, which "
+        "here have only 8, and theirs is lowered to what they bear; a smaller penalty or learning "
+        "rate would do"
+    )
+    assert not of(89, penalty=9.0)
+    assert not of(89, rho_start=-2.0)
+    assert of(90, personal_learning_rate=0.02, learning_rate=0.02)
+    assert not of(90, personal_learning_rate=0.015, learning_rate=0.006)
+    (said,) = of(80, partition="dirichlet")
+    assert "here have on average 8" in said
+    data = {"name": "digits", "test": "per_device", "test_share": 0.5, "partition": "iid"}
+    (said,) = noted(algorithm="pfedbayes", devices={"count": 112}, data=data)
+    assert "here have only 8" in said
+    assert not noted(algorithm="pfedbayes", data="fashion_mnist")
