@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,12 +48,17 @@ FORMAT = 1
 misread. Files from before there were numbers are 0."""
 
 
-def to_dataset(record: Record, points: Sequence[Point], scenario: Scenario) -> xr.Dataset:
+def to_dataset(
+    record: Record,
+    points: Sequence[Point],
+    scenario: Scenario,
+    inputs: Mapping[str, str] | None = None,
+) -> xr.Dataset:
     """Return the record of one stack with dims (point, trial, round[, device]).
 
     points: what was stacked, in the record's order. scenario: the whole sweep's, which the
-    attributes keep. Raises ValueError for a variable that is not in `VARIABLES` or whose shape
-    is not what its dims say.
+    attributes keep. inputs: as of `origins.Origin`. Raises ValueError for a
+    variable that is not in `VARIABLES` or whose shape is not what its dims say.
     """
     import xarray as xr  # a third of a second, which is not yet needed where a run begins
 
@@ -96,7 +101,7 @@ def to_dataset(record: Record, points: Sequence[Point], scenario: Scenario) -> x
         final_round=("point", np.full(len(index), last), {"long_name": "last recorded round"}),
     )
     first = points[0].scenario
-    made = origins.here(index.tolist(), sources_of(first), first.engine.chunk_mb)
+    made = origins.here(index.tolist(), sources_of(first), first.engine.chunk_mb, inputs)
     dataset.attrs = _attributes(scenario, axes) | {
         "complete": int(record.complete),
         origins.ATTRIBUTE: origins.written([made]),

@@ -3,6 +3,7 @@
 from otafl.scenario.errors import ScenarioError
 from otafl.scenario.identity import (
     about,
+    files_of,
     same,
     scenario_hash,
     sources_of,
@@ -21,6 +22,7 @@ __all__ = [
     "about",
     "axes_of",
     "expand",
+    "files_of",
     "is_scenario",
     "json_schema",
     "load_scenario",

@@ -25,7 +25,7 @@ from otafl.sweeping.folder import Folder
 from otafl.sweeping.meter import Meter, Progress
 from otafl.sweeping.planning import Batch, Stack, plan, sources_of_each, stored
 from otafl.sweeping.resuming import finished, remove_outdated
-from otafl.sweeping.working import Job, record_of
+from otafl.sweeping.working import Job, inputs_of, record_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -87,7 +87,7 @@ def run(
             if not record.complete:
                 raise KeyboardInterrupt
             meter.finished(stack.number)
-            parts.append(to_dataset(record, stack.points, scenario))
+            parts.append(to_dataset(record, stack.points, scenario, inputs_of(stack.scenario)))
         for sentence in tracks.lost:
             tell(sentence)
         return combine(parts)

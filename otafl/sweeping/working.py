@@ -13,6 +13,7 @@ from typing import Literal
 
 import torch
 
+from otafl import data
 from otafl.core import blame, sources
 from otafl.core.errors import UserError, WriteError
 from otafl.core.sources import Sources
@@ -26,7 +27,7 @@ from otafl.results.dataset import combine, to_dataset
 from otafl.results.environment import versions
 from otafl.results.files import write_part
 from otafl.results.record import Record
-from otafl.scenario import Scenario, scenario_hash, sources_of
+from otafl.scenario import Scenario, files_of, scenario_hash, sources_of
 from otafl.sweeping import locks
 from otafl.sweeping.folder import Folder
 from otafl.sweeping.joining import Piece, joined
@@ -126,7 +127,9 @@ def _compute(job: Job, report: Report, keep_interrupted: bool, notes: list[str])
         rebatched(job.folder, stack, batches)
 
     record = record_of(stack, tell, partial(_kept_batch, job, notes), rebatch)
-    dataset = to_dataset(record, stack.points, job.scenario).assign_attrs(stacks=[stack.number])
+    inputs = inputs_of(stack.scenario)
+    dataset = to_dataset(record, stack.points, job.scenario, inputs)
+    dataset = dataset.assign_attrs(stacks=[stack.number])
     if not record.complete:
         if keep_interrupted:
             write_part(dataset, folder.interrupted)
@@ -139,6 +142,12 @@ def _compute(job: Job, report: Report, keep_interrupted: bool, notes: list[str])
         write_part(combine([dataset]), job.result)
         folder.part(stack.number).unlink(missing_ok=True)  # a damaged one
     folder.forget(stack.number)
+
+
+def inputs_of(scenario: Scenario) -> dict[str, str]:
+    """Return hashes of what a stack's numbers depend on beside versions and own modules."""
+    found = {"otafl": sources.of_otafl(), "data": data.fingerprint(scenario.data)}
+    return found | files_of(scenario)
 
 
 def record_of(
