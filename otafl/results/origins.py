@@ -115,6 +115,28 @@ def without(origins: Sequence[Origin], points: set[int]) -> list[Origin]:
     return [one for one in left if one.points]
 
 
+def renumbered(origins: Sequence[Origin], numbers: Mapping[int, int]) -> list[Origin]:
+    """Return origins whose points have these numbers now."""
+    return [
+        replace(one, points=frozenset(numbers[point] for point in one.points)) for one in origins
+    ]
+
+
+def merged(earlier: Sequence[Origin], later: Sequence[Origin]) -> list[Origin]:
+    """Return the origins of points whose trials were computed at two times, by the same programs
+    and modules. Of inputs that differ between them both are named."""
+    out = []
+    for one in later:
+        inputs = dict(one.inputs or {})
+        for other in earlier:
+            if one.points & other.points:
+                for name, of in (other.inputs or {}).items():
+                    known = inputs.get(name, of)
+                    inputs[name] = known if of in known.split("+") else f"{of}+{known}"
+        out.append(replace(one, inputs=inputs or None))
+    return out
+
+
 def differences(one: Origin, other: Origin) -> dict[str, tuple[str | None, str | None]]:
     """Return the files, data and otafl's source that differ between two origins, by name, and
     their hashes; what an older file does not say is no difference."""

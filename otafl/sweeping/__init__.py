@@ -22,6 +22,7 @@ from otafl.scenario import Scenario, expand
 from otafl.sweeping import locks
 from otafl.sweeping.executing import Execute, FailedStacks, carried_out, here
 from otafl.sweeping.folder import Folder
+from otafl.sweeping.growing import grow
 from otafl.sweeping.meter import Meter, Progress
 from otafl.sweeping.planning import Batch, Stack, plan, sources_of_each, stored
 from otafl.sweeping.resuming import finished, remove_outdated
@@ -133,6 +134,9 @@ def sweep(
 ) -> xr.Dataset:
     """Run the stacks that a folder does not hold yet. Several programs may work on one folder.
 
+    A folder with results of the same scenario, but for fewer values on its axes or fewer trials,
+    keeps them.
+
     Parameters
     ----------
     scenario : Scenario
@@ -186,6 +190,8 @@ def _complete(
     """
     sources.refresh()
     home = Folder(folder)
+    if not restart:
+        grow(home, scenario, workers, tell)
     thrown = home.made_ready(scenario, restart)
     if thrown:
         tell(f"{folder}: --restart threw away {thrown}")

@@ -57,11 +57,13 @@ class Batch(NamedTuple):
 @dataclass(frozen=True)
 class Stack:
     """Hold the points of one result file, and the batches that they run in: one, unless memory is
-    short."""
+    short. earlier: the number of first trials that are finished in a file of their own, since the
+    sweep has grown."""
 
     number: int
     points: list[Point]
     batches: list[Batch]
+    earlier: int = 0
 
     @property
     def chunk_mb(self) -> float | None:
@@ -107,6 +109,14 @@ def plan(
     return [Stack(number, *part) for number, part in enumerate(parts)]
 
 
+def more_trials(points: Sequence[Point], trials: Sequence[int]) -> list[Batch]:
+    """Return batches of more trials of points of one stack, within `engine.memory_gb`."""
+    at_once = need(points).trials_within(points[0].scenario.engine.memory_gb * 2**30)
+    each = max(1, at_once // len(points))
+    every = list(range(len(points)))
+    return [Batch(every, part) for part in _cut(trials, each)]
+
+
 def in_chunks(points: Sequence[Point], chunk_mb: float | None) -> list[Point]:
     """Return the points with this `engine.chunk_mb`."""
     if points[0].scenario.engine.chunk_mb == chunk_mb:
@@ -130,17 +140,23 @@ def stored(
     points = expand(scenario)
     with held(folder / "locks" / "plan.lock"):
         if (folder / "plan.json").exists():
-            return _read(scenario, points, folder)
+            return read_plan(scenario, points, folder)
         stacks = plan(points, workers, tell)
         sources = together(sources_of_each(stacks))
         said = about(scenario)
         _check_own(folder / "scenario.yaml", said["scenario"])
         write_text(folder / "scenario.yaml", said["scenario"])
         begin()
-        plain = [_plain(stack) for stack in stacks]
-        tree = {"scenario_hash": said["scenario_hash"], "sources": sources, "stacks": plain}
-        write_text(folder / "plan.json", json.dumps(tree))
+        write_text(folder / "plan.json", planned(said["scenario_hash"], stacks, sources))
     return stacks
+
+
+def planned(digest: str, stacks: Sequence[Stack], sources: Sources | None = None) -> str:
+    """Return the text of a plan. digest: of the scenario. sources: of all stacks, as they are now
+    if they are not given."""
+    own = together(sources_of_each(stacks)) if sources is None else sources
+    plain = [_plain(stack) for stack in stacks]
+    return json.dumps({"scenario_hash": digest, "sources": own, "stacks": plain})
 
 
 def sources_of_each(stacks: Sequence[Stack]) -> list[Sources]:
@@ -179,9 +195,10 @@ def _check_own(path: Path, text: str) -> None:
         )
 
 
-def rebatched(folder: Path, stack: Stack, batches: list[Batch]) -> Stack:
-    """Return the stack in other batches, which the folder's plan then has too."""
-    changed = replace(stack, batches=batches)
+def rebatched(folder: Path, stack: Stack, batches: list[Batch] | None = None) -> Stack:
+    """Return the stack, in other batches if they are given, as the folder's plan then has it
+    too."""
+    changed = stack if batches is None else replace(stack, batches=batches)
 
     def change(tree: dict[str, Any]) -> None:
         tree["stacks"][stack.number] = _plain(changed)
@@ -197,7 +214,8 @@ def _change(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
     write_text(path, json.dumps(tree))
 
 
-def _read(scenario: Scenario, points: list[Point], folder: Path) -> list[Stack]:
+def read_plan(scenario: Scenario, points: list[Point], folder: Path) -> list[Stack]:
+    """Return the plan of a folder. Raises UserError if it is damaged or of another scenario."""
     path = folder / "plan.json"
     try:
         tree = json.loads(path.read_text())
@@ -210,7 +228,8 @@ def _read(scenario: Scenario, points: list[Point], folder: Path) -> list[Stack]:
         stacks = []
         for number, stack in enumerate(tree["stacks"]):
             own = in_chunks([points[i] for i in stack["points"]], _chunk_mb(stack))
-            stacks.append(Stack(number, own, [_batch(one, len(own)) for one in stack["batches"]]))
+            batches = [_batch(one, len(own)) for one in stack["batches"]]
+            stacks.append(Stack(number, own, batches, int(stack.get("earlier", 0))))
         _check_whole(stacks, len(points), scenario.trials)
     except (OSError, ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
         raise UserError(
@@ -231,16 +250,18 @@ def _check_whole(stacks: Sequence[Stack], points: int, trials: int) -> None:
             for point in batch.points
             for trial in batch.trials
         )
-        wanted = len(stack.points) * trials
+        wanted = len(stack.points) * (trials - stack.earlier)
         if len(every) != wanted or set(every.values()) != {1}:
             raise ValueError("not every trial once")
-        if not all(0 <= p < len(stack.points) and 0 <= t < trials for p, t in every):
+        first = stack.earlier
+        if not all(0 <= p < len(stack.points) and 0 <= first <= t < trials for p, t in every):
             raise ValueError("more trials than there are")
 
 
 def _plain(stack: Stack) -> dict[str, Any]:
     points = [point.index for point in stack.points]
-    return {"points": points, "batches": stack.batches, "chunk_mb": stack.chunk_mb}
+    plain = {"points": points, "batches": stack.batches, "chunk_mb": stack.chunk_mb}
+    return plain | ({"earlier": stack.earlier} if stack.earlier else {})
 
 
 def _chunk_mb(plain: dict[str, Any]) -> float | None:
