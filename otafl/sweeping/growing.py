@@ -231,6 +231,7 @@ def _take_places(home: Folder) -> None:
         if (stage / name).exists():
             (home.path / name).parent.mkdir(parents=True, exist_ok=True)
             os.replace(stage / name, home.path / name)
+    (stage / LIST).unlink()  # first: what it calls old may soon have new files
     shutil.rmtree(stage)
 
 

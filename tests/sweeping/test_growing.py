@@ -7,8 +7,10 @@ with those of other data, an axis of other keys taken for a grown one.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from otafl import open_results, sweeping
 from otafl.core.errors import UserError
 from otafl.engine import running
 from otafl.results import packing
+from otafl.results.files import read_part, write_part
 from otafl.scenario import Scenario, expand
 from otafl.sweeping import growing, locks, working
 from otafl.sweeping.folder import Folder
@@ -61,6 +64,20 @@ def trials(monkeypatch: pytest.MonkeyPatch) -> Trials:
     return Trials(monkeypatch)
 
 
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished sweep, to copy."""
+    folder = tmp_path_factory.mktemp("kept") / "s"
+    sweeping.sweep(grown(), folder)
+    return folder
+
+
+@functools.cache
+def whole(trials: int) -> xr.Dataset:
+    """A sweep that began with more values, and so many trials."""
+    return sweeping.run(grown(MORE, trials))
+
+
 def every(one: Scenario) -> set[tuple[tuple[Any, ...], int]]:
     return {(tuple(p.coords.values()), t) for p in expand(one) for t in range(one.trials)}
 
@@ -77,14 +94,21 @@ def every(one: Scenario) -> set[tuple[tuple[Any, ...], int]]:
     ids=["points", "trials", "both", "both, packed", "points, packed"],
 )
 def test_a_grown_sweep_computes_what_is_new(
-    now: Scenario, packs: bool, tmp_path: Path, trials: Trials, monkeypatch: pytest.MonkeyPatch
+    now: Scenario,
+    packs: bool,
+    kept: Path,
+    tmp_path: Path,
+    trials: Trials,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The old points' numbers stay to the last bit; the whole is that of a sweep that began so."""
     if packs:
         monkeypatch.setattr(packing, "AT_ONCE", 2)
-    before = sweeping.sweep(grown(), tmp_path / "s").load()
+        packing.pack(shutil.copytree(kept, tmp_path / "s"), finished=True)
+    else:
+        shutil.copytree(kept, tmp_path / "s")
     assert bool(list((tmp_path / "s" / "packs").glob("*"))) == packs
-    assert trials.taken() == every(grown())
+    before = open_results(tmp_path / "s")
     said: list[str] = []
     after = sweeping.sweep(now, tmp_path / "s", tell=said.append).load()
     assert trials.taken() == every(now) - every(grown())
@@ -95,7 +119,8 @@ def test_a_grown_sweep_computes_what_is_new(
     ]
     assert after.attrs["complete"] == 1
     same(after.sel(snr_db=[0, 20], csi=["perfect", "error"], trial=[0, 1]), before)
-    same(after, sweeping.run(now), tolerance=1e-9)
+    alone = sweeping.run(now) if now.sweep == BEFORE else whole(now.trials)
+    same(after, alone, tolerance=1e-9)
     assert json.loads(after.attrs["origins"])[0]["points"] == f"0-{points - 1}"
     trials.taken()
     same(sweeping.sweep(now, tmp_path / "s", tell=said.append), after)
@@ -105,6 +130,7 @@ def test_a_grown_sweep_computes_what_is_new(
     assert len(said) == 1
 
 
+@pytest.mark.slow
 def test_it_grows_again_before_it_is_finished(tmp_path: Path, trials: Trials) -> None:
     """Interrupted after a stack and a batch, with what is running kept, and grown twice."""
     one = grown(**{"engine.memory_gb": 1e-9})
@@ -122,6 +148,7 @@ def test_it_grows_again_before_it_is_finished(tmp_path: Path, trials: Trials) ->
     same(after, sweeping.run(last), tolerance=1e-9)
 
 
+@pytest.mark.slow
 def test_models_come_along(tmp_path: Path) -> None:
     """Under their points' new numbers, with those of the new trials."""
     keys = {"output.save_models": True}
@@ -153,22 +180,25 @@ def test_models_come_along(tmp_path: Path) -> None:
     ],
     ids=["value gone", "axis gone", "order of axes", "axis more", "trials", "seed", "rounds"],
 )
-def test_what_is_not_grown_is_refused_and_stays(other: Scenario, tmp_path: Path) -> None:
-    whole = sweeping.sweep(grown(), tmp_path).load()
+def test_what_is_not_grown_is_refused_and_stays(other: Scenario, kept: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in kept.rglob("*")}
     with pytest.raises(UserError, match="only more values on its axes and more trials go on from"):
-        sweeping.sweep(other, tmp_path)
-    same(open_results(tmp_path), whole)
+        sweeping.sweep(other, kept)
+    after = {path: path.stat().st_mtime_ns for path in kept.rglob("*") if "locks" not in str(path)}
+    assert after.items() <= before.items() | {kept: kept.stat().st_mtime_ns}.items()
+    assert len(list(kept.glob("parts/*"))) == 2
 
 
 @pytest.mark.parametrize(
     "moved", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (0, 1, 5))]
 )
 def test_killed_while_it_grows(
-    moved: int, tmp_path: Path, trials: Trials, monkeypatch: pytest.MonkeyPatch
+    moved: int, kept: Path, tmp_path: Path, trials: Trials, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While files are made the old sweep is whole; while they take their places the next call goes
     on with that, and the old scenario is then refused."""
-    before = sweeping.sweep(grown(), tmp_path).load()
+    shutil.copytree(kept, tmp_path, dirs_exist_ok=True)
+    before = open_results(tmp_path)
     now, true, calls = grown(MORE, trials=3), os.replace, [0]
 
     def killed(source: Any, target: Any) -> None:
@@ -183,16 +213,19 @@ def test_killed_while_it_grows(
         with pytest.raises(KeyboardInterrupt):
             sweeping.sweep(now, tmp_path)
     trials.taken()
-    with pytest.raises(UserError, match="holds .* not of this one"):
+    with pytest.raises(UserError, match=r"holds .* not of this one"):
         sweeping.sweep(grown(), tmp_path)
     after = sweeping.sweep(now, tmp_path)
     assert trials.taken() == every(now) - every(grown())
     same(after.sel(snr_db=[0, 20], csi=["perfect", "error"], trial=[0, 1]), before)
-    same(after, sweeping.run(now), tolerance=1e-9)
+    same(after, whole(3), tolerance=1e-9)
 
 
-def test_killed_before_its_files_are_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = sweeping.sweep(grown(), tmp_path).load()
+def test_killed_before_its_files_are_whole(
+    kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(kept, tmp_path, dirs_exist_ok=True)
+    before = open_results(tmp_path)
     now = grown(MORE)
 
     def killed(*_: object) -> None:
@@ -203,36 +236,25 @@ def test_killed_before_its_files_are_whole(tmp_path: Path, monkeypatch: pytest.M
         with pytest.raises(KeyboardInterrupt):
             sweeping.sweep(now, tmp_path)
     same(sweeping.sweep(grown(), tmp_path), before)
-    same(sweeping.sweep(now, tmp_path, tell=lambda text: None), sweeping.run(now), tolerance=1e-9)
+    same(sweeping.sweep(now, tmp_path, tell=lambda text: None), whole(2), tolerance=1e-9)
 
 
-def test_a_folder_in_which_another_program_computes_does_not_grow(tmp_path: Path) -> None:
-    sweeping.sweep(grown(), tmp_path)
+def test_a_folder_in_which_another_program_computes_does_not_grow(kept: Path) -> None:
     with (
-        locks.held(Folder(tmp_path).lock(0)),
+        locks.held(Folder(kept).lock(0)),
         pytest.raises(UserError, match="another program computes there; wait for it"),
     ):
-        sweeping.sweep(grown(MORE), tmp_path)
+        sweeping.sweep(grown(MORE), kept)
 
 
 def test_a_program_that_began_before_does_not_write_into_a_grown_sweep(tmp_path: Path) -> None:
     """Between two stacks it holds no lock, so it looks at the plan with each."""
 
-    def grow(done: int, total: int, note: str) -> None:
-        if done == 2:  # the first of two stacks is about to be written
-            with pytest.raises(UserError, match="another program computes there"):
-                sweeping.sweep(grown(MORE), tmp_path, tell=lambda text: None)
-        if done == 3:
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        sweeping.sweep(grown(), tmp_path, grow)
-    jobs: list[working.Job] = []
-    old = grown()
-    for stack in sweeping.plan(expand(old)):
-        jobs.append(working.Job(old, stack, tmp_path))
-    sweeping.sweep(grown(MORE), tmp_path, tell=lambda text: None)
-    outcome = working.work(jobs[1], lambda *_: None)
+        sweeping.sweep(grown(), tmp_path, Kill(after=3))
+    job = working.Job(grown(), sweeping.plan(expand(grown()))[1], tmp_path)
+    sweeping.sweep(grown(trials=3), tmp_path, tell=lambda text: None)
+    outcome = working.work(job, lambda *_: None)
     assert outcome.state == "failed"
     assert "is of another scenario by now" in outcome.message
 
@@ -246,11 +268,10 @@ def test_earlier_trials_that_do_not_fit_are_computed_anew(
     trials.taken()
     now, said = grown({"channel.snr_db": [0]}, trials=3), list[str]()
     if what == "versions":
-        other = working.versions() | {"torch": "other"}
-        monkeypatch.setattr("otafl.results.origins.versions", lambda: other)
-        monkeypatch.setattr(working, "versions", lambda: other)
-        job = working.Job.__dataclass_fields__["versions"]
-        monkeypatch.setattr(job, "default_factory", lambda: other)
+        path = Folder(tmp_path / "s").part(0)
+        part = read_part(path)
+        other = part.attrs["origins"].replace(working.versions()["torch"], "other")
+        write_part(part.assign_attrs(origins=other), path)
     if what == "data":
         monkeypatch.setattr(working.data, "fingerprint", lambda source: "other")
     if what == "damaged":
