@@ -284,7 +284,7 @@ def test_earlier_trials_that_do_not_fit_are_computed_anew(
         monkeypatch.setattr(growing, "_take_places", damaged)
     got = sweeping.sweep(now, tmp_path / "s", tell=said.append)
     assert trials.taken() == every(now)
-    (told,) = [text for text in said if "earlier" in text]
+    (told,) = [text for text in said if "computed anew" in text]
     assert "2 earlier trials of stack 1 computed anew (" in told
     assert {"versions": "torch", "data": "data", "damaged": "damaged"}[what] in told
     monkeypatch.undo()
