@@ -10,6 +10,7 @@ import functools
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -24,6 +25,7 @@ from otafl.analysis.summary import SHOWN, moments
 from otafl.core import registry
 from otafl.core.errors import UserError
 from otafl.core.problems import Path as Keys
+from otafl.results import origins
 from otafl.results.coordinates import shown
 from otafl.results.ending import ended
 from otafl.results.files import open_results
@@ -76,6 +78,22 @@ class PairedDifference:
 
 
 @dataclass(frozen=True)
+class CodeDifference:
+    """Code or data by which points were computed that differs between A and B.
+
+    Parameters
+    ----------
+    what : file of the user's own, otafl's source, the samples, or a file that the scenario names.
+    values : hashes in A and B, the commonest pair; None where one does not have it.
+    points : common points at which it differs.
+    """
+
+    what: str
+    values: Pair
+    points: int
+
+
+@dataclass(frozen=True)
 class Comparison:
     """Hold what differs between A and B.
 
@@ -84,6 +102,7 @@ class Comparison:
     settings : dotted key -> its values, None for a key that one lacks.
     about : versions, hash, processor and so on, which are no difference by themselves.
     common_points : how many points were compared; None if only settings were.
+    computed_by : code and data that differ, which are no difference by themselves.
     lacking : what one of them has alone, in words.
     ignored : variables that differ from run to run.
     paired : differences of the main variables.
@@ -94,6 +113,7 @@ class Comparison:
     settings: dict[str, Pair]
     about: dict[str, Pair]
     common_points: int | None = None
+    computed_by: list[CodeDifference] = field(default_factory=list)
     lacking: list[str] = field(default_factory=list)
     variables: list[VariableDifference] = field(default_factory=list)
     ignored: list[VariableDifference] = field(default_factory=list)
@@ -135,6 +155,7 @@ def compare(a: Path, b: Path, tolerance: float = 0.0) -> Comparison:
     told = [{k: v for k, v in ds.attrs.items() if ABOUT.search(str(k))} for ds in (first, second)]
     paths = list(dict.fromkeys((*one.tracks, *two.tracks)))
     matched, lacking = _matched(one.places(first, paths), two.places(second, paths))
+    code = _code(first, second, matched)
     first, second = (
         by_point(ds).isel(point=places) for ds, places in zip((first, second), matched, strict=True)
     )
@@ -152,6 +173,7 @@ def compare(a: Path, b: Path, tolerance: float = 0.0) -> Comparison:
         settings,
         _changed(*told),
         first.sizes["point"],
+        code,
         lacking,
         [one for one in found if one.name != IGNORED],
         [one for one in found if one.name == IGNORED and one.differing],
@@ -245,6 +267,28 @@ def _flat_settings(side: _Settings, swept: Collection[Keys]) -> dict[str, Any]:
         elif value is not None:
             out[key] = axes.label(value) if path in CHOICES else value
     return out
+
+
+def _code(a: xr.Dataset, b: xr.Dataset, points: Sequence[Sequence[int]]) -> list[CodeDifference]:
+    """Return what the common points (their numbers in A and in B) were computed by that differs.
+
+    What an older file does not say is no difference.
+    """
+    known = []
+    for ds in (a, b):
+        found = origins.read(ds.attrs, range(ds["final_round"].size))
+        known.append({number: one for one in found for number in one.points})
+    pairs: dict[str, Counter[Pair]] = {}
+    for numbers in zip(*points, strict=True):
+        one, two = (own.get(number) for own, number in zip(known, numbers, strict=True))
+        if one is None or two is None:
+            continue
+        for what, pair in origins.differences(one, two).items():
+            pairs.setdefault(what, Counter())[pair] += 1
+    return [
+        CodeDifference(what, counts.most_common(1)[0][0], counts.total())
+        for what, counts in pairs.items()
+    ]
 
 
 def _matched(a: dict[str, int], b: dict[str, int]) -> tuple[list[list[int]], list[str]]:

@@ -41,7 +41,9 @@ def to_reach(result: xr.Dataset, variable: str, target: float) -> xr.Dataset:
 
     Returns
     -------
-    With dims (sweep axes, trial), NaN where a trial never got there: `round`, that of the record
+    With dims (sweep axes, trial): `reached`, 1 where the trial got there and 0 where it did not
+    (NaN where none ran), whose mean over trials is the share that did. The others are NaN where a
+    trial never got there, so their means are over that share alone: `round`, that of the record
     (rounds between records are not evaluated), and what had been spent by then, as far as the
     result has it. `uplink_symbols` as the transport counts them, `side_symbols`, `airtime_s`,
     `sim_time_s`; summed over devices `tx_energy_j` (radiated), `compute_energy_j` and
@@ -64,7 +66,10 @@ def to_reach(result: xr.Dataset, variable: str, target: float) -> xr.Dataset:
     rounds = result["round"]
     first = rounds.where(result[variable] >= target).min("round")
     first.attrs = {"units": "round", "long_name": f"first record of {variable} >= {target:g}"}
-    out = {"round": first}
+    ran = result[variable].notnull().any("round")
+    reached = first.notnull().astype(float).where(ran)
+    reached.attrs = {"units": "1", "long_name": f"whether {variable} >= {target:g} was reached"}
+    out = {"round": first, "reached": reached}
     for name, values in _spent(result).items():
         if "device" in values.dims:
             values = values.sum("device", min_count=1, keep_attrs=True)

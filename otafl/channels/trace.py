@@ -62,6 +62,7 @@ class Trace(Channel):
 
     class Settings(ChannelSettings):
         example: ClassVar = {"channel.scene": "munich"}
+        reads: ClassVar = ("path",)
 
         name: Literal["trace"] = "trace"
         path: str | None = Field(

@@ -53,7 +53,7 @@ class Progress:
             return
         self.told = now
         rate = (done - self.first[0]) / max(now - self.first[1], 1e-9)
-        speed = f"{rate:.0f} rounds/s" if done > self.first[0] else ""
+        speed = _speed(rate) if done > self.first[0] else ""
         if self.bar is not None:
             self.bar.update(0, completed=done, total=total, rate=speed, description=note)
             return
@@ -64,3 +64,9 @@ class Progress:
     def __exit__(self, *error: object) -> None:
         if self.bar is not None:
             self.bar.stop()
+
+
+def _speed(rate: float) -> str:
+    """Write rounds a second, or below one the seconds of a round."""
+    value, unit = (rate, "rounds/s") if rate >= 1 else (1 / rate, "s/round")
+    return f"{value:.{0 if value >= 10 else 1}f} {unit}"

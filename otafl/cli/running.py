@@ -124,7 +124,7 @@ def _what_is_kept(folder: Path) -> str:
 
     parts = counted(finished_stacks(folder), "finished part")
     running = folder / "interrupted.nc"
-    also = f", the records of the one that was running in {running.name}"
+    also = f", the records of the one that was running in {running}"
     kept = f"{parts} kept in {folder}{also if running.exists() else ''}"
     if any(folder.glob("running/*.checkpoint.pt")):
         kept += ", and checkpoints of what was running"

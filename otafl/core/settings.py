@@ -46,6 +46,9 @@ class Settings(BaseModel):
     example: ClassVar[Mapping[str, Any]] = {}
     """What a scenario that tries the component out needs beside its name: dotted key -> value."""
 
+    reads: ClassVar[tuple[str, ...]] = ()
+    """Fields that name a file which results depend on."""
+
     @property
     def stackable(self) -> tuple[str, ...]:
         """Return the fields over which trials of one stack may differ."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import hashlib
 import importlib
 import sys
@@ -52,6 +53,18 @@ def of_module(name: str) -> Sources:
     """Return what a module of the user's was imported from in this program."""
     imported(name)
     return _imported[name]
+
+
+@functools.cache
+def of_otafl() -> str:
+    """Return the hash of otafl's own source, of which a version says nothing between releases."""
+    package = Path(__file__).parents[1]
+    return _digest(*map(_bytes, sorted(package.rglob("*.py"))))
+
+
+def of_file(path: str) -> str:
+    """Return the hash of a file; that of an empty one where it cannot be read."""
+    return _digest(_bytes(Path(path)))
 
 
 def refresh() -> None:

@@ -19,6 +19,7 @@ SYNONYMS = {
     "step_size": "algorithm.learning_rate",
     "epochs": "training.local_steps",
     "local_epochs": "training.local_steps",
+    "local_iterations": "training.local_steps",
     "steps": "training.local_steps",
     "batch": "training.batch_size",
     "communication_rounds": "training.rounds",
@@ -29,6 +30,7 @@ SYNONYMS = {
     "clients_per_round": "devices.participants",
     "fraction": "devices.participants",
     "snr": "channel.snr_db",
+    "noise_db": "channel.snr_db",
     "dataset": "data",
     "method": "algorithm",
     "strategy": "algorithm",
@@ -44,22 +46,56 @@ SYNONYMS = {
 }
 """What other programs call a key -> the key."""
 
+ALIKE = {
+    "file": ("path", "root"),
+    "folder": ("root", "path"),
+    "path": ("file", "root", "dataset"),
+    "root": ("path",),
+    "gpu": ("cuda",),
+    "fsk_mv": ("fsk_majority_vote",),
+    "ota": ("over_the_air",),
+    "aircomp": ("over_the_air",),
+}
+"""Word -> words that some keys and choices have for the same, the likeliest first."""
+
+_STEP = "A step is one minibatch; an epoch is samples of a device / training.batch_size steps"
+REMARKS = {
+    "epochs": _STEP,
+    "local_epochs": _STEP,
+    "noise_db": "The noise is set by the ratio of transmit to noise power, in dB",
+}
+"""What other programs call a key -> how the key differs from it."""
+
 
 def synonym(word: str) -> str:
     """Return the key that other programs call so, or nothing."""
     return SYNONYMS.get(_plain(word), "")
 
 
+def remark(word: str) -> str:
+    """Return how the key that stands for a word of other programs differs, after a space."""
+    text = REMARKS.get(_plain(word))
+    return f" {text}" if text else ""
+
+
+def same(word: str, known: Iterable[str]) -> str | None:
+    """Return the known word that is this one in other letters (`GBMA`, `learning-rate`), or what
+    other programs, or other sections, call it."""
+    names = {_plain(name): name for name in reversed(list(known))}
+    plain = _plain(word)
+    guesses = (plain, synonym(word).rpartition(".")[2], *ALIKE.get(plain, ()))
+    return next((names[guess] for guess in guesses if guess in names), None)
+
+
 def closest(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word most like this one, if any is like it: in other letters (`GBMA`,
-    `learning-rate`), by what other programs say for it, or by its spelling."""
-    names = list(known)
-    for guess in (_plain(word), synonym(word).rpartition(".")[2]):
-        same = next((name for name in names if _plain(name) == guess), None)
-        if same:
-            return same
-    found = difflib.get_close_matches(_plain(word), names, n=1, cutoff=0.6)
-    return found[0] if found else None
+    """Return the known word most like this one, if any is like it: the `same`, the only one that
+    has this word as a part (`count`: `device_count`), or the closest by its spelling."""
+    names, plain = list(known), _plain(word)
+    having = [name for name in names if f"_{plain}_" in f"_{_plain(name)}_"]
+    if plain and (found := same(word, names) or (having[0] if len(having) == 1 else None)):
+        return found
+    spelled = difflib.get_close_matches(plain, names, n=1, cutoff=0.6)
+    return spelled[0] if spelled else None
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

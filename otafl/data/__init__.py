@@ -6,6 +6,6 @@ from __future__ import annotations
 
 from otafl.data.build import Samples, build
 from otafl.data.dataset import DataSet
-from otafl.data.loading import load, loaded
+from otafl.data.loading import fingerprint, load, loaded
 
-__all__ = ["DataSet", "Samples", "build", "load", "loaded"]
+__all__ = ["DataSet", "Samples", "build", "fingerprint", "load", "loaded"]

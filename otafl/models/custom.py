@@ -66,7 +66,7 @@ class ModuleModel(Model):
     Raises
     ------
     UserError : if the module has buffers (batch-norm statistics cannot be averaged as parameters
-        are) or gives scores of another shape.
+        are), draws random numbers, as dropout does, or gives scores of another shape.
     """
 
     def __init__(
@@ -100,11 +100,30 @@ class ModuleModel(Model):
                 f"model: the module gives scores of shape {list(scores.shape)} for one sample; "
                 f"[1, {classes}] would do"
             )
-        self.logits({name: start[None] for name, start in self._start.items()}, probe[None])
+        self._check_deterministic(probe)
         with FlopCounterMode(display=False) as backward:
             torch.autograd.grad(scores.sum(), list(leaves.values()), allow_unused=True)
         self.macs = forward.get_total_flops() // 2
         self.first_macs = 2 * self.macs - backward.get_total_flops() // 2
+
+    def _check_deterministic(self, probe: Tensor) -> None:
+        """Raise UserError if the module draws random numbers, which vmap refuses."""
+        try:
+            self.logits({name: start[None] for name, start in self._start.items()}, probe[None])
+        except RuntimeError as error:
+            if "called random operation" not in str(error):
+                raise
+            layers = (
+                name
+                for name, layer in self._module.named_modules()
+                if isinstance(layer, torch.nn.modules.dropout._DropoutNd)
+            )
+            raise UserError(
+                f"model: {blame.place(error).removeprefix(' at ') or 'the module'} draws random "
+                f"numbers{''.join(f' (dropout {name!r})' for name in layers)}, which come from no "
+                "stream of a trial and would not repeat; leave dropout out, or return the module "
+                "in eval mode (module.eval()), in which dropout passes everything on"
+            ) from error
 
     def init(self, draw: Draw) -> Blocks:
         params = {}

@@ -93,9 +93,10 @@ def command(ds: xr.Dataset, source: Path) -> str:
 
 
 def environment(ds: xr.Dataset) -> list[tuple[str, str]]:
-    """Return versions, processor, seed and hash."""
+    """Return versions, hashes of code and data, processor, seed and the scenario's hash."""
     attrs: Mapping[str, Any] = ds.attrs
     rows = [(name, str(attrs.get(f"{name}_version", "not stored"))) for name in PACKAGES]
+    rows += origins.table(attrs)
     rows.append(("processor", str(attrs["device_name"])))
     rows.append(("seed", str(attrs["seed"])))
     return [*rows, ("scenario hash", str(attrs["scenario_hash"]))]

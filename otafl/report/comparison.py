@@ -8,7 +8,12 @@ from typing import Any
 
 from rich.console import Console
 
-from otafl.analysis.comparison import Comparison, PairedDifference, VariableDifference
+from otafl.analysis.comparison import (
+    CodeDifference,
+    Comparison,
+    PairedDifference,
+    VariableDifference,
+)
 from otafl.analysis.summary import bare_table, number
 from otafl.core.console import plain_console
 from otafl.core.words import counted
@@ -30,6 +35,8 @@ def print_comparison(found: Comparison, console: Console | None = None) -> None:
     if found.common_points is None:
         console.print("\na scenario has no numbers; settings alone were compared")
         return
+    if found.computed_by:
+        _computed_by(console, found.computed_by, found.common_points)
     if found.about:
         _pairs(console, "made with", found.about)
     console.print(f"\n{counted(found.common_points, 'point')} in common")
@@ -41,7 +48,17 @@ def print_comparison(found: Comparison, console: Console | None = None) -> None:
         console.print(f"\nnot counted: {one.name} differs by up to {number(one.largest)}")
     if found.paired:
         _paired(console, found.paired, found.common_numbers)
-    console.print(f"\n{'A and B differ' if found.differs else 'nothing differs'}")
+    also = ", and so do code or data that they were computed by" if found.computed_by else ""
+    console.print(f"\n{f'A and B differ{also}' if found.differs else 'nothing differs'}")
+
+
+def _computed_by(console: Console, changed: Sequence[CodeDifference], points: int) -> None:
+    console.print("\ncode and data that differ, by their hashes: numbers may differ for that alone")
+    rows = []
+    for one in changed:
+        values = ("-" if value is None else value for value in one.values)
+        rows.append((one.what, *values, f"{one.points} of {points}"))
+    _table(console, ("", "A", "B", "points"), rows)
 
 
 def _pairs(console: Console, title: str, pairs: dict[str, Any]) -> None:

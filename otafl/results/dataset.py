@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,12 +48,17 @@ FORMAT = 1
 misread. Files from before there were numbers are 0."""
 
 
-def to_dataset(record: Record, points: Sequence[Point], scenario: Scenario) -> xr.Dataset:
+def to_dataset(
+    record: Record,
+    points: Sequence[Point],
+    scenario: Scenario,
+    inputs: Mapping[str, str] | None = None,
+) -> xr.Dataset:
     """Return the record of one stack with dims (point, trial, round[, device]).
 
     points: what was stacked, in the record's order. scenario: the whole sweep's, which the
-    attributes keep. Raises ValueError for a variable that is not in `VARIABLES` or whose shape
-    is not what its dims say.
+    attributes keep. inputs: as of `origins.Origin`. Raises ValueError for a
+    variable that is not in `VARIABLES` or whose shape is not what its dims say.
     """
     import xarray as xr  # a third of a second, which is not yet needed where a run begins
 
@@ -85,10 +90,8 @@ def to_dataset(record: Record, points: Sequence[Point], scenario: Scenario) -> x
         dataset = dataset.assign_coords(link_round=dataset["link_round"] + 1)
     axes = _axes(scenario)
     index = np.asarray([point.index for point in points], dtype=np.int64)
-    places = np.unravel_index(index, _shape(axes))
-    for axis, place in zip(axes, places, strict=False):  # without axes there is one place still
-        for name, (values, attributes) in _axis_coordinates(axis).items():
-            dataset = dataset.assign_coords({name: ("point", values[place], attributes)})
+    for name, (values, attributes) in _at_points(axes, index):
+        dataset = dataset.assign_coords({name: ("point", values, attributes)})
     last = float(record.rounds[-1]) if record.rounds else math.nan
     dataset = dataset.assign_coords(
         round=("round", np.asarray(record.rounds, dtype=np.int64), {"long_name": "round"}),
@@ -96,7 +99,7 @@ def to_dataset(record: Record, points: Sequence[Point], scenario: Scenario) -> x
         final_round=("point", np.full(len(index), last), {"long_name": "last recorded round"}),
     )
     first = points[0].scenario
-    made = origins.here(index.tolist(), sources_of(first), first.engine.chunk_mb)
+    made = origins.here(index.tolist(), sources_of(first), first.engine.chunk_mb, inputs)
     dataset.attrs = _attributes(scenario, axes) | {
         "complete": int(record.complete),
         origins.ATTRIBUTE: origins.written([made]),
@@ -157,6 +160,49 @@ def joined(parts: Sequence[xr.Dataset]) -> xr.Dataset:
     whole.attrs["complete"] = int(all(part.attrs["complete"] for part in parts))
     whole.attrs[origins.ATTRIBUTE] = origins.written(origins.joined(made))
     return whole
+
+
+def renumbered(part: xr.Dataset, numbers: Mapping[int, int], scenario: Scenario) -> xr.Dataset:
+    """Return a part as one of a scenario whose sweep has grown. numbers: of a point, before
+    -> now."""
+    axes = _axes(scenario)
+    index = np.asarray([numbers[int(old)] for old in part["point_index"].values], dtype=np.int64)
+    made = origins.renumbered(origins.read(part.attrs, part["point_index"].values), numbers)
+    part = part.assign_coords(point_index=("point", index))
+    for name, (values, attributes) in _at_points(axes, index):
+        part = part.assign_coords({name: ("point", values, attributes)})
+    of_scenario = {"title": scenario.name, **about(scenario), "sweep": json.dumps(axes)}
+    return part.assign_attrs(of_scenario | {origins.ATTRIBUTE: origins.written(made)})
+
+
+def with_trials(earlier: xr.Dataset, later: xr.Dataset) -> xr.Dataset:
+    """Join two parts of the same points in the same order, of earlier and of later trials."""
+    import xarray as xr
+
+    made = [origins.read(part.attrs, part["point_index"].values) for part in (earlier, later)]
+    ends = np.maximum(earlier["final_round"].values, later["final_round"].values)
+    whole = xr.concat(
+        [earlier, later],
+        dim="trial",
+        data_vars="all",
+        coords="minimal",
+        compat="override",
+        join="outer",
+        combine_attrs="override",
+    )
+    whole = whole.assign_coords(final_round=("point", ends, later["final_round"].attrs))
+    whole.attrs = later.attrs | {origins.ATTRIBUTE: origins.written(origins.merged(*made))}
+    return whole
+
+
+def _at_points(
+    axes: list[dict[str, Any]], index: np.ndarray
+) -> Iterator[tuple[str, tuple[np.ndarray, dict[str, str]]]]:
+    """Yield the coordinates of points: name -> values and attributes."""
+    places = np.unravel_index(index, _shape(axes))
+    for axis, place in zip(axes, places, strict=False):  # without axes there is one place still
+        for name, (values, attributes) in _axis_coordinates(axis).items():
+            yield name, (values[place], attributes)
 
 
 def _alike(parts: list[xr.Dataset]) -> list[xr.Dataset]:

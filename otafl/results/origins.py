@@ -3,7 +3,8 @@ user's own modules, and the memory of the devices worked on together.
 
 The attribute `origins` of a result is JSON, a list of
 
-    {"points": "0-5,8", "versions": {program: version}, "sources": {file: hash}, "chunk_mb": 8.0}
+    {"points": "0-5,8", "versions": {program: version}, "sources": {file: hash}, "chunk_mb": 8.0,
+     "inputs": {"otafl": hash of its source, "data": checksum of the samples, file: hash}}
 
 with an entry for each that differs. Points are counted as in the sweep, the last axis fastest.
 """
@@ -49,6 +50,7 @@ class _Entry(BaseModel):
     versions: dict[str, str]
     sources: dict[str, str] | None
     chunk_mb: float | None = None
+    inputs: dict[str, str] | None = None
 
     @field_validator("points")
     @classmethod
@@ -63,6 +65,9 @@ class _Entry(BaseModel):
 
 _ENTRIES = TypeAdapter(list[_Entry])
 
+_INPUTS = {"otafl": "otafl's source", "data": "samples of data"}
+"""Names of `Origin.inputs` in words; others are files."""
+
 
 @dataclass(frozen=True)
 class Origin:
@@ -74,17 +79,25 @@ class Origin:
     versions : of programs.
     sources : of the user's own modules; None in files that are older than the attribute.
     chunk_mb : as `engine.chunk_mb`; None for the default.
+    inputs : hashes of otafl's own source, of the data set and of files that the scenario names;
+        None where nobody took them.
     """
 
     points: frozenset[int]
     versions: Mapping[str, str]
     sources: Sources | None
     chunk_mb: float | None = None
+    inputs: Mapping[str, str] | None = None
 
 
-def here(points: Iterable[int], sources: Sources, chunk_mb: float | None) -> Origin:
+def here(
+    points: Iterable[int],
+    sources: Sources,
+    chunk_mb: float | None,
+    inputs: Mapping[str, str] | None = None,
+) -> Origin:
     """Return the origin of points that this program computes."""
-    return Origin(frozenset(points), versions(), sources, chunk_mb)
+    return Origin(frozenset(points), versions(), sources, chunk_mb, inputs)
 
 
 def written(origins: Sequence[Origin]) -> str:
@@ -96,6 +109,7 @@ def written(origins: Sequence[Origin]) -> str:
                 "versions": dict(one.versions),
                 "sources": one.sources,
                 "chunk_mb": one.chunk_mb,
+                "inputs": None if one.inputs is None else dict(one.inputs),
             }
             for one in origins
         ]
@@ -109,7 +123,7 @@ def read(attributes: Mapping[str, Any], points: Iterable[int]) -> list[Origin]:
     """
     if ATTRIBUTE in attributes:
         return [
-            Origin(_points(one.points), one.versions, one.sources, one.chunk_mb)
+            Origin(_points(one.points), one.versions, one.sources, one.chunk_mb, one.inputs)
             for one in _entries(attributes[ATTRIBUTE])
         ]
     known = {name: str(attributes.get(f"{name}_version", "not known")) for name in versions()}
@@ -136,6 +150,61 @@ def without(origins: Sequence[Origin], points: set[int]) -> list[Origin]:
     """Return origins without some points."""
     left = [replace(one, points=one.points - points) for one in origins]
     return [one for one in left if one.points]
+
+
+def renumbered(origins: Sequence[Origin], numbers: Mapping[int, int]) -> list[Origin]:
+    """Return origins whose points have these numbers now."""
+    return [
+        replace(one, points=frozenset(numbers[point] for point in one.points)) for one in origins
+    ]
+
+
+def merged(earlier: Sequence[Origin], later: Sequence[Origin]) -> list[Origin]:
+    """Return the origins of points whose trials were computed at two times, by the same programs
+    and modules. Of inputs that differ between them both are named."""
+    out = []
+    for one in later:
+        inputs = dict(one.inputs or {})
+        for other in earlier:
+            if one.points & other.points:
+                for name, of in (other.inputs or {}).items():
+                    known = inputs.get(name, of)
+                    inputs[name] = known if of in known.split("+") else f"{of}+{known}"
+        out.append(replace(one, inputs=inputs or None))
+    return out
+
+
+def differences(one: Origin, other: Origin) -> dict[str, tuple[str | None, str | None]]:
+    """Return the files, data and otafl's source that differ between two origins, by name, and
+    their hashes; what an older file does not say is no difference."""
+    found: dict[str, tuple[str | None, str | None]] = {}
+    for a, b in zip(_hashes(one), _hashes(other), strict=True):
+        if a is not None and b is not None:
+            pairs = {name: (a.get(name), b.get(name)) for name in (*a, *b)}
+            found |= {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+    return found
+
+
+def table(attributes: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return what a result was computed by, a row for each file, the data and otafl's source: its
+    hash, and where there are several, the points of each."""
+    rows: dict[str, dict[str, set[int]]] = {}
+    for one in read(attributes, ()) if ATTRIBUTE in attributes else []:
+        for name, of in (pair for hashes in _hashes(one) for pair in (hashes or {}).items()):
+            rows.setdefault(name, {}).setdefault(of, set()).update(one.points)
+    out = []
+    for name, by in rows.items():
+        several = (f"{of} (points {_ranges(points)})" for of, points in by.items())
+        out.append((name, next(iter(by)) if len(by) == 1 else ", ".join(several)))
+    return out
+
+
+def _hashes(origin: Origin) -> tuple[Mapping[str, str] | None, Mapping[str, str] | None]:
+    """Return the hashes of the user's own modules, and of inputs with their names in words."""
+    inputs = origin.inputs
+    if inputs is not None:
+        inputs = {_INPUTS.get(name, name): of for name, of in inputs.items()}
+    return origin.sources, inputs
 
 
 def mixed(attributes: Mapping[str, Any]) -> str:

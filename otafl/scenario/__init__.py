@@ -3,6 +3,7 @@
 from otafl.scenario.errors import ScenarioError
 from otafl.scenario.identity import (
     about,
+    files_of,
     restore_tree,
     same,
     scenario_hash,
@@ -22,6 +23,7 @@ __all__ = [
     "about",
     "axes_of",
     "expand",
+    "files_of",
     "is_scenario",
     "json_schema",
     "load_scenario",

@@ -16,8 +16,9 @@ from pydantic.fields import FieldInfo
 
 from otafl.core.problems import Path, Problem
 from otafl.core.registry import TABLES
-from otafl.core.words import closest, meant
+from otafl.core.words import did_you_mean
 from otafl.scenario.errors import shown
+from otafl.scenario.hints import hint
 from otafl.scenario.keys import (
     CHOICES,
     field_at,
@@ -124,7 +125,7 @@ def read(sweep: Any, root: type[BaseModel], tree: Any) -> tuple[Sweep, list[Prob
     ]
     sound = []
     for tracks in axes:
-        texts = [(_fault(track, root, chosen), track.place) for track in tracks]
+        texts = [(_fault(track, root, chosen, tree), track.place) for track in tracks]
         faults = [Problem(text, place) for text, place in texts if text]
         problems += faults
         if not faults:
@@ -243,7 +244,9 @@ def _chosen(sweep: Sweep, tree: Any) -> dict[Path, list[Any]]:
     return chosen
 
 
-def _fault(track: Track, root: type[BaseModel], chosen: Mapping[Path, Sequence[Any]]) -> str:
+def _fault(
+    track: Track, root: type[BaseModel], chosen: Mapping[Path, Sequence[Any]], tree: Any
+) -> str:
     """Say what is wrong with a track, or nothing."""
     key = track.key
     if track.path[0] in NOT_SWEPT:
@@ -251,8 +254,8 @@ def _fault(track: Track, root: type[BaseModel], chosen: Mapping[Path, Sequence[A
     if track.info is None and not _takes_any(track, chosen):
         known = list(dict.fromkeys(name for name, _ in fields(root)))
         if key not in known:
-            guess = closest(key, known) or next((k for k in known if k.endswith(f".{key}")), None)
-            return f"sweep: '{key}' is no key of a scenario{meant(guess)}"
+            said = hint(track.path, tree, root, whole=True) or did_you_mean(key, known)
+            return f"sweep: '{key}' is no key of a scenario{said}"
     if track.info is not None and not track.chooses and is_section(track.info):
         first = next(name for name, _ in fields(root) if name.startswith(f"{key}."))
         return f"sweep: '{key}' is a section; sweep one of its keys, like {first}"

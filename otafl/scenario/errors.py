@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,8 +15,9 @@ from otafl.core import registry
 from otafl.core.choices import NO_SECTION, UNKNOWN
 from otafl.core.errors import UserError
 from otafl.core.problems import Path, Problem
-from otafl.core.words import closest, did_you_mean, meant, synonym
-from otafl.scenario.keys import CHOICES, child, dotted, fields, model_at, value_at
+from otafl.core.words import did_you_mean
+from otafl.scenario.hints import hint
+from otafl.scenario.keys import CHOICES, child, dotted, model_at, value_at
 
 T = TypeVar("T")
 
@@ -192,30 +192,10 @@ def _kinds(annotation: Any) -> set[Any]:
 
 
 def unknown_key(path: Path, tree: Any, root: type[BaseModel]) -> str:
-    """Return the sentence for a key that does not exist, with the closest that does."""
-    word, section = str(path[-1]), path[:-1]
-    model = model_at(root, section, tree)
+    """Return the sentence for a key that does not exist, with the one that was meant."""
+    model = model_at(root, path[:-1], tree)
     known = list(model.model_fields) if model else []
-    hint = did_you_mean(word, known) or _elsewhere(word, section, tree, root)
-    return f"{dotted(path)}: unknown key{hint} (known keys: {', '.join(known)})"
-
-
-def _elsewhere(word: str, section: Path, tree: Any, root: type[BaseModel]) -> str:
-    """Say where else there is a key of that name, after a semicolon."""
-    choice = CHOICES.get(section)
-    if choice:
-        keys = {name: list(kind.model_fields) for name, kind in choice.every().items()}
-        guess = closest(word, itertools.chain.from_iterable(keys.values()))
-        owners = [name for name, own in keys.items() if guess in own]
-        found = value_at(tree, section)
-        chosen = choice.named({} if found is None else found)["name"]
-        if guess:
-            subject = "it" if guess == word else f"did you mean '{guess}'? it"
-            return f"; {subject} is a key of {' and '.join(owners)}, not of {chosen}"
-    every = dict.fromkeys(key for key, _ in fields(root))
-    meant_by = synonym(word)
-    found = next((key for key in every if key == meant_by or key.endswith(f".{word}")), None)
-    return meant(found) if word != "name" else ""
+    return f"{dotted(path)}: unknown key{hint(path, tree, root)} (known keys: {', '.join(known)})"
 
 
 def shown(value: Any) -> str:

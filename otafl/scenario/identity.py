@@ -15,13 +15,13 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from otafl.core import custom
+from otafl.core import custom, sources
 from otafl.core.choices import Choice, of_field
 from otafl.core.errors import UserError
 from otafl.core.registry import TABLES
 from otafl.core.settings import Settings, list_former_defaults
 from otafl.core.sources import Sources
-from otafl.scenario.keys import CHOICES, custom_sections, dotted
+from otafl.scenario.keys import CHOICES, custom_sections, dotted, sections
 from otafl.scenario.schema import Scenario
 from otafl.scenario.writing import to_yaml
 from otafl.scenario.yaml_source import parse
@@ -97,6 +97,14 @@ def sources_of(scenario: Scenario) -> Sources:
         own = custom.source(section.name, f"{dotted(path)}.name")
         found |= own if section.decides else {}
     return found
+
+
+def files_of(scenario: Scenario) -> dict[str, str]:
+    """Return the files that a scenario names and its results depend on, and their hashes."""
+    named = (
+        getattr(section, field) for _, section in sections(scenario) for field in section.reads
+    )
+    return {path: sources.of_file(path) for path in named if path}
 
 
 def stack_key(scenario: Scenario) -> str:

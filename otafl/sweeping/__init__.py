@@ -23,10 +23,11 @@ from otafl.scenario import Scenario, expand
 from otafl.sweeping import locks
 from otafl.sweeping.executing import Execute, FailedStacks, carried_out, here
 from otafl.sweeping.folder import Folder
+from otafl.sweeping.growing import grow
 from otafl.sweeping.meter import Meter, Progress
 from otafl.sweeping.planning import Batch, Stack, plan, sources_of_each, stored
 from otafl.sweeping.resuming import finished, remove_outdated
-from otafl.sweeping.working import Job, record_of
+from otafl.sweeping.working import Job, inputs_of, record_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -88,7 +89,7 @@ def run(
             if not record.complete:
                 raise KeyboardInterrupt
             meter.finished(stack.number)
-            parts.append(to_dataset(record, stack.points, scenario))
+            parts.append(to_dataset(record, stack.points, scenario, inputs_of(stack.scenario)))
         for sentence in tracks.lost:
             tell(sentence)
         return combine(parts)
@@ -134,6 +135,9 @@ def sweep(
     restart: bool = False,
 ) -> xr.Dataset:
     """Run the stacks that a folder does not hold yet. Several programs may work on one folder.
+
+    A folder with results of the same scenario, but for fewer values on its axes or fewer trials,
+    keeps them.
 
     Parameters
     ----------
@@ -188,6 +192,8 @@ def _complete(
     """
     sources.refresh()
     home = Folder(folder)
+    if not restart:
+        grow(home, scenario, workers, tell)
     thrown = home.made_ready(scenario, restart)
     if thrown:
         tell(f"{folder}: --restart threw away {thrown}")

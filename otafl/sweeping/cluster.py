@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 from otafl.core.errors import UserError
 from otafl.core.inputs import MIB, read_text
+from otafl.core.words import counted
 from otafl.sweeping.executing import Execute
 from otafl.sweeping.working import Job, Outcome, Report, work
 
@@ -29,6 +30,7 @@ REPORT_EVERY_S = 0.5
 LOOK_EVERY_S = 0.05
 CONNECT_S = 10
 WORKERS_S = 60
+WORKERS_EVERY_S = 1.0
 
 
 @contextlib.contextmanager
@@ -62,7 +64,40 @@ def of_scheduler(address: str, tell: Callable[[str], None]) -> Iterator[Execute]
                     f"--scheduler {address}: no worker came in {WORKERS_S} s; `dask worker "
                     f"{address}` starts one"
                 ) from error
-            yield partial(by_workers, client, f"the scheduler {address}", lambda: None)
+            look = _Lost(client, address, tell)
+            yield partial(by_workers, client, f"the scheduler {address}", look)
+
+
+class _Lost:
+    """A watch over a cluster's workers, which tells of each that is lost with a stack.
+
+    Dask itself has another worker compute the stack, without a word to the client.
+    """
+
+    def __init__(self, client: Any, address: str, tell: Callable[[str], None]) -> None:
+        self._client, self._address, self._tell = client, address, tell
+        self._stacks: dict[str, int] = {}
+        self._looked = 0.0
+
+    def __call__(self) -> None:
+        """Look at most every `WORKERS_EVERY_S` which workers there are, and tell what changed."""
+        if time.monotonic() - self._looked < WORKERS_EVERY_S:
+            return
+        try:
+            now = {worker: len(tasks) for worker, tasks in self._client.processing().items()}
+        except OSError:  # the scheduler is lost, which its client notices
+            return
+        self._looked = time.monotonic()
+        for worker in self._stacks.keys() - now.keys():
+            if self._stacks[worker]:
+                others = f"one of {counted(len(now), 'other worker')} computes"
+                if not now:
+                    others = f"`dask worker {self._address}` starts another one, which computes"
+                self._tell(
+                    f"the worker {worker} is lost (killed, out of memory, or cut off); {others} "
+                    f"the stack that it had, from its last checkpoint"
+                )
+        self._stacks = now
 
 
 def _answering(address: str) -> str:

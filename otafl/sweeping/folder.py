@@ -4,6 +4,8 @@ plan.json, scenario.yaml      what runs
 parts/00003.nc                a finished stack (parts/00003.nc.damaged: set aside)
 packs/1-00000.nc              many of them in one file
 models/00003.pt               its trained models, with `output.save_models`
+earlier/00003.nc, 00003.pt    finished trials of a stack that gets more, see `growing`
+growing/                      files of a grown sweep that are not in their places yet
 running/00003-...             checkpoints and finished batches of a stack that is running
 locks/                        who is at what, see `locks`
 failures/00003.txt            why a stack failed
@@ -37,6 +39,7 @@ from otafl.sweeping.planning import Batch, Stack
 LOCKS, RUNNING, FAILURES, OLD_STATE = "locks", "running", "failures", "state"
 DAMAGED = ".damaged"
 """How the names of damaged files end that were set aside."""
+EARLIER, GROWING = "earlier", "growing"
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,10 @@ class Folder:
     def models(self, number: int) -> Path:
         """Return the file of the trained models of a finished stack."""
         return trained.folder_of(self.path) / f"{number:05d}.pt"
+
+    def earlier(self, number: int) -> Path:
+        """Return the file of a stack's earlier trials, which are finished."""
+        return self.path / EARLIER / f"{number:05d}.nc"
 
     def lock(self, what: int | str) -> Path:
         """Return the lock held by the program that computes the stack of this number, changes the
@@ -155,6 +162,7 @@ class Folder:
         """Remove what a finished stack needs no more, or one that begins anew; return whether it
         was in the middle."""
         running = list((self.path / RUNNING).glob(f"{number:05d}-*"))
+        running += (self.path / EARLIER).glob(f"{number:05d}.*")
         for path in (self.failure(number), *running):
             with contextlib.suppress(OSError):
                 path.unlink()
@@ -169,15 +177,16 @@ class Folder:
         if not self.plan.is_file():
             return ""
         with locks.held(self.lock("plan")):
-            if not restart and self._is_of(scenario):
+            if not restart and self.is_of(scenario):
                 return ""
             kept = self.said()
             if kept and not restart:
                 raise UserError(
                     f"{self.path}: holds {kept}, not of this one (or of this one before it was "
-                    "changed); throw that away with --restart, or give another place with --out"
+                    "changed: only more values on its axes and more trials go on from there); "
+                    "throw that away with --restart, or give another place with --out"
                 )
-            self._check_idle()
+            self.check_idle()
             self._clear()
         return kept
 
@@ -188,6 +197,8 @@ class Folder:
             more.append("checkpoints of what was running")
         if any((self.path / RUNNING).glob("*.record*")):
             more.append("finished batches of what was running")
+        if any((self.path / EARLIER).glob("*.nc")):
+            more.append("earlier trials of stacks that get more")
         if self.interrupted.exists():
             more.append("the records of an interrupted one")
         if not parts and not more:
@@ -202,7 +213,7 @@ class Folder:
         except (OSError, ValueError, UserError, KeyError, TypeError):
             return "a scenario"
 
-    def _is_of(self, scenario: Scenario) -> bool:
+    def is_of(self, scenario: Scenario) -> bool:
         """Say whether the folder's plan is of this scenario; a damaged one is nobody's."""
         try:
             plan = json.loads(self.plan.read_text())
@@ -210,7 +221,7 @@ class Folder:
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return False
 
-    def _check_idle(self) -> None:
+    def check_idle(self) -> None:
         """Raise UserError if another program computes a stack of the folder, or packs it."""
         for path in (self.path / LOCKS).glob("*.lock"):
             if path == self.lock("plan"):
@@ -226,7 +237,7 @@ class Folder:
 
     def _clear(self) -> None:
         """Remove what sweeps keep, and nothing else; the plan last."""
-        for name in (RUNNING, FAILURES, OLD_STATE):
+        for name in (RUNNING, FAILURES, OLD_STATE, EARLIER, GROWING):
             shutil.rmtree(self.path / name, ignore_errors=True)
         models, aside = trained.files_of(self.path), self.path.glob(f"*/*.nc{DAMAGED}")
         with changing(self.path):
@@ -239,7 +250,7 @@ class Folder:
         """Remove what a finished sweep needs no more."""
         with contextlib.suppress(OSError):
             self.interrupted.unlink()
-        for name in (LOCKS, RUNNING, FAILURES, OLD_STATE):
+        for name in (LOCKS, RUNNING, FAILURES, OLD_STATE, EARLIER):
             shutil.rmtree(self.path / name, ignore_errors=True)
 
 

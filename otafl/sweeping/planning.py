@@ -14,7 +14,7 @@ import math
 import operator
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -65,11 +65,13 @@ class Batch(NamedTuple):
 @dataclass(frozen=True)
 class Stack:
     """Hold the points of one result file, and the batches that they run in: one, unless memory is
-    short."""
+    short. earlier: the number of first trials that are finished in a file of their own, since the
+    sweep has grown."""
 
     number: int
     points: list[Point]
     batches: list[Batch]
+    earlier: int = 0
 
     @property
     def chunk_mb(self) -> float | None:
@@ -115,6 +117,14 @@ def plan(
     return [Stack(number, *part) for number, part in enumerate(parts)]
 
 
+def more_trials(points: Sequence[Point], trials: Sequence[int]) -> list[Batch]:
+    """Return batches of more trials of points of one stack, within `engine.memory_gb`."""
+    at_once = need(points).trials_within(points[0].scenario.engine.memory_gb * 2**30)
+    each = max(1, at_once // len(points))
+    every = list(range(len(points)))
+    return [Batch(every, part) for part in _cut(trials, each)]
+
+
 def in_chunks(points: Sequence[Point], chunk_mb: float | None) -> list[Point]:
     """Return the points with this `engine.chunk_mb`."""
     if points[0].scenario.engine.chunk_mb == chunk_mb:
@@ -138,21 +148,30 @@ def stored(
     points = expand(scenario)
     with held(folder / "locks" / "plan.lock"):
         if (folder / "plan.json").exists():
-            return _read(scenario, points, folder)
+            return read_plan(scenario, points, folder)
         stacks = plan(points, workers, tell)
         sources = together(sources_of_each(stacks))
         said = about(scenario)
         _check_own(folder / "scenario.yaml", said["scenario"])
         write_text(folder / "scenario.yaml", said["scenario"])
         begin()
-        tree = {
+        write_text(folder / "plan.json", planned(said, stacks, sources))
+    return stacks
+
+
+def planned(
+    said: Mapping[str, str], stacks: Sequence[Stack], sources: Sources | None = None
+) -> str:
+    """Return the text of a plan. said: of the scenario, see `about`. sources: of all stacks, as
+    they are now if they are not given."""
+    return to_json(
+        {
             "scenario_hash": said["scenario_hash"],
             "scenario_sha256": _sha256(said["scenario"]),
-            "sources": sources,
+            "sources": together(sources_of_each(stacks)) if sources is None else sources,
             "stacks": [_plain(stack) for stack in stacks],
         }
-        write_text(folder / "plan.json", to_json(tree))
-    return stacks
+    )
 
 
 def sources_of_each(stacks: Sequence[Stack]) -> list[Sources]:
@@ -191,9 +210,10 @@ def _check_own(path: Path, text: str) -> None:
         )
 
 
-def rebatched(folder: Path, stack: Stack, batches: list[Batch]) -> Stack:
-    """Return the stack in other batches, which the folder's plan then has too."""
-    changed = replace(stack, batches=batches)
+def rebatched(folder: Path, stack: Stack, batches: list[Batch] | None = None) -> Stack:
+    """Return the stack, in other batches if they are given, as the folder's plan then has it
+    too."""
+    changed = stack if batches is None else replace(stack, batches=batches)
 
     def change(tree: dict[str, Any]) -> None:
         tree["stacks"][stack.number] = _plain(changed)
@@ -243,7 +263,8 @@ def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _read(scenario: Scenario, points: list[Point], folder: Path) -> list[Stack]:
+def read_plan(scenario: Scenario, points: list[Point], folder: Path) -> list[Stack]:
+    """Return the plan of a folder. Raises UserError if it is damaged or of another scenario."""
     path = folder / "plan.json"
     try:
         tree = read_tree(path)
@@ -256,7 +277,8 @@ def _read(scenario: Scenario, points: list[Point], folder: Path) -> list[Stack]:
         stacks = []
         for number, stack in enumerate(tree["stacks"]):
             own = in_chunks([points[i] for i in stack["points"]], _chunk_mb(stack))
-            stacks.append(Stack(number, own, [_batch(one, len(own)) for one in stack["batches"]]))
+            batches = [_batch(one, len(own)) for one in stack["batches"]]
+            stacks.append(Stack(number, own, batches, int(stack.get("earlier", 0))))
         _check_whole(stacks, len(points), scenario.trials)
     except (OSError, ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
         raise UserError(
@@ -277,16 +299,18 @@ def _check_whole(stacks: Sequence[Stack], points: int, trials: int) -> None:
             for point in batch.points
             for trial in batch.trials
         )
-        wanted = len(stack.points) * trials
+        wanted = len(stack.points) * (trials - stack.earlier)
         if len(every) != wanted or set(every.values()) != {1}:
             raise ValueError("not every trial once")
-        if not all(0 <= p < len(stack.points) and 0 <= t < trials for p, t in every):
+        first = stack.earlier
+        if not all(0 <= p < len(stack.points) and 0 <= first <= t < trials for p, t in every):
             raise ValueError("more trials than there are")
 
 
 def _plain(stack: Stack) -> dict[str, Any]:
     points = [point.index for point in stack.points]
-    return {"points": points, "batches": stack.batches, "chunk_mb": stack.chunk_mb}
+    plain = {"points": points, "batches": stack.batches, "chunk_mb": stack.chunk_mb}
+    return plain | ({"earlier": stack.earlier} if stack.earlier else {})
 
 
 def _chunk_mb(plain: dict[str, Any]) -> float | None:

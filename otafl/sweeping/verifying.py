@@ -28,7 +28,7 @@ from otafl.results.files import PACKS, PARTS, finished_files, read_part
 from otafl.results.packing import stacks_of
 from otafl.scenario import same
 from otafl.scenario.yaml_source import parse
-from otafl.sweeping.folder import RUNNING, Folder
+from otafl.sweeping.folder import EARLIER, RUNNING, Folder
 from otafl.sweeping.planning import SHA256, check_scenario, read_tree
 
 MOST_BYTES = 2**26
@@ -145,6 +145,9 @@ def _verify_folder(folder: Path) -> Iterator[Finding]:
         yield finding
     if home.interrupted.exists():
         yield _verify_result(home.interrupted, Kind.PART)[0]
+    for path in sorted((folder / EARLIER).glob("*.nc")):
+        yield _verify_result(path, Kind.PART)[0]
+    yield from map(_verify_tensors, sorted((folder / EARLIER).glob("*.pt")))
     models = list(trained.files_of(folder))
     yield from map(_verify_tensors, models)
     if _saves_models(str(about.get("scenario", ""))) and not _is_of_run(folder):

@@ -9,28 +9,35 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import torch
 
+from otafl import data
 from otafl.core import blame, sources
 from otafl.core.errors import UserError, WriteError, changing
 from otafl.core.sources import Sources
+from otafl.core.words import counted
 from otafl.engine.checkpoints import Checkpoint
 from otafl.engine.following import Tracks
 from otafl.engine.memory import ran_out_of_memory
 from otafl.engine.running import Progress, run_stack
 from otafl.results import models as trained
-from otafl.results import plain
-from otafl.results.dataset import combine, to_dataset
+from otafl.results import origins, plain
+from otafl.results.dataset import combine, to_dataset, with_trials
 from otafl.results.environment import versions
 from otafl.results.files import write_part
+from otafl.results.models import Trained
 from otafl.results.record import Record
-from otafl.scenario import Scenario, scenario_hash, sources_of
+from otafl.scenario import Scenario, files_of, scenario_hash, sources_of
 from otafl.sweeping import locks
-from otafl.sweeping.folder import Folder
+from otafl.sweeping.folder import Folder, outdated
+from otafl.sweeping.growing import all_trials, earlier_part
 from otafl.sweeping.joining import Piece, joined
 from otafl.sweeping.planning import Batch, Stack, rebatched
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 Report = Callable[[int, int, int], None]
 """Called with (number of the stack, its rounds done, its rounds in all)."""
@@ -91,6 +98,7 @@ def work(job: Job, report: Report, keep_interrupted: bool = False) -> Outcome:
             )
         _check_sources(job)
         with locks.held(folder.lock(number), wait=False):
+            _check_plan(folder, job.scenario)
             if not folder.has(job.stack, job.scenario, job.sources):
                 _compute(job, report, keep_interrupted, notes)
     except locks.Busy:
@@ -103,6 +111,15 @@ def work(job: Job, report: Report, keep_interrupted: bool = False) -> Outcome:
         trace = "".join(traceback.format_exception(error))
         return Outcome(job, "failed", kind, _message(error), trace, error)
     return Outcome(job, "done", notes=tuple(notes))
+
+
+def _check_plan(folder: Folder, scenario: Scenario) -> None:
+    """Raise UserError if another program has changed what the folder is of."""
+    if folder.plan.is_file() and not folder.is_of(scenario):
+        raise UserError(
+            f"{folder.path}: is of another scenario by now, as another program has made it; give "
+            "another place with --out"
+        )
 
 
 def _check_sources(job: Job) -> None:
@@ -120,19 +137,31 @@ def _compute(job: Job, report: Report, keep_interrupted: bool, notes: list[str])
     folder, stack = Folder(job.folder), job.stack
 
     def tell(done: int, total: int) -> None:
-        report(stack.number, done, total)
+        report(stack.number, round(done / total * job.stack.rounds), job.stack.rounds)
 
     def rebatch(batches: list[Batch]) -> None:
         rebatched(job.folder, stack, batches)
 
+    earlier = _earlier(job, notes)
+    if stack.earlier and earlier is None:
+        stack = rebatched(job.folder, all_trials(stack))
+
     record = record_of(stack, tell, partial(_kept_batch, job, notes), rebatch)
-    dataset = to_dataset(record, stack.points, job.scenario).assign_attrs(stacks=[stack.number])
+    inputs = inputs_of(stack.scenario)
+    dataset = to_dataset(record, stack.points, job.scenario, inputs)
+    dataset = dataset.assign_attrs(stacks=[stack.number])
+    models = record.models
+    if record.complete and earlier is not None:
+        later = dataset.isel(trial=slice(stack.earlier, None))
+        dataset = with_trials(earlier.part, later)
+        if models is not None and earlier.models is not None:
+            models = trained.join([earlier.models, models])
     if not record.complete:
         if keep_interrupted:
             write_part(dataset, folder.interrupted)
         raise KeyboardInterrupt
-    if record.models is not None:
-        trained.write(record.models, folder.models(stack.number), job.scenario)
+    if models is not None:
+        trained.write(models, folder.models(stack.number), job.scenario)
     if job.result is None:
         write_part(dataset, folder.part(stack.number))
     else:
@@ -140,6 +169,48 @@ def _compute(job: Job, report: Report, keep_interrupted: bool, notes: list[str])
         with changing(folder.path):
             folder.part(stack.number).unlink(missing_ok=True)  # one that could not be taken
     folder.forget(stack.number)
+
+
+class _Earlier(NamedTuple):
+    """Earlier trials of a stack that has got more."""
+
+    part: xr.Dataset
+    models: Trained | None
+
+
+def _earlier(job: Job, notes: list[str]) -> _Earlier | None:
+    """Return the earlier trials of a stack, or None where it has none that can be used, which is
+    noted: they are computed anew, as trials of a point are not mixed."""
+    folder, stack = Folder(job.folder), job.stack
+    if not stack.earlier or not folder.earlier(stack.number).is_file():
+        return None
+    try:
+        part = earlier_part(folder, stack, job.scenario)
+        models = None
+        if job.scenario.output.save_models:
+            models, _ = trained.read(folder.earlier(stack.number).with_suffix(".pt"))
+        inputs, why = inputs_of(stack.scenario), set[str]()
+        for one in origins.read(part.attrs, part["point_index"].values):
+            why |= {name for name, of in one.versions.items() if job.versions.get(name) != of}
+            why |= set(outdated(one, job.sources))
+            known = (one.inputs or {}).items()
+            why |= {name for name, of in known if name != "otafl" and inputs.get(name) != of}
+        if not why:
+            return _Earlier(part, models)
+        said = f"made with other {', '.join(sorted(why))}"
+    except UserError as error:
+        said = str(error)
+    notes.append(
+        f"{folder.path}: {counted(stack.earlier, 'earlier trial')} of stack {stack.number + 1} "
+        f"computed anew ({said})"
+    )
+    return None
+
+
+def inputs_of(scenario: Scenario) -> dict[str, str]:
+    """Return hashes of what a stack's numbers depend on beside versions and own modules."""
+    found = {"otafl": sources.of_otafl(), "data": data.fingerprint(scenario.data)}
+    return found | files_of(scenario)
 
 
 def record_of(

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -62,6 +62,7 @@ class Graph(Topology):
     together = True
 
     class Settings(Topology.Settings):
+        reads: ClassVar = ("path",)
         name: Literal["graph"] = "graph"
         shape: Literal["ring", "torus", "complete", "geometric", "file"] = Field(
             "ring",

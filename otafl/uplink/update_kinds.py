@@ -5,7 +5,7 @@ Updates are an array, a mapping of arrays, or state_dicts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -49,6 +49,12 @@ class Updates:
                     f"{caller}: '{name}' has dtype {tensor.dtype} and shape {list(tensor.shape)}; "
                     "a floating-point array [K, ...], a row a device, would do"
                 )
+        if kind == "array" and tensors["updates"].dim() == 1:
+            raise UserError(
+                f"{caller}: updates have shape {list(tensors['updates'].shape)}; a row a device, "
+                "[K, ...], would do: updates[None] for one device, updates[:, None] for one number "
+                "a device"
+            )
         counts = {name: len(tensor) for name, tensor in tensors.items()}
         if len(set(counts.values())) != 1 or 0 in counts.values():
             raise UserError(
@@ -71,6 +77,16 @@ class Updates:
             for name, t in real.items()
         }
         return Updates(kind, dict(named), blocks, next(iter(counts.values())))
+
+    def not_finite(self) -> Iterator[tuple[str, int]]:
+        """Yield the entries that hold NaN or infinity, each with its first such row."""
+        for name, block in self.blocks.items():
+            plain = block.detach()
+            # without a copy of the block; finite numbers may still have an infinite sum
+            if not bool(plain.sum(dtype=torch.float64).isfinite()):
+                rows = (~plain.isfinite()).flatten(1).any(1)
+                if bool(rows.any()):
+                    yield name, int(rows.int().argmax())
 
     def take(self, rows: np.ndarray) -> Updates:
         """Return the rows [m] int64 alone, in their order."""

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from otafl.core.contracts import Blocks, Cohort, Context, Group, Link, LinkRepor
 from otafl.core.errors import UserError
 from otafl.core.registry import component
 from otafl.core.rng import Streams
+from otafl.core.words import unknown
 from otafl.engine import settling
 from otafl.engine.device_store import DeviceStore
 from otafl.engine.stacking import encode
@@ -81,8 +83,13 @@ class WirelessUplink:
         seed: int = 0,
         trial: int = 0,
         caller: str = "WirelessUplink",
+        **others: Never,
     ) -> None:
         """Set the uplink up. caller: the name that messages begin with."""
+        for name in others:
+            settings = inspect.signature(WirelessUplink).parameters
+            known = [one for one in settings if one not in ("devices", "caller", "others")]
+            raise unknown(f"{caller}: {name}", "a setting", name, known)
         self._caller, self._trial = caller, _whole(trial, "trial", caller)
         self._policy, stated = None, power
         if callable(power):
@@ -127,7 +134,7 @@ class WirelessUplink:
         round : int
             From 0 on; it chooses fading and noise.
         updates : array, tensor, mapping or list of mappings
-            [n, *shape] floating-point NumPy array or torch tensor, a row a device; a mapping name
+            [n, ...] floating-point NumPy array or torch tensor, a row a device; a mapping name
             -> [n, *shape], which is one payload; or a list of n state_dicts. Entries of whole
             numbers and truth values (`num_batches_tracked`) do not pass the uplink: their weighted
             mean over the senders, rounded, comes free of error and of charge.
@@ -148,7 +155,7 @@ class WirelessUplink:
         Raises
         ------
         UserError
-            For updates, weights or senders that cannot be.
+            For updates, weights or senders that cannot be, and for NaN or infinity of a sender.
         """
         delivery = self.deliver(round, updates, weights, senders)
         return delivery.mean, delivery.report
@@ -168,6 +175,11 @@ class WirelessUplink:
         share = weight / weight.sum()
         order = np.argsort(device, kind="stable")  # a cohort's rows are ordered by device
         ordered = sent if (order == np.arange(len(order))).all() else sent.take(order)
+        for name, row in ordered.not_finite():
+            raise UserError(
+                f"{self._caller}: '{name}' of device {device[order][row]} holds NaN or infinity, "
+                "which would reach the mean of all; leave the device out by senders"
+            )
         self._start(ordered.blocks)
         received, link_report = self._send(ordered.blocks, device[order], share[order], round)
         report = self._report(link_report)

@@ -9,16 +9,22 @@ trials for the common ones, random numbers called common though the seed differs
 from __future__ import annotations
 
 import json
+import re
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
+from contract.small import scenario
 from golden.made_results import accuracy, made, written
 
-from otafl import cli
+import otafl
+from otafl import cli, report
 from otafl.analysis.comparison import Comparison, compare
+from otafl.core import sources
 from otafl.core.errors import UserError
+from otafl.data import loading
 from otafl.scenario import Point
 
 SNR = {"channel.snr_db": [0, 10, 20], "power.name": ["gbma", "ci"]}
@@ -250,3 +256,48 @@ def test_a_sweep_that_is_not_understood_is_named(tmp_path: Path) -> None:
     ds.attrs["scenario"] = ds.attrs["scenario"].replace("power.name:", "pover.name:")
     with pytest.raises(UserError, match=r"r\.nc: its sweep is not understood: .*pover"):
         compare(written(ds, tmp_path / "r.nc"), tmp_path / "r.nc")
+
+
+POLICY = """\
+import torch
+SHARE = {share}
+
+def f(link):
+    p = SHARE * torch.ones_like(link.h) * (link.budget / 1e3)[:, None].sqrt() * link.sends[:, None]
+    return p, torch.ones_like(link.h[..., 0].real)
+"""
+
+
+def test_code_data_and_files_that_changed_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    """Two runs that differ 25 times in power by an edited policy, and a little in the SNR."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    keys = {
+        "training.rounds": 1,
+        "devices.compute": {"name": "csv", "file": "devices.csv"},
+        "sweep": {"power": ["gbma", "my_diffed:f"]},
+    }
+    for name, share, snr, speed in (("a", 0.2, 20, 1e6), ("b", 1.0, 20.5, 2e6)):
+        Path("my_diffed.py").write_text(POLICY.format(share=share))
+        Path("devices.csv").write_text(f"flops_per_s\n{speed}\n")
+        otafl.run(scenario(keys | {"channel.snr_db": snr}), f"{name}.nc")
+        monkeypatch.setattr(loading, "_fingerprint", lambda data: "other samples")
+        monkeypatch.setattr(sources, "of_otafl", lambda: "another commit")
+    monkeypatch.delitem(sys.modules, "my_diffed")
+    monkeypatch.delitem(sources._imported, "my_diffed")
+    found = compare(Path("a.nc"), Path("b.nc"))
+    changed = {one.what: one for one in found.computed_by}
+    assert set(changed) == {"my_diffed.py", "devices.csv", "otafl's source", "samples of data"}
+    assert changed["my_diffed.py"].points == 1
+    assert changed["otafl's source"].points == changed["devices.csv"].points == 2
+    assert changed["samples of data"].values[1] == "other samples"
+    assert call("diff", "a.nc", "b.nc") == 1
+    told = capsys.readouterr().out
+    assert re.search(r"my_diffed\.py +\w{16} +\w{16} +1 of 2", told)
+    assert "A and B differ, and so do code or data that they were computed by" in told
+    assert compare(Path("a.nc"), Path("a.nc")).computed_by == []
+    page = report.page(otafl.open_results("a.nc"), "a.nc")
+    for name in ("my_diffed.py", "devices.csv", "otafl&#39;s source", "samples of data"):
+        assert f'<th scope="row">{name}</th>' in page

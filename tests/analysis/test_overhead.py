@@ -94,7 +94,15 @@ def test_what_is_not_known_is_left_out() -> None:
     data = result().assign_attrs(scenario="transport: pigeon\nchannel: rayleigh\n")
     got = otafl.to_reach(data.drop_vars(["device_energy_j", "tx_energy_j"]), "test_accuracy", 0.7)
     assert set(got.data_vars) == {
-        *("round", "uplink_symbols", "side_symbols", "airtime_s", "sim_time_s", "compute_energy_j")
+        *(
+            "round",
+            "reached",
+            "uplink_symbols",
+            "side_symbols",
+            "airtime_s",
+            "sim_time_s",
+            "compute_energy_j",
+        )
     }
     names = ["awgn", "rayleigh(bandwidth_hz=1e5)"]
     swept = result().rename(snr_db="channel").assign_coords(channel=names)
@@ -106,7 +114,23 @@ def test_what_is_not_known_is_left_out() -> None:
 
 def test_a_target_that_nobody_reached() -> None:
     got = otafl.to_reach(result(), "test_accuracy", 0.95)
-    assert all(got[name].isnull().all() for name in got.data_vars)
+    assert (got["reached"] == 0.0).all()
+    assert all(got[name].isnull().all() for name in set(got.data_vars) - {"reached"})
+
+
+def test_the_share_of_the_trials_that_reached_it() -> None:
+    """A trial that never ran counts neither way; means of the other variables are over those that
+    got there."""
+    data = result()
+    got = otafl.to_reach(data, "test_accuracy", 0.7)
+    np.testing.assert_array_equal(got["reached"], [[1.0, 0.0], [1.0, 1.0]])
+    assert got["reached"].units == "1"
+    means = got.mean("trial")
+    np.testing.assert_array_equal(means["reached"], [0.5, 1.0])
+    np.testing.assert_array_equal(means["round"], [5.0, 5.0])
+    data["test_accuracy"] = data["test_accuracy"].where(data["snr_db"] == 10)
+    unfinished = otafl.to_reach(data, "test_accuracy", 0.7)["reached"]
+    np.testing.assert_array_equal(unfinished, [[np.nan, np.nan], [1.0, 1.0]])
 
 
 @pytest.mark.parametrize("variable", ["accuracy", "tx_energy_j", "stop_round"])

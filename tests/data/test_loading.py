@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -74,3 +75,19 @@ def test_the_last_two_are_kept() -> None:
     loaded(Digits(validation=0.1))
     loaded(Digits(validation=0.2))
     assert loaded(Digits()) is not first
+
+
+def test_a_fingerprint_tells_data_sets_apart() -> None:
+    """One label, the split, the shape; settings that change no sample do not count."""
+    source = Digits()
+    data = loading.load(source)
+    mark = loading._fingerprint(data)
+    assert loading.fingerprint(source) == mark
+    assert loading.fingerprint(source.model_copy(update={"own_test": True})) == mark
+    labels = data.y_train.copy()
+    labels[-1] = (labels[-1] + 1) % 10
+    flat = data.x_train.reshape(2, -1)
+    others = [replace(data, y_train=labels), replace(data, x_train=flat)]
+    marks = {loading._fingerprint(one) for one in others}
+    marks.add(loading.fingerprint(source.model_copy(update={"validation": 0.1})))
+    assert len(marks | {mark}) == 4

@@ -370,6 +370,25 @@ def test_an_interruption_says_what_was_kept(
     assert open_results(small / "results" / ("small.nc" if command == "run" else "small"))
 
 
+@pytest.mark.usefixtures("signals_arrive", "_as_a_program")
+def test_an_interruption_names_the_path_of_the_records(
+    small: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
+) -> None:
+    """It can be opened as it stands."""
+
+    def terminated(self: bars.Progress, done: int, total: int, note: str = "") -> None:
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(bars.Progress, "__call__", terminated)
+    monkeypatch.setattr(sys, "argv", ["otafl", "sweep", "small.yaml", "--out", "kept/here", "-q"])
+    with pytest.raises(SystemExit) as left:
+        cli.main()
+    assert left.value.code == 143
+    (path,) = re.findall(r"was running in (\S+);", capfd.readouterr().err)
+    assert path == "kept/here/interrupted.nc"
+    assert open_results(path).attrs["complete"] == 0
+
+
 def test_an_unexpected_error_is_not_hidden(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from otafl import sweeping
 
@@ -394,6 +413,21 @@ def test_plain_progress_is_a_line_now_and_then_and_at_the_end(
     assert lines[0] == "500/1100 rounds, 40 rounds/s, 15 s left, stack 1 of 1"
     assert lines[-1] == "1100/1100 rounds, 40 rounds/s, stack 1 of 1"
     assert len(lines) == 3
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(20.0, "20 s/round"), (2.5, "2.5 s/round"), (0.5, "2.0 rounds/s")]
+)
+def test_slow_rounds_have_a_speed(
+    seconds: float, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(bars.time, "monotonic", lambda: now[0])
+    with bars.Progress(quiet=False) as progress:
+        for done in range(50):
+            progress(done, 49, "")
+            now[0] += seconds
+    assert f", {said}" in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_progress_bar_in_a_terminal(

@@ -81,6 +81,29 @@ def test_module_with_buffers_is_refused() -> None:
         ModuleModel(module, (6,), 4)
 
 
+class Dropping(torch.nn.Module):
+    """Drops by a function, in a line of the user's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(6, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.linear(torch.nn.functional.dropout(x, 0.2, self.training))
+        return out
+
+
+def test_module_with_dropout_is_refused() -> None:
+    layers = torch.nn.Linear(6, 5), torch.nn.Dropout(0.5), torch.nn.Linear(5, 4)
+    module = torch.nn.Sequential(*layers)
+    with pytest.raises(UserError, match=r"\(dropout '1'\).*leave dropout out.*eval mode"):
+        ModuleModel(module, (6,), 4)
+    with pytest.raises(UserError, match=r"^model: .*draws random numbers, which .*eval mode"):
+        ModuleModel(Dropping(), (6,), 4)
+    assert ModuleModel(module.eval(), (6,), 4).macs == 50
+    assert ModuleModel(Dropping().eval(), (6,), 4).macs == 24
+
+
 def test_module_of_the_wrong_number_of_scores_is_refused() -> None:
     with pytest.raises(UserError, match=r"shape \[1, 4\] for one sample; \[1, 9\] would do"):
         ModuleModel(torch.nn.Linear(6, 4), (6,), 9)

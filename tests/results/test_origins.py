@@ -58,3 +58,28 @@ def test_several_versions_are_told() -> None:
     assert told == (
         "computed by several versions: points 0-2 by torch 2.13; points 3 by torch 2.12"
     )
+
+
+def test_code_and_data_that_differ() -> None:
+    """Own files by name, otafl's source and the samples in words; a file that one has alone."""
+    own, inputs = {"own.py": "a", "gone.py": "c"}, {"otafl": "1", "data": "2"}
+    one = Origin(frozenset({0}), NEW, own, None, inputs)
+    inputs = {"otafl": "1", "data": "3", "x.csv": "4"}
+    other = Origin(frozenset({0}), OLD, {"own.py": "b"}, 8.0, inputs)
+    assert origins.read(attributes(one, other), ()) == [one, other]
+    assert origins.differences(one, other) == {
+        "own.py": ("a", "b"),
+        "gone.py": ("c", None),
+        "samples of data": ("2", "3"),
+        "x.csv": (None, "4"),
+    }
+    assert origins.differences(one, made({0})) == {"own.py": ("a", None), "gone.py": ("c", None)}
+    assert origins.differences(Origin(frozenset({0}), NEW, None), one) == {}
+    both = attributes(one, Origin(frozenset({1, 2}), NEW, {"own.py": "b"}))
+    assert origins.table(both) == [
+        ("own.py", "a (points 0), b (points 1-2)"),
+        ("gone.py", "c"),
+        ("otafl's source", "1"),
+        ("samples of data", "2"),
+    ]
+    assert origins.table({}) == []

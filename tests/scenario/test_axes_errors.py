@@ -27,6 +27,11 @@ pytestmark = pytest.mark.exact
         ),
         ({"qqqq": [1]}, "sweep: 'qqqq' is no key of a scenario"),
         (
+            {"training.learning_rate": [1]},
+            "sweep: 'training.learning_rate' is no key of a scenario; did you mean "
+            "'algorithm.learning_rate'?",
+        ),
+        (
             {"power": [3]},
             "sweep: power: got 3; must be names, or mappings with a name and settings",
         ),

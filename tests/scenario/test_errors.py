@@ -24,6 +24,49 @@ def test_it_is_a_user_error() -> None:
     ("tree", "said"),
     [
         (
+            {"training": {"learning_rate": 1}},
+            "training.learning_rate: unknown key; did you mean 'algorithm.learning_rate'? (known",
+        ),
+        (
+            {"channel": {"file": "h.csv"}},
+            "channel.file: unknown key; did you mean 'path'? it is a key of trace, not of rayleigh",
+        ),
+        (
+            {"channel": {"name": "trace", "file": "h.csv"}},
+            "channel.file: unknown key; did you mean 'path'? (known",
+        ),
+        (
+            {"data": {"path": "data"}},
+            "data.path: unknown key; did you mean 'root'? it is a key of mnist and ",
+        ),
+        (
+            {"channel": {"noise_db": 3}},
+            "channel.noise_db: unknown key; did you mean 'snr_db'? The noise is set by ",
+        ),
+        (
+            {"training": {"local_epochs": 3}},
+            "training.local_epochs: unknown key; did you mean 'local_steps'? A step is one ",
+        ),
+        (
+            {"algorithm": {"local_epochs": 3}},
+            "algorithm.local_epochs: unknown key; did you mean 'training.local_steps'? A step ",
+        ),
+        (
+            {"transport": "fsk_mv"},
+            "transport: unknown transport 'fsk_mv'; did you mean 'fsk_majority_vote'? known: ",
+        ),
+    ],
+)
+def test_the_key_of_another_section_comes_before_one_that_is_only_spelled_alike(
+    tree: dict[str, Any], said: str
+) -> None:
+    assert lines(tree)[0].startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("tree", "said"),
+    [
+        (
             {"power": {"name": "tci", "treshold": 0.2}},
             "power.treshold: unknown key; did you mean 'threshold'? (known keys: name, threshold, "
             "relative, reference, count_policy_power, constraint, gamma)",
@@ -86,6 +129,20 @@ def test_it_is_a_user_error() -> None:
         ({"lr": 0.1}, f"lr: unknown key; did you mean 'algorithm.learning_rate'? {TOP}"),
         ({"dataset": "digits"}, f"dataset: unknown key; did you mean 'data'? {TOP}"),
         ({"zzz": 3}, f"zzz: unknown key {TOP}"),
+        (
+            {"noise_db": 3},
+            "noise_db: unknown key; did you mean 'channel.snr_db'? The noise is set by the ratio "
+            f"of transmit to noise power, in dB {TOP}",
+        ),
+        (
+            {"local_epochs": 3},
+            "local_epochs: unknown key; did you mean 'training.local_steps'? A step is one "
+            f"minibatch; an epoch is samples of a device / training.batch_size steps {TOP}",
+        ),
+        (
+            {"engine": {"device": "gpu"}},
+            "engine.device: got 'gpu'; must be 'auto', 'cpu' or 'cuda'; did you mean 'cuda'?",
+        ),
         ({"devices": {"count": -3}}, "devices.count: got -3; must be greater than or equal to 1"),
         ({"devices": {"count": 2.5}}, "devices.count: got 2.5; must be a whole number"),
         ({"devices": {"count": "ten"}}, "devices.count: got 'ten'; must be a whole number"),

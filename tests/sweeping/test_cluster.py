@@ -10,6 +10,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -125,3 +127,73 @@ def test_a_scheduler_that_strangers_may_reach_is_told(
         pass
     assert len(said) == told
     assert all(text.startswith(f"--scheduler {address}: without TLS") for text in said)
+
+
+class Workers:
+    """A client whose scheduler has these workers, with so many stacks each."""
+
+    def __init__(self) -> None:
+        self.now: dict[str, int] | None = {"a": 1, "b": 1, "c": 0}
+
+    def processing(self) -> dict[str, tuple[str, ...]]:
+        if self.now is None:
+            raise OSError
+        return {worker: ("stack",) * count for worker, count in self.now.items()}
+
+
+def test_a_worker_that_is_lost_with_a_stack_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once; an idle one leaves without a word, and a lost scheduler is said elsewhere."""
+    monkeypatch.setattr(cluster, "WORKERS_EVERY_S", 0.0)
+    workers, said = Workers(), list[str]()
+    look = cluster._Lost(workers, "tls://here:1", said.append)
+    for now in ({"a": 1, "b": 1, "c": 0}, {"a": 1, "b": 1}, {"b": 2}, None, {"b": 2}, {}, {}):
+        workers.now = now
+        look()
+    first, second = said
+    assert first.startswith("the worker a is lost (killed, ")
+    assert "; one of 1 other worker computes the stack that it had, from its last" in first
+    assert "the worker b is lost" in second
+    assert "; `dask worker tls://here:1` starts another one, which computes the stack" in second
+
+
+@pytest.mark.slow
+def test_a_killed_worker_of_a_scheduler(tmp_path: Path) -> None:
+    """Its stack is computed by another one, and the client says so."""
+    options = "--host 127.0.0.1 --no-dashboard --scheduler-file scheduler.json"
+    worker = f"distributed.cli.dask_worker {options} --nthreads 1 --no-nanny"
+    keys = {"training.rounds": 2000, "training.eval_every": 2000, "trials": 2}
+    (tmp_path / "study.yaml").write_text(to_yaml(scenario(keys)))
+    with contextlib.ExitStack() as stack:
+
+        def start(line: str) -> subprocess.Popen[bytes]:
+            process = subprocess.Popen([sys.executable, "-m", *line.split()], cwd=tmp_path)
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+            return process
+
+        start(f"distributed.cli.dask_scheduler {options} --port 0")
+        while not (tmp_path / "scheduler.json").is_file():
+            time.sleep(0.1)
+        workers = [start(worker)]
+        said: list[str] = []
+        killed = threading.Event()
+
+        def kill(done: int, total: int, note: str) -> None:
+            if not killed.is_set() and time.monotonic() > begun + 3.0:
+                workers[0].kill()
+                killed.set()
+
+        time.sleep(3.0)
+        workers.append(start(worker))
+        begun = time.monotonic()
+        got = sweeping.sweep(
+            scenario(keys),
+            tmp_path / "out",
+            kill,
+            scheduler=str(tmp_path / "scheduler.json"),
+            tell=said.append,
+        )
+    assert got.attrs["complete"] == 1
+    assert killed.is_set()
+    (told,) = [text for text in said if "is lost" in text]
+    assert "one of 1 other worker computes the stack" in told

@@ -15,7 +15,7 @@ import torch
 
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
-from otafl.uplink.wireless import over_the_air
+from otafl.uplink.wireless import WirelessUplink, over_the_air
 
 pytestmark = pytest.mark.exact
 
@@ -59,7 +59,7 @@ def test_costs_by_hand() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-@pytest.mark.parametrize("shape", [(5,), (5, 7), (5, 2, 3, 2), (1, 4)])
+@pytest.mark.parametrize("shape", [(5, 1), (5, 7), (5, 2, 3, 2), (1, 4)])
 def test_numpy_in_numpy_out(dtype: str, shape: tuple[int, ...]) -> None:
     x = updates(dtype, shape)
     before = x.copy()
@@ -204,6 +204,10 @@ WRONG: list[tuple[Any, dict[str, Any], str]] = [
     (X, {"snr_db": 3.0, "channel": {"name": "awgn", "path_loss_db": 90.0}}, "two ways"),
     (X, {"csi": {"name": "error", "variance": -0.1}}, "csi.variance"),
     (X, {"transport": "analog"}, "over_the_air"),
+    (X[0, 0], {}, r"updates have shape \[4\]; a row a device, .* updates\[None\] for one device"),
+    (X, {"snr": 3}, "over_the_air: snr: not a setting; did you mean 'snr_db'.* \\(known: channel"),
+    (X * np.r_[1, math.nan, 1, 1, 1][:, None, None], {}, "'updates' of device 1 holds NaN"),
+    ({"a": X, "b": X * np.r_[1, 1, math.inf, 1, 1][:, None, None]}, {}, "'b' of device 2 holds"),
 ]
 
 
@@ -211,3 +215,24 @@ WRONG: list[tuple[Any, dict[str, Any], str]] = [
 def test_what_cannot_be_is_refused(x: Any, settings: dict[str, Any], says: str) -> None:
     with pytest.raises(UserError, match=says):
         over_the_air(x, **settings)
+
+
+def test_who_does_not_send_may_hold_anything() -> None:
+    """NaN of a device that is left out; rows in another order than their devices."""
+    x = updates()
+    x[3] = math.nan
+    uplink = WirelessUplink(5, snr_db=20)
+    mean, _ = uplink(0, x, senders=np.array([True, True, True, False, True]))
+    assert np.isfinite(mean).all()
+    with pytest.raises(UserError, match="WirelessUplink: 'updates' of device 2 holds NaN"):
+        uplink(1, x[[0, 3]], senders=[4, 2])
+
+
+def test_numbers_whose_sum_overflows_are_sent() -> None:
+    got, _ = over_the_air(np.full((3, 4), 1e308), transport="ideal")
+    np.testing.assert_allclose(got, 1e308)
+
+
+def test_an_uplink_names_the_setting_that_was_meant() -> None:
+    with pytest.raises(UserError, match=r"WirelessUplink: snrdb: .* did you mean 'snr_db'"):
+        WirelessUplink(3, snrdb=3)  # type: ignore[arg-type]

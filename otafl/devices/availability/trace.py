@@ -29,6 +29,7 @@ class TraceAvailability(Availability):
 
     class Settings(Availability.Settings):
         example: ClassVar = {KEY: "availability.csv"}
+        reads: ClassVar = ("file",)
 
         name: Literal["trace"] = "trace"
         file: str = Field(min_length=1, description="CSV file with device,start_s,end_s")

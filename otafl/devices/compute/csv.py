@@ -35,6 +35,7 @@ class CsvDevice(OwnQuantities):
 
 class Csv(NumericCompute):
     example: ClassVar = {"devices.compute.file": "devices.csv"}
+    reads: ClassVar = ("file",)
 
     name: Literal["csv"] = "csv"
     file: str = Field(

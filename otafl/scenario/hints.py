@@ -1,0 +1,66 @@
+"""The key that a user may have meant by one that does not exist."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from otafl.core.problems import Path
+from otafl.core.words import closest, meant, remark, same, synonym
+from otafl.scenario.keys import CHOICES, dotted, fields, model_at, value_at
+
+
+def hint(path: Path, tree: Any, root: type[BaseModel], whole: bool = False) -> str:
+    """Return what was meant by a key that does not exist, after a semicolon; nothing without a
+    guess.
+
+    A key of the same name, or of one that says the same, comes before one that is only spelled
+    alike: first in the section, then in the section's other choices, then anywhere.
+
+    Parameters
+    ----------
+    path : of the unknown key.
+    tree : the scenario.
+    root : the class of its settings.
+    whole : keys of the section are named from the scenario's top on.
+    """
+    word, section = str(path[-1]), path[:-1]
+    model = model_at(root, section, tree)
+    known = list(model.model_fields) if model else []
+    others = _choices(section)
+    beside = list(dict.fromkeys(key for keys in others.values() for key in keys))
+    for look in (same, closest):
+        own = look(word, known)
+        if own is None and (guess := look(word, beside)):
+            return _of_others(word, guess, section, others, tree)
+        guess = own if look is closest else own or _elsewhere(word, root)
+        if guess:
+            named = dotted((*section, guess)) if whole and guess == own else guess
+            return f"{meant(named)}{remark(word)}"
+    return ""
+
+
+def _choices(section: Path) -> dict[str, list[str]]:
+    """Return the keys of each component that a section may choose; none where it chooses none."""
+    choice = CHOICES.get(section)
+    every = {} if choice is None else choice.every()
+    return {name: list(kind.model_fields) for name, kind in every.items()}
+
+
+def _of_others(word: str, guess: str, section: Path, keys: dict[str, list[str]], tree: Any) -> str:
+    """Say which components of a section have the key that was meant."""
+    owners = [name for name, own in keys.items() if guess in own]
+    found = value_at(tree, section)
+    chosen = CHOICES[section].named({} if found is None else found)["name"]
+    subject = "it" if guess == word else f"did you mean '{guess}'? it"
+    return f"; {subject} is a key of {' and '.join(owners)}, not of {chosen}"
+
+
+def _elsewhere(word: str, root: type[BaseModel]) -> str | None:
+    """Return the dotted key that other programs call so, or that has this name."""
+    if word == "name":
+        return None
+    key = synonym(word)
+    every = dict.fromkeys(one for one, _ in fields(root))
+    return next((one for one in every if one == key or one.endswith(f".{word}")), None)

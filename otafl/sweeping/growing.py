@@ -1,0 +1,280 @@
+"""Growth of a sweep that a folder holds: more values on its axes, or more trials.
+
+Points and trials do not depend on what else runs, so what is finished stays. Its files are
+rewritten under the numbers and the scenario of the grown sweep. With more trials, a finished stack
+becomes the earlier trials of one that still has to run the others (`Folder.earlier`).
+
+The new files are made in `growing/` beside the old ones. Once they are whole, a list of them is
+written, and they take the places of the old ones, the plan last. A program that finds the list goes
+on with that, so a kill at any moment leaves either sweep.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from otafl.core.errors import UserError
+from otafl.core.files import write_text
+from otafl.core.inputs import MIB, read_text
+from otafl.core.words import counted
+from otafl.results import models as trained
+from otafl.results import plain
+from otafl.results.dataset import renumbered
+from otafl.results.files import finished_files, read_part, write_part
+from otafl.results.packing import stacks_of
+from otafl.scenario import Point, Scenario, about, expand, same, scenario_hash
+from otafl.scenario.yaml_source import parse
+from otafl.sweeping import locks
+from otafl.sweeping.folder import EARLIER, GROWING, Folder
+from otafl.sweeping.planning import (
+    Batch,
+    Stack,
+    in_chunks,
+    more_trials,
+    plan,
+    planned,
+    read_plan,
+    read_tree,
+)
+
+LIST = "files.json"
+
+NAME = re.compile(
+    rf"plan\.json|scenario\.yaml|(parts|packs|models|running|{EARLIER})/[A-Za-z0-9][\w.-]*"
+)
+"""What the files of a sweep are called, from its folder on."""
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How a sweep has grown.
+
+    Parameters
+    ----------
+    before : the scenario that the folder holds.
+    now : the grown one.
+    numbers : old number of a point -> its new one.
+    """
+
+    before: Scenario
+    now: Scenario
+    numbers: dict[int, int]
+
+    @property
+    def more_trials(self) -> bool:
+        """Return whether trials were added."""
+        return self.now.trials > self.before.trials
+
+
+def grow(home: Folder, scenario: Scenario, workers: int, tell: Callable[[str], None]) -> None:
+    """Have the folder hold the scenario, if it holds results of one from which this one has grown.
+
+    Parameters
+    ----------
+    workers : as of `planning.plan`.
+    tell : called with how the sweep has grown.
+
+    Raises
+    ------
+    UserError : if it has grown and another program computes there.
+    """
+    if not home.plan.is_file():
+        return
+    with locks.held(home.lock("plan")):
+        if (home.path / GROWING / LIST).is_file():
+            _take_places(home)
+        if home.is_of(scenario) or not home.said():
+            return
+        growth = growth_between(_kept(home), scenario)
+        if growth is None:
+            return
+        home.check_idle()
+        try:
+            stacks = read_plan(growth.before, expand(growth.before), home.path)
+        except UserError:  # damaged, as is said where it is read for what it is
+            return
+        _prepare(home, growth, stacks, workers, tell)
+        _take_places(home)
+    old, points = len(growth.numbers), len(expand(scenario))
+    tell(
+        f"{home.path}: the sweep has grown from {counted(old, 'point')} of "
+        f"{counted(growth.before.trials, 'trial')} to {counted(points, 'point')} of "
+        f"{counted(scenario.trials, 'trial')}; what is finished stays"
+    )
+
+
+def growth_between(before: Scenario | None, now: Scenario) -> Growth | None:
+    """Return how one scenario has grown from another; None if it differs in anything but more
+    values on the same axes, in any order, and more trials."""
+    if before is None or before.trials > now.trials or list(before.sweep) != list(now.sweep):
+        return None
+    bare = [one.model_copy(update={"sweep": {}, "trials": 1}) for one in (before, now)]
+    if scenario_hash(bare[0]) != scenario_hash(bare[1]):
+        return None
+    try:
+        places = [[now.sweep[key].index(v) for v in values] for key, values in before.sweep.items()]
+    except ValueError:
+        return None
+    numbers = np.arange(np.prod([len(values) for values in now.sweep.values()], dtype=int))
+    grid = numbers.reshape([len(values) for values in now.sweep.values()])
+    own = grid[np.ix_(*places)].ravel().tolist() if places else [0]
+    return Growth(before, now, dict(enumerate(own)))
+
+
+def earlier_part(home: Folder, stack: Stack, scenario: Scenario) -> Any:
+    """Return the part with the earlier trials of a stack.
+
+    Raises UserError, which says why, where it cannot be joined with what this program computes.
+    """
+    path, numbers = home.earlier(stack.number), [point.index for point in stack.points]
+    part = read_part(path)
+    held = part["point_index"].values.tolist()
+    if not same(part.attrs, about(scenario)) or part.sizes["trial"] != stack.earlier:
+        raise UserError(f"{path}: is of another sweep")
+    if sorted(held) != sorted(numbers):
+        raise UserError(f"{path}: has other points")
+    return part.isel(point=[held.index(number) for number in numbers])
+
+
+def _kept(home: Folder) -> Scenario | None:
+    """Return the scenario that the folder holds; None where it cannot be read."""
+    try:
+        kept = Scenario.model_validate(parse(home.scenario.read_text()).data)
+        return kept if home.is_of(kept) else None
+    except (OSError, ValueError, UserError):
+        return None
+
+
+def _prepare(
+    home: Folder,
+    growth: Growth,
+    stacks: Sequence[Stack],
+    workers: int,
+    tell: Callable[[str], None],
+) -> None:
+    """Make the files of the grown sweep in `growing/`, and their list."""
+    stage = home.path / GROWING
+    shutil.rmtree(stage, ignore_errors=True)
+    finished = {n for one in home.finished(growth.before).values() for n in one.stacks}
+    for path, part in _parts(home, growth):
+        write_part(part, stage / path)
+    for path in (*trained.files_of(home.path), *(home.path / EARLIER).glob("*.pt")):
+        with contextlib.suppress(UserError):  # damaged: the stack is computed anew, or it stays
+            kept, _ = trained.read(path)
+            whole = growth.more_trials and int(path.stem) in finished
+            where = EARLIER if whole else path.parent.relative_to(home.path)
+            rows = [(growth.numbers[point], trial) for point, trial in kept.rows]
+            trained.write(replace(kept, rows=rows), stage / where / path.name, growth.now)
+    for stack in stacks:
+        for batch in stack.batches:
+            _stage_record(home, growth, home.record(stack.number, batch))
+    text, points, old = about(growth.now), expand(growth.now), set(growth.numbers.values())
+    grown = [_grown(stack, growth, points, finished) for stack in stacks]
+    new = plan([point for point in points if point.index not in old], workers, tell)
+    grown += [replace(stack, number=len(grown) + stack.number) for stack in new]
+    write_text(stage / home.scenario.name, text["scenario"])
+    write_text(stage / home.plan.name, planned(text, grown))
+    made = [str(path.relative_to(stage)) for path in stage.rglob("*") if path.is_file()]
+    made.sort(key=lambda name: name == home.plan.name)  # the plan last
+    there = [*finished_files(home.path), *(home.path / EARLIER).glob("*.*")]
+    there += trained.files_of(home.path) if growth.more_trials else ()
+    gone = {str(path.relative_to(home.path)) for path in there} - set(made)
+    write_text(stage / LIST, json.dumps({"made": made, "gone": sorted(gone)}))
+
+
+def _parts(home: Folder, growth: Growth) -> Iterator[tuple[Path, Any]]:
+    """Yield what is finished as parts of the grown sweep, and where each goes; what is damaged or
+    of another scenario is left out, and computed anew."""
+    wanted = about(growth.before)
+    for path in (*finished_files(home.path), *sorted((home.path / EARLIER).glob("*.nc"))):
+        with contextlib.suppress(UserError):
+            part = read_part(path)
+            if part.attrs["complete"] != 1 or not same(part.attrs, wanted):
+                continue
+            stacks = stacks_of(path, part.attrs)
+            part = renumbered(part, growth.numbers, growth.now)
+            if path.parent.name == EARLIER or not growth.more_trials:
+                yield path.relative_to(home.path), part
+                continue
+            tree = read_tree(home.plan)["stacks"]
+            for number in stacks:
+                own = [growth.numbers[point] for point in tree[number]["points"]]
+                one = part.isel(point=np.isin(part["point_index"].values, own))
+                name = home.earlier(number).relative_to(home.path)
+                yield name, one.assign_attrs(stacks=[number])
+
+
+def _stage_record(home: Folder, growth: Growth, path: Path) -> None:
+    """Keep the record of a finished batch, of a stack that is not finished."""
+    with contextlib.suppress(Exception):  # not there, or damaged: it is computed anew
+        kept = plain.load(path)
+        if kept["identity"]["scenario"] != scenario_hash(growth.before):
+            return
+        kept["identity"]["scenario"] = scenario_hash(growth.now)
+        if models := kept["record"]["models"]:
+            models["rows"] = [(growth.numbers[point], trial) for point, trial in models["rows"]]
+        plain.save(kept, home.path / GROWING / path.relative_to(home.path))
+
+
+def _grown(stack: Stack, growth: Growth, points: Sequence[Point], finished: set[int]) -> Stack:
+    """Return a stack with the points and the trials of the grown sweep, which has these points."""
+    own = in_chunks([points[growth.numbers[p.index]] for p in stack.points], stack.chunk_mb)
+    if not growth.more_trials:
+        return replace(stack, points=own)
+    more = more_trials(own, range(growth.before.trials, growth.now.trials))
+    if stack.number in finished:
+        return replace(stack, points=own, batches=more, earlier=growth.before.trials)
+    return replace(stack, points=own, batches=[*stack.batches, *more])
+
+
+def _listed(path: Path) -> tuple[list[str], list[str]]:
+    """Return the names of files that a list says are made and gone: those of a sweep's folder.
+
+    Raises UserError for any other name, since someone else may have written the list.
+    """
+    try:
+        tree = json.loads(read_text(path, 64 * MIB))
+        made, gone = ([str(name) for name in tree[key]] for key in ("made", "gone"))
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise UserError(
+            f"{path}: is damaged ({error}); start the sweep anew with --restart"
+        ) from error
+    for name in (*made, *gone):
+        if not NAME.fullmatch(name):
+            raise UserError(
+                f"{path}: names {name!r}, which is no file of a sweep; look who wrote it, and "
+                "start the sweep anew with --restart"
+            )
+    return made, gone
+
+
+def _take_places(home: Folder) -> None:
+    """Put the files of the grown sweep in the place of the old ones."""
+    stage = home.path / GROWING
+    made, gone = _listed(stage / LIST)
+    for name in gone:
+        (home.path / name).unlink(missing_ok=True)
+    for name in made:
+        if (stage / name).exists():
+            (home.path / name).parent.mkdir(parents=True, exist_ok=True)
+            os.replace(stage / name, home.path / name)
+    (stage / LIST).unlink()  # first: what it calls old may soon have new files
+    shutil.rmtree(stage)
+
+
+def all_trials(stack: Stack) -> Stack:
+    """Return a stack that also runs its earlier trials."""
+    size = max(len(batch.trials) for batch in stack.batches)
+    every, first = list(range(len(stack.points))), range(0, stack.earlier, size)
+    early = [Batch(every, list(range(t, min(t + size, stack.earlier)))) for t in first]
+    return replace(stack, batches=[*early, *stack.batches], earlier=0)
