@@ -1,4 +1,4 @@
-"""Have jobs carried out by Dask workers: programs of this machine (`local`), or of a cluster.
+"""Have jobs carried out by the Dask workers of a cluster.
 
 A worker computes one stack at a time and writes its file itself, so a client that dies takes
 nothing finished with it. A worker that dies has its stack computed by another one.
@@ -23,7 +23,6 @@ from otafl.sweeping.executing import Execute
 from otafl.sweeping.working import Job, Outcome, Report, work
 
 TOPIC = "otafl"
-LOOPBACK = "127.0.0.1"
 ENCRYPTED = ("tls", "wss")
 REPORT_EVERY_S = 0.5
 LOOK_EVERY_S = 0.05
@@ -62,7 +61,7 @@ def of_scheduler(address: str, tell: Callable[[str], None]) -> Iterator[Execute]
                     f"--scheduler {address}: no worker came in {WORKERS_S} s; `dask worker "
                     f"{address}` starts one"
                 ) from error
-            yield partial(by_workers, client, f"the scheduler {address}", lambda: None)
+            yield partial(by_workers, client, f"the scheduler {address}")
 
 
 def _answering(address: str) -> str:
@@ -116,13 +115,10 @@ def _on_loopback(address: str) -> bool:
     return all(ipaddress.ip_address(one[4][0]).is_loopback for one in found)
 
 
-def by_workers(
-    client: Any, where: str, look: Callable[[], None], jobs: Sequence[Job], report: Report
-) -> Iterator[Outcome]:
+def by_workers(client: Any, where: str, jobs: Sequence[Job], report: Report) -> Iterator[Outcome]:
     """Yield outcomes as they come.
 
-    where: names the workers. look: called now and then, to look after them. Raises UserError if the
-    scheduler is lost, and what `look` raises.
+    where: names the workers. Raises UserError if the scheduler is lost.
     """
 
     def heard(event: tuple[float, tuple[int, int, int]]) -> None:
@@ -137,7 +133,6 @@ def by_workers(
                 yield _outcome(future, waiting.pop(future), where)
             if client.status != "running":
                 raise _lost(where)
-            look()
             if not ended:
                 time.sleep(LOOK_EVERY_S)
     finally:
