@@ -24,6 +24,7 @@ from otafl.analysis.summary import SHOWN, moments
 from otafl.core import registry
 from otafl.core.errors import UserError
 from otafl.core.problems import Path as Keys
+from otafl.results import origins
 from otafl.results.coordinates import shown
 from otafl.results.ending import ended
 from otafl.results.files import open_results
@@ -132,7 +133,10 @@ def compare(a: Path, b: Path, tolerance: float = 0.0) -> Comparison:
     names = (str(a), str(b))
     if first is None or second is None:
         return Comparison(names, settings, {})
-    told = [{k: v for k, v in ds.attrs.items() if ABOUT.search(str(k))} for ds in (first, second)]
+    told = [
+        {k: v for k, v in ds.attrs.items() if ABOUT.search(str(k))} | origins.computing(ds.attrs)
+        for ds in (first, second)
+    ]
     paths = list(dict.fromkeys((*one.tracks, *two.tracks)))
     matched, lacking = _matched(one.places(first, paths), two.places(second, paths))
     first, second = (

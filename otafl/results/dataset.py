@@ -96,7 +96,8 @@ def to_dataset(record: Record, points: Sequence[Point], scenario: Scenario) -> x
         final_round=("point", np.full(len(index), last), {"long_name": "last recorded round"}),
     )
     first = points[0].scenario
-    made = origins.here(index.tolist(), sources_of(first), first.engine.chunk_mb)
+    chunk_mb = first.engine.chunk_mb
+    made = origins.here(index.tolist(), sources_of(first), chunk_mb, record.batches)
     dataset.attrs = _attributes(scenario, axes) | {
         "complete": int(record.complete),
         origins.ATTRIBUTE: origins.written([made]),

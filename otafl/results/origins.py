@@ -1,11 +1,14 @@
 """Say what the points of a result were computed by: the versions of programs, the files of the
-user's own modules, and the memory of the devices worked on together.
+user's own modules, and what the last bits depend on: the memory of the devices worked on together,
+how many trials of points ran side by side, and the number of threads.
 
 The attribute `origins` of a result is JSON, a list of
 
-    {"points": "0-5,8", "versions": {program: version}, "sources": {file: hash}, "chunk_mb": 8.0}
+    {"points": "0-5,8", "versions": {program: version}, "sources": {file: hash}, "chunk_mb": 8.0,
+     "batches": [[6, 1]]}
 
-with an entry for each that differs. Points are counted as in the sweep, the last axis fastest.
+with an entry for each that differs. Points are counted as in the sweep, the last axis fastest. A
+batch of 6 trials of points ran in 1 thread.
 """
 
 from __future__ import annotations
@@ -34,17 +37,25 @@ class Origin:
     versions : of programs.
     sources : of the user's own modules; None in files that are older than the attribute.
     chunk_mb : as `engine.chunk_mb`; None for the default.
+    batches : (trials of points side by side, threads), of each kind of batch; empty if not known.
     """
 
     points: frozenset[int]
     versions: Mapping[str, str]
     sources: Sources | None
     chunk_mb: float | None = None
+    batches: tuple[tuple[int, int], ...] = ()
 
 
-def here(points: Iterable[int], sources: Sources, chunk_mb: float | None) -> Origin:
+def here(
+    points: Iterable[int],
+    sources: Sources,
+    chunk_mb: float | None,
+    batches: Iterable[tuple[int, int]],
+) -> Origin:
     """Return the origin of points that this program computes."""
-    return Origin(frozenset(points), versions(), sources, chunk_mb)
+    kinds = tuple(dict.fromkeys(batches))
+    return Origin(frozenset(points), versions(), sources, chunk_mb, kinds)
 
 
 def written(origins: Sequence[Origin]) -> str:
@@ -56,6 +67,7 @@ def written(origins: Sequence[Origin]) -> str:
                 "versions": dict(one.versions),
                 "sources": one.sources,
                 "chunk_mb": one.chunk_mb,
+                "batches": one.batches,
             }
             for one in origins
         ]
@@ -67,7 +79,13 @@ def read(attributes: Mapping[str, Any], points: Iterable[int]) -> list[Origin]:
     if ATTRIBUTE in attributes:
         tree = json.loads(attributes[ATTRIBUTE])
         return [
-            Origin(_points(one["points"]), one["versions"], one["sources"], one.get("chunk_mb"))
+            Origin(
+                _points(one["points"]),
+                one["versions"],
+                one["sources"],
+                one.get("chunk_mb"),
+                tuple((size, threads) for size, threads in one.get("batches", ())),
+            )
             for one in tree
         ]
     known = {name: str(attributes.get(f"{name}_version", "not known")) for name in versions()}
@@ -114,6 +132,19 @@ def mixed(attributes: Mapping[str, Any]) -> str:
     return "computed by several versions: " + "; ".join(
         f"points {own} by {programs}" for own, programs in texts.items()
     )
+
+
+def computing(attributes: Mapping[str, Any]) -> dict[str, str]:
+    """Return in words what the last bits of a result depend on, as far as it says."""
+    found = read(attributes, ()) if ATTRIBUTE in attributes else []
+    chunks = {"default" if one.chunk_mb is None else f"{one.chunk_mb:g}" for one in found}
+    batches = {batch for one in found for batch in one.batches}
+    told = {
+        "chunk_mb": ", ".join(sorted(chunks)),
+        "trials side by side": _ranges({size for size, _ in batches}),
+        "threads": _ranges({threads for _, threads in batches}),
+    }
+    return {name: text for name, text in told.items() if text}
 
 
 def _ranges(points: Iterable[int]) -> str:
