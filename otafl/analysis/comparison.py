@@ -21,7 +21,7 @@ from pydantic import ValidationError
 
 from otafl.analysis.points import by_point
 from otafl.analysis.summary import SHOWN, moments
-from otafl.core import registry
+from otafl.core import custom, registry
 from otafl.core.errors import UserError
 from otafl.core.problems import Path as Keys
 from otafl.results import origins
@@ -200,7 +200,8 @@ class _Settings:
 def _read(source: Path) -> tuple[_Settings, xr.Dataset | None]:
     """Open a result, or load a scenario. Raises UserError."""
     if source.suffix in (".yaml", ".yml") and not source.is_dir():
-        stored, data = to_yaml(load_scenario(source)), None
+        with custom.without_code():  # settings can be compared without it
+            stored, data = to_yaml(load_scenario(source)), None
     else:
         data = open_results(source)
         stored = str(data.attrs["scenario"])

@@ -9,7 +9,7 @@ from typing import Any, get_args
 from pydantic import ValidationError
 
 from otafl.algorithms.custom import averages, class_of
-from otafl.core import registry
+from otafl.core import custom, registry
 from otafl.core.problems import Path, Problem
 from otafl.core.settings import Settings
 from otafl.scenario.errors import problems_of
@@ -18,22 +18,31 @@ from otafl.scenario.schema import Scenario
 
 
 def check(scenario: Scenario) -> list[Problem]:
-    """Return everything that is wrong between the sections of a point."""
+    """Return everything that is wrong between the sections of a point; within
+    `custom.without_code` what can be told without code of the user's."""
     found = [one for path, section in sections(scenario) for one in _told(scenario, path, section)]
     if any(one.path[0] == "algorithm" for one in found):
         return found  # a method that cannot be had needs nothing of others
-    return [*found, *_server(scenario), *_transport(scenario)]
+    for look in (_server, _transport):
+        with contextlib.suppress(custom.NotImported):
+            found += look(scenario)
+    return found
 
 
 def _told(scenario: Scenario, path: Path, section: Settings) -> list[Problem]:
     """Return what a section finds wrong with the rest of the scenario."""
+    found: list[Problem] = []
     try:
-        return list(section.check(scenario))
+        for one in section.check(scenario):
+            found.append(one)  # kept, should the next question need code that is not imported
+    except custom.NotImported:
+        pass
     except ValidationError as error:  # of the settings of a component of the user's
         tree: Any = section.options  # type: ignore[attr-defined]
         for part in reversed(path):
             tree = {part: tree}
         return problems_of(error, tree, Scenario)
+    return found
 
 
 def _server(scenario: Scenario) -> Iterator[Problem]:
