@@ -106,7 +106,6 @@ class WorkerPool:
         self._workers: list[Worker | None] = [None] * num_workers
 
     def __enter__(self) -> WorkerPool:
-        self.start()
         return self
 
     def __exit__(
@@ -125,8 +124,10 @@ class WorkerPool:
         return [worker for worker in self._workers if worker is not None]
 
     def start(self) -> None:
-        """Start the workers that do not run. They import what jobs need, so it pays to call this
-        before the jobs are known.
+        """Start the workers that do not run.
+
+        They import what jobs need, so they begin sooner where this is called before the jobs are
+        known; `run` calls it too.
 
         Raises
         ------

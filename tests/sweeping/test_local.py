@@ -226,6 +226,7 @@ FORKED = """\
 import os, sys, time
 from otafl.sweeping.local import WorkerPool
 with WorkerPool(1) as pool:
+    pool.start()
     if os.fork() == 0:
         time.sleep(600)
     print(pool._running[0]._process.pid, flush=True)
