@@ -100,8 +100,8 @@ def load(path: str, key: str) -> Any:
         raise UserError(f"{key}: {path!r}: {attribute!r} {fault} in module {module_name!r}")
     if _is_of_python(found):
         raise UserError(
-            f"{key}: {path!r} is part of Python itself; expected a function or class of your own, "
-            "or of an installed package"
+            f"{key}: {path!r} is built in or part of Python itself; expected a function or class "
+            "of your own, or of an installed package"
         )
     return found
 

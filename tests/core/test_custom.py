@@ -69,7 +69,7 @@ def test_what_is_the_user_s_is_taken(name: str, own: Path) -> None:
     ],
 )
 def test_what_is_python_s_own_or_built_in_is_refused(name: str, own: Path) -> None:
-    with pytest.raises(UserError, match=r"^data.name: .* is part of Python itself"):
+    with pytest.raises(UserError, match=r"^data.name: .* is built in or part of Python itself"):
         custom.load(name, "data.name")
 
 

@@ -76,9 +76,9 @@ def pages_of(folder: Path) -> set[int]:
     found = set()
     ran = (one for one in psutil.process_iter(["cwd"]) if one.info["cwd"] == str(folder))
     every = [place for one in ran for place in one.net_connections(kind="tcp")]
-    for place in {one.laddr for one in every if one.status == psutil.CONN_LISTEN}:
+    for port in {one.laddr.port for one in every if one.status == psutil.CONN_LISTEN}:
         for page in ("health", "metrics"):
-            asked = http.client.HTTPConnection(*place, timeout=10)
+            asked = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
             with contextlib.suppress(http.client.HTTPException, OSError), contextlib.closing(asked):
                 asked.request("GET", f"/{page}")  # a port that speaks TLS breaks off
                 found.add(asked.getresponse().status)
