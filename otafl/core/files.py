@@ -45,7 +45,7 @@ def written(path: Path) -> Iterator[Path]:
             yield path
             return
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = _create_beside(path)
+        temporary = create_beside(path)
         yield temporary
         _flush(temporary)
         now = temporary.stat().st_mtime
@@ -86,10 +86,10 @@ def _is_special(path: Path) -> bool:
     return system or not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
-def _create_beside(path: Path) -> Path:
-    """Create a temporary file beside a path.
+def create_beside(path: Path) -> Path:
+    """Create a temporary file beside a path, under a name that others cannot guess.
 
-    Its name says where its program runs, and as which process.
+    The name says where its program runs, and as which process.
     """
     only_new = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_WRONLY
     while True:

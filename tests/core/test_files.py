@@ -143,7 +143,7 @@ def test_a_living_file_of_another_container_stays_until_it_is_old(
     with monkeypatch.context() as there:
         there.setattr(files, "_namespace", lambda: 12 * "0")
         there.setattr(os, "getpid", lambda: 999999999)
-        other = files._create_beside(path)
+        other = files.create_beside(path)
     write_text(path, "mine")
     assert other.exists()
     old = path.stat().st_mtime - files.LEFT_S - 1
