@@ -48,7 +48,7 @@ def check(
     elif dry_run:
         _rehearse(scenario, set_, trust)
     elif no_code:
-        with custom.without_code():
+        with custom.without_code():  # nothing is run, so there is nobody to trust
             _look(scenario, set_, trust=True)
     else:
         _look(scenario, set_, trust)

@@ -93,7 +93,6 @@ def load(path: str, key: str) -> Any:
             f"{key}: {path!r}: {module_name!r} cannot be imported ({type(error).__name__}"
             f"{blame.place(error)}: {said})"
         ) from error
-    blame.remember(path, key)
     found = getattr(module, attribute, None)
     if not callable(found):
         fault = "is not callable" if hasattr(module, attribute) else "does not exist"
@@ -103,6 +102,7 @@ def load(path: str, key: str) -> Any:
             f"{key}: {path!r} is built in or part of Python itself; expected a function or class "
             "of your own, or of an installed package"
         )
+    blame.remember(path, key)
     return found
 
 

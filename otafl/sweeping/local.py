@@ -155,18 +155,23 @@ class WorkerPool:
         waiting, deaths = deque(jobs), Counter[int]()
         num_outcomes = 0
         while num_outcomes < len(jobs):
-            if waiting:
-                self.start()
+            self._submit(waiting)
             outcomes = [
                 outcome
                 for worker in self._heard()
                 if (outcome := self._take(worker, report, waiting, deaths)) is not None
             ]
-            for worker in self._running:
-                if worker.ready and worker.job is None and waiting:
-                    worker.submit(waiting.popleft())
+            self._submit(waiting)  # before the outcomes are looked at, which takes a while
             num_outcomes += len(outcomes)
             yield from outcomes
+
+    def _submit(self, waiting: deque[Job]) -> None:
+        """Give jobs to the workers that have none."""
+        if waiting:
+            self.start()
+        for worker in self._running:
+            if worker.ready and worker.job is None and waiting:
+                worker.submit(waiting.popleft())
 
     def _heard(self) -> list[Worker]:
         """Wait for workers that say something, or have died."""
