@@ -74,7 +74,7 @@ WITH: dict[str, dict[str, Any]] = {
     "algorithm.fedrlr_plus": {"model": {"name": "mlp", "hidden": [16, 12]}},
     "algorithm.fedhm": {"model": {"name": "resnet", "blocks": [1, 1], "channels": [4, 8]}},
     "channel.rayleigh": {"receiver": "eigen"},
-    "codec": {"algorithm": {"name": "fedavg", "sends": "model"}},
+    "codec.matrix_sensing": {"algorithm": {"name": "fedavg", "sends": "model"}},
     "devices.frequency": {
         "devices.deadline_s": 1e-5,
         "devices.compute": {"name": "phone", "frequency_min_share": 0.3},

@@ -22,7 +22,8 @@ from otafl.analysis.summary import spread
 from otafl.results.ending import added_up, final
 
 TARGET = 0.5
-COLOURS = {1: "#D55E00", 3: "#0072B2", 12: "#009E73"}
+COLOURS = ("#D55E00", "#0072B2", "#CC79A7", "#009E73")
+"""By reuse, ascending."""
 
 
 def spent(best: xr.Dataset, what: xr.DataArray) -> xr.DataArray:
@@ -38,6 +39,10 @@ def reached(costs: np.ndarray) -> str:
     return f"{len(found)} of {len(costs)} trials" if len(found) else "no trial"
 
 
+def reuse_of(label: str) -> int:
+    return int(re.findall(r"reuse=(\d+)", label)[0])
+
+
 def difference(one: xr.DataArray, other: xr.DataArray) -> str:
     mean, low, high = 100 * gained(one, other)
     return f"{mean:.1f} ({low:.1f} to {high:.1f})"
@@ -50,6 +55,8 @@ def main() -> None:
     args = parser.parse_args()
     result = otafl.open_results(args.result)
     best = otafl.tuned(result, over="learning_rate")
+    reuses = sorted({reuse_of(label) for label in map(str, best["topology"].values)})
+    colours = dict(zip(reuses, COLOURS, strict=False))
     accuracy = final(best, "test_accuracy")
     joules = added_up(best["tx_energy_j"])
     seconds, radiated = spent(best, best["sim_time_s"]), spent(best, joules)
@@ -67,7 +74,7 @@ def main() -> None:
         for cloud in (False, True):
             first = None
             for label in map(str, best["topology"].values):
-                reuse = int(re.findall(r"reuse=(\d+)", label)[0])
+                reuse = reuse_of(label)
                 if label.startswith("hierarchical") != cloud:
                     continue
                 at = here | {"topology": label}
@@ -83,13 +90,13 @@ def main() -> None:
                     *map(reached, costs),
                 )
                 curve = best.sel(at).mean("trial")
-                style = {"ls": "-" if cloud else "--", "color": COLOURS[reuse]}
+                style = {"ls": "-" if cloud else "--", "color": colours[reuse]}
                 name = f"reuse {reuse}{', cloud' if cloud else ''}"
                 axis.plot(curve["sim_time_s"], curve["test_accuracy"], label=name, **style)
         axis.set(title=f"cells of {radius:g} m", xlabel="simulated time (s)")
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("test accuracy")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     figure.savefig(args.figure, dpi=150)
     print(f"\nfigure: {args.figure}")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import Blocks, Cohort, Received, column
+from otafl.core.contracts import Blocks, Cohort, Received
 
 
 def arrived(received: Received, group: int) -> tuple[Blocks, Tensor | None]:
@@ -18,23 +18,11 @@ def arrived(received: Received, group: int) -> tuple[Blocks, Tensor | None]:
     return received.each[group], None if received.came is None else received.came[group]
 
 
-def weight_that_came(received: Received, group: int, name: str) -> Tensor:
-    """Return the weight that arrived of a block of a payload group, as `Received.count` has it:
-    [S, *shape]; [S, 1, ..] where it is the same of all reals."""
-    count = received.count[group]
-    if isinstance(count, dict):
-        return count[name]
-    reached = None if received.reached is None else received.reached[group]
-    if reached and name in reached:
-        return reached[name]
-    return column(count, received.mean[group][name])
-
-
 def mean_or(old: Blocks, received: Received, group: int) -> Blocks:
     """Return the mean of a payload group [S, *shape], with the old blocks' reals where nobody was
     heard."""
     return {
-        name: block.where(weight_that_came(received, group, name) > 0, old[name])
+        name: block.where(received.delivered_weight(group, name) > 0, old[name])
         for name, block in received.mean[group].items()
     }
 

@@ -108,6 +108,12 @@ class Algorithm(Lasting, ABC):
         """Return what the server must get under these settings."""
         return cls.needs
 
+    @classmethod
+    def sends_increments(cls, settings: Any) -> bool:
+        """Return whether all that devices send under these settings are changes, of which 0 means
+        none. A vote of signs, error feedback and a choice by norm presuppose it."""
+        return not cls.whole
+
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
         """Return the server's blocks [S, *shape] and the devices' [S, K, *shape] at the start;
         [S, 1, *shape] for a start that all devices of a trial share. By default the model's own

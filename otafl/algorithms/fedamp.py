@@ -100,6 +100,11 @@ class FedAMP(Algorithm):
         """Count those of a gradient step under a penalty, as often as there are."""
         return PENALISED * self.settings.prox_steps
 
+    @classmethod
+    def sends_increments(cls, settings: Any) -> bool:
+        """Return False: devices send their models."""
+        return False
+
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
         server, devices = super().init(streams, hyper)
         table = server[MODEL][:, None].repeat(1, self.devices, 1)

@@ -21,7 +21,7 @@ Xie, Koyejo, Gupta 2020, "Asynchronous Federated Optimization", Algorithm 1.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Literal, Self
 
 import torch
@@ -37,7 +37,7 @@ from otafl.algorithms.parameters import (
     received_params,
     whole_model,
 )
-from otafl.core import settings
+from otafl.core import registry, settings
 from otafl.core.contracts import Blocks, Broadcast, Context, LocalContext, Received
 from otafl.core.settings import stackable
 
@@ -86,6 +86,16 @@ class FedAsync(Algorithm):
             "is the noise that an analogue uplink adds to it",
         )
 
+        def notes(self, scenario: Any) -> Iterable[str]:
+            name = scenario.transport.name
+            shared = registry.component("transport", name).counts == "shared"
+            if self.sends == "model" and shared:
+                yield (
+                    f"algorithm.sends: 'model' over transport '{name}' gives the server noise in "
+                    "proportion to the model, not to what a device changed of it; "
+                    "sends: increment would do"
+                )
+
         @model_validator(mode="after")
         def _contracts(self) -> Self:
             if self.learning_rate * self.rho >= 1:
@@ -94,6 +104,10 @@ class FedAsync(Algorithm):
                     f"over the received model; got {self.learning_rate:g} times {self.rho:g}"
                 )
             return self
+
+    @classmethod
+    def sends_increments(cls, settings: Any) -> bool:
+        return bool(settings.sends == "increment")
 
     step_operations = 5.0
     """The penalty's x - x_tau, times rho, added to the gradient; and the step."""

@@ -12,14 +12,14 @@ McMahan, Moore, Ramage, Hampson, Arcas 2017, "Communication-Efficient Learning o
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import torch
 from pydantic import Field, model_validator
 
 from otafl.algorithms.base import Algorithm, DecayedSettings, Outcome
 from otafl.algorithms.parameters import MODEL, increment_, received_copy, sgd_
-from otafl.algorithms.whole_models import payload_of, received_model, step_size
+from otafl.algorithms.whole_models import IN_THE_CLEAR, payload_of, received_model, step_size
 from otafl.core.contracts import Blocks, Broadcast, Context, LocalContext, Received
 from otafl.core.settings import stackable
 from otafl.models.base import flatten, unflatten
@@ -41,7 +41,7 @@ class FedAvg(Algorithm):
             description="what devices send: the increment to the broadcast model, all parameters "
             "in one block, or the model, a block for each parameter",
         )
-        bias_mode: Literal["ideal", "ota"] = Field(
+        bias_mode: Annotated[Literal["ideal", "ota"], IN_THE_CLEAR] = Field(
             "ota",
             description="with sends: model, biases carried free of error and uncounted, or over "
             "the uplink",
@@ -55,6 +55,10 @@ class FedAvg(Algorithm):
                     "is one block; sends: model would do"
                 )
             return self
+
+    @classmethod
+    def sends_increments(cls, settings: Any) -> bool:
+        return bool(settings.sends == "increment")
 
     @property
     def round_operations(self) -> float:

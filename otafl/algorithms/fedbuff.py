@@ -26,7 +26,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from otafl.algorithms.arrivals import not_lost, per_trial, weight_that_came
+from otafl.algorithms.arrivals import not_lost, per_trial
 from otafl.algorithms.base import Algorithm, Outcome
 from otafl.algorithms.parameters import MODEL, increment_, received_copy, sgd_
 from otafl.core import settings
@@ -85,7 +85,7 @@ class FedBuff(Algorithm):
 
     def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
         cohort, hyper = context.cohort, context.hyper
-        weight = weight_that_came(received, 0, MODEL)
+        weight = received.delivered_weight(0, MODEL)
         total = weight * per_trial(cohort.weight, cohort)[:, None]  # sum of s of what arrived
         buffer = torch.addcmul(server["buffer"], received.mean[0][MODEL], total)
         came = server["came"] + _number(received, cohort, weight.amax(1))

@@ -112,6 +112,11 @@ class FedFomo(Algorithm):
 
     round_operations = 0.0  # the model itself is sent
 
+    @classmethod
+    def sends_increments(cls, settings: Any) -> bool:
+        """Return False: devices send their models, and what these gain."""
+        return False
+
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
         server, state = super().init(streams, hyper)
         flat = server[MODEL]

@@ -196,7 +196,5 @@ def summed(
 def _means(received: Received, group: int, shapes: Shapes) -> tuple[Blocks, Blocks]:
     """Return the means of a group's parameters, and the weights that arrived, ready to multiply
     them."""
-    mean, count = unflatten(received.mean[group][MODEL], shapes), received.count[group]
-    if isinstance(count, Tensor):
-        return mean, {name: column(count, block) for name, block in mean.items()}
-    return mean, unflatten(count[MODEL], shapes)
+    mean, weight = received.mean[group][MODEL], received.delivered_weight(group, MODEL)
+    return unflatten(mean, shapes), unflatten(weight.expand_as(mean), shapes)

@@ -126,6 +126,11 @@ class FedPAC(Algorithm):
         self.head = LayeredModel((last,))
         self.body_shapes = {n: s for n, s in model.shapes.items() if n not in self.head.shapes}
 
+    @classmethod
+    def sends_increments(cls, settings: Any) -> bool:
+        """Return False: devices send heads and statistics beside the body's increment."""
+        return False
+
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
         server, devices = super().init(streams, hyper)
         params = unflatten(server[MODEL], self.model.shapes)

@@ -27,7 +27,7 @@ from otafl.core.contracts import (
     Work,
     column,
 )
-from otafl.core.settings import stackable
+from otafl.core.settings import Reveals, stackable
 from otafl.models.base import by_autograd, cross_entropy
 from otafl.models.network import Network
 from otafl.models.steps import Linear, each_step
@@ -51,7 +51,9 @@ class LevelsSettings(settings.Settings):
         0.9, ge=0, lt=1, description="of local SGD; its memory starts at zero in every round"
     )
     weight_decay: float = stackable(1e-4, ge=0, description="of local SGD, on all parameters")
-    masked_loss: bool = Field(
+    masked_loss: Annotated[
+        bool, Reveals(True, False, "which classes each device has samples of")
+    ] = Field(
         True,
         description="masked cross-entropy: the scores of classes that a device has no samples of "
         "are 0 in its loss (Diao et al. 2021, section 3)",

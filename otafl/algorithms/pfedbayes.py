@@ -11,6 +11,10 @@ step on zeta KL(q_i || w), and so on for each minibatch. `learning_rate` is that
 is what the copy's (mu, rho) have changed by, and the server averages it. Objectives are divided by
 the device's number of samples n_i, which leaves their minima where they are and lets step sizes
 mean what they mean elsewhere: the mean loss of the minibatch, and zeta / n_i times the divergence.
+Its curvature in mu is zeta / (n_i sigma^2), so equal steps of length eta diverge where eta zeta /
+(n_i sigma^2) > 2, as on devices of few samples or where an uplink's noise has made sigma small, and
+would spoil the mean of all. There zeta / n_i is lowered for the round to sigma^2 / eta, of the
+least sigma of w.
 
 The personal model is the mean of q_i after local training; the global one the mean of w.
 
@@ -22,6 +26,8 @@ Zhang, Li, Li, Guo, Shi 2022, "Personalized Federated Learning via Variational B
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import numpy as np
@@ -52,6 +58,7 @@ from otafl.core.contracts import (
 )
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams, purpose, tick
+from otafl.data.shares import training_sizes
 from otafl.models.base import Model, flatten, unflatten
 from otafl.models.layered import LayeredModel
 
@@ -94,6 +101,25 @@ class PFedBayes(Algorithm):
             -2.5, description="rho at first; the standard deviation is ln(1 + exp(rho))"
         )
 
+        def notes(self, scenario: Any) -> Iterable[str]:
+            sizes = training_sizes(scenario.data, scenario.devices.count)
+            each = len(sizes) == scenario.devices.count
+            if sizes and self._grows(min(sizes)):
+                longest = max(self.learning_rate, self.personal_learning_rate)
+                yield (
+                    f"algorithm.penalty: steps of {longest:g} with penalty {self.penalty:g} "
+                    f"diverge on devices of few samples, which here have "
+                    f"{'only' if each else 'on average'} {min(sizes)}, and theirs is lowered to "
+                    "what they bear; a smaller penalty or learning rate would do"
+                )
+
+        def _grows(self, samples: int) -> bool:
+            """Return whether the first steps diverge on a device of so many samples."""
+            deviation = math.log1p(math.exp(self.rho_start))
+            curvature = self.penalty / samples / deviation**2
+            rates = self.learning_rate, self.personal_learning_rate
+            return bool(_growth(curvature, *rates, self.personal_steps) > 1.0)
+
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         super().__init__(settings, model, devices)
         if not isinstance(model, LayeredModel) or any(layer.window for layer in model.layers):
@@ -117,9 +143,10 @@ class PFedBayes(Algorithm):
         start_mu, start_rho = broadcast.blocks[MODEL], broadcast.blocks[RHO]
         w_mu, w_rho = start_mu.clone(), start_rho.clone()
         mu, rho = devices["personal"], devices["personal_rho"]
-        zeta = (context.of_rows("penalty") / work.class_counts().sum(1))[:, None]
         rate = context.of_rows("learning_rate")[:, None]
         own_rate = context.of_rows("personal_learning_rate")[:, None]
+        zeta = (context.of_rows("penalty") / work.class_counts().sum(1))[:, None]
+        zeta = _stable(zeta, rate, own_rate, self.settings.personal_steps, w_rho)
         loss = torch.zeros_like(rate[:, 0])
         draws, sigma = self.settings.personal_steps, functional.softplus(rho)
         for step in range(work.steps):
@@ -157,6 +184,20 @@ class PFedBayes(Algorithm):
     def flops(self, load: LocalLoad) -> np.ndarray:
         gradients = load.steps * (self.settings.personal_steps - 1)  # beside one a step
         return super().flops(load) + gradients * self.model.training_flops(load.batch)
+
+
+def _stable(zeta: Tensor, rate: Tensor, own_rate: Tensor, draws: int, w_rho: Tensor) -> Tensor:
+    """Return zeta / n_i [n, 1]; or, where the steps on a minibatch would take mu and w's mean apart
+    for the divergence alone, that with which the longer of the two steps makes them equal."""
+    least = functional.softplus(w_rho.amin(1, keepdim=True)).square()  # sigma^2 where it is least
+    grows = _growth(zeta / least, rate, own_rate, draws) > 1.0
+    return torch.where(grows, least / torch.maximum(rate, own_rate), zeta)
+
+
+def _growth(curvature: Any, rate: Any, own_rate: Any, draws: int) -> Any:
+    """Return what the steps on a minibatch multiply mu less w's mean by, for the divergence alone,
+    whose curvature is zeta / (n_i sigma^2): numbers, arrays or tensors."""
+    return abs(1.0 - own_rate * curvature) ** draws * abs(1.0 - rate * curvature)
 
 
 def _copy_step_(w: Normal, w_sigma: Tensor, mu: Tensor, sigma: Tensor, step: Tensor) -> None:

@@ -39,7 +39,10 @@ class ProxSgd(Algorithm):
     class Settings(WholeSettings):
         name: Literal["prox_sgd"] = "prox_sgd"
         l1_weight: float = stackable(
-            0.02, ge=0, description="lambda, the weight of the l1 norm in the loss"
+            0.001,
+            introduced=0.02,
+            ge=0,
+            description="lambda, the weight of the l1 norm in the loss",
         )
         momentum: bool = Field(
             False,

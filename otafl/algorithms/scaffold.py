@@ -36,7 +36,7 @@ from typing import ClassVar, Literal
 
 import torch
 
-from otafl.algorithms.arrivals import per_trial, weight_that_came
+from otafl.algorithms.arrivals import per_trial
 from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome
 from otafl.algorithms.parameters import MODEL, averaged, received_copy
 from otafl.core.contracts import (
@@ -97,6 +97,6 @@ class Scaffold(Algorithm):
 
     def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
         share = per_trial(context.cohort.weight, context.cohort)
-        came = share[:, None] * weight_that_came(received, 1, CONTROL)
+        came = share[:, None] * received.delivered_weight(1, CONTROL)
         control = torch.addcmul(server[CONTROL], came, received.mean[1][CONTROL])
         return {MODEL: averaged(server, received, context.hyper), CONTROL: control}

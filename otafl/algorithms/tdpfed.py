@@ -27,7 +27,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from otafl.algorithms.arrivals import mean_or, not_lost, per_trial, weight_that_came
+from otafl.algorithms.arrivals import mean_or, not_lost, per_trial
 from otafl.algorithms.base import Algorithm, Needs, Outcome, Views
 from otafl.algorithms.cp_blocks import CpBlocks
 from otafl.algorithms.factor_pull import FactorPull
@@ -186,6 +186,10 @@ class TDPFed(Algorithm):
     def needs_of(cls, settings: Any) -> Needs:
         return "each" if settings.aggregation == "act" else "mean"
 
+    @classmethod
+    def sends_increments(cls, settings: Any) -> bool:
+        return bool(settings.sends == "increment")
+
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
         """Start at factors whose tensors have He's variance; biases zero."""
         server: Blocks = {}
@@ -289,7 +293,7 @@ class TDPFed(Algorithm):
         scale = per_trial(cohort.weight, cohort) * self.devices / cohort.rows_of.clamp_min(1.0)
         mean = {}
         for name, block in received.mean[0].items():
-            came = weight_that_came(received, 0, name).clamp_min(1e-12)
+            came = received.delivered_weight(0, name).clamp_min(1e-12)
             mean[name] = block * column(scale, block) / came
         return replace(received, mean=(mean, *received.mean[1:]))
 

@@ -14,13 +14,17 @@ from torch import Tensor
 from otafl.algorithms.arrivals import mean_or
 from otafl.core import settings
 from otafl.core.contracts import Blocks, Group, Hyper, Payload, Received
-from otafl.core.settings import stackable
+from otafl.core.settings import Reveals, stackable
 from otafl.models.base import Model
 from otafl.models.layered import LayeredModel
+
+IN_THE_CLEAR = Reveals("ideal", "ota", "the biases")
+"""What `bias_mode: ideal` tells of the devices' data."""
 
 BiasMode = Annotated[
     Literal["ideal", "ota"],
     Field(description="biases carried free of error and uncounted, or over the uplink"),
+    IN_THE_CLEAR,
 ]
 """How biases travel."""
 
@@ -29,9 +33,10 @@ class WholeSettings(settings.Settings):
     """Hold what the methods share that FedRLR is compared with (Xue and Lau 2023, section VI)."""
 
     learning_rate: float = stackable(
-        0.002,
+        0.2,
+        introduced=0.002,
         gt=0,
-        description="SGD step of the first round; the default is that of FedRLR's experiments, "
+        description="SGD step of the first round; FedRLR's experiments, with pixels from 0 to 255: "
         "2 / 1000",
     )
     decay: float = stackable(

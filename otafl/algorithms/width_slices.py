@@ -216,8 +216,7 @@ def masked(update: Tensor, mask: Tensor) -> Payload:
 def moved(model: Tensor, received: Received, group: int = 0) -> Tensor:
     """Return the model [S, P] after the mean increments of those that know each parameter; where
     nothing came it stays."""
-    count = received.count[group]
-    came = count[MODEL] > 0 if isinstance(count, dict) else (count > 0)[:, None]
+    came = received.delivered_weight(group, MODEL) > 0
     return model + received.mean[group][MODEL].where(came, 0.0)
 
 

@@ -28,7 +28,7 @@ from otafl.results import origins
 from otafl.results.coordinates import shown
 from otafl.results.ending import ended
 from otafl.results.files import open_results
-from otafl.scenario import Scenario, axes, load_scenario, to_yaml
+from otafl.scenario import Scenario, axes, load_scenario, restore_tree, to_yaml
 from otafl.scenario.keys import CHOICES, child, put
 from otafl.scenario.yaml_source import parse
 
@@ -201,11 +201,11 @@ def _read(source: Path) -> tuple[_Settings, xr.Dataset | None]:
     """Open a result, or load a scenario. Raises UserError."""
     if source.suffix in (".yaml", ".yml") and not source.is_dir():
         with custom.without_code():  # settings can be compared without it
-            stored, data = to_yaml(load_scenario(source)), None
+            stored, data = parse(to_yaml(load_scenario(source))).data, None
     else:
         data = open_results(source)
-        stored = str(data.attrs["scenario"])
-    tree = _whole(parse(stored).data)
+        stored = restore_tree(data.attrs)
+    tree = _whole(stored)
     sweep, problems = axes.read(tree.pop("sweep", {}) or {}, Scenario, tree)
     if problems:
         raise UserError(f"{source}: its sweep is not understood: {problems[0].message}")

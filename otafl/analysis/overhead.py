@@ -17,11 +17,11 @@ import contextlib
 from typing import Any, Literal
 
 import xarray as xr
-import yaml
 
 from otafl.analysis.points import axes_of
 from otafl.core import registry
 from otafl.core.errors import UserError
+from otafl.results import header
 
 COSTS = (
     *("uplink_symbols", "side_symbols", "airtime_s", "sim_time_s"),
@@ -196,4 +196,4 @@ def _counts(label: str) -> str:
 
 
 def _section(result: xr.Dataset, name: str) -> Any:
-    return yaml.safe_load(result.attrs["scenario"]).get(name)
+    return header.read_scenario(result.attrs).get(name)

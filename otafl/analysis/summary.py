@@ -13,6 +13,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from otafl.analysis import chance
 from otafl.analysis.points import axes_of, labels
 from otafl.core.console import plain_console
 from otafl.core.files import write_csv
@@ -27,6 +28,10 @@ SHOWN = (
     "local_test_accuracy",
     "personal_test_accuracy",
     "tuned_test_accuracy",
+    "tx_energy_j",
+    "airtime_s",
+    "compute_energy_j",
+    "sim_time_s",
     "mean_test_accuracy",
     "validation_accuracy",
     "personal_own_validation_accuracy",
@@ -39,10 +44,6 @@ SHOWN = (
     "weight_rank",
     "weight_density",
     "stop_round",
-    "tx_energy_j",
-    "compute_energy_j",
-    "airtime_s",
-    "sim_time_s",
     "uplink_symbols",
     "compression_actual",
     "compression_nominal",
@@ -81,7 +82,8 @@ def print_ends(
     """Print the values at the end of the trials, in the console's width.
 
     Of more than `MOST` points the first and the last are shown, unless `every`. variables: else
-    those of `SHOWN` for which there is room.
+    those of `SHOWN` for which there is room. Accuracies at chance are named, unless only other
+    variables were asked for.
     """
     console = console or plain_console()
     points = dataset["final_round"].size
@@ -103,6 +105,9 @@ def print_ends(
         console.print(f"{hidden} points between are not shown; --all shows, --csv FILE writes them")
     if left_out:
         console.print(f"no room in this terminal (--variables chooses): {', '.join(left_out)}")
+    asked = variables is None or any(name.endswith("accuracy") for name in variables)
+    if asked and (guessed := chance.describe(dataset)):
+        console.print(guessed)
 
 
 def write_summary(dataset: xr.Dataset, path: Path) -> None:

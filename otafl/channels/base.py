@@ -112,7 +112,8 @@ class Elsewhere:
 
     Parameters
     ----------
-    rows : [S, J] int64, the rows whose devices do.
+    rows : [S, J] int64, the rows whose devices do. A row is there once for each place at which its
+        devices are seen.
     shift_m : [S, J, 2] from a row's server to theirs, metres, where a channel has places.
     gain : mean power gain over a device's link to its own server, where it has none.
     streams : of what is drawn for them.

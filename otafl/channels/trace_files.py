@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,11 +12,16 @@ import numpy as np
 
 from otafl.channels.places import Ground, Places
 from otafl.core.errors import UserError
+from otafl.core.inputs import open_regular
 
 SCHEMA = "otafl-trace-1"
 
 POSITIONS = ("position_m", "base_m")
 GROUND = ("x_m", "y_m", "coverage_db", "roof_m")
+KNOWN = ("h_real", "h_imag", "a_real", "a_imag", "tau_s", "gain", *POSITIONS, *GROUND)
+
+MOST_BYTES = 1 << 33
+"""Of the variables of a file, which are kept in memory."""
 
 
 @dataclass(frozen=True)
@@ -40,53 +47,145 @@ class Responses:
 
 
 def read(path: str) -> Responses:
-    """Read a trace file. Raises UserError where there is none, or it is none."""
+    """Read a trace file, which someone else may have written.
+
+    Raises UserError where there is none, it is none, or its numbers are no channel's.
+    """
     import h5netcdf
 
-    if not Path(path).is_file():
+    if not Path(path).exists():
         raise UserError(
             f"channel.path: there is no file '{path}'; otafl.channels.trace.export writes one"
         )
     try:
-        with h5netcdf.File(path, "r", phony_dims="sort") as file:
-            arrays = {name: np.asarray(value) for name, value in file.variables.items()}
+        with (
+            open_regular(path) as opened,
+            h5netcdf.File(opened, "r", phony_dims="sort") as file,
+        ):
+            sizes = {name: _bytes(value) for name, value in file.variables.items() if name in KNOWN}
+            if sum(sizes.values()) > MOST_BYTES:
+                raise UserError(
+                    f"channel.path: '{path}' holds more than {MOST_BYTES >> 30} GiB, and a trace "
+                    "is kept in memory; fewer rounds, devices or groups would do"
+                )
+            arrays = {name: np.asarray(file.variables[name]) for name in sizes}
             attributes = dict(file.attrs)
+    except UserError:
+        raise
     except OSError as error:
-        raise UserError(f"channel.path: '{path}' is not a NetCDF-4 or HDF5 file") from error
-    schema = attributes.get("schema")
-    schema = schema.decode() if isinstance(schema, bytes) else schema
-    if schema != SCHEMA:
-        raise UserError(
-            f"channel.path: '{path}' has the schema attribute {schema!r}; '{SCHEMA}' is understood"
-        )
+        reason = f": it {error.strerror}" if error.errno == errno.EINVAL else ""
+        raise UserError(f"channel.path: '{path}' is not a NetCDF-4 or HDF5 file{reason}") from error
+    except Exception as error:  # what h5py and h5netcdf raise for odd files is not documented
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(f"channel.path: '{path}' cannot be read ({reason})") from error
+    _check_schema(path, attributes)
     kind = "a" if "a_real" in arrays else "h"
     needed = ("a_real", "a_imag", "tau_s") if kind == "a" else ("h_real", "h_imag")
     missing = [name for name in needed if name not in arrays]
     missing += [name for name in ("carrier_hz", "bandwidth_hz") if name not in attributes]
     if missing:
         raise UserError(f"channel.path: '{path}' lacks {', '.join(missing)}")
-    response = arrays[needed[0]] + 1j * arrays[needed[1]]
-    if response.ndim != 4:
+    for name, values in arrays.items():
+        _check_numbers(path, name, values)
+    real, imaginary = arrays[needed[0]], arrays[needed[1]]
+    last = "path" if kind == "a" else "group"
+    if real.ndim != 4:
         raise UserError(
-            f"channel.path: {needed[0]} of '{path}' has {response.ndim} dimensions; (round, "
-            f"device, antenna, {'path' if kind == 'a' else 'group'}) would do"
+            f"channel.path: {needed[0]} of '{path}' has {real.ndim} dimensions; (round, device, "
+            f"antenna, {last}) would do"
         )
+    if not real.size:
+        raise UserError(f"channel.path: {needed[0]} of '{path}' is empty, {real.shape}")
+    if imaginary.shape != real.shape:
+        raise UserError(
+            f"channel.path: {needed[1]} of '{path}' has the shape {imaginary.shape}; that of "
+            f"{needed[0]}, {real.shape}, would do"
+        )
+    response = real + 1j * imaginary
     rounds, devices, _, paths = response.shape
     delay = arrays["tau_s"] if kind == "a" else None
     if delay is not None:
         delay = _fit(path, "tau_s", delay, (rounds, devices, paths))
+        _check_not_negative(path, "tau_s", delay)
     gain = arrays.get("gain")
     if gain is not None:
         gain = _fit(path, "gain", gain, (rounds, devices))
-    position = base = ground = None
+    position = base = None
     if all(name in arrays for name in POSITIONS):
         position = _fit(path, "position_m", arrays["position_m"], (rounds, devices, 3))
         base = arrays["base_m"]
-    if all(name in arrays for name in GROUND):
-        x, y, coverage, roof = (arrays[name] for name in GROUND)
-        ground = Ground(x, y, coverage, roof, str(attributes.get("attribution", "")))
-    band_hz = float(attributes["bandwidth_hz"])
-    return Responses(response, delay, gain, band_hz, position, base, ground)
+        if base.shape != (3,):
+            raise UserError(
+                f"channel.path: base_m of '{path}' has the shape {base.shape}; (3,) would do"
+            )
+    _positive(path, attributes, "carrier_hz")
+    band_hz = _positive(path, attributes, "bandwidth_hz")
+    return Responses(
+        response, delay, gain, band_hz, position, base, _ground(path, arrays, attributes)
+    )
+
+
+def _bytes(variable: Any) -> int:
+    """Return what a variable takes in memory."""
+    return math.prod(variable.shape) * np.dtype(variable.dtype).itemsize
+
+
+def _check_schema(path: str, attributes: dict[str, Any]) -> None:
+    schema = attributes.get("schema")
+    schema = schema.decode(errors="replace") if isinstance(schema, bytes) else schema
+    if not isinstance(schema, str) or schema != SCHEMA:
+        shown = repr(schema) if len(repr(schema)) <= 40 else f"{repr(schema)[:37]}..."
+        raise UserError(
+            f"channel.path: '{path}' has the schema attribute {shown}; '{SCHEMA}' is understood"
+        )
+
+
+def _check_numbers(path: str, name: str, values: np.ndarray) -> None:
+    """Check that a variable holds real numbers, finite where they are not of the ground: a place
+    may have no coverage."""
+    if values.dtype.kind not in "iuf":
+        raise UserError(
+            f"channel.path: {name} of '{path}' holds {values.dtype}; real numbers would do"
+        )
+    if name not in GROUND and not np.isfinite(values).all():
+        place = tuple(int(one) for one in np.argwhere(~np.isfinite(values))[0])
+        raise UserError(
+            f"channel.path: {name} of '{path}' is not finite at {place}; a device without a path "
+            "has responses of zero"
+        )
+
+
+def _check_not_negative(path: str, name: str, values: np.ndarray) -> None:
+    if (values < 0).any():
+        place = tuple(int(one) for one in np.argwhere(values < 0)[0])
+        raise UserError(
+            f"channel.path: {name} of '{path}' is {values[place]:g} at {place}; must be at least 0"
+        )
+
+
+def _positive(path: str, attributes: dict[str, Any], name: str) -> float:
+    """Return an attribute that is a positive number."""
+    value = np.asarray(attributes[name])
+    if value.size == 1 and value.dtype.kind in "iuf":
+        number = float(value.item())
+        if 0.0 < number < math.inf:
+            return number
+    raise UserError(
+        f"channel.path: the attribute {name} of '{path}' must be a positive number of hertz"
+    )
+
+
+def _ground(path: str, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> Ground | None:
+    """Return the place from above, where the file has it."""
+    if not all(name in arrays for name in GROUND):
+        return None
+    x, y, coverage, roof = (arrays[name] for name in GROUND)
+    shape = (y.size, x.size)
+    if x.ndim != 1 or y.ndim != 1 or coverage.shape != shape or roof.shape != shape:
+        raise UserError(
+            f"channel.path: coverage_db and roof_m of '{path}' must have the shape (y, x), {shape}"
+        )
+    return Ground(x, y, coverage, roof, str(attributes.get("attribution", "")))
 
 
 def write(

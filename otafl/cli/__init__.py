@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from otafl.cli import streams
 from otafl.cli.interrupts import guard
 
 __all__ = ["main"]
@@ -21,6 +22,7 @@ def main(args: Sequence[str] | None = None) -> None:
     """Run a command: that of this program's own arguments, whose signals are then guarded, or one
     of a program that goes on, whose signals are its own."""
     if args is None:
+        streams.prepare()
         guard.run(_command)
     else:
         _command(args)

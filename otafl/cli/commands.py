@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import sys
 import traceback
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from otafl.cli import (
     results,
     running,
     scenarios,
+    streams,
     validation,
 )
 from otafl.cli.app import app
@@ -47,11 +49,26 @@ for command in (
 app.add_typer(data.app, name="data")
 
 
+def _check_given(args: Sequence[str]) -> None:
+    """Raise UserError for an empty argument, which a shell's variable that is not set leaves."""
+    for before, arg in itertools.pairwise(("otafl", *args)):
+        if not arg:
+            raise UserError(
+                f"expected a value after {before}, got an empty text; give one, or leave it out"
+            )
+
+
 def call(args: Sequence[str] | None = None) -> None:
     """Call a command, that of `sys.argv` if none is given. It always leaves by SystemExit or by an
     unexpected exception."""
     try:
-        app(args=args, prog_name="otafl")
+        _check_given(sys.argv[1:] if args is None else args)
+        try:
+            app(args=args, prog_name="otafl")
+        except SystemExit as end:
+            if not end.code and (fault := streams.fault()):
+                raise UserError(fault) from None
+            raise
     except Exception as raised:
         guard.check()  # it may be what became of a Ctrl-C
         error = blame.told(raised)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from otafl.cli.app import ResultFile, Trust, check_writable, picked
 from otafl.core.errors import UserError
 from otafl.plots.kinds import Kind
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 Figure = Annotated[
     Path | None, typer.Option("--out", "-o", help="PNG, PDF or SVG; else beside the result.")
@@ -62,8 +66,10 @@ def plot(
 
     if kind is None and not chosen and all(one is None for one in (y, x, z, hue, facet, csv)):
         target = out or _beside(result, "overview.png")
-        overview(open_results(result), target)
+        opened = open_results(result)
+        overview(opened, target)
         typer.echo(str(target))
+        _tell_chance(opened, ())
         return
     kind = kind or Kind.curves
     source = kind.recipe.opened(result, trust)
@@ -74,6 +80,8 @@ def plot(
         typer.echo(str(csv))
     draw(data, target)
     typer.echo(str(target))
+    if kind not in (Kind.partition_, Kind.map):
+        _tell_chance(source, [one for one in (x, y, z) if one is not None])
 
 
 def report(
@@ -133,6 +141,20 @@ def timeline(
     if until is not None and until < whole.attrs["until_s"]:
         typer.echo(f"drawn until {until:.4g} s; --from and --until choose")
     typer.echo(str(target))
+
+
+def _tell_chance(result: xr.Dataset, drawn: Collection[str]) -> None:
+    """Say on stderr which accuracies are at chance, unless all that was asked for are others.
+
+    drawn : variables and dims that were asked for; the main accuracy where none was.
+    """
+    from otafl.analysis import chance
+
+    asked = [name for name in drawn if name in result.data_vars]
+    if asked and not any(name.endswith("accuracy") for name in asked):
+        return
+    if guessed := chance.describe(result):
+        typer.echo(f"otafl: {guessed}", err=True)
 
 
 def _beside(result: Path, name: str) -> Path:

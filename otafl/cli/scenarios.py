@@ -66,7 +66,7 @@ def _look(path: Path, overrides: list[str] | None, trust: bool) -> None:
 
     skipped = _not_imported(points)
     sound = [point for point in points if not _not_imported([point])]
-    warnings = [*no_room(sound), *notes_on(sound)]
+    warnings = [*no_room(sound), *notes_on(sound)] if sound else []
     typer.echo(to_yaml(loaded).rstrip())
     found = "nothing wrong without its code" if skipped else "valid"
     typer.echo(f"{path}: {found}; {counted(len(points), 'point')}", err=True)

@@ -32,7 +32,7 @@ def validate(
         if file is not None:
             check_writable(file.parent)
 
-    from otafl.conformance import report, suite
+    from otafl.conformance import privacy, report, suite
     from otafl.conformance.bench import Bench
 
     bench = Bench(device.value, quick)
@@ -41,6 +41,8 @@ def validate(
         outcomes = suite.run(bench, chosen, lambda i, n, name: status.update(f"{i}/{n} {name}"))
     report.print_table(outcomes, plain_console())
     typer.echo(report.summary(outcomes))
+    if missing := privacy.left_out():
+        typer.echo(missing)
     if json is not None:
         report.write_json(outcomes, json)
     if csv is not None:

@@ -4,11 +4,27 @@ Donoho, Maleki, Montanari 2009, "Message-passing algorithms for compressed sensi
 A is m x n with columns of mean square norm 1. Each step sees r = x + A^T z, which for a Gaussian A
 is the truth plus Gaussian noise of variance tau^2, estimated as |z|^2 / m, and the error follows
 state evolution: tau_{t+1}^2 = sigma^2 + (n/m) E[(soft(X + tau_t Z, a tau_t) - X)^2].
+
+The best a depends on m/n, on the noise and on how sparse x is. `default_threshold` knows m/n only.
+It is the minimax threshold of signals with one non-zero real in ten measurements: it recovers the
+worst distribution of the non-zero reals best. At one in ten the error is within 0.2 dB of that at
+the best a. From one in 33 to one in two it is within 2 dB for m/n up to 0.5, and within 4 dB above
+(`tests/codecs/test_amp_laws.py`, 20 dB over the noise).
+
+References
+----------
+Donoho, Johnstone 1994, "Minimax risk over l_p-balls for l_q-error", Probability Theory and Related
+    Fields 99: the minimax risk of soft thresholding.
+Donoho, Maleki, Montanari 2011, "The Noise-Sensitivity Phase Transition in Compressed Sensing", IEEE
+    Transactions on Information Theory 57: the same threshold in message passing is minimax.
 """
 
 from __future__ import annotations
 
+import functools
+
 import torch
+from scipy import optimize, stats
 from torch import Tensor
 
 from otafl.factorised.shrinkage import soft
@@ -20,6 +36,32 @@ _LOOK_EVERY = 5
 """Steps between looks at who is lost."""
 
 _REALS_AT_ONCE = 2**17  # on a CPU: what a step works on then fits the cache
+
+
+NON_ZERO_PER_MEASUREMENT = 0.1
+"""Non-zero reals of a signal over its measurements that `default_threshold` is best for."""
+
+
+@functools.cache
+def default_threshold(measurements: int, length: int) -> float:
+    """Return the threshold a for so many measurements of so many reals."""
+    return minimax_threshold(NON_ZERO_PER_MEASUREMENT * measurements / length)
+
+
+def minimax_threshold(share: float) -> float:
+    """Return the a at which the soft threshold a tau has the least worst-case risk in noise of
+    variance tau^2, for signals of which a share in (0, 1) is not zero.
+
+    That risk is 2 (1 - share) [(1 + a^2) Phi(-a) - a phi(a)] + share (1 + a^2), over tau^2. Its
+    derivative is zero where share a = 2 (1 - share) [phi(a) - a Phi(-a)].
+    """
+
+    def slope(a: float) -> float:
+        gap: float = stats.norm.pdf(a) - a * stats.norm.sf(a)
+        return share * a - 2.0 * (1.0 - share) * gap
+
+    a: float = optimize.brentq(slope, 0.0, 40.0)
+    return a
 
 
 def amp_step(y: Tensor, x: Tensor, z: Tensor, matrix: Tensor, a: float) -> tuple[Tensor, Tensor]:

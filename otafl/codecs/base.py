@@ -19,11 +19,15 @@ from otafl.core.contracts import (
     Hyper,
     Payload,
     Received,
+    column,
 )
 from otafl.core.errors import UserError
 from otafl.core.lasting import Lasting
 from otafl.core.rng import Streams
 from otafl.models.base import Shapes, flatten
+
+VOTES = "takes a vote of signs, along which the server steps"
+"""Why signs must be those of increments."""
 
 Coded = tuple[Group, Blocks]
 """A group as it is sent, and the memory after it, should the server receive nothing of it."""
@@ -125,18 +129,43 @@ class Codec(Lasting, ABC):
 
     def decode(self, received: Received) -> Received:
         """Return what the server makes of what it has received: of every group, the mean's and
-        each device's, what it has `restored`."""
+        each device's, what it has `restored`, and the weight that arrived of that."""
 
         def every(groups: tuple[Blocks, ...]) -> tuple[Blocks, ...]:
             return tuple(self.restored(index, blocks) for index, blocks in enumerate(groups))
 
         each = None if received.each is None else every(received.each)
-        return replace(received, mean=every(received.mean), each=each)
+        mean, reached = every(received.mean), received.reached
+        if reached is not None:
+            pairs = enumerate(zip(reached, mean, strict=True))
+            reached = tuple(
+                None if weight is None else self.restored_weight(index, weight, blocks)
+                for index, (weight, blocks) in pairs
+            )
+        return replace(received, mean=mean, each=each, reached=reached)
 
     def restored(self, index: int, blocks: Blocks) -> Blocks:
         """Return the blocks of group `index` as they were before `encoded`; of the ideal route, as
         they are."""
         return blocks
+
+    def restored_weight(self, index: int, weight: Blocks, restored: Blocks) -> Blocks:
+        """Return the weight that arrived of the restored blocks of group `index`, real by real, of
+        that of the encoded ones.
+
+        Where a block kept its shape it is that of the same real. Else the codec has mixed the reals
+        of the block, or those of all blocks, and the least of them counts: a row that did not
+        arrive whole says nothing of a real.
+        """
+        out = {}
+        for name, block in restored.items():
+            if name in weight and weight[name].shape == block.shape:
+                out[name] = weight[name]
+                continue
+            mixed = [weight[name]] if name in weight else list(weight.values())
+            least = torch.stack([one.flatten(1).amin(1) for one in mixed]).amin(0)
+            out[name] = column(least, block).expand_as(block)
+        return out
 
     def bits(self, group: Group) -> float:
         """Return what one row of an encoded group takes on a digital uplink: by default 32 bits a

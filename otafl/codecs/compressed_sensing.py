@@ -25,6 +25,7 @@ from torch import Tensor
 from otafl.codecs.base import Codec, Coded, shapes_of
 from otafl.codecs.sensing import MATRIX, Iterations, MatrixSeed, Sensing, Threshold
 from otafl.codecs.sparse import (
+    FEEDBACK,
     Feedback,
     Remembering,
     all_of,
@@ -59,9 +60,13 @@ class CompressedSensing(Remembering):
             "different chunks, so that each is about as sparse as the payload",
         )
         iterations: Iterations = 30
-        threshold: Threshold = 1.5
+        threshold: Threshold = Field("auto", json_schema_extra={"introduced": 1.5})
         error_feedback: Feedback = True
         matrix_seed: MatrixSeed = 0
+
+        @property
+        def assumes_increments(self) -> str:
+            return FEEDBACK if self.error_feedback else ""
 
         @model_validator(mode="after")
         def _measurements_for_what_is_kept(self) -> Self:

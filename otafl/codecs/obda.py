@@ -22,7 +22,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.codecs.base import Codec, Coded, pairs
+from otafl.codecs.base import VOTES, Codec, Coded, pairs
 from otafl.core.contracts import Blocks, Context, Group, Hyper, Received, column
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
@@ -42,6 +42,10 @@ class Obda(Codec):
             description="one vote a device, or votes weighted by its share of the samples",
         )
 
+        @property
+        def assumes_increments(self) -> str:
+            return VOTES
+
     def __init__(self, settings: Settings, hyper: Hyper, streams: Streams) -> None:
         super().__init__(settings, hyper, streams)
         self._voted: set[int] = set()
@@ -57,23 +61,21 @@ class Obda(Codec):
         blocks = {name: _signed(step, block) for name, block in group.blocks.items()}
         # a plain sum counts every device once, and of equal signs it is exact
         equal = self.settings.vote == "majority"
-        return replace(group, blocks=blocks, weighting="none" if equal else "mean"), memory
+        return replace(group, blocks=blocks, weighting="equal" if equal else "mean"), memory
 
     def decode(self, received: Received) -> Received:
-        means, counts = list(received.mean), list(received.count)
+        """Return the votes in the place of the sums; the weight that arrived stays what it is."""
+        means = list(received.mean)
         for index in self._voted:
-            count = counts[index]
-            blocks = means[index]
-            of_block = count if isinstance(count, dict) else dict.fromkeys(blocks, count)
-            means[index] = {name: self._vote(blocks[name], of_block[name]) for name in blocks}
-            if self.settings.vote == "majority":  # out of 1 again, as of a mean
-                counts[index] = _anyone(count)
-        return replace(received, mean=tuple(means), count=tuple(counts))
+            means[index] = {
+                name: self._vote(block, received.delivered_weight(index, name))
+                for name, block in received.mean[index].items()
+            }
+        return replace(received, mean=tuple(means))
 
-    def _vote(self, block: Tensor, count: Tensor) -> Tensor:
-        """Return the step that sums [S, *shape] vote for; 0 where nothing arrived."""
-        some = column(count, block) if count.dim() == 1 else count
-        return _signed(self.hyper["step"], block) * (some > 0)
+    def _vote(self, block: Tensor, weight: Tensor) -> Tensor:
+        """Return the step that sums [S, *shape] vote for; 0 where no weight [S, *shape] arrived."""
+        return _signed(self.hyper["step"], block) * (weight > 0)
 
     def bits(self, group: Group) -> float:
         return float(group.reals)
@@ -83,10 +85,3 @@ def _signed(step: Tensor, block: Tensor) -> Tensor:
     """Return step [n] with the signs of [n, *shape], + for zero."""
     size = column(step, block).expand_as(block)
     return torch.where(block >= 0, size, -size)
-
-
-def _anyone(count: Tensor | Blocks) -> Tensor | Blocks:
-    """Return 1 where something arrived, else 0."""
-    if isinstance(count, dict):
-        return {name: (value > 0).to(value.dtype) for name, value in count.items()}
-    return (count > 0).to(count.dtype)

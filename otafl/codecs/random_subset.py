@@ -19,7 +19,7 @@ from typing import Literal
 from pydantic import Field
 
 from otafl.codecs.base import Codec, Coded, known_columns, pairs, shapes_of
-from otafl.codecs.sparse import Positions, kept, random_subset, subset_bits
+from otafl.codecs.sparse import LEFT_OUT, Positions, kept, random_subset, subset_bits
 from otafl.core.contracts import Blocks, Context, Group
 from otafl.core.rng import family
 from otafl.models.base import unflatten
@@ -38,6 +38,10 @@ class RandomSubset(Codec):
             "keeps its own)",
         )
         positions: Positions = True
+
+        @property
+        def assumes_increments(self) -> str:
+            return LEFT_OUT if self.fill == "zero" else ""
 
     def encoded(self, group: Group, index: int, memory: Blocks, context: Context) -> Coded:
         draw = context.streams.device_uniform(

@@ -6,12 +6,12 @@ that are told apart are decoded one by one, each a recovery of its own.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from torch import Tensor
 
-from otafl.codecs.amp import amp
+from otafl.codecs.amp import amp, default_threshold
 from otafl.core.rng import Purpose, Streams, family
 
 MATRIX = family("matrix", __name__)
@@ -19,7 +19,11 @@ MATRIX = family("matrix", __name__)
 
 Iterations = Annotated[int, Field(ge=1, le=1000, description="of approximate message passing")]
 Threshold = Annotated[
-    float, Field(gt=0, le=10, description="soft threshold over the noise that a step estimates")
+    Annotated[float, Field(gt=0, le=10)] | Literal["auto"],
+    Field(
+        description="soft threshold over the noise that a step estimates; auto follows from the "
+        "measurements a real: 2.35 at 0.027, 1.95 at 0.1 and 1.4 at 0.5"
+    ),
 ]
 MatrixSeed = Annotated[
     int,
@@ -44,6 +48,11 @@ class Sensing:
             self._matrices[key] = normal / rows**0.5
         return self._matrices[key]
 
+    def threshold(self, rows: int, columns: int) -> float:
+        """Return the threshold of a matrix [m, n]."""
+        own: float | str = self._settings.threshold
+        return default_threshold(rows, columns) if isinstance(own, str) else own
+
     def recovered(self, measured: Tensor, matrix: Tensor) -> Tensor:
         """Return x [..., n] from measurements A x [..., m]."""
-        return amp(measured, matrix, self._settings.iterations, self._settings.threshold)
+        return amp(measured, matrix, self._settings.iterations, self.threshold(*matrix.shape))

@@ -23,7 +23,15 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.codecs.base import Codec, Coded, shapes_of
-from otafl.codecs.sparse import Feedback, Remembering, forgotten, kept, recalled, remembered
+from otafl.codecs.sparse import (
+    LEFT_OUT,
+    Feedback,
+    Remembering,
+    forgotten,
+    kept,
+    recalled,
+    remembered,
+)
 from otafl.core.contracts import Blocks, Context, Group, Heard, Hyper, Payload
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem, problem
@@ -46,6 +54,10 @@ class SharedSubset(Remembering):
         subset_seed: int = Field(
             0, ge=0, lt=2**63, description="seed of the subsets, the same in all trials"
         )
+
+        @property
+        def assumes_increments(self) -> str:
+            return LEFT_OUT
 
         def check(self, scenario: Any) -> Iterable[Problem]:
             devices, wrong = scenario.devices, "does not go with codec: 'shared_subset', whose "
@@ -87,6 +99,10 @@ class SharedSubset(Remembering):
         if index not in self._shapes:
             return blocks
         return unflatten(self._spread(index, blocks[SENT]), self._shapes[index])
+
+    def restored_weight(self, index: int, weight: Blocks, restored: Blocks) -> Blocks:
+        """Return the weight of the reals of the subset, 0 of the others, of which nothing came."""
+        return self.restored(index, weight)
 
     def _spread(self, index: int, sent: Tensor) -> Tensor:
         """Return the numbers of a subset [n, k] where they belong, zeros elsewhere [n, P]."""

@@ -30,6 +30,12 @@ Feedback = Annotated[
     bool, Field(description="what is left out is added to what the device sends next")
 ]
 
+FEEDBACK = "adds what the server did not receive to the next update (error feedback)"
+"""Why a codec that remembers assumes increments."""
+
+LEFT_OUT = "has the server take 0 for what a device does not send"
+"""Why a codec that leaves reals out does."""
+
 
 class Remembering(Codec):
     """Let devices remember what the server has not received, if `error_feedback` says so."""

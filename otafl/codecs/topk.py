@@ -19,6 +19,7 @@ from pydantic import Field
 
 from otafl.codecs.base import Codec, Coded, known_columns, shapes_of
 from otafl.codecs.sparse import (
+    FEEDBACK,
     Feedback,
     Remembering,
     forgotten,
@@ -40,6 +41,10 @@ class TopK(Remembering):
             "payload", description="chosen among all reals of a payload group, or block by block"
         )
         error_feedback: Feedback = True
+
+        @property
+        def assumes_increments(self) -> str:
+            return FEEDBACK if self.error_feedback else ""
 
     def encoded(self, group: Group, index: int, memory: Blocks, context: Context) -> Coded:
         x, mask = known_columns(group)

@@ -105,7 +105,7 @@ def _ring(bench: Bench, name: str) -> np.ndarray:
     return -_level_db(_drop(bench, name, 40, bench.size(16), **_outdoors(name), **ring)).ravel()
 
 
-def _losses(name: str, distance_m: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
+def losses(name: str, distance_m: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
     """Return path losses in dB with and without line of sight, of devices 1.5 m high that are so
     far away on the ground, below the breakpoint."""
     height, ghz = HEIGHT_M[name], CARRIER_HZ / 1e9
@@ -131,7 +131,7 @@ def _losses(name: str, distance_m: np.ndarray | float) -> tuple[np.ndarray, np.n
 
 def _path_loss(bench: Bench, name: str) -> Iterator[Check]:
     """Compare the least and the largest loss; 1 mm of the ring's width is left."""
-    seen, hidden = _losses(name, DISTANCE_M[name])
+    seen, hidden = losses(name, DISTANCE_M[name])
     loss = _ring(bench, name)
     yield exactly(float(seen), float(loss.min()), 1e-4, CLEAR)
     yield exactly(float(hidden), float(loss.max()), 1e-4, HIDDEN)
@@ -144,7 +144,7 @@ def _line_of_sight(bench: Bench, name: str) -> Iterator[Check]:
     if name != "rma":
         law = 18.0 / d + math.exp(-d / {"umi": 36.0, "uma": 63.0}[name]) * (1.0 - 18.0 / d)
     loss = _ring(bench, name)
-    seen = loss < sum(_losses(name, d)) / 2.0
+    seen = loss < sum(losses(name, d)) / 2.0
     yield share(law, int(seen.sum()), seen.size)
 
 
@@ -291,7 +291,7 @@ def _inverted(name: str, loss: np.ndarray, seen: np.ndarray) -> np.ndarray:
     low, high = np.full_like(loss, 1.0), np.full_like(loss, 2.0 * RADIUS_M[name])
     for _ in range(STEPS):
         middle = (low + high) / 2.0
-        clear, hidden = _losses(name, middle)
+        clear, hidden = losses(name, middle)
         above = np.where(seen, clear, hidden) > loss
         low, high = np.where(above, low, middle), np.where(above, middle, high)
     return (low + high) / 2.0

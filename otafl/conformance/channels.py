@@ -42,6 +42,8 @@ def each() -> Iterator[Law]:
     for name in ("rayleigh", "rician", "tdl-a"):
         yield _law(name, "autocorrelation", JAKES, _jakes)
         yield _law(name, "autocorrelation over blocks", f"{JAKES}; symbols / bandwidth", _blocks)
+    for name in ("rayleigh", "tdl-a"):
+        yield _law(name, "antenna covariance", "E h_a h_b^* = r^|a - b|", _antennas)
     for name in names:
         if name.startswith("tdl-"):
             yield _law(name, "frequency covariance", f"{TR_38901}, 7.7.2; Sionna", _frequency)
@@ -119,14 +121,21 @@ def _independence(bench: Bench) -> Iterator[Check]:
         yield mean(0.0, (one * other.conj()).real, case)
 
 
-@stated("channel rayleigh: antennas", "E h_a h_b^* = r^|a - b|")
-def _antennas(bench: Bench) -> Iterator[Check]:
-    r = 0.7
-    h = fading(bench, 16, 32, bench.size(32), "rayleigh", antennas=4, antenna_correlation=r)
-    h = h[..., 0, 0]
-    for distance in (1, 2, 3):
-        product = (h[..., distance] * h[..., 0].conj()).real
-        yield mean(r**distance, product, f"distance {distance}")
+def _antennas(bench: Bench, name: str) -> Iterator[Check]:
+    """Compare every entry of E h h^H over the server's antennas with r^|a - b|, of fading drawn
+    anew in each round and of moving devices. Devices and trials are independent."""
+    r, antennas = 0.7, 4
+    one_group = {"subcarrier_groups": 1} if name.startswith("tdl-") else {}
+    for case, moving in (("at rest", {}), ("moving", MOVING)):
+        section = {"antennas": antennas, "antenna_correlation": r} | one_group | moving
+        h = fading(bench, 32, bench.size(64), 4, name, **section)[..., 0, 0]
+        for a in range(antennas):
+            for b in range(a + 1):
+                product = (h[..., a] * h[..., b].conj()).mean(0)
+                where = f"{case}, antennas {a} and {b}"
+                yield mean(r ** (a - b), product.real, where, bias=1e-9)
+                if a > b:
+                    yield mean(0.0, product.imag, f"{where}, imaginary")
 
 
 def _jakes(bench: Bench, name: str) -> Iterator[Check]:

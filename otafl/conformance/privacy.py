@@ -74,6 +74,28 @@ def _gaussian(bench: Bench, mu: float) -> Iterator[Check]:
         yield exactly(law, delta_of(mu, epsilon), 1e-5, f"epsilon={epsilon:g}")
 
 
+@stated("privacy: clipped norms", f"{LIU}; x min(1, C / |x|)")
+def _clipped(bench: Bench) -> Iterator[Check]:
+    """Compare norms and inner products of what five devices send with those of their payloads,
+    scaled down to norm C where theirs is larger: norms from C / 10 to 10 C, a full-power uplink and
+    one of two reals a symbol. The estimate without noise and fading is the mean of the same."""
+    norms = np.geomspace(0.1, 10.0, DEVICES) * CLIP
+    powers = torch.from_numpy(norms**2 / REALS)
+    channel = {"name": "awgn", "snr_db": 200.0}
+    for quadrature in (False, True):
+        transport = {"name": "over_the_air", "quadrature": quadrature}
+        rig = _rig(bench, 8, "ci", channel=channel, transport=transport)
+        x = rig.symbols(REALS, 0, powers)
+        estimate, report = rig.send(x, 0)
+        rows = x.view(rig.trials, DEVICES, REALS).cpu().numpy()
+        short = rows * np.minimum(1.0, CLIP / norms)[:, None]
+        case = "two reals a symbol" if quadrature else "one real a symbol"
+        sent = np.sqrt(np.einsum("skk->sk", report.saved["gram/0"][:, 0].real.cpu().numpy()))
+        yield ratios(sent, np.linalg.norm(short, axis=-1), case=f"{case}, norms")
+        off = np.abs(estimate.cpu().numpy() - short.mean(1)).max() / CLIP
+        yield exactly(0.0, float(off), 1e-6, f"{case}, their mean")
+
+
 def _moved(rig: Rig, rounds: int, honest: bool, distance: float) -> np.ndarray:
     """Return mu [S] of so many rounds, from the channels and the scalars that were sent with."""
     total = np.zeros((rig.trials, rig.devices))
@@ -171,6 +193,31 @@ def _bounded(bench: Bench, split: str) -> Iterator[Check]:
             yield ratios(_said(rig), np.full(8, bound), 1e-6, "full, spent")
 
 
+@stated("privacy: all servers count", f"{LIU}; sum_c |h_ck|^2", "{}", ("curious", "honest"))
+def _servers(bench: Bench, adversary: str) -> Iterator[Check]:
+    """Compare dp_mu of seven servers with the gains that reach all of them: without fading those
+    are known, honest servers have less by their phases; and with fading a bound is kept."""
+    cells = {"name": "cells", "servers": 7, "cross_gain_db": -10.0}
+    flat = {"name": "awgn", "snr_db": -14.0}
+    section: dict[str, Any] = {"adversary": adversary}
+    rig = _rig(bench, 2, "gbma", channel=flat, privacy=section, topology=cells)
+    for round in range(3):
+        rig.send(rig.symbols(REALS, round, 1.0), round)
+    law = np.sqrt(3 * 4.0 * 10.0**-1.4 * REALS * (1.0 + 6 * 0.1) / N)
+    if adversary == "curious":
+        yield ratios(_said(rig), np.full(rig.trials, law), 1e-6, "no fading")
+    else:
+        own = law / np.sqrt(1.6)
+        yield at_most(law, float(_said(rig).max()), 1e-6, "no fading")
+        yield at_least(own, float(_said(rig).min()), "no fading, its own server")
+    section |= {"epsilon": 0.7}
+    faded = {"antennas": 2, "snr_db": 10.0}
+    rig = _rig(bench, 2, "full", 3, privacy=section, topology=cells, channel=faded)
+    for round in range(3):
+        rig.send(rig.symbols(REALS, round, 1.0), round)
+    yield at_most(mu_of(0.7, DELTA), float(_said(rig).max()), 1e-6, "bound")
+
+
 def _sampled(bench: Bench, probability: float) -> Iterator[Check]:
     """Hold the package's epsilon of a round against delta(epsilon), integrated; and that of a round
     that all take part in against mu-GDP."""
@@ -189,6 +236,16 @@ def _sampled(bench: Bench, probability: float) -> Iterator[Check]:
         every = sampled_epsilon(((level, 4),), 1.0 - 1e-9, DELTA, replace)
         yield exactly(DELTA, delta_of(2.0 * mu, every), 0.02, f"{case}, all")
         yield at_least(epsilon, every, f"{case}, more rounds")
+
+
+def left_out() -> str:
+    """Say which laws are left out, and why; nothing if none is."""
+    if importlib.util.find_spec("dp_accounting") is not None:
+        return ""
+    return (
+        "not checked: 'privacy: sampled devices', which needs a package; pip install "
+        "'otafl[privacy]' would do"
+    )
 
 
 def each() -> Iterator[Law]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from scipy import optimize
 
 from otafl.conformance.bench import Bench, Record, Rig
 from otafl.conformance.checks import (
@@ -13,6 +14,7 @@ from otafl.conformance.checks import (
     at_least,
     at_most,
     exactly,
+    mean,
     normal_errors,
     ratios,
     stated,
@@ -25,6 +27,9 @@ ANTENNAS = 6
 DEVICES = 5
 BUDGETS_DB = (0.0, -3.0, 2.0)
 RANDOM = 1000
+TIGHT = 0.02
+"""How far above the weakest device those are, of power, that count as weak, and how much of the
+combiner they may leave unexplained."""
 
 INVERTED = "N / (K^2 eta) of inverted channels"
 BOUNDED = "|f| = 1, so |f^H h| <= |h|"
@@ -57,6 +62,14 @@ def _reach(rig: Rig) -> np.ndarray:
 def _weakest(reach: np.ndarray, combiner: np.ndarray) -> np.ndarray:
     """Return min_k P_k |f^H h_k|^2 [S, n] of unit f [n, A]."""
     return (np.abs(reach @ combiner.conj().T) ** 2).min(1)
+
+
+def _random_combiners() -> np.ndarray:
+    """Draw unit combiners [n, A]."""
+    z = np.random.default_rng(0).standard_normal((2, RANDOM, ANTENNAS))
+    tried = z[0] + 1j * z[1]
+    unit: np.ndarray = tried / np.linalg.norm(tried, axis=1, keepdims=True)
+    return unit
 
 
 @stated("receiver: noise is that of one antenna", INVERTED, "{}", registry.names("receiver"))
@@ -96,6 +109,19 @@ def _eigen(bench: Bench) -> Iterator[Check]:
     yield ratios(received, law)
 
 
+@stated("receiver eigen: above random combiners", "largest eigenvalue; trace / A on average")
+def _eigen_above(bench: Bench) -> Iterator[Check]:
+    """Bound the received power by that with the best of 1,000 random combiners, in the state where
+    it is least above it, and compare the mean over random combiners with the trace over A."""
+    rig = _rig(bench, "eigen")
+    record, reach = _record(rig), _reach(rig)
+    ours = (record.budget * np.abs(record.h) ** 2)[0].sum(-1)
+    tried = (np.abs(reach @ _random_combiners().conj().T) ** 2).sum(1)  # [S, n]
+    yield at_least(1.0, float((ours / tried.max(1)).min()), "best of them")
+    trace = (np.abs(reach) ** 2).sum((1, 2))
+    yield mean(1.0, (tried / trace[:, None] * ANTENNAS).mean(0), "mean of them")
+
+
 @stated("receiver uniform_forcing: the weakest device", "Chen, Qin, Li 2018")
 def _uniform_forcing(bench: Bench) -> Iterator[Check]:
     """Bound the weakest device's received power by that with the best of 1,000 random combiners and
@@ -103,14 +129,36 @@ def _uniform_forcing(bench: Bench) -> Iterator[Check]:
     rig = _rig(bench, "uniform_forcing")
     record, reach = _record(rig), _reach(rig)
     ours = (record.budget * np.abs(record.h) ** 2)[0].min(-1)
-    z = np.random.default_rng(0).standard_normal((2, RANDOM, ANTENNAS))
-    tried = z[0] + 1j * z[1]
-    tried /= np.linalg.norm(tried, axis=1, keepdims=True)
-    best = _weakest(reach, tried).max(1)
+    best = _weakest(reach, _random_combiners()).max(1)
     yield at_least(1.0, float((ours / best).min()), "random combiners")
     other = _record(_rig(bench, "eigen"))
     first = (other.budget * np.abs(other.h) ** 2)[0].min(-1)
     yield at_least(1.0, float((ours / first).min()), "first eigenvector")
+
+
+@stated("receiver uniform_forcing: optimality", "Karush, Kuhn, Tucker; f = sum l_k a_k a_k^H f")
+def _optimal(bench: Bench) -> Iterator[Check]:
+    """Fit f by a_k a_k^H f, a_k = sqrt(P_k) h_k, of the devices received as weakly as the weakest,
+    with weights of at least 0, and bound the norm that is left of unit f in the worst state. At an
+    optimum of the least |f|^2 with all |f^H a_k|^2 >= 1 nothing is left."""
+    for antennas in (2, ANTENNAS):
+        rig = _rig(bench, "uniform_forcing", antennas=antennas)
+        record, reach = _record(rig), _reach(rig)
+        arrives = record.h[0] * np.sqrt(record.budget[0])  # f^H a_k
+        rest = [_unexplained(*one) for one in zip(reach, arrives, strict=True)]
+        yield at_most(TIGHT, max(rest), case=f"{antennas} antennas")
+
+
+def _unexplained(reach: np.ndarray, arrives: np.ndarray) -> float:
+    """Return the norm that the weakest devices leave of f, from a_k [K, A] and f^H a_k [K]."""
+    f = np.linalg.pinv(reach.conj()) @ arrives.conj()  # in the span of a, where it is
+    power = np.abs(arrives) ** 2
+    tight = power <= power.min() * (1.0 + TIGHT)
+    pulls = reach[tight] * arrives[tight, None].conj()  # a_k a_k^H f
+    pulls /= np.linalg.norm(pulls, axis=1, keepdims=True)
+    basis = np.hstack([pulls.real, pulls.imag]).T
+    rest: float = optimize.nnls(basis, np.hstack([f.real, f.imag]))[1]
+    return rest
 
 
 @stated("receiver: one antenna is channel inversion", "Chen, Qin, Li 2018")

@@ -12,8 +12,8 @@ from otafl.core.errors import UserError
 
 NAMES = (
     "channels cells antennas surfaces csi policies single_policies pre_scalers impairments "
-    "receivers transports types waveforms topologies noncoherent packets downlinks codecs streams "
-    "privacy"
+    "receivers transports types waveforms topologies co_channel noncoherent packets downlinks "
+    "codecs streams privacy clocks"
 )
 MODULES = [importlib.import_module(f"otafl.conformance.{name}") for name in NAMES.split()]
 """The modules that state laws: each as a value, those of several components by `each()`."""

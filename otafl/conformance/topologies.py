@@ -17,7 +17,8 @@ from otafl.topology.hexagons import hexagons
 
 MACDONALD = "MacDonald 1979"
 FRONTIER = "signals of all others"
-CONSENSUS = "Xiao and Boyd 2004, eq. (5)"
+CONSENSUS = "Xiao and Boyd 2004"
+METROPOLIS = "Xiao, Boyd, Lall 2005; 1 / (1 + max(d_i, d_j))"
 CELL_FREE = "Ngo et al. 2017, eq. (1)"
 
 DEVICES = 4
@@ -25,6 +26,7 @@ REALS = 256
 
 GRAPHS = ("{}", ("ring", "torus", "complete"))
 NODES = 12
+REACH = 0.4
 
 
 def _interference(bench: Bench, channel: dict[str, Any], cross_gain_db: float) -> np.ndarray:
@@ -97,3 +99,19 @@ def _contracts(bench: Bench, shape: str) -> Iterator[Check]:
     rounding = 1e-24  # of the complete graph, whose modulus is 0
     yield at_most(float(modulus**2) + rounding, float(spread[1] / spread[0]), 1e-9)
     yield exactly(0.0, float(np.abs(after.mean(0) - models.mean(0)).max()), 1e-12, "mean")
+
+
+@stated("topology graph: Metropolis weights", METROPOLIS)
+def _metropolis(bench: Bench) -> Iterator[Check]:
+    """Count the neighbours of each node of random graphs, and of the nodes at the other ends."""
+    places = np.random.default_rng(0).random((bench.size(20), NODES, 2))
+    for number, each in enumerate(places):
+        edges = np.linalg.norm(each[:, None] - each, axis=2) < REACH
+        near = [[j for j in range(NODES) if edges[i, j] and j != i] for i in range(NODES)]
+        law = np.zeros((NODES, NODES))
+        for i, others in enumerate(near):
+            for j in others:
+                law[i, j] = 1.0 / (1.0 + max(len(others), len(near[j])))
+            law[i, i] = 1.0 - law[i].sum()
+        weights = mixing.metropolis(mixing.geometric(each, REACH))
+        yield exactly(0.0, float(np.abs(weights - law).max()), 1e-12, f"graph {number}")

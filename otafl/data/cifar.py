@@ -16,8 +16,9 @@ import numpy as np
 from pydantic import Field
 
 from otafl.core.errors import UserError
+from otafl.core.inputs import open_regular
 from otafl.data.dataset import Bytes, DataSet, Indices
-from otafl.data.files import Download, Files, reading
+from otafl.data.files import MOST_BYTES, Download, Files, reading
 from otafl.data.pixels import scaled, shifted
 
 Scale = Literal["unit", "raw", "signed", "standardised"]
@@ -75,7 +76,7 @@ def read_batch(path: Path, labels: str, classes: int) -> tuple[Bytes, Indices]:
         reading(
             path, "not a CIFAR batch", Exception
         ),  # a broken pickle fails in every way there is
-        path.open("rb") as file,
+        open_regular(path, MOST_BYTES) as file,
     ):
         content = _Batches(file, encoding="bytes").load()
     if not isinstance(content, dict) or not {b"data", labels.encode()} <= content.keys():

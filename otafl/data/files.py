@@ -16,6 +16,7 @@ import pooch
 from pydantic import Field
 
 from otafl.core.errors import UserError
+from otafl.core.inputs import MIB
 
 DATA_DIR = "OTAFL_DATA_DIR"
 """The environment variable that names the folder of the data sets' folders."""
@@ -86,6 +87,10 @@ class Files:
     def _folders(self, root: str | None) -> list[Path]:
         system = [] if root else [SYSTEM_ROOT / self.folder]
         return [self.home(root), *system]
+
+
+MOST_BYTES = 4096 * MIB
+"""Of a file that is read into memory whole."""
 
 
 @contextlib.contextmanager

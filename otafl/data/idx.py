@@ -8,6 +8,7 @@ or not.
 from __future__ import annotations
 
 import gzip
+import io
 import math
 import struct
 import zlib
@@ -19,8 +20,9 @@ import numpy as np
 from pydantic import Field
 
 from otafl.core.errors import UserError
+from otafl.core.inputs import read_bytes
 from otafl.data.dataset import Bytes, DataSet, Indices
-from otafl.data.files import Download, Files, reading
+from otafl.data.files import MOST_BYTES, Download, Files, reading
 from otafl.data.pixels import Scale, scaled
 
 PixelScale = Annotated[
@@ -102,10 +104,10 @@ def read(path: Path, kind: str) -> Bytes:
 
 def _content(path: Path) -> bytes:
     with reading(path):
-        content = path.read_bytes()
+        content = read_bytes(path, MOST_BYTES)
     if content[:2] == _GZIP:
         try:
-            return gzip.decompress(content)
+            return gzip.GzipFile(fileobj=io.BytesIO(content)).read(MOST_BYTES)
         except (OSError, EOFError, zlib.error) as error:
             raise UserError(f"{path}: truncated or corrupt gzip file: {error}") from error
     if path.suffix == ".gz":

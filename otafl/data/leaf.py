@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from otafl.core.errors import UserError
+from otafl.core.inputs import read_bytes
 from otafl.data.dataset import DataSet, Indices
-from otafl.data.files import reading
+from otafl.data.files import MOST_BYTES, reading
 
 Fraction = Annotated[
     float | None,
@@ -174,7 +175,7 @@ def _read(folder: Path, convert: Convert) -> dict[str, tuple[Samples, Indices]]:
 def _content(path: Path) -> dict[str, Any]:
     """Return user -> samples of a file, in the order of its users."""
     with reading(path, "not a JSON file", ValueError):  # no JSON, or no text
-        content = json.loads(path.read_bytes())
+        content = json.loads(read_bytes(path, MOST_BYTES))
     try:
         return {name: content["user_data"][name] for name in content["users"]}
     except (KeyError, TypeError) as error:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import io
 import itertools
 import re
 from collections import defaultdict
@@ -30,6 +31,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from otafl.core.errors import UserError
+from otafl.core.inputs import open_regular
 from otafl.data import leaf
 from otafl.data.base import DataSource
 from otafl.data.dataset import DataSet, Reals
@@ -103,7 +105,7 @@ def read_vectors(path: Path, words: Collection[str], width: int) -> tuple[dict[s
     places: dict[str, int] = {}
     rows = [np.zeros(width, np.float32)]
     # no text, no numbers, or the wrong number of them
-    with reading(path, "not a file of GloVe vectors", ValueError), path.open("rb") as file:
+    with reading(path, "not a file of GloVe vectors", ValueError), open_regular(path) as file:
         for number, line in enumerate(file, 1):
             values = line.split(b" ")
             if len(values) != width + 1:
@@ -139,7 +141,8 @@ def _tweets(path: Path) -> dict[str, list[tuple[str, int]]]:
     tweets: dict[str, list[tuple[str, int]]] = defaultdict(list)
     with (
         reading(path, "not a CSV file", csv.Error),
-        path.open(encoding="latin-1", newline="") as file,
+        open_regular(path) as raw,
+        io.TextIOWrapper(raw, encoding="latin-1", newline="") as file,
     ):
         for number, row in enumerate(csv.reader(file), 1):
             if len(row) != len(_COLUMNS) or row[0] not in _POLARITY:

@@ -11,10 +11,13 @@ from torch import Tensor
 
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams, purpose
+from otafl.core.settings import CustomSettings
 from otafl.data.base import DataSource
 from otafl.data.dataset import DataSet, Indices
 from otafl.data.dealt import Dealt
+from otafl.data.loading import split
 from otafl.data.partitions import Deck
+from otafl.data.partitions.base import Counts
 
 PARTITION = purpose("partition", __name__)
 
@@ -51,6 +54,30 @@ def shared_out(source: DataSource, data: DataSet, devices: int, streams: Streams
             parts[seed] = _shares(source, data, Dealt.of(of_device))
         rows.append(parts[seed])
     return rows
+
+
+def known_counts(source: DataSource, devices: int, unknown: int) -> Counts:
+    """Return what there is to deal out, by what a data set declares of itself; `unknown` samples or
+    classes where it declares none. Raises UserError where it cannot be split."""
+    train = unknown if source.samples is None else split(source, *source.samples).train
+    return Counts(train, devices, source.classes or unknown, source.has_users)
+
+
+def training_sizes(source: DataSource, devices: int) -> list[int]:
+    """Return how many samples the devices train on, before the samples are read: of each where no
+    draw decides it, else one number, their mean. None if the data set declares none, or cannot be
+    split."""
+    if isinstance(source, CustomSettings) or source.samples is None:
+        return []
+    try:
+        counts = known_counts(source, devices, source.samples[0])
+        sizes = np.array(source.partition.sizes(counts) or [counts.samples // devices], np.int64)
+        if source.test == "per_device":
+            dealt = Dealt(np.arange(sizes.sum()), sizes)
+            sizes = cut(dealt, source.test_share, source.validation).train.counts
+    except UserError:
+        return []
+    return [int(size) for size in sizes]
 
 
 def cut(parts: Dealt, test_share: float, validation_share: float) -> Shares:

@@ -100,6 +100,13 @@ class Faults:
             0.0, ge=0, le=1, description="that a device sends its update twice in a slot"
         )
 
+        @property
+        def refuses(self) -> bool:
+            """Return whether devices keep back an update that is not finite."""
+            if self.refuse_nonfinite is None:
+                return self.attack == "nan" and self.byzantine > 0
+            return self.refuse_nonfinite
+
         def check(self, scenario: Any) -> Iterable[Problem]:
             count = scenario.devices.count
             if self.byzantine > count:
@@ -115,8 +122,7 @@ class Faults:
         self._hyper = hyper_of(sections, streams)
         self._count, self._scale = self._hyper["byzantine"], self._hyper["scale"]
         self._some = any(one.byzantine for one in sections)
-        refuses = first.attack == "nan" and self._some
-        self._refuses = refuses if first.refuse_nonfinite is None else first.refuse_nonfinite
+        self._refuses = any(one.refuses for one in sections)
         self._crash = any(one.crash_probability for one in sections)
         self._fade = any(one.fade_probability for one in sections)
         self._twice = any(one.duplicate_probability for one in sections)

@@ -102,7 +102,9 @@ def assemble(
     samples = laid_out.samples(samples_of, count)
     model = models.build(scenario.model, samples.data.input_shape, samples.data.classes)
     algorithm = method_of(scenario, model)
-    hardware = compute.build([one.compute for one in of_devices], count, streams)
+    hardware = compute.build(
+        [one.compute for one in of_devices], count, streams, servers.first_devices
+    )
     faults = Faults([row.faults for row in rows], streams)
     link = transport.build(
         rows,

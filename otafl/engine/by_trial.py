@@ -15,21 +15,22 @@ _ALIKE = ("wall_time_s",)
 def of_trials(values: Mapping[str, np.ndarray], servers: int) -> dict[str, np.ndarray]:
     """Return the values [S, ...] of S trials, given those of their S C servers, [S C, ...].
 
-    Devices stand side by side, [S, C K, ...]; of anything else the mean over the servers that have
-    it counts, and `server_<name>` [S, C] has each server's own.
+    Devices stand side by side, [S, C K, ...]. Of anything else the mean over the servers that have
+    it counts, or their largest value where `Variable.of_servers` says so; `server_<name>` [S, C]
+    has each server's own.
     """
     if servers == 1:
         return dict(values)
     out = {}
     for name, value in values.items():
         apart = value.reshape(-1, servers, *value.shape[1:])
-        dims = known(name).dims
+        dims, worst = known(name).dims, known(name).of_servers == "max"
         if "device" in dims and value.ndim > 1:
             out[name] = apart.reshape(len(apart), -1, *value.shape[2:])
             continue
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # of no server has it
-            out[name] = np.nanmean(apart, 1)
+            out[name] = (np.nanmax if worst else np.nanmean)(apart, 1)
         if dims in (ROUNDS, TRIALS) and name not in _ALIKE:
             out[SERVER + name] = apart
     return out

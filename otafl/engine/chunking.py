@@ -24,6 +24,7 @@ from otafl import data, models
 from otafl.core.contracts import LocalLoad
 from otafl.core.errors import WriteError
 from otafl.core.files import write_text
+from otafl.core.inputs import MIB, read_text
 from otafl.engine.assembly import assemble, method_of, torch_device
 from otafl.engine.engine import Engine
 from otafl.engine.local_training import rows_within
@@ -157,8 +158,9 @@ def _key(scenario: Scenario) -> str:
 def _read(path: Path) -> dict[str, float]:
     """Return what was measured; nothing where the file is not there, or not what it should be."""
     try:
-        tree: Any = json.loads(path.read_text())
-        return {str(key): float(mb) for key, mb in tree.items() if 0 < float(mb) < float("inf")}
+        tree: Any = json.loads(read_text(path, MIB))
+        most = max(max(sizes) for sizes in CANDIDATES_MB.values())
+        return {str(key): float(mb) for key, mb in tree.items() if 0 < float(mb) <= most}
     except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         return {}
 

@@ -82,6 +82,7 @@ class Engine(Lasting):
         self.training = LocalTraining(parts, self.devices)
         self._blind = parts.selection.blind and not parts.sizes.by_channel
         self._deaf = self._blind and not parts.link.transport.hears_fading
+        self._empty: Update | None = None
         self._began = 0  # devices that began to train in this round
 
     @torch.inference_mode()
@@ -99,6 +100,8 @@ class Engine(Lasting):
         update = self.admit(fresh, t)
         limits = self.limits(update, t)
         if update is None:
+            if parts.link.transport.holds_slots:
+                self.hold(channel, t, limits)
             report = Tally(parts.link.budget, self.population).report()
         else:
             received, report = parts.link.transport.deliver(
@@ -148,7 +151,7 @@ class Engine(Lasting):
         return clock.available() & self.running[:, None]
 
     def _of_cells(self, chosen: np.ndarray) -> Tensor:
-        """Turn [S, K] bool into a tensor [S * K] on the torch device."""
+        """Turn an array of bool into a flat tensor on the torch device."""
         return torch.from_numpy(chosen.ravel()).to(self.share.device)
 
     def select(
@@ -270,6 +273,8 @@ class Engine(Lasting):
     def limits(self, update: Update | None, t: int) -> Limits:
         """Return what bounds the slot's transmissions, and who crashes in it or is heard twice."""
         limits, faults = self.parts.workload.limits(), self.parts.faults
+        if not self.running.all():
+            limits = replace(limits, running=self._of_cells(self.running))
         if update is None:
             return limits
         sent, copies = faults.crashes(update.cohort, t), faults.copies(update.cohort, t)
@@ -278,6 +283,21 @@ class Engine(Lasting):
         if copies is not None:
             self.counts["duplicated_updates"] += (copies > 1.0).sum(1).cpu().numpy()
         return replace(limits, sent=sent, copies=copies)
+
+    def hold(self, channel: ChannelState, t: int, limits: Limits) -> None:
+        """Let the transport account for a slot in which no device of any trial transmits."""
+        parts = self.parts
+        if self._empty is None:  # what a device would send has the shapes of what all do
+            pair = torch.zeros(1, dtype=torch.int64, device=self.share.device)
+            counts = (1,) + (0,) * (self.trials - 1)
+            one = Cohort.fresh(pair, pair, self.share.new_ones(1), counts, self.population)
+            broadcast = parts.algorithm.broadcast(self.server, one)
+            _, (_, payload, _) = self.training.train(broadcast, one, 0, 1, t)
+            memory = DeviceStore(self.trials, self.population, self.share.device)
+            coded = encode(parts.link.codec, payload, memory, one, t, parts.streams)
+            self._empty = Update(one, coded).nobody()
+        nobody = self._empty
+        parts.link.transport.deliver(nobody.payload, nobody.cohort, channel, t, limits)
 
     def combine(self, received: Received, cohort: Cohort, t: int) -> None:
         """Take the algorithm's server step, undone for trials to which nothing came."""

@@ -57,11 +57,22 @@ class Evaluation:
             self._together = samples.own_test.together()
 
     def once(self) -> dict[str, np.ndarray]:
-        """Return what is known of the devices' own test samples before any round, [S, ...]."""
-        own = self._all.own_test
+        """Return what is known of the test samples before any round, [S, ...]: how many there are,
+        the share of their most frequent class, and the same of the devices' own."""
+        own, trials = self._all.own_test, len(self._all.share)
+        out: dict[str, np.ndarray] = {}
+        if self._test is not None:
+            common = np.bincount(self._all.data.y_test[: self._training.eval_samples])
+            out["test_samples"] = np.full(trials, float(common.sum()))
+            out["majority_share"] = np.full(trials, common.max() / common.sum())
         if own is None:
-            return {}
-        out = {"majority_accuracy": own.majority()}
+            return out
+        of_classes = own.class_counts().view(trials, -1, own.classes).sum(1).double().cpu().numpy()
+        out["own_test_samples"] = of_classes.sum(1)
+        if self._test is None:
+            out["test_samples"] = of_classes.sum(1)
+            out["majority_share"] = of_classes.max(1) / of_classes.sum(1)
+        out["majority_accuracy"] = own.majority()
         if self._training.class_losses:
             counts = own.class_counts().double().cpu().numpy()
             out["device_own_class_samples"] = counts.reshape(*self._all.share.shape, -1)

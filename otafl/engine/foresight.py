@@ -26,11 +26,10 @@ from otafl.core.problems import Problem
 from otafl.core.settings import CustomSettings
 from otafl.data import made_up
 from otafl.data.dealt import Dealt
-from otafl.data.loading import split
-from otafl.data.partitions import Counts
-from otafl.data.shares import cut
+from otafl.data.shares import cut, known_counts
 from otafl.engine.assembly import Parts, assemble
 from otafl.engine.engine import Engine
+from otafl.engine.memory import check_channel
 from otafl.scenario import Point, Scenario, stack_key
 from otafl.scenario.keys import custom_sections
 from otafl.scenario.sections import DevicesSettings, EngineSettings, OutputSettings
@@ -68,6 +67,7 @@ def foreseen(scenario: Scenario) -> list[Problem]:
     and with how its data are dealt out; of the rest, where that is sound, the first."""
     named = [attempted(section.found) for _, section in custom_sections(scenario)]
     named.append(attempted(scenario.track.ready))
+    named.append(attempted(lambda: check_channel(scenario)))
     found = [one for one in (*named, attempted(lambda: _deal(scenario))) if one is not None]
     if not found and made_up.declared(scenario.data):
         first = attempted(lambda: _rehearse(scenario))
@@ -101,11 +101,10 @@ def _deal(scenario: Scenario) -> None:
     source = scenario.data
     if isinstance(source, CustomSettings):
         return
-    train = MANY if source.samples is None else split(source, *source.samples).train
-    counts = Counts(train, scenario.devices.count, source.classes or MANY, source.has_users)
+    counts = known_counts(source, scenario.devices.count, MANY)
     counts.check()
     source.partition.fits(counts)
-    if source.test == "per_device" and train < MANY:
+    if source.test == "per_device" and counts.samples < MANY:
         sizes = np.array(source.partition.sizes(counts), np.int64)
         cut(Dealt(np.arange(sizes.sum()), sizes), source.test_share, source.validation)
 

@@ -99,8 +99,26 @@ def bytes_per_trial(scenario: Scenario) -> int:
     return scenario.topology.count(scenario) * known + 16 * len(samples.y_train)
 
 
+def check_channel(scenario: Scenario) -> None:
+    """Raise UserError if the channel of one round takes more memory than there is."""
+    channel, devices = scenario.channel, scenario.devices
+    taking_part = min(devices.participants or devices.count, devices.count)
+    antennas = getattr(channel, "antennas", None) or 1
+    groups = getattr(channel, "subcarrier_groups", None) or 1
+    needed = taking_part * antennas * groups * _precision(scenario).to_complex().itemsize
+    there = _room(scenario.engine.device)
+    if needed > there:
+        raise UserError(
+            f"channel.antennas: the channel of one round takes {needed / 1e9:,.0f} GB at least "
+            f"({counted(taking_part, 'device')}, {counted(antennas, 'antenna')}, "
+            f"{counted(groups, 'sub-carrier group')}), and this machine has {there / 1e9:,.0f} GB; "
+            "fewer antennas would do"
+        )
+
+
 def check_room(scenario: Scenario) -> None:
     """Raise UserError if one trial takes more memory than there is. Reads the data."""
+    check_channel(scenario)
     samples = data.loaded(scenario.data)
     fault = _no_room(scenario, samples.input_shape, samples.classes)
     if fault:
@@ -118,11 +136,22 @@ def no_room(points: Sequence[Point]) -> list[str]:
         one = point.scenario
         count = (one.devices.count, one.devices.participants)
         sizes.setdefault(repr((one.data.name, one.model, one.algorithm, *count)), one)
-    said = []
+    said = [_beyond(points[0].scenario)]
     for one in itertools.islice(sizes.values(), MOST_SIZES):
         if one.data.input_shape is not None and one.data.classes is not None:
             said.append(_no_room(one, one.data.input_shape, one.data.classes))
     return [text for text in dict.fromkeys(said) if text]
+
+
+def _beyond(scenario: Scenario) -> str:
+    """Say that the bound on a stack's memory is more than there is, or nothing."""
+    bound, there = scenario.engine.memory_gb * 2**30, _room(scenario.engine.device)
+    if bound <= there:
+        return ""
+    return (
+        f"engine.memory_gb: {scenario.engine.memory_gb:g} is more than the {there / 2**30:.0f} GiB "
+        "of this machine, where a stack may run out of memory and is then split"
+    )
 
 
 def ran_out_of_memory(error: Exception) -> bool:

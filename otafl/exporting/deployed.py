@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +14,6 @@ from typing import Any
 import numpy as np
 import torch
 import xarray as xr
-import yaml
 from torch import nn
 
 from otafl import data as data_sets
@@ -27,11 +25,12 @@ from otafl.engine.evaluation import PREFIX
 from otafl.exporting import measure
 from otafl.exporting.measure import Latency, Run, Scored
 from otafl.models.modules import macs, module_of, size
+from otafl.results import header
 from otafl.results import models as trained
 from otafl.results.coordinates import listed, pick, shown
 from otafl.results.ending import final
 from otafl.results.files import open_results
-from otafl.scenario import Point, expand, load_scenario, same
+from otafl.scenario import Point, expand, load_scenario, restore_tree, same
 
 TARGETS = ("onnx", "litert", "pytorch")
 
@@ -68,7 +67,7 @@ class Chosen:
 
     def point(self) -> Point:
         """Return the point of the sweep that the model was trained at."""
-        scenario = load_scenario(yaml.safe_load(self.result.attrs["scenario"]))
+        scenario = load_scenario(restore_tree(self.result.attrs))
         return expand(scenario)[self.index]
 
 
@@ -150,8 +149,10 @@ def open_models(
 
 def _point(result: xr.Dataset, sel: Mapping[str, Any]) -> tuple[xr.Dataset, int]:
     """Return the result at a point of the sweep, and the point's number."""
-    axes = json.loads(result.attrs["sweep"])
+    axes = header.read_axes(result.attrs)
     dims, shape = [axis["dim"] for axis in axes], [axis["size"] for axis in axes]
+    if any(result.sizes.get(dim, 1) != size for dim, size in zip(dims, shape, strict=True)):
+        raise UserError("this result holds a part of its sweep only; give the whole result")
     number = xr.DataArray(np.arange(math.prod(shape)).reshape(shape), dims=dims)
     at = result.assign(point_number=number)
     for name, value in sel.items():

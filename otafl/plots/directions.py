@@ -18,6 +18,7 @@ UNDIRECTED = frozenset(
     {"majority_accuracy", "update_coherence", "update_coherence_log", "device_own_class_samples"}
     | {"level_participants", "weight_rank", "weight_density", "product_error_law", "prox_gap"}
     | {"consensus_gap", "consensus_error", "participants", "present", "diverged_round"}
+    | {"majority_share", "test_samples", "own_test_samples"}
     | {"updates_started", "updates_used", "timeline_device", "timeline_round"}
     | {"timeline_activity", "timeline_start_s", "timeline_end_s"}
 )

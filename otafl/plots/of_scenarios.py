@@ -14,8 +14,14 @@ from otafl.core import custom
 from otafl.plots import quantities
 from otafl.results.dataset import grid
 from otafl.results.files import open_results
-from otafl.scenario import Scenario, expand, is_scenario, load_scenario, sources_of
-from otafl.scenario.yaml_source import parse
+from otafl.scenario import (
+    Scenario,
+    expand,
+    is_scenario,
+    load_scenario,
+    restore_tree,
+    sources_of,
+)
 
 
 def opened(path: Path, trust: bool) -> Scenario:
@@ -26,7 +32,7 @@ def opened(path: Path, trust: bool) -> Scenario:
     """
     own = is_scenario(path) if path.is_file() else False
     with custom.named_by(path, trust or (own and not (path.parent / "plan.json").exists())):
-        scenario = load_scenario(path if own else parse(open_results(path).attrs["scenario"]).data)
+        scenario = load_scenario(path if own else restore_tree(open_results(path).attrs))
         for point in expand(scenario):
             sources_of(point.scenario)
     return scenario

@@ -46,6 +46,10 @@ class PowerPolicy(Settings):
     alone: ClassVar[bool] = False
     """What a device sends with depends on no other device."""
 
+    adapts: ClassVar[bool] = True
+    """It sends with less where a round's power budget is below the one that it has planned with;
+    else such a round can silence all devices."""
+
     @property
     def keeps(self) -> Constraint:
         """Say whether |p|^2 m <= budget holds in every round ("peak"), over fading and devices

@@ -61,6 +61,7 @@ class Purse:
 
 class BudgetPaced(PowerPolicy):
     may_be_silent: ClassVar[bool] = True
+    adapts: ClassVar[bool] = False
 
     name: Literal["budget_paced"] = "budget_paced"
     energy_db: Decibels | None = stackable(

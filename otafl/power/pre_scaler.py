@@ -13,10 +13,17 @@ The plan minimises, over the gamma up to there, bias and variance of the mean of
     weight K sum (p_k - 1/K)^2 + sum (p_k gamma_k / alpha - p_k^2) + N / (m alpha^2),
 
 alpha = sum alpha_k: the bias of devices whose updates differ by `weight` times their power, the
-variance of who is on air, and that of the noise. `zero_bias` makes all alpha_k as large as the
-weakest device can. Over other fading the plan is that for Rayleigh fading of the same mean gains,
-and alpha_k takes the chance that the channel has. The budget is one on every round; m, the mean
-powers of this round's updates in the place of a bound on them, is side information.
+variance of who is on air, and that of the noise. `zero_bias` makes all alpha_k one alpha, by
+default as large as the weakest device can, which is least noise: the 2024 paper's zero-bias
+solution. The weakest device is then silent in 39 % of the rounds at any SNR. `common_gain: best`
+is no solution of the papers. With t_k = gamma_k^2 m / (Lambda_k P_k) it minimises
+
+    (sum e^t_k / K - 1) / K + N / (m K^2 alpha^2),    alpha = gamma_k e^-t_k,
+
+convex in log alpha, as d t / d log alpha = 2 t / (1 - 2 t) grows with t. Over other fading the plan
+is that for Rayleigh fading of the same mean gains, and alpha_k takes the chance that the channel
+has. The budget is one on every round; m, the mean powers of this round's updates in the place of a
+bound on them, is side information.
 
 References
 ----------
@@ -29,11 +36,11 @@ Abrar, Michelusi 2025, "Non-Convex Over-the-Air Heterogeneous Federated Learning
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from scipy import optimize, special
 from torch import Tensor
 
@@ -44,11 +51,18 @@ from otafl.power.scalars import FADED, LARGEST, WEAKEST, common, in_phase, sende
 
 
 class PreScaler(PowerPolicy):
+    adapts: ClassVar[bool] = False
+
     name: Literal["pre_scaler"] = "pre_scaler"
     zero_bias: bool = Field(
         False,
-        description="all devices count alike, as much as the weakest can: no bias, and more noise; "
-        "weight and reckoned have no effect then",
+        description="all devices count alike: no bias, and more noise; weight has no effect then",
+    )
+    common_gain: Literal["largest", "best"] = Field(
+        "largest",
+        description="mean gain of all devices with zero_bias: the largest that the weakest device "
+        "can have, for least noise, or the one of least squared error, noise and silence together; "
+        "reckoned has no effect on the largest",
     )
     weight: float = stackable(
         1.0,
@@ -62,6 +76,15 @@ class PreScaler(PowerPolicy):
         description="devices that the plan reckons with in a round, the fewer the more do noise "
         "and silence count; all by default",
     )
+
+    @model_validator(mode="after")
+    def _gain_of_zero_bias(self) -> Self:
+        if self.common_gain == "best" and not self.zero_bias:
+            raise ValueError(
+                "common_gain: best chooses the one gain of all devices, and without zero_bias each "
+                "device has its own; add zero_bias: true, or leave common_gain out"
+            )
+        return self
 
     def prepare(self, statistics: Statistics, hyper: Hyper) -> Pair:
         """Return gamma_k sqrt(m) and alpha_k sqrt(m), [S, K] each; 0 of devices without a
@@ -80,11 +103,12 @@ class PreScaler(PowerPolicy):
         planned = np.zeros_like(strength)
         if on.any():
             few = 1.0 if self.reckoned is None else max(1.0, on.sum() / self.reckoned)
-            planned[on] = (
-                zero_bias(strength[on])
-                if self.zero_bias
-                else least_cost(strength[on], noise, weight, few)
-            )
+            if not self.zero_bias:
+                planned[on] = least_cost(strength[on], noise, weight, few)
+            elif self.common_gain == "best":
+                planned[on] = best_zero_bias(strength[on], noise, few)
+            else:
+                planned[on] = zero_bias(strength[on])
         return planned
 
     def coefficients(self, state: Pair, link: Link) -> tuple[Pair, Coefficients]:
@@ -101,13 +125,37 @@ class PreScaler(PowerPolicy):
         return state, Coefficients(sent.p, sent.eta, counts, quiet=~sends)
 
 
-def zero_bias(strength: np.ndarray) -> np.ndarray:
-    """Return gamma [K] of least power that makes all alpha what the weakest can at most, for m = 1
-    and Lambda P [K]: gamma^2 = - Lambda P W(-2 alpha^2 / (Lambda P)) / 2."""
-    alpha2 = strength.min() / (2.0 * math.e)
-    root = -special.lambertw(-2.0 * alpha2 / strength).real  # 1 of the weakest
-    gamma: np.ndarray = np.sqrt(strength * np.where(strength > strength.min(), root, 1.0) / 2.0)
+def zero_bias(strength: np.ndarray, part: float = 1.0) -> np.ndarray:
+    """Return gamma [K] of least power that makes all alpha alike, for m = 1 and Lambda P [K]:
+    gamma^2 = - Lambda P W(-2 alpha^2 / (Lambda P)) / 2.
+
+    part: gamma^2 of the weakest device over Lambda P / 2, above which its alpha falls; in (0, 1].
+    """
+    alpha2 = part * strength.min() / (2.0 * math.exp(part))
+    root = -special.lambertw(-2.0 * alpha2 / strength).real  # `part` of the weakest
+    gamma: np.ndarray = np.sqrt(strength * np.where(strength > strength.min(), root, part) / 2.0)
     return gamma
+
+
+def best_zero_bias(strength: np.ndarray, noise: float, few: float = 1.0) -> np.ndarray:
+    """Return gamma [K] of the common alpha of least squared error, for m = 1, Lambda P [K] and N.
+
+    There sum_k e^t_k t_k / (1 - 2 t_k) = few N / alpha^2, t = gamma^2 / (Lambda P): the left side
+    grows with alpha from 0 without bound, and the right side falls.
+
+    few: devices over those of a round, which noise and silence count by.
+    """
+
+    def slope(part: float) -> float:
+        t = np.minimum(zero_bias(strength, part) ** 2 / strength, part / 2.0)  # the weakest's
+        alpha2 = part * strength.min() / (2.0 * math.exp(part))
+        return float(alpha2 * (np.exp(t) * t / (1.0 - 2.0 * t)).sum() - few * noise)
+
+    least, most = 1e-12, 1.0 - 1e-12
+    if slope(most) <= 0.0:
+        return zero_bias(strength)
+    part = optimize.brentq(slope, least, most, xtol=1e-15) if slope(least) < 0.0 else least
+    return zero_bias(strength, part)
 
 
 def least_cost(strength: np.ndarray, noise: float, weight: float, few: float = 1.0) -> np.ndarray:

@@ -91,6 +91,12 @@ def _weakest(reach: Tensor, combiner: Tensor, there: Tensor) -> Tensor:
     return power.masked_fill(~there, torch.inf).amin(-1)
 
 
+def tangent_bound(power: Tensor) -> Tensor:
+    """Return d_k, from |f_i^H a_k|^2: the tangent of |f^H a_k|^2 at f_i, 2 Re(b_k^H f) - |f_i^H
+    a_k|^2, is at least 1 where Re(b_k^H f) is at least d_k."""
+    return (1.0 + power) / 2.0
+
+
 def _step(reach: Tensor, last: Tensor, dual: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
     """Return the next unit combiner and the multipliers it came from, which start the next
     step."""
@@ -100,7 +106,7 @@ def _step(reach: Tensor, last: Tensor, dual: Tensor, there: Tensor) -> tuple[Ten
     norm = torch.linalg.vector_norm(reach, dim=-1) * inner.abs()
     norm = norm.clamp_min(TINY)
     slope = reach * (inner / norm)[..., None]  # b_k of unit norm
-    bound = torch.where(there, (1.0 + inner.abs().square()) / 2.0 / norm, 0.0)
+    bound = torch.where(there, tangent_bound(inner.abs().square()) / norm, 0.0)
     gram = (slope.conj() @ slope.mT).real
     rate = 1.0 / torch.linalg.matrix_norm(gram, ord=1).clamp_min(1.0)[..., None]
     ahead, weight = dual, 1.0

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import xarray as xr
-import yaml
 
+from otafl.analysis import chance
 from otafl.analysis.points import axes_of
 from otafl.core.words import counted
-from otafl.results import origins
+from otafl.results import header, origins
 from otafl.results.coordinates import shown
 
 PACKAGES = ("otafl", "torch", "sionna", "numpy", "xarray")
@@ -60,14 +60,16 @@ def notices(ds: xr.Dataset) -> list[str]:
         count = int(ds[name].notnull().sum()) if name in ds else 0
         if count:
             said.append(f"{count} of {counted(trials, 'trial')} {text}.")
+    if guessed := chance.describe(ds):
+        said.append(f"{guessed[0].upper()}{guessed[1:]}.")
     return said
 
 
 def axes(ds: xr.Dataset) -> list[Axis]:
     """Return the keys of the sweep in the scenario's order."""
-    swept = (yaml.safe_load(ds.attrs["scenario"]) or {}).get("sweep") or {}
+    swept = header.read_scenario(ds.attrs).get("sweep") or {}
     found = []
-    for axis, (key, values) in zip(json.loads(ds.attrs["sweep"]), swept.items(), strict=True):
+    for axis, (key, values) in zip(header.read_axes(ds.attrs), swept.items(), strict=True):
         coords = {name: one for name, one in axis["coords"].items() if name != "zip"}
         joint = key == "zip"
         keys = list(dict.fromkeys(k for row in values for k in row)) if joint else [key]
@@ -84,7 +86,8 @@ def command(ds: xr.Dataset, source: Path) -> str:
     """Return what runs the same scenario again, or resumes it, once the settings are in a file."""
     name = str(ds.attrs["title"])
     verb = "run" if source.suffix == ".nc" else "sweep"
-    return shlex.join(["otafl", verb, f"{name}.yaml", "--out", str(source)])
+    path = str(source).encode(errors="replace").decode()  # a name need not be UTF-8
+    return shlex.join(["otafl", verb, f"{name}.yaml", "--out", path])
 
 
 def environment(ds: xr.Dataset) -> list[tuple[str, str]]:

@@ -17,6 +17,7 @@ MOST_ROWS = 300
 DIMENSIONED = ("s", "J", "symbol", "bit", "W")
 """Units of what learning costs."""
 NOT_SHOWN = ("diverged_round", "end_round", "stop_round")
+NOT_SHOWN += ("majority_share", "test_samples", "own_test_samples")
 
 
 class Column(NamedTuple):

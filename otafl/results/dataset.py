@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from otafl.devices.activities import ACTIVITIES, CAUSES
-from otafl.results import origins
+from otafl.results import header, origins
 from otafl.results.ending import SUMS
 from otafl.results.environment import device_name, versions
 from otafl.results.record import Record
@@ -118,7 +118,7 @@ def combine(parts: Sequence[xr.Dataset]) -> xr.Dataset:
     attrs["complete"] is 1 where every point is there and ran to its end. Of a point that two parts
     hold, the first counts.
     """
-    axes = json.loads(parts[0].attrs["sweep"])
+    axes = header.read_axes(parts[0].attrs)
     shape = _shape(axes)
     whole = joined(parts).drop_vars("point_index").reset_coords("final_round")
     found = whole["point"].values
@@ -137,7 +137,7 @@ def joined(parts: Sequence[xr.Dataset]) -> xr.Dataset:
     """
     import xarray as xr
 
-    axes = json.loads(parts[0].attrs["sweep"])
+    axes = header.read_axes(parts[0].attrs)
     names = {name for axis in axes for name in axis["coords"]}
     names |= {axis["dim"] for axis in axes}
     bare = [part.drop_vars(names, errors="ignore") for part in parts]

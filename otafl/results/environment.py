@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from otafl.core.errors import UserError
 
 
@@ -30,9 +32,9 @@ def _version(*names: str) -> str:
     return "not installed"
 
 
-def check_format(path: Path, written: int, known: int, version: Any) -> None:
+def check_format(path: Path, written: Any, known: int, version: Any) -> None:
     """Raise UserError for a file of a later format than is known; `version` of otafl wrote it."""
-    if written > known:
+    if isinstance(written, int | np.integer) and written > known:
         raise UserError(
             f"{path}: was written by otafl {version} in a format that this one "
             f"({versions()['otafl']}) does not know; update otafl to read it"

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from otafl.core.errors import UserError
 from otafl.core.files import HDF5, written
+from otafl.core.inputs import open_regular
+from otafl.results import header
 from otafl.results.dataset import FORMAT, combine
 from otafl.results.environment import check_format
 from otafl.scenario import is_scenario, same
@@ -65,7 +67,15 @@ def read_part(path: Path | str, lazy: bool = False) -> xr.Dataset:
             f"{path}: is a NetCDF file, but no otafl result; give a file that `otafl run` wrote or "
             "the folder of an `otafl sweep`"
         )
-    check_format(path, dataset.attrs.get("format", 0), FORMAT, dataset.attrs.get("otafl_version"))
+    version = dataset.attrs.get("otafl_version", "")
+    check_format(path, dataset.attrs.get("format", 0), FORMAT, version)
+    try:
+        dataset.attrs = header.check(dataset)
+    except UserError as error:
+        raise UserError(
+            f"{path}: is damaged, or was changed by another program ({error}); run the same "
+            "command again: only what it held is computed anew"
+        ) from error
     for values in dataset.variables.values():  # of text: a length, to which xarray cuts what it
         if values.dtype.kind == "U":  # writes, also the longer labels of another result beside it
             values.encoding.pop("dtype", None)
@@ -124,10 +134,10 @@ def _check_file(path: Path) -> None:
         raise UserError(
             f"{path}: is a folder; give a result file or the folder of an `otafl sweep`"
         )
-    if not path.is_file():
+    if not path.exists():
         raise UserError(f"{path}: no such file; `otafl run` and `otafl sweep` write results")
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             begins = file.read(len(HDF5))
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from error

@@ -19,12 +19,56 @@ import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PositiveInt,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+)
+
+from otafl.core.errors import UserError
 from otafl.core.sources import Sources
 from otafl.results.environment import versions
 
 ATTRIBUTE = "origins"
+
+MOST_POINTS = 10**6
+"""Numbers of points are below it."""
+
+
+class _Entry(BaseModel):
+    """An entry of the attribute, as someone may have written it."""
+
+    model_config = ConfigDict(strict=True)
+
+    points: str = Field(
+        max_length=8 * MOST_POINTS,
+        pattern=r"^[0-9]{1,7}(-[0-9]{1,7})?(,[0-9]{1,7}(-[0-9]{1,7})?)*$",
+    )
+    versions: dict[str, str]
+    sources: dict[str, str] | None
+    chunk_mb: float | None = None
+    batches: list[Annotated[list[PositiveInt], Field(min_length=2, max_length=2)]] = Field(
+        [], max_length=MOST_POINTS
+    )
+
+    @field_validator("points")
+    @classmethod
+    def _check_count(cls, text: str) -> str:
+        spans = [_span(one) for one in text.split(",")]
+        if any(last >= MOST_POINTS for _, last in spans):
+            raise ValueError(f"points are numbered below {MOST_POINTS:,}")
+        if sum(max(0, last - first + 1) for first, last in spans) > MOST_POINTS:
+            raise ValueError(f"there are at most {MOST_POINTS:,} points")
+        return text
+
+
+_ENTRIES = TypeAdapter(list[_Entry])
 
 
 @dataclass(frozen=True)
@@ -75,18 +119,20 @@ def written(origins: Sequence[Origin]) -> str:
 
 
 def read(attributes: Mapping[str, Any], points: Iterable[int]) -> list[Origin]:
-    """Return the origins of a file that holds these points; an older one has one version each."""
+    """Return the origins of a file that holds these points; an older one has one version each.
+
+    Raises UserError where the attribute is not as `written` writes it.
+    """
     if ATTRIBUTE in attributes:
-        tree = json.loads(attributes[ATTRIBUTE])
         return [
             Origin(
-                _points(one["points"]),
-                one["versions"],
-                one["sources"],
-                one.get("chunk_mb"),
-                tuple((size, threads) for size, threads in one.get("batches", ())),
+                _points(one.points),
+                one.versions,
+                one.sources,
+                one.chunk_mb,
+                tuple((size, threads) for size, threads in one.batches),
             )
-            for one in tree
+            for one in _entries(attributes[ATTRIBUTE])
         ]
     known = {name: str(attributes.get(f"{name}_version", "not known")) for name in versions()}
     return [Origin(frozenset(int(point) for point in points), known, None)]
@@ -156,6 +202,23 @@ def _ranges(points: Iterable[int]) -> str:
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in pairs)
 
 
+def _entries(text: Any) -> list[_Entry]:
+    """Return what the attribute holds, which someone else may have written."""
+    try:
+        return _ENTRIES.validate_python(json.loads(text))
+    except (ValueError, TypeError, RecursionError) as error:
+        first = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+        raise UserError(
+            f"attribute {ATTRIBUTE}: expected the versions and sources of points ({first})"
+        ) from error
+
+
 def _points(text: str) -> frozenset[int]:
-    spans = [one.partition("-") for one in text.split(",")]
-    return frozenset(i for a, _, b in spans for i in range(int(a), int(b or a) + 1))
+    """Return the numbers of `0-5,8`, which `_Entry` has found sound."""
+    spans = (_span(one) for one in text.split(","))
+    return frozenset(number for first, last in spans for number in range(first, last + 1))
+
+
+def _span(text: str) -> tuple[int, int]:
+    first, _, last = text.partition("-")
+    return int(first), int(last or first)

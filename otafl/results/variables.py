@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 ROUNDS = ("trial", "round")
 DEVICES = ("trial", "round", "device")
@@ -18,11 +19,15 @@ SERVER = "server_"
 
 @dataclass(frozen=True)
 class Variable:
-    """Describe a result variable: its units, what it is, and its dims after `point`."""
+    """Describe a result variable: its units, what it is, and its dims after `point`.
+
+    of_servers: how the value of a trial follows from those of its servers.
+    """
 
     units: str
     long_name: str
     dims: tuple[str, ...] = ROUNDS
+    of_servers: Literal["mean", "max"] = "mean"
 
 
 SCORES = {
@@ -74,6 +79,11 @@ VARIABLES |= {
     "device_own_class_samples": Variable(
         "1", "own test samples of a class", ("trial", "device", "class")
     ),
+    "majority_share": Variable(
+        "1", "share of the test samples that are of the most frequent class", TRIALS
+    ),
+    "test_samples": Variable("1", "test samples", TRIALS),
+    "own_test_samples": Variable("1", "test samples of all devices' own", TRIALS),
     "majority_accuracy": Variable(
         "1", "share of own test samples that are of their device's most frequent class", TRIALS
     ),
@@ -124,9 +134,13 @@ VARIABLES |= {
         "1", "relative distance of the devices' mean tensors from the factors made of them"
     ),
     "dp_mu": Variable(
-        "1", "mu of Gaussian differential privacy so far, of the device that it is largest for"
+        "1",
+        "mu of Gaussian differential privacy so far, of the device that it is largest for",
+        of_servers="max",
     ),
-    "dp_epsilon": Variable("1", "epsilon of differential privacy so far, at privacy.delta"),
+    "dp_epsilon": Variable(
+        "1", "epsilon of differential privacy so far, at privacy.delta", of_servers="max"
+    ),
     "dp_limited": Variable("1", "share of rounds so far in which the privacy bound limited powers"),
     "participants": Variable("1", "devices that were aggregated"),
     "crashed_updates": Variable("1", "updates whose device crashed while it sent them, so far"),

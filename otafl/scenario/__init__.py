@@ -3,6 +3,7 @@
 from otafl.scenario.errors import ScenarioError
 from otafl.scenario.identity import (
     about,
+    restore_tree,
     same,
     scenario_hash,
     sources_of,
@@ -25,6 +26,7 @@ __all__ = [
     "json_schema",
     "load_scenario",
     "notes_on",
+    "restore_tree",
     "same",
     "scenario_hash",
     "sources_of",

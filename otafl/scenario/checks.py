@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Set
-from typing import Any, get_args
+import functools
+import json
+from collections.abc import Callable, Iterator, Set
+from typing import Any, cast, get_args
 
 from pydantic import ValidationError
 
@@ -20,10 +22,16 @@ from otafl.scenario.schema import Scenario
 def check(scenario: Scenario) -> list[Problem]:
     """Return everything that is wrong between the sections of a point; within
     `custom.without_code` what can be told without code of the user's."""
-    found = [one for path, section in sections(scenario) for one in _told(scenario, path, section)]
+    found = [
+        one
+        for path, section in sections(scenario)
+        if type(section).check is not Settings.check
+        for one in _told(scenario, path, section)
+    ]
     if any(one.path[0] == "algorithm" for one in found):
         return found  # a method that cannot be had needs nothing of others
-    for look in (_server, _transport):
+    wrong = {one.path for one in found}
+    for look in (_server, _transport, functools.partial(_increments, wrong=wrong)):
         with contextlib.suppress(custom.NotImported):
             found += look(scenario)
     return found
@@ -63,18 +71,50 @@ def _server(scenario: Scenario) -> Iterator[Problem]:
     yield Problem(text, ("server",), (("algorithm",),))
 
 
-def _or_otherwise(method: Any, gives: Set[str]) -> str:
-    """Say with which choice of its own the method could do with what the server gets."""
-    settings, kind = method.values, class_of(method)
+def _otherwise(section: str, settings: Settings, would_do: Callable[[Settings], bool]) -> str:
+    """Say with which choice of one of its keys a section would do; empty if with none."""
     for key, info in type(settings).model_fields.items():
-        would_do = []
-        for choice in get_args(info.annotation) if key != "name" else ():
+        choices = (False, True) if info.annotation is bool else get_args(info.annotation)
+        found = []
+        for choice in choices if key != "name" else ():
             with contextlib.suppress(ValueError, TypeError):  # one that another key forbids
                 other = type(settings).model_validate(settings.model_dump() | {key: choice})
-                would_do += [str(choice)] if kind.needs_of(other) in gives else []
-        if would_do:
-            return f"; or algorithm.{key}: {' or '.join(would_do)}"
+                found += [json.dumps(choice).strip('"')] if would_do(other) else []
+        if found:
+            return f"{section}.{key}: {' or '.join(found)}"
     return ""
+
+
+def _increments(scenario: Scenario, wrong: Set[Path]) -> Iterator[Problem]:
+    """Check that devices send increments where a section's part takes them for such.
+
+    Parameters
+    ----------
+    wrong : paths of problems that were found; a section with one is not asked.
+    """
+    method = scenario.algorithm
+    kind = class_of(method)
+    if kind.sends_increments(method.values):
+        return
+    for path, section in sections(scenario):
+        if any(one[: len(path)] == path for one in wrong):
+            continue
+        try:
+            name, settings = ".".join(map(str, path)), cast(Any, section.values)
+        except custom.NotImported:
+            continue
+        if not settings.assumes_increments:
+            continue
+        otherwise = [
+            _otherwise("algorithm", method.values, kind.sends_increments),
+            _otherwise(name, settings, lambda other: not other.assumes_increments),
+        ]
+        hint = " or ".join(filter(None, otherwise)) or "an algorithm that does, such as fedavg,"
+        text = (
+            f"{name}: '{settings.name}' {settings.assumes_increments}, so it needs increments, and "
+            f"algorithm '{method.name}' with these settings sends none; {hint} would do"
+        )
+        yield Problem(text, path, (("algorithm",),))
 
 
 def _transport(scenario: Scenario) -> Iterator[Problem]:
@@ -89,9 +129,12 @@ def _transport(scenario: Scenario) -> Iterator[Problem]:
         for name in registry.names("transport")
         if needs in registry.component("transport", name).gives
     ]
+    otherwise = _otherwise(
+        "algorithm", method.values, lambda other: class_of(method).needs_of(other) in kind.gives
+    )
     text = (
         f"transport: '{transport.name}' gives the server only the {' and '.join(kind.gives)} "
         f"of the updates, but algorithm '{scenario.algorithm.name}' needs {needs} of them; "
-        f"transports that would do: {', '.join(would_do)}{_or_otherwise(method, kind.gives)}"
+        f"transports that would do: {', '.join(would_do)}{otherwise and '; or '}{otherwise}"
     )
     yield Problem(text, ("transport",), (("algorithm",),))

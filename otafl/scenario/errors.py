@@ -25,6 +25,10 @@ MOST_WHOLE = 10**9
 """The largest whole number, where a key has no bound of its own: nothing can be counted so far."""
 
 
+MOST_UNKNOWN = 20
+"""Unknown keys that are each told, with the closest known one."""
+
+
 class ScenarioError(UserError):
     """Tell everything that is wrong with a scenario, a line each."""
 
@@ -110,7 +114,15 @@ def problems_of(error: ValidationError, tree: Any, root: type[BaseModel]) -> lis
         implied = path in branches or errors[0]["type"] == "too_short"
         if implied and any(len(one) > len(path) and one[: len(path)] == path for one in at):
             del at[path]
-    return [_problem(path, errors, tree, root) for path, errors in at.items()]
+    unknown = [path for path, errors in at.items() if errors[0]["type"] == "extra_forbidden"]
+    untold = {*unknown[MOST_UNKNOWN:]}
+    problems = [
+        _problem(path, errors, tree, root) for path, errors in at.items() if path not in untold
+    ]
+    if untold:
+        text = f"{len(untold):,} more unknown keys; is this the file of a scenario?"
+        problems.append(Problem(text, unknown[-1]))
+    return problems
 
 
 def slips(tree: Any, root: type[BaseModel]) -> list[Problem]:

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from otafl.core.errors import UserError
 from otafl.core.files import HDF5
+from otafl.core.inputs import open_regular
 from otafl.core.problems import Path, Problem
 from otafl.scenario import axes
 from otafl.scenario.axes import Axis
@@ -117,7 +118,7 @@ def _read(file: FilePath) -> tuple[dict[str, Any], Where]:
 def _text(file: FilePath) -> str:
     """Return the text of a scenario's file. Raises ScenarioError where it can be none."""
     try:
-        with file.open("rb") as opened:
+        with open_regular(file) as opened:
             data = opened.read(MOST_BYTES + 1)
     except OSError as error:
         raise ScenarioError([f"{file}: {_unreadable(file, error)}"]) from error
@@ -229,17 +230,21 @@ def _points(
     point go together, which is then not looked at.
     """
     base = scenario.model_dump(exclude_unset=True, exclude={"sweep"})
+    # sections that no axis changes need no second validation, which is what takes the time
+    swept = {track.path[0] for tracks in sweep for track in tracks}
+    shared = {name: value for name, value in scenario if name in base and name not in swept}
     dims = axes.coordinates(sweep)
     coords = [coord for axis in dims.values() for coord in axis.coords.items()]
     points, problems = [], _Collected(where)
     for index, settings in enumerate(axes.points(sweep)):
         tree = axes.applied(base, settings)
         try:
-            one = Scenario.model_validate(tree)
+            one = Scenario.model_validate({**tree, **shared})
         except ValidationError as error:
             problems.add(problems_of(error, tree, Scenario), settings)
             continue
-        found = [*(() if faults else check(one)), *slips(tree, Scenario)]
+        changed = {name: value for name, value in tree.items() if name in swept}
+        found = [*(() if faults else check(one)), *slips(changed, Scenario)]
         if not found and not faults and further is not None:
             found = further(one)
         problems.add(found, settings)

@@ -10,28 +10,30 @@ from otafl.core.choices import Choice
 from otafl.scenario.schema import Point, Scenario
 
 MOST_ASKED = 50
-"""Different transports, topologies and channels of a sweep that are asked for notes of their own.
-"""
+"""Different methods and data, or transports, topologies and channels, of a sweep that are asked for
+notes of their own."""
 
 
 def notes_on(points: Sequence[Point]) -> list[str]:
     """Return a sentence for each such thing: power policies that are asked by nobody, and what
-    transports and topologies say themselves."""
+    methods, transports and topologies say themselves."""
     return [*_idle_policies(points), *_of_sections(points)]
 
 
 def _of_sections(points: Sequence[Point]) -> list[str]:
-    """Return what transports and topologies of the points say, each sentence once."""
-    different: dict[str, Scenario] = {}
-    for scenario in (point.scenario for point in points):
-        about = (scenario.transport, scenario.topology, scenario.channel, scenario.seed)
-        different.setdefault(repr((*about, scenario.devices.count)), scenario)
-    said = (
-        note
-        for scenario in itertools.islice(different.values(), MOST_ASKED)
-        for section in (scenario.transport, scenario.topology)
-        for note in section.notes(scenario)
-    )
+    """Return what methods, transports and topologies of the points say, each sentence once."""
+    said: list[str] = []
+    for names, about in (
+        (("algorithm",), ("algorithm", "transport", "data")),
+        (("transport", "topology"), ("transport", "topology", "channel", "seed")),
+    ):
+        different: dict[str, Scenario] = {}
+        for scenario in (point.scenario for point in points):
+            key = [getattr(scenario, name) for name in about]
+            different.setdefault(repr((*key, scenario.devices.count)), scenario)
+        for scenario in itertools.islice(different.values(), MOST_ASKED):
+            for name in names:
+                said += getattr(scenario, name).values.notes(scenario)
     return list(dict.fromkeys(said))
 
 

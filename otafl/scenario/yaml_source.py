@@ -64,6 +64,13 @@ def parse(text: str) -> Source:
         context = f"{error.context}: " if error.context else ""
         place = _place(mark) if mark else None
         raise YamlError(f"bad YAML: {context}{error.problem}", place) from error
+    except (OverflowError, ValueError) as error:  # of `chr`
+        mark = loader.get_mark()
+        raise YamlError(
+            "bad YAML: an escape that begins with \\ is beyond Unicode, whose last character is "
+            "\\U0010FFFF",
+            _place(mark),
+        ) from error
     except yaml.reader.ReaderError as error:
         before = text[: error.position]
         place = (before.count("\n") + 1, error.position - before.rfind("\n"))

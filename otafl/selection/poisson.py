@@ -13,11 +13,9 @@ McMahan, Ramage, Talwar, Zhang 2018, "Learning Differentially Private Recurrent 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from otafl.core.contracts import ChannelState
-from otafl.core.problems import Problem, problem
 from otafl.core.settings import stackable
 from otafl.selection.base import (
     Devices,
@@ -42,15 +40,6 @@ class Poisson(Selection):
         @property
         def sampling(self) -> float:
             return self.probability
-
-        def check(self, scenario: Any) -> Iterable[Problem]:
-            wanted = scenario.devices.participants
-            if wanted is not None and scenario.privacy.clip is not None:
-                text = (
-                    f"got {wanted}; with privacy.clip devices.selection: 'poisson' is accounted "
-                    "for as drawing each device by itself, as many as there come; leave it out"
-                )
-                yield problem(text, "devices.participants", "devices.selection", "privacy.clip")
 
     def __init__(self, settings: Settings, setup: SelectionSetup) -> None:
         super().__init__(settings, setup)

@@ -29,6 +29,10 @@ class UpdateNorm(Selection):
     class Settings(Selection.Settings):
         name: Literal["update_norm"] = "update_norm"
 
+        @property
+        def assumes_increments(self) -> str:
+            return "chooses the devices that changed most, by the norm of what they would send"
+
         def check(self, scenario: Any) -> Iterable[Problem]:
             devices, key = scenario.devices, "devices.selection"
             wrong = f"does not go with {key}: 'update_norm', which"

@@ -14,11 +14,11 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from otafl.core.errors import UserError
+from otafl.core.inputs import MIB, read_text
 from otafl.sweeping.executing import Execute
 from otafl.sweeping.working import Job, Outcome, Report, work
 
@@ -69,7 +69,7 @@ def _answering(address: str) -> str:
     found = address
     try:
         if address.endswith(".json"):
-            found = json.loads(Path(address).read_text())["address"]
+            found = json.loads(read_text(address, MIB))["address"]
         parts = urlsplit(found)
         if not (parts.hostname and parts.port):
             raise UserError(

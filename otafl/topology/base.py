@@ -4,7 +4,6 @@ other."""
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -62,17 +61,17 @@ class Topology(Lasting, ABC):
             """Return to whom the data set is dealt out: to each server's devices, or to all."""
             return "each"
 
-        def notes(self, scenario: Any) -> Iterable[str]:
-            """Return what is no error, but hardly meant, between these settings and the rest of the
-            scenario."""
-            return ()
-
         def of_server(self, scenario: Any) -> Any:
             """Return the scenario with the part of the band that one server has."""
             return scenario
 
     def __init__(self, settings: Any, rows: Rows, hyper: Hyper) -> None:
         self.settings, self.rows, self.hyper = settings, rows, hyper
+
+    @property
+    def first_devices(self) -> list[int]:
+        """Return the number [S C] of each row's first device, where devices differ by number."""
+        return [0] * len(self.rows.scenarios)
 
     @property
     def start(self) -> Streams:

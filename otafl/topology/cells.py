@@ -6,14 +6,17 @@ of their own (`transport.neighbours`). With reuse r the band is cut in r parts, 
 last r times as long, and a device's power meets 1/r of the noise.
 
 In a cell of 3GPP (umi, uma, rma) servers lie on a hexagonal lattice that wraps around, and links to
-other servers have a path loss and line of sight by their own length. On channels without places
-`cross_gain_db` says what arrives from each other server's devices.
+other servers have a path loss and line of sight by their own length. A server receives at least the
+first two tiers of co-channel cells, 18 in the plane. Where the torus has fewer, it shows some
+servers at several places (`Hexagons.images`). Each place has a drop, rays and fading of its own,
+as distinct cells would; the signals and powers are those of the one server's devices. On channels
+without places `cross_gain_db` says what arrives from each other server's devices, once.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 import numpy as np
@@ -33,6 +36,9 @@ from otafl.topology.rows import Rows
 from otafl.transport.neighbours import Neighbours
 
 MOST_SERVERS = 100
+
+FIRST_TIER = 6
+"""Co-channel cells nearest to a cell in the plane."""
 
 
 class CellsSettings(Topology.Settings):
@@ -100,13 +106,33 @@ class CellsSettings(Topology.Settings):
             yield from self._hearing(scenario)
 
     def notes(self, scenario: Any) -> Iterable[str]:
-        apart = self.layout is None or not self.layout.shared
-        if not (apart or self.hear(scenario) or scenario.transport.name == "ideal"):
+        if self.layout is None or not self.layout.shared or scenario.transport.name == "ideal":
+            return
+        if self.hear(scenario):
+            yield from self._note_few_cells(_placed(scenario.channel))
+        else:
             yield (
                 f"topology: servers do not hear each other's devices, as channel "
                 f"'{scenario.channel.name}' knows of no places and topology.cross_gain_db is not "
                 f"given; with -10, say, they do; reuse: {self.servers} says that none should"
             )
+
+    def _note_few_cells(self, placed: bool) -> Iterator[str]:
+        """Yield what holds for a torus with fewer than six co-channel cells around each."""
+        assert self.layout is not None
+        others = len(self.layout.heard()[0])
+        if others >= FIRST_TIER or not (placed or self.reuse > 1):
+            return
+        enough = (FIRST_TIER + 1) * self.reuse
+        if placed:
+            effect = "each stands for several cells, with a channel of its own for each"
+        else:
+            effect = "topology.cross_gain_db is the gain of each, so that interference is too weak"
+        more = f"; servers: {enough} have six" if enough <= MOST_SERVERS else ""
+        yield (
+            f"topology: at reuse {self.reuse}, each of {self.servers} servers has {others} other "
+            f"servers on its part of the band, and a plane has six nearest ones; {effect}{more}"
+        )
 
     def hear(self, scenario: Any) -> bool:
         """Say whether servers hear each other's devices."""
@@ -192,19 +218,21 @@ class Cells(Topology):
         layout = self.settings.layout
         if not self.together:
             return None
-        heard, cross_gain_db = layout.heard(), self.settings.cross_gain_db
-        servers = torch.tensor(heard, device=self.rows.streams.device)
-        first = torch.arange(0, len(self.rows.scenarios), len(heard), device=servers.device)
-        place = torch.arange(len(heard))[:, None]
-        shift = torch.from_numpy(layout.shift)[place, torch.tensor(heard)]
-        shift = shift * self._distance(channel)
+        servers, streams = self.rows.servers, self.rows.streams
+        heard = np.array(layout.heard())
+        shift = np.zeros((*heard.shape, 2))
+        if channel.has_places:
+            heard, shift = layout.images.site, layout.images.shift * self._distance(channel)
+        first = torch.arange(0, len(self.rows.scenarios), servers, device=streams.device)
+        sites = torch.from_numpy(heard).to(streams.device)
+        cross_gain_db = self.settings.cross_gain_db
         elsewhere = Elsewhere(
-            rows=(first[:, None, None] + servers).flatten(0, 1),
-            shift_m=shift.repeat(len(first), 1, 1).to(servers.device),
+            rows=(first[:, None, None] + sites).flatten(0, 1),
+            shift_m=torch.from_numpy(np.tile(shift, (len(first), 1, 1))).to(streams.device),
             gain=1.0 if cross_gain_db is None else db_to_linear(cross_gain_db),
             streams=self.rows.links(0),
         )
-        return Neighbours(heard, channel.of_others(elsewhere), channel.devices)
+        return Neighbours(heard.tolist(), channel.of_others(elsewhere), channel.devices)
 
     def places(self, channel: Channel, round: int) -> Places | None:
         each = [channel.places(round, server) for server in range(self.rows.servers)]

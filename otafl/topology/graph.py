@@ -10,7 +10,7 @@ All start from one model. Low-rank models are sent as their weights and truncate
 
 References
 ----------
-Shi, Zhou, Niu 2021, "Over-the-Air Decentralized Federated Learning", IEEE ISIT, arXiv 2106.08011.
+Shi, Zhou, Shi 2021, "Over-the-Air Decentralized Federated Learning", IEEE ISIT, arXiv 2106.08011.
 Lian et al. 2017, "Can Decentralized Algorithms Outperform Centralized Algorithms?", NeurIPS,
 arXiv 1705.09056: D-PSGD.
 """
@@ -36,6 +36,7 @@ from otafl.core.contracts import Blocks, Cohort, Group, Hyper, LinkReport, Recei
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem, problem
 from otafl.core.rng import Streams, purpose
+from otafl.devices import compute
 from otafl.topology import mixing
 from otafl.topology.base import Deal, Exchange, Topology
 from otafl.topology.rows import Rows
@@ -78,7 +79,8 @@ class Graph(Topology):
         )
         weights: Literal["metropolis", "max_degree"] = Field(
             "metropolis",
-            description="W_ij between neighbours: 1 / (1 + max(d_i, d_j)), or 1 / (1 + max d)",
+            description="W_ij between neighbours: 1 / (1 + max(d_i, d_j)) (Xiao, Boyd, Lall 2005), "
+            "or 1 / (1 + max d)",
         )
 
         @model_validator(mode="after")
@@ -127,6 +129,12 @@ class Graph(Topology):
                 if getattr(scenario.devices, name) not in (None, count):
                     text = "in a graph all devices take part in every round; leave it out"
                     yield problem(text, f"devices.{name}", "topology")
+            if scenario.transport.assumes_increments:
+                text = (
+                    f"'{scenario.transport.name}' {scenario.transport.assumes_increments}, and "
+                    "neighbours send each other their models; over_the_air would do"
+                )
+                yield problem(text, "transport", "topology")
             if scenario.privacy.clip is not None:
                 text = "is accounted for one server; leave it out, or topology: star would do"
                 yield problem(text, "privacy.clip", "topology")
@@ -136,8 +144,12 @@ class Graph(Topology):
         nodes, device = rows.servers, rows.streams.device
         every = [self._weights(trial) for trial in range(rows.trials.size)]
         edges = [(one != 0) & mixing.complete(nodes) for one in every]
-        self._link = transport.build(rows.given, nodes, rows.links(0))
-        self._slots = torch.tensor([int(mixing.slots(one).max()) + 1 for one in edges]).to(device)
+        self._link = transport.build(
+            rows.given, nodes, rows.links(0), power_db=self._draw_power_db()
+        )
+        different = {one.tobytes(): one for one in edges}
+        slots = {key: int(mixing.slots(one).max()) + 1 for key, one in different.items()}
+        self._slots = torch.tensor([slots[one.tobytes()] for one in edges]).to(device)
         weights = torch.from_numpy(np.stack(every)).to(device, rows.streams.dtype)
         heard = torch.from_numpy(np.stack(edges)).to(device).flatten(0, 1)
         row, sender = heard.nonzero().unbind(1)
@@ -149,6 +161,17 @@ class Graph(Topology):
     @property
     def start(self) -> Streams:
         return self.rows.first
+
+    @property
+    def first_devices(self) -> list[int]:
+        return [row % self.rows.servers for row in range(len(self.rows.scenarios))]
+
+    def _draw_power_db(self) -> np.ndarray:
+        """Return the transmit power [S N, N] of each row's N senders, in dB over the channel's."""
+        sections = [row.devices.compute for row in self.rows.scenarios]
+        hardware = compute.build(sections, 1, self.rows.streams, self.first_devices)
+        nodes = self.rows.servers
+        return hardware.power_db.reshape(-1, nodes).repeat(nodes, 0)
 
     def _weights(self, trial: int) -> np.ndarray:
         """Return W [N, N] of a trial. Raises UserError for a graph that is not connected."""

@@ -4,6 +4,11 @@ A cluster of N = i^2 + i j + j^2 sites tiles the plane, and on the torus that it
 site has the same neighbours. With reuse r, itself such a number, a site shares its part of the band
 with those that the sublattice of r reaches.
 
+In the plane, the co-channel sites of a site form a hexagonal lattice with steps of
+D = sqrt(r) site distances. Its first tier has 6 sites at D, and its second tier has 6 sites at
+sqrt(3) D and 6 sites at 2 D. A torus with few sites has fewer co-channel sites than these 18, and
+shows each of them at several places (`Hexagons.images`).
+
 References
 ----------
 MacDonald 1979, "The Cellular Concept", Bell System Technical Journal 58(1): N = i^2 + i j + j^2.
@@ -12,7 +17,9 @@ MacDonald 1979, "The Cellular Concept", Bell System Technical Journal 58(1): N =
 from __future__ import annotations
 
 import functools
+import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,16 +29,35 @@ BASIS = np.array([[1.0, 0.0], [0.5, math.sqrt(0.75)]])
 
 
 @dataclass(frozen=True)
+class Images:
+    """Co-channel sites around each of N sites, as the plane shows them.
+
+    Each site has I images around it: the nearest image of each other co-channel site, and every
+    further place of the first two tiers, at most 2 D away. A place of the tiers that the torus
+    fills with the site itself takes another co-channel site instead, in turn. A site's own signal
+    is no interference, and the plane has another cell there.
+
+    site: [N, I] int64, the site that each image is of. shift: [N, I, 2] from a site to the image,
+    in site distances. The nearest images come first, in the order of `Hexagons.heard`.
+    """
+
+    site: np.ndarray
+    shift: np.ndarray
+
+
+@dataclass(frozen=True)
 class Hexagons:
     """Hold a cluster of N sites.
 
     places: [N, 2] in site distances. shift: [N, N, 2] the shortest way from a site to each other,
-    around the torus where that is shorter. band: [N] the part of the band that each has.
+    around the torus where that is shorter. band: [N] the part of the band that each has. images:
+    the co-channel sites that each site receives, and where they are.
     """
 
     places: np.ndarray
     shift: np.ndarray
     band: np.ndarray
+    images: Images
 
     @property
     def shared(self) -> bool:
@@ -40,10 +66,7 @@ class Hexagons:
 
     def heard(self) -> list[list[int]]:
         """List the other sites with each site's part of the band."""
-        return [
-            [other for other in np.flatnonzero(self.band == own).tolist() if other != site]
-            for site, own in enumerate(self.band)
-        ]
+        return _list_others(self.band)
 
 
 def sizes(most: int) -> list[int]:
@@ -87,21 +110,69 @@ def _laid_out(sites: int, turn: Steps, other: Steps, reuse: int) -> Hexagons:
     for step in near:
         found.setdefault(_class(step, turn, sites), step)
     steps = np.array(list(found.values()))
-    copies = np.array(
-        [m * np.array(turn[0]) + n * np.array(turn[1]) for m in _AROUND for n in _AROUND]
-    )
-    ways = (steps[None, :, None] - steps[:, None, None] + copies) @ BASIS
-    shortest = np.linalg.norm(ways, axis=-1).argmin(-1)
+    ways = steps[None, :, None] - steps[:, None, None] + _list_steps(turn)
+    shortest = np.linalg.norm(ways @ BASIS, axis=-1).argmin(-1)
     shift = np.take_along_axis(ways, shortest[..., None, None], 2)[:, :, 0]
     bands: dict[tuple[int, int], int] = {}
     band = [bands.setdefault(_class((x, y), other, reuse), len(bands)) for x, y in steps.tolist()]
-    return Hexagons(steps @ BASIS, shift, np.array(band))
+    number = {one: index for index, one in enumerate(found)}
+    tiers = [step for step in _list_steps(other).tolist() if 0 < _length(step)[0] <= 4 * reuse]
+
+    def site_at(place: np.ndarray) -> int:
+        return number[_class((int(place[0]), int(place[1])), turn, sites)]
+
+    heard = _list_others(np.array(band))
+    images = [
+        _list_images(
+            site, others, shift[site], [(site_at(steps[site] + way), way) for way in tiers]
+        )
+        for site, others in enumerate(heard)
+    ]
+    site, way = (np.array(list(part)) for part in zip(*images, strict=True))
+    return Hexagons(
+        steps @ BASIS,
+        shift @ BASIS,
+        np.array(band),
+        Images(site, way.reshape(sites, -1, 2) @ BASIS),
+    )
+
+
+def _list_images(
+    site: int, others: list[int], nearest: np.ndarray, tiers: list[tuple[int, list[int]]]
+) -> tuple[list[int], list[list[int]]]:
+    """List the images around a site as sites and steps.
+
+    others: its co-channel sites. nearest: [N, 2] the shortest way to each site. tiers: the site at
+    each place of the first two tiers, and the way to that place.
+    """
+    images = [(other, nearest[other].tolist()) for other in others]
+    instead = itertools.cycle(others)
+    for there, way in tiers if others else ():
+        if there == site:
+            images.append((next(instead), way))
+        elif way != nearest[there].tolist():
+            images.append((there, way))
+    return [other for other, _ in images], [way for _, way in images]
+
+
+def _list_others(band: np.ndarray) -> list[list[int]]:
+    """List the other sites with each site's part of the band [N]."""
+    return [
+        [other for other in np.flatnonzero(band == own).tolist() if other != site]
+        for site, own in enumerate(band)
+    ]
 
 
 _AROUND = (-2, -1, 0, 1, 2)
 
 
-def _length(step: tuple[int, int]) -> tuple[int, int, int]:
+def _list_steps(steps: Steps) -> np.ndarray:
+    """Return the sublattice around its origin, [25, 2] steps of the lattice."""
+    first, second = np.array(steps)
+    return np.array([m * first + n * second for m in _AROUND for n in _AROUND])
+
+
+def _length(step: Sequence[int]) -> tuple[int, int, int]:
     """Return the squared length of a step, and an order among equals."""
     x, y = step
     return x * x + x * y + y * y, x, y

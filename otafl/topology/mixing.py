@@ -3,19 +3,29 @@ they hear each other.
 
 References
 ----------
+Xiao, Boyd, Lall 2005, "A Scheme for Robust Distributed Sensor Fusion Based on Average Consensus",
+IPSN: Metropolis weights.
 Xiao, Boyd 2004, "Fast linear iterations for distributed averaging", Systems & Control Letters 53:
-Metropolis and maximum-degree weights.
+maximum-degree weights and convergence factors.
+Brelaz 1979, "New methods to color the vertices of a graph", Communications of the ACM 22(4): the
+order in which slots are searched.
 """
 
 from __future__ import annotations
 
 import csv
 import math
-from pathlib import Path
 
 import numpy as np
 
 from otafl.core.errors import UserError
+from otafl.core.inputs import MIB, read_text
+
+MOST_BYTES = 256 * MIB
+"""Of a file of weights: about 5,000 nodes."""
+
+SEARCH = 20
+"""Steps a node in which a search looks for fewer slots."""
 
 TOLERANCE = 1e-6
 """Rows and columns of weights may miss one by so much."""
@@ -59,13 +69,18 @@ def connected(edges: np.ndarray) -> bool:
 
 
 def metropolis(edges: np.ndarray) -> np.ndarray:
-    """Return W_ij = 1 / (1 + max(d_i, d_j)) between neighbours, what is left to one at W_ii."""
+    """Return the Metropolis weights of Xiao, Boyd and Lall: W_ij = 1 / (1 + max(d_i, d_j)) between
+    neighbours, what is left to one at W_ii."""
     degree = edges.sum(1)
     return _filled(edges / (1.0 + np.maximum(degree[:, None], degree)))
 
 
 def max_degree(edges: np.ndarray) -> np.ndarray:
-    """Return W_ij = 1 / (1 + max d) between neighbours, what is left to one at W_ii."""
+    """Return W_ij = 1 / (1 + max d) between neighbours, what is left to one at W_ii.
+
+    Xiao and Boyd's weight is 1 / max d, with which an even ring never agrees: its W_ii are 0. Xiao,
+    Boyd and Lall give the same name to 1 / N, which needs no degree.
+    """
     return _filled(edges / (1.0 + edges.sum(1).max()))
 
 
@@ -84,7 +99,8 @@ def slots(edges: np.ndarray) -> np.ndarray:
 
     Two hear in one slot if neither is the other's neighbour and they have none in common: a node
     cannot hear while it sends, nor send to two whose channels it would have to invert. Greedy,
-    those with most such others first.
+    those with most such others first. If that takes more slots than the largest neighbourhood has
+    nodes, a search (`_search_colours`) looks for fewer.
     """
     near = edges | edges.T
     clash = (near | (near.astype(int) @ near.astype(int) > 0)) & complete(len(edges))
@@ -92,7 +108,44 @@ def slots(edges: np.ndarray) -> np.ndarray:
     for node in np.argsort(-clash.sum(1), kind="stable"):
         taken = set(slot[clash[node]].tolist())
         slot[node] = next(number for number in range(len(edges)) if number not in taken)
+    least = 1 + int(near.sum(1).max())
+    better: np.ndarray | None = slot
+    while better is not None:
+        slot = better
+        better = _search_colours(clash, int(slot.max())) if slot.max() >= least else None
     return slot
+
+
+def _search_colours(clash: np.ndarray, colours: int) -> np.ndarray | None:
+    """Colour the nodes [N] so that no two that clash [N, N] have one colour; None if that is
+    impossible, or not found within `SEARCH` steps a node.
+
+    Backtracking in the order of Brelaz: next is a node that the most colours are taken for.
+    """
+    nodes = len(clash)
+    colour, taken = np.full(nodes, -1), np.zeros((nodes, colours), int)
+    degree = clash.sum(1)
+    trail: list[tuple[int, list[int]]] = []  # coloured nodes, and the colours left to try
+
+    def paint(node: int, now: int) -> None:
+        taken[clash[node], colour[node] if now < 0 else now] += -1 if now < 0 else 1
+        colour[node] = now
+
+    for _ in range(SEARCH * nodes):
+        if len(trail) == nodes:
+            return colour
+        first = (taken > 0).sum(1) * nodes + degree
+        node = int(np.where(colour < 0, first, -1).argmax())
+        fresh = int(colour.max()) + 1  # one new colour is as good as another
+        left = [one for one in np.flatnonzero(taken[node] == 0).tolist() if one <= fresh]
+        while not left:
+            if not trail:
+                return None
+            node, left = trail.pop()
+            paint(node, -1)
+        paint(node, left.pop(0))
+        trail.append((node, left))
+    return None
 
 
 def of_file(path: str) -> np.ndarray:
@@ -102,12 +155,13 @@ def of_file(path: str) -> np.ndarray:
     """
     key = "topology.path"
     try:
-        with Path(path).open(newline="") as file:
-            rows = [[float(cell) for cell in row] for row in csv.reader(file) if row]
+        text = read_text(path, MOST_BYTES)
+        rows = [[float(cell) for cell in row] for row in csv.reader(text.splitlines()) if row]
         weights = np.array(rows, dtype=float)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, csv.Error) as error:
+        reason = (isinstance(error, OSError) and error.strerror) or error
         raise UserError(
-            f"{key}: '{path}' cannot be read as a table of numbers ({error}); a CSV file with a "
+            f"{key}: '{path}' cannot be read as a table of numbers ({reason}); a CSV file with a "
             "line a node would do"
         ) from None
     if weights.ndim != 2 or weights.shape[0] != weights.shape[1]:

@@ -71,6 +71,7 @@ def build(
     jammer = jammer_power([row.faults for row in rows], streams)
     impairments = Impairments([row.impairments for row in rows], jammer, streams)
     codec = codecs.build([row.codec for row in rows], streams)
+    others = neighbours(channel)
     setup = LinkSetup(
         budget=budget,
         csi=known,
@@ -82,8 +83,8 @@ def build(
         codec=codec,
         streams=streams,
         hyper=hyper_of([row.transport for row in rows], streams),
-        privacy=privacy.build(rows, policy, devices, streams, mains),
-        neighbours=neighbours(channel),
+        privacy=privacy.build(rows, policy, devices, streams, mains, others),
+        neighbours=others,
         save_link=scenario.output.save_link,
         save_gram=save_gram,
     )

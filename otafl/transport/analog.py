@@ -14,13 +14,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
 from otafl.core.contracts import Blocks
+from otafl.core.settings import Reveals
 from otafl.transport.base import Transport
 from otafl.transport.coherent import Coherent
 from otafl.transport.delivery import Delivery
@@ -51,7 +52,7 @@ class Analog(Coherent):
             False,
             description="two reals a symbol, one on each quadrature carrier, in place of one",
         )
-        centre: bool = Field(
+        centre: Annotated[bool, Reveals(True, False, "the means of payloads")] = Field(
             False,
             description="each device sends deviations from the mean of its normalised stretch; "
             "the means are side information. Payloads of which devices know different parts go as "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -33,6 +33,7 @@ from otafl.transport.delivery import Delivery
 from otafl.transport.impairments import Impairments
 from otafl.transport.neighbours import Neighbours
 from otafl.transport.privacy import Privacy
+from otafl.transport.privacy_checks import refuse_ideal
 
 Access = Literal["tdma", "ofdma"]
 Counts = Literal["shared", "one", "all"]
@@ -130,11 +131,6 @@ class Transport(Lasting, ABC):
             """Return whether devices can plan their energy for what an update takes (`planned`)."""
             return False
 
-        def notes(self, scenario: Any) -> Iterable[str]:
-            """Return what is no error, but hardly meant, between these settings and the rest of the
-            scenario."""
-            return ()
-
     def __init__(self, settings: Any, setup: LinkSetup) -> None:
         self.settings, self.setup = settings, setup
 
@@ -162,10 +158,18 @@ class Transport(Lasting, ABC):
         What the server gets of each group, and what it cost.
         """
         budget, apart = self.setup.budget, "each" in self.gives
+        if self.setup.privacy is not None:
+            refuse_ideal(payload)
         delivery = Delivery(payload, cohort, channel, round, limits, budget, apart)
         if delivery.uplink:
             self.carry(delivery)
         return delivery.received(), delivery.report()
+
+    @property
+    def holds_slots(self) -> bool:
+        """Return whether it accounts for slots in which no device transmits, and so is given a
+        payload without rows in these."""
+        return self.setup.privacy is not None and self.setup.privacy.samples
 
     def measures(self) -> dict[str, Tensor]:
         """Return further results so far, name of `otafl.results.variables` -> [S]."""

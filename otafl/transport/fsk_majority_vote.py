@@ -31,6 +31,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from otafl.codecs.base import VOTES
 from otafl.core.contracts import Blocks
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem
@@ -73,6 +74,10 @@ class FskMajorityVote(Transport):
             "noise's and known interference's mean; 0: it always does",
         )
 
+        @property
+        def assumes_increments(self) -> str:
+            return VOTES
+
         def check(self, scenario: Any) -> Iterable[Problem]:
             return refused(scenario)
 
@@ -95,10 +100,10 @@ class FskMajorityVote(Transport):
             least = self._least(sent)
             on_air = self._transmit(slot, index, uses, sent, least)
             steps, exact = self._receive(on_air, least)
-            count: Tensor | Blocks = (on_air.weight > 0).to(steps.dtype)
+            count: Tensor | Blocks = on_air.weight
             if sent.mask is not None:
-                known = (on_air.reached() > 0).to(steps.dtype)
-                steps, count = steps * known, sent.blocks(known)
+                reached = on_air.reached()
+                steps, count = steps * (reached > 0), sent.blocks(reached)
             delivery.give(index, sent.blocks(steps), count, heard=on_air.heard())
             delivery.tally.error(squared_norm(steps - exact), squared_norm(exact))
             on_air.account(torch.ones_like(on_air.weight), self.setup)

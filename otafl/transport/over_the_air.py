@@ -6,7 +6,7 @@ A symbol is a channel use, and what arrives of it is one weighted reduction of r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from otafl.core.contracts import Blocks
-from otafl.core.problems import Problem, problem
 from otafl.transport.analog import Analog, Sums
 from otafl.transport.bent import bent_sum
 from otafl.transport.delivery import Delivery
@@ -30,14 +29,6 @@ class OverTheAir(Analog):
 
     class Settings(Analog.Settings):
         name: Literal["over_the_air"] = "over_the_air"
-
-        def check(self, scenario: Any) -> Iterable[Problem]:
-            if self.centre and scenario.privacy.clip is not None:
-                text = (
-                    "true tells the server the means of payloads, which no noise hides; with "
-                    "privacy.clip leave it out"
-                )
-                yield problem(text, "transport.centre", "privacy.clip")
 
     def measures(self) -> dict[str, Tensor]:
         return {} if self.setup.privacy is None else self.setup.privacy.measures()

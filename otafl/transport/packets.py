@@ -50,7 +50,7 @@ def hand_over(delivery: Delivery, read: Mapping[int, Group], arrived: Tensor | N
         came = read.get(index, group)
         got = signal(came, heard)
         mean, count = error_free(got)
-        if sent.linear:
+        if sent.out_of_one:
             count = _out_of_one(count, sent, arrived)
         rows, each = _heard_rows(came, cohort, heard)
         delivery.give(index, mean, count, each, rows, heard=whole(got))

@@ -3,9 +3,9 @@
 Devices clip what they send of a payload group to norm C. The server sees sum_k g_k x_k and noise of
 variance N a real, where g_k is the gain with which the payload itself arrives: of a `curious`
 server, which listens to all antennas and both quadratures, g_k^2 = sum_a |h_ka p_k|^2; of an
-`honest` one, which keeps what it estimates from, Re(f^H h_k p_k)^2. Replacing the data of device k
-moves what arrives by Delta_k = 2 C g_k at most (adding or removing it by C g_k), which the noise
-hides with
+`honest` one, which keeps what it estimates from, Re(f^H h_k p_k)^2. Of several servers that hear a
+device g_k^2 is the sum. Replacing the data of device k moves what arrives by Delta_k = 2 C g_k at
+most (adding or removing it by C g_k), which the noise hides with
 
     mu_k^2 = sum_t Delta_kt^2 / N,    mu = max_k mu_k,
 
@@ -14,9 +14,9 @@ that of interferers and jammers, whom nobody need trust, hides more. Fades, weig
 part are taken as known to all, and carry nothing of the data: every transmit scale comes from C, a
 payload's mean symbol power counting as C^2 / d of d symbols.
 
-The bound on epsilon limits powers before the policy runs. With H_k = max sum_a |h_ka|^2 over the
-slot's fades, power P_k brings a payload of d symbols to mu_k^2 = (2 C)^2 (P_k d / C^2) H_k / N at
-most, so a round's share mu_kt^2 of it allows
+The bound on epsilon limits powers before the policy runs. With H_k = max sum_a |h_ka|^2, of all
+servers, over the slot's fades, power P_k brings a payload of d symbols to mu_k^2 =
+(2 C)^2 (P_k d / C^2) H_k / N at most, so a round's share mu_kt^2 of it allows
 
     P_k = mu_kt^2 N / (4 d H_k),    or mu_kt^2 N / (d H_k) where devices are added or removed.
 
@@ -41,7 +41,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.core import registry, settings
+from otafl.core import settings
 from otafl.core.contracts import LEAST_SNR, NOISE_VARIANCE, Limits
 from otafl.core.errors import UserError
 from otafl.core.lasting import Lasting
@@ -49,18 +49,13 @@ from otafl.core.problems import Problem, problem
 from otafl.core.rng import Streams
 from otafl.core.settings import stackable
 from otafl.power.base import PowerPolicy
-from otafl.selection.base import Selection
-from otafl.transport import accounting
+from otafl.transport import accounting, privacy_checks
+from otafl.transport.neighbours import Neighbours
 from otafl.transport.on_air import OnAir, Slot, Symbols
 from otafl.transport.superpose import Signal, squared_norm
 
 ROUNDING = 1e-6
 """Steps of the grid of levels that a mu may be above one."""
-
-ENERGY = (
-    "bounds on energy limit what devices send by what they have sent before, which no noise hides; "
-    "with privacy.clip devices on mains without devices.round_budget_j would do"
-)
 
 
 class Privacy(Lasting):
@@ -80,6 +75,8 @@ class Privacy(Lasting):
         participants are not drawn so.
     devices : K.
     streams : of the S trials.
+    neighbours : what servers hear of each other's devices; None where they hear nothing.
+    spins : carriers are off, so that a payload turns from one quadrature to the other.
     """
 
     lasting: ClassVar = ("spent", "rounds", "limited", "levels")
@@ -105,7 +102,8 @@ class Privacy(Lasting):
         )
         adjacency: Literal["replace", "add_remove"] = Field(
             "replace",
-            description="what is hidden: which data a device has, or whether it has any",
+            description="what is hidden: which samples a device has, if not how many; or whether "
+            "it has any, or takes part with zeros",
         )
         adversary: Literal["curious", "honest"] = Field(
             "curious",
@@ -125,21 +123,7 @@ class Privacy(Lasting):
                     text = "needs privacy.clip, the norm that payloads are clipped to"
                     yield problem(text, "privacy.epsilon", "privacy.clip")
                 return
-            transport, selection = scenario.transport.name, scenario.devices.selection.name
-            if not registry.component("transport", transport).accounts_privacy:
-                text = (
-                    f"nobody accounts for what transport '{transport}' tells of a device's data; "
-                    "transport: over_the_air would do, or no privacy.clip"
-                )
-                yield problem(text, "privacy.clip", "transport")
-            if registry.component("selection", selection).senders is not Selection.senders:
-                text = (
-                    f"'{selection}' goes by the updates themselves, which no noise hides; with "
-                    "privacy.clip one that goes by channels or chance would do"
-                )
-                yield problem(text, "devices.selection", "privacy.clip")
-            if scenario.devices.round_budget_j is not None:
-                yield problem(ENERGY, "devices.round_budget_j", "privacy.clip")
+            yield from privacy_checks.find_problems(scenario)
 
     def __init__(
         self,
@@ -148,7 +132,12 @@ class Privacy(Lasting):
         sampling: Sequence[float | None],
         devices: int,
         streams: Streams,
+        *,
+        neighbours: Neighbours | None = None,
+        spins: bool = False,
     ) -> None:
+        self._neighbours, self._spins = neighbours, spins
+        self._elsewhere: Tensor | None = None
         self.settings, self._sections, self._planned = sections[0], sections, planned
         self._sampling = sampling
         assert self.settings.clip is not None
@@ -163,6 +152,11 @@ class Privacy(Lasting):
         if sampling[0] is not None:
             shape = (len(sections), devices, accounting.LEVELS + 1)
             self.levels = torch.zeros(shape, dtype=torch.int64, device=new.device)
+
+    @property
+    def samples(self) -> bool:
+        """Return whether participants are drawn, so that a slot is charged whoever is in it."""
+        return self.levels is not None
 
     @property
     def _replaces(self) -> bool:
@@ -182,9 +176,11 @@ class Privacy(Lasting):
         return bound
 
     def clipped(self, sent: Signal) -> Signal:
-        """Return the rows [n, P], scaled down to norm C where theirs is larger."""
+        """Return the rows [n, P], scaled down to norm C where theirs is larger; zeros for a row
+        that is not finite."""
         norm = squared_norm(sent.x).sqrt()
-        return replace(sent, x=sent.x * (self._clip / norm.clamp_min(self._clip))[:, None])
+        x = sent.x * (self._clip / norm.clamp_min(self._clip))[:, None]
+        return replace(sent, x=x.where(norm.isfinite()[:, None], 0.0))
 
     def scaled(self, symbols: Symbols) -> Symbols:
         """Return what devices have to send with the mean symbol powers [S, Q, K] that go with the
@@ -208,9 +204,11 @@ class Privacy(Lasting):
             devices have left limits them.
         """
         if limits.energy is not None:
-            raise UserError(f"devices.compute: {ENERGY}")
+            raise UserError(f"devices.compute: {privacy_checks.ENERGY}")
         self._reaches(slot.symbols)
-        gain = slot.h.abs().square().sum(2).amax(2).double()  # H
+        if self._neighbours is not None:
+            self._elsewhere = self._neighbours.power_gains(slot)
+        gain = self._power_gains(slot).amax(2).double()  # H
         cost = self._distance**2 * slot.symbols / NOISE_VARIANCE * gain  # mu^2 of unit power
         # less what powers in the stack's precision may be off
         share = self._share(slot.round) * (1.0 - 16.0 * torch.finfo(slot.budget.dtype).eps)
@@ -219,8 +217,16 @@ class Privacy(Lasting):
         self.rounds += sends.any(1)
         self.limited += ((bound < slot.budget) & sends).any(1)
         if self.levels is not None:
-            self._spend_sampled(self.levels, budget * cost)
+            charged = budget * cost
+            if limits.running is not None:
+                charged = charged * limits.running[:, None]
+            self._spend_sampled(self.levels, charged, limits.running)
         return replace(slot, budget=budget)
+
+    def _power_gains(self, slot: Slot) -> Tensor:
+        """Return sum |h|^2 over all antennas of all servers that hear a device, [S, K, cells]."""
+        own = slot.h.abs().square().sum(2)
+        return own if self._elsewhere is None else own + self._elsewhere
 
     def _share(self, round: int) -> Tensor:
         """Return the mu^2 that a round may take, [S, 1] or [S, K]."""
@@ -243,29 +249,48 @@ class Privacy(Lasting):
                 "delta, fewer training.rounds or a shorter payload would do"
             )
 
-    def _spend_sampled(self, levels: Tensor, mu2: Tensor) -> None:
-        """Count a round with these mu^2 [S, K] at full power, whoever is drawn for it."""
+    def _spend_sampled(self, levels: Tensor, mu2: Tensor, running: Tensor | None) -> None:
+        """Count a round with these mu^2 [S, K] at full power, whoever is drawn for it, of the
+        running trials [S]."""
         self.spent += mu2
         octaves = 0.5 * (mu2 / accounting.LEAST**2).log2()
         steps = (octaves * accounting.LEVELS_AN_OCTAVE - ROUNDING).ceil()
         level = steps.clamp(0, accounting.LEVELS).long()[..., None]
-        levels.scatter_add_(2, level, torch.ones_like(level))
+        counted = torch.ones_like(level)
+        if running is not None:
+            counted = counted * running[:, None, None]
+        levels.scatter_add_(2, level, counted)
 
     def spend(self, on_air: OnAir) -> None:
         """Add what the noise does not hide of a group's transmission."""
-        if self.levels is not None:
+        if self.samples:
             return  # `limit` has, for those too who were not drawn
         symbols, coefficients = on_air.symbols, on_air.coefficients
         if self.settings.adversary == "honest":
-            heard = on_air.channels.h * coefficients.p
-            gain = heard.real if on_air.segments.halves == 1 else heard.abs()
-            power = gain.double().square()
+            power = self._estimated_from(on_air)
         else:
-            h = symbols.slot.h[..., list(on_air.segments.cells)]
-            power = h.abs().square().sum(2).mT.double() * coefficients.p.abs().double().square()
+            gains = self._power_gains(symbols.slot)[..., list(on_air.segments.cells)]
+            power = gains.mT.double() * coefficients.p.abs().double().square()
         scale = symbols.sent.grid(symbols.scale).double()
         moved = self._distance * self._clip * scale
-        self.spent += moved.square() * (power * coefficients.active).amax(1) / NOISE_VARIANCE
+        self.spent += moved.square() * power.amax(1) / NOISE_VARIANCE
+
+    def _estimated_from(self, on_air: OnAir) -> Tensor:
+        """Return the squared gains [S, Q, K] of devices in what all servers estimate from."""
+        p = on_air.coefficients.p
+        one_quadrature = on_air.segments.halves == 1 and not self._spins
+
+        def squared(heard: Tensor) -> Tensor:
+            return (heard.real if one_quadrature else heard.abs()).double().square()
+
+        power = squared(on_air.channels.h * p)
+        if self._neighbours is None:
+            return power
+        table = self._neighbours.scalar_gains(on_air)  # [S, C K, Q, C]
+        servers = table.shape[3]
+        sent = p.unflatten(0, (-1, servers)).transpose(2, 3).flatten(1, 2)
+        others = squared(table * sent[..., None]).sum(3)
+        return power + others.unflatten(1, (servers, -1)).flatten(0, 1).mT
 
     def measures(self) -> dict[str, Tensor]:
         """Return dp_mu, dp_epsilon and dp_limited so far, [S] each."""
@@ -297,7 +322,12 @@ class Privacy(Lasting):
 
 
 def build(
-    rows: Sequence[Any], policy: PowerPolicy, devices: int, streams: Streams, mains: bool = True
+    rows: Sequence[Any],
+    policy: PowerPolicy,
+    devices: int,
+    streams: Streams,
+    mains: bool = True,
+    neighbours: Neighbours | None = None,
 ) -> Privacy | None:
     """Make the accounting of S trials over K devices; None where nothing is clipped.
 
@@ -307,6 +337,7 @@ def build(
     policy : of power.
     devices, streams : K, and of the S trials.
     mains : no device lives on a battery.
+    neighbours : what servers hear of each other's devices; None where they hear nothing.
 
     Raises
     ------
@@ -316,58 +347,9 @@ def build(
     scenario, sections = rows[0], [row.privacy for row in rows]
     if scenario.privacy.clip is None:
         return None
-    if not mains:
-        raise UserError(f"devices.compute: {ENERGY}")
-    named = f"power: '{scenario.power.name}'"
-    if policy.wants_variation:
-        raise UserError(
-            f"{named} goes by how payloads vary over the devices, side information that no noise "
-            "hides; with privacy.clip a policy that does not would do"
-        )
-    if any(one.epsilon is not None for one in sections):
-        _can_bound(scenario, policy, named)
+    bounded = any(one.epsilon is not None for one in sections)
+    privacy_checks.refuse_parts(scenario, policy, mains, bounded)
     sampling = [row.devices.selection.values.sampling for row in rows]
-    if sampling[0] is not None:
-        _can_sample(scenario, policy, named)
-    return Privacy(sections, scenario.training.rounds, sampling, devices, streams)
-
-
-def _can_bound(scenario: Any, policy: PowerPolicy, named: str) -> None:
-    """Raise UserError where the power of a round cannot be limited to what it tells."""
-    if policy.keeps != "peak":
-        raise UserError(
-            f"{named} does not keep the power budget in every round, and privacy.epsilon bounds "
-            "every round; a policy that does would do, such as full, gbma or tci with constraint: "
-            "peak"
-        )
-    if not registry.component("csi", scenario.csi.name).exact:
-        raise UserError(
-            f"csi: with '{scenario.csi.name}' devices do not know how well they are heard, and so "
-            "not which power keeps privacy.epsilon; csi: perfect would do, or privacy.clip alone, "
-            "which accounts for what is told"
-        )
-
-
-def _can_sample(scenario: Any, policy: PowerPolicy, named: str) -> None:
-    """Raise UserError where others' signals tell whether a device was drawn, the bound is not split
-    evenly, or the package is not there that accounts for it."""
-    said = f"and devices.selection: '{scenario.devices.selection.name}' hides who takes part;"
-    if not policy.alone:
-        alone = [
-            name for name in registry.names("power") if registry.component("power", name).alone
-        ]
-        raise UserError(
-            f"{named} sets a device's power by who else takes part, {said} with privacy.clip "
-            f"{' or '.join(alone)} would do"
-        )
-    if scenario.training.weights != "uniform":
-        raise UserError(
-            f"training.weights: '{scenario.training.weights}' scales what a device sends by who "
-            f"else takes part, {said} with privacy.clip uniform would do"
-        )
-    if scenario.privacy.split != "even":
-        raise UserError(
-            f"privacy.split: '{scenario.privacy.split}' goes by what a device has left, {said} "
-            "even would do"
-        )
-    accounting.package()
+    spins = any(row.impairments.carrier_offset for row in rows)
+    given = sections, scenario.training.rounds, sampling, devices, streams
+    return Privacy(*given, neighbours=neighbours, spins=spins)

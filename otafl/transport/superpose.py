@@ -26,9 +26,10 @@ class Signal:
     """Hold a payload group ready to be summed, one row for each (trial, device) that sends it.
 
     x: [n, P]. mask: [n, P] or None. cohort: of the rows, n = N. shapes: of the blocks, in order
-    of their columns. linear: the receiver wants the weighted mean, not the plain sum. share: [n]
-    the part of its reals that a row has, None for all (`Group.share`). place: [P] the column of
-    each real of the blocks, where columns are in another order.
+    of their columns. linear: the receiver wants the weighted mean, not the plain sum. equal: of a
+    plain sum, weights are out of 1 as of a mean (`Group.weighting`). share: [n] the part of its
+    reals that a row has, None for all (`Group.share`). place: [P] the column of each real of the
+    blocks, where columns are in another order.
     """
 
     x: Tensor
@@ -36,6 +37,7 @@ class Signal:
     cohort: Cohort
     shapes: dict[str, tuple[int, ...]]
     linear: bool
+    equal: bool = False
     share: Tensor | None = None
     place: Tensor | None = None
 
@@ -46,9 +48,14 @@ class Signal:
 
     @property
     def weight(self) -> Tensor:
-        """Return the weights [n]: of a mean, summing to one over the rows of a trial; of a sum, the
-        cohort's as the algorithm applied them."""
-        return self.cohort.unit_weight if self.linear else self.cohort.weight
+        """Return the weights [n], which sum to one over the rows of a trial; of a sum whose rows
+        are not equal, the cohort's as the algorithm applied them."""
+        return self.cohort.unit_weight if self.out_of_one else self.cohort.weight
+
+    @property
+    def out_of_one(self) -> bool:
+        """Return whether the weights of a trial sum to one."""
+        return self.linear or self.equal
 
     @property
     def exact(self) -> Tensor:
@@ -152,6 +159,7 @@ def signal(group: Group, cohort: Cohort) -> Signal:
         cohort=cohort,
         shapes={name: tuple(block.shape[1:]) for name, block in group.blocks.items()},
         linear=group.weighting == "mean",
+        equal=group.weighting == "equal",
         share=share,
     )
 
@@ -175,7 +183,7 @@ def error_free(sent: Signal) -> tuple[Blocks, Tensor | Blocks]:
     """Return the mean (or sum) that an undistorted uplink gives, and the weight that arrived: [S],
     or [S, *shape] blocks where there is a mask."""
     flat = sent.sum(sent.exact[:, None])[:, 0]
-    if sent.mask is None and sent.linear:
+    if sent.mask is None and sent.out_of_one:
         return sent.blocks(flat), (sent.cohort.rows_of > 0).to(flat.dtype)
     if sent.mask is None:
         return sent.blocks(flat), sent.by_trial(sent.weight)

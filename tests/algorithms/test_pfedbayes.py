@@ -5,7 +5,7 @@ Mutations that must fail: sigma = exp(rho), the derivative of sigma left out, no
 or of all devices alike, the divergence the other way, not divided by n_i or by all samples of the
 batch, the copy moved before the device's distribution or with its old values, rho not sent, the
 server's step on mu alone, rates exchanged, the increment to something else than the broadcast, the
-copy in the place of the personal model.
+copy in the place of the personal model, a limit on the penalty at 1 or at a mean sigma, or none.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from contract.small import engine, run
 from support.exchange_bench import SIZES, WHO, WIDTHS, Bench, S, close, cohort_of
 from torch.distributions import Normal, kl_divergence
 from twins import exchange, pfedbayes
 from twins.setting import mlp
 
-from otafl.algorithms.pfedbayes import PFedBayes, _copy_step_
+from otafl.algorithms import pfedbayes as pfedbayes_method
+from otafl.algorithms.pfedbayes import PFedBayes, _copy_step_, _stable
 from otafl.core.errors import UserError
 from otafl.models.cnn import Cnn
 
@@ -142,3 +144,35 @@ def test_refuses_convolutions() -> None:
     model = Cnn(Cnn.Settings(channels=(2,), kernel=3, hidden=(4,)), (8, 8), 3)
     with pytest.raises(UserError, match="mlp or softmax_regression would do"):
         PFedBayes(PFedBayes.Settings(), model, 5)
+
+
+def test_the_penalty_is_lowered_where_steps_on_it_would_diverge() -> None:
+    """Where equal steps have rate zeta / (n sigma^2) above 2 at the least sigma, to where it is 1;
+    else it stays to the bit, as where one of the steps undoes what the other makes larger."""
+    rho = torch.tensor([[0.3, -2.5, 1.0]] * 4).double()
+    least = torch.nn.functional.softplus(torch.tensor(-2.5).double()).square()
+    rate = torch.full((4, 1), 0.01).double()
+    zeta = torch.tensor([[0.1], [1.99], [2.01], [1e4]]).double() * least / rate
+    made = _stable(zeta, rate, rate, 1, rho)
+    assert torch.equal(made[:2], zeta[:2])
+    torch.testing.assert_close(rate[2:] * made[2:] / least, torch.ones(2, 1).double())
+    assert torch.equal(_stable(zeta, 0.4 * rate, rate, 1, rho)[:3], zeta[:3])
+    assert (_stable(zeta, 0.4 * rate, rate, 200, rho)[2] < zeta[2]).all()
+
+
+def farthest(samples: int) -> float:
+    """The largest of the server's parameters after three rounds of 20 steps at the defaults; four
+    devices have so many samples each."""
+    data = {"name": "digits", "train_samples": 4 * samples, "partition": "iid"}
+    steps = {"rounds": 3, "local_steps": 20, "batch_size": 4, "eval_every": 3}
+    keys = {"algorithm": "pfedbayes", "transport": "ideal", "data": data, "training": steps}
+    return float(run(engine(keys), 3).server["model"].abs().max())
+
+
+def test_devices_of_few_samples_do_not_spoil_the_mean(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four samples move it as little as fifty do; without the limit, to several times as far."""
+    usual = farthest(50)
+    assert farthest(4) < 1.5 * usual
+    monkeypatch.setattr(pfedbayes_method, "_stable", lambda zeta, *_: zeta)
+    assert farthest(50) == usual
+    assert farthest(4) > 3.0 * usual

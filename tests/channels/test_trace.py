@@ -259,3 +259,92 @@ def test_a_traced_place_has_so_many_devices_and_antennas() -> None:
     ):
         with pytest.raises(UserError, match=said):
             made("trace", devices, scene="munich", **settings)
+
+
+def replaced(name: str, values: Any) -> Any:
+    def change(file: h5py.File) -> None:
+        if name in file:
+            del file[name]
+        file[name] = values
+
+    return change
+
+
+def stated(name: str, value: Any) -> Any:
+    def change(file: h5py.File) -> None:
+        file.attrs[name] = value
+
+    return change
+
+
+NAN = np.full((5, 3, 2, 4), np.nan)
+MALFORMED: dict[str, tuple[Any, str]] = {
+    "text": (replaced("h_real", np.bytes_("x")), "h_real of .* holds"),
+    "complex": (replaced("h_real", NAN * 1j), "h_real of .* holds complex128"),
+    "NaN": (replaced("h_real", NAN), r"h_real of .* is not finite at \(0, 0, 0, 0\)"),
+    "infinite": (replaced("h_imag", NAN * 0 + np.inf), "h_imag of .* is not finite"),
+    "scalar": (replaced("h_imag", 1.0), r"h_imag of .* has the shape \(\)"),
+    "other shape": (replaced("h_imag", np.ones((5, 3, 2, 3))), "h_imag of .* has the shape"),
+    "three dims": (replaced("h_real", np.ones((5, 3, 2))), "h_real of .* has 3 dimensions"),
+    "no rounds": (replaced("h_real", np.ones((0, 3, 2, 4))), "h_real of .* is empty"),
+    "delays alone": (replaced("a_real", np.ones((5, 3, 2, 4))), "lacks a_imag, tau_s"),
+    "negative gain": (replaced("gain", -np.ones(3)), "the gain of device 0 is below zero"),
+    "gains of others": (replaced("gain", np.ones(4)), r"gain of .* has the shape \(4,\)"),
+    "gain is text": (replaced("gain", np.bytes_("x")), "gain of .* holds"),
+    "places, no base": (replaced("position_m", np.ones((3, 3))), ""),
+    "a schema that is a number": (stated("schema", 3), "schema attribute"),
+    "a schema that is a list": (stated("schema", np.arange(2000)), "schema attribute"),
+    "a band of text": (stated("bandwidth_hz", "wide"), "bandwidth_hz .* positive number"),
+    "no band": (stated("bandwidth_hz", 0.0), "bandwidth_hz .* positive number"),
+    "several bands": (stated("bandwidth_hz", np.ones(3)), "bandwidth_hz .* positive number"),
+    "a carrier that is NaN": (stated("carrier_hz", np.nan), "carrier_hz .* positive number"),
+}
+
+
+@pytest.mark.parametrize("name", list(MALFORMED))
+def test_a_malformed_file_is_refused_in_a_sentence(name: str, tmp_path: Path) -> None:
+    change, said = MALFORMED[name]
+    path = tmp_path / "t.h5"
+    responses(path)
+    with h5py.File(path, "r+") as file:
+        change(file)
+    if not said:
+        assert replay(path, 3).places(0) is None
+        return
+    with pytest.raises(UserError, match=said) as error:
+        replay(path, 3)
+    assert str(error.value).startswith("channel.path: ")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["base", "delays", "cut", "ground"])
+def test_malformed_parts_of_a_file(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.h5"
+    with h5py.File(path, "w") as file:
+        file.attrs.update({"schema": SCHEMA, **BAND})
+        file["a_real"] = file["a_imag"] = np.ones((5, 3, 2, 4))
+        file["tau_s"] = np.full((3, 4), -1e-6 if name == "delays" else 1e-6)
+        file["position_m"], file["base_m"] = np.ones((3, 3)), np.ones(2 if name == "base" else 3)
+        for part in ("x_m", "y_m", "coverage_db", "roof_m"):
+            file[part] = np.ones(2) if name == "ground" else np.ones((2, 2))
+    if name == "cut":
+        path.write_bytes(path.read_bytes()[:3000])
+    said = {
+        "base": r"base_m of .* has the shape \(2,\)",
+        "delays": r"tau_s of .* is -1e-06 at \(0, 0, 0\); must be at least 0",
+        "cut": "is not a NetCDF-4 or HDF5 file|cannot be read",
+        "ground": "coverage_db and roof_m of .* must have the shape",
+    }[name]
+    with pytest.raises(UserError, match=said):
+        replay(path, 3)
+
+
+def test_a_file_that_fills_memory_is_refused(tmp_path: Path) -> None:
+    """A hundred terabytes of nothing take a kilobyte on disk."""
+    path = tmp_path / "t.h5"
+    with h5py.File(path, "w") as file:
+        file.attrs.update({"schema": SCHEMA, **BAND})
+        for part in ("h_real", "h_imag"):
+            file.create_dataset(part, (10**6, 10**4, 10, 100), "f8", chunks=(1, 1, 1, 1))
+    with pytest.raises(UserError, match="holds more than 8 GiB"):
+        replay(path, 3)

@@ -2,7 +2,7 @@
 
 Mutations that make a test here fail: side floats of the extremes uncounted, norms of buckets
 uncounted, one too many kept, the list of positions where a map is shorter, the ideal route decoded
-too.
+too, the weight of measurements taken for one of reals.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from support.codec_bench import encode, made, normal
 
 from otafl.codecs.compressed_sensing import CompressedSensing
 from otafl.codecs.identity import Identity
+from otafl.codecs.matrix_sensing import MatrixSensing
 from otafl.codecs.qsgd import Qsgd
+from otafl.codecs.shared_subset import SharedSubset
 from otafl.codecs.topk import TopK
 from otafl.codecs.uniform import Uniform
 from otafl.core.contracts import Group, Received
@@ -121,3 +123,31 @@ def test_what_codecs_refuse() -> None:
         encode(made(CompressedSensing, CompressedSensing.Settings()), masked)
     with pytest.raises(ValidationError, match="fewer measurements"):
         CompressedSensing.Settings(keep=0.3, ratio=0.2)
+
+
+def test_the_weight_that_arrived_in_parts() -> None:
+    """Of a payload of which devices were silent in a part: real by real where a codec keeps reals
+    apart, the least where it mixes them, and none where it sent nothing."""
+    block = normal(2, 4, 6)
+    payload = (Group({"a": block}),)
+    for codec, name in (
+        (made(Qsgd, Qsgd.Settings()), "a"),
+        (made(MatrixSensing, MatrixSensing.Settings(rows=2)), "a"),
+        (made(CompressedSensing, CompressedSensing.Settings(chunk=8)), "measured"),
+        (made(SharedSubset, SharedSubset.Settings(keep=0.5)), "sent"),
+    ):
+        (coded,), _ = encode(codec, payload)
+        shape = coded.blocks[name].shape[1:]
+        some = torch.linspace(0.25, 1.0, shape.numel()).view(1, *shape)
+        mean = {name: coded.blocks[name][:1]}
+        got = Received((mean,), (torch.ones(1),), None, None, reached=({name: some},))
+        received = codec.decode(got)
+        weight = received.delivered_weight(0, "a")
+        assert weight.shape == received.mean[0]["a"].shape == (1, 4, 6)
+        if isinstance(codec, Qsgd):
+            assert torch.equal(weight, some)
+        elif isinstance(codec, SharedSubset):
+            assert torch.equal(weight[weight > 0], some[0])
+            assert not received.mean[0]["a"][weight == 0].any()
+        else:
+            assert weight.eq(0.25).all()

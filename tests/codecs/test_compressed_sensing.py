@@ -15,6 +15,7 @@ from support.codec_bench import encode, made, normal, received
 from otafl.codecs.compressed_sensing import CompressedSensing
 from otafl.core.contracts import Group, Received
 from otafl.core.rng import Streams
+from otafl.scenario import load_scenario, scenario_hash
 
 pytestmark = pytest.mark.exact
 
@@ -67,6 +68,35 @@ def test_compressed_sensing_has_no_numbers_from_nowhere() -> None:
     back = codec.decode(Received((coded.blocks,), (torch.ones(2),), None, None))
     assert back.mean[0]["a"].isfinite().all()
     assert back.mean[0]["a"].norm() < 10 * x.norm()
+
+
+def test_few_measurements_recover_what_they_can() -> None:
+    """55 measurements of 2,048 reals, 2.7 %, of which five are not zero: the default threshold
+    recovers all but a fifth of the power, and one of 1.5 nothing."""
+    x, errors = sparse_rows(16, 2048, 5), {}
+    for threshold in ("auto", 1.5):
+        config = CompressedSensing.Settings(
+            keep=0.003, ratio=0.027, chunk=2048, threshold=threshold, error_feedback=False
+        )
+        codec = made(CompressedSensing, config)
+        (coded,), _ = encode(codec, (Group({"a": x}),))
+        back = codec.decode(Received((coded.blocks,), (torch.ones(16),), None, None))
+        errors[threshold] = float((back.mean[0]["a"] - x).square().sum() / x.square().sum())
+    assert CompressedSensing.Settings().threshold == "auto"
+    assert errors["auto"] < 0.2
+    assert errors[1.5] > 0.9
+
+
+def test_hash_tells_the_default_threshold_from_the_former_one() -> None:
+    """A scenario that states 1.5 has the hash of one that stated none when 1.5 was the default."""
+    former = "773fde6c73153b57bde5b3dec190d05e8ef01e700059f4866ca1366173b98036"
+
+    def digest(**codec: object) -> str:
+        tree = {"name": "x", "codec": {"name": "compressed_sensing"} | codec}
+        return scenario_hash(load_scenario(tree))
+
+    assert digest(threshold=1.5) == former
+    assert digest() == digest(threshold="auto") != former
 
 
 def test_measurements_that_are_not_all_received_tell_nothing() -> None:

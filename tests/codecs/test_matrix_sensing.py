@@ -19,7 +19,7 @@ from torch import Tensor
 from twins import baselines as twin
 
 from otafl.codecs import amp as amp_module
-from otafl.codecs.amp import amp
+from otafl.codecs.amp import amp, default_threshold
 from otafl.codecs.matrix_sensing import MatrixSensing
 from otafl.core.contracts import Cohort, Group, Payload, Received
 from otafl.core.errors import UserError
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.exact
 PAPER = {"weight0": (784, 256), "weight1": (256, 256), "weight2": (256, 10)}
 
 
-def made(dtype: torch.dtype = torch.float64, **keys: int | None) -> MatrixSensing:
+def made(dtype: torch.dtype = torch.float64, **keys: int | str | None) -> MatrixSensing:
     config = MatrixSensing.Settings.model_validate(keys)
     return MatrixSensing(config, {}, Streams([1, 2], [0, 0], dtype=dtype))
 
@@ -135,6 +135,17 @@ def test_sparse_matrices_come_back() -> None:
     assert torch.equal(back.mean[0]["bias"], mean["bias"])
     assert back.mean[1] is not received.mean[1]
     assert torch.equal(back.mean[1]["b"], free_mean["b"])
+
+
+def test_threshold_may_follow_the_rows() -> None:
+    """With `auto`, of 20 rows of 256; stated or not, it is 1.5 for FedRLR's baselines."""
+    payload = (Group({"a": normal(2, 256, 5)}),)
+    for keys, threshold in (({}, 1.5), ({"threshold": "auto"}, default_threshold(20, 256))):
+        codec = made(rows=20, **keys)
+        (coded,) = encode(codec, payload)
+        back = codec.decode(Received((coded.blocks,), (torch.ones(2),), None, None))
+        hand = amp(coded.blocks["a"].mT, gaussian("a", 20, 256), 50, threshold).mT
+        torch.testing.assert_close(back.mean[0]["a"], hand)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

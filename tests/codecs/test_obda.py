@@ -2,7 +2,7 @@
 
 Mutations that make a test here fail: zero as -1 or as 0, a tie as -1, the sum or the mean in place
 of its sign, the step of another trial or its square, votes weighted where each device has one and
-the other way round, a vote where nothing arrived, the weight of a sum handed on as that of a mean,
+the other way round, a vote where nothing arrived, a weight that arrived handed on as 1,
 one bit a real counted as 32.
 """
 
@@ -97,7 +97,19 @@ def test_nobodys_coordinate_gets_no_step() -> None:
     assert received.mean[0]["a"].tolist() == [[0.5, -0.5, 0.5, 0], [2, -2, 2, 0]]
     count = received.count[0]
     assert isinstance(count, dict)
-    assert count["a"][0].tolist() == [1, 1, 1, 0]
+    assert count["a"][0].tolist() == [1, 0.5, 0.25, 0]
+
+
+def test_no_step_where_a_part_of_the_payload_did_not_arrive() -> None:
+    """A deep fade at the last two reals, which the first two reals' weight says nothing of."""
+    made, who = codec(), cohort(4)
+    made.encode((Group({"a": BLOCK.repeat(2, 1)}),), {}, who, 0, Streams([0, 0], [0, 1]))
+    total = torch.tensor([[2.0, -2, 0, 0], [2, -2, 0, 0]]).double()
+    weight = torch.tensor([[0.5, 0.5, 0, 0], [1, 1, 0.25, 0]]).double()
+    sums = Received(({"a": total},), (weight[:, 0],), None, None, reached=({"a": weight},))
+    received = made.decode(sums)
+    assert received.mean[0]["a"].tolist() == [[0.5, -0.5, 0, 0], [2, -2, 2, 0]]
+    assert received.delivered_weight(0, "a") is weight
 
 
 def test_the_ideal_route_keeps_its_values() -> None:

@@ -57,6 +57,32 @@ def to_one_side(real: Any) -> Any:
     )
 
 
+def no_less_fresh(real: Any) -> Any:
+    """Antennas that fade by 1 beside what they share with their neighbour, for 1 - r^2."""
+
+    def correlated(h: Any, neighbours: float, dim: int) -> Any:
+        out = list(h.movedim(dim, 0).unbind(0))
+        for index in range(1, len(out)):
+            out[index] = neighbours * out[index - 1] + out[index]
+        return torch.stack(out, dim)
+
+    return correlated
+
+
+def about_the_first(real: Any) -> Any:
+    """Antennas correlated with the first one, as far as their distance says, and not with each
+    other beyond."""
+
+    def correlated(h: Any, neighbours: float, dim: int) -> Any:
+        first, *others = h.movedim(dim, 0).unbind(0)
+        shares = [neighbours**distance for distance in range(1, len(others) + 1)]
+        both = zip(shares, others, strict=True)
+        return torch.stack([first, *(r * first + (1 - r**2) ** 0.5 * own for r, own in both)], dim)
+
+    return correlated
+
+
+COVARIANCE = "antenna covariance"
 ARRAY, WALK, PATHS = "antennas", "autocorrelation", "frequency covariance"
 POWER, BLOCKS = "autocorrelation of power", "autocorrelation over blocks"
 
@@ -97,6 +123,26 @@ MUTATIONS: dict[str, tuple[str, set[str], Patch]] = {
         "cdl-c",
         {PATHS},
         replaced("otafl.channels.plane_waves.delay_rotations", delays_twice),
+    ),
+    "antennas with too much power": (
+        "rayleigh",
+        {COVARIANCE},
+        replaced("otafl.channels.scattering.correlated", no_less_fresh),
+    ),
+    "antennas correlated with the first (flat)": (
+        "rayleigh",
+        {COVARIANCE},
+        replaced("otafl.channels.scattering.correlated", about_the_first),
+    ),
+    "antennas correlated with the first (moving)": (
+        "rayleigh",
+        {COVARIANCE},
+        replaced("otafl.channels.jakes.correlated", about_the_first),
+    ),
+    "antennas correlated with the first (taps)": (
+        "tdl-a",
+        {COVARIANCE},
+        replaced("otafl.channels.tdl.correlated", about_the_first),
     ),
     "blocks twice as long (flat)": (
         "rayleigh",

@@ -8,13 +8,17 @@ from typing import Any
 
 import pytest
 import torch
-from support.mutations import Patch, failing, replaced
+from support.mutations import Patch, constant, failing, replaced
+
+from otafl.power.pre_scaler import zero_bias
 
 FAMILY = "power pre_scaler"
 
-LEAST, ZERO, GAIN, SILENT = (
+LEAST, ZERO, BEST, ERROR, GAIN, SILENT = (
     "least bias and variance",
     "zero bias",
+    "best common gain",
+    "error without bias",
     "mean gain",
     "silent fraction",
 )
@@ -27,7 +31,7 @@ def noise_alone(real: Any) -> Any:
 
 
 def of_the_mean_device(real: Any) -> Any:
-    return lambda strength: real(strength) * (0.8 + 0.0 * strength)
+    return lambda strength, *part: real(strength, *part) * (0.8 + 0.0 * strength)
 
 
 def always(real: Any) -> Any:
@@ -60,6 +64,11 @@ def counted_on_air(real: Any) -> Any:
     return coefficients
 
 
+def noise_twice(real: Any) -> Any:
+    """A common gain for the noise of a complex symbol."""
+    return lambda strength, noise, few: real(strength, 2.0 * noise, few)
+
+
 POLICY = "otafl.power.pre_scaler:PreScaler.coefficients"
 MUTATIONS: dict[str, tuple[set[str], Patch]] = {
     "every gamma at its most": (
@@ -67,15 +76,26 @@ MUTATIONS: dict[str, tuple[set[str], Patch]] = {
         replaced("otafl.power.pre_scaler.least_cost", noise_alone),
     ),
     "zero bias at another level": (
-        {ZERO},
+        {ZERO, BEST, ERROR},
         replaced("otafl.power.pre_scaler.zero_bias", of_the_mean_device),
     ),
+    "the largest gain for the best": (
+        {BEST},
+        constant("otafl.power.pre_scaler.best_zero_bias", lambda strength, *_: zero_bias(strength)),
+    ),
+    "the noise of a complex symbol": (
+        {BEST},
+        replaced("otafl.power.pre_scaler.best_zero_bias", noise_twice),
+    ),
     "silence left out of the receive scaling": (
-        {ZERO, GAIN},
+        {ZERO, BEST, ERROR, GAIN},
         replaced("otafl.transport.statistics", always),
     ),
-    "a threshold on |h|": ({POWER, GAIN, SILENT}, replaced(POLICY, by_amplitude)),
-    "a receive scaling of another power": ({ZERO, GAIN}, replaced(POLICY, counted_on_air)),
+    "a threshold on |h|": ({POWER, ERROR, GAIN, SILENT}, replaced(POLICY, by_amplitude)),
+    "a receive scaling of another power": (
+        {ZERO, BEST, ERROR, GAIN},
+        replaced(POLICY, counted_on_air),
+    ),
 }
 
 

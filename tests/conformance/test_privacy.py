@@ -12,7 +12,9 @@ FAMILY = "privacy"
 MODULE = "otafl.transport.privacy"
 
 CURVE, SENT, ATTACKER = "delta of mu-GDP", "mu of what is sent", "an attacker is on the curve"
+NORMS = "clipped norms"
 HITS, BOUND = "hits at 5 % false alarms", "a bound is kept"
+SERVERS = "all servers count"
 
 
 def one_way(privacy: Any) -> None:
@@ -45,21 +47,49 @@ def mean_fade(real: Any) -> Any:
     return limit
 
 
+def entry_by_entry(real: Any) -> Any:
+    """Reals clipped one by one, in the place of their norm."""
+    return lambda self, sent: replace(sent, x=sent.x.clamp(-self._clip, self._clip))
+
+
+def always_to_the_norm(real: Any) -> Any:
+    """Payloads that are smaller than C scaled up to it."""
+
+    def clipped(self: Any, sent: Any) -> Any:
+        norm = sent.x.norm(dim=1).clamp_min(1e-9)
+        return replace(sent, x=sent.x * (self._clip / norm)[:, None])
+
+    return clipped
+
+
+def own_server(real: Any) -> Any:
+    return lambda self, slot: slot.h.abs().square().sum(2)
+
+
 MUTATIONS: dict[str, tuple[set[str], Patch]] = {
+    "entries clipped one by one": ({NORMS}, replaced(f"{MODULE}:Privacy.clipped", entry_by_entry)),
+    "small payloads scaled up": (
+        {NORMS},
+        replaced(f"{MODULE}:Privacy.clipped", always_to_the_norm),
+    ),
     "a device's data moves it one way": (
-        {SENT, ATTACKER, HITS},
+        {SENT, ATTACKER, HITS, SERVERS},
         made(f"{MODULE}:Privacy", one_way),
     ),
     "the noise of a complex symbol": (
-        {SENT, ATTACKER, HITS},
+        {SENT, ATTACKER, HITS, SERVERS},
         constant(f"{MODULE}.NOISE_VARIANCE", 1.0),
     ),
     "one antenna listens": ({SENT, BOUND}, replaced(f"{MODULE}:Privacy.spend", first_antenna)),
     "one round counts": (
-        {SENT, ATTACKER, HITS, BOUND},
+        {SENT, ATTACKER, HITS, BOUND, SERVERS},
         replaced(f"{MODULE}:Privacy.spend", forgetful),
     ),
-    "a bound of the mean antenna": ({BOUND}, replaced(f"{MODULE}:Privacy.limit", mean_fade)),
+    "a bound of the mean antenna": (
+        {BOUND, SERVERS},
+        replaced(f"{MODULE}:Privacy.limit", mean_fade),
+    ),
+    "its own server listens": ({SERVERS}, replaced(f"{MODULE}:Privacy._power_gains", own_server)),
     "epsilon for mu": ({CURVE}, scaled("otafl.conformance.privacy.delta_of", 1.01)),
 }
 

@@ -172,6 +172,8 @@ def test_plans_of_a_channel_without_gain(power: str) -> None:
 def test_selections(selection: str) -> None:
     """Whoever is chosen."""
     keys = {"devices.selection": chosen("selection", selection), "devices.participants": 2}
+    if selection == "update_norm":  # of updates
+        keys["algorithm"] = "fedavg"
     check(keys | {"channel": channel(1), "transport": "digital"}, 1)
 
 

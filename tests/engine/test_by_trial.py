@@ -1,7 +1,8 @@
 """Values of trials, of those of their servers.
 
-Mutations that make a test here fail: sums for means, servers and devices in the wrong order,
-devices numbered alike at every server, a trial that stops where one server has reached the target.
+Mutations that make a test here fail: sums for means, the mean epsilon of servers, servers and
+devices in the wrong order, devices numbered alike at every server, a trial that stops where one
+server has reached the target.
 """
 
 from __future__ import annotations
@@ -26,15 +27,17 @@ def test_a_trial_has_the_mean_of_its_servers() -> None:
         "wall_time_s": np.array([2.0] * 6),
         "tx_energy_j": np.arange(12.0).reshape(6, 2),
         "level_test_accuracy": np.arange(12.0).reshape(6, 2),
+        "dp_epsilon": np.array([1.0, 3.0, 2.0, np.nan, 0.5, 0.1]),
     }
     found = of_trials(values, 3)
     np.testing.assert_allclose(found["test_accuracy"], [0.2, 0.6])
     np.testing.assert_array_equal(
         found["server_test_accuracy"], [[0.1, 0.2, 0.3], [0.5, np.nan, 0.7]]
     )
+    np.testing.assert_array_equal(found["dp_epsilon"], [3.0, 0.5])
     np.testing.assert_array_equal(found["tx_energy_j"], [[0, 1, 2, 3, 4, 5], [6, 7, 8, 9, 10, 11]])
     np.testing.assert_array_equal(found["level_test_accuracy"], [[2, 3], [8, 9]])
-    assert sorted(found) == sorted([*values, "server_test_accuracy"])
+    assert sorted(found) == sorted([*values, "server_dp_epsilon", "server_test_accuracy"])
     assert of_trials(values, 1) == values
 
 

@@ -95,6 +95,11 @@ def test_a_damaged_cache_is_measured_anew(text: str, long: list[str]) -> None:
     assert list(json.loads(chunking.cache().read_text()).values()) == [8.0]
 
 
+def test_a_cached_size_that_nobody_measures_is_not_taken(tmp_path: Path) -> None:
+    (tmp_path / "chunks.json").write_text('{"a": 1e9, "b": 8, "c": 0, "d": -1}')
+    assert chunking._read(tmp_path / "chunks.json") == {"b": 8.0}
+
+
 def test_a_cache_that_cannot_be_written(long: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """What would not be found again is not taken: a repeat is equal bit by bit."""
     monkeypatch.setenv(chunking.CACHE_DIR, "/dev/null/nowhere")

@@ -167,7 +167,11 @@ CASES: list[tuple[dict[str, Any], str]] = [
         {"algorithm": {"name": "fedhm", "dense_prefix": 1}, "transport": "digital"},
         "algorithm.dense_prefix: 1 leaves nothing to be factorised of a model with 1 layers",
     ),
-    ({"algorithm": "fedrlr", "codec": "obda"}, "codec.name: 'obda' gives the server a vote"),
+    (
+        {"algorithm": {"name": "tdpfed", "weights": "uniform"}, "codec": "obda"},
+        "codec.name: 'obda' gives the server a vote",
+    ),
+    ({"algorithm": "fedrlr", "codec": "obda"}, "codec: 'obda' takes a vote of signs"),
     (
         {"algorithm": "heterofl", "codec": "compressed_sensing"},
         "codec.name: 'compressed_sensing' mixes all coordinates",

@@ -128,3 +128,17 @@ def test_short_memory_while_measuring_leaves_one_trial_at_a_time(
     monkeypatch.setattr(memory, "_peak", fails)
     points = expand(scenario({"channel": {"name": "tdl-a", "subcarrier_groups": 3}, "trials": 4}))
     assert memory.need(points).trials_within(points[0].scenario.engine.memory_gb * 2**30) == 1
+
+
+def test_a_channel_that_is_larger_than_the_machine_is_refused() -> None:
+    """Before anything of it is made: `check` would fill the memory else."""
+    many = scenario({"channel": {"name": "rayleigh", "antennas": 10**8}, "devices.count": 100})
+    with pytest.raises(UserError, match=r"^channel.antennas: the channel of one round takes 80 GB"):
+        memory.check_channel(many)
+    memory.check_channel(scenario({"channel": {"name": "rayleigh", "antennas": 1000}}))
+
+
+def test_a_bound_beyond_the_machine_is_noted() -> None:
+    said = memory.no_room(expand(scenario({"engine.memory_gb": 1e6})))
+    assert said[0].startswith("engine.memory_gb: 1e+06 is more than the ")
+    assert not memory.no_room(expand(scenario({})))

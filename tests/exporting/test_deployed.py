@@ -38,6 +38,7 @@ pytestmark = pytest.mark.exact
 
 RESNET = {"name": "resnet", "channels": [4, 8], "blocks": [1, 1]}
 SMALL = {"name": "cnn", "channels": [4, 6], "kernel": 3, "hidden": [16]}
+PAPER = {"q": 2.0, "inv_k_gradient": True}
 OWN = {"data": {"name": "digits", "test": "per_device"}}
 CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "fedavg mlp": ({"algorithm": {"name": "fedavg", "learning_rate": 1.0}}, ["global"]),
@@ -47,7 +48,7 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "fedrlr mlp": ({"algorithm": {"name": "fedrlr", "rank": 3}}, ["global", "local"]),
     "fedrlr cnn": (
-        {"algorithm": {"name": "fedrlr", "rank": 3}, "model": SMALL},
+        {"algorithm": {"name": "fedrlr", "rank": 3} | PAPER, "model": SMALL},
         ["global", "local"],
     ),
     "fedrlr+ cnn": ({"algorithm": {"name": "fedrlr_plus", "rank": 3}, "model": SMALL}, ["global"]),

@@ -206,6 +206,18 @@ def test_show_fits_the_terminal(
     assert ("no room in this terminal" in shown) == (columns < 200)
 
 
+def test_80_columns_show_accuracy_energy_and_airtime_before_losses(
+    swept: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    call("show", swept)
+    head, _, rest = capsys.readouterr().out.partition("end of each trial")
+    for word in ("accuracy", "tx energy", "airtime"):
+        assert word in head, word
+    assert "loss" not in head
+    assert "test_loss" in rest
+
+
 def test_a_narrow_terminal(
     swept: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:

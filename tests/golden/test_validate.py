@@ -360,6 +360,10 @@ MUTATIONS: dict[str, tuple[str, Patch]] = {
         scaled("otafl.csi.pilots.device_errors", 1.4),
     ),
     "Onsager term left out": ("state evolution", no_onsager),
+    "one threshold for all ratios": (
+        "default threshold",
+        constant("otafl.codecs.sensing.default_threshold", lambda *of: 1.5),
+    ),
     "rounding down": ("qsgd: unbiased", nearest_level),
     "lost updates forgotten": ("error feedback loses nothing", everyone_heard),
     "vote": ("majority vote", scaled("otafl.codecs.obda:Obda._vote", -1.0)),

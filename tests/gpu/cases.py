@@ -58,6 +58,10 @@ MORE: dict[str, dict[str, Any]] = {
     "cells that hear each other": {
         "topology": {"name": "cells", "servers": 3, "cross_gain_db": -6},
     },
+    "cells at several places": {
+        "channel": {"name": "umi", "subcarrier_groups": 1},
+        "topology": {"name": "cells", "servers": 3},
+    },
     "a cloud": {"topology": {"name": "hierarchical", "servers": 3, "cloud_every": 1}},
     "access points": {"topology": {"name": "cell_free", "points": 2}, "power": "ci"},
     "a graph": {"topology": "graph", "power": "ci"},

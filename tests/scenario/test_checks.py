@@ -8,6 +8,7 @@ import pytest
 from support.faults_of import lines
 
 from otafl.algorithms.fedavg import FedAvg
+from otafl.core import registry
 from otafl.scenario import Scenario, ScenarioError, load_scenario
 
 pytestmark = pytest.mark.exact
@@ -121,3 +122,102 @@ def test_an_average_plan_is_one_of_power() -> None:
 def test_quadrature_pairs_reals_of_the_whole_payload() -> None:
     tree = {"name": "over_the_air", "quadrature": True, "normalise": "block"}
     assert "normalise: payload goes with it" in said({"transport": tree})
+
+
+WHOLE: list[dict[str, Any]] = [
+    {"name": "fedavg", "sends": "model"},
+    {"name": "fedasync"},
+    {"name": "fedmid", "bias_mode": "ota"},
+    {"name": "prox_sgd"},
+    {"name": "magnitude_pruning"},
+    {"name": "tdpfed", "sends": "factors"},
+    {"name": "fedamp"},
+    {"name": "fedfomo"},
+    {"name": "fedpac"},
+    {"name": "fedrlr"},
+]
+"""Methods that send something else than increments."""
+
+ASSUMING: list[dict[str, Any]] = [
+    {"codec": "obda"},
+    {"codec": {"name": "obda", "vote": "weighted"}},
+    {"codec": "topk"},
+    {"codec": {"name": "compressed_sensing", "keep": 0.1}},
+    {"codec": {"name": "shared_subset", "error_feedback": False}},
+    {"codec": "random_subset"},
+    {"transport": "fsk_majority_vote"},
+    {"devices": {"count": 4, "participants": 2, "selection": "update_norm"}},
+]
+"""What takes what is sent for increments."""
+
+TAKING: list[dict[str, Any]] = [
+    {"codec": {"name": "topk", "error_feedback": False}},
+    {"codec": {"name": "compressed_sensing", "error_feedback": False}},
+    {"codec": {"name": "random_subset", "fill": "keep"}},
+    {"codec": "qsgd"},
+    {"codec": "uniform"},
+    {"transport": "reed"},
+    {"transport": "type_based", "power": "ci"},
+    {"server": "average"},
+]
+"""What takes it as it is."""
+
+
+@pytest.mark.parametrize("method", WHOLE, ids=lambda method: method["name"])
+@pytest.mark.parametrize("part", ASSUMING, ids=str)
+def test_models_are_no_increments(method: dict[str, Any], part: dict[str, Any]) -> None:
+    each = registry.component("algorithm", method["name"]).needs == "each"
+    tree = {"transport": "digital" if each else "over_the_air", "algorithm": method} | part
+    assert f"so it needs increments, and algorithm '{method['name']}' with these" in said(tree)
+
+
+@pytest.mark.parametrize("part", TAKING, ids=str)
+def test_models_go_where_nothing_is_taken_for_an_increment(part: dict[str, Any]) -> None:
+    for method in WHOLE[:6]:
+        assert load_scenario({"name": "x", "algorithm": method} | part)
+
+
+@pytest.mark.parametrize("part", ASSUMING, ids=str)
+def test_increments_go_everywhere(part: dict[str, Any]) -> None:
+    for name in ("fedavg", "scaffold", "tdpfed", "heterofl", "pfedme", "pfedbayes", "fedrlr_plus"):
+        assert load_scenario({"name": "x", "algorithm": name} | part)
+    assert load_scenario({"name": "x", "algorithm": WHOLE[1] | {"sends": "increment"}} | part)
+
+
+def test_what_would_do_in_the_place_of_models() -> None:
+    assert said({"algorithm": WHOLE[0], "codec": "obda"}) == (
+        "codec: 'obda' takes a vote of signs, along which the server steps, so it needs "
+        "increments, and algorithm 'fedavg' with these settings sends none; algorithm.sends: "
+        "increment would do"
+    )
+    assert said({"algorithm": "prox_sgd", "transport": "fsk_majority_vote"}).endswith(
+        "sends none; an algorithm that does, such as fedavg, would do"
+    )
+    assert said({"algorithm": "prox_sgd", "codec": "topk"}).endswith(
+        "sends none; codec.error_feedback: false would do"
+    )
+    assert said({"algorithm": WHOLE[0], "codec": "random_subset"}).endswith(
+        "algorithm.sends: increment or codec.fill: keep would do"
+    )
+
+
+def test_a_graph_sends_models_and_takes_no_votes() -> None:
+    tree = {"topology": "graph", "transport": "fsk_majority_vote", "devices": {"count": 4}}
+    assert said(tree) == (
+        "transport: 'fsk_majority_vote' takes a vote of signs, along which the server steps, and "
+        "neighbours send each other their models; over_the_air would do"
+    )
+
+
+class Whole(FedAvg):
+    """A method of the user's own that says what it sends."""
+
+    @classmethod
+    def sends_increments(cls, settings: Any) -> bool:
+        return False
+
+
+def test_methods_and_codecs_of_the_users_own() -> None:
+    own = f"{__name__}:Whole"
+    assert "so it needs increments" in said({"algorithm": own, "codec": "obda"})
+    assert load_scenario({"name": "x", "algorithm": own})

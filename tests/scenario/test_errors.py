@@ -274,9 +274,12 @@ def test_a_file_with_a_byte_order_mark(tmp_path: Path) -> None:
     assert load_scenario(tmp_path / "x.yaml").name == "x"
 
 
-def test_a_file_without_end_is_refused() -> None:
-    with pytest.raises(ScenarioError, match="/dev/zero: has more than 2 MB"):
+def test_a_file_without_end_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match=r"/dev/zero: cannot be read \(is a device, not a"):
         load_scenario("/dev/zero")
+    (tmp_path / "large.yaml").write_text("# \n" * 10**6)
+    with pytest.raises(ScenarioError, match=r"large\.yaml: has more than 2 MB"):
+        load_scenario(tmp_path / "large.yaml")
 
 
 def _grown(first: str, one: str) -> str:
@@ -336,6 +339,26 @@ def test_a_whole_number_of_thousands_of_digits(tmp_path: Path, number: str, digi
         ({"name": "n" * 5000}, "5,000 letters; must have at most 150 bytes"),
         ({"name": "é" * 76}, "76 letters; must have at most 150 bytes"),
         ({"name": "é" * 75}, ""),
+        (
+            {"data": {"partition": {"name": "lognormal", "sigma": 100}}},
+            "must be less than or equal",
+        ),
+        (
+            {"data": {"partition": {"name": "label_skew", "size_sigma": 100}}},
+            "must be less than or equal to 20",
+        ),
+        (
+            {"devices": {"availability": {"name": "markov", "mean_on_s": 1e-9}}},
+            "devices.availability.mean_on_s: got 1e-09; must be greater than or equal to 0.001",
+        ),
+        (
+            {"devices": {"availability": {"name": "trace", "file": "x", "repeat_s": 1e300}}},
+            "devices.availability.repeat_s: got 1e+300; must be less than or equal to",
+        ),
+        (
+            {"devices": {"compute": {"name": "phone", "jitter": "lognormal", "jitter_scale": 99}}},
+            "devices.compute.jitter_scale: got 99; must be less than or equal to 20",
+        ),
     ],
 )
 def test_bounds(tree: dict[str, Any], said: str) -> None:
@@ -372,3 +395,10 @@ def _numbers_in_decibels(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:
             yield from ((key, kind) for kind in kinds if kind.get("type") == "number")
     for one in schema.values():
         yield from _numbers_in_decibels(one)
+
+
+def test_of_many_unknown_keys_the_first_are_told() -> None:
+    """A hint for each of 20,000 would take hours; twenty say that the file is another's."""
+    said = lines({"name": "x"} | {f"key_{i}": 1 for i in range(20_000)})
+    assert len(said) == 21
+    assert said[-1].startswith("19,980 more unknown keys")

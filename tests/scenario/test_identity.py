@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
-from support.scenarios import scenario
+import xarray as xr
+from support.scenarios import SCENARIOS, scenario
 
 from otafl.core.settings import Settings
 from otafl.scenario import (
+    about,
+    expand,
+    load_scenario,
+    restore_tree,
+    same,
     scenario_hash,
     stack_key,
+    to_yaml,
 )
 
 pytestmark = pytest.mark.exact
+
+REFERENCE = SCENARIOS.parent / "results" / "reference"
 
 
 @pytest.mark.parametrize(
@@ -136,3 +146,72 @@ def test_the_order_of_axes_is_part_of_the_hash() -> None:
     one = {"seed": [1, 2], "channel.snr_db": [0, 10]}
     other = dict(reversed(one.items()))
     assert scenario_hash(scenario(sweep=one)) != scenario_hash(scenario(sweep=other))
+
+
+BEFORE = {
+    "papers/fedrlr_fig5": "93f796fb17427cea",
+    "papers/fedrlr_fig6": "d18e420a4a79ed43",
+    "papers/fedrlr_fig7": "dc666e538ab66ec0",
+    "papers/fedrlr_fig8": "1bed111ad7586fb2",
+    "papers/fedrlr_fig9": "3f0a85b9a8df5b31",
+    "papers/fedrlr_fig9_l1": "fc2363b4dfb01026",
+    "papers/fedrlr_fig9_nuclear": "eb8485b9eb8938de",
+    "papers/fedrlr_grid": "b2226a78a96f7983",
+    "studies/on_device": "99c8b3499966b663",
+}
+"""Hashes, when the defaults of these scenarios' methods were the paper's."""
+
+
+@pytest.mark.parametrize("name", BEFORE)
+def test_a_scenario_that_states_the_former_defaults_keeps_its_hash(name: str) -> None:
+    assert scenario_hash(load_scenario(SCENARIOS / f"{name}.yaml")).startswith(BEFORE[name])
+
+
+@pytest.mark.parametrize("file", sorted(REFERENCE.rglob("*.nc")), ids=lambda path: path.name)
+def test_committed_results_are_of_todays_scenarios(file: Path) -> None:
+    stored = xr.open_dataset(file, engine="h5netcdf").attrs
+    (path,) = SCENARIOS.rglob(f"{stored['title']}.yaml")
+    assert same(stored, about(load_scenario(path)))
+
+
+FORMER = {"name": "fedrlr", "q": 2, "inv_k_gradient": True}
+
+
+def test_a_default_that_changed_changes_the_hash_of_who_relies_on_it() -> None:
+    """By the first defaults, given, hashes are those of scenarios of before, which gave none."""
+    now, first = scenario(algorithm="fedrlr"), scenario(algorithm=FORMER)
+    assert scenario_hash(now) != scenario_hash(first)
+    assert scenario_hash(first).startswith("b46bf4999bbbfb38")
+    for key in ("algorithm", "algorithm.name"):
+        bare, given = (scenario(sweep={key: ["fedavg", one]}) for one in ("fedrlr", FORMER))
+        assert scenario_hash(bare) != scenario_hash(given)
+        assert scenario_hash(bare, former=True) != scenario_hash(bare)
+        assert scenario_hash(given, former=True) == scenario_hash(given)
+    old = scenario(sweep={"algorithm": ["fedavg", {"name": "fedrlr"}]})
+    new = scenario(sweep={"algorithm": ["fedavg", FORMER]})
+    assert scenario_hash(old, former=True) == scenario_hash(new)
+    other = scenario(sweep={"algorithm": ["fedavg", {"name": "fedprox", "learning_rate": 0.01}]})
+    assert scenario_hash(other, former=True) == scenario_hash(other)
+
+
+@pytest.mark.parametrize("joint", [False, True])
+def test_what_axes_chose_before_a_default_changed_has_the_first(joint: bool) -> None:
+    def swept(section: Any) -> Any:
+        axis: Any = {"algorithm": ["fedavg", section]}
+        if joint:
+            axis = {"zip": [{"algorithm": one, "seed": 1} for one in axis["algorithm"]]}
+        return scenario(sweep=axis)
+
+    bare, given = swept({"name": "fedrlr"}), swept(FORMER)
+    old = {"scenario": to_yaml(bare), "scenario_hash": scenario_hash(bare, former=True)}
+    assert same(old, about(given))
+    assert not same(old, about(bare))
+    assert not same(old | {"scenario_hash": "of another reckoning"}, about(bare))
+    assert same(old | {"scenario_hash": "of another reckoning"}, about(given))
+    rates = {"now": 200.0, "then": 2.0}
+    for stored, when in ((about(bare), "now"), (old, "then")):
+        restored = load_scenario(restore_tree(stored))
+        _, point = expand(restored)
+        assert point.scenario.algorithm.q == rates[when]
+        assert point.scenario.algorithm.inv_k_gradient is (when == "then")
+        assert same(stored, about(restored))

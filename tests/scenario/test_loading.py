@@ -19,6 +19,7 @@ from otafl.power.tci import TruncatedChannelInversion as Tci
 from otafl.scenario import (
     expand,
     load_scenario,
+    stack_key,
     to_yaml,
 )
 from otafl.scenario.yaml_source import parse
@@ -132,3 +133,18 @@ def test_overrides_of_the_sweep(tmp_path: Path) -> None:
     assert got.sweep["channel.snr_db"] == [7]
     assert got.sweep["algorithm.rank"] == [1, 2]
     assert len(expand(got)) == 1 * 2 * 4 * 2
+
+
+def test_sections_that_no_axis_changes_are_validated_once() -> None:
+    """A sweep of ten thousand points is then checked in seconds."""
+    one = scenario(
+        algorithm={"name": "fedrlr", "rank": 2},
+        model={"name": "mlp", "hidden": [8, 8]},
+        channel="rician",
+        sweep={"channel.snr_db": [0, 10]},
+    )
+    first, second = (point.scenario for point in expand(one))
+    assert first.channel is not second.channel
+    assert first.algorithm is second.algorithm
+    assert first.model is second.model
+    assert stack_key(first) == stack_key(second)

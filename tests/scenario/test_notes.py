@@ -54,6 +54,21 @@ def test_cells_that_do_not_hear_each_other() -> None:
     assert not noted(topology=cells, transport="ideal")
 
 
+def test_few_cells_on_a_part_of_the_band() -> None:
+    """Below six co-channel cells, on channels with places and with a gain for each."""
+    twelve: dict[str, Any] = {"name": "cells", "servers": 12, "reuse": 3}
+    (said,) = noted(topology=twelve, channel="umi")
+    assert said.startswith("topology: at reuse 3, each of 12 servers has 3 other servers on its ")
+    assert said.endswith("with a channel of its own for each; servers: 21 have six")
+    (said,) = noted(topology=twelve | {"cross_gain_db": -10})
+    assert "topology.cross_gain_db is the gain of each, so that interference is too weak" in said
+    (said,) = noted(topology={"name": "hierarchical", "servers": 48, "reuse": 16}, channel="umi")
+    assert said.endswith("a channel of its own for each")  # 112 servers would be too many
+    for servers, reuse in ((21, 3), (7, 1), (12, 12)):
+        assert not noted(topology=twelve | {"servers": servers, "reuse": reuse}, channel="umi")
+    assert not noted(topology={"name": "cells", "servers": 3, "cross_gain_db": -10})
+
+
 def test_a_prefix_shorter_than_the_paths() -> None:
     """Some of the first devices in Munich hear paths that are microseconds late."""
     channel = {"name": "trace", "scene": "munich", "bandwidth_hz": 1e7, "subcarrier_groups": 128}
@@ -74,3 +89,41 @@ def test_check_tells_it(
     Path("s.yaml").write_text("name: s\npower: ci\ntransport: digital\n")
     call("check", "s.yaml")
     assert "otafl: warning: power: 'ci' without effect, as transport" in capsys.readouterr().err
+
+
+def test_models_over_the_air_of_stale_devices() -> None:
+    """FedAsync's models take the uplink's noise in proportion to them."""
+    for transport in ("over_the_air", "ofdm", "reed"):
+        (said,) = noted(algorithm="fedasync", transport=transport)
+        assert said.startswith(f"algorithm.sends: 'model' over transport '{transport}' gives")
+        assert said.endswith("sends: increment would do")
+    assert not noted(algorithm="fedasync", transport="digital")
+    assert not noted(algorithm={"name": "fedasync", "sends": "increment"})
+    (said,) = noted(sweep={"algorithm": ["fedavg", "fedasync"], "channel.snr_db": [0, 10]})
+
+
+def test_devices_too_small_for_their_penalty() -> None:
+    """At the defaults steps diverge below 0.01 10 / (2 ln(1 + e^-2.5)^2) = 8.03 samples."""
+
+    def of(samples: int, **keys: Any) -> list[str]:
+        part = keys.pop("partition", "iid")
+        data = {"name": "digits", "train_samples": samples, "partition": part}
+        return noted(algorithm={"name": "pfedbayes", **keys}, devices={"count": 10}, data=data)
+
+    assert not of(90)
+    (said,) = of(89)
+    assert said == (
+        "algorithm.penalty: steps of 0.01 with penalty 10 diverge on devices of few samples, which "
+        "here have only 8, and theirs is lowered to what they bear; a smaller penalty or learning "
+        "rate would do"
+    )
+    assert not of(89, penalty=9.0)
+    assert not of(89, rho_start=-2.0)
+    assert of(90, personal_learning_rate=0.02, learning_rate=0.02)
+    assert not of(90, personal_learning_rate=0.015, learning_rate=0.006)
+    (said,) = of(80, partition="dirichlet")
+    assert "here have on average 8" in said
+    data = {"name": "digits", "test": "per_device", "test_share": 0.5, "partition": "iid"}
+    (said,) = noted(algorithm="pfedbayes", devices={"count": 112}, data=data)
+    assert "here have only 8" in said
+    assert not noted(algorithm="pfedbayes", data="fashion_mnist")

@@ -50,6 +50,7 @@ OF_INPUT: dict[str, float] = {
     "sum": 1.0,
     "mean": 1.0,
     "amax": 1.0,
+    "amin": 1.0,
     "scatter_add": 0.0,  # a single number of each sample
     "index_add": 1.0,
     "linalg_vector_norm": 2.0,

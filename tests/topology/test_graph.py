@@ -19,6 +19,7 @@ from otafl.core.contracts import Blocks
 from otafl.core.errors import UserError
 from otafl.engine.engine import Engine
 from otafl.topology import mixing
+from otafl.topology.rows import derived_trial
 
 pytestmark = pytest.mark.exact
 
@@ -156,3 +157,50 @@ def test_a_graph_whose_devices_are_near() -> None:
 def test_what_does_not_go_with_it(keys: dict[str, Any], said: str) -> None:
     with pytest.raises(UserError, match=said):
         scenario(keys)
+
+
+def test_devices_send_with_their_own_power() -> None:
+    """`power_db` of a device adds to what it radiates, as in a star, by the device's number."""
+    classes = [{"flops_per_s": 1e9, "power_db": level} for level in (0, 3, -6, 10)]
+    keys: dict[str, Any] = {
+        "devices.count": 4,
+        "power": "full",
+        "channel": {"name": "awgn"},
+        "devices.compute": {"name": "classes", "classes": classes},
+    }
+    one = engine(keys | {"topology": RING}, [0, 1])
+    star = engine(keys, [0, 1])
+    budget = one.parts.topology._link.budget.budget
+    expected = star.parts.link.budget.budget.repeat_interleave(4, 0)
+    torch.testing.assert_close(budget, expected)
+    torch.testing.assert_close(one.parts.link.budget.budget, expected[::4].reshape(-1, 1))
+    done = one.parts.topology.exchange(one.server, one.share, 0, one.parts.algorithm)
+    assert done is not None
+    assert done.report is not None
+    energy = done.report.energy_j.view(2, 4)
+    ratio = torch.tensor([1, 10**0.3, 10**-0.6, 10]).expand(2, 4)
+    torch.testing.assert_close(energy / energy[:, :1], ratio, rtol=1e-3, atol=0)
+
+
+@pytest.mark.parametrize("compute", ["csv", "classes", "drawn"])
+def test_devices_are_what_their_number_says(compute: str, tmp_path: Path) -> None:
+    """Where devices are dealt out in order; where they are drawn, each has its own draw."""
+    speeds = [1e9, 2e9, 5e9]
+    section: dict[str, Any] = {"name": compute}
+    if compute == "csv":
+        file = tmp_path / "devices.csv"
+        file.write_text("\n".join(["flops_per_s", *map(str, speeds)]) + "\n")
+        section["file"] = str(file)
+    elif compute == "classes":
+        section["classes"] = speeds
+    else:
+        section = {"name": "classes", "classes": speeds, "assignment": "random"}
+    one = engine({"devices.count": 6, "topology": RING, "devices.compute": section}, [0, 1])
+    found = one.parts.hardware.flops_per_s
+    assert found.shape == (12, 1)
+    if compute == "drawn":
+        alone = engine({"devices.compute": section, "devices.count": 1}, [derived_trial(1, 3)])
+        assert found[9, 0] == alone.parts.hardware.flops_per_s[0, 0]
+        assert len(set(found.ravel())) > 1
+    else:
+        np.testing.assert_array_equal(found.ravel(), np.tile(speeds, 4))

@@ -1,4 +1,8 @@
-"""The lattice of servers: every site sees the same, and parts of the band keep their distance."""
+"""The lattice of servers: every site sees the same, and parts of the band keep their distance.
+
+Mutations that make a test here fail: the nearest place of a site only, a site's own images left
+out, or received by itself.
+"""
 
 from __future__ import annotations
 
@@ -46,3 +50,45 @@ def test_six_neighbours_around_each_of_seven() -> None:
 @pytest.mark.parametrize(("sites", "reuse"), [(7, 3), (5, 1), (7, 2), (9, 7)])
 def test_what_does_not_tile(sites: int, reuse: int) -> None:
     assert hexagons(sites, reuse) is None
+
+
+@pytest.mark.parametrize("sites", [(3, 1), (7, 1), (9, 1), (12, 3), (16, 4), (19, 1), (21, 7)])
+def test_each_site_receives_the_two_tiers_of_the_plane(sites: tuple[int, int]) -> None:
+    """6 cells at D, 6 at sqrt(3) D and 6 at 2 D, as many from each side; none is the site."""
+    layout = hexagons(*sites)
+    assert layout is not None
+    images = layout.images
+    squares = np.sort((images.shift**2).sum(2) / sites[1], 1)
+    np.testing.assert_allclose(squares, np.tile([1.0] * 6 + [3.0] * 6 + [4.0] * 6, (sites[0], 1)))
+    np.testing.assert_allclose(images.shift.sum(1), 0.0, atol=1e-9)
+    for site, others in enumerate(layout.heard()):
+        assert images.site[site, : len(others)].tolist() == others
+        assert set(images.site[site].tolist()) == set(others)
+        counts = np.bincount(images.site[site])[others]
+        assert counts.max() - counts.min() <= 2
+
+
+def test_a_large_torus_shows_each_site_once() -> None:
+    for sites, reuse in ((19, 1), (21, 1), (28, 1), (63, 3)):
+        layout = hexagons(sites, reuse)
+        assert layout is not None
+        assert layout.images.site.tolist() == layout.heard()
+        at = np.arange(sites)[:, None], layout.images.site
+        np.testing.assert_array_equal(layout.images.shift, layout.shift[at])
+
+
+def test_images_are_where_the_torus_puts_them() -> None:
+    """A way to an image ends at its site, or, for one that stands in, at the site that receives."""
+    layout = hexagons(12, 3)
+    assert layout is not None
+    nearest = {(a, b): layout.shift[a, b] for a in range(12) for b in range(12)}
+    turns = np.array([[2.0, 2.0], [-2.0, 4.0]]) @ np.array([[1.0, 0.0], [0.5, math.sqrt(0.75)]])
+    for site in range(12):
+        own = 0
+        for other, way in zip(layout.images.site[site], layout.images.shift[site], strict=True):
+            steps = np.linalg.solve(turns.T, way - nearest[site, int(other)])
+            if not np.allclose(steps, np.rint(steps)):
+                steps = np.linalg.solve(turns.T, way)
+                own += 1
+            np.testing.assert_allclose(steps, np.rint(steps), atol=1e-9)
+        assert own == 6  # the site itself is six times at 2 D

@@ -1,7 +1,7 @@
 """Graphs, the weights of their edges, and slots in which nodes hear each other.
 
 Mutations that make a test here fail: rows that do not sum to one, weights that are not symmetric, a
-torus that is a grid, slots that part neighbours only.
+torus that is a grid, slots that part neighbours only, no search for fewer slots.
 """
 
 from __future__ import annotations
@@ -60,6 +60,22 @@ def test_connected() -> None:
     assert mixing.connected(two)
 
 
+def test_weights_worked_by_hand() -> None:
+    """A path of three nodes: degrees 1, 2, 1; and a star of four, whose centre has three."""
+    path = np.diag([True, True], 1) | np.diag([True, True], -1)
+    third = np.array([[2, 1, 0], [1, 1, 1], [0, 1, 2]]) / 3.0
+    np.testing.assert_allclose(mixing.metropolis(path), third)
+    np.testing.assert_allclose(mixing.max_degree(path), third)
+    tail = np.zeros((4, 4), bool)  # 0 - 1, and the triangle 1, 2, 3: degrees 1, 3, 2, 2
+    for one, other in ((0, 1), (1, 2), (1, 3), (2, 3)):
+        tail[one, other] = tail[other, one] = True
+    quarter = np.array([[3, 1, 0, 0], [1, 1, 1, 1], [0, 1, 2, 1], [0, 1, 1, 2]]) / 4.0
+    np.testing.assert_allclose(mixing.max_degree(tail), quarter)
+    quarter[2, 3] = quarter[3, 2] = 1.0 / 3.0
+    quarter[2, 2] = quarter[3, 3] = 1.0 - 1.0 / 4.0 - 1.0 / 3.0
+    np.testing.assert_allclose(mixing.metropolis(tail), quarter)
+
+
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_nobody_hears_while_it_sends_nor_sends_to_two(graph: str) -> None:
     edges = GRAPHS[graph]
@@ -72,9 +88,25 @@ def test_nobody_hears_while_it_sends_nor_sends_to_two(graph: str) -> None:
     assert set(slot.tolist()) == set(range(slot.max() + 1))
 
 
-def test_a_ring_takes_three_slots() -> None:
-    assert mixing.slots(mixing.ring(9)).max() + 1 == 3
+def test_a_ring_takes_as_few_slots_as_can_be() -> None:
+    """The square of a cycle takes 3 colours if 3 divides N, and otherwise 4 except for N = 5."""
+    assert mixing.slots(mixing.ring(2)).max() + 1 == 2
+    for nodes in (*range(3, 41), 101):
+        least = 5 if nodes == 5 else 3 if nodes % 3 == 0 else 4
+        assert mixing.slots(mixing.ring(nodes)).max() + 1 == least
     assert mixing.slots(mixing.complete(5)).max() + 1 == 5
+
+
+def test_slots_that_are_few_enough_stay() -> None:
+    """Where the first try has no slot too many, it is kept as it is."""
+    assert mixing.slots(mixing.ring(9)).tolist() == [0, 1, 2] * 3
+    assert mixing.slots(mixing.torus(25)).max() + 1 == 5  # a perfect code; greedy takes 8
+    assert mixing.slots(mixing.torus(9)).max() + 1 == 9  # all are within two steps
+
+
+def test_a_search_that_ends_too_early_keeps_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mixing, "SEARCH", 0)
+    assert mixing.slots(mixing.ring(8)).max() + 1 == 5
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,6 @@ def test_the_grid() -> None:
 @pytest.mark.parametrize("replace", [True, False])
 def test_all_sampled_is_none_sampled(replace: bool) -> None:
     """Rounds of unequal mu that all take part in add in squares."""
-    pytest.importorskip("dp_accounting")
     counts = ((100, 30), (150, 4))
     mu = np.sqrt(sum(rounds * level_mu(level) ** 2 for level, rounds in counts))
     found = sampled_epsilon(counts, 1.0 - 1e-9, 1e-5, replace)
@@ -75,7 +74,6 @@ def test_all_sampled_is_none_sampled(replace: bool) -> None:
 def test_sampling_amplifies() -> None:
     """For few that are drawn epsilon is about q times as large; the highest level within a bound is
     within it, and the next one is not."""
-    pytest.importorskip("dp_accounting")
     one, tenth = (sampled_epsilon(((150, 50),), q, 1e-5, True) for q in (1.0 - 1e-9, 0.1))
     assert 0.05 < tenth / one < 0.2
     assert sampled_epsilon((), 0.1, 1e-5, True) == 0.0

@@ -76,7 +76,7 @@ def test_the_unknown_is_no_vote() -> None:
     mask = torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]).double()
     step, received, report = votes(x, mask=mask)
     assert step.tolist() == [STEP, -STEP, 0.0]
-    assert received.count[0]["x"].tolist() == [[1.0, 1.0, 0.0]]
+    assert received.count[0]["x"].tolist() == [[0.5, 0.5, 0.0]]
     assert report.nmse.tolist() == [0.0]
 
 

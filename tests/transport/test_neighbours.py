@@ -2,12 +2,14 @@
 
 Mutations that make a test here fail: the other's channels to its own server for those to this one,
 this server's scalars for theirs, the sign of the imaginary part, its own devices heard twice,
-devices of another part of the band heard, eta of the sender's server, a missing K w_k.
+devices of another part of the band heard, eta of the sender's server, a missing K w_k, one place
+of a server that is seen at several.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,14 +21,19 @@ from otafl.core.contracts import Group, LinkReport
 from otafl.engine.engine import Engine
 
 SERVERS, DEVICES, TRIALS = 3, 4, 2
+CELLS: dict[str, Any] = {
+    "topology": {"name": "cells", "servers": SERVERS, "cross_gain_db": -6},
+    "engine.dtype": "float64",
+    "algorithm": "fedavg",
+    "data.partition": "iid",
+}
 
 
 def heard(changes: dict[str, Any], reals: int, round: int = 0) -> tuple[Engine, Any, Any, Any]:
     """An engine, a payload's rows [n, P], the report of its delivery, and what is received more
     than without neighbours [S C, P]."""
-    topology = {"name": "cells", "servers": SERVERS, "cross_gain_db": -6}
-    keys = {"topology": topology, "engine.dtype": "float64", "output.save_link": True}
-    one = engine(keys | {"algorithm": "fedavg", "data.partition": "iid"} | changes, range(TRIALS))
+    keys = CELLS | {"output.save_link": True}
+    one = engine(keys | changes, range(TRIALS))
     channel = one.channel(round)
     who = one.select(one.plan(round), round, channel)
     x = torch.randn(who.size, reals, generator=torch.Generator().manual_seed(3)).double()
@@ -39,23 +46,19 @@ def heard(changes: dict[str, Any], reals: int, round: int = 0) -> tuple[Engine, 
     return one, (who, x.numpy()), report, more.numpy()
 
 
-def looped(one: Engine, sent: Any, report: LinkReport, channel: Any, stops: list[int]) -> Any:
+def looped(one: Engine, sent: Any, report: LinkReport, around: Any, stops: list[int]) -> Any:
     """Add up what each server hears, device by device and symbol by symbol, as complex numbers."""
     who, x = sent
     saved = {name: value.numpy() for name, value in report.saved.items()}
     p, eta = saved["p/0"], saved["eta/0"]
-    state = channel.state(0)
-    h = (
-        (state.gain.sqrt()[:, :, None, None, None] * state.h)
-        .numpy()[:, :, 0]
-        .reshape(len(p), (SERVERS - 1) * DEVICES, -1)
-    )
+    state = around.channel.state(0)
+    h = (state.gain.sqrt()[:, :, None, None, None] * state.h).numpy()[:, :, 0]
+    h = h.reshape(*h.shape[:2], -1)
     pairs = list(zip(who.trial.tolist(), who.device.tolist(), strict=True))
     out = np.zeros((len(p), x.shape[1]))
     for row in range(len(p)):
         trial, server = divmod(row, SERVERS)
-        others = [one_ for one_ in range(SERVERS) if one_ != server]
-        for place, other in enumerate(others):
+        for place, other in enumerate(around.heard[server]):
             there = trial * SERVERS + other
             weights = who.weight.numpy()[who.trial.numpy() == there]
             for k in range(DEVICES):
@@ -78,9 +81,9 @@ def weights_of(who: Any, row: int) -> Any:
 def test_it_is_their_signals(channel: str) -> None:
     section = {"name": channel} | ({"subcarrier_groups": 2} if channel == "tdl-a" else {})
     one, sent, report, more = heard({"channel": section, "power": "ci"}, 10)
-    cross = engine_neighbours({"channel": section, "power": "ci"})
+    around = engine_neighbours({"channel": section, "power": "ci"})
     stops = [10] if channel == "rayleigh" else [5, 10]
-    expected = looped(one, sent, report, cross, stops)
+    expected = looped(one, sent, report, around, stops)
     np.testing.assert_allclose(more, expected, rtol=1e-9, atol=1e-12)
     energy = report.saved["neighbours/0"].numpy().sum(1)
     eta = report.saved["eta/0"].numpy()
@@ -89,11 +92,61 @@ def test_it_is_their_signals(channel: str) -> None:
 
 
 def engine_neighbours(changes: dict[str, Any]) -> Any:
-    """The channel from other servers' devices."""
-    topology = {"name": "cells", "servers": SERVERS, "cross_gain_db": -6}
-    keys = {"topology": topology, "engine.dtype": "float64", "data.partition": "iid"}
-    one = engine(keys | {"algorithm": "fedavg"} | changes, range(TRIALS))
-    return one.parts.link.transport.setup.neighbours._channel
+    """What servers receive of other servers' devices, and the channel from these."""
+    return engine(CELLS | changes, range(TRIALS)).parts.link.transport.setup.neighbours
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("moves", [False, True])
+def test_a_server_at_several_places(moves: bool) -> None:
+    """On a torus of three cells each of the two others is seen at nine places, over channels of
+    their own; standing devices and devices that move."""
+    way = {"mobility": "linear", "speed_kmh": 30} if moves else {}
+    keys: dict[str, Any] = {"channel": {"name": "umi", "subcarrier_groups": 2} | way, "power": "ci"}
+    keys["topology"] = {"name": "hierarchical", "servers": SERVERS}
+    one, sent, report, more = heard(keys, 10)
+    around = engine_neighbours(keys)
+    assert [sorted(own) for own in around.heard] == [[1] * 9 + [2] * 9, [0] * 9 + [2] * 9,
+                                                     [0] * 9 + [1] * 9]  # fmt: skip
+    expected = looped(one, sent, report, around, [5, 10])
+    np.testing.assert_allclose(more, expected, rtol=1e-9, atol=1e-12)
+    h = around.channel.state(0).h.unflatten(1, (-1, DEVICES))  # [S C, 18, K, A, B, F]
+    assert len(h.flatten().abs().unique()) == h.numel()
+
+
+@pytest.mark.exact
+def test_power_at_other_servers_is_that_of_the_summed_channel() -> None:
+    """Of a device that reaches a server from nine places, over all antennas: |sum of h|^2."""
+    keys: dict[str, Any] = {"channel": {"name": "umi", "antennas": 2}, "power": "ci"}
+    around = engine_neighbours(keys | {"topology": {"name": "cells", "servers": SERVERS}})
+    slot: Any = SimpleNamespace(round=3, symbols=10)
+    found = around.power_gains(slot).numpy()
+    state = around.channel.state(3)
+    h = (state.over(10).flatten(3) * state.gain.sqrt()[:, :, None, None]).numpy()
+    expected = np.zeros_like(found)
+    for row in range(len(h)):
+        trial, server = divmod(row, SERVERS)
+        for other in {*around.heard[server]}:
+            places = [place for place, name in enumerate(around.heard[server]) if name == other]
+            for k in range(DEVICES):
+                total = sum(h[row, place * DEVICES + k] for place in places)  # [A, cells]
+                expected[trial * SERVERS + other, k] += (np.abs(total) ** 2).sum(0)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+@pytest.mark.law
+def test_places_of_a_server_fade_independently() -> None:
+    """E h h'^* = 0 and E|h|^2 = 1 of two places of one device; 200 rounds of 24 pairs."""
+    keys: dict[str, Any] = {"channel": {"name": "umi", "subcarrier_groups": 1}, "power": "full"}
+    around = engine_neighbours(keys | {"topology": {"name": "cells", "servers": SERVERS}})
+    h = [around.channel.state(t).h.unflatten(1, (-1, DEVICES))[..., 0, 0, 0] for t in range(200)]
+    first, second = np.stack(h)[:, :, :2].transpose(2, 0, 1, 3)  # the nearest places are 1 and 2
+    assert around.heard[0][:2] == [1, 2]
+    other = np.stack(h)[:, :, around.heard[0].index(1, 2)]
+    error = 1.0 / np.sqrt(first.size)
+    assert abs((first * other.conj()).mean()) < 5 * error
+    assert abs((first * second.conj()).mean()) < 5 * error
+    assert abs((np.abs(first) ** 2).mean() - 1) < 5 * error
 
 
 @pytest.mark.exact
@@ -102,8 +155,7 @@ def test_two_reals_a_symbol_are_one_complex_number() -> None:
     keys = {"channel": {"name": "rayleigh"}, "power": "ci"}
     keys["transport"] = {"name": "over_the_air", "quadrature": True}
     _, (who, x), report, more = heard(keys, 6)
-    cross = engine_neighbours(keys)
-    state = cross.state(0)
+    state = engine_neighbours(keys).channel.state(0)
     h = (state.gain.sqrt() * state.h[:, :, 0, 0, 0]).numpy()
     p, eta = report.saved["p/0"].numpy(), report.saved["eta/0"].numpy()
     z = x[:, :3] + 1j * x[:, 3:]

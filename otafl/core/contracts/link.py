@@ -175,6 +175,7 @@ class Limits:
         its circuits first; both in units of the receiver's noise variance times symbols.
     sent : share of its symbols that a device sends before it crashes, 1 for one that does not.
     copies : times that it sends its update, by mistake 2.
+    running : [S] bool, the trials whose slot it is; None: all.
     """
 
     power: Tensor | None = None
@@ -182,6 +183,7 @@ class Limits:
     per_symbol: Tensor | None = None
     sent: Tensor | None = None
     copies: Tensor | None = None
+    running: Tensor | None = None
 
 
 NO_LIMITS = Limits()

@@ -11,7 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from otafl.core.contracts.blocks import Blocks
+from otafl.core.contracts.blocks import Blocks, column
 from otafl.core.contracts.cohort import Cohort
 
 
@@ -47,7 +47,7 @@ class Broadcast:
         return sum(math.prod(block.shape[1:]) for block in self.blocks.values())
 
 
-Weighting = Literal["mean", "none"]
+Weighting = Literal["mean", "none", "equal"]
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,8 @@ class Group:
         nobody pays for the others on a digital uplink. None: all.
     weighting : "mean" asks the receiver for the mean under the cohort's weights; "none" for the
         plain sum, for an algorithm that applies the weights to its blocks itself (a product of two
-        weighted sums would square the weight).
+        weighted sums would square the weight); "equal" for the plain sum too, for a codec that
+        counts every device once, and of which the weight that arrived is told as of a mean.
     route : "uplink", or "ideal" for blocks that are carried free of error.
     reason : why they are.
 
@@ -171,9 +172,10 @@ class Received:
 
     Parameters
     ----------
-    mean : blocks [S, *shape]: the (masked) weighted mean, or the sum for weighting "none".
+    mean : blocks [S, *shape]: the (masked) weighted mean, or the sum for weighting "none" and
+        "equal".
     count : weight that arrived: [S], or name -> [S, *shape] for a masked group (0: keep the old).
-        Out of 1 for a mean; for weighting "none" the sum of the cohort's weights, as they are.
+        Out of 1; for weighting "none" the sum of the cohort's weights, as they are.
     each : blocks [n, *shape] where the transport tells devices apart, else None.
     alive : [S] bool, False where nothing came and the round is a no-op; None: all alive.
     came : [n] bool, which of the rows of `each` arrived (the others are 0); None where all did.
@@ -187,3 +189,14 @@ class Received:
     alive: Tensor | None
     came: tuple[Tensor | None, ...] | None = None
     reached: tuple[Blocks | None, ...] | None = None
+
+    def delivered_weight(self, group: int, name: str) -> Tensor:
+        """Return the weight that arrived of a block of a group, real by real, [S, *shape]; [S, 1,
+        ..] where it is the same of all reals."""
+        count = self.count[group]
+        if isinstance(count, dict):
+            return count[name]
+        blocks = None if self.reached is None else self.reached[group]
+        if blocks is not None and name in blocks:
+            return blocks[name]
+        return column(count, self.mean[group][name])

@@ -118,6 +118,10 @@ class Partition(Settings):
         return y
 
 
+MOST_SIGMA = 20.0
+"""Deviation of a logarithm up to which shares of a sum can be computed in float64."""
+
+
 def cut_lognormal(
     members: Indices, parts: int, sigma: float, least: int, generator: np.random.Generator
 ) -> Dealt:

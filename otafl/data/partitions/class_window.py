@@ -25,7 +25,7 @@ from pydantic import Field, model_validator
 
 from otafl.core.errors import UserError
 from otafl.data.dataset import Indices
-from otafl.data.partitions.base import Counts, Deck, Partition
+from otafl.data.partitions.base import MOST_SIGMA, Counts, Deck, Partition
 
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
@@ -40,7 +40,9 @@ class ClassWindow(Partition):
     first_samples: int = Field(
         10, ge=1, description="samples that a device gets of each of its classes in any case"
     )
-    sigma: float = Field(2.0, ge=0, description="deviation of the logarithm of the shares")
+    sigma: float = Field(
+        2.0, ge=0, le=MOST_SIGMA, description="deviation of the logarithm of the shares"
+    )
     reserve: int = Field(
         1000, ge=0, description="what the log-normal shares of a class leave of its samples"
     )

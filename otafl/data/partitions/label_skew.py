@@ -9,7 +9,7 @@ from pydantic import Field
 
 from otafl.core.errors import UserError
 from otafl.data.dataset import Indices
-from otafl.data.partitions.base import Counts, Deck, Partition, cut_lognormal
+from otafl.data.partitions.base import MOST_SIGMA, Counts, Deck, Partition, cut_lognormal
 
 
 class LabelSkew(Partition):
@@ -20,6 +20,7 @@ class LabelSkew(Partition):
     size_sigma: float = Field(
         0.0,
         ge=0,
+        le=MOST_SIGMA,
         description="deviation of the logarithm of a device's share of each of its classes; 0 "
         "splits a class evenly",
     )

@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from otafl.data.dealt import Dealt
-from otafl.data.partitions.base import Counts, Deck, Partition, cut_lognormal
+from otafl.data.partitions.base import MOST_SIGMA, Counts, Deck, Partition, cut_lognormal
 
 
 class Lognormal(Partition):
@@ -21,7 +21,9 @@ class Lognormal(Partition):
     shuffled: ClassVar[bool] = True
 
     name: Literal["lognormal"] = "lognormal"
-    sigma: float = Field(1.0, ge=0, description="deviation of the logarithm of a device's size")
+    sigma: float = Field(
+        1.0, ge=0, le=MOST_SIGMA, description="deviation of the logarithm of a device's size"
+    )
     min_samples: int = Field(1, ge=1, description="what every device gets first")
 
     def fits(self, counts: Counts) -> None:

@@ -15,6 +15,10 @@ from otafl.core.rng import Streams, purpose
 
 LIVES = purpose("availability", __name__)
 
+LEAST_S, MOST_S = 1e-3, 1e9
+"""Shortest and longest mean times: shorter ones would take the clock a million events for each
+quarter of an hour of a device, and thirty years are longer than any run."""
+
 Life = Iterator[tuple[float, bool]]
 """(Seconds since the start, whether the device is there from then on); times rise, values
 alternate, and a device that is absent at first begins with (0.0, False)."""

@@ -30,7 +30,7 @@ from typing import Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from otafl.devices.availability.base import Availability, AvailabilitySetup, Life
+from otafl.devices.availability.base import LEAST_S, MOST_S, Availability, AvailabilitySetup, Life
 
 HOURS = 24
 
@@ -44,8 +44,12 @@ class DiurnalAvailability(Availability):
         amplitude: float = Field(
             0.3, ge=0, lt=1, description="how much higher that probability is at the peak"
         )
-        mean_session_s: float = Field(3600.0, gt=0, description="mean seconds that a device stays")
-        period_s: float = Field(86400.0, gt=0, description="seconds of a day, of 24 hours")
+        mean_session_s: float = Field(
+            3600.0, ge=LEAST_S, le=MOST_S, description="mean seconds that a device stays"
+        )
+        period_s: float = Field(
+            86400.0, ge=LEAST_S, le=MOST_S, description="seconds of a day, of 24 hours"
+        )
         peak_hour: float = Field(2.0, ge=0, le=24, description="hour of the peak, from 0 to 24")
         spread_hours: float = Field(
             0.0,

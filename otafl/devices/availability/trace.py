@@ -16,7 +16,7 @@ from pydantic import Field
 
 from otafl.core.errors import UserError
 from otafl.devices import csv_table
-from otafl.devices.availability.base import Availability, AvailabilitySetup, Life
+from otafl.devices.availability.base import LEAST_S, MOST_S, Availability, AvailabilitySetup, Life
 
 KEY = "devices.availability.file"
 COLUMNS = ("device", "start_s", "end_s")
@@ -34,7 +34,8 @@ class TraceAvailability(Availability):
         file: str = Field(min_length=1, description="CSV file with device,start_s,end_s")
         repeat_s: float | None = Field(
             None,
-            gt=0,
+            ge=LEAST_S,
+            le=MOST_S,
             description="period with which the file repeats, at least its last end_s, in seconds; "
             "without it devices stay away after their last interval",
         )

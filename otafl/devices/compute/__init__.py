@@ -11,13 +11,16 @@ from otafl.devices.hardware import Hardware
 HARDWARE = purpose("compute", __name__)
 
 
-def build(sections: Sequence[Compute], devices: int, streams: Streams) -> Hardware:
+def build(
+    sections: Sequence[Compute], devices: int, streams: Streams, first: Sequence[int] | None = None
+) -> Hardware:
     """Draw the hardware [S, K] of S trials.
 
     Parameters
     ----------
     sections : S settings of one class, the `devices.compute` of each trial.
     devices : K.
+    first : S numbers of the trials' first devices, 0 if not given.
 
     Raises
     ------
@@ -25,6 +28,6 @@ def build(sections: Sequence[Compute], devices: int, streams: Streams) -> Hardwa
         For a file that cannot be read.
     """
     generators = streams.generators(HARDWARE)
-    return Hardware.stack(
-        [one.hardware(devices, each) for one, each in zip(sections, generators, strict=True)]
-    )
+    numbers = [0] * len(sections) if first is None else first
+    trials = zip(sections, generators, numbers, strict=True)
+    return Hardware.stack([one.hardware(devices, each, number) for one, each, number in trials])

@@ -35,6 +35,7 @@ class Compute(Settings):
     jitter_scale: float = stackable(
         0.5,
         ge=0,
+        le=20,
         description="spread of the jitter: the share of the mean that is exponential, at most 1, "
         "or the standard deviation of the lognormal's logarithm",
     )
@@ -66,9 +67,21 @@ class Compute(Settings):
         """Return whether any device may have more than one clock frequency, as far as settings
         tell."""
 
-    def hardware(self, devices: int, generator: np.random.Generator) -> Hardware:
-        """Return the hardware [K] of a trial's devices. Raises as `columns`."""
-        columns = {name: _once(c) for name, c in self.columns(devices, generator).items()}
+    @property
+    def is_in_order(self) -> bool:
+        """Whether a device's number, and no draw, says what it is made of."""
+        return False
+
+    def hardware(self, devices: int, generator: np.random.Generator, first: int = 0) -> Hardware:
+        """Return the hardware [K] of a trial's devices. Raises as `columns`.
+
+        first: number of the first of these devices, where kinds go by number (`is_in_order`).
+        """
+        before = first if self.is_in_order else 0
+        columns = {
+            name: _once(column[before:])
+            for name, column in self.columns(before + devices, generator).items()
+        }
         frequency = columns["flops_per_s"] / columns["flops_per_cycle"]
         mains = np.isinf(columns["battery_j"])
         capacity = np.where(mains, 0.0, columns["battery_j"])

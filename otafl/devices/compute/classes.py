@@ -56,6 +56,10 @@ class Classes(NumericCompute):
         own = owned(self.classes, self, ("frequency_min_share",))
         return bool(np.min(own.get("frequency_min_share", self.frequency_min_share)) < 1)
 
+    @property
+    def is_in_order(self) -> bool:
+        return self.assignment == "in_order"
+
     def columns(self, devices: int, generator: np.random.Generator) -> Columns:
         of = self._of(devices, generator)
         own = owned(self.classes, self, ("flops_per_s", *QUANTITIES))

@@ -44,6 +44,10 @@ class Csv(NumericCompute):
     def scales(self) -> bool:
         return True  # as far as anybody knows before the file is read
 
+    @property
+    def is_in_order(self) -> bool:
+        return True
+
     def columns(self, devices: int, generator: np.random.Generator) -> Columns:
         path = Path(self.file)
         rows = _rows(self.file, path.stat().st_mtime_ns if path.exists() else 0)

@@ -66,8 +66,8 @@ class UniformLaw(Settings):
 
 
 class _Lognormal(Settings):
-    median: float = Field(gt=0)
-    sigma: float = Field(ge=0)
+    median: float = Field(gt=0, le=1e30)
+    sigma: float = Field(ge=0, le=20)  # beyond it draws leave float64's range
 
 
 class LognormalLaw(Settings):

@@ -1,0 +1,147 @@
+"""Find models that classify no better than a guess, and the models of the same run that do.
+
+A guess names the most frequent class of the test samples, or a device's most frequent class for a
+personal model on the device's own samples. An accuracy is at chance if its mean over the trials
+lies at most `MARGIN` standard errors of a guess above the share of that class.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from otafl.analysis.points import axes_of, labels
+from otafl.results.ending import ended
+
+ACCURACIES = {
+    "test_accuracy": ("majority_share", "test_samples"),
+    "personal_own_test_accuracy": ("majority_accuracy", "own_test_samples"),
+    "personal_test_accuracy": ("majority_share", "test_samples"),
+    "local_test_accuracy": ("majority_share", "test_samples"),
+}
+"""Accuracy -> the accuracy of a guess, and the number of samples that both are measured on."""
+
+MARGIN = 3.0
+"""A guess exceeds this many standard errors with a probability of 0.13 %."""
+
+MOST = 3
+"""Points that are named."""
+
+
+class Judged(NamedTuple):
+    """An accuracy at the end of the trials, beside that of a guess.
+
+    Parameters
+    ----------
+    accuracy, guess, limit : float64 [points]; NaN where no trial has the accuracy. The limit is the
+        guess plus the margin.
+    """
+
+    accuracy: np.ndarray
+    guess: np.ndarray
+    limit: np.ndarray
+
+    @property
+    def is_at_chance(self) -> np.ndarray:
+        """Points at which the accuracy is at chance, bool [points]."""
+        return np.asarray(self.accuracy <= self.limit)
+
+
+def judge(ds: xr.Dataset) -> dict[str, Judged]:
+    """Compare the accuracies of a result with a guess.
+
+    Parameters
+    ----------
+    ds : a combined dataset.
+
+    Returns
+    -------
+    Variable of `ACCURACIES` that the result has -> how it compares. A result that was written
+    before the share of the most frequent class was recorded has none.
+    """
+    found = {}
+    for name, (guess, samples) in ACCURACIES.items():
+        if any(one not in ds for one in (name, guess, samples)):
+            continue
+        values = _read_ends(ds, name)
+        there = np.isfinite(values)
+        trials = there.sum(1)
+        share, count = (
+            _average(np.where(there, _read_ends(ds, one), np.nan)) for one in (guess, samples)
+        )
+        error = np.sqrt(share * (1.0 - share) / (count * np.maximum(trials, 1)))
+        if trials.any():
+            found[name] = Judged(_average(values), share, share + MARGIN * error)
+    return found
+
+
+def describe(ds: xr.Dataset) -> str:
+    """Say which accuracies are at chance, at which points, and which accuracy shows the learning.
+
+    Returns
+    -------
+    A sentence without its full stop; empty where every accuracy exceeds a guess, and the first of
+    them, which tables and figures begin with, is not far behind another.
+    """
+    judged = judge(ds)
+    if not judged:
+        return ""
+    at = {name: one.is_at_chance for name, one in judged.items() if one.is_at_chance.any()}
+    main, *others = judged
+    behind = judged[main].is_at_chance | _find_lagging(judged)
+    if not at and not behind.any():
+        return ""
+    said, which = ("at chance", at) if at else ("little learned", {main: behind})
+    clauses = [
+        f"{name} {_format_range(judged[name].accuracy[points])}{_name_points(ds, points)}"
+        for name, points in which.items()
+    ]
+    guess = np.concatenate([judged[name].guess[points] for name, points in which.items()])
+    text = f"{said}: {', '.join(clauses)}; a guess gets {_format_range(guess)}"
+    better = {name: judged[name].accuracy[behind] for name in others if name not in at}
+    gets = [
+        f"{name} ({_format_range(values)})"
+        for name, values in better.items()
+        if np.isfinite(values).any()
+    ]
+    return f"{text}; the learning shows in {', '.join(gets)}" if gets else text
+
+
+def _find_lagging(judged: dict[str, Judged]) -> np.ndarray:
+    """Return the points, bool [points], at which the first accuracy exceeds a guess by less than
+    half as much as another."""
+    lifts = np.array([one.accuracy - one.guess for one in judged.values()])
+    return np.asarray((lifts[1:] > 2.0 * lifts[0]).any(0))
+
+
+def _name_points(ds: xr.Dataset, points: np.ndarray) -> str:
+    """Name the points among all of a sweep; empty for all."""
+    if points.all():
+        return ""
+    names, texts = labels(ds, axes_of(ds), units=False)
+    each = [
+        " ".join(f"{name}={text}" for name, text in zip(names, texts[place], strict=True))
+        for place in np.flatnonzero(points)
+    ]
+    more = ", ..." if len(each) > MOST else ""
+    return f" at {len(each)} of {len(points)} points ({', '.join(each[:MOST])}{more})"
+
+
+def _read_ends(ds: xr.Dataset, name: str) -> np.ndarray:
+    """Return a variable at the end of each trial, [points, trials]."""
+    values = ended(ds, name).values
+    return values.reshape(-1, values.shape[-1])
+
+
+def _format_range(values: np.ndarray) -> str:
+    low, high = (f"{value:.2f}" for value in (np.nanmin(values), np.nanmax(values)))
+    return low if low == high else f"{low} to {high}"
+
+
+def _average(values: np.ndarray) -> np.ndarray:
+    """Return the mean over the trials that have a value, [points]; NaN where none has."""
+    count = np.isfinite(values).sum(1)
+    total = np.nansum(values, 1)
+    return np.asarray(np.where(count, total / np.maximum(count, 1), np.nan))

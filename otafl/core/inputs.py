@@ -1,0 +1,68 @@
+"""Open files that someone else may have written: regular files up to a size, and nothing else.
+
+A named pipe would keep the program waiting, and a device such as /dev/zero would fill its memory.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+MIB = 1 << 20
+
+_KINDS = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+    (stat.S_ISSOCK, "a socket"),
+)
+
+
+def open_regular(path: Path | str, most_bytes: int | None = None) -> BinaryIO:
+    """Open a regular file for reading.
+
+    Parameters
+    ----------
+    path : of the file; links are followed.
+    most_bytes : size up to which it is opened; None for any.
+
+    Raises
+    ------
+    OSError
+        Where there is no such file, it is not a regular one, or it is larger. `strerror` says
+        which.
+    """
+    # a pipe that nobody writes to would else be waited for here
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        about = os.fstat(handle)
+        if not stat.S_ISREG(about.st_mode):
+            kind = next((name for is_kind, name in _KINDS if is_kind(about.st_mode)), "special")
+            number = errno.EISDIR if stat.S_ISDIR(about.st_mode) else errno.EINVAL
+            raise OSError(number, f"is {kind}, not a regular file", str(path))
+        if most_bytes is not None and about.st_size > most_bytes:
+            said = f"has more than {most_bytes / MIB:,.0f} MiB"
+            raise OSError(errno.EFBIG, said, str(path))
+        return os.fdopen(handle, "rb")
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def read_bytes(path: Path | str, most_bytes: int) -> bytes:
+    """Read a regular file whole. Raises OSError as `open_regular`, also if it grows meanwhile."""
+    with open_regular(path, most_bytes) as file:
+        content = file.read(most_bytes + 1)
+    if len(content) > most_bytes:
+        raise OSError(errno.EFBIG, f"has more than {most_bytes / MIB:,.0f} MiB", str(path))
+    return content
+
+
+def read_text(path: Path | str, most_bytes: int) -> str:
+    """Read a regular file of UTF-8 text whole. Raises OSError as `open_regular`, and
+    UnicodeDecodeError (a ValueError)."""
+    return read_bytes(path, most_bytes).decode("utf-8")

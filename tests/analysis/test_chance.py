@@ -1,0 +1,139 @@
+"""Accuracies no better than a guess: which points, and where the learning is.
+
+Mutations that make a test here fail: no margin, or one that does not shrink with the trials; the
+share of a device's own majority class for a global model; the mean over points in place of each;
+trials without a value counted; the learning named where nothing has learned.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+from contract.small import tree
+
+import otafl
+from otafl import cli
+from otafl.analysis import chance
+
+pytestmark = pytest.mark.exact
+
+GUESS, SAMPLES = 0.1, 400
+
+
+def result(trials: int = 1, own: bool = False, **accuracies: list[float]) -> xr.Dataset:
+    """Accuracies of points at SNRs of 0, 10, .. dB, all trials alike."""
+    points = len(next(iter(accuracies.values())))
+    names = ("majority_share", "test_samples", "majority_accuracy", "own_test_samples")
+    shares = dict(zip(names, (GUESS, SAMPLES, 0.5, SAMPLES), strict=True))
+    shares = shares if own else {name: shares[name] for name in names[:2]}
+    one = np.ones((points, trials))
+    data: dict[str, Any] = {
+        name: (("snr_db", "trial", "round"), (np.array(values)[:, None] * one)[..., None])
+        for name, values in accuracies.items()
+    }
+    data |= {name: (("snr_db", "trial"), value * one) for name, value in shares.items()}
+    ds = xr.Dataset(data, {"snr_db": 10.0 * np.arange(points), "round": [4]})
+    return ds.assign_coords(final_round=("snr_db", np.full(points, 4.0)))
+
+
+@pytest.mark.parametrize("trials", [1, 4, 25])
+def test_the_margin_is_three_standard_errors_of_a_guess(trials: int) -> None:
+    limit = GUESS + 3 * (GUESS * (1 - GUESS) / (SAMPLES * trials)) ** 0.5
+    assert chance.describe(result(trials, test_accuracy=[limit - 1e-9]))
+    assert not chance.describe(result(trials, test_accuracy=[limit + 1e-9]))
+
+
+@pytest.mark.law
+def test_a_guess_is_seldom_taken_for_learning() -> None:
+    """False alarms of 20,000 guessing models: 0.13 % each by the normal law, at most 0.3 % for a
+    binomial of 400 samples; the bound of 90 is exceeded with a probability below 1e-4 then."""
+    rng = np.random.default_rng(0)
+    right = rng.binomial(SAMPLES, GUESS, 20_000) / SAMPLES
+    ds = result(test_accuracy=list(right))
+    taken = int((~chance.judge(ds)["test_accuracy"].is_at_chance).sum())
+    assert 5 < taken < 90
+
+
+def test_it_names_the_points() -> None:
+    assert chance.describe(result(test_accuracy=[0.1, 0.5, 0.12])) == (
+        "at chance: test_accuracy 0.10 to 0.12 at 2 of 3 points (snr_db=0, snr_db=20); a guess "
+        "gets 0.10"
+    )
+    many = chance.describe(result(test_accuracy=[0.1] * 5 + [0.5]))
+    assert "at 5 of 6 points (snr_db=0, snr_db=10, snr_db=20, ...)" in many
+    assert chance.describe(result(test_accuracy=[0.1, 0.1])) == (
+        "at chance: test_accuracy 0.10; a guess gets 0.10"
+    )
+
+
+def test_it_says_where_the_learning_is() -> None:
+    local = chance.describe(result(test_accuracy=[0.1], local_test_accuracy=[0.7]))
+    assert local == (
+        "at chance: test_accuracy 0.10; a guess gets 0.10; the learning shows in "
+        "local_test_accuracy (0.70)"
+    )
+    behind = chance.describe(result(test_accuracy=[0.25], local_test_accuracy=[0.7]))
+    assert behind.startswith("little learned: test_accuracy 0.25; a guess gets 0.10; the learning ")
+    assert not chance.describe(result(test_accuracy=[0.45], local_test_accuracy=[0.7]))
+    apart = chance.describe(result(test_accuracy=[0.1, 0.8], local_test_accuracy=[np.nan, 0.9]))
+    assert apart == "at chance: test_accuracy 0.10 at 1 of 2 points (snr_db=0); a guess gets 0.10"
+    neither = chance.describe(result(test_accuracy=[0.1], local_test_accuracy=[0.11]))
+    assert neither == ("at chance: test_accuracy 0.10, local_test_accuracy 0.11; a guess gets 0.10")
+
+
+def test_a_personal_model_is_held_to_its_devices_most_frequent_class() -> None:
+    keys = {"test_accuracy": [0.4], "personal_own_test_accuracy": [0.52]}
+    assert chance.describe(result(own=True, **keys)) == (
+        "at chance: personal_own_test_accuracy 0.52; a guess gets 0.50"
+    )
+    assert not chance.describe(result(own=True, **keys | {"personal_own_test_accuracy": [0.7]}))
+
+
+def test_missing_values_count_for_nothing() -> None:
+    ds = result(2, test_accuracy=[0.1, 0.9])
+    ds["test_accuracy"][0, 1] = np.nan
+    assert "0.10 at 1 of 2 points (snr_db=0)" in chance.describe(ds)
+    ds["test_accuracy"][0] = np.nan
+    assert chance.describe(ds) == ""
+    assert chance.describe(result(test_accuracy=[0.1]).drop_vars("majority_share")) == ""
+
+
+def test_the_share_is_that_of_the_samples_tested_on() -> None:
+    keys = {"training.rounds": 1, "training.eval_samples": 40, "sweep": {}}
+    common = otafl.run(otafl.load_scenario(tree(keys)))
+    labels = otafl.load_scenario(tree(keys)).data.read().y_test[:40]
+    assert np.all(common.test_samples == 40)
+    np.testing.assert_allclose(common.majority_share, np.bincount(labels).max() / 40)
+    per_device = otafl.run(otafl.load_scenario(tree(keys | {"data.test": "per_device"})))
+    assert np.all(per_device.test_samples == per_device.own_test_samples)
+    assert np.all(per_device.majority_share <= per_device.majority_accuracy)
+
+
+def test_the_commands_say_it(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """One local step of a tiny rate leaves a model where a guess is."""
+    text = "name: still\ndata: digits\nalgorithm: {name: fedavg, learning_rate: 1.0e-6}\n"
+    text += f"training: {{rounds: 1}}\noutput: {{folder: '{tmp_path}'}}\n"
+    (tmp_path / "still.yaml").write_text(text)
+    file = str(tmp_path / "still.nc")
+
+    def told(*args: str) -> tuple[str, str]:
+        with pytest.raises(SystemExit) as left:
+            cli.main(list(args))
+        assert not left.value.code
+        out, err = capsys.readouterr()
+        return " ".join(out.split()), err
+
+    said = "at chance: test_accuracy"
+    assert said in told("run", str(tmp_path / "still.yaml"))[0]
+    assert said in told("show", file)[0]
+    out, err = told("plot", file)
+    assert said not in out
+    assert f"otafl: {said}" in err
+    assert said in told("plot", file, "--kind", "curves")[1]
+    assert said not in told("plot", file, "--y", "aggregation_nmse")[1]
+    told("report", file)
+    assert "<li>At chance: test_accuracy" in (tmp_path / "still_report.html").read_text()

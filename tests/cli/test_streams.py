@@ -1,0 +1,125 @@
+"""Streams that are closed, full or of few letters cost words, never a result."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from otafl import cli, open_results
+from otafl.scenario import ScenarioError, load_scenario
+from otafl.scenario.yaml_source import YamlError, parse
+
+pytestmark = pytest.mark.exact
+
+OTAFL = (sys.executable, "-m", "otafl.cli")
+FULL = "/dev/full"
+SCENARIO = """
+name: small
+data: digits
+model: softmax_regression
+training: {rounds: 2}
+devices: {count: 3}
+trials: 2
+"""
+
+
+def call(
+    *args: str | Path, redirect: str = "", words: Sequence[str] = OTAFL, **env: str
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a command with its streams as a shell redirects them."""
+    shell = f'exec "$@" {redirect}'
+    command = ["sh", "-c", shell, "sh", *words, *map(str, args)]
+    return subprocess.run(command, capture_output=True, env=os.environ | env, timeout=300)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    path = tmp_path / "small.yaml"
+    path.write_text(SCENARIO)
+    return path
+
+
+@pytest.mark.parametrize("args", [["list"], ["--help"]])
+def test_a_full_disk_is_told_in_a_sentence(args: list[str]) -> None:
+    ended = call(*args, redirect=f"> {FULL}")
+    assert ended.returncode == 2
+    assert ended.stderr.decode() == (
+        "otafl: error: standard output: cannot be written (No space left on device); what was "
+        "computed is kept\n"
+    )
+
+
+@pytest.mark.parametrize("redirect", ["2>&-", f"2> {FULL}", "<&- 2>&-"])
+def test_without_stderr_a_command_goes_on(redirect: str) -> None:
+    ended = call("list", redirect=redirect)
+    assert ended.returncode == 0
+    assert b"algorithm" in ended.stdout
+    assert call("list", "nothing", redirect=redirect).returncode == 2
+
+
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    ended = call("list", redirect="| head -n 1", words=OTAFL)
+    assert b"Traceback" not in ended.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("redirect", ["2>&-", ">&- 2>&-", f"> {FULL}", f"2> {FULL}"])
+def test_a_run_keeps_its_result(redirect: str, small: Path, tmp_path: Path) -> None:
+    ended = call("run", small, "--out", tmp_path / "r.nc", redirect=redirect)
+    assert ended.returncode == (2 if redirect == f"> {FULL}" else 0)
+    assert open_results(tmp_path / "r.nc").attrs["complete"] == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_terminal_of_few_letters(encoding: str, small: Path, tmp_path: Path) -> None:
+    ended = call("run", small, "--out", tmp_path / "r.nc", PYTHONIOENCODING=encoding)
+    assert ended.returncode == 0
+    assert "result: " in ended.stdout.decode(encoding)
+
+
+@pytest.mark.slow
+def test_names_that_are_no_utf_8(small: Path, tmp_path: Path) -> None:
+    names = [os.fsdecode(os.fsencode(tmp_path) + name) for name in (b"/\xff.nc", b"/\xff.html")]
+    utf_8 = {"PYTHONUTF8": "1", "PYTHONIOENCODING": "utf-8:strict"}
+    for args in (["run", small, "--out", names[0]], ["report", names[0], "--out", names[1]]):
+        ended = call(*args, **utf_8)
+        assert ended.returncode == 0, ended.stderr.decode(errors="replace")
+    assert Path(names[1]).stat().st_size > 1000
+    missing = call("show", os.fsdecode(b"\xfe.nc"), **utf_8)
+    assert missing.returncode == 2
+    assert b"no such file" in missing.stderr
+
+
+@pytest.mark.slow
+def test_warnings_are_no_errors(small: Path, tmp_path: Path) -> None:
+    ended = call("run", small, "--out", tmp_path / "r.nc", PYTHONWARNINGS="error")
+    assert ended.returncode == 0, ended.stderr.decode()
+
+
+@pytest.mark.parametrize(
+    "args", [["show", "x.nc", "--csv", ""], ["sweep", "x.yaml", "--scheduler", ""], ["run", ""]]
+)
+def test_an_empty_argument_is_refused(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        cli.main(args)
+    assert end.value.code == 2
+    said = capsys.readouterr().err
+    assert said == f"otafl: error: expected a value after {args[-2]}, got an empty text; give " + (
+        "one, or leave it out\n"
+    )
+
+
+@pytest.mark.parametrize("escape", [r"\UFFFFFFFF", r"\U00110000"])
+def test_an_escape_beyond_unicode(escape: str, tmp_path: Path) -> None:
+    with pytest.raises(YamlError, match="beyond Unicode") as error:
+        parse(f'name: "{escape}"')
+    assert error.value.place == (1, 10)
+    (tmp_path / "s.yaml").write_text(f'name: "{escape}"')
+    with pytest.raises(ScenarioError, match=r"s\.yaml:1:10: bad YAML"):
+        load_scenario(tmp_path / "s.yaml")

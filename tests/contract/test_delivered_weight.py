@@ -1,0 +1,202 @@
+"""Readers of the weight that arrived, under every codec, where 30 % of it did.
+
+A server that hears 3 of 10 devices of equal weight must step as if these 3 had been the only ones
+to send. So a method that reads too large a weight (a buffer that fills too fast, SCAFFOLD's c), or
+divides by one that is too small, differs from the round of the three.
+
+Mutations that make a test here fail: a vote that hands on a weight of 1, of obda and of
+fsk_majority_vote; the weight of a sum handed on as that of a mean; packets that count lost votes; a
+weight of measurements for one of reals; a vote on reals of which nothing arrived.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from contract.small import engine, scores
+from torch import Tensor
+
+from otafl.codecs.base import Codec
+from otafl.codecs.obda import Obda
+from otafl.core import registry
+from otafl.core.contracts import Blocks, Received
+from otafl.core.errors import UserError
+from otafl.engine.engine import Engine
+from otafl.transport import packets
+from otafl.transport.delivery import Delivery
+from otafl.transport.superpose import Signal
+
+pytestmark = pytest.mark.exact
+
+DEVICES, HEARD = 10, (1, 4, 8)
+
+READERS: dict[str, dict[str, Any]] = {
+    "fedbuff": {"buffer": 5},
+    "scaffold": {},
+    "fedavg": {},
+    "fedrlr": {"bias_mode": "ota"},
+    "fedrlr_plus": {},
+    "tdpfed": {"weights": "uniform", "factor_steps": 2, "solver_steps": 2},
+    "heterofl": {},
+    "fedrolex": {},
+    "fedhm": {"sends": "product", "levels": [0.5]},
+    "fedasync": {"sends": "increment"},
+    "prox_sgd": {"bias_mode": "ota"},
+}
+"""Methods that read the weight that arrived or divide by it, and some that must not need it."""
+
+FACTORED = ("fedrlr", "fedrlr_plus")
+
+CODECS: dict[str, dict[str, Any]] = {
+    "matrix_sensing": {"rows": 2},
+    "random_subset": {"fill": "keep"},
+    "compressed_sensing": {"chunk": 64},
+}
+
+VOTES = ("obda", "weighted obda")
+
+LINKS: dict[str, dict[str, Any]] = {
+    "digital": {"transport": "digital"},
+    "over_the_air": {"transport": "over_the_air"},
+    "several fades": {"transport": "over_the_air", "channel.block_symbols": 40},
+    "fsk_majority_vote": {"transport": "fsk_majority_vote"},
+    "reed": {"transport": "reed"},
+}
+
+NAMES = [*(name for name in registry.names("codec") if name != "obda"), *VOTES]
+
+
+def a_round(method: str, codec: str, link: str, *, absent: bool) -> Engine:
+    """An engine after a round in which three devices are heard: the others are absent, or have no
+    energy to send what they have."""
+    coded: dict[str, Any] = {"name": codec, **CODECS.get(codec, {})}
+    if codec in VOTES:
+        coded = {"name": "obda", "vote": "majority" if codec == "obda" else "weighted"}
+    keys: dict[str, Any] = {
+        "algorithm": {"name": method, **READERS[method]},
+        "codec": coded,
+        "channel": {"name": "rayleigh", "snr_db": 200.0},
+        "data": {"name": "digits", "train_samples": 300, "partition": {"name": "iid"}},
+        "devices.count": DEVICES,
+        "engine.dtype": "float64",
+        "trials": 2,
+        **LINKS[link],
+    }
+    if link in ("over_the_air", "several fades"):
+        keys["power"] = "ci"
+    one = engine(keys)
+    if absent:
+        select = one.select
+
+        def three(*given: Any) -> Any:
+            cohort = select(*given)
+            who = torch.isin(cohort.device, torch.tensor(HEARD)).nonzero().squeeze(1)
+            return cohort.take(who)
+
+        one.select = three  # type: ignore[method-assign]
+    else:
+        deliver = one.parts.link.transport.deliver
+        energy = torch.zeros(2, DEVICES, dtype=torch.float64)
+        energy[:, list(HEARD)] = 1e300
+
+        def short(payload: Any, cohort: Any, channel: Any, t: int, limits: Any) -> Any:
+            return deliver(payload, cohort, channel, t, replace(limits, energy=energy))
+
+        one.parts.link.transport.deliver = short  # type: ignore[method-assign]
+    one.round(0)
+    return one
+
+
+def differ(method: str, codec: str, link: str, absent: Engine | None = None) -> str:
+    """The first of the server's blocks that is not as after the round of the three, or the scores
+    of its model; "" if none."""
+    silent = a_round(method, codec, link, absent=False)
+    absent = absent or a_round(method, codec, link, absent=True)
+    both = [{"scores": scores(one)["global"]} for one in (silent, absent)]
+    if method not in FACTORED:  # factors of the same product may differ
+        both = [silent.server | both[0], absent.server | both[1]]
+    for name, block in both[1].items():
+        off, scale = float((both[0][name] - block).abs().max()), float(block.abs().max())
+        if off > 1e-7 * scale + 1e-12:
+            return f"{name}: off by {off:.2g} of {scale:.2g}"
+    return ""
+
+
+def goes(method: str, codec: str, link: str) -> bool:
+    """Whether the three go together."""
+    try:
+        a_round(method, codec, link, absent=True)
+    except UserError:
+        return False
+    return True
+
+
+CASES = [
+    *((method, codec, "digital") for method in READERS for codec in NAMES),
+    *((method, codec, "over_the_air") for method in READERS for codec in NAMES),
+    *((method, codec, "several fades") for method in ("scaffold", "prox_sgd") for codec in NAMES),
+    *((method, "identity", link) for method in READERS for link in LINKS),
+]
+
+FAST = [("fedbuff", codec, "over_the_air") for codec in NAMES]
+FAST += [("scaffold", codec, "digital") for codec in VOTES]
+FAST += [("scaffold", "shared_subset", "several fades")]
+FAST += [("prox_sgd", "matrix_sensing", "several fades")]
+FAST += [(method, "obda", "over_the_air") for method in ("scaffold", "heterofl", "fedhm")]
+FAST += [(method, "identity", "fsk_majority_vote") for method in ("fedbuff", "scaffold", "fedhm")]
+
+
+@pytest.mark.parametrize(
+    ("method", "codec", "link"),
+    [
+        case if case in FAST else pytest.param(*case, marks=pytest.mark.slow)
+        for case in dict.fromkeys([*FAST, *CASES])
+    ],
+)
+def test_silent_devices_are_as_absent_ones(method: str, codec: str, link: str) -> None:
+    if goes(method, codec, link):
+        assert not differ(method, codec, link)
+
+
+def all_heard(count: Tensor | Blocks) -> Tensor | Blocks:
+    """A weight of 1 where something arrived."""
+    if isinstance(count, dict):
+        return {name: (value > 0).to(value.dtype) for name, value in count.items()}
+    return (count > 0).to(count.dtype)
+
+
+def test_a_vote_that_tells_a_weight_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    decode, give = Obda.decode, Delivery.give
+
+    def one(self: Obda, received: Received) -> Received:
+        made = decode(self, received)
+        return replace(made, count=tuple(map(all_heard, made.count)))
+
+    def given(
+        self: Delivery, index: int, mean: Blocks, count: Any, *more: Any, **keys: Any
+    ) -> None:
+        give(self, index, mean, all_heard(count), *more, **keys)
+
+    monkeypatch.setattr(Obda, "decode", one)
+    assert differ("fedbuff", "obda", "over_the_air").startswith(("model", "came", "buffer"))
+    assert differ("scaffold", "obda", "over_the_air").startswith("control")
+    monkeypatch.setattr(Delivery, "give", given)
+    assert differ("scaffold", "identity", "fsk_majority_vote").startswith("control")
+
+
+def test_the_weight_of_a_sum_taken_for_that_of_a_mean(monkeypatch: pytest.MonkeyPatch) -> None:
+    absent = a_round("fedbuff", "obda", "over_the_air", absent=True)
+    monkeypatch.setattr(Signal, "out_of_one", property(lambda self: self.linear))
+    assert differ("fedbuff", "obda", "over_the_air", absent)
+    monkeypatch.undo()
+    monkeypatch.setattr(packets, "_out_of_one", lambda count, *_: count)
+    assert differ("scaffold", "obda", "digital").startswith("control")
+
+
+def test_the_weight_of_measurements_taken_for_one_of_reals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Codec, "restored_weight", lambda self, index, weight, restored: weight)
+    with pytest.raises(RuntimeError, match="size of tensor"):
+        differ("prox_sgd", "matrix_sensing", "several fades")

@@ -1,0 +1,305 @@
+"""Every algorithm, topology, selection and codec that privacy accepts, over two neighbouring data
+sets: what reaches the servers differs by no more than the noise is charged for.
+
+A combination counts as accepted if nothing refuses the scenario before or in its first rounds. What
+a component cannot do without is in its settings (`example`, `Reveals.instead`).
+
+Mutations that make a test here fail are executed at the end of the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from typing import Any, Literal, get_args, get_origin
+
+import pytest
+from contract.small import chosen, delivers, section
+from contract.small import scenario as small
+from support.covering import covering
+from support.neighbouring import differences
+from torch import Tensor
+
+from otafl.core import registry
+from otafl.core.errors import UserError
+from otafl.core.settings import reveals
+from otafl.transport.on_air import Slot
+from otafl.transport.privacy import Privacy
+from otafl.transport.superpose import Signal
+
+pytestmark = pytest.mark.law
+
+ROUNDS = 3
+TRAINING = {
+    "rounds": ROUNDS,
+    "weights": "uniform",
+    "batch_size": 4,
+    "local_steps": 1,
+    "eval_samples": 10,
+}
+BASE: dict[str, Any] = {
+    "privacy.clip": 0.02,  # less than most updates, so that what differs is near its bound
+    "trials": 1,
+    "training": TRAINING,
+    "data": {"name": "digits", "train_samples": 100, "partition": "iid"},
+    "model": {"name": "mlp", "hidden": [16]},
+    "devices.count": 3,
+    "power": "full",
+    "engine.dtype": "float64",
+}
+SERVERS = {"servers": 3, "cross_gain_db": -3.0}
+SMALL = {
+    "cells": SERVERS,
+    "hierarchical": SERVERS | {"cloud_every": 1},
+    "cell_free": {"points": 2},
+    "fedbuff": {"buffer": 2},
+    "tdpfed": {"factor_steps": 3, "solver_steps": 2},
+    "shared_subset": {"keep": 0.5},
+}
+"""Numbers with which a component does in few rounds of few devices what it is for."""
+
+ALONE = {"data", "partition", "model", "transport", "track"}
+"""Tables whose components are no way from a device's data to a server; `choices` are tried of
+transports."""
+
+
+def component(table: str, name: str, **more: Any) -> dict[str, Any]:
+    """The section of a component, without a choice that reveals a device's data."""
+    kind = registry.settings(table, name)
+    quiet = {
+        field: mark.instead
+        for field, mark in reveals(kind)
+        if kind.model_fields[field].default == mark.choice
+    }
+    own = section(name) if table == "channel" else chosen(table, name)
+    return own | quiet | SMALL.get(name, {}) | more
+
+
+def keys(**components: Any) -> dict[str, Any]:
+    """BASE with components, `table=name` or `table=section`."""
+    out = dict(BASE)
+    for table, one in components.items():
+        own = component(table, one) if isinstance(one, str) else one
+        out[registry.TABLES[table].section] = own
+        if own["name"] == "fedbn":
+            out["model"] = {"name": "contract.small:normed", "hidden": [16]}
+    return out
+
+
+def told(changes: Mapping[str, Any]) -> tuple[list[str], float] | None:
+    """What the servers learn besides, and the largest share of the charge that they see; None
+    where the scenario is refused."""
+    try:
+        return differences(small(changes), ROUNDS)
+    except UserError:
+        return None
+
+
+def algorithms() -> Iterator[str]:
+    """Algorithms that can do with the sum that privacy is accounted for."""
+    for name in registry.names("algorithm"):
+        if delivers("over_the_air", name):
+            yield name
+
+
+def private(table: str) -> list[str]:
+    """Components of a table of which fedavg's combination, for one, is not refused for privacy."""
+    out = []
+    for name in registry.names(table):
+        try:
+            small(keys(**{table: name}))
+        except UserError as error:
+            if "privacy.clip" in str(error):
+                continue
+        out.append(name)
+    return out
+
+
+AXES: dict[str, list[Hashable]] = {
+    "algorithm": list(algorithms()),
+    "topology": list(private("topology")),
+    "selection": list(private("selection")),
+    "codec": list(private("codec")),
+}
+ROWS = covering(AXES)
+
+
+def test_axes() -> None:
+    """What is refused as a whole: it would be found, as the mutations below are."""
+    refused = {
+        table: sorted(set(registry.names(table)) - set(AXES[table]))
+        for table in ("topology", "selection", "codec")
+    }
+    assert refused == {"topology": ["graph"], "selection": ["update_norm"], "codec": []}
+
+
+@pytest.mark.parametrize("algorithm", AXES["algorithm"])
+def test_pairs(algorithm: str) -> None:
+    rows = [row for row in ROWS if row["algorithm"] == algorithm]
+    found = {tuple(row.values()): told(keys(**row)) for row in rows}
+    accepted = {row: one for row, one in found.items() if one is not None}
+    assert {row: one[0] for row, one in accepted.items() if one[0]} == {}
+    assert len(accepted) >= 4
+    assert algorithm == "local_only" or max(one[1] for one in accepted.values()) > 1e-4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", AXES["algorithm"])
+def test_triples(algorithm: str) -> None:
+    rows = [row for row in covering(AXES, 3) if row["algorithm"] == algorithm]
+    found = {tuple(row.values()): told(keys(**row)) for row in rows}
+    assert {row: one[0] for row, one in found.items() if one is not None and one[0]} == {}
+
+
+OTHERS = [
+    pytest.param(table, name, marks=pytest.mark.slow if table == "channel" else ())
+    for table in registry.TABLES
+    if table not in ALONE and table not in AXES
+    for name in registry.names(table)
+]
+
+
+@pytest.mark.parametrize(("table", "name"), OTHERS)
+def test_other_components(table: str, name: str) -> None:
+    algorithm = "heterofl" if table == "levels" else "fedavg"
+    one = told(keys(algorithm=algorithm, **{table: name}))
+    assert one is None or one[0] == []
+
+
+def choices(table: str, name: str) -> Iterator[dict[str, Any]]:
+    """The section of a component with one other choice than by default, for every choice."""
+    for field, info in registry.settings(table, name).model_fields.items():
+        kind, each = info.annotation, ()
+        if kind is bool:
+            each = (True, False)
+        elif get_origin(kind) is Literal and field != "name":
+            each = get_args(kind)
+        for choice in each:
+            if choice != info.default:
+                yield component(table, name, **{field: choice})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("table", sorted(set(registry.TABLES) - (ALONE - {"transport"})))
+def test_choices(table: str) -> None:
+    leaks = {}
+    for name in registry.names(table):
+        for own in choices(table, name):
+            parts = {"algorithm": "heterofl" if table == "levels" else "fedavg", table: own}
+            one = told(keys(**parts))
+            if one is not None and one[0]:
+                leaks[str(own)] = one[0]
+    assert leaks == {}
+
+
+BLOCKS = {"name": "rayleigh", "antennas": 2, "block_symbols": 40}
+UNEQUAL = {"name": "digits", "train_samples": 100, "partition": "dirichlet"}
+CIRCUMSTANCES: list[dict[str, Any]] = [
+    {"channel": BLOCKS},
+    {"channel": BLOCKS, "topology": {"name": "cells", **SERVERS}},
+    {"channel": BLOCKS, "topology": {"name": "cells", **SERVERS}, "privacy.epsilon": 2.0},
+    {"channel": BLOCKS, "transport": {"name": "over_the_air", "interleave": True}},
+    {"channel": BLOCKS, "transport": {"name": "over_the_air", "quadrature": True}},
+    {"transport": {"name": "over_the_air", "normalise": "block"}, "algorithm": "pfedbayes"},
+    {"transport": {"name": "over_the_air", "snr_convention": "total_energy"}},
+    {"privacy.adversary": "honest", "channel": "awgn"},
+    {"privacy.adjacency": "add_remove"},
+    {"privacy.epsilon": 3.0, "privacy.split": "left"},
+    {"faults.crash_probability": 0.7},
+    {"faults.duplicate_probability": 0.7},
+    {"faults.duplicate_probability": 0.7, "privacy.epsilon": 3.0},
+    {"faults": {"byzantine": 1, "attack": "gaussian"}},
+    {"faults": {"byzantine": 2, "attack": "scale", "scale": 1e30}},
+    {"faults": {"byzantine": 1, "attack": "nan", "refuse_nonfinite": False}},
+    {"faults.fade_probability": 0.5},
+    {"faults.jammer_db": 3.0},
+    {"faults.straggler_probability": 0.5},
+    {"impairments.residual_phase_rad": 0.5},
+    {"impairments.carrier_offset": 0.01},
+    {"impairments.timing_offset": 0.4},
+    {"impairments.clip_db": 1.0},
+    {"impairments.adc_bits": 4},
+    {"impairments.interference_db": 3.0},
+    {"impairments.interference_db": 3.0, "impairments.interference": "alpha_stable"},
+    {"devices": {"count": 3, "participants": 2}},
+    {"devices": {"count": 3, "senders": 2}, "algorithm": "scaffold"},
+    {"devices": {"count": 3, "late": "next", "deadline_s": 1e-3}},
+    {"devices": {"count": 3, "protocol": "asynchronous"}, "algorithm": "fedbuff"},
+    {"devices": {"count": 3, "selection": {"name": "poisson", "probability": 0.2}}},
+    {"training": TRAINING | {"weights": "samples"}, "data": UNEQUAL},
+    {"training": TRAINING | {"weights": "samples"}, "data": UNEQUAL, "algorithm": "fedrlr"},
+]
+
+
+@pytest.mark.parametrize("changes", CIRCUMSTANCES, ids=str)
+def test_circumstances(changes: dict[str, Any]) -> None:
+    """None of these is refused."""
+    found = told(with_(changes))
+    assert found is not None
+    assert found[0] == []
+
+
+def with_(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """BASE with changes, of which `algorithm` names a component."""
+    named = changes.get("algorithm", "fedavg")
+    out = keys(algorithm=named) if isinstance(named, str) else keys() | {"algorithm": named}
+    if "devices" in changes:
+        del out["devices.count"]
+    return out | {key: value for key, value in changes.items() if key != "algorithm"}
+
+
+MODEL = {"name": "fedavg", "sends": "model", "bias_mode": "ideal"}
+LEAKS: dict[str, tuple[dict[str, Any], str]] = {
+    "biases in the clear": ({"algorithm": MODEL}, "group 1"),
+    "biases of a low-rank method": (
+        {"algorithm": {"name": "fedrlr", "bias_mode": "ideal"}},
+        "group 1",
+    ),
+    "classes that a device has": ({"algorithm": {"name": "heterofl"}}, "group 0"),
+    "means of payloads": ({"transport": {"name": "over_the_air", "centre": True}}, "server model"),
+    "a choice by updates": (
+        {"devices": {"count": 3, "participants": 1, "selection": "update_norm"}},
+        "cohort device",
+    ),
+    "powers that follow payloads": ({"power": "smcv"}, "on air 0"),
+}
+
+
+@pytest.mark.parametrize("leak", LEAKS)
+def test_a_leak_is_found(leak: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With nothing refused, the differences have what would be in the clear."""
+    changes, where = LEAKS[leak]
+    module = "otafl.transport.privacy_checks"
+    monkeypatch.setattr(f"{module}.find_problems", lambda scenario: ())
+    monkeypatch.setattr(f"{module}.refuse_parts", lambda *given: None)
+    monkeypatch.setattr("otafl.transport.base.refuse_ideal", lambda payload: None)
+    found = told(with_(changes))
+    assert found is not None
+    assert any(where in one for one in found[0])
+
+
+def own_server(self: Privacy, slot: Slot) -> Tensor:
+    return slot.h.abs().square().sum(2)
+
+
+def first_antenna(self: Privacy, slot: Slot) -> Tensor:
+    return slot.h.abs().square()[:, :, 0]
+
+
+def as_it_is(self: Privacy, sent: Signal) -> Signal:
+    return sent
+
+
+UNDERCOUNTS: dict[str, tuple[str, Any, dict[str, Any]]] = {
+    "other servers": ("_power_gains", own_server, {"topology": {"name": "cells", **SERVERS}}),
+    "other antennas": ("_power_gains", first_antenna, {"channel": BLOCKS | {"antennas": 8}}),
+    "nothing is clipped": ("clipped", as_it_is, {}),
+}
+
+
+@pytest.mark.parametrize("mistake", UNDERCOUNTS)
+def test_an_undercount_is_found(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, wrong, changes = UNDERCOUNTS[mistake]
+    monkeypatch.setattr(Privacy, name, wrong)
+    found = told(with_(changes | {"privacy.adjacency": "add_remove"}))
+    assert found is not None
+    assert any("charged" in one for one in found[0])
