@@ -22,7 +22,7 @@ from pydantic import ValidationError
 
 from otafl.analysis.points import by_point
 from otafl.analysis.summary import SHOWN, moments
-from otafl.core import registry
+from otafl.core import custom, registry
 from otafl.core.errors import UserError
 from otafl.core.problems import Path as Keys
 from otafl.results import origins
@@ -152,7 +152,10 @@ def compare(a: Path, b: Path, tolerance: float = 0.0) -> Comparison:
     names = (str(a), str(b))
     if first is None or second is None:
         return Comparison(names, settings, {})
-    told = [{k: v for k, v in ds.attrs.items() if ABOUT.search(str(k))} for ds in (first, second)]
+    told = [
+        {k: v for k, v in ds.attrs.items() if ABOUT.search(str(k))} | origins.computing(ds.attrs)
+        for ds in (first, second)
+    ]
     paths = list(dict.fromkeys((*one.tracks, *two.tracks)))
     matched, lacking = _matched(one.places(first, paths), two.places(second, paths))
     code = _code(first, second, matched)
@@ -218,7 +221,8 @@ class _Settings:
 def _read(source: Path) -> tuple[_Settings, xr.Dataset | None]:
     """Open a result, or load a scenario. Raises UserError."""
     if source.suffix in (".yaml", ".yml") and not source.is_dir():
-        stored, data = parse(to_yaml(load_scenario(source))).data, None
+        with custom.without_code():  # settings can be compared without it
+            stored, data = parse(to_yaml(load_scenario(source))).data, None
     else:
         data = open_results(source)
         stored = restore_tree(data.attrs)

@@ -72,7 +72,11 @@ def sweep(
     set_: Overrides = None,
     device: DeviceOption = None,
     workers: Annotated[
-        int, typer.Option(min=0, help="Programs that share the stacks; 0: this one.")
+        int,
+        typer.Option(
+            min=0,
+            help="Programs that share the stacks; 0: this one. Their number changes the last bits.",
+        ),
     ] = 0,
     scheduler: Annotated[
         str | None, typer.Option(metavar="tls://...", help="Of Dask workers that share them.")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from otafl.cli.app import Overrides, Trust, import_libraries, load
 from otafl.core.errors import UserError
 from otafl.core.words import counted
+
+if TYPE_CHECKING:
+    from otafl.scenario import Point
 
 
 def check(
@@ -22,10 +26,19 @@ def check(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Run a small round, and each part of yours in one.")
     ] = False,
+    no_code: Annotated[
+        bool, typer.Option("--no-code", help="Import nothing that the file names; check the rest.")
+    ] = False,
 ) -> None:
     """Print a scenario filled in, or all its errors."""
-    from otafl.scenario import expand, json_schema, notes_on, to_yaml
+    from otafl.core import custom
+    from otafl.scenario import json_schema
 
+    if no_code and (trust or dry_run):
+        other = "--trust" if trust else "--dry-run"
+        raise UserError(
+            f"--no-code: {other} runs the code that the file names; give one of the two"
+        )
     if schema:
         import json
 
@@ -34,18 +47,45 @@ def check(
         raise UserError("check: give a scenario's file, or --schema for the JSON schema")
     elif dry_run:
         _rehearse(scenario, set_, trust)
+    elif no_code:
+        with custom.without_code():  # nothing is run, so there is nobody to trust
+            _look(scenario, set_, trust=True)
     else:
-        from otafl.engine.foresight import foresight
+        _look(scenario, set_, trust)
 
-        loaded = load(scenario, set_, None, trust, foresight())
-        points = expand(loaded)
-        from otafl.engine.memory import no_room
 
-        warnings = [*no_room(points), *notes_on(points)]
-        typer.echo(to_yaml(loaded).rstrip())
-        typer.echo(f"{scenario}: valid; {counted(len(points), 'point')}", err=True)
-        for text in warnings:
-            typer.echo(f"otafl: warning: {text}", err=True)
+def _look(path: Path, overrides: list[str] | None, trust: bool) -> None:
+    """Print a scenario filled in, and say what is known of it; within `custom.without_code` what is
+    known without code of the user's."""
+    from otafl.engine.foresight import foresight
+    from otafl.scenario import expand, notes_on, to_yaml
+
+    loaded = load(path, overrides, None, trust, foresight())
+    points = expand(loaded)
+    from otafl.engine.memory import no_room
+
+    skipped = _not_imported(points)
+    sound = [point for point in points if not _not_imported([point])]
+    warnings = [*no_room(sound), *notes_on(sound)] if sound else []
+    typer.echo(to_yaml(loaded).rstrip())
+    found = "nothing wrong without its code" if skipped else "valid"
+    typer.echo(f"{path}: {found}; {counted(len(points), 'point')}", err=True)
+    for text in skipped:
+        typer.echo(f"otafl: not checked: {text}", err=True)
+    for text in warnings:
+        typer.echo(f"otafl: warning: {text}", err=True)
+
+
+def _not_imported(points: Sequence[Point]) -> list[str]:
+    """Name the code of the user's that points name, within `custom.without_code`."""
+    from otafl.core import custom
+    from otafl.scenario.keys import custom_sections, dotted
+
+    if custom.imports_code():
+        return []
+    found = (pair for point in points for pair in custom_sections(point.scenario))
+    names = (f"{dotted(path)}.name: {section.name!r}" for path, section in found)
+    return [f"{name}, its keys and what depends on it" for name in dict.fromkeys(names)]
 
 
 def _rehearse(path: Path, overrides: list[str] | None, trust: bool) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import os
 import sys
+import sysconfig
 from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from otafl.core import blame, sources
@@ -17,6 +20,13 @@ from otafl.core.sources import Sources
 
 _stranger: ContextVar[str | None] = ContextVar("_stranger", default=None)
 """The file whose names are not to be imported."""
+
+_code: ContextVar[bool] = ContextVar("_code", default=True)
+"""Whether what a scenario names may be looked at."""
+
+
+class NotImported(Exception):
+    """Code of the user's that was not imported, within `without_code`."""
 
 
 @contextlib.contextmanager
@@ -30,6 +40,21 @@ def named_by(file: object, trust: bool) -> Iterator[None]:
         _stranger.reset(token)
 
 
+@contextlib.contextmanager
+def without_code() -> Iterator[None]:
+    """Import nothing within it that a scenario names; what needs that raises NotImported."""
+    token = _code.set(False)
+    try:
+        yield
+    finally:
+        _code.reset(token)
+
+
+def imports_code() -> bool:
+    """Say whether what a scenario names is imported here, unlike within `without_code`."""
+    return _code.get()
+
+
 def load(path: str, key: str) -> Any:
     """Return the callable that the user's `module:callable` names, looked for in the working folder
     too.
@@ -41,8 +66,11 @@ def load(path: str, key: str) -> Any:
 
     Raises
     ------
-    UserError : if there is none, or a file names it that is not to be trusted.
+    UserError : if there is none, it is Python's own, or a file names it that is not to be trusted.
+    NotImported : within `without_code`.
     """
+    if not _code.get():
+        raise NotImported(path)
     stranger = _stranger.get()
     if stranger is not None:
         raise UserError(
@@ -65,12 +93,35 @@ def load(path: str, key: str) -> Any:
             f"{key}: {path!r}: {module_name!r} cannot be imported ({type(error).__name__}"
             f"{blame.place(error)}: {said})"
         ) from error
-    blame.remember(path, key)
     found = getattr(module, attribute, None)
     if not callable(found):
         fault = "is not callable" if hasattr(module, attribute) else "does not exist"
         raise UserError(f"{key}: {path!r}: {attribute!r} {fault} in module {module_name!r}")
+    if _is_of_python(found):
+        raise UserError(
+            f"{key}: {path!r} is built in or part of Python itself; expected a function or class "
+            "of your own, or of an installed package"
+        )
+    blame.remember(path, key)
     return found
+
+
+def _is_of_python(found: Any) -> bool:
+    """Say whether a callable is built in, or of the standard library: made for something else, it
+    would do that with what a scenario says."""
+    while isinstance(found, functools.partial):
+        found = found.func
+    if inspect.isbuiltin(found):
+        return True
+    named = found if inspect.isroutine(found) or inspect.isclass(found) else type(found)
+    module = str(getattr(named, "__module__", ""))
+    if module.partition(".")[0] not in sys.stdlib_module_names:
+        return False
+    file = getattr(sys.modules.get(module), "__file__", None)
+    if file is None:
+        return True
+    library = {Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")}
+    return bool(library & set(Path(file).parents)) and "site-packages" not in Path(file).parts
 
 
 def source(path: str, key: str) -> Sources:
@@ -124,10 +175,12 @@ def check_keys(
 ) -> None:
     """Raise UserError if the keys of a section do not fit the user's callable, which is also given
     arguments by position."""
+    section = key.removesuffix(".name")
     try:
         inspect.signature(function).bind(*positional, **options)
-    except ValueError:  # of a built-in type that does not say what it takes
-        return
+    except ValueError as error:
+        raise UserError(
+            f"{section}: {path!r} does not say what it takes; a Python function that calls it would"
+        ) from error
     except TypeError as error:
-        section = key.removesuffix(".name")
         raise UserError(f"{section}: {path!r} does not fit the section's keys: {error}") from error

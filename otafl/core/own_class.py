@@ -69,7 +69,10 @@ class OwnClass(CustomSettings):
 
     @property
     def stackable(self) -> tuple[str, ...]:
-        return stackable_fields(registry.settings_of(self.kind))
+        try:
+            return stackable_fields(registry.settings_of(self.kind))
+        except custom.NotImported:
+            return ()
 
     def found(self) -> Any:
         return self.kind

@@ -17,6 +17,7 @@ import pooch
 
 from otafl.core import registry
 from otafl.core.errors import UserError
+from otafl.core.files import create_beside
 from otafl.data.files import Download, Files
 
 _BROKEN = (
@@ -109,7 +110,7 @@ def _unpacked(download: Download, folder: Path) -> bool:
 
 def _take_out(archive: Path, inside: str, path: Path) -> None:
     """Take one file out of an archive; it has its name only once it is whole."""
-    part = path.with_name(path.name + ".part")
+    part = create_beside(path)
     try:
         with _opened(archive, inside) as source, part.open("wb") as out:
             shutil.copyfileobj(source, out, 1 << 20)

@@ -76,7 +76,8 @@ def run_stack(
                     progress(t + 1, total)
         except KeyboardInterrupt:
             complete = False
-    record = recorder.record(complete)
+    batch = (len(points) * len(numbers), torch.get_num_threads())
+    record = replace(recorder.record(complete), batches=(batch,))
     if complete and scenario.output.save_models:
         models = collect(engine, points, numbers, recorder.rounds[-1])
         record = replace(record, models=models)

@@ -16,8 +16,14 @@ MOST_ROWS = 300
 """Points of a longer sweep are left to `otafl show --csv`."""
 DIMENSIONED = ("s", "J", "symbol", "bit", "W")
 """Units of what learning costs."""
-NOT_SHOWN = ("diverged_round", "end_round", "stop_round")
-NOT_SHOWN += ("majority_share", "test_samples", "own_test_samples")
+NOT_SHOWN = (
+    "diverged_round",
+    "end_round",
+    "stop_round",
+    "majority_share",
+    "test_samples",
+    "own_test_samples",
+)
 
 
 class Column(NamedTuple):

@@ -10,6 +10,7 @@ import itertools
 import math
 import os
 import shutil
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -73,9 +74,13 @@ def _write_zarr(ds: xr.Dataset, out: Path) -> None:
         import zarr  # noqa: F401
     except ImportError as error:
         raise UserError(f"{out}: Zarr needs a package; pip install 'otafl[zarr]'") from error
-    temporary, old = (out.with_name(f".{out.name}.{os.getpid()}.{kind}") for kind in ("tmp", "old"))
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
+        place = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    except OSError as error:
+        raise UserError(f"{out}: cannot be written: {error.strerror or error}") from error
+    temporary, old = place / "new", place / "old"
+    try:
         _chunked(ds).to_zarr(temporary, mode="w", zarr_format=2, consolidated=True)
         if out.exists():
             out.rename(old)
@@ -85,8 +90,7 @@ def _write_zarr(ds: xr.Dataset, out: Path) -> None:
     finally:
         if old.exists() and not out.exists():
             os.replace(old, out)
-        for folder in (temporary, old):
-            shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(place, ignore_errors=True)
 
 
 def _is_zarr(folder: Path) -> bool:

@@ -99,7 +99,8 @@ def to_dataset(
         final_round=("point", np.full(len(index), last), {"long_name": "last recorded round"}),
     )
     first = points[0].scenario
-    made = origins.here(index.tolist(), sources_of(first), first.engine.chunk_mb, inputs)
+    chunk_mb = first.engine.chunk_mb
+    made = origins.here(index.tolist(), sources_of(first), chunk_mb, record.batches, inputs)
     dataset.attrs = _attributes(scenario, axes) | {
         "complete": int(record.complete),
         origins.ATTRIBUTE: origins.written([made]),

@@ -1,12 +1,15 @@
 """Say what the points of a result were computed by: the versions of programs, the files of the
-user's own modules, and the memory of the devices worked on together.
+user's own modules, and what the last bits depend on: the memory of the devices worked on together,
+how many trials of points ran side by side, and the number of threads.
 
 The attribute `origins` of a result is JSON, a list of
 
     {"points": "0-5,8", "versions": {program: version}, "sources": {file: hash}, "chunk_mb": 8.0,
-     "inputs": {"otafl": hash of its source, "data": checksum of the samples, file: hash}}
+     "inputs": {"otafl": hash of its source, "data": checksum of the samples, file: hash},
+     "batches": [[6, 1]]}
 
-with an entry for each that differs. Points are counted as in the sweep, the last axis fastest.
+with an entry for each that differs. Points are counted as in the sweep, the last axis fastest. A
+batch of 6 trials of points ran in 1 thread.
 """
 
 from __future__ import annotations
@@ -17,12 +20,13 @@ import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    PositiveInt,
     TypeAdapter,
     ValidationError,
     field_validator,
@@ -51,6 +55,9 @@ class _Entry(BaseModel):
     sources: dict[str, str] | None
     chunk_mb: float | None = None
     inputs: dict[str, str] | None = None
+    batches: list[Annotated[list[PositiveInt], Field(min_length=2, max_length=2)]] = Field(
+        [], max_length=MOST_POINTS
+    )
 
     @field_validator("points")
     @classmethod
@@ -81,6 +88,7 @@ class Origin:
     chunk_mb : as `engine.chunk_mb`; None for the default.
     inputs : hashes of otafl's own source, of the data set and of files that the scenario names;
         None where nobody took them.
+    batches : (trials of points side by side, threads), of each kind of batch; empty if not known.
     """
 
     points: frozenset[int]
@@ -88,16 +96,19 @@ class Origin:
     sources: Sources | None
     chunk_mb: float | None = None
     inputs: Mapping[str, str] | None = None
+    batches: tuple[tuple[int, int], ...] = ()
 
 
 def here(
     points: Iterable[int],
     sources: Sources,
     chunk_mb: float | None,
+    batches: Iterable[tuple[int, int]],
     inputs: Mapping[str, str] | None = None,
 ) -> Origin:
     """Return the origin of points that this program computes."""
-    return Origin(frozenset(points), versions(), sources, chunk_mb, inputs)
+    kinds = tuple(dict.fromkeys(batches))
+    return Origin(frozenset(points), versions(), sources, chunk_mb, inputs, kinds)
 
 
 def written(origins: Sequence[Origin]) -> str:
@@ -110,6 +121,7 @@ def written(origins: Sequence[Origin]) -> str:
                 "sources": one.sources,
                 "chunk_mb": one.chunk_mb,
                 "inputs": None if one.inputs is None else dict(one.inputs),
+                "batches": one.batches,
             }
             for one in origins
         ]
@@ -123,7 +135,14 @@ def read(attributes: Mapping[str, Any], points: Iterable[int]) -> list[Origin]:
     """
     if ATTRIBUTE in attributes:
         return [
-            Origin(_points(one.points), one.versions, one.sources, one.chunk_mb, one.inputs)
+            Origin(
+                _points(one.points),
+                one.versions,
+                one.sources,
+                one.chunk_mb,
+                one.inputs,
+                tuple((size, threads) for size, threads in one.batches),
+            )
             for one in _entries(attributes[ATTRIBUTE])
         ]
     known = {name: str(attributes.get(f"{name}_version", "not known")) for name in versions()}
@@ -225,6 +244,19 @@ def mixed(attributes: Mapping[str, Any]) -> str:
     return "computed by several versions: " + "; ".join(
         f"points {own} by {programs}" for own, programs in texts.items()
     )
+
+
+def computing(attributes: Mapping[str, Any]) -> dict[str, str]:
+    """Return in words what the last bits of a result depend on, as far as it says."""
+    found = read(attributes, ()) if ATTRIBUTE in attributes else []
+    chunks = {"default" if one.chunk_mb is None else f"{one.chunk_mb:g}" for one in found}
+    batches = {batch for one in found for batch in one.batches}
+    told = {
+        "chunk_mb": ", ".join(sorted(chunks)),
+        "trials side by side": _ranges({size for size, _ in batches}),
+        "threads": _ranges({threads for _, threads in batches}),
+    }
+    return {name: text for name, text in told.items() if text}
 
 
 def _ranges(points: Iterable[int]) -> str:

@@ -19,7 +19,8 @@ class Record:
     trials, R], [points, trials, R, devices] or [points, trials], as its dims say. complete: whether
     every round was run. link: name of `otafl.results.dataset.LINK_DIMS`, with "/<group>" where
     there are several -> [points, trials, rounds, ...], of every round from the first, or None.
-    models: of all points and trials at the end, with `output.save_models`.
+    models: of all points and trials at the end, with `output.save_models`. batches: (trials of
+    points that ran side by side, threads) of each batch, on which the last bits depend.
     """
 
     rounds: list[int]
@@ -27,6 +28,7 @@ class Record:
     complete: bool = True
     link: dict[str, np.ndarray] | None = None
     models: Trained | None = None
+    batches: tuple[tuple[int, int], ...] = ()
 
     def plain(self) -> dict[str, Any]:
         """Return plain data, see `otafl.results.plain`."""

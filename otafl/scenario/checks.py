@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 from collections.abc import Callable, Iterator, Set
 from typing import Any, cast, get_args
@@ -10,7 +11,7 @@ from typing import Any, cast, get_args
 from pydantic import ValidationError
 
 from otafl.algorithms.custom import averages, class_of
-from otafl.core import registry
+from otafl.core import custom, registry
 from otafl.core.problems import Path, Problem
 from otafl.core.settings import Settings
 from otafl.scenario.errors import problems_of
@@ -19,7 +20,8 @@ from otafl.scenario.schema import Scenario
 
 
 def check(scenario: Scenario) -> list[Problem]:
-    """Return everything that is wrong between the sections of a point."""
+    """Return everything that is wrong between the sections of a point; within
+    `custom.without_code` what can be told without code of the user's."""
     found = [
         one
         for path, section in sections(scenario)
@@ -29,18 +31,26 @@ def check(scenario: Scenario) -> list[Problem]:
     if any(one.path[0] == "algorithm" for one in found):
         return found  # a method that cannot be had needs nothing of others
     wrong = {one.path for one in found}
-    return [*found, *_server(scenario), *_transport(scenario), *_increments(scenario, wrong)]
+    for look in (_server, _transport, functools.partial(_increments, wrong=wrong)):
+        with contextlib.suppress(custom.NotImported):
+            found += look(scenario)
+    return found
 
 
 def _told(scenario: Scenario, path: Path, section: Settings) -> list[Problem]:
     """Return what a section finds wrong with the rest of the scenario."""
+    found: list[Problem] = []
     try:
-        return list(section.check(scenario))
+        for one in section.check(scenario):
+            found.append(one)  # kept, should the next question need code that is not imported
+    except custom.NotImported:
+        pass
     except ValidationError as error:  # of the settings of a component of the user's
         tree: Any = section.options  # type: ignore[attr-defined]
         for part in reversed(path):
             tree = {part: tree}
         return problems_of(error, tree, Scenario)
+    return found
 
 
 def _server(scenario: Scenario) -> Iterator[Problem]:
@@ -89,7 +99,10 @@ def _increments(scenario: Scenario, wrong: Set[Path]) -> Iterator[Problem]:
     for path, section in sections(scenario):
         if any(one[: len(path)] == path for one in wrong):
             continue
-        name, settings = ".".join(map(str, path)), cast(Any, section.values)
+        try:
+            name, settings = ".".join(map(str, path)), cast(Any, section.values)
+        except custom.NotImported:
+            continue
         if not settings.assumes_increments:
             continue
         otherwise = [

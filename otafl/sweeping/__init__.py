@@ -7,7 +7,7 @@ import contextlib
 import functools
 import shutil
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -221,7 +221,7 @@ def _complete(
         for stack in stacks
         if stack.number not in there
     ]
-    with _execution(workers, scheduler, jobs, tell) as execute:
+    with _execution(min(workers, len(stacks)), scheduler, jobs, tell) as execute:
         carried_out(jobs, execute, meter, functools.partial(_pack, folder), tell)
     if any(own):  # a program that began before a module was changed may have put its stacks there
         remove_outdated(home, scenario, stacks, own)
@@ -229,19 +229,27 @@ def _complete(
     home.tidy()
 
 
+@contextlib.contextmanager
 def _execution(
     workers: int, scheduler: str | None, jobs: list[Job], tell: Callable[[str], None]
-) -> contextlib.AbstractContextManager[Execute]:
-    """Choose who carries out the jobs."""
+) -> Iterator[Execute]:
+    """Choose who carries out the jobs.
+
+    workers: their number for all stacks of the sweep. Fewer jobs need fewer of them, but with the
+    same number of threads each, so that a resumed sweep computes the same bits.
+    """
     if jobs and scheduler:
         from otafl.sweeping.cluster import of_scheduler
 
-        return of_scheduler(scheduler, tell)
-    if jobs and workers:
-        from otafl.sweeping.local import on_this_machine
+        with of_scheduler(scheduler, tell) as execute:
+            yield execute
+    elif jobs and workers:
+        from otafl.sweeping.local import WorkerPool
 
-        return on_this_machine(min(workers, len(jobs)))
-    return contextlib.nullcontext(here)
+        with WorkerPool(min(workers, len(jobs)), workers) as pool:
+            yield pool.run
+    else:
+        yield here
 
 
 def _remove(folder: Path) -> None:

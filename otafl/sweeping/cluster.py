@@ -1,4 +1,4 @@
-"""Have jobs carried out by Dask workers: programs of this machine (`local`), or of a cluster.
+"""Have jobs carried out by the Dask workers of a cluster.
 
 A worker computes one stack at a time and writes its file itself, so a client that dies takes
 nothing finished with it. A worker that dies has its stack computed by another one.
@@ -24,7 +24,6 @@ from otafl.sweeping.executing import Execute
 from otafl.sweeping.working import Job, Outcome, Report, work
 
 TOPIC = "otafl"
-LOOPBACK = "127.0.0.1"
 ENCRYPTED = ("tls", "wss")
 REPORT_EVERY_S = 0.5
 LOOK_EVERY_S = 0.05
@@ -157,7 +156,7 @@ def by_workers(
     """Yield outcomes as they come.
 
     where: names the workers. look: called now and then, to look after them. Raises UserError if the
-    scheduler is lost, and what `look` raises.
+    scheduler is lost.
     """
 
     def heard(event: tuple[float, tuple[int, int, int]]) -> None:

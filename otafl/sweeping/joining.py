@@ -43,7 +43,9 @@ def joined(pieces: Sequence[Piece], points: int, trials: int) -> Record:
         }
     models = [record.models for record in records if record.models is not None]
     complete = all(record.complete for record in records)
-    return Record(rounds, variables, complete, link, trained.join(models) if models else None)
+    whole = trained.join(models) if models else None
+    each = tuple(batch for record in records for batch in record.batches)
+    return Record(rounds, variables, complete, link, whole, each)
 
 
 def _placed(

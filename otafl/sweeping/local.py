@@ -1,110 +1,111 @@
-"""Start workers on this machine: programs that end with this one, and that nobody else can reach.
+"""Workers of this machine: programs that take jobs through a pipe each, and end with it.
 
-Every server listens on the loopback address alone, and speaks only with who has a certificate that
-is made for the sweep and handed on through pipes: else whoever reaches a port, from the network or
-as another user of this machine, could run code as this user.
+Each pipe is a pair of sockets without a name that a worker inherits. There is no port, no file and
+no certificate, so nobody else can reach a worker. Each worker runs a program of its own instead of
+the user's script, as multiprocessing's spawn would: a script that starts a sweep without asking for
+`__name__` does not start it again in every worker.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
+from multiprocessing import Pipe
+from multiprocessing.connection import wait
 from types import TracebackType
 from typing import Any, BinaryIO
 
 from otafl.core.errors import UserError
-from otafl.sweeping import scratch
-from otafl.sweeping.cluster import LOOPBACK, by_workers, quiet
-from otafl.sweeping.executing import Execute
+from otafl.sweeping.working import Job, Outcome, Report
+
+DEATHS = 4
+"""Workers that a stack may kill before it counts as failed."""
 
 END_S = 5.0
+LOOK_EVERY_S = 0.5
 
 
-@contextlib.contextmanager
-def on_this_machine(workers: int) -> Iterator[Execute]:
-    """Start so many workers, which share the processor's threads; with GPUs, each has one, in
-    turn."""
-    from dask import config
-    from distributed import Client, Scheduler, SpecCluster
-    from distributed.security import Security
+class Worker:
+    """One program that computes a job at a time.
 
-    security = Security.temporary()
-    options = {
-        "host": LOOPBACK,
-        "protocol": "tls",
-        "security": security,
-        "dashboard": False,
-        "dashboard_address": f"{LOOPBACK}:0",
-    }
-    with (
-        quiet(),
-        scratch.folder() as folder,
-        config.set({"distributed.scheduler.http.routes": []}),
-        SpecCluster(scheduler={"cls": Scheduler, "options": options}, security=security) as cluster,
-        Programs(workers, cluster.scheduler_address, security, folder) as programs,
-        Client(cluster, set_as_default=False) as client,
-    ):
-        yield partial(by_workers, client, "the workers of this machine", programs.look_after)
-
-
-@dataclass(frozen=True)
-class Program:
-    """Hold a worker's program.
-
-    ready: a pipe on which it writes once it takes jobs. log: what it said on stderr until then.
+    Parameters
+    ----------
+    environment : what its environment has besides this program's.
     """
 
-    process: subprocess.Popen[bytes]
-    ready: BinaryIO
-    log: Path
-
-    def ended(self) -> int | None:
-        """Return its exit status, negative for a signal, or None while it lives."""
-        return self.process.poll()
-
-    def ends(self) -> None:
-        """End it, if it lives: a worker does when its stdin is closed."""
-        assert self.process.stdin is not None
-        self.ready.close()
-        with contextlib.suppress(OSError):
-            self.process.stdin.close()
+    def __init__(self, environment: dict[str, str]) -> None:
+        self.job: Job | None = None
+        self.ready = False
+        self._log: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115  # its stderr until it is ready
+        self.connection, theirs = Pipe()
         try:
-            self.process.wait(END_S)
+            with theirs, _open_stderr() as stderr:
+                self._process = _start(theirs.fileno(), stderr.fileno(), self._log, environment)
+        except OSError:
+            self.connection.close()
+            self._log.close()
+            raise
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether its program has ended, though a process that it left may hold the pipe."""
+        return self._process.poll() is not None
+
+    def submit(self, job: Job) -> None:
+        """Give it a job."""
+        self.job = job
+        with contextlib.suppress(OSError):  # it has just died, as will be seen
+            self.connection.send(job)
+
+    def receive(self) -> Any:
+        """Return what it says next, None if it died."""
+        if self.is_dead and not self.connection.poll():
+            return None
+        try:
+            return self.connection.recv()
+        except (EOFError, OSError):
+            return None
+
+    def stop(self) -> str:
+        """End its program, if it lives, and say how that ended: a worker does when its pipe is
+        closed."""
+        self.connection.close()
+        if not self.ready:  # it does not listen yet
+            self._process.kill()
+        try:
+            status = self._process.wait(END_S)
         except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+            self._process.kill()
+            status = self._process.wait()
+        with self._log as log:
+            log.seek(0)
+            lines = log.read().decode(errors="replace").splitlines()
+        how = f"exit status {status}" if status >= 0 else signal.Signals(-status).name
+        return how + (f": {lines[-1].strip()}" if lines and not self.ready else "")
 
-    def was_ready(self) -> bool:
-        """Say of one that ended whether it has taken jobs."""
-        with self.ready:
-            return bool(self.ready.read())
 
+class WorkerPool:
+    """A number of workers, which are started anew when they die.
 
-class Programs:
-    """Hold the workers' programs, a fixed number of them."""
+    Parameters
+    ----------
+    num_workers : int
+    num_shares : int, optional
+        Equal parts of the processor's threads, of which each worker gets one; as many as there are
+        workers if not given.
+    """
 
-    def __init__(self, number: int, scheduler: str, security: Any, folder: Path) -> None:
-        self._folder = folder
-        self._environments = _environments(number)
-        fields = ("tls_ca_file", "tls_worker_key", "tls_worker_cert")
-        self._told = {
-            "scheduler": scheduler,
-            "folder": str(folder),
-            "security": {name: getattr(security, name) for name in fields},
-        }
-        self._all: list[Program] = []
+    def __init__(self, num_workers: int, num_shares: int = 0) -> None:
+        self._environments = _environments(max(num_workers, num_shares))[:num_workers]
+        self._workers: list[Worker | None] = [None] * num_workers
 
-    def __enter__(self) -> Programs:
-        for number in range(len(self._environments)):
-            self._all.append(self._started(number))
+    def __enter__(self) -> WorkerPool:
         return self
 
     def __exit__(
@@ -113,56 +114,140 @@ class Programs:
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
-        for program in self._all:
-            program.ends()
+        for worker in self._running:
+            worker.connection.close()  # they end at the same time
+        for worker in self._running:
+            worker.stop()
 
-    def look_after(self) -> None:
-        """Start those anew that died. Raises UserError if one did before it took jobs."""
-        for number, program in enumerate(self._all):
-            status = program.ended()
-            if status is None:
-                continue
-            if not program.was_ready():
-                raise UserError(self._died(program, status))
-            self._all[number] = self._started(number)
+    @property
+    def _running(self) -> list[Worker]:
+        return [worker for worker in self._workers if worker is not None]
 
-    def _died(self, program: Program, status: int) -> str:
-        how = f"exit status {status}" if status >= 0 else signal.Signals(-status).name
-        lines = program.log.read_text(errors="replace").splitlines()
-        last = f": {lines[-1].strip()}" if lines else ""
-        return (
-            f"--workers {len(self._all)}: a worker died while it started ({how}{last}); fewer need "
-            "less memory, and without --workers this program computes the stacks itself"
-        )
+    def start(self) -> None:
+        """Start the workers that do not run.
 
-    def _started(self, number: int) -> Program:
-        """Start a program that finds what this one finds, in a session of its own: Ctrl-C in a
-        terminal is for this program."""
-        code = (
-            f"import sys; sys.path = {sys.path!r}; from otafl.sweeping.worker import main; main()"
-        )
-        log = self._folder / f"{number}.log"
-        ready, writes = os.pipe()
-        stderr = os.dup(2)
-        try:
-            with log.open("wb") as file:
-                process = subprocess.Popen(
-                    [sys.executable, "-c", code],
-                    stdin=subprocess.PIPE,
-                    stderr=file,
-                    env=os.environ | self._environments[number],
-                    pass_fds=(writes, stderr),
-                    start_new_session=True,
-                )
-        finally:
-            os.close(writes)
-            os.close(stderr)
-        assert process.stdin is not None
-        told = self._told | {"ready": writes, "stderr": stderr}
-        with contextlib.suppress(BrokenPipeError):  # it is dead already, as will be seen
-            process.stdin.write(json.dumps(told).encode() + b"\n")
-            process.stdin.flush()
-        return Program(process, os.fdopen(ready, "rb"), log)
+        They import what jobs need, so they begin sooner where this is called before the jobs are
+        known; `run` calls it too.
+
+        Raises
+        ------
+        UserError
+            If the system refuses another program.
+        """
+        for number, worker in enumerate(self._workers):
+            if worker is None:
+                try:
+                    self._workers[number] = Worker(self._environments[number])
+                except OSError as error:
+                    raise UserError(
+                        f"--workers {len(self._workers)}: no worker can be started "
+                        f"({error.strerror or error}); try fewer"
+                    ) from error
+
+    def run(self, jobs: Sequence[Job], report: Report) -> Iterator[Outcome]:
+        """Yield outcomes as they come. The job of a worker that dies is given to another one.
+
+        Raises
+        ------
+        UserError
+            If a worker dies while it starts.
+        """
+        waiting, deaths = deque(jobs), Counter[int]()
+        num_outcomes = 0
+        while num_outcomes < len(jobs):
+            self._submit(waiting)
+            outcomes = [
+                outcome
+                for worker in self._heard()
+                if (outcome := self._take(worker, report, waiting, deaths)) is not None
+            ]
+            self._submit(waiting)  # before the outcomes are looked at, which takes a while
+            num_outcomes += len(outcomes)
+            yield from outcomes
+
+    def _submit(self, waiting: deque[Job]) -> None:
+        """Give jobs to the workers that have none."""
+        if waiting:
+            self.start()
+        for worker in self._running:
+            if worker.ready and worker.job is None and waiting:
+                worker.submit(waiting.popleft())
+
+    def _heard(self) -> list[Worker]:
+        """Wait for workers that say something, or have died."""
+        spoke = wait([worker.connection for worker in self._running], LOOK_EVERY_S)
+        return [one for one in self._running if one.connection in spoke or one.is_dead]
+
+    def _take(
+        self, worker: Worker, report: Report, waiting: deque[Job], deaths: Counter[int]
+    ) -> Outcome | None:
+        """Take what a worker says; return the outcome of its job, if it is that."""
+        said = worker.receive()
+        if said == READY:
+            worker.ready = True
+        elif isinstance(said, Outcome):
+            worker.job = None
+            return said
+        elif said is not None:
+            report(*said)
+        else:
+            return self._bury(worker, waiting, deaths)
+        return None
+
+    def _bury(self, worker: Worker, waiting: deque[Job], deaths: Counter[int]) -> Outcome | None:
+        """Forget a worker that died, and have its job computed again, or else return its failure.
+
+        Raises
+        ------
+        UserError
+            If it had not taken jobs yet.
+        """
+        how = worker.stop()
+        self._workers[self._workers.index(worker)] = None
+        if not worker.ready:
+            raise UserError(
+                f"--workers {len(self._workers)}: a worker died while it started ({how}); fewer "
+                "need less memory, and without --workers this program computes the stacks itself"
+            )
+        job = worker.job
+        if job is None:
+            return None
+        deaths[job.stack.number] += 1
+        if deaths[job.stack.number] < DEATHS:
+            waiting.appendleft(job)
+            return None
+        text = f"every worker that computed it died (the last one with {how}); out of memory?"
+        return Outcome(job, "failed", "other", text, text)
+
+
+READY = "ready"
+"""What a worker says first."""
+
+
+def _open_stderr() -> BinaryIO:
+    """Return another handle of this program's stderr, or of nothing where that is closed."""
+    if sys.__stderr__ is None:  # handle 2 may be some other file by now
+        return open(os.devnull, "wb", 0)
+    return os.fdopen(os.dup(2), "wb", 0)
+
+
+def _start(
+    pipe: int, stderr: int, log: BinaryIO, environment: dict[str, str]
+) -> subprocess.Popen[bytes]:
+    """Start a program that finds the modules that this one finds, in a session of its own: Ctrl-C
+    in a terminal is for this program."""
+    code = (
+        f"import sys; sys.path = {sys.path!r}; from otafl.sweeping.worker import main; "
+        f"main({pipe}, {stderr}, {os.getpid()})"
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdin=subprocess.DEVNULL,
+        stderr=log,
+        env=os.environ | environment,
+        pass_fds=(pipe, stderr),
+        start_new_session=True,
+    )
 
 
 def _environments(workers: int) -> list[dict[str, str]]:

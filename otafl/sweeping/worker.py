@@ -1,57 +1,70 @@
-"""Be a worker of `local`: a program that takes jobs from the one that started it.
-
-That program writes a line of JSON to its stdin, and keeps it open as long as it lives.
-"""
+"""The program of a worker of `local`: it takes jobs through a pipe, and ends when that closes."""
 
 from __future__ import annotations
 
-import asyncio
-import json
 import os
+import queue
 import signal
-import sys
 import threading
+import time
+from dataclasses import replace
+from multiprocessing.connection import Connection
 from typing import Any
 
-from otafl.sweeping.cluster import LOOPBACK, quiet
+from otafl.sweeping.local import READY
+from otafl.sweeping.working import Job, work
+
+REPORT_EVERY_S = 0.5
+LOOK_EVERY_S = 1.0
 
 
-def main() -> None:
-    """Take jobs until the program that started this one ends, however it does."""
-    for number in (signal.SIGINT, signal.SIGHUP):  # who started it decides
+def main(pipe: int, stderr: int, parent: int) -> None:
+    """Compute jobs until the program that started this one ends, however it does.
+
+    Parameters
+    ----------
+    pipe : handle of this end of the pipe.
+    stderr : handle of what becomes stderr now that the worker has started.
+    parent : number of the process that started this one.
+    """
+    for number in (signal.SIGINT, signal.SIGHUP):  # the parent decides
         signal.signal(number, signal.SIG_IGN)
-    told = json.loads(sys.stdin.buffer.readline())
-    threading.Thread(target=_end_with_the_client, daemon=True).start()
-    with quiet():
-        asyncio.run(_serve(told))
-    os._exit(0)  # though a job may still run
+    os.set_inheritable(pipe, False)
+    connection, jobs = Connection(pipe), queue.SimpleQueue[Job]()
+    threading.Thread(target=_listen, args=(connection, jobs, parent), daemon=True).start()
+    os.dup2(stderr, 2)
+    os.close(stderr)
+    _send(connection, READY)
+    while True:
+        told = [0.0]
+
+        def report(*rounds: int, told: list[float] = told) -> None:
+            if time.monotonic() - told[0] >= REPORT_EVERY_S:
+                told[0] = time.monotonic()
+                _send(connection, rounds)
+
+        outcome = work(jobs.get(), report)
+        _send(connection, replace(outcome, error=None))  # an error may hold what cannot be sent
 
 
-def _end_with_the_client() -> None:
-    os.read(0, 1)
-    os._exit(0)
+def _listen(connection: Connection, jobs: queue.SimpleQueue[Job], parent: int) -> None:
+    """Receive jobs; end this program, though a job may still run, when the parent has ended.
+
+    The parent is looked at too: a process that it forked may hold its end of the pipe.
+    """
+    try:
+        while True:
+            while not connection.poll(LOOK_EVERY_S):
+                if os.getppid() != parent:
+                    os._exit(0)
+            jobs.put(connection.recv())
+    except (EOFError, OSError):
+        os._exit(0)
 
 
-async def _serve(told: dict[str, Any]) -> None:
-    from dask import config
-    from distributed import Worker
-    from distributed.security import Security
-
-    security = Security(require_encryption=True, **told["security"])
-    with config.set({"distributed.worker.http.routes": []}):
-        worker = Worker(
-            told["scheduler"],
-            nthreads=1,
-            memory_limit=0,
-            host=LOOPBACK,
-            dashboard=False,
-            dashboard_address=f"{LOOPBACK}:0",
-            local_directory=told["folder"],
-            security=security,
-        )
-    async with worker:
-        os.write(told["ready"], b".")
-        os.close(told["ready"])
-        os.dup2(told["stderr"], 2)
-        os.close(told["stderr"])
-        await worker.finished()
+def _send(connection: Connection, message: Any) -> None:
+    """Send a message; end this program if nobody listens any more."""
+    try:
+        connection.send(message)
+    except OSError:
+        os._exit(0)

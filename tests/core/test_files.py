@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
+from otafl.core import files
 from otafl.core.errors import WriteError
 from otafl.core.files import write_text, written
 
@@ -71,3 +75,78 @@ def test_a_file_that_cannot_be_written_is_as_it_was(tmp_path: Path) -> None:
         half_written(path)
     assert names(tmp_path) == ["a.txt"]
     assert path.read_text() == "before"
+
+
+def test_a_planted_link_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under the names that were guessable, and under the right one."""
+    victim, path = tmp_path / "victim", tmp_path / "a.txt"
+    victim.write_text("precious")
+    tokens = iter(["planted0", "planted0", "free0000"])
+    monkeypatch.setattr(files.secrets, "token_hex", lambda _: next(tokens))
+    with written(path) as right:
+        right.write_text("first")
+    guessable = f".a.txt.{socket.gethostname()}-{os.getpid()}.tmp"
+    for name in (guessable, right.name):
+        (tmp_path / name).symlink_to(victim)
+    write_text(path, "text")
+    assert victim.read_text() == "precious"
+    assert path.read_text() == "text"
+    assert next(tokens, None) is None
+
+
+def test_a_file_has_the_rights_that_the_umask_leaves(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        write_text(tmp_path / "a.txt", "text")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "a.txt").stat().st_mode & 0o777 == 0o640
+
+
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    path, read = tmp_path / "pipe", []
+    os.mkfifo(path)
+    reader = threading.Thread(target=lambda: read.append(path.read_text()), daemon=True)
+    reader.start()
+    write_text(path, "text")
+    reader.join(10)
+    assert read == ["text"]
+    assert path.is_fifo()
+    assert names(tmp_path) == ["pipe"]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root makes devices")
+def test_a_device_is_not_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "null"
+    try:
+        os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 3))
+        write_text(path, "text")
+    except (PermissionError, WriteError):
+        pytest.skip("devices cannot be made or opened here")
+    assert path.is_char_device()
+    assert names(tmp_path) == ["null"]
+
+
+def test_what_the_system_names_for_an_open_file_is_not_replaced(tmp_path: Path) -> None:
+    """As of `--csv /dev/stdout`, where the output goes to a file."""
+    with (tmp_path / "out.txt").open("w+") as file:
+        write_text(Path(f"/proc/self/fd/{file.fileno()}"), "text")
+        assert file.read() == "text"
+    assert names(tmp_path) == ["out.txt"]
+
+
+def test_a_living_file_of_another_container_stays_until_it_is_old(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the same host name, and of a process whose number nobody has here."""
+    path = tmp_path / "a.txt"
+    with monkeypatch.context() as there:
+        there.setattr(files, "_namespace", lambda: 12 * "0")
+        there.setattr(os, "getpid", lambda: 999999999)
+        other = files.create_beside(path)
+    write_text(path, "mine")
+    assert other.exists()
+    old = path.stat().st_mtime - files.LEFT_S - 1
+    os.utime(other, (old, old))
+    write_text(path, "mine")
+    assert names(tmp_path) == ["a.txt"]

@@ -8,6 +8,7 @@ second head, coordinates of a joint axis left out, --force ignored.
 from __future__ import annotations
 
 import csv
+import os
 import re
 import sys
 from pathlib import Path
@@ -115,6 +116,18 @@ def test_what_is_there_is_kept_unless_forced(ran: Path, tmp_path: Path) -> None:
     assert "stop_round" in (tmp_path / "o.csv").read_text().splitlines()[0]
 
 
+def test_a_planted_link_is_not_followed(ran: Path, tmp_path: Path) -> None:
+    """Whose name another user could guess."""
+    pytest.importorskip("zarr")
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (victim / "thesis.tex").write_text("")
+    for kind in ("tmp", "old"):
+        (tmp_path / f".o.zarr.{os.getpid()}.{kind}").symlink_to(victim)
+    convert(ran, tmp_path / "o.zarr")
+    assert os.listdir(victim) == ["thesis.tex"]
+
+
 def test_a_crash_while_writing_leaves_the_old_zarr(
     ran: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,7 +147,7 @@ def test_a_crash_while_writing_leaves_the_old_zarr(
     rename = Path.rename
 
     def interrupted(self: Path, to: Path) -> Path:
-        if self.suffix == ".tmp":
+        if self.name == "new":
             raise KeyboardInterrupt
         return rename(self, to)
 

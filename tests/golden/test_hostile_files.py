@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import yaml
 from contract.small import scenario
 from contract.test_sweeps import Kill, same
 from support.trained_bench import kept
@@ -29,6 +30,7 @@ from otafl.core.errors import UserError
 from otafl.data import loading as data_loading
 from otafl.results import models as trained
 from otafl.results import plain
+from otafl.results.files import write_part
 from otafl.scenario import Scenario
 from otafl.sweeping import planning
 from otafl.sweeping.folder import Folder
@@ -170,9 +172,20 @@ def test_a_recipe_s_code_is_not_run(tmp_path: Path, mark: Path) -> None:
         assert end.value.code == 2
 
 
-def test_a_trusted_recipe_must_make_a_module(tmp_path: Path) -> None:
-    path = named(tmp_path, "types:SimpleNamespace", a=1)
-    with pytest.raises(UserError, match=r"gives a SimpleNamespace; a torch.nn.Module"):
+def test_a_trusted_recipe_must_make_a_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "no_module.py").write_text("class Thing:\n    def __init__(self, a): ...\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    path = named(tmp_path, "no_module:Thing", a=1)
+    with pytest.raises(UserError, match=r"gives a Thing; a torch.nn.Module"):
+        otafl.load_model(path, trust=True)
+
+
+def test_no_command_runs_what_a_recipe_names_of_python(tmp_path: Path, mark: Path) -> None:
+    """Trusted or not."""
+    path = named(tmp_path, "os:mkdir", path=str(mark))
+    with pytest.raises(UserError, match="part of Python itself"):
         otafl.load_model(path, trust=True)
 
 
@@ -242,3 +255,58 @@ def test_plain_data_come_back(tmp_path: Path) -> None:
     assert back["d"][2].dtype == bool
     with pytest.raises(TypeError, match="Path is no plain data"):
         plain.save({"x": [tmp_path]}, tmp_path / "other.pt")
+
+
+NAMED = ("algorithm", "channel", "power", "codec", "csi", "server", "downlink", "model", "data")
+READERS = {
+    "show": ["show", "R", "--csv", "OUT"],
+    "plot": ["plot", "R", "--out", "OUT.png"],
+    "cdf": ["plot", "R", "--kind", "cdf", "--out", "OUT.png"],
+    "report": ["report", "R", "--out", "OUT.html"],
+    "diff": ["diff", "R", "R"],
+    "diff with its scenario": ["diff", "R", "S.yaml"],
+    "convert": ["convert", "R", "OUT.nc"],
+    "convert to a table": ["convert", "R", "OUT.csv"],
+    "export": ["export", "R", "--to", "pytorch", "--out", "OUT.pt2"],
+}
+
+
+@pytest.fixture
+def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mark: Path) -> Path:
+    """A result with models whose scenario names a stranger's module throughout, in the sweep too,
+    beside that module."""
+    path = kept(tmp_path)
+    (tmp_path / "strangers.py").write_text(f"import os; os.mkdir({str(mark)!r})\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    dataset = otafl.open_results(path).load()
+    tree = yaml.safe_load(dataset.attrs["scenario"])
+    for section in NAMED:
+        tree[section] = {"name": "strangers:Part", "a": 1}
+    tree["track"] = {"name": "strangers:track"}
+    tree["data"]["partition"] = {"name": "strangers:deal"}
+    tree["devices"]["selection"] = {"name": "strangers:Choice"}
+    text = yaml.safe_dump(tree)
+    (tmp_path / "S.yaml").write_text(text)
+    dataset.attrs["scenario"] = text
+    dataset.close()
+    write_part(dataset, path)
+    return path
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_no_command_imports_what_a_result_s_scenario_names(
+    reader: str, hostile: Path, mark: Path
+) -> None:
+    """The fixture `mark` sees that the module was not imported. Some readers work on a scenario
+    that is no more than a text, others say that they would need its code."""
+    words = [
+        word.replace("OUT", "out") if word != "R" else str(hostile) for word in READERS[reader]
+    ]
+    if "pytorch" in words:
+        words.append("--check")
+    with pytest.raises(SystemExit) as end:
+        main(words)
+    assert end.value.code in (0, None, 1, 2)
+    if reader not in ("export", "diff with its scenario"):
+        assert end.value.code in (0, None)

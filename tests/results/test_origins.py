@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from otafl.results import origins
@@ -25,6 +27,20 @@ def attributes(*several: Origin) -> dict[str, str]:
 def test_it_is_read_as_it_was_written(points: set[int]) -> None:
     several = [made(points, file="a1"), made({100}, OLD)]
     assert origins.read(attributes(*several), ()) == several
+
+
+def test_what_the_last_bits_depend_on_is_kept_and_told() -> None:
+    one = replace(made({0, 1}), chunk_mb=8.0, batches=((6, 1), (2, 1)))
+    other = replace(made({2}), batches=((6, 2),))
+    assert origins.read(attributes(one, other), ()) == [one, other]
+    assert len(origins.joined([[one], [replace(one, points=frozenset({3}))], [other]])) == 2
+    assert origins.computing(attributes(one, other)) == {
+        "chunk_mb": "8, default",
+        "trials side by side": "2,6",
+        "threads": "1-2",
+    }
+    assert origins.computing({}) == {}
+    assert "threads" not in origins.computing(attributes(made({0})))
 
 
 def test_points_are_ranges() -> None:

@@ -4,6 +4,7 @@ strangers could come in."""
 from __future__ import annotations
 
 import contextlib
+import http.client
 import os
 import re
 import shutil
@@ -16,6 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import distributed
+import psutil
 import pytest
 import yaml
 from contract.small import scenario
@@ -71,6 +73,20 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
             os.killpg(process.pid, signal.SIGKILL)
 
 
+def pages_of(folder: Path) -> set[int]:
+    """The statuses of Dask's pages at all ports on which programs of a folder listen."""
+    found = set()
+    ran = (one for one in psutil.process_iter(["cwd"]) if one.info["cwd"] == str(folder))
+    every = [place for one in ran for place in one.net_connections(kind="tcp")]
+    for port in {one.laddr.port for one in every if one.status == psutil.CONN_LISTEN}:
+        for page in ("health", "metrics"):
+            asked = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+            with contextlib.suppress(http.client.HTTPException, OSError), contextlib.closing(asked):
+                asked.request("GET", f"/{page}")  # a port that speaks TLS breaks off
+                found.add(asked.getresponse().status)
+    return found
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="makes certificates")
 def test_a_scheduler_with_certificates_as_the_page_says(shell: Shell, tmp_path: Path) -> None:
@@ -83,6 +99,7 @@ def test_a_scheduler_with_certificates_as_the_page_says(shell: Shell, tmp_path: 
     shell(make)
     assert (tmp_path / "tls").stat().st_mode & 0o777 == 0o700
     assert "without TLS" not in shell(use)
+    assert pages_of(tmp_path) == {404}
     same(open_results(tmp_path / "study"), sweeping.run(one))
     address = yaml.safe_load((tmp_path / "scheduler.json").read_text())["address"]
     assert address.startswith("tls://127.0.0.1:")

@@ -1,38 +1,52 @@
-"""Workers of this machine: nobody else can reach them, and they end with the program that started
-them, whatever becomes of it."""
+"""Workers of this machine: nobody else can reach them, they end with the program that started them,
+whatever becomes of it, and a worker that dies takes nothing with it."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
-from ipaddress import ip_address
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 from contract.small import scenario
+from contract.test_sweeps import same
 
 from otafl import sweeping
 from otafl.core.errors import UserError
-from otafl.sweeping import local
+from otafl.scenario import to_yaml
+from otafl.sweeping import FailedStacks, local, planning
+from otafl.sweeping.local import WorkerPool
+from otafl.sweeping.working import Job
 
 pytestmark = [pytest.mark.exact, pytest.mark.slow]
 
 SHORT = {"training.rounds": 2, "trials": 1, "sweep": {"training.batch_size": [1, 2, 3, 4]}}
 
 
+def jobs_of(folder: Path, keys: dict[str, Any] = SHORT) -> list[Job]:
+    one = scenario(keys)
+    return [Job(one, stack, folder) for stack in planning.stored(one, folder)]
+
+
+def nothing(*_: int) -> None: ...
+
+
 @pytest.fixture(scope="module")
-def client() -> Iterator[Any]:
-    """A Dask client of two workers that are there."""
-    with local.on_this_machine(2) as execute:
-        client = execute.args[0]  # type: ignore[attr-defined]
-        client.wait_for_workers(2, timeout=120)
-        yield client
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerPool]:
+    """Two workers that take jobs."""
+    with WorkerPool(2) as pool:
+        for _ in pool.run(jobs_of(tmp_path_factory.mktemp("first")), nothing):
+            pass
+        yield pool
 
 
 def everyone() -> list[psutil.Process]:
@@ -40,17 +54,32 @@ def everyone() -> list[psutil.Process]:
     return [me, *me.children(recursive=True)]
 
 
-def listening(process: psutil.Process) -> list[Any]:
-    found = process.net_connections(kind="inet")
-    return [one.laddr for one in found if one.status == psutil.CONN_LISTEN]
+def until(condition: Callable[[], object], seconds: float = 120.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come"
+        time.sleep(0.02)
 
 
-def test_every_server_listens_on_the_loopback_address_alone(client: Any) -> None:
-    """Of this program, where the scheduler is, and of its workers."""
-    servers = [found for process in everyone() if (found := listening(process))]
-    assert len(servers) == 3
-    assert all(servers)
-    assert all(ip_address(one.ip).is_loopback for each in servers for one in each)
+def gone(process: psutil.Process) -> bool:
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def test_nobody_can_speak_to_a_worker(pool: WorkerPool) -> None:
+    """No program listens, and no socket has a name or an address."""
+    workers = everyone()[1:]
+    assert len(workers) == 2
+    for process in workers:
+        assert process.net_connections(kind="inet") == []
+        assert all(not one.laddr for one in process.net_connections(kind="unix"))
+    assert not [
+        one
+        for one in psutil.Process().net_connections(kind="inet")
+        if one.status == psutil.CONN_LISTEN
+    ]
 
 
 def semaphores(process: psutil.Process) -> set[str]:
@@ -64,56 +93,89 @@ def had() -> set[str]:
     return semaphores(psutil.Process())
 
 
-def test_no_semaphore_is_left_to_who_is_killed(had: set[str], client: Any) -> None:
+def test_no_semaphore_is_left_to_who_is_killed(had: set[str], pool: WorkerPool) -> None:
     """Since there is none with a name."""
     for process in everyone():
         assert semaphores(process) <= had
 
 
-CONNECT = """\
-import logging, sys
-from distributed import Client
-from distributed.security import Security
-logging.disable()
-try:
-    Client(sys.argv[1], security={security}, timeout=5)
-except Exception as error:
-    print(type(error).__name__)
-else:
-    print("let in")
+def test_workers_find_the_modules_that_the_client_finds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And no others: their path is the client's."""
+    (tmp_path / "seen.py").write_text(
+        "import sys\nfrom pathlib import Path\n"
+        f"Path({str(tmp_path / 'path')!r}).write_text(repr(sys.path))\n"
+        "def power(link):\n"
+        "    return link.able.to(link.h.dtype), link.able.any(-1).to(link.gain.dtype)\n"
+        "power.constraint = 'none'\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    keys = {**SHORT, "power": "seen:power", "channel": "rayleigh"}
+    sweeping.sweep(scenario(keys), tmp_path / "out", workers=2)
+    assert (tmp_path / "path").read_text() == repr(sys.path)
+
+
+ATTACK = """\
+import os, sys, time
+from pathlib import Path
+os.setgid(65534), os.setuid(65534)
+place, marker = Path(sys.argv[1]), sys.argv[2]
+mine = place.parent / "mine"
+(mine / "otafl").mkdir(parents=True)
+code = f"import os; open({marker!r}, 'a').write(str(os.getuid()))"
+(mine / "otafl" / "__init__.py").write_text(code)
+while True:
+    for folder in place.iterdir():
+        if folder.name.startswith("scheduler") and not folder.is_symlink():
+            folder.rename(place / f"old-{folder.name}")
+            folder.symlink_to(mine)
+    time.sleep(0.001)
 """
 
 
-@pytest.mark.parametrize("security", ["Security.temporary()", "None"], ids=["other", "none"])
-@pytest.mark.parametrize("protocol", ["tls", "tcp"])
-def test_who_has_not_the_certificate_is_refused(client: Any, protocol: str, security: str) -> None:
-    address = client.scheduler.address.replace("tls", protocol)
-    code = CONNECT.format(security=security)
-    done = subprocess.run(
-        [sys.executable, "-c", code, address], capture_output=True, text=True, timeout=120
-    )
-    assert re.fullmatch(r"\w+Error\n", done.stdout)
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can be two users")
+def test_another_user_runs_no_code_through_a_shared_temporary_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another user has made the folder that Dask would put in the workers' path."""
+    with tempfile.TemporaryDirectory(prefix="shared-") as shared:
+        place = Path(shared) / "dask-scratch-space"
+        place.mkdir()
+        Path(shared).chmod(0o1777)
+        place.chmod(0o777)
+        os.chown(place, 65534, 65534)
+        marker = Path(shared) / "marker"
+        code = [sys.executable, "-S", "-c", ATTACK, place, marker]
+        attacker = subprocess.Popen(list(map(str, code)), cwd="/")
+        monkeypatch.setenv("TMPDIR", shared)
+        monkeypatch.setattr(tempfile, "tempdir", None)
+        monkeypatch.setattr(sys, "path", list(sys.path))
+        try:
+            sweeping.sweep(scenario(SHORT), tmp_path / "out", workers=2)
+        finally:
+            attacker.kill()
+            attacker.wait()
+        assert not marker.exists()
+        assert os.listdir(place) == []
 
 
-def test_a_worker_refuses_a_stranger_too(client: Any) -> None:
-    """A call as Dask's programs call each other."""
-    for address in client.scheduler_info()["workers"]:
-        code = (
-            "import asyncio, sys\n"
-            "from distributed.core import connect\n"
-            "from distributed.security import Security\n"
-            "async def call():\n"
-            "    told = Security.temporary().get_connection_args('client')\n"
-            "    comm = await connect(sys.argv[1], timeout=5, **told)\n"
-            "    await comm.write({'op': 'identity', 'reply': True})\n"
-            "    print('let in', await comm.read())\n"
-            "asyncio.run(call())\n"
-        )
-        done = subprocess.run(
-            [sys.executable, "-c", code, address], capture_output=True, text=True, timeout=120
-        )
-        assert done.returncode == 1
-        assert "let in" not in done.stdout
+SCRIPT = """\
+import sys
+from pathlib import Path
+from otafl import load_scenario, sweeping
+print("began", flush=True)
+sweeping.sweep(load_scenario(sys.argv[1]), Path(sys.argv[2]), workers=2)
+"""
+
+
+def test_a_script_without_a_guard_runs_once(tmp_path: Path) -> None:
+    """Its workers do not run it again, as they would of multiprocessing."""
+    (tmp_path / "study.py").write_text(SCRIPT)
+    (tmp_path / "study.yaml").write_text(to_yaml(scenario(SHORT)))
+    command = [sys.executable, "study.py", "study.yaml", "out"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stdout) == (0, "began\n"), done.stderr
 
 
 @pytest.mark.parametrize(
@@ -127,12 +189,6 @@ def test_workers_have_no_more_threads_than_the_user_lets_a_program_have(
     monkeypatch.setenv("OMP_NUM_THREADS", stated)
     for environment in local._environments(workers):
         assert environment["OMP_NUM_THREADS"] == environment["MKL_NUM_THREADS"] == threads
-
-
-def test_certificates_are_not_on_command_lines_nor_in_environments(client: Any) -> None:
-    for process in everyone():
-        told = [*process.cmdline(), *process.environ().values()]
-        assert not any("PRIVATE KEY" in text for text in told)
 
 
 BROKEN = """\
@@ -166,21 +222,127 @@ def test_a_worker_that_dies_while_it_starts_is_a_sentence(
     assert capfd.readouterr().err == ""
 
 
-def test_a_worker_that_dies_later_is_started_anew() -> None:
+FORKED = """\
+import os, sys, time
+from otafl.sweeping.local import WorkerPool
+with WorkerPool(1) as pool:
+    pool.start()
+    if os.fork() == 0:
+        time.sleep(600)
+    print(pool._running[0]._process.pid, flush=True)
+    time.sleep(600)
+"""
+
+
+def test_a_worker_ends_though_a_fork_of_its_client_holds_the_pipe() -> None:
+    client = subprocess.Popen(
+        [sys.executable, "-c", FORKED], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        assert client.stdout is not None
+        worker = psutil.Process(int(client.stdout.readline()))
+        client.kill()
+        until(lambda: gone(worker))
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(client.pid, signal.SIGKILL)
+        client.communicate()
+
+
+def test_a_worker_that_dies_later_is_started_anew(tmp_path: Path) -> None:
     others = set(psutil.Process().children())
 
     def own() -> list[psutil.Process]:
         return list(set(psutil.Process().children()) - others)
 
-    with local.on_this_machine(1) as execute:
-        client, look_after = execute.args[0], execute.args[2]  # type: ignore[attr-defined]
-        client.wait_for_workers(1, timeout=120)
+    with WorkerPool(1) as pool:
+        jobs = jobs_of(tmp_path)
+        outcomes = pool.run(jobs, nothing)
+        states = [next(outcomes).state]
         (first,) = own()
         first.kill()
-        first.wait()
-        look_after()
-        end = time.monotonic() + 120
-        while first.pid in (pids := set(client.run(os.getpid).values())) or not pids:
-            assert time.monotonic() < end
-        assert pids == {second.pid for second in own()}
+        states += [one.state for one in outcomes]
+        (second,) = own()
+        assert second.pid != first.pid
+        second.kill()  # while it has nothing to do
+        second.wait()
+        states += [one.state for one in pool.run(jobs, nothing)]
+    assert states == 2 * len(jobs) * ["done"]
     assert own() == []
+
+
+KILLER = """\
+import os
+from pathlib import Path
+import torch
+
+def power(link, size, times, place):
+    deaths = Path(place)
+    if size == 2 and len(os.listdir(deaths)) < times:
+        (deaths / str(os.getpid())).touch()
+        os.kill(os.getpid(), 9)
+    return torch.zeros_like(link.h), torch.ones_like(link.gain[:, :1].expand(link.h.shape[:2]))
+"""
+
+
+@pytest.mark.parametrize("times", [local.DEATHS - 1, local.DEATHS, 1000])
+def test_a_stack_that_kills_its_workers(
+    times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is computed by others, up to so many, and once more at the end; the others are kept."""
+    (tmp_path / "killer.py").write_text(KILLER)
+    (tmp_path / "deaths").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    power = {"name": "killer:power", "size": 1, "times": times, "place": str(tmp_path / "deaths")}
+    keys = {**SHORT, "channel": "rayleigh", "power": power}
+    keys["sweep"] = {"power.size": [1, 2, 3]}
+    one = scenario(keys)
+    if times == 1000:
+        with pytest.raises(FailedStacks, match="every worker that computed it died") as raised:
+            sweeping.sweep(one, tmp_path / "out", workers=2)
+        assert "1 of 3 stacks failed" in str(raised.value)
+        assert "SIGKILL" in str(raised.value)
+        expected = 2 * local.DEATHS
+    else:
+        result = sweeping.sweep(one, tmp_path / "out", workers=2)
+        same(result, sweeping.run(one))
+        expected = times
+    assert len(os.listdir(tmp_path / "deaths")) == expected
+
+
+def test_progress_comes_from_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the middle of a stack too."""
+    told: list[int] = []
+    keys = {"training.rounds": 3000, "sweep": {"training.batch_size": [1, 2]}, "trials": 1}
+    sweeping.sweep(scenario(keys), tmp_path, lambda done, *_: told.append(done), workers=2)
+    assert told == sorted(told)
+    assert told[-1] == 6000
+    assert any(done % 3000 for done in told)
+
+
+def test_a_resumed_sweep_gives_a_worker_as_many_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though fewer stacks are left than there are workers."""
+    monkeypatch.setattr(local.os, "cpu_count", lambda: 8)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    for left in (1, 2, 4):
+        pool = WorkerPool(left, 4)
+        assert [one["OMP_NUM_THREADS"] for one in pool._environments] == left * ["2"]
+
+
+def test_workers_without_a_stderr(tmp_path: Path) -> None:
+    (tmp_path / "study.py").write_text(SCRIPT)
+    (tmp_path / "study.yaml").write_text(to_yaml(scenario(SHORT)))
+    command = f"{sys.executable} study.py study.yaml out 2>&-"
+    done = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, timeout=300)
+    assert (done.returncode, done.stdout) == (0, b"began\n")
+
+
+def test_a_system_that_starts_no_more_programs_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(local.subprocess, "Popen", refuse)
+    with pytest.raises(UserError, match="--workers 2: no worker can be started"):
+        sweeping.sweep(scenario(SHORT), tmp_path, workers=2)

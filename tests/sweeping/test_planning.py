@@ -11,9 +11,11 @@ import torch
 from contract.small import scenario, section
 
 from otafl import sweeping
+from otafl.analysis.comparison import compare
 from otafl.core.errors import UserError
 from otafl.engine import memory
 from otafl.engine.memory import Counter, Need
+from otafl.results import origins
 from otafl.scenario import expand, scenario_hash
 from otafl.sweeping import planning
 from otafl.sweeping.planning import Batch
@@ -156,3 +158,16 @@ def test_a_damaged_size_of_chunks(bad: object, tmp_path: Path) -> None:
     path.write_text(json.dumps(tree))
     with pytest.raises(UserError, match="is damaged or no plan of otafl"):
         planning.stored(one, tmp_path)
+
+
+def test_the_result_says_how_many_trials_ran_side_by_side(tmp_path: Path) -> None:
+    """A plan for more workers has smaller stacks, on which the last bits depend."""
+    one = scenario({"training.rounds": 1, "trials": 3, "sweep": {"channel.snr_db": [0, 5, 10, 20]}})
+    for workers, size in ((0, 12), (2, 3)):
+        folder = tmp_path / str(workers)
+        planning.stored(one, folder, workers)
+        result = sweeping.sweep(one, folder)
+        (made,) = origins.read(result.attrs, ())
+        assert made.points == set(range(4))
+        assert made.batches == ((size, torch.get_num_threads()),)
+    assert "trials side by side" in compare(tmp_path / "0", tmp_path / "2").about

@@ -1,0 +1,119 @@
+"""What a scenario may name as code, and what of it is called.
+
+Mutations that make a test here fail: what is Python's own is called, a callable is called before
+its signature is looked at, code is imported within `without_code`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from contract.small import scenario
+from support.own_modules import own_module
+
+from otafl.core import custom
+from otafl.core.errors import UserError
+from otafl.scenario import ScenarioError, load_scenario
+
+pytestmark = pytest.mark.exact
+
+OWN = """\
+import contextlib, functools, os
+from os import system
+from subprocess import run
+from types import SimpleNamespace
+
+def plain(a, b=1):
+    return a, b
+
+@functools.lru_cache
+def cached(a): return a
+
+@contextlib.contextmanager
+def manager(a): yield a
+
+partial = functools.partial(plain, b=2)
+hidden = functools.partial(system)
+array = __import__("numpy").array
+silent = __import__("torch").device
+
+class Kind:
+    def __init__(self, a): ...
+
+class Called:
+    def __call__(self, a): ...
+
+instance = Called()
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    with own_module("fits", OWN, tmp_path, monkeypatch) as folder:
+        yield folder
+
+
+@pytest.mark.parametrize("name", ["plain", "cached", "manager", "partial", "Kind", "instance"])
+def test_what_is_the_user_s_is_taken(name: str, own: Path) -> None:
+    custom.fitting(f"fits:{name}", "data.name", {"a": 1})
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("os:system", "subprocess:run", "subprocess:Popen", "builtins:exec", "shutil:rmtree"),
+        *("fits:system", "fits:run", "fits:hidden", "fits:SimpleNamespace", "fits:array"),
+    ],
+)
+def test_what_is_python_s_own_or_built_in_is_refused(name: str, own: Path) -> None:
+    with pytest.raises(UserError, match=r"^data.name: .* is built in or part of Python itself"):
+        custom.load(name, "data.name")
+
+
+def test_what_does_not_say_what_it_takes_is_refused(own: Path) -> None:
+    with pytest.raises(UserError, match=r"^data: 'fits:silent' does not say what it takes"):
+        custom.fitting("fits:silent", "data.name", {})
+
+
+@pytest.mark.parametrize("options", [{}, {"c": 1}, {"a": 1, "c": 1}])
+def test_what_does_not_fit_is_not_called(options: dict[str, int], own: Path) -> None:
+    with pytest.raises(UserError, match="does not fit the section's keys"):
+        custom.call("fits:plain", "data.name", options)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"data": {"name": "os:system", "command": "touch was_run"}},
+        {"data": {"name": "subprocess:run", "args": ["touch", "was_run"]}},
+        {"data.partition": {"name": "os:system"}},
+        {"channel": {"name": "os:system"}},
+        {"channel": "rayleigh", "power": {"name": "os:system"}},
+        {"model": {"name": "subprocess:run", "args": "touch was_run"}},
+        {"track": {"name": "os:system"}},
+        *({table: "os:system"} for table in ("algorithm", "codec", "csi", "server", "downlink")),
+    ],
+)
+def test_a_scenario_that_names_a_shell_is_refused(
+    keys: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from otafl.engine.foresight import foresight
+
+    monkeypatch.chdir(tmp_path)
+    tree = scenario({}).model_dump(mode="json", exclude_unset=True)
+    for key, value in keys.items():
+        section, *rest = key.split(".")
+        tree[section] = {**tree.get(section, {}), rest[0]: value} if rest else value
+    with pytest.raises(ScenarioError, match="part of Python itself"):
+        load_scenario(tree, further=foresight())
+    assert os.listdir(tmp_path) == []
+
+
+def test_nothing_is_imported_without_code(own: Path) -> None:
+    with custom.without_code(), pytest.raises(custom.NotImported):
+        custom.load("fits:plain", "data.name")
+    assert "fits" not in sys.modules
+    assert custom.load("fits:plain", "data.name")(1) == (1, 1)
