@@ -34,7 +34,8 @@ def personal(name: str) -> str:
 
 def chosen(ds: xr.Dataset, personalised: bool) -> dict[str, xr.Dataset]:
     """Method -> `accuracy` [..., trial] in percent of its personal or its global model at the step
-    that is best on validation samples, and the `place` of that step; the largest is first."""
+    that is best on validation samples, and the `place` of that step; the largest is first, and
+    taken where several are equal."""
     names = [str(label).partition("(")[0] for label in ds["algorithm"].values]
     out = {}
     for name in dict.fromkeys(names):
@@ -43,7 +44,7 @@ def chosen(ds: xr.Dataset, personalised: bool) -> dict[str, xr.Dataset]:
         if not bool(points[f"{kind}_test_accuracy"].notnull().any()):  # has no global model
             continue
         validation = ended(points, f"{kind}_validation_accuracy").mean("trial").fillna(0)
-        best = validation.argmax("algorithm")
+        best = validation.round(6).argmax("algorithm")  # equal means, but for rounding, are equal
         accuracy = 100 * ended(points, f"{kind}_test_accuracy").isel(algorithm=best)
         out[name] = xr.Dataset({"accuracy": accuracy, "place": best}).drop_vars("algorithm")
     return out

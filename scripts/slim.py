@@ -28,7 +28,7 @@ def main() -> None:
     ]
     slim = ds.drop_vars(own)
     if args.variables:
-        ends = [name for name in ("end_round", "stop_round") if name in slim]
+        ends = [name for name in ("end_round", "stop_round", "diverged_round") if name in slim]
         slim = slim[[*args.variables.split(","), *ends]]
     if all("device" not in values.dims for values in slim.values()):
         slim = slim.drop_vars("device", errors="ignore")
