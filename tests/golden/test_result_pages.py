@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import xarray as xr
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "results" / "reference"
@@ -95,3 +96,11 @@ def test_what_act_loses_on_the_papers_kernels() -> None:
     rows = [line for line in done.stdout.splitlines() if line.startswith("| ")]
     assert len(rows) == 7
     assert [row for row in rows if row not in told] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "diverged"), [("personal_fading", 151), ("personal_fading_server", 50)]
+)
+def test_reduced_results_keep_the_round_of_divergence(name: str, diverged: int) -> None:
+    with xr.open_dataset(REFERENCE / "personal" / f"{name}.nc") as result:
+        assert int(result["diverged_round"].notnull().sum()) == diverged
