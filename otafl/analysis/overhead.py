@@ -22,6 +22,7 @@ from otafl.analysis.points import axes_of
 from otafl.core import registry
 from otafl.core.errors import UserError
 from otafl.results import header
+from otafl.results.ending import count_diverged
 
 COSTS = (
     *("uplink_symbols", "side_symbols", "airtime_s", "sim_time_s"),
@@ -32,6 +33,10 @@ COSTS = (
 
 def to_reach(result: xr.Dataset, variable: str, target: float) -> xr.Dataset:
     """Find the first record at which a variable is at or above the target, and what that cost.
+
+    A trial that diverged has the records before as they are, and counts as a guess from then on
+    (`results.ending.count_diverged`): it may have reached the target before, not with the broken
+    model.
 
     Parameters
     ----------
@@ -64,16 +69,17 @@ def to_reach(result: xr.Dataset, variable: str, target: float) -> xr.Dataset:
             + ", ".join(able)
         )
     rounds = result["round"]
-    first = rounds.where(result[variable] >= target).min("round")
+    values = count_diverged(result, [variable])[variable]
+    first = rounds.where(values >= target).min("round")
     first.attrs = {"units": "round", "long_name": f"first record of {variable} >= {target:g}"}
     ran = result[variable].notnull().any("round")
     reached = first.notnull().astype(float).where(ran)
     reached.attrs = {"units": "1", "long_name": f"whether {variable} >= {target:g} was reached"}
     out = {"round": first, "reached": reached}
-    for name, values in _spent(result).items():
-        if "device" in values.dims:
-            values = values.sum("device", min_count=1, keep_attrs=True)
-        out[name] = values.where(rounds == first).max("round", keep_attrs=True)
+    for name, spent in _spent(result).items():
+        if "device" in spent.dims:
+            spent = spent.sum("device", min_count=1, keep_attrs=True)
+        out[name] = spent.where(rounds == first).max("round", keep_attrs=True)
     if "device_energy_j" in out:
         about = {"units": "J", "long_name": "energy drawn by all devices"}
         out["energy_j"] = out["device_energy_j"].sum("cause", skipna=False).assign_attrs(about)

@@ -27,12 +27,18 @@ LEFT_S = 86400.0
 
 
 @contextlib.contextmanager
-def written(path: Path) -> Iterator[Path]:
+def written(path: Path, replaces: bool = False) -> Iterator[Path]:
     """Yield a temporary file beside `path` to write to; then it is flushed to disk and renamed.
 
     The file is new, and others cannot guess its name, so no link of theirs is followed. What killed
-    programs left of writing this file is removed. A device or a pipe is not replaced: `path` itself
-    is yielded.
+    programs left of writing this file is removed. A device or a pipe, which a user may name, is not
+    replaced: `path` itself is yielded.
+
+    Parameters
+    ----------
+    path : of the file.
+    replaces : whether it is a file of otafl's own, of which a device or a pipe in its place is
+        replaced too: it was not put there to be written to, and a pipe would not be read.
 
     Raises
     ------
@@ -41,7 +47,7 @@ def written(path: Path) -> Iterator[Path]:
     """
     temporary = None
     try:
-        if _is_special(path):
+        if not replaces and _is_special(path):
             yield path
             return
         path.parent.mkdir(parents=True, exist_ok=True)

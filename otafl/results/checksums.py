@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from otafl.core.files import HDF5
+from otafl.core.inputs import open_regular
 
 MARK = b"otafl-sha256:"
 LENGTH = len(MARK) + 64
@@ -57,7 +58,7 @@ def check(path: Path) -> bool:
     Raises ChecksumError where they differ or the file does not end as it should, OSError where it
     cannot be read.
     """
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         begin = file.read(64)
         file.seek(max(0, size - LENGTH))

@@ -35,7 +35,7 @@ def write_part(dataset: xr.Dataset, path: Path | str) -> None:
     checked = {"zlib": True, "complevel": 1, "shuffle": True, "fletcher32": True}
     encoding = {name: checked for name, value in dataset.variables.items() if value.ndim}
     encoding = {name: value for name, value in encoding.items() if _numeric(dataset[name])}
-    with written(Path(path)) as temporary:
+    with written(Path(path), replaces=True) as temporary:
         if dataset.nbytes > IN_MEMORY_BYTES:
             dataset.to_netcdf(temporary, engine="h5netcdf", encoding=encoding)
         else:
@@ -139,8 +139,12 @@ def finished_files(folder: Path, of_one: bool = True) -> list[Path]:
 
 
 def _check_file(path: Path) -> None:
-    """Raise UserError for what is no result at a glance: it is told what it is."""
-    if path.is_dir():
+    """Raise UserError for what is no result at a glance: it is told what it is.
+
+    DamagedError where a folder, a pipe or a device has taken the place of a sweep's part.
+    """
+    of_sweep = path.parent.name in (PARTS, PACKS)
+    if path.is_dir() and not of_sweep:
         raise UserError(
             f"{path}: is a folder; give a result file or the folder of an `otafl sweep`"
         )
@@ -150,8 +154,10 @@ def _check_file(path: Path) -> None:
         with open_regular(path) as file:
             begins = file.read(len(HDF5))
     except OSError as error:
+        if of_sweep and not path.is_file():
+            raise damaged(path, error.strerror or "cannot be opened") from error
         raise UserError(f"{path}: cannot be read ({error.strerror})") from error
-    if begins == HDF5 or path.parent.name in (PARTS, PACKS):
+    if begins == HDF5 or of_sweep:
         return
     if is_scenario(path):
         raise UserError(

@@ -172,10 +172,12 @@ def without(origins: Sequence[Origin], points: set[int]) -> list[Origin]:
 
 
 def renumbered(origins: Sequence[Origin], numbers: Mapping[int, int]) -> list[Origin]:
-    """Return origins whose points have these numbers now."""
-    return [
-        replace(one, points=frozenset(numbers[point] for point in one.points)) for one in origins
+    """Return origins whose points have these numbers now, without points that have none."""
+    moved = [
+        replace(one, points=frozenset(numbers[p] for p in one.points if p in numbers))
+        for one in origins
     ]
+    return [one for one in moved if one.points]
 
 
 def merged(earlier: Sequence[Origin], later: Sequence[Origin]) -> list[Origin]:

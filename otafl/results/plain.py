@@ -31,7 +31,7 @@ def save_archive(tree: Any, path: Path) -> None:
 
     Raises WriteError where the disk does not allow it.
     """
-    with written(path) as temporary:
+    with written(path, replaces=True) as temporary:
         try:
             torch.save(tree, temporary)
         except RuntimeError as error:  # of its C++, on a full disk say

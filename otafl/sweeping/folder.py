@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from otafl.core.errors import DamagedError, UserError, changing
+from otafl.core.inputs import read_text
 from otafl.core.sources import Sources, changed
 from otafl.core.words import counted
 from otafl.results import models as trained
@@ -34,7 +35,7 @@ from otafl.results.packing import finished_stacks, stacks_of
 from otafl.scenario import Scenario, about, same
 from otafl.scenario.yaml_source import parse
 from otafl.sweeping import locks
-from otafl.sweeping.planning import Batch, Stack
+from otafl.sweeping.planning import MOST_BYTES, Batch, Stack
 
 LOCKS, RUNNING, FAILURES, OLD_STATE = "locks", "running", "failures", "state"
 DAMAGED = ".damaged"
@@ -174,7 +175,7 @@ class Folder:
         A folder without results is nobody's, and with `restart` what it has goes too. Raises
         UserError if it holds results of another scenario, or another program computes there.
         """
-        if not self.plan.is_file():
+        if not self.plan.exists() or self.plan.is_dir():
             return ""
         with locks.held(self.lock("plan")):
             if not restart and self.is_of(scenario):
@@ -209,15 +210,16 @@ class Folder:
     def _name(self) -> str:
         """Name the scenario of the plan, without loading it: it may name somebody's code."""
         try:
-            return f"the scenario '{parse(self.scenario.read_text()).data['name']}'"
+            return f"the scenario '{parse(read_text(self.scenario, MOST_BYTES)).data['name']}'"
         except (OSError, ValueError, UserError, KeyError, TypeError):
             return "a scenario"
 
     def is_of(self, scenario: Scenario) -> bool:
         """Say whether the folder's plan is of this scenario; a damaged one is nobody's."""
         try:
-            plan = json.loads(self.plan.read_text())
-            return same({**plan, "scenario": self.scenario.read_text()}, about(scenario))
+            plan = json.loads(read_text(self.plan, MOST_BYTES))
+            text = read_text(self.scenario, MOST_BYTES)
+            return same({**plan, "scenario": text}, about(scenario))
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return False
 

@@ -25,7 +25,7 @@ import numpy as np
 
 from otafl.core.errors import UserError
 from otafl.core.files import write_text
-from otafl.core.inputs import MIB, read_text
+from otafl.core.inputs import read_text
 from otafl.core.words import counted
 from otafl.results import models as trained
 from otafl.results import plain
@@ -37,6 +37,7 @@ from otafl.scenario.yaml_source import parse
 from otafl.sweeping import locks
 from otafl.sweeping.folder import EARLIER, GROWING, Folder
 from otafl.sweeping.planning import (
+    MOST_BYTES,
     Batch,
     Stack,
     in_chunks,
@@ -49,10 +50,12 @@ from otafl.sweeping.planning import (
 
 LIST = "files.json"
 
-NAME = re.compile(
-    rf"plan\.json|scenario\.yaml|(parts|packs|models|running|{EARLIER})/[A-Za-z0-9][\w.-]*"
-)
-"""What the files of a sweep are called, from its folder on."""
+NAME = re.compile(rf"plan\.json|scenario\.yaml|(parts|packs|models|running|{EARLIER})/[^/.][^/\0]*")
+"""What the files of a sweep are called, from its folder on; a user may have made copies under other
+names, but none leaves its folder."""
+
+NOT_OTAFLS = (UserError, LookupError, TypeError, ValueError)
+"""What is raised of files that are damaged, or say what no file of otafl does."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +152,7 @@ def earlier_part(home: Folder, stack: Stack, scenario: Scenario) -> Any:
 def _kept(home: Folder) -> Scenario | None:
     """Return the scenario that the folder holds; None where it cannot be read."""
     try:
-        kept = Scenario.model_validate(parse(home.scenario.read_text()).data)
+        kept = Scenario.model_validate(parse(read_text(home.scenario, MOST_BYTES)).data)
         return kept if home.is_of(kept) else None
     except (OSError, ValueError, UserError):
         return None
@@ -169,9 +172,9 @@ def _prepare(
     for path, part in _parts(home, growth):
         write_part(part, stage / path)
     for path in (*trained.files_of(home.path), *(home.path / EARLIER).glob("*.pt")):
-        with contextlib.suppress(UserError):  # damaged: the stack is computed anew, or it stays
+        with contextlib.suppress(*NOT_OTAFLS):  # the stack is computed anew, or it stays
             kept, _ = trained.read(path)
-            whole = growth.more_trials and int(path.stem) in finished
+            whole = growth.more_trials and path.stem.isdecimal() and int(path.stem) in finished
             where = EARLIER if whole else path.parent.relative_to(home.path)
             rows = [(growth.numbers[point], trial) for point, trial in kept.rows]
             trained.write(replace(kept, rows=rows), stage / where / path.name, growth.now)
@@ -197,7 +200,7 @@ def _parts(home: Folder, growth: Growth) -> Iterator[tuple[Path, Any]]:
     of another scenario is left out, and computed anew."""
     wanted = about(growth.before)
     for path in (*finished_files(home.path), *sorted((home.path / EARLIER).glob("*.nc"))):
-        with contextlib.suppress(UserError):
+        with contextlib.suppress(*NOT_OTAFLS):
             part = read_part(path)
             if part.attrs["complete"] != 1 or not same(part.attrs, wanted):
                 continue
@@ -243,7 +246,7 @@ def _listed(path: Path) -> tuple[list[str], list[str]]:
     Raises UserError for any other name, since someone else may have written the list.
     """
     try:
-        tree = json.loads(read_text(path, 64 * MIB))
+        tree = json.loads(read_text(path, MOST_BYTES))
         made, gone = ([str(name) for name in tree[key]] for key in ("made", "gone"))
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(

@@ -19,6 +19,7 @@ from filelock import FileLock, Timeout
 
 from otafl.core.errors import UserError, WriteError
 from otafl.core.files import write_text
+from otafl.core.inputs import MIB, read_text
 
 TRIES = 10
 
@@ -68,7 +69,7 @@ def alone(folder: Path, what: str) -> Iterator[None]:
 def _named(holder: Path) -> str:
     """Name the program that a folder's lock was taken by, and when, as far as it is known."""
     try:
-        who, since = json.loads(holder.read_text()), holder.stat().st_mtime
+        who, since = json.loads(read_text(holder, MIB)), holder.stat().st_mtime
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(since))
         return f" (process {who['pid']} on {who['host']}, since {when})"
     except (OSError, ValueError, KeyError, TypeError):

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from otafl.core.errors import UserError
 from otafl.core.files import write_text
+from otafl.core.inputs import MIB, read_bytes, read_text
 from otafl.core.sources import Sources
 from otafl.engine import chunking
 from otafl.engine.memory import need
@@ -34,6 +35,8 @@ STACKS_PER_WORKER = 2
 """A sweep over several workers is cut into so many stacks for each, where its points allow it:
 the last ones then do not wait long for one."""
 
+MOST_BYTES = 64 * MIB
+"""Of a plan, and of a scenario beside it, that are read: someone else may have written them."""
 
 SHA256 = "sha256"
 """The key of a plan's checksum."""
@@ -203,7 +206,7 @@ def began_with(folder: Path, now: Sources) -> Sources:
 
 def _check_own(path: Path, text: str) -> None:
     """Raise UserError if another file than a sweep's is in the place of its scenario."""
-    if path.exists() and not (path.is_file() and path.read_bytes() == text.encode()):
+    if path.exists() and not (path.is_file() and read_bytes(path, MOST_BYTES) == text.encode()):
         raise UserError(
             f"{path}: is there already, and a sweep keeps its own there; give another place with "
             "--out"
@@ -240,7 +243,7 @@ def read_tree(path: Path) -> dict[str, Any]:
     Raises OSError for a file that cannot be read; ValueError or TypeError for one that is damaged
     or no plan.
     """
-    tree: dict[str, Any] = dict(json.loads(path.read_text()))
+    tree: dict[str, Any] = dict(json.loads(read_text(path, MOST_BYTES)))
     older = tree.keys() <= BEFORE_SHA256
     if not older and tree.get(SHA256) != _digest(tree):
         raise ValueError("its SHA-256 is not the one that it was written with")
@@ -249,7 +252,8 @@ def read_tree(path: Path) -> dict[str, Any]:
 
 def check_scenario(plan: dict[str, Any], path: Path) -> None:
     """Raise ValueError unless the copy of the scenario is the one that a plan was made of."""
-    if "scenario_sha256" in plan and plan["scenario_sha256"] != _sha256(path.read_text()):
+    text = read_text(path, MOST_BYTES)
+    if "scenario_sha256" in plan and plan["scenario_sha256"] != _sha256(text):
         raise ValueError("its SHA-256 is not the one that it was written with")
 
 
@@ -268,7 +272,7 @@ def read_plan(scenario: Scenario, points: list[Point], folder: Path) -> list[Sta
     path = folder / "plan.json"
     try:
         tree = read_tree(path)
-        kept = {**tree, "scenario": (folder / "scenario.yaml").read_text()}
+        kept = {**tree, "scenario": read_text(folder / "scenario.yaml", MOST_BYTES)}
         if not same(kept, about(scenario)):
             raise UserError(
                 f"{folder}: holds the results of another scenario (or of this one before it "

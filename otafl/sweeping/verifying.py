@@ -20,6 +20,7 @@ import torch
 from otafl.core import custom
 from otafl.core.errors import DamagedError, UserError
 from otafl.core.files import HDF5
+from otafl.core.inputs import open_regular, read_text
 from otafl.core.words import counted
 from otafl.results import checksums
 from otafl.results import models as trained
@@ -29,10 +30,10 @@ from otafl.results.packing import stacks_of
 from otafl.scenario import same
 from otafl.scenario.yaml_source import parse
 from otafl.sweeping.folder import EARLIER, RUNNING, Folder
-from otafl.sweeping.planning import SHA256, check_scenario, read_tree
+from otafl.sweeping.planning import MOST_BYTES, SHA256, check_scenario, read_tree
 
-MOST_BYTES = 2**26
-"""Of a plan, of a scenario, and of a chunk of values that is read at a time."""
+MOST_CHUNK_BYTES = 2**30
+"""Of a chunk of values, which is read at a time."""
 
 NO_CHECKSUM = "without a SHA-256, as older files are"
 
@@ -101,7 +102,7 @@ def advise(findings: list[Finding], source: Path) -> str:
 
 
 def _verify_file(path: Path) -> Iterator[Finding]:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         begin = file.read(len(HDF5))
     if begin.startswith(checksums.ZIP):
         yield _verify_tensors(path, alone=True)
@@ -161,15 +162,13 @@ def _verify_plan(home: Folder, about: dict[str, Any]) -> Iterator[Finding]:
     """Verify the plan and its scenario, and add to `about` which scenario that is."""
     plan: dict[str, Any] = {}
     try:
-        _check_size(home.plan)
         plan = read_tree(home.plan)
         yield Finding(home.plan, Kind.PLAN, note="" if SHA256 in plan else NO_CHECKSUM)
     except (OSError, ValueError, TypeError, RecursionError) as error:
         yield Finding(home.plan, Kind.PLAN, f"damaged: {_reason(error)}")
     try:
-        _check_size(home.scenario)
         check_scenario(plan, home.scenario)
-        parse(text := home.scenario.read_text())
+        parse(text := read_text(home.scenario, MOST_BYTES))
         if "scenario_hash" in plan:
             about |= {"scenario_hash": plan["scenario_hash"], "scenario": text}
         yield Finding(home.scenario, Kind.PLAN)
@@ -210,7 +209,7 @@ def _read_chunks(path: Path) -> None:
                 if not isinstance(values, h5py.Dataset) or values.dtype.kind not in "fiu":
                     continue
                 shape = values.chunks or values.shape
-                if values.dtype.itemsize * math.prod(shape) > MOST_BYTES * 16:
+                if values.dtype.itemsize * math.prod(shape) > MOST_CHUNK_BYTES:
                     raise ChecksumError(f"a chunk of {values.name} is larger than otafl writes")
                 count = values.id.get_num_chunks() if values.chunks else 0
                 for start in (values.id.get_chunk_info(i).chunk_offset for i in range(count)):
@@ -258,11 +257,6 @@ def _saves_models(scenario: str) -> bool:
 def _is_of_run(folder: Path) -> bool:
     """Return whether it is the folder of an `otafl run`, whose models may lie beside the result."""
     return folder.suffix == ".unfinished"
-
-
-def _check_size(path: Path) -> None:
-    if path.stat().st_size > MOST_BYTES:
-        raise ValueError(f"it is larger than {MOST_BYTES} bytes")
 
 
 def _reason(error: Exception) -> str:

@@ -208,3 +208,12 @@ def test_the_counts_of_table_2() -> None:
     assert ratio * model.macs == pytest.approx(7272)
     for percent, rounds in ((1.42, 39.4), (1.44, 39.9)):
         assert percent / 100 * 2.02e7 / (ratio * model.macs) == pytest.approx(rounds, abs=0.11)
+
+
+def test_a_diverged_trial_is_at_the_target_only_before() -> None:
+    ds = result()
+    ds["diverged_round"] = (("snr_db", "trial"), [[20.0, np.nan], [10.0, np.nan]])
+    found = otafl.to_reach(ds, "test_accuracy", 0.7)
+    assert found["reached"].values.tolist() == [[1, 0], [0, 1]]
+    np.testing.assert_array_equal(found["round"], [[5, np.nan], [np.nan, 0]])
+    assert np.isnan(found["airtime_s"].values[1, 0])

@@ -150,3 +150,10 @@ def test_a_living_file_of_another_container_stays_until_it_is_old(
     os.utime(other, (old, old))
     write_text(path, "mine")
     assert names(tmp_path) == ["a.txt"]
+
+
+def test_a_pipe_in_the_place_of_a_file_of_otafls_own_is_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "f")
+    with written(tmp_path / "f", replaces=True) as temporary:
+        temporary.write_text("whole")
+    assert (tmp_path / "f").read_text() == "whole"

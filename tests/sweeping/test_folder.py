@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from contract.small import scenario
+from contract.test_sweeps import Kill
 
 from otafl import sweeping
 from otafl.core.errors import UserError
@@ -178,3 +180,50 @@ def test_a_folder_in_the_place_of_the_plan(tmp_path: Path) -> None:
     (tmp_path / "plan.json").mkdir()
     with pytest.raises(UserError, match=r"plan\.json: is damaged or no plan of otafl; begin anew"):
         sweeping.sweep(scenario({}), tmp_path)
+
+
+SPECIAL = {
+    "pipe": os.mkfifo,
+    "device": lambda path: path.symlink_to("/dev/zero"),
+    "folder": lambda path: path.mkdir(),
+}
+
+
+@pytest.mark.parametrize("kind", SPECIAL)
+def test_a_part_that_is_no_regular_file_is_set_aside(tmp_path: Path, kind: str) -> None:
+    one, told = swept(tmp_path / "s"), list[str]()
+    part = Folder(tmp_path / "s").part(0)
+    part.unlink()
+    SPECIAL[kind](part)
+    result = sweeping.sweep(one, tmp_path / "s", tell=told.append)
+    assert result.attrs["complete"] == 1
+    assert part.is_file()
+    assert not part.is_symlink()
+    assert "not a regular file" in told[0]
+    assert part.with_name("00000.nc.damaged").exists()
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+@pytest.mark.parametrize("name", ["plan.json", "scenario.yaml"])
+def test_a_plan_that_is_no_regular_file_is_one_sentence(
+    tmp_path: Path, kind: str, name: str
+) -> None:
+    one = swept(tmp_path / "s")
+    (tmp_path / "s" / name).unlink()
+    SPECIAL[kind](tmp_path / "s" / name)
+    with pytest.raises(UserError, match="--restart"):
+        sweeping.sweep(one, tmp_path / "s")
+    assert sweeping.sweep(one, tmp_path / "s", restart=True).attrs["complete"] == 1
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_a_checkpoint_that_is_no_regular_file_is_made_anew(tmp_path: Path, kind: str) -> None:
+    one, told = scenario({"training.rounds": 6}), list[str]()
+    with pytest.raises(KeyboardInterrupt):
+        sweeping.sweep(one, tmp_path / "s", Kill(after=4), checkpoint_every=1)
+    (kept,) = (tmp_path / "s" / "running").glob("*.checkpoint.pt")
+    kept.unlink()
+    SPECIAL[kind](kept)
+    result = sweeping.sweep(one, tmp_path / "s", checkpoint_every=1, tell=told.append)
+    assert result.attrs["complete"] == 1
+    assert "computed anew" in " ".join(told)

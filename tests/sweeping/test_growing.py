@@ -326,3 +326,22 @@ def test_a_list_names_files_of_the_folder_alone(
     with pytest.raises(UserError, match="which is no file of a sweep"):
         sweeping.sweep(grown(MORE), folder)
     assert victim.read_text() == "mine"
+
+
+def test_a_copy_under_another_name_does_not_stop_growth(kept: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "s"
+    shutil.copytree(kept, folder)
+    for name in ("00000.nc", "00000 (copy).nc"):
+        shutil.copy(kept / "parts" / "00000.nc", folder / "parts" / name)
+    same(sweeping.sweep(grown(MORE), folder), whole(2))
+
+
+def test_a_part_that_names_what_it_does_not_hold_grows(kept: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "s"
+    shutil.copytree(kept, folder)
+    path = folder / "parts" / "00000.nc"
+    part = read_part(path)
+    (made,) = json.loads(part.attrs["origins"])
+    told = json.dumps([made | {"points": "0-900"}])
+    write_part(part.assign_attrs(origins=told, stacks=[0, 77]), path)
+    same(sweeping.sweep(grown(MORE, 3), folder), whole(3))
