@@ -148,6 +148,18 @@ def _place(module: ModuleType) -> Path | None:
 
 def _beside(text: bytes, root: Path) -> Iterator[Path]:
     """Yield the modules and packages in a folder that the import statements of a text name."""
+    for name in sorted(_named(text) - {"otafl"}):
+        package, file = root / name, root / f"{name}.py"
+        if file.is_file() and not (package / "__init__.py").is_file():
+            yield file
+        elif package.is_dir():
+            yield package
+
+
+@functools.lru_cache(maxsize=1024)
+def _named(text: bytes) -> frozenset[str]:
+    """Return the first parts of the names that a text's import statements have; a sweep asks anew
+    before each stack, and most texts have not changed."""
     names = set()
     with contextlib.suppress(SyntaxError, ValueError):
         with _parsing:
@@ -157,12 +169,7 @@ def _beside(text: bytes, root: Path) -> Iterator[Path]:
                 names |= {alias.name.partition(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
                 names.add(node.module.partition(".")[0])
-    for name in names - {"otafl"}:
-        package, file = root / name, root / f"{name}.py"
-        if file.is_file() and not (package / "__init__.py").is_file():
-            yield file
-        elif package.is_dir():
-            yield package
+    return frozenset(names)
 
 
 def _hidden(path: Path) -> bool:
