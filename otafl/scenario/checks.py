@@ -71,7 +71,7 @@ def _server(scenario: Scenario) -> Iterator[Problem]:
     yield Problem(text, ("server",), (("algorithm",),))
 
 
-def _otherwise(section: str, settings: Settings, would_do: Callable[[Settings], bool]) -> str:
+def find_otherwise(section: str, settings: Settings, would_do: Callable[[Settings], bool]) -> str:
     """Say with which choice of one of its keys a section would do; empty if with none."""
     for key, info in type(settings).model_fields.items():
         choices = (False, True) if info.annotation is bool else get_args(info.annotation)
@@ -106,8 +106,8 @@ def _increments(scenario: Scenario, wrong: Set[Path]) -> Iterator[Problem]:
         if not settings.assumes_increments:
             continue
         otherwise = [
-            _otherwise("algorithm", method.values, kind.sends_increments),
-            _otherwise(name, settings, lambda other: not other.assumes_increments),
+            find_otherwise("algorithm", method.values, kind.sends_increments),
+            find_otherwise(name, settings, lambda other: not other.assumes_increments),
         ]
         hint = " or ".join(filter(None, otherwise)) or "an algorithm that does, such as fedavg,"
         text = (
@@ -129,7 +129,7 @@ def _transport(scenario: Scenario) -> Iterator[Problem]:
         for name in registry.names("transport")
         if needs in registry.component("transport", name).gives
     ]
-    otherwise = _otherwise(
+    otherwise = find_otherwise(
         "algorithm", method.values, lambda other: class_of(method).needs_of(other) in kind.gives
     )
     text = (

@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
+from otafl.algorithms.custom import class_of
 from otafl.core import registry
 from otafl.core.choices import Choice
+from otafl.scenario.checks import find_otherwise
 from otafl.scenario.schema import Point, Scenario
 
 MOST_ASKED = 50
@@ -15,9 +17,27 @@ notes of their own."""
 
 
 def notes_on(points: Sequence[Point]) -> list[str]:
-    """Return a sentence for each such thing: power policies that are asked by nobody, and what
-    methods, transports and topologies say themselves."""
-    return [*_idle_policies(points), *_of_sections(points)]
+    """Return a sentence for each such thing: power policies that are asked by nobody, models that
+    are clipped, and what methods, transports and topologies say themselves."""
+    return [*_idle_policies(points), *_clipped_models(points), *_of_sections(points)]
+
+
+def _clipped_models(points: Sequence[Point]) -> list[str]:
+    """Return a sentence for each method that sends models, which the norm of `privacy.clip`
+    bounds, where an increment's is meant."""
+    said = []
+    for scenario in (point.scenario for point in points):
+        method, clip = scenario.algorithm, scenario.privacy.clip
+        kind = class_of(method)
+        if clip is None or kind.sends_increments(method.values):
+            continue
+        instead = find_otherwise("algorithm", method.values, kind.sends_increments)
+        said.append(
+            f"privacy.clip: algorithm '{method.name}' with these settings sends models, which are "
+            f"scaled down to norm {clip:g}, and so is the server's; "
+            f"{instead or 'an algorithm that sends increments, such as fedavg,'} would do"
+        )
+    return list(dict.fromkeys(said))
 
 
 def _of_sections(points: Sequence[Point]) -> list[str]:

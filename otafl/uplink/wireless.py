@@ -178,7 +178,8 @@ class WirelessUplink:
         for name, row in ordered.not_finite():
             raise UserError(
                 f"{self._caller}: '{name}' of device {device[order][row]} holds NaN or infinity, "
-                "which would reach the mean of all; leave the device out by senders"
+                "which would reach the mean of all; give the other devices' rows alone, and to a "
+                "WirelessUplink their numbers as senders"
             )
         self._start(ordered.blocks)
         received, link_report = self._send(ordered.blocks, device[order], share[order], round)

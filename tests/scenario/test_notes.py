@@ -102,6 +102,25 @@ def test_models_over_the_air_of_stale_devices() -> None:
     (said,) = noted(sweep={"algorithm": ["fedavg", "fedasync"], "channel.snr_db": [0, 10]})
 
 
+def test_models_that_privacy_clips() -> None:
+    """A clipped model moves the server's towards zero; increments are what clipping is for."""
+    private = {"privacy": {"clip": 2.0}}
+    (said,) = noted(algorithm={"name": "fedavg", "sends": "model"}, **private)
+    assert said == (
+        "privacy.clip: algorithm 'fedavg' with these settings sends models, which are scaled down "
+        "to norm 2, and so is the server's; algorithm.sends: increment would do"
+    )
+    algorithms = ["fedavg", {"name": "fedmid", "bias_mode": "ota"}]
+    sweep = {"algorithm": algorithms, "privacy.clip": [None, 1.0, 2.0]}
+    said_in_sweep = noted(sweep=sweep)
+    assert [one.partition(" with ")[0] for one in said_in_sweep] == [
+        "privacy.clip: algorithm 'fedmid'"
+    ] * 2
+    assert said_in_sweep[0].endswith("that sends increments, such as fedavg, would do")
+    assert not noted(algorithm={"name": "fedavg", "sends": "model"})
+    assert not noted(**private)
+
+
 def test_devices_too_small_for_their_penalty() -> None:
     """At the defaults steps diverge below 0.01 10 / (2 ln(1 + e^-2.5)^2) = 8.03 samples."""
 

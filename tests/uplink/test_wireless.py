@@ -206,7 +206,11 @@ WRONG: list[tuple[Any, dict[str, Any], str]] = [
     (X, {"transport": "analog"}, "over_the_air"),
     (X[0, 0], {}, r"updates have shape \[4\]; a row a device, .* updates\[None\] for one device"),
     (X, {"snr": 3}, "over_the_air: snr: not a setting; did you mean 'snr_db'.* \\(known: channel"),
-    (X * np.r_[1, math.nan, 1, 1, 1][:, None, None], {}, "'updates' of device 1 holds NaN"),
+    (
+        X * np.r_[1, math.nan, 1, 1, 1][:, None, None],
+        {},
+        "'updates' of device 1 holds NaN.*; give the other devices' rows alone",
+    ),
     ({"a": X, "b": X * np.r_[1, 1, math.inf, 1, 1][:, None, None]}, {}, "'b' of device 2 holds"),
 ]
 
