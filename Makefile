@@ -1,44 +1,45 @@
 # Development tasks; PYTHON is the interpreter that otafl[dev] is installed for.
 PYTHON ?= .venv/bin/python
 
-.PHONY: check lint types test test-slow test-all docs package format benchmarks gpu
+.PHONY: help check lint types test test-slow test-all docs package format benchmarks gpu
 
-check: lint types test
+help: ## List the targets, which is what make does without one
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s%s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-lint:
+check: lint types test ## Lint, check types and run the fast tests
+
+lint: ## Check style, format and the order of layers
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
 	$(dir $(PYTHON))lint-imports
 
-types:
+types: ## Check types
 	$(PYTHON) -m mypy
 
-test:
+test: ## Run the fast tests
 	$(PYTHON) -m pytest
 
-# tests of extras that are not installed are skipped
-test-slow:
+test-slow: ## Run the slow tests; those of extras that are not installed are skipped
 	$(PYTHON) -m pytest -m slow
 
-test-all: test test-slow
+test-all: test test-slow ## Run the fast and the slow tests
 
-docs:
+docs: ## Build the site into build/docs
 	$(PYTHON) -m sphinx -W --keep-going -q -b html docs build/docs
 
-package:
+package: ## Build wheel and sdist into dist/ and check them
 	rm -rf dist
 	$(PYTHON) -m build --no-isolation
 	$(PYTHON) -m twine check --strict dist/*
 
-format:
+format: ## Format the code, and mend what lint can mend
 	$(PYTHON) -m ruff format .
 	$(PYTHON) -m ruff check --fix .
 
-benchmarks:
+benchmarks: ## Measure speed
 	$(PYTHON) benchmarks/run.py
 
-# all that takes a machine with a GPU: every test there, those that compute on it, and a page
-gpu:
+gpu: ## Run all tests on a machine with a GPU, and measure its speed
 	@$(PYTHON) -c "import sys, torch; torch.cuda.is_available() or sys.exit('make gpu: torch sees no GPU; a machine with one, and the torch build for its CUDA version, would do')"
 	$(PYTHON) -m pytest -m "not gpu"
 	OTAFL_GPU_TESTS=cuda $(PYTHON) -m pytest -m gpu tests/gpu

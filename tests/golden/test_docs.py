@@ -31,6 +31,7 @@ from otafl_docs import pages, rst, schema, settings  # noqa: E402
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 WRITTEN = sorted(DOCS.glob("*.md"))
+DECISIONS = sorted((DOCS / "decisions").glob("*.md"))
 INSTALL = "python3 -m venv"
 
 
@@ -52,12 +53,21 @@ def anchors(text: str) -> set[str]:
 )
 def test_links(page: Path) -> None:
     """Every relative link leads to a file, and to a heading of it."""
+    check_links(page)
+
+
+def test_links_of_decisions_and_of_the_project_s_pages() -> None:
+    for page in (*DECISIONS, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"):
+        check_links(page)
+
+
+def check_links(page: Path) -> None:
     for target in LINK.findall(page.read_text()):
         if re.match(r"\w+:", target):
             continue
         path, _, anchor = target.partition("#")
         file = (page.parent / path).resolve() if path else page
-        assert file.exists(), target
+        assert file.exists(), (page.name, target)
         if anchor:
             assert anchor in anchors(file.read_text()), target
 

@@ -89,7 +89,8 @@ def test_the_sdist_holds_what_its_tests_and_docs_read(built: Path) -> None:
     for folder in ("otafl", "tests", "docs/pictures", "scripts", "scenarios", "results/reference"):
         assert files(folder) <= held, folder
     single = "README.md CHANGELOG.md CONTRIBUTING.md CITATION.cff Dockerfile Makefile"
-    assert {*single.split(), "constraints.txt", ".dockerignore", "results/fedrlr.md"} <= held
+    single += " SECURITY.md constraints.txt .dockerignore .pre-commit-config.yaml results/fedrlr.md"
+    assert set(single.split()) <= held
 
 
 @pytest.mark.slow

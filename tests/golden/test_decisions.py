@@ -1,0 +1,123 @@
+"""The records of decisions have one form, and the overview of the design is that of the code.
+
+Mutations that make a test here fail: a number left out, a date before that of the record above, a
+section left out, a title that differs in the table, a layer in another place, a step of the round
+left out.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import textwrap
+import tomllib
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from otafl.engine.engine import Engine
+
+ROOT = Path(__file__).parents[2]
+DESIGN = (ROOT / "docs" / "design.md").read_text()
+RECORDS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+SECTIONS = ["Context", "Choice", "Rejected", "Consequences"]
+HEAD = re.compile(
+    r"# (\d{4})\. (.+)\n\n- Date: (\d{4}-\d\d-\d\d)\n- Status: ((?:.|\n)+?)\n\n(?=## )"
+)
+STATUS = re.compile(
+    r"accepted(, amended \d{4}-\d\d-\d\d: .+)?|superseded by \[(\d{4})\]\((\2-[\w-]+\.md)\)"
+)
+MOST_WORDS = 25
+
+
+def read_head(text: str) -> tuple[str, str, date, str]:
+    """Return a record's number, title, date and status."""
+    head = HEAD.match(text)
+    assert head, text[:200]
+    number, title, day, status = head.groups()
+    return number, title, date.fromisoformat(day), " ".join(status.split())
+
+
+def find_problem(text: str) -> str:
+    """Return what is wrong with the form of a record, or nothing."""
+    _, _, _, status = read_head(text)
+    if not STATUS.fullmatch(status):
+        return f"status {status}"
+    _, *parts = re.split(r"^## (.+)\n", text, flags=re.MULTILINE)
+    if parts[::2] != SECTIONS:
+        return f"sections {parts[::2]}"
+    for section, body in zip(SECTIONS, parts[1::2], strict=True):
+        if not body.strip():
+            return f"nothing in {section}"
+        for sentence in split_sentences(body):
+            if len(sentence.split()) > MOST_WORDS:
+                return f"{len(sentence.split())} words: {sentence}"
+    return ""
+
+
+def split_sentences(text: str) -> list[str]:
+    """Split prose after full stops and colons; code is one word, the address of a link none."""
+    text = re.sub(r"\]\([^)]*\)", "]", re.sub(r"`[^`]*`", "Code", text))
+    return re.split(r"(?<=[.:?])\s+(?=[A-Z(\[])|\n- |\n\n", text.strip())
+
+
+def test_records_are_numbered_in_the_order_of_their_dates() -> None:
+    heads = [read_head(file.read_text()) for file in RECORDS]
+    assert [number for number, *_ in heads] == [f"{i:04d}" for i in range(1, len(heads) + 1)]
+    assert [file.name[:4] for file in RECORDS] == [number for number, *_ in heads]
+    days = [day for _, _, day, _ in heads]
+    assert days == sorted(days)
+
+
+def test_records_have_one_form() -> None:
+    problems = {file.name: find_problem(file.read_text()) for file in RECORDS}
+    assert not {name: problem for name, problem in problems.items() if problem}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Status: accepted", "Status: agreed"),
+        ("## Rejected", "## Refused"),
+        ("\n## Consequences\n", "\n## Consequences\n\nIt " + "is so " * 20 + "long.\n"),
+    ],
+)
+def test_a_record_of_another_form_is_found(old: str, new: str) -> None:
+    text = RECORDS[0].read_text()
+    assert not find_problem(text)
+    assert find_problem(text.replace(old, new))
+
+
+def test_the_tables_of_the_design_page_are_the_records() -> None:
+    rows = re.findall(r"^\| \[(\d{4})\]\(decisions/(.+?)\) \| (.+?) \| (.+) \|$", DESIGN, re.M)
+    expected = []
+    for file in RECORDS:
+        number, title, day, _ = read_head(file.read_text())
+        expected.append((number, file.name, day.isoformat(), title))
+    assert sorted(rows) == expected
+
+
+def test_the_layers_of_the_design_page_are_those_that_are_held() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    (contract,) = project["tool"]["importlinter"]["contracts"]
+    held = [re.split(r" [|:] ", layer.replace("otafl.", "")) for layer in contract["layers"]]
+    drawn = re.search(r"\n\n((?:    .+\n)+)", DESIGN)
+    assert drawn
+    assert [line.split() for line in drawn[1].splitlines()] == held
+
+
+def test_the_round_of_the_design_page_is_the_engine_s() -> None:
+    """The steps are the methods that `Engine.round` calls, in the order of their first calls."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(Engine.round)))
+    calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    found = [call for call in calls if isinstance(call, ast.Attribute)]
+    found.sort(key=lambda call: (call.end_lineno, call.end_col_offset))
+    steps = [
+        call.attr
+        for call in found
+        if (isinstance(call.value, ast.Name) and call.value.id == "self") or call.attr == "deliver"
+    ]
+    told = re.findall(r"^\| `(\w+)` \|", DESIGN, re.M)
+    assert told == list(dict.fromkeys(steps))
