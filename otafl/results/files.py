@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,6 +79,9 @@ def read_part(path: Path | str, lazy: bool = False) -> xr.Dataset:
     except UserError as error:
         what = "is damaged, or was changed by another program"
         raise damaged(path, str(error), what) from error
+    if "final_round" not in dataset.variables:
+        last = float(dataset["round"].max()) if dataset.sizes.get("round") else math.nan
+        dataset = dataset.assign_coords(final_round=last)
     for values in dataset.variables.values():  # of text: a length, to which xarray cuts what it
         if values.dtype.kind == "U":  # writes, also the longer labels of another result beside it
             values.encoding.pop("dtype", None)

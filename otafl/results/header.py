@@ -207,10 +207,14 @@ def _check_variables(dataset: xr.Dataset, axes: list[dict[str, Any]]) -> None:
     """Check that a result has the variables that every reader counts on, of the right kinds."""
     points = math.prod(axis["size"] for axis in axes)
     for name in ("round", "trial"):
-        _check_coordinate(dataset, name, name, "iu")
-    if "final_round" not in dataset.coords or dataset["final_round"].dtype.kind not in "iuf":
+        if name in dataset.variables or name in dataset.dims:
+            _check_coordinate(dataset, name, name, "iuf")
+    if "final_round" not in dataset.variables:  # of one point that somebody has selected
+        if any(axis["dim"] in dataset.dims for axis in axes) or "point" in dataset.dims:
+            raise UserError("variable final_round: expected a number for each point of the sweep")
+    elif dataset["final_round"].dtype.kind not in "iuf":
         raise UserError("variable final_round: expected a number for each point of the sweep")
-    if "point" in dataset.dims:
+    elif "point" in dataset.dims:
         _check_coordinate(dataset, "point_index", "point", "iu")
         index = dataset["point_index"].values
         if len({*index.tolist()}) < len(index) or ((index < 0) | (index >= points)).any():
@@ -221,6 +225,7 @@ def _check_variables(dataset: xr.Dataset, axes: list[dict[str, Any]]) -> None:
         allowed = {axis["dim"] for axis in axes}
         if not allowed.issuperset(map(str, dataset["final_round"].dims)):
             raise UserError("variable final_round: expected the dimensions of the sweep's axes")
+    if "point" not in dataset.dims:
         for axis in axes:
             _check_axis(dataset, axis)
     for key, variable in dataset.variables.items():
@@ -228,8 +233,8 @@ def _check_variables(dataset: xr.Dataset, axes: list[dict[str, Any]]) -> None:
 
 
 def _check_coordinate(dataset: xr.Dataset, name: str, dim: str, kinds: str) -> None:
-    ok = name in dataset.coords and dataset[name].dims == (dim,)
-    if not ok or dataset[name].dtype.kind not in kinds or not dataset[name].size:
+    ok = name in dataset.coords and dataset[name].dims == (dim,) and dataset[name].size > 0
+    if not ok or dataset[name].dtype.kind not in kinds or not dataset[name].notnull().all():
         raise UserError(f"variable {name}: expected whole numbers along the dimension {dim}")
 
 

@@ -75,7 +75,11 @@ def test_digital(rule: str) -> None:
 
 @pytest.mark.parametrize("selection", registry.names("selection"))
 def test_selections(selection: str) -> None:
-    keys = {"devices.selection": chosen("selection", selection), "devices.participants": 2}
+    keys: dict[str, Any] = {
+        "devices.selection": chosen("selection", selection),
+        "devices.participants": 2,
+    }
+    keys["algorithm"] = {"name": "fedavg", "sends": "increment"}
     check(keys | {"channel": channel(), "transport": "digital"}, 1)
 
 

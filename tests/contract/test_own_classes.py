@@ -100,7 +100,8 @@ def test_keys_and_classes_that_do_not_fit(table: str) -> None:
     for keys, said in (
         ({"name": own(table, name), "no_such_key": 1}, f"{section}.no_such_key: unknown key"),
         ({"name": "math:pi"}, f"{section}.name: 'math:pi': 'pi' is not callable in module 'math'"),
-        ({"name": "collections:Counter"}, f"{section}.name: 'collections:Counter' is no "),
+        ({"name": "simpy:Event"}, f"{section}.name: 'simpy:Event' is no "),
+        ({"name": "collections:Counter"}, f"{section}.name: 'collections:Counter' is built in"),
     ):
         with pytest.raises(UserError) as error:
             scenario(changes(table, keys))

@@ -208,15 +208,13 @@ def _elsewhere(engine: Engine, on_air: OnAir) -> Iterator[tuple[int, Tensor]]:
     others, slot = engine.parts.link.transport.setup.neighbours, on_air.symbols.slot
     if others is None:
         return
-    state = others._channel.state(slot.round)
-    h = state.over(slot.symbols).flatten(3)
-    power = h.abs().square().sum(2) * state.gain[..., None]  # [C, J K, cells]
-    lists = engine.parts.topology.settings.layout.heard()
-    devices = engine.population
-    for server, heard in enumerate(lists):
-        for place, row in enumerate(heard):
-            part = power[server, place * devices : (place + 1) * devices]
-            yield row, part
+    state = others.channel.state(slot.round)
+    h = state.over(slot.symbols).flatten(3) * state.gain.sqrt()[..., None, None]
+    each = h.unflatten(1, (-1, engine.population))  # [C, J, K, A, cells]
+    for server, heard in enumerate(others.heard):
+        for row in sorted(set(heard)):  # of one that is seen at several places, all of these
+            places = [place for place, name in enumerate(heard) if name == row]
+            yield row, each[server, places].sum(0).abs().square().sum(1)
 
 
 def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:

@@ -24,7 +24,7 @@ import otafl
 from otafl import open_results, sweeping
 from otafl.core.errors import UserError
 from otafl.engine import running
-from otafl.results import packing
+from otafl.results import origins, packing
 from otafl.results.files import read_part, write_part
 from otafl.scenario import Scenario, expand
 from otafl.sweeping import growing, locks, working
@@ -121,7 +121,8 @@ def test_a_grown_sweep_computes_what_is_new(
     same(after.sel(snr_db=[0, 20], csi=["perfect", "error"], trial=[0, 1]), before)
     alone = sweeping.run(now) if now.sweep == BEFORE else whole(now.trials)
     same(after, alone, tolerance=1e-9)
-    assert json.loads(after.attrs["origins"])[0]["points"] == f"0-{points - 1}"
+    made = origins.read(after.attrs, ())  # how many ran side by side may differ
+    assert sorted(point for one in made for point in one.points) == list(range(points))
     trials.taken()
     same(sweeping.sweep(now, tmp_path / "s", tell=said.append), after)
     assert trials.taken() == set()
@@ -333,7 +334,7 @@ def test_a_copy_under_another_name_does_not_stop_growth(kept: Path, tmp_path: Pa
     shutil.copytree(kept, folder)
     for name in ("00000.nc", "00000 (copy).nc"):
         shutil.copy(kept / "parts" / "00000.nc", folder / "parts" / name)
-    same(sweeping.sweep(grown(MORE), folder), whole(2))
+    same(sweeping.sweep(grown(MORE), folder), whole(2), tolerance=1e-9)
 
 
 def test_a_part_that_names_what_it_does_not_hold_grows(kept: Path, tmp_path: Path) -> None:
@@ -344,4 +345,4 @@ def test_a_part_that_names_what_it_does_not_hold_grows(kept: Path, tmp_path: Pat
     (made,) = json.loads(part.attrs["origins"])
     told = json.dumps([made | {"points": "0-900"}])
     write_part(part.assign_attrs(origins=told, stacks=[0, 77]), path)
-    same(sweeping.sweep(grown(MORE, 3), folder), whole(3))
+    same(sweeping.sweep(grown(MORE, 3), folder), whole(3), tolerance=1e-9)
