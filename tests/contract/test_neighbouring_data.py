@@ -138,7 +138,7 @@ def test_pairs(algorithm: str) -> None:
     found = {tuple(row.values()): told(keys(**row)) for row in rows}
     accepted = {row: one for row, one in found.items() if one is not None}
     assert {row: one[0] for row, one in accepted.items() if one[0]} == {}
-    assert len(accepted) >= 4
+    assert len(accepted) >= 3  # fewer codecs go with methods that send models
     assert algorithm == "local_only" or max(one[1] for one in accepted.values()) > 1e-4
 
 
