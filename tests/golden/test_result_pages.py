@@ -50,7 +50,7 @@ REFERENCE = ROOT / "results" / "reference"
             15,
         ),
         ("cost_by_axis", "time_and_energy", "cost_to_accuracy.nc", [], 0, 24),
-        ("reuse", "reuse", "reuse.nc", ["--figure", "{}/reuse.png"], 1, 12),
+        ("reuse", "reuse", "reuse.nc", ["--figure", "{}/reuse.png"], 1, 31),
         (
             "rank_by_channel",
             "rank_by_channel",
