@@ -11,6 +11,7 @@ import argparse
 import itertools
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -51,17 +52,30 @@ def difference(one: xr.DataArray, other: xr.DataArray) -> str:
     return f"{mean:.1f} ({low:.1f} to {high:.1f})"
 
 
-def compare(best: xr.Dataset, reuses: list[int]) -> None:
-    """Print the paired differences of successive reuses, by rounds and by time."""
+def cost_difference(one: xr.DataArray, other: xr.DataArray) -> str:
+    """Write the paired difference of costs; a dash unless all trials reach the target."""
+    if not (one.notnull().all() and other.notnull().all()):
+        return "-"
+    mean, low, high = gained(one, other)
+    return f"{mean:.3f} ({low:.3f} to {high:.3f})"
+
+
+def compare(best: xr.Dataset, radiated: xr.DataArray, reuses: list[int]) -> None:
+    """Print the paired differences of successive reuses, by rounds, by time and in joules."""
     head(
-        "Points of test accuracy above the next smaller reuse, paired",
+        "Points of test accuracy, and joules, above the next smaller reuse, paired",
         *("radius", "cloud", "reuses", "at the last round", "when reuse 1 ends"),
+        f"joules more to {TARGET:.0%}",
     )
     labels = [str(label) for label in best["topology"].values]
     for radius in best["cell_radius_m"].values:
         for cloud in (False, True):
             chosen = [label for label in labels if label.startswith("hierarchical") == cloud]
             own = {reuse_of(x): best.sel(cell_radius_m=radius, topology=x) for x in chosen}
+            joules = {
+                r: radiated.sel(cell_radius_m=radius, topology=x)
+                for r, x in zip(own, chosen, strict=True)
+            }
             budget = own[reuses[0]]["sim_time_s"].max("round")
             ends = {r: at_end(one, "test_accuracy") for r, one in own.items()}
             timed = {
@@ -72,10 +86,11 @@ def compare(best: xr.Dataset, reuses: list[int]) -> None:
                 row(
                     *(f"{radius:g} m", "yes" if cloud else "no", f"{more} above {less}"),
                     *(difference(values[more], values[less]) for values in (ends, timed)),
+                    cost_difference(joules[more], joules[less]),
                 )
 
 
-def draw(axis: Axes, trials: xr.Dataset, style: dict[str, str]) -> None:
+def draw(axis: Axes, trials: xr.Dataset, style: dict[str, Any]) -> None:
     """Draw the mean accuracy by the mean time, and the 95 % interval of the mean."""
     time = trials["sim_time_s"].mean("trial")
     mean = trials["test_accuracy"].mean("trial")
@@ -132,7 +147,7 @@ def main() -> None:
                 draw(axis, best.sel(at), style)
         axis.set(title=f"cells of {radius:g} m", xlabel="simulated time (s)")
         axis.grid(alpha=0.3)
-    compare(best, reuses)
+    compare(best, radiated, reuses)
     axes[0].set_ylabel("test accuracy")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     figure.savefig(args.figure, dpi=150)
