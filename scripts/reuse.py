@@ -8,18 +8,22 @@ cloud, each at its best step size on validation data; differences are paired, tr
 from __future__ import annotations
 
 import argparse
+import itertools
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xarray as xr
 from looks import TYPE
 from matplotlib import pyplot as plt
-from tables import command, gained, head, row
+from matplotlib.axes import Axes
+from scipy import stats
+from tables import command, gained, head, row, when_spent
 
 import otafl
 from otafl.analysis.summary import spread
-from otafl.results.ending import added_up, final
+from otafl.results.ending import added_up, at_end, count_diverged
 
 TARGET = 0.5
 COLOURS = ("#D55E00", "#0072B2", "#CC79A7", "#009E73")
@@ -48,16 +52,65 @@ def difference(one: xr.DataArray, other: xr.DataArray) -> str:
     return f"{mean:.1f} ({low:.1f} to {high:.1f})"
 
 
+def cost_difference(one: xr.DataArray, other: xr.DataArray) -> str:
+    """Write the paired difference of costs; a dash unless all trials reach the target."""
+    if not (one.notnull().all() and other.notnull().all()):
+        return "-"
+    mean, low, high = gained(one, other)
+    return f"{mean:.3f} ({low:.3f} to {high:.3f})"
+
+
+def compare(best: xr.Dataset, radiated: xr.DataArray, reuses: list[int]) -> None:
+    """Print the paired differences of successive reuses, by rounds, by time and in joules."""
+    head(
+        "Points of test accuracy, and joules, above the next smaller reuse, paired",
+        *("radius", "cloud", "reuses", "at the last round", "when reuse 1 ends"),
+        f"joules more to {TARGET:.0%}",
+    )
+    labels = [str(label) for label in best["topology"].values]
+    for radius in best["cell_radius_m"].values:
+        for cloud in (False, True):
+            chosen = [label for label in labels if label.startswith("hierarchical") == cloud]
+            own = {reuse_of(x): best.sel(cell_radius_m=radius, topology=x) for x in chosen}
+            joules = {
+                r: radiated.sel(cell_radius_m=radius, topology=x)
+                for r, x in zip(own, chosen, strict=True)
+            }
+            budget = own[reuses[0]]["sim_time_s"].max("round")
+            ends = {r: at_end(one, "test_accuracy") for r, one in own.items()}
+            timed = {
+                r: when_spent(one, "test_accuracy", one["sim_time_s"], budget)
+                for r, one in own.items()
+            }
+            for less, more in itertools.pairwise(reuses):
+                row(
+                    *(f"{radius:g} m", "yes" if cloud else "no", f"{more} above {less}"),
+                    *(difference(values[more], values[less]) for values in (ends, timed)),
+                    cost_difference(joules[more], joules[less]),
+                )
+
+
+def draw(axis: Axes, trials: xr.Dataset, style: dict[str, Any]) -> None:
+    """Draw the mean accuracy by the mean time, and the 95 % interval of the mean."""
+    time = trials["sim_time_s"].mean("trial")
+    mean = trials["test_accuracy"].mean("trial")
+    num_trials = trials.sizes["trial"]
+    deviation = trials["test_accuracy"].std("trial", ddof=1)
+    half = stats.t.ppf(0.975, num_trials - 1) * deviation / num_trials**0.5
+    axis.plot(time, mean, **style)
+    axis.fill_between(time, mean - half, mean + half, color=style["color"], alpha=0.12, lw=0)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("result", nargs="?", type=Path, default=Path("results/reuse"))
     parser.add_argument("--figure", type=Path, default=Path("reuse.png"))
     args = parser.parse_args()
     result = otafl.open_results(args.result)
-    best = otafl.tuned(result, over="learning_rate")
+    best = count_diverged(otafl.tuned(result, over="learning_rate"))
     reuses = sorted({reuse_of(label) for label in map(str, best["topology"].values)})
     colours = dict(zip(reuses, COLOURS, strict=False))
-    accuracy = final(best, "test_accuracy")
+    accuracy = at_end(best, "test_accuracy")
     joules = added_up(best["tx_energy_j"])
     seconds, radiated = spent(best, best["sim_time_s"]), spent(best, joules)
     print(f"steps tried: {', '.join(f'{x:g}' for x in result['learning_rate'].values)}")
@@ -89,12 +142,12 @@ def main() -> None:
                     "-" if own is first else difference(own, first),
                     *map(reached, costs),
                 )
-                curve = best.sel(at).mean("trial")
-                style = {"ls": "-" if cloud else "--", "color": colours[reuse]}
                 name = f"reuse {reuse}{', cloud' if cloud else ''}"
-                axis.plot(curve["sim_time_s"], curve["test_accuracy"], label=name, **style)
+                style = {"ls": "-" if cloud else "--", "color": colours[reuse], "label": name}
+                draw(axis, best.sel(at), style)
         axis.set(title=f"cells of {radius:g} m", xlabel="simulated time (s)")
         axis.grid(alpha=0.3)
+    compare(best, radiated, reuses)
     axes[0].set_ylabel("test accuracy")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     figure.savefig(args.figure, dpi=150)
