@@ -12,15 +12,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import tables
 import xarray as xr
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
-from tables import beside, head, opened, row, study
+from tables import beside, head, row, study
 
 import otafl
 from otafl.analysis.summary import spread
 from otafl.plots import COLOURS, LINES, MARKERS
-from otafl.results.ending import final
+from otafl.results.ending import count_diverged, ended
 
 READINGS = ("as printed (1/K on loss and penalty)", "1/K on the penalty alone")
 METHODS = (
@@ -218,7 +219,7 @@ def figure_9(results: Path, figures: Path) -> None:
     for place, name in enumerate(names):
         points = ds.isel(zip=slice(place * len(FACTORS), (place + 1) * len(FACTORS)))
         for model, variable in models_of(points):
-            accuracy = final(points, variable)
+            accuracy = ended(points, variable)
             row(name, model, *(spread(values) for values in accuracy.values))
             line = "--" if model == "local" else "-"
             by_ratio(axis, list(accuracy), f"{name}, {model}", place, line)
@@ -255,7 +256,7 @@ def on_the_way(results: Path) -> None:
     l1 = opened(results, "fedrlr_fig9_l1")
     for place in range(len(FACTORS) - 1, l1.sizes["zip"]):
         one = l1.isel(zip=place)
-        told = (spread(final(one, name).values) for name in ("test_accuracy", "weight_density"))
+        told = (spread(ended(one, name).values) for name in ("test_accuracy", "weight_density"))
         weight, rounds = float(one["l1_weight"]), int(one["final_round"])
         row("B2 l1 norm, A 32 x 256", f"{weight:g}", rounds, *told)
 
@@ -320,6 +321,11 @@ def l1_norm(results: Path) -> list[Chosen]:
     return found
 
 
+def opened(results: Path, name: str) -> xr.Dataset:
+    """Open the result of a scenario; a trial that diverged counts as a guess."""
+    return count_diverged(tables.opened(results, name))
+
+
 def global_model(results: Path, figures: Path) -> None:
     """Product errors are means over the recorded rounds: single rounds scatter widely."""
     ds = opened(results, "fedrlr_global_model")
@@ -340,7 +346,7 @@ def global_model(results: Path, figures: Path) -> None:
                 row(
                     *(uplink, count, f"{c1:g}"),
                     *(spread(e.values) for e in errors),
-                    *(spread(final(one, name).values) for name in told),
+                    *(spread(ended(one, name).values) for name in told),
                 )
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
     for place, uplink in enumerate(uplinks):

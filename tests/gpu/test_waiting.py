@@ -72,7 +72,7 @@ SENT = {
     "levels.dynamic.DynamicLevels.of _to_copy": DRAWN,
     "transport.coherent.Coherent._combine _to_copy": "the cells that segments are in",
     "transport.energies._ways _to_copy": "the cells that segments are in",
-    "transport.neighbours.Neighbours._table _to_copy": "the cells that segments are in",
+    "transport.neighbours.Neighbours.scalar_gains _to_copy": "the cells that segments are in",
 }
 """Function of otafl that sends numbers to the processor, and the operation -> which."""
 
