@@ -138,22 +138,14 @@ def joined(parts: Sequence[xr.Dataset]) -> xr.Dataset:
     NaN stands where a point has not what others have. Of a point that two parts hold, the first
     counts.
     """
-    import xarray as xr
-
     axes = header.read_axes(parts[0].attrs)
     names = {name for axis in axes for name in axis["coords"]}
     names |= {axis["dim"] for axis in axes}
     bare = [part.drop_vars(names, errors="ignore") for part in parts]
     bare = _alike([part.assign_coords(point=part["point_index"].values) for part in bare])
     # attributes of the first part stand for all, but for those below
-    whole = xr.concat(
-        [part.drop_vars("point_index").reset_coords("final_round") for part in bare],
-        dim="point",
-        data_vars="all",
-        coords="minimal",
-        compat="override",
-        join="outer",
-        combine_attrs="override",
+    whole = _concatenate(
+        [part.drop_vars("point_index").reset_coords("final_round") for part in bare], "point"
     )
     whole = whole.drop_duplicates("point").set_coords("final_round")
     whole = whole.assign_coords(point_index=("point", whole["point"].values))
@@ -178,19 +170,9 @@ def renumbered(part: xr.Dataset, numbers: Mapping[int, int], scenario: Scenario)
 
 def with_trials(earlier: xr.Dataset, later: xr.Dataset) -> xr.Dataset:
     """Join two parts of the same points in the same order, of earlier and of later trials."""
-    import xarray as xr
-
     made = [origins.read(part.attrs, part["point_index"].values) for part in (earlier, later)]
     ends = np.maximum(earlier["final_round"].values, later["final_round"].values)
-    whole = xr.concat(
-        [earlier, later],
-        dim="trial",
-        data_vars="all",
-        coords="minimal",
-        compat="override",
-        join="outer",
-        combine_attrs="override",
-    )
+    whole = _concatenate([earlier, later], "trial")
     whole = whole.assign_coords(final_round=("point", ends, later["final_round"].attrs))
     whole.attrs = later.attrs | {origins.ATTRIBUTE: origins.written(origins.merged(*made))}
     return whole
@@ -204,6 +186,22 @@ def _at_points(
     for axis, place in zip(axes, places, strict=False):  # without axes there is one place still
         for name, (values, attributes) in _axis_coordinates(axis).items():
             yield name, (values[place], attributes)
+
+
+def _concatenate(parts: Sequence[xr.Dataset], dim: str) -> xr.Dataset:
+    """Concatenate parts along a dim, NaN where one has not what others have; the first part's
+    attributes stay."""
+    import xarray as xr
+
+    return xr.concat(
+        parts,
+        dim=dim,
+        data_vars="all",
+        coords="minimal",
+        compat="override",
+        join="outer",
+        combine_attrs="override",
+    )
 
 
 def _alike(parts: list[xr.Dataset]) -> list[xr.Dataset]:
