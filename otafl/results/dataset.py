@@ -172,7 +172,9 @@ def with_trials(earlier: xr.Dataset, later: xr.Dataset) -> xr.Dataset:
     """Join two parts of the same points in the same order, of earlier and of later trials."""
     made = [origins.read(part.attrs, part["point_index"].values) for part in (earlier, later)]
     ends = np.maximum(earlier["final_round"].values, later["final_round"].values)
-    whole = _concatenate([earlier, later], "trial")
+    # points of a pack are numbered as in the sweep, others as in the stack
+    bare = [part.drop_vars("point", errors="ignore") for part in (earlier, later)]
+    whole = _concatenate(bare, "trial")
     whole = whole.assign_coords(final_round=("point", ends, later["final_round"].attrs))
     whole.attrs = later.attrs | {origins.ATTRIBUTE: origins.written(origins.merged(*made))}
     return whole
