@@ -24,8 +24,8 @@ from page import header, row, three
 import otafl
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
-from otafl.engine.memory import Need, need, ran_out_of_memory
 from otafl.results.environment import device_name
+from otafl.running.memory import Need, need, ran_out_of_memory
 from otafl.scenario import Point, expand, load_scenario
 
 STACKS = (1, 10, 100, 1_000, 10_000)

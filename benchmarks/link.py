@@ -15,7 +15,7 @@ import otafl
 from otafl.core.contracts import Cohort, Group
 from otafl.core.rng import Streams
 from otafl.scenario import load_scenario
-from otafl.transport import build
+from otafl.uplink import build
 
 
 class Uplink:

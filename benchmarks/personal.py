@@ -24,9 +24,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import otafl
 from otafl.data import DataSet
-from otafl.engine import chunking
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
+from otafl.running import chunking
 from otafl.scenario import expand, load_scenario
 from otafl.sweeping.planning import in_chunks
 

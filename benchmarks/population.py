@@ -22,7 +22,7 @@ import otafl
 from otafl.data import DataSet
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
-from otafl.engine.recorder import Recorder
+from otafl.evaluation.recorder import Recorder
 from otafl.scenario import expand, load_scenario
 
 SIZES = (10**2, 10**3, 10**4, 10**5, 10**6)

@@ -25,9 +25,9 @@ from timing import Pair, seconds, side_by_side
 from torch import Tensor
 
 import otafl
-from otafl.engine import chunking
 from otafl.engine.assembly import Parts, assemble
 from otafl.engine.engine import Engine
+from otafl.running import chunking
 from otafl.scenario import expand, load_scenario
 from otafl.sweeping.planning import in_chunks
 
@@ -162,7 +162,7 @@ def next_batch(parts: Parts):  # type: ignore[no-untyped-def]
 
 def evaluation() -> None:
     """Evaluation beside the training between two evaluations, at the quickstart's size."""
-    from otafl.engine.recorder import Recorder
+    from otafl.evaluation.recorder import Recorder
 
     loaded = load_scenario(ROOT / "scenarios" / "quickstart.yaml")
     points = [p for p in expand(loaded) if p.coords["power"] == "gbma"]

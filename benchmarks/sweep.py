@@ -24,7 +24,7 @@ import torch
 from otafl import load_scenario, open_results, sweeping
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
-from otafl.engine.running import run_stack
+from otafl.running.running import run_stack
 from otafl.scenario import Scenario, expand
 
 SMALL = {"data": "digits", "model": {"name": "mlp", "hidden": [32]}}

@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from otafl import moved
 from otafl.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -22,11 +23,13 @@ if TYPE_CHECKING:
     from otafl.analysis.timeline import timeline_of
     from otafl.analysis.tuning import tuned
     from otafl.exporting.deployed import load_model
+    from otafl.own_loop.wireless import WirelessUplink, over_the_air
     from otafl.results.files import open_results
     from otafl.scenario import Scenario, load_scenario
-    from otafl.uplink.wireless import WirelessUplink, over_the_air
 
     __version__: str
+
+moved.install()
 
 __all__ = [
     "UserError",
@@ -46,12 +49,12 @@ __all__ = [
 ]
 
 _LAZY = {
-    "WirelessUplink": "otafl.uplink.wireless",
+    "WirelessUplink": "otafl.own_loop.wireless",
     "deviation": "otafl.analysis.deviation",
     "load_model": "otafl.exporting.deployed",
     "load_scenario": "otafl.scenario",
     "open_results": "otafl.results.files",
-    "over_the_air": "otafl.uplink.wireless",
+    "over_the_air": "otafl.own_loop.wireless",
     "symbols_per_round": "otafl.analysis.overhead",
     "timeline_of": "otafl.analysis.timeline",
     "to_reach": "otafl.analysis.overhead",

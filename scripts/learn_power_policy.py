@@ -21,11 +21,11 @@ from matplotlib import pyplot as plt
 from torch import Tensor, nn
 
 from otafl.core.contracts import Link
+from otafl.own_loop.differentiable import aggregation_mse, within_budget
 from otafl.power.cao_static import CaoStatic
 from otafl.power.ci import ChannelInversion
 from otafl.power.full import Full
 from otafl.power.scalars import cophase
-from otafl.uplink.differentiable import aggregation_mse, within_budget
 
 SNRS_DB = (0.0, 10.0, 20.0)
 HELD_OUT = 10_000  # states at each SNR

@@ -11,7 +11,7 @@ from works import WORKS, Work
 
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
-from otafl.engine.recorder import Recorder
+from otafl.evaluation.recorder import Recorder
 from otafl.scenario import expand, load_scenario
 
 

@@ -29,8 +29,8 @@ from works import RACED, WORKS, Work
 
 import otafl
 from otafl import data, models
-from otafl.engine.chunking import CANDIDATES_MB, fastest
 from otafl.results.environment import device_name
+from otafl.running.chunking import CANDIDATES_MB, fastest
 from otafl.scenario import load_scenario
 
 HERE = Path(__file__).parent

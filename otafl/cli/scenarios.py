@@ -57,12 +57,12 @@ def check(
 def _look(path: Path, overrides: list[str] | None, trust: bool) -> None:
     """Print a scenario filled in, and say what is known of it; within `custom.without_code` what is
     known without code of the user's."""
-    from otafl.engine.foresight import foresight
+    from otafl.preflight.foresight import foresight
     from otafl.scenario import expand, notes_on, to_yaml
 
     loaded = load(path, overrides, None, trust, foresight())
     points = expand(loaded)
-    from otafl.engine.memory import no_room
+    from otafl.running.memory import no_room
 
     skipped = _not_imported(points)
     sound = [point for point in points if not _not_imported([point])]
@@ -91,7 +91,7 @@ def _not_imported(points: Sequence[Point]) -> list[str]:
 def _rehearse(path: Path, overrides: list[str] | None, trust: bool) -> None:
     """Try a small round of each point, and say what was done."""
     import_libraries()
-    from otafl.engine.dry_run import DryRun
+    from otafl.preflight.dry_run import DryRun
 
     rehearsal = DryRun(typer.echo)
     loaded = load(path, overrides, None, trust, rehearsal)

@@ -32,8 +32,8 @@ def validate(
         if file is not None:
             check_writable(file.parent)
 
-    from otafl.conformance import privacy, report, suite
-    from otafl.conformance.bench import Bench
+    from otafl.laws import privacy, report, suite
+    from otafl.laws.bench import Bench
 
     bench = Bench(device.value, quick)
     chosen = suite.laws(only)

@@ -17,7 +17,7 @@ from otafl import (
     models,
     selection,
     topology,
-    transport,
+    uplink,
 )
 from otafl.algorithms.base import Algorithm
 from otafl.clock import Clock
@@ -39,8 +39,8 @@ from otafl.scenario import Point, Scenario
 from otafl.selection.base import Selection
 from otafl.server.base import ServerOptimiser
 from otafl.topology.base import Topology
-from otafl.transport import Uplink
-from otafl.transport.signalling import Signalling
+from otafl.uplink import Uplink
+from otafl.uplink.signalling import Signalling
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def assemble(
         [one.compute for one in of_devices], count, streams, servers.first_devices
     )
     faults = Faults([row.faults for row in rows], streams)
-    link = transport.build(
+    link = uplink.build(
         rows,
         count,
         streams,

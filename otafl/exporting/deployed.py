@@ -21,7 +21,7 @@ from otafl.core import custom
 from otafl.core.errors import UserError
 from otafl.core.words import unknown
 from otafl.engine.assembly import assemble
-from otafl.engine.evaluation import PREFIX
+from otafl.evaluation.evaluation import PREFIX
 from otafl.exporting import measure
 from otafl.exporting.measure import Latency, Run, Scored
 from otafl.models.modules import macs, module_of, size

@@ -20,7 +20,7 @@ from flwr.server.strategy import Strategy
 
 from otafl.core.errors import UserError
 from otafl.flower.rounds import Rounds, figures, passed_on
-from otafl.uplink.reports import UplinkTotals
+from otafl.own_loop.reports import UplinkTotals
 
 
 class LegacyOverTheAir(Strategy):

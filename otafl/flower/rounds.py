@@ -10,8 +10,8 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from otafl.core.errors import UserError
-from otafl.uplink.reports import UplinkReport, UplinkTotals
-from otafl.uplink.wireless import WirelessUplink
+from otafl.own_loop.reports import UplinkReport, UplinkTotals
+from otafl.own_loop.wireless import WirelessUplink
 
 Arrays = Mapping[str, np.ndarray]
 Method = TypeVar("Method", bound=Callable[..., Any])

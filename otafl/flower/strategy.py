@@ -14,7 +14,7 @@ from flwr.serverapp.strategy import Strategy
 
 from otafl.core.errors import UserError
 from otafl.flower.rounds import Rounds, figures, passed_on
-from otafl.uplink.reports import UplinkTotals
+from otafl.own_loop.reports import UplinkTotals
 
 
 class OverTheAir(Strategy):

@@ -7,7 +7,7 @@ from otafl.core.contracts import LinkBudget
 from otafl.core.settings import Settings
 from otafl.devices.hardware import Hardware
 from otafl.frequency.base import Frequency, FrequencySetup
-from otafl.transport.base import OrthogonalUplink
+from otafl.uplink.base import OrthogonalUplink
 
 
 def build(

@@ -14,7 +14,7 @@ from otafl.core import settings
 from otafl.core.contracts import ChannelState, LinkBudget
 from otafl.core.problems import Problem, problem
 from otafl.devices.hardware import Hardware
-from otafl.transport.base import OrthogonalUplink
+from otafl.uplink.base import OrthogonalUplink
 
 DeadlineShare = Annotated[
     float,

@@ -21,10 +21,10 @@ from otafl.scenario.sections import (
     TrainingSettings,
 )
 
-IMPAIRMENTS = "otafl.transport.impairments:Impairments.Settings"
+IMPAIRMENTS = "otafl.uplink.impairments.impairments:Impairments.Settings"
 FAULTS = "otafl.devices.faults:Faults.Settings"
-PRIVACY = "otafl.transport.privacy:Privacy.Settings"
-SIGNALLING = "otafl.transport.signalling:Signalling.Settings"
+PRIVACY = "otafl.privacy.mechanism:Privacy.Settings"
+SIGNALLING = "otafl.uplink.signalling:Signalling.Settings"
 
 MOST_LETTERS = 150
 """Bytes of a name: a file's has 255 at most, and endings of otafl's."""

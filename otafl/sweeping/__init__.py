@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from otafl import tracking
 from otafl.core import sources
 from otafl.core.errors import changing
-from otafl.engine.following import Tracks
 from otafl.results import models as trained
 from otafl.results.dataset import combine, to_dataset
 from otafl.results.files import finished_files, open_results, write_part
 from otafl.results.packing import pack
+from otafl.running.following import Tracks
 from otafl.scenario import Scenario, expand
 from otafl.sweeping import locks
 from otafl.sweeping.executing import Execute, FailedStacks, carried_out, here

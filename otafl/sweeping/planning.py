@@ -23,8 +23,8 @@ from otafl.core.errors import UserError
 from otafl.core.files import write_text
 from otafl.core.inputs import MIB, read_bytes, read_text
 from otafl.core.sources import Sources
-from otafl.engine import chunking
-from otafl.engine.memory import need
+from otafl.running import chunking
+from otafl.running.memory import need
 from otafl.scenario import Point, Scenario, about, expand, same, sources_of, stack_key
 from otafl.scenario.keys import custom_sections
 from otafl.sweeping.locks import held

@@ -18,10 +18,6 @@ from otafl.core import blame, sources
 from otafl.core.errors import UserError, WriteError, changing
 from otafl.core.sources import Sources
 from otafl.core.words import counted
-from otafl.engine.checkpoints import Checkpoint
-from otafl.engine.following import Tracks
-from otafl.engine.memory import ran_out_of_memory
-from otafl.engine.running import Progress, run_stack
 from otafl.results import models as trained
 from otafl.results import origins, plain
 from otafl.results.dataset import combine, to_dataset, with_trials
@@ -29,6 +25,10 @@ from otafl.results.environment import versions
 from otafl.results.files import write_part
 from otafl.results.models import Trained
 from otafl.results.record import Record
+from otafl.running.checkpoints import Checkpoint
+from otafl.running.following import Tracks
+from otafl.running.memory import ran_out_of_memory
+from otafl.running.running import Progress, run_stack
 from otafl.scenario import Scenario, files_of, scenario_hash, sources_of
 from otafl.sweeping import locks
 from otafl.sweeping.folder import Folder, outdated

@@ -18,7 +18,7 @@ from otafl.core.contracts import Blocks, Hyper, LinkReport
 from otafl.core.lasting import Lasting
 from otafl.core.rng import Streams
 from otafl.topology.rows import Rows
-from otafl.transport.neighbours import Neighbours
+from otafl.uplink.neighbours import Neighbours
 
 Deal = Literal["each", "all"]
 

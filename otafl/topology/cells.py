@@ -33,7 +33,7 @@ from otafl.core.units import db_to_linear
 from otafl.topology.base import Deal, Topology
 from otafl.topology.hexagons import Hexagons, hexagons, sizes
 from otafl.topology.rows import Rows
-from otafl.transport.neighbours import Neighbours
+from otafl.uplink.neighbours import Neighbours
 
 MOST_SERVERS = 100
 

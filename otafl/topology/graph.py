@@ -26,7 +26,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from otafl import transport
+from otafl import uplink
 from otafl.algorithms.base import Algorithm
 from otafl.algorithms.custom import class_of
 from otafl.channels.base import Channel
@@ -145,9 +145,7 @@ class Graph(Topology):
         nodes, device = rows.servers, rows.streams.device
         every = [self._weights(trial) for trial in range(rows.trials.size)]
         edges = [(one != 0) & mixing.complete(nodes) for one in every]
-        self._link = transport.build(
-            rows.given, nodes, rows.links(0), power_db=self._draw_power_db()
-        )
+        self._link = uplink.build(rows.given, nodes, rows.links(0), power_db=self._draw_power_db())
         different = {one.tobytes(): one for one in edges}
         slots = {key: int(mixing.slots(one).max()) + 1 for key, one in different.items()}
         self._slots = torch.tensor([slots[one.tobytes()] for one in edges]).to(device)

@@ -1,0 +1,92 @@
+"""Make the uplink, which takes a round's updates to the server, with all its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from otafl import channels, codecs, csi, receivers
+from otafl.channels.base import Channel
+from otafl.codecs.base import Codec
+from otafl.core import registry
+from otafl.core.contracts import LinkBudget
+from otafl.core.hyper import hyper_of
+from otafl.core.rng import Streams
+from otafl.csi.base import Csi
+from otafl.csi.long_term import statistics
+from otafl.devices.faults import jammer_power
+from otafl.power.base import PowerPolicy
+from otafl.privacy import mechanism as privacy
+from otafl.uplink.base import LinkSetup, Transport
+from otafl.uplink.impairments.impairments import Impairments
+from otafl.uplink.neighbours import Neighbours
+
+
+@dataclass(frozen=True)
+class Uplink:
+    """Hold everything between the devices' payloads and the server."""
+
+    channel: Channel
+    budget: LinkBudget
+    codec: Codec
+    transport: Transport
+    csi: Csi
+
+
+def build(
+    rows: Sequence[Any],
+    devices: int,
+    streams: Streams,
+    save_gram: bool = True,
+    policy: PowerPolicy | None = None,
+    power_db: np.ndarray | None = None,
+    mains: bool = True,
+    reached: Callable[[Channel], Channel] = lambda channel: channel,
+    neighbours: Callable[[Channel], Neighbours | None] = lambda channel: None,
+) -> Uplink:
+    """Make the uplink of S trials over K devices.
+
+    Parameters
+    ----------
+    rows : the trials' scenarios, which differ in stackable fields alone.
+    devices : K.
+    streams : of the S trials.
+    save_gram : where links are saved, the Gram matrices of the signals too.
+    policy : in the place of the scenario's power policy.
+    power_db : [S, K] dB that devices' budgets are above the channel's.
+    mains : no device lives on a battery.
+    reached : gives, of the scenario's channel, the one by which servers are reached.
+    neighbours : gives what they hear of each other's devices; None: nothing.
+    """
+    scenario = rows[0]
+    budget, channel = channels.build([row.channel for row in rows], devices, streams, power_db)
+    channel = reached(channel)
+    known = csi.build([row.csi for row in rows], channel, budget, streams)
+    if policy is None:
+        policy = registry.make("power", scenario.power)
+    receiver = receivers.build(scenario.receiver, policy, channel.outline(0).h.shape[2])
+    jammer = jammer_power([row.faults for row in rows], streams)
+    impairments = Impairments([row.impairments for row in rows], jammer, streams)
+    codec = codecs.build([row.codec for row in rows], streams)
+    others = neighbours(channel)
+    setup = LinkSetup(
+        budget=budget,
+        csi=known,
+        receiver=receiver,
+        policy=policy,
+        statistics=statistics(channel, known, receiver, budget, impairments.known_noise),
+        policy_hyper=hyper_of([row.power for row in rows], streams),
+        impairments=impairments,
+        codec=codec,
+        streams=streams,
+        hyper=hyper_of([row.transport for row in rows], streams),
+        privacy=privacy.build(rows, policy, devices, streams, mains, others),
+        neighbours=others,
+        save_link=scenario.output.save_link,
+        save_gram=save_gram,
+    )
+    transport = registry.make("transport", scenario.transport, setup)
+    return Uplink(channel, budget, codec, transport, known)

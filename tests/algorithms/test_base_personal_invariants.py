@@ -21,7 +21,7 @@ from contract.small import engine, equal, run
 from otafl.core.contracts import Blocks, Cohort
 from otafl.data.work import LocalData
 from otafl.engine.engine import Engine
-from otafl.engine.evaluation import Evaluation
+from otafl.evaluation.evaluation import Evaluation
 from otafl.selection.choosing import some_of
 
 METHODS: dict[str, Mapping[str, Any]] = {

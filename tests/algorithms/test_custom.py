@@ -23,9 +23,9 @@ from otafl.algorithms.fedrlr import FedRLR
 from otafl.core import registry
 from otafl.core.errors import UserError
 from otafl.engine.assembly import assemble, load_of
-from otafl.engine.checkpoints import Checkpoint
 from otafl.engine.engine import Engine
-from otafl.engine.running import run_stack
+from otafl.running.checkpoints import Checkpoint
+from otafl.running.running import run_stack
 from otafl.scenario import expand, load_scenario, scenario_hash, stack_key, to_yaml
 
 pytestmark = pytest.mark.exact

@@ -23,7 +23,7 @@ from twins.setting import mlp
 import otafl
 from otafl.algorithms.fedrlr import FedRLR
 from otafl.core.contracts import Blocks
-from otafl.engine.recorder import Recorder
+from otafl.evaluation.recorder import Recorder
 from otafl.factorised.lowrank import LowRank, dense
 from otafl.factorised.rlc import inner_products
 

@@ -19,7 +19,7 @@ from support.made_channels import made
 from torch import Tensor
 
 from otafl.channels.ofdm import group_frequencies
-from otafl.conformance.bench import Bench
+from otafl.laws.bench import Bench
 
 
 def make(

@@ -23,7 +23,7 @@ from otafl.clock.trial_clock import TrialClock
 from otafl.devices.protocols import Rules
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
-from otafl.engine.recorder import Recorder
+from otafl.evaluation.recorder import Recorder
 
 pytestmark = pytest.mark.exact
 

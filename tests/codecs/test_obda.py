@@ -28,10 +28,10 @@ from otafl.core.contracts import (
 )
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
-from otafl.transport.base import LinkSetup
-from otafl.transport.impairments import Impairments
-from otafl.transport.over_the_air import OverTheAir
-from otafl.transport.superpose import error_free, signal
+from otafl.uplink.base import LinkSetup
+from otafl.uplink.coherent.over_the_air import OverTheAir
+from otafl.uplink.impairments.impairments import Impairments
+from otafl.uplink.superpose import error_free, signal
 
 pytestmark = pytest.mark.exact
 

@@ -15,7 +15,7 @@ from support.codec_bench import encode, made, normal, received
 from otafl import UserError
 from otafl.codecs.shared_subset import SharedSubset
 from otafl.core.contracts import Group, Received
-from otafl.engine.running import run_stack
+from otafl.running.running import run_stack
 from otafl.scenario import expand
 
 pytestmark = pytest.mark.exact

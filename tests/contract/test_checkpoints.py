@@ -12,10 +12,10 @@ from contract.small import METHODS, chosen, points, section
 
 from otafl.core import registry
 from otafl.engine.assembly import assemble
-from otafl.engine.checkpoints import Checkpoint, Kept
 from otafl.engine.engine import Engine
-from otafl.engine.recorder import Recorder
+from otafl.evaluation.recorder import Recorder
 from otafl.results.record import Record
+from otafl.running.checkpoints import Checkpoint, Kept
 
 BEFORE, ROUNDS, TRIALS = 3, 6, [0, 1]
 

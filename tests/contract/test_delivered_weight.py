@@ -25,9 +25,9 @@ from otafl.core import registry
 from otafl.core.contracts import Blocks, Received
 from otafl.core.errors import UserError
 from otafl.engine.engine import Engine
-from otafl.transport import packets
-from otafl.transport.delivery import Delivery
-from otafl.transport.superpose import Signal
+from otafl.uplink.delivery import Delivery
+from otafl.uplink.digital import packets
+from otafl.uplink.superpose import Signal
 
 pytestmark = pytest.mark.exact
 

@@ -17,7 +17,7 @@ from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.engine.engine import Engine
 from otafl.scenario import ScenarioError
-from otafl.transport import Uplink, build
+from otafl.uplink import Uplink, build
 
 CHANNELS, POWERS = registry.names("channel"), registry.names("power")
 PAIRS = [(power, channel) for power in POWERS for channel in ("awgn", "rayleigh", "tdl-a")] + [

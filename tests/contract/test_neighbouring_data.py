@@ -22,9 +22,9 @@ from torch import Tensor
 from otafl.core import registry
 from otafl.core.errors import UserError
 from otafl.core.settings import reveals
-from otafl.transport.on_air import Slot
-from otafl.transport.privacy import Privacy
-from otafl.transport.superpose import Signal
+from otafl.privacy.mechanism import Privacy
+from otafl.uplink.on_air import Slot
+from otafl.uplink.superpose import Signal
 
 pytestmark = pytest.mark.law
 
@@ -268,10 +268,10 @@ LEAKS: dict[str, tuple[dict[str, Any], str]] = {
 def test_a_leak_is_found(leak: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With nothing refused, the differences have what would be in the clear."""
     changes, where = LEAKS[leak]
-    module = "otafl.transport.privacy_checks"
+    module = "otafl.privacy.checks"
     monkeypatch.setattr(f"{module}.find_problems", lambda scenario: ())
     monkeypatch.setattr(f"{module}.refuse_parts", lambda *given: None)
-    monkeypatch.setattr("otafl.transport.base.refuse_ideal", lambda payload: None)
+    monkeypatch.setattr("otafl.uplink.base.refuse_ideal", lambda payload: None)
     found = told(with_(changes))
     assert found is not None
     assert any(where in one for one in found[0])

@@ -27,7 +27,7 @@ from otafl.engine import device_store
 from otafl.engine.assembly import assemble
 from otafl.engine.device_store import DeviceStore
 from otafl.engine.engine import Engine
-from otafl.engine.recorder import Recorder
+from otafl.evaluation.recorder import Recorder
 
 pytestmark = pytest.mark.exact
 

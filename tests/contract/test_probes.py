@@ -21,8 +21,8 @@ from otafl.algorithms.fedavg import FedAvg
 from otafl.core.contracts import Cohort
 from otafl.core.errors import UserError
 from otafl.engine.engine import Engine
-from otafl.engine.recorder import Recorder
-from otafl.engine.running import run_stack
+from otafl.evaluation.recorder import Recorder
+from otafl.running.running import run_stack
 from otafl.scenario import expand
 
 EXACT = {"engine.dtype": "float64", "transport": "ideal"}

@@ -100,7 +100,7 @@ def test_what_does_not_fit_is_not_called(options: dict[str, int], own: Path) -> 
 def test_a_scenario_that_names_a_shell_is_refused(
     keys: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from otafl.engine.foresight import foresight
+    from otafl.preflight.foresight import foresight
 
     monkeypatch.chdir(tmp_path)
     tree = scenario({}).model_dump(mode="json", exclude_unset=True)

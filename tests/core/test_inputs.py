@@ -13,8 +13,8 @@ from otafl.core.errors import UserError
 from otafl.core.inputs import MIB, open_regular, read_bytes, read_text
 from otafl.data import idx
 from otafl.devices import csv_table
-from otafl.engine import chunking
 from otafl.results.files import open_results
+from otafl.running import chunking
 from otafl.scenario import load_scenario
 from otafl.topology import mixing
 

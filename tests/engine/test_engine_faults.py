@@ -19,7 +19,7 @@ from contract import probes
 from contract.small import engine, equal, points, run
 
 from otafl.core.contracts import Broadcast, Cohort, Group, Payload
-from otafl.engine.running import run_stack
+from otafl.running.running import run_stack
 
 pytestmark = pytest.mark.exact
 

@@ -22,8 +22,8 @@ import otafl
 from otafl.core.contracts import Cohort, Context, LocalLoad, Payload
 from otafl.devices.activities import ACTIVITIES
 from otafl.engine.engine import Engine
-from otafl.engine.running import run_stack
 from otafl.results.ending import final
+from otafl.running.running import run_stack
 from otafl.scenario import expand
 
 pytestmark = pytest.mark.exact

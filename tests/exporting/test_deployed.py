@@ -23,8 +23,7 @@ from otafl.core.contracts import Blocks, View
 from otafl.core.errors import UserError
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
-from otafl.engine.running import run_stack
-from otafl.engine.trained import collect
+from otafl.evaluation.trained import collect
 from otafl.exporting import deployed
 from otafl.exporting.measure import run_of, scored
 from otafl.models import LayeredModel
@@ -32,6 +31,7 @@ from otafl.models.modules import macs, size
 from otafl.results import models as trained
 from otafl.results.dataset import to_dataset
 from otafl.results.files import write_part
+from otafl.running.running import run_stack
 from otafl.scenario import expand, load_scenario
 
 pytestmark = pytest.mark.exact

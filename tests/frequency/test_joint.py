@@ -19,7 +19,7 @@ from otafl.devices.hardware import Hardware
 from otafl.frequency.base import Frequency, FrequencySetup
 from otafl.frequency.joint import JointFrequency
 from otafl.scenario.errors import ScenarioError
-from otafl.transport.base import OrthogonalUplink
+from otafl.uplink.base import OrthogonalUplink
 
 pytestmark = pytest.mark.exact
 

@@ -20,9 +20,9 @@ import xarray as xr
 
 import otafl
 from otafl import open_results, sweeping
-from otafl.engine import checkpoints
 from otafl.results import models as trained
 from otafl.results import plain
+from otafl.running import checkpoints
 from otafl.scenario import load_scenario
 from otafl.sweeping import working
 

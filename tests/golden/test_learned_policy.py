@@ -3,7 +3,7 @@ transport, and the examples of docs/differentiable.md.
 
 Mutations that make a test here fail: the logarithm of the loss left out, the share blind to eta,
 pooling or softmax over states in place of devices, the first device for the mean, a power of two
-budgets, a table that divides by another row; in `otafl.uplink.differentiable`, sigma^2 for N.
+budgets, a table that divides by another row; in `otafl.own_loop.differentiable`, sigma^2 for N.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torch
 
 import otafl
 from otafl.core.contracts import Link
-from otafl.uplink.differentiable import aggregation_mse
+from otafl.own_loop.differentiable import aggregation_mse
 
 ROOT = Path(__file__).parents[2]
 DEVICES = 6

@@ -17,9 +17,9 @@ from contract.small import scenario
 
 from otafl import sweeping
 from otafl.cli import main
-from otafl.engine.checkpoints import Checkpoint
-from otafl.engine.following import Tracks
-from otafl.engine.running import run_stack
+from otafl.running.checkpoints import Checkpoint
+from otafl.running.following import Tracks
+from otafl.running.running import run_stack
 from otafl.scenario import expand
 
 pytestmark = pytest.mark.slow

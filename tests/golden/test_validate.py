@@ -22,10 +22,10 @@ from scipy import stats
 from support.mutations import QUICK, Patch, constant, failing, scaled
 
 from otafl import cli
-from otafl.conformance import checks, codecs, report, sheet, suite
-from otafl.conformance.bench import Bench
 from otafl.core import registry
 from otafl.core.errors import UserError
+from otafl.laws import checks, codecs, report, sheet, suite
+from otafl.laws.bench import Bench
 
 DOCS = Path(__file__).parents[2] / "docs" / "validation.md"
 
@@ -204,7 +204,7 @@ def cao_off_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def noise_of_every_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """One noise a device where there is one receiver."""
-    from otafl.transport.impairments import Impairments
+    from otafl.uplink.impairments.impairments import Impairments
 
     real = Impairments.noise
     monkeypatch.setattr(Impairments, "noise", lambda *args: 5.0 * real(*args))
@@ -222,7 +222,7 @@ def blind_of_half_the_antennas(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def reported_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    from otafl.transport.report import Tally
+    from otafl.uplink.report import Tally
 
     real = Tally.error
     monkeypatch.setattr(Tally, "error", lambda self, e, target: real(self, 1.1 * e, target))
@@ -273,14 +273,14 @@ def first_eigenvector(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def natural_logarithm(monkeypatch: pytest.MonkeyPatch) -> None:
-    from otafl.transport import capacity
+    from otafl.uplink.digital import capacity
 
     monkeypatch.setattr(capacity, "bits_a_use", lambda snr: torch.log1p(snr).mean(-1))
 
 
 def coarse_converter(monkeypatch: pytest.MonkeyPatch) -> None:
     """A converter with half the levels."""
-    from otafl.transport.impairments import Impairments
+    from otafl.uplink.impairments.impairments import Impairments
 
     real = Impairments.quantise
 
@@ -316,31 +316,34 @@ MUTATIONS: dict[str, tuple[str, Patch]] = {
     ),
     "N for sigma^2": (
         "over_the_air: one receiver",
-        constant("otafl.transport.impairments.NOISE_VARIANCE", 1.0),
+        constant("otafl.uplink.impairments.impairments.NOISE_VARIANCE", 1.0),
     ),
     "noise of every device": ("receiver: noise is", noise_of_every_device),
     "reported error": ("power full: NMSE", reported_error),
     "half the phase": (
         "residual phase: variance",
-        scaled("otafl.transport.impairments:Impairments.phases", 0.5),
+        scaled("otafl.uplink.impairments.impairments:Impairments.phases", 0.5),
     ),
     "carrier offset": (
         "carrier offset",
-        scaled("otafl.transport.impairments:Impairments.offsets", 0.5),
+        scaled("otafl.uplink.impairments.impairments:Impairments.offsets", 0.5),
     ),
-    "aligned sample": ("aligned sample", scaled("otafl.transport.bent.aligned_noise", 0.5)),
+    "aligned sample": (
+        "aligned sample",
+        scaled("otafl.uplink.impairments.bent.aligned_noise", 0.5),
+    ),
     "quadratic clipping": (
         "clipping: peak",
-        scaled("otafl.transport.impairments.db_to_linear", 2.0),
+        scaled("otafl.uplink.impairments.impairments.db_to_linear", 2.0),
     ),
     "converter": ("ADC", coarse_converter),
     "mean interference": (
         "interference: mean",
-        scaled("otafl.transport.impairments.db_to_linear", 2.0),
+        scaled("otafl.uplink.impairments.impairments.db_to_linear", 2.0),
     ),
     "scale of heavy tails": (
         "heavy tails: characteristic",
-        scaled("otafl.transport.impairments:Impairments.tails", 1.1),
+        scaled("otafl.uplink.impairments.impairments:Impairments.tails", 1.1),
     ),
     "combiner without unit norm": (
         "receiver: no gain",

@@ -35,7 +35,7 @@ from flwr.supercore.task_identity import TaskIdentity
 
 from otafl.core.errors import UserError
 from otafl.flower import LegacyOverTheAir, OverTheAir
-from otafl.uplink.wireless import WirelessUplink
+from otafl.own_loop.wireless import WirelessUplink
 
 pytestmark = pytest.mark.slow
 

@@ -270,7 +270,7 @@ def test_users_are_a_column() -> None:
 def test_a_wrong_partitioner_is_said_before_anything_is_read(
     keys: dict[str, Any], message: str
 ) -> None:
-    from otafl.engine.foresight import foresight
+    from otafl.preflight.foresight import foresight
 
     data = {"name": "digits", "partition": {"name": "flower", **keys}}
     with pytest.raises(ScenarioError) as error:

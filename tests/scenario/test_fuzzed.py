@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from support.malformed import texts
 
 from otafl import cli, data, models
-from otafl.engine import memory
+from otafl.running import memory
 from otafl.scenario import expand, load_scenario
 from otafl.scenario.yaml_source import parse
 

@@ -14,9 +14,9 @@ from otafl.codecs.uniform import Uniform
 from otafl.core.contracts import ChannelState, Cohort, Group, LinkBudget, LinkReport, Received
 from otafl.core.rng import Streams
 from otafl.core.settings import stackable_fields
-from otafl.transport.base import LinkSetup
-from otafl.transport.digital import Digital
-from otafl.transport.impairments import Impairments
+from otafl.uplink.base import LinkSetup
+from otafl.uplink.digital.digital import Digital
+from otafl.uplink.impairments.impairments import Impairments
 
 BANDWIDTH, WATT = 2e6, 1e-3
 """Hertz, and watts of unit power."""

@@ -9,7 +9,7 @@ import numpy as np
 from support.link_bench import WEIGHTS, Bench, cohort, updates, with_setup
 
 from otafl.core.contracts import Group, LinkReport
-from otafl.transport.impairments import Impairments
+from otafl.uplink.impairments.impairments import Impairments
 
 K = 6
 

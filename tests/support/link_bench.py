@@ -26,15 +26,15 @@ from otafl.power.full import Full
 from otafl.power.gbma import Gbma
 from otafl.power.tci import TruncatedChannelInversion
 from otafl.receivers.scalar import Scalar
-from otafl.transport.base import LinkSetup
-from otafl.transport.digital import Digital
-from otafl.transport.fsk_majority_vote import FskMajorityVote
-from otafl.transport.ideal import Ideal
-from otafl.transport.impairments import Impairments
-from otafl.transport.ofdm import Ofdm
-from otafl.transport.over_the_air import OverTheAir
-from otafl.transport.reed import Reed
-from otafl.transport.type_based import TypeBased
+from otafl.uplink.base import LinkSetup
+from otafl.uplink.coherent.ofdm import Ofdm
+from otafl.uplink.coherent.over_the_air import OverTheAir
+from otafl.uplink.digital.digital import Digital
+from otafl.uplink.ideal import Ideal
+from otafl.uplink.impairments.impairments import Impairments
+from otafl.uplink.noncoherent.fsk_majority_vote import FskMajorityVote
+from otafl.uplink.noncoherent.reed import Reed
+from otafl.uplink.type_based.type_based import TypeBased
 
 WEIGHTS = [0.1, 0.4, 0.05, 0.2, 0.15, 0.3]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from otafl.conformance import suite
-from otafl.conformance.bench import Bench
+from otafl.laws import suite
+from otafl.laws.bench import Bench
 
 QUICK, WHOLE = Bench("cpu", quick=True), Bench("cpu")
 

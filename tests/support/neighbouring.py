@@ -24,8 +24,8 @@ from otafl.data import Samples
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
 from otafl.scenario import Point, Scenario
-from otafl.transport.on_air import OnAir
-from otafl.transport.segments import energies
+from otafl.uplink.on_air import OnAir
+from otafl.uplink.segments import energies
 
 ROUNDING = 1e-6
 

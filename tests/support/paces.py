@@ -15,7 +15,7 @@ from otafl.core.contracts import ChannelState, LinkBudget
 from otafl.devices.compute.fixed import Fixed
 from otafl.devices.hardware import Hardware
 from otafl.frequency.base import Frequency, FrequencySetup, Task
-from otafl.transport.base import OrthogonalUplink
+from otafl.uplink.base import OrthogonalUplink
 
 
 def hardware(trials: int, devices: int, **parts: float | np.ndarray) -> Hardware:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from otafl.engine.running import run_stack
 from otafl.results import models as trained
 from otafl.results.dataset import to_dataset
 from otafl.results.files import write_part
+from otafl.running.running import run_stack
 from otafl.scenario import expand, load_scenario
 
 BASE: dict[str, Any] = {

@@ -20,8 +20,8 @@ from contract.test_sweeps import same
 
 from otafl import open_results, sweeping
 from otafl.core.errors import UserError, WriteError
-from otafl.engine import checkpoints
 from otafl.results import packing as packs
+from otafl.running import checkpoints
 from otafl.scenario import Scenario, expand
 from otafl.sweeping import FailedStacks, executing, locks, working
 from otafl.sweeping.folder import Folder

@@ -23,9 +23,9 @@ from contract.test_sweeps import Kill, same
 import otafl
 from otafl import open_results, sweeping
 from otafl.core.errors import UserError
-from otafl.engine import running
 from otafl.results import origins, packing
 from otafl.results.files import read_part, write_part
+from otafl.running import running
 from otafl.scenario import Scenario, expand
 from otafl.sweeping import growing, locks, working
 from otafl.sweeping.folder import Folder

@@ -13,9 +13,9 @@ from contract.small import scenario, section
 from otafl import sweeping
 from otafl.analysis.comparison import compare
 from otafl.core.errors import UserError
-from otafl.engine import memory
-from otafl.engine.memory import Counter, Need
 from otafl.results import origins
+from otafl.running import memory
+from otafl.running.memory import Counter, Need
 from otafl.scenario import expand, scenario_hash
 from otafl.sweeping import planning
 from otafl.sweeping.planning import Batch

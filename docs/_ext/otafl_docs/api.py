@@ -35,7 +35,7 @@ MODULES = {
     ),
     "differentiable": (
         "The differentiable uplink",
-        {"Functions": "otafl.uplink.differentiable"},
+        {"Functions": "otafl.own_loop.differentiable"},
         "The uplink as plain functions of tensors, through which gradients pass.",
     ),
 }
@@ -65,5 +65,5 @@ def _public() -> str:
             parts.append(f".. autoclass:: otafl.{name}\n   :members:")
         else:
             parts.append(f".. autofunction:: otafl.{name}")
-    parts.append(".. autoclass:: otafl.uplink.reports.UplinkReport")
+    parts.append(".. autoclass:: otafl.own_loop.reports.UplinkReport")
     return rst.page(*parts)

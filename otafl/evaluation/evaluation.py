@@ -1,0 +1,241 @@
+"""Evaluate a method's views on the common test samples and on each device's own.
+
+The views are the global model, and devices' local and personal models. Names of results: the model
+first (none for the global one, local_, personal_, mean_, or tuned_ for personal models, else the
+global one, that each device has fine-tuned by `training.fine_tune_steps` before it tests them),
+then own_ for the devices' own samples, all devices' samples counting alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from otafl.core.contracts import FineTune, View
+from otafl.data.build import Samples
+from otafl.data.own import OwnSamples
+from otafl.engine.metrics import Tune, evaluate, evaluate_own
+from otafl.evaluation.batch_statistics import BatchStatistics
+from otafl.evaluation.fine_tuning import FineTuning
+from otafl.scenario.sections import TrainingSettings
+
+_LEVEL = "level"
+PREFIX = {"global": "", "local": "local_", "personal": "personal_", "mean": "mean_"}
+"""View -> what the names of its results begin with."""
+
+
+@dataclass(frozen=True)
+class _Scores:
+    """Hold the scores of trials that run, NaN for others.
+
+    accuracy, loss: [S]. by_device: [S, K] accuracy, or None. by_class: [S, K, classes] loss, NaN
+    where a device has no sample of a class, or None.
+    """
+
+    accuracy: np.ndarray
+    loss: np.ndarray
+    by_device: np.ndarray | None = None
+    by_class: np.ndarray | None = None
+
+
+class Evaluation:
+    """Hold what one stack is evaluated on, and score its models."""
+
+    def __init__(self, samples: Samples, training: TrainingSettings) -> None:
+        self._all, self._training = samples, training
+        data, like = samples.data, samples.share
+        self._test = _samples(data.x_test, data.y_test, training.eval_samples, like)
+        held_out = data.x_validation, data.y_validation
+        self._validation = _samples(*held_out, training.eval_samples, like)
+        self._statistics = BatchStatistics(samples.local_data, training.norm_samples)
+        self._together = None
+        if self._test is None and samples.own_test is not None and training.cross_test:
+            self._together = samples.own_test.together()
+
+    def once(self) -> dict[str, np.ndarray]:
+        """Return what is known of the test samples before any round, [S, ...]: how many there are,
+        the share of their most frequent class, and the same of the devices' own."""
+        own, trials = self._all.own_test, len(self._all.share)
+        out: dict[str, np.ndarray] = {}
+        if self._test is not None:
+            common = np.bincount(self._all.data.y_test[: self._training.eval_samples])
+            out["test_samples"] = np.full(trials, float(common.sum()))
+            out["majority_share"] = np.full(trials, common.max() / common.sum())
+        if own is None:
+            return out
+        of_classes = own.class_counts().view(trials, -1, own.classes).sum(1).double().cpu().numpy()
+        out["own_test_samples"] = of_classes.sum(1)
+        if self._test is None:
+            out["test_samples"] = of_classes.sum(1)
+            out["majority_share"] = of_classes.max(1) / of_classes.sum(1)
+        out["majority_accuracy"] = own.majority()
+        if self._training.class_losses:
+            counts = own.class_counts().double().cpu().numpy()
+            out["device_own_class_samples"] = counts.reshape(*self._all.share.shape, -1)
+        return out
+
+    def take(
+        self, views: Mapping[str, View], round: int, running: np.ndarray
+    ) -> dict[str, np.ndarray]:
+        """Score all views: name of `variables.VARIABLES` -> [S], [S, K] or [S, K, classes]."""
+        out: dict[str, np.ndarray] = {}
+        if round >= self._training.norm_from_round:
+            once = {id(view): self._statistics.added(view) for view in views.values()}
+            views = {name: once[id(view)] for name, view in views.items()}
+        levels = [views[name] for name in views if name.startswith(_LEVEL)]
+        views = {name: view for name, view in views.items() if not name.startswith(_LEVEL)}
+        if levels:
+            out |= self._by_level(levels, running)
+        for prefix, view, tunings in self._models(views):
+            tune = None
+            if tunings:
+                tune = FineTuning(view.predict, tunings, self._all.local_data, round)
+            out |= self._evaluate(prefix, _Evaluator(self._all, view, tune, running))
+        return out
+
+    def _by_level(self, views: Sequence[View], running: np.ndarray) -> dict[str, np.ndarray]:
+        """Score the model of each size, [S, L], on the common test samples or all devices' own."""
+        own = self._all.own_test
+        scores = []
+        for view in views:
+            at = _Evaluator(self._all, view, None, running)
+            if self._test is not None:
+                scores.append(at.common(*self._test))
+            elif own is not None:
+                scores.append(at.own(own))
+        if not scores:
+            return {}
+        return {
+            "level_test_accuracy": np.stack([one.accuracy for one in scores], 1),
+            "level_test_loss": np.stack([one.loss for one in scores], 1),
+        }
+
+    def _models(self, views: Mapping[str, View]) -> list[tuple[str, View, tuple[FineTune, ...]]]:
+        """List the prefix of the results, the model, and how each device fine-tunes it before its
+        test.
+        """
+        tunings = {n: () if v.fine_tune is None else (v.fine_tune,) for n, v in views.items()}
+        out: list[tuple[str, View, tuple[FineTune, ...]]] = []
+        for name, view in views.items():
+            out.append((PREFIX[name], view, tunings[name]))
+        training = self._training
+        if training.fine_tune_steps:
+            name = "personal" if "personal" in views else "global"
+            share = self._all.share
+            rate = share.new_full((len(share),), training.fine_tune_learning_rate)
+            last = FineTune(training.fine_tune_steps, rate)
+            out.append(("tuned_", views[name], (*tunings[name], last)))
+        return out
+
+    def _evaluate(self, prefix: str, at: _Evaluator) -> dict[str, np.ndarray]:
+        own, validation = self._all.own_test, self._all.own_validation
+        classes = self._training.class_losses and prefix == "personal_"
+        out: dict[str, np.ndarray] = {}
+        on_own = None if own is None else at.own(own, classes)
+        if self._test is not None and (
+            own is None or not at.of_devices or self._training.cross_test
+        ):
+            out |= _named(prefix, "test", at.common(*self._test, classes))
+        elif on_own is not None and not at.of_devices:  # the union of all own samples
+            out |= _named(prefix, "test", replace(on_own, by_device=None))
+        elif self._together is not None:
+            out |= _named(prefix, "test", at.own(self._together, classes))
+        if on_own is not None:
+            out |= _named(f"{prefix}own_", "test", on_own)
+        if self._validation is not None and not (prefix or at.of_devices):
+            out |= _named(prefix, "validation", at.common(*self._validation))
+        if validation is not None:
+            scores = at.own(validation)
+            out |= _named(f"{prefix}own_", "validation", scores)
+            if self._validation is None and not (prefix or at.of_devices):
+                out |= _named(prefix, "validation", scores)
+        return out
+
+
+@dataclass(frozen=True)
+class _Evaluator:
+    """Score one view of the trials that run; `tune` makes each device's copy."""
+
+    samples: Samples
+    view: View
+    tune: Tune | None
+    running: np.ndarray
+
+    @property
+    def of_devices(self) -> bool:
+        """Say whether devices have models of their own."""
+        return self.view.owner == "device" or self.tune is not None
+
+    def common(self, x: Tensor, y: Tensor, classes: bool = False) -> _Scores:
+        """Score on the same samples for all; devices' models by the mean over devices."""
+        trials, devices = self.samples.share.shape
+        if self.tune is not None or (classes and self.of_devices):
+            cells = torch.arange(trials * devices, device=y.device)
+            index = torch.arange(len(y), device=y.device).expand(len(cells), -1)
+            count, trial = torch.full_like(cells, len(y)), cells // devices
+            same = OwnSamples(x, y, index, count, trial, self.samples.data.classes)
+            return self.own(same, classes)
+        if self.view.whose is not None:
+            return self._shared(*evaluate(self.view, x, y))
+        each = devices if self.of_devices else 1
+        rows = self._rows(each)
+        whole = len(rows) == trials * each
+        right, loss = evaluate(self.view, x, y, None if whole else rows)
+        right, loss = right.view(-1, each), loss.view(-1, each)
+        by_device = self._full(right) if self.of_devices else None
+        return _Scores(self._full(right.mean(1)), self._full(loss.mean(1)), by_device)
+
+    def _shared(self, right: Tensor, loss: Tensor) -> _Scores:
+        """Return devices' scores, given those of models that many devices share."""
+        devices = self.samples.share.shape[1]
+        of = self.view.rows(self._rows(devices)).view(-1, devices)
+        right, loss = right[of], loss[of]
+        return _Scores(self._full(right.mean(1)), self._full(loss.mean(1)), self._full(right))
+
+    def own(self, samples: OwnSamples, classes: bool = False) -> _Scores:
+        """Score on samples of each device, all samples of a trial counting alike."""
+        devices = self.samples.share.shape[1]
+        sums = evaluate_own(self.view, samples, self._rows(devices), self.tune)
+        right, loss, count = (
+            value.view(-1, devices) for value in (sums.right, sums.loss, sums.count)
+        )
+        by_class = sums.class_loss / sums.class_count
+        return _Scores(
+            self._full(right.sum(1) / count.sum(1)),
+            self._full(loss.sum(1) / count.sum(1)),
+            self._full(right / count),
+            self._full(by_class.view(*count.shape, -1)) if classes else None,
+        )
+
+    def _rows(self, each: int) -> Tensor:
+        """Return the rows of the trials that run, so many of each, [n] int64."""
+        running = np.repeat(self.running, each)
+        return torch.from_numpy(running.nonzero()[0]).to(self.samples.share.device)
+
+    def _full(self, values: Tensor) -> np.ndarray:
+        """Return [running trials, ...] as [S, ...], NaN for trials that do not run."""
+        full = np.full((len(self.running), *values.shape[1:]), np.nan)
+        full[self.running] = values.cpu().numpy()
+        return full
+
+
+def _named(prefix: str, on: str, scores: _Scores) -> dict[str, np.ndarray]:
+    out = {f"{prefix}{on}_accuracy": scores.accuracy, f"{prefix}{on}_loss": scores.loss}
+    if scores.by_device is not None and on == "test":
+        out[f"device_{prefix}{on}_accuracy"] = scores.by_device
+    if scores.by_class is not None:
+        out[f"device_{prefix}class_loss"] = scores.by_class
+    return out
+
+
+def _samples(
+    x: np.ndarray, y: np.ndarray, count: int | None, like: Tensor
+) -> tuple[Tensor, Tensor] | None:
+    """Return the first so many samples (all, if None) on the torch device; None of none."""
+    if not len(y):
+        return None
+    return torch.from_numpy(x[:count]).to(like), torch.from_numpy(y[:count]).to(like.device)

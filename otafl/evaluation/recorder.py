@@ -1,0 +1,219 @@
+"""Take the record of a run at its evaluation rounds.
+
+It evaluates the views, reads totals and clock, and stops trials that reached their target or
+diverged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from otafl.algorithms.base import Views
+from otafl.core.contracts import Blocks
+from otafl.core.lasting import Lasting
+from otafl.devices.activities import CAUSES
+from otafl.engine.engine import Engine
+from otafl.evaluation.by_trial import events, of_trials
+from otafl.evaluation.evaluation import Evaluation
+from otafl.results.ending import SUMS
+from otafl.results.record import Record
+from otafl.results.variables import known
+
+_ENDS = (
+    "end_round",
+    "stop_round",
+    "stop_time_s",
+    "stop_energy_j",
+    "stop_symbols",
+    "diverged_round",
+)
+
+
+def shown(engine: Engine) -> tuple[Blocks, Views]:
+    """Return what the method shows to be tested, and the devices' blocks that it was given for it:
+    all, or of a method that looks at devices one by one those that differ."""
+    algorithm = engine.parts.algorithm
+    if not algorithm.apart:
+        blocks = engine.devices.blocks()
+        return blocks, algorithm.views(engine.server, blocks)
+    blocks, whose = engine.devices.different(engine.parts.model.size)
+    views = algorithm.views(engine.server, blocks)
+    if whose is not None:
+        views |= {n: replace(v, whose=whose) for n, v in views.items() if v.owner == "device"}
+    return blocks, views
+
+
+class Recorder(Lasting):
+    """Take the records of S = points x trials."""
+
+    lasting: ClassVar = ("rounds", "taken", "once")
+
+    def __init__(self, engine: Engine, points: int, trials: int) -> None:
+        self.engine = engine
+        self.shape = (points, trials)
+        self.rounds: list[int] = []
+        self.taken: list[dict[str, np.ndarray]] = []
+        size = points * trials
+        self.once = {name: np.full(size, np.nan) for name in _ENDS}
+        parts = engine.parts
+        self._servers = parts.topology.rows.servers
+        self._devices = self._servers * engine.population
+        for name, value in parts.algorithm.constants().items():
+            self.once[name] = np.full(size, value)
+        self._evaluation = Evaluation(parts.samples, parts.scenario.training)
+        once = self._evaluation.once() | parts.sizes.once()
+        self.once |= self._of_many(of_trials(once, self._servers))
+
+    @torch.inference_mode()
+    def take(self, round: int, wall_time_s: float) -> None:
+        """Take the record after so many rounds; NaN for trials that had stopped before. Values are
+        those of the rows, until they become those of the trials."""
+        engine = self.engine
+        values = {name: value.cpu().numpy() for name, value in engine.means.take().items()}
+        trained = values.pop("trained") > 0
+        watts = engine.parts.link.budget.unit_power_w
+        values["tx_power_w"] = values.pop("tx_power") * watts.cpu().numpy()[:, None]
+        values["tx_energy_j"] = values.pop("radio_j")
+        values |= self._of_clock()
+        values["downlink_bits"] = engine.downlink_bits.copy()
+        values |= engine.parts.sizes.take()
+        values["wall_time_s"] = np.full(engine.trials, wall_time_s)
+        running = engine.running.copy()
+        blocks, views = shown(engine)
+        if running.any():
+            values |= self._evaluation.take(views, round, running)
+        for name, found in engine.parts.link.transport.measures().items():
+            values[name] = found.cpu().numpy()
+        values |= engine.parts.topology.measures(engine.server, engine.parts.algorithm)
+        for name, found in engine.parts.algorithm.measures(engine.server, blocks).items():
+            values[name] = found.cpu().double().numpy() if round else np.full(len(running), np.nan)
+        for value in values.values():
+            value[~running] = np.nan
+        finite = self._finite(values, trained)
+        values = of_trials(values, self._servers)
+        self._stop(round, values, *self._each_trial(running, finite, engine.ended))
+        self.rounds.append(round)
+        self.taken.append(self._of_many(values))
+
+    def _each_trial(
+        self, running: np.ndarray, finite: np.ndarray, ended: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return of each trial, given its servers' [S C], whether it runs, all losses are finite,
+        and one of its servers has ended."""
+        by_server = [one.reshape(-1, self._servers) for one in (running, finite, ended)]
+        runs, sound, over = by_server
+        return np.all(runs, 1), np.all(sound, 1), np.any(over, 1)
+
+    def _finite(self, values: dict[str, np.ndarray], trained: np.ndarray) -> np.ndarray:
+        """Return which rows have no loss that is not finite."""
+        losses = [np.where(trained, values["train_loss"], 0.0), values.get("test_loss", 0.0)]
+        both: np.ndarray = np.logical_and(*(np.isfinite(loss) for loss in losses))
+        return both
+
+    def _of_many(self, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return values [S, ...] without those of single devices, but for the sums of what adds up,
+        where there are more devices than are recorded each."""
+        if self._devices <= self.engine.parts.scenario.output.each_device_up_to:
+            return values
+        own = {name for name in values if "device" in known(name).dims}
+        sums = {name: values[name].sum(1) for name in own if name in SUMS}
+        return {name: value for name, value in values.items() if name not in own} | sums
+
+    def _of_clock(self) -> dict[str, np.ndarray]:
+        """Return what the clock says of devices, joules and updates."""
+        engine, clock = self.engine, self.engine.parts.clock
+        spent = clock.spent_j()
+        started, lost = clock.updates()
+        values = {
+            "sim_time_s": clock.now(),
+            "compute_energy_j": spent[..., CAUSES.index("compute")],
+            "device_energy_j": spent,
+            "present": clock.present(),
+            "updates_started": started,
+            "updates_lost": lost,
+        }
+        if not engine.parts.hardware.mains:
+            values["charge_j"] = clock.charge_j()
+        return values | {name: count.copy() for name, count in engine.counts.items()}
+
+    def _stop(
+        self,
+        round: int,
+        values: dict[str, np.ndarray],
+        running: np.ndarray,
+        finite: np.ndarray,
+        ended: np.ndarray,
+    ) -> None:
+        engine = self.engine
+        diverged = running & (round > 0) & ~finite
+        reached = np.zeros_like(running)
+        targets = engine.parts.scenario.training.stop_at
+        if targets:
+            met = [np.nan_to_num(values[name], nan=-1.0) >= t for name, t in targets.items()]
+            reached = running & np.all(met, axis=0) & ~diverged
+        ended = running & ended
+        self.once["end_round"][ended] = round
+        self.once["diverged_round"][diverged] = round
+        self.once["stop_round"][reached] = round
+        self.once["stop_time_s"][reached] = values["sim_time_s"][reached]
+        self.once["stop_energy_j"][reached] = values["device_energy_j"].sum((1, 2))[reached]
+        self.once["stop_symbols"][reached] = values["uplink_symbols"][reached]
+        for trial in np.nonzero(diverged | reached | ended)[0]:
+            for server in range(self._servers):
+                engine.stop(int(trial) * self._servers + server)
+
+    def kept(self) -> dict[str, Any]:
+        """Return also what the engine keeps."""
+        return {**super().kept(), "engine": self.engine.kept()}
+
+    def restore(self, kept: Mapping[str, Any]) -> None:
+        super().restore(kept)
+        self.engine.restore(kept["engine"])
+
+    def record(self, complete: bool) -> Record:
+        """Return everything taken so far, variables as `variables.VARIABLES` has them."""
+        names = self.taken[0].keys()
+
+        def split(values: np.ndarray) -> np.ndarray:
+            return values.reshape(*self.shape, *values.shape[1:])
+
+        variables = {
+            name: np.moveaxis(np.stack([split(taken[name]) for taken in self.taken]), 0, 2)
+            for name in names
+        }
+        variables |= {name: split(values) for name, values in self.once.items()}
+        timeline = self.engine.parts.clock.timeline() or {}
+        variables |= {
+            f"timeline_{name}": split(events(column, self._servers, self.engine.population, name))
+            for name, column in timeline.items()
+        }
+        servers = () if self._servers == 1 else (self._servers,)
+        link = {
+            name: np.moveaxis(
+                np.stack(
+                    [values.reshape(*self.shape, *servers, *values.shape[1:]) for values in rounds]
+                ),
+                0,
+                2,
+            )
+            for name, rounds in _by_name(self.engine.link).items()
+        }
+        return Record(self.rounds, variables, complete, link or None)
+
+
+def _by_name(rounds: list[Blocks]) -> dict[str, list[np.ndarray]]:
+    """Name -> its arrays round by round; NaN (or 0, for flags) in rounds that have none."""
+    seen = {name: value.numpy() for saved in rounds for name, value in saved.items()}
+    missing = {
+        name: np.full_like(value, np.nan if value.dtype.kind in "fc" else 0)
+        for name, value in seen.items()
+    }
+    return {
+        name: [saved[name].numpy() if name in saved else missing[name] for saved in rounds]
+        for name in seen
+    }

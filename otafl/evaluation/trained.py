@@ -1,0 +1,107 @@
+"""Collect the models that a stack has trained, as they are tested."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from otafl.core.contracts import View, taken
+from otafl.core.errors import UserError
+from otafl.engine.engine import Engine
+from otafl.evaluation.batch_statistics import BatchStatistics
+from otafl.evaluation.fine_tuning import FineTuning
+from otafl.models.modules import module_of
+from otafl.models.recipes import Recipe, blocks_of, recipe_of
+from otafl.results.models import Trained, TrainedView
+from otafl.scenario import Point
+
+PROBES = 4
+"""Samples on which a module is compared with what was trained, before it is kept."""
+
+
+@torch.inference_mode()
+def collect(engine: Engine, points: Sequence[Point], trials: Sequence[int], round: int) -> Trained:
+    """Return the models of a stack after so many rounds, on the host.
+
+    points, trials: what the engine was assembled of.
+    """
+    parts = engine.parts
+    rows = [(point.index, trial) for point in points for trial in trials]
+    views = parts.algorithm.views(engine.server, engine.devices.blocks())
+    statistics = BatchStatistics(parts.samples.local_data, parts.scenario.training.norm_samples)
+    tested = {id(view): _tested(view, statistics, engine, round) for view in views.values()}
+    kept: list[Tensor] = []
+    out = {}
+    for name, given in views.items():
+        view, data = tested[id(given)], parts.samples.data
+        recipe = recipe_of(
+            parts.algorithm.model_of(name),
+            view,
+            parts.scenario.model.name,
+            data.input_shape,
+            data.classes,
+        )
+        params = blocks_of(recipe, view.params)
+        recipe |= _refusal(recipe, view, parts.samples.local_data.x[:PROBES].cpu())
+        servers = parts.topology.rows.servers
+        devices = servers if servers > 1 else None  # each server's model counts as a device's
+        if view.owner == "device":
+            devices = servers * engine.population
+        blocks = {n: _stored(b.unflatten(0, (len(rows), -1)), kept) for n, b in params.items()}
+        out[name] = TrainedView(recipe, blocks, devices)
+    return Trained(rows, out)
+
+
+def _tested(view: View, statistics: BatchStatistics, engine: Engine, round: int) -> View:
+    """Return the view as it is tested: with statistics of batch normalisations, fine-tuned."""
+    view = statistics.added(view)
+    if view.fine_tune is None:
+        return view
+    tune = FineTuning(view.predict, (view.fine_tune,), engine.parts.samples.local_data, round)
+    trained = []
+    for cells in torch.arange(engine.trials * engine.population).split(engine.population):
+        cells = cells.to(engine.share.device)
+        owner = cells if view.owner == "device" else cells // engine.population
+        trained.append(tune({n: taken(b, owner) for n, b in view.params.items()}, cells))
+    params = {name: torch.cat([one[name] for one in trained]) for name in view.params}
+    return replace(view, params=params, owner="device", fine_tune=None)
+
+
+def _stored(block: Tensor, kept: list[Tensor]) -> Tensor:
+    """Return a block [rows, K, *shape] on the host, [rows, 1, *shape] where a row's models share
+    it. One that views share is kept once."""
+    if all(torch.equal(row, row[:1].expand_as(row)) for row in block):
+        block = block[:, :1]
+    for known in kept:
+        if known.shape == block.shape and torch.equal(known, block.cpu()):
+            return known
+    kept.append(torch.empty(block.shape, dtype=block.dtype).copy_(block))
+    return kept[-1]
+
+
+def _refusal(recipe: Recipe, view: View, x: Tensor) -> Recipe:
+    """Return {"refused": why} where the module of a model does not score as the view does: a method
+    that predicts in a way of its own must not be exported as something else."""
+    if "refused" in recipe:
+        return {}
+    finite = [block.flatten(1).isfinite().all(1) for block in view.params.values()]
+    rows = torch.stack(finite).all(0).nonzero()[:1, 0]
+    if not len(rows):
+        return {}  # all have diverged
+    params = {name: taken(block, rows).cpu() for name, block in view.params.items()}
+    wanted = view.predict(params, x[None])[0]
+    try:
+        got = module_of(recipe, {name: block[0] for name, block in params.items()})(x)
+    except UserError as error:
+        return {"refused": str(error)}
+    except Exception as error:  # of a module of the user's own: no reason to lose the run
+        return {"refused": f"model.name: no PyTorch module can be made of it: {error}"}
+    if torch.allclose(got, wanted, rtol=1e-3, atol=1e-3 * float(wanted.abs().max())):
+        return {}
+    return {
+        "refused": "algorithm.name: this method predicts by more than a model's parameters, and "
+        "has no plain PyTorch module"
+    }

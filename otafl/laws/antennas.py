@@ -1,0 +1,239 @@
+"""Check what angles do to channels: the correlation of a line of antennas half a wavelength apart
+follows from the angles at the server, that over time from those at the moving device.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from otafl.channels.sionna_rng import keep_global_state
+from otafl.core.units import db_to_linear
+from otafl.laws.bench import Bench
+from otafl.laws.channels import (
+    BANDWIDTH_HZ,
+    DELAY_SPREAD_S,
+    GROUPS,
+    MOVING,
+    TR_38901,
+    blocks,
+    doppler_turns,
+    fading,
+    jakes,
+)
+from otafl.laws.checks import Check, Law, mean, stated
+
+RAY_OFFSETS = (0.0447, 0.1413, 0.2492, 0.3715, 0.5129, 0.6797, 0.8844, 1.1481, 1.5195, 2.1551)
+"""Table 7.5-3."""
+
+ANTENNAS = 4
+DISTANCES = (1, 2, 3)
+"""How many antennas apart those are that are compared."""
+
+K_FACTOR_DB = 10.0
+
+PROFILES = ("c", "e")
+"""Without and with line of sight; those whose angles at both ends differ most."""
+
+SECTOR_DEG = {"c": 0.0, "e": 120.0}
+"""Where the bearings point, by profile."""
+
+LAGS = (1, 3)
+"""How many rounds, of a millisecond each, lie between what is compared."""
+
+BEARINGS, HEADINGS = 256, 64
+"""What is averaged over."""
+
+CLUSTERS = f"{TR_38901}, 7.7.1"
+
+
+def each() -> Iterator[Law]:
+    """List the laws of the clustered delay lines."""
+    laws = [
+        ("antennas", "E h_a h_b^* of the angles at the server", _clusters),
+        ("frequency covariance", "delays of the clusters", _frequency),
+        ("autocorrelation", "zeniths at the device", _autocorrelation),
+        ("autocorrelation of power", "angles at the device", _power_correlation),
+    ]
+    for profile in PROFILES:
+        for what, source, run in laws:
+            checks = functools.partial(run, profile=profile)
+            yield Law(f"channel cdl-{profile}: {what}", f"{CLUSTERS}; {source}", checks)
+
+
+@dataclass(frozen=True)
+class _Rays:
+    """Hold a profile's rays as its table has them.
+
+    power, delay_s: [C] of the clusters. lone: [C] bool, the line of sight, which is one ray.
+    server, device: azimuths and zeniths, [C, 20] radians each, which are coupled at random.
+    """
+
+    power: np.ndarray
+    delay_s: np.ndarray
+    lone: np.ndarray
+    server: tuple[np.ndarray, np.ndarray]
+    device: tuple[np.ndarray, np.ndarray]
+
+
+@functools.lru_cache(maxsize=4)
+def _rays(profile: str) -> _Rays:
+    """Return the rays of a profile, whose table is that of a downlink: departure is at the
+    server."""
+    with keep_global_state():
+        from sionna.phy.channel.tr38901 import models
+    file = models.parameter_file(f"CDL-{profile.upper()}.json")
+    table: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    power = db_to_linear(np.array(table["powers"], dtype=float))
+    offset = np.array([sign * one for one in RAY_OFFSETS for sign in (1.0, -1.0)])
+
+    def angles(name: str, spread: str) -> np.ndarray:
+        spreads = np.full((len(power), 1), float(table[spread]))
+        if table["los"]:  # before the clusters, and one ray
+            spreads[0] = 0.0
+        return np.deg2rad(np.array(table[name], dtype=float)[:, None] + spreads * offset)
+
+    return _Rays(
+        power=power / power.sum(),
+        delay_s=np.array(table["delays"], dtype=float) * DELAY_SPREAD_S,
+        lone=np.arange(len(power)) < table["los"],
+        server=(angles("aod", "cASD"), angles("zod", "cZSD")),
+        device=(angles("aoa", "cASA"), angles("zoa", "cZSA")),
+    )
+
+
+def _turned(angles: tuple[np.ndarray, np.ndarray], turn: np.ndarray) -> np.ndarray:
+    """Return sin(zenith) sin(azimuth - turn) of all pairs of a cluster's angles,
+    [turns, C, 20, 20]."""
+    azimuth, zenith = angles
+    return np.sin(zenith)[:, None, :] * np.sin(azimuth[..., None] - turn[:, None, None, None])
+
+
+@stated("channel rician: antennas", "E h_a h_b^* = J0(pi d) K / (K + 1)")
+def _line(bench: Bench) -> Iterator[Check]:
+    """Compare antennas d half wavelengths apart, which a line of sight reaches from anywhere."""
+    h = _array(bench, "rician", k_factor_db=K_FACTOR_DB)
+    k = db_to_linear(K_FACTOR_DB)
+    yield from _antennas(h, lambda d: k / (k + 1.0) * special.j0(math.pi * d))
+
+
+@stated("channel tdl-d: antennas", f"{TR_38901}, 7.7.2; J0(pi d) of the line of sight")
+def _tapped(bench: Bench) -> Iterator[Check]:
+    """Compare with the part of the power that the line of sight has."""
+    part = _line_power()
+    yield from _antennas(_array(bench, "tdl-d"), lambda d: part * special.j0(math.pi * d))
+
+
+@stated("channel tdl-d: autocorrelation", f"{TR_38901}, 7.7.2; line of sight at 0.7 f_D")
+def _tapped_time(bench: Bench) -> Iterator[Check]:
+    """Compare with P exp(2 pi j 0.7 f_D tau) of the line of sight and Jakes' J0 of the rest."""
+    h = fading(bench, 32, bench.size(64), LAGS[-1] + 1, "tdl-d", subcarrier_groups=1, **MOVING)
+    part = _line_power()
+    for lag in LAGS:
+        law = part * np.exp(1.4j * math.pi * doppler_turns(lag)) + (1.0 - part) * jakes(lag)
+        product = (h[lag] * h[0].conj())[..., 0, 0, 0]
+        yield mean(float(law.real), product.real, f"{lag} ms, real")
+        yield mean(float(law.imag), product.imag, f"{lag} ms, imaginary")
+
+
+def _line_power() -> float:
+    """Return the part of TDL-D's power that its line of sight has."""
+    with keep_global_state():
+        from sionna.phy.channel.tr38901 import TDL
+    return float(TDL("D", 1.0, 3.5e9, precision="double", device="cpu").mean_power_los)
+
+
+def _clusters(bench: Bench, profile: str) -> Iterator[Check]:
+    """Compare with the sum of P exp(j pi d sin(zenith) sin(azimuth)) over the rays, of bearings
+    over a sector."""
+    sector_deg, rays = SECTOR_DEG[profile], _rays(profile)
+    half = math.radians(sector_deg) / 2.0
+    bearing = np.linspace(-half, half, 2 * BEARINGS + 1)[1::2]  # middles of equal parts
+    way = _turned(rays.server, bearing)
+
+    def law(distance: int) -> complex:
+        rotation = np.exp(1j * math.pi * distance * way).mean((0, 2, 3))
+        return complex((rays.power * rotation).sum())
+
+    yield from _antennas(_array(bench, f"cdl-{profile}", sector_deg=sector_deg), law)
+
+
+def _array(bench: Bench, name: str, **channel: Any) -> np.ndarray:
+    """Draw h [R, S, K, A], flat over the band."""
+    if name != "rician":
+        channel["subcarrier_groups"] = 1
+    return fading(bench, 32, bench.size(64), 2, name, antennas=ANTENNAS, **channel)[..., 0, 0]
+
+
+def _antennas(h: np.ndarray, law: Callable[[int], complex]) -> Iterator[Check]:
+    """Take E h_a h_b^* of antennas d apart; devices and trials are independent."""
+    for distance in DISTANCES:
+        product = (h[..., distance:] * h[..., :-distance].conj()).mean((0, -1))
+        wanted = complex(law(distance))
+        yield mean(wanted.real, product.real, f"distance {distance}, real")
+        yield mean(wanted.imag, product.imag, f"distance {distance}, imaginary")
+
+
+def _frequency(bench: Bench, profile: str) -> Iterator[Check]:
+    """Compare E h(f) h(g)^* with the sum of P exp(-2 pi j (f - g) tau) over the clusters."""
+    rays = _rays(profile)
+    h = fading(
+        bench, 32, bench.size(64), 2, f"cdl-{profile}", bandwidth_hz=BANDWIDTH_HZ,
+        subcarrier_groups=GROUPS, delay_spread_s=DELAY_SPREAD_S,
+    )[..., 0, 0, :]  # fmt: skip
+    for lag in (1, 3, 6):
+        turns = lag * BANDWIDTH_HZ / GROUPS * rays.delay_s
+        wanted = complex((rays.power * np.exp(-2j * math.pi * turns)).sum())
+        product = (h[..., lag:] * h[..., :-lag].conj()).mean((0, -1))
+        yield mean(wanted.real, product.real, f"{lag} apart, real")
+        yield mean(wanted.imag, product.imag, f"{lag} apart, imaginary")
+
+
+@functools.lru_cache(maxsize=4)
+def _moving(bench: Bench, profile: str) -> np.ndarray:
+    """Draw h [R, S, K, B] of devices that go in any direction."""
+    count = LAGS[-1] + 1
+    h = blocks(bench, 32, bench.size(32), 6, count, f"cdl-{profile}", subcarrier_groups=1)
+    return h[:, :, :, 0, :, 0]
+
+
+def _autocorrelation(bench: Bench, profile: str) -> Iterator[Check]:
+    """Compare with the sum of P J0(2 pi f_D tau sin(zenith)) over the rays at the device."""
+    h, rays = _moving(bench, profile), _rays(profile)
+    for lag in LAGS:
+        turn = 2.0 * math.pi * doppler_turns(lag) * np.sin(rays.device[1])
+        law = float((rays.power * special.j0(turn).mean(-1)).sum())
+        product = (h[..., lag:] * h[..., :-lag].conj()).mean((0, -1))
+        yield mean(law, product.real, f"{lag} ms")
+
+
+def _power_correlation(bench: Bench, profile: str) -> Iterator[Check]:
+    """Compare E|h(t)|^2 |h(t + tau)|^2 with 1 + E|R|^2 - sum P^2 of a device's own R(tau), the sum
+    of P exp(2 pi j v tau / lambda) over the rays, in which their azimuths are: R averaged over a
+    device's headings has none."""
+    h, rays = np.abs(_moving(bench, profile)) ** 2, _rays(profile)
+    heading = 2.0 * math.pi * np.arange(HEADINGS) / HEADINGS
+    way = _turned(rays.device, heading)
+    for lag in LAGS:
+        law = 1.0 + _pairs(rays, np.exp(2j * math.pi * doppler_turns(lag) * way))
+        yield mean(law, (h[..., lag:] * h[..., :-lag]).mean((0, -1)), f"{lag} ms")
+
+
+def _pairs(rays: _Rays, turned: np.ndarray) -> float:
+    """Return the mean of sum P_m P_n e_m e_n^* over different rays m and n, e being what `turned`
+    [turns, C, 20, 20] has for their angles. Rays of one cluster share neither angle."""
+    count = turned.shape[2]
+    middle = turned.mean((2, 3))
+    apart = np.abs((rays.power * middle).sum(1)) ** 2
+    apart -= (rays.power**2 * np.abs(middle) ** 2).sum(1)
+    total = np.abs(turned.sum((2, 3))) ** 2 + (np.abs(turned) ** 2).sum((2, 3))
+    total -= (np.abs(turned.sum(3)) ** 2).sum(2) + (np.abs(turned.sum(2)) ** 2).sum(2)
+    together = rays.power**2 * total / (count**3 * (count - 1))
+    return float((apart + together.sum(1, where=~rays.lone)).mean())

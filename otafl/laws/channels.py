@@ -1,0 +1,191 @@
+"""Check the channels' laws: mean power, distributions, correlation over time, frequency and
+antennas, path loss."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from scipy import special, stats
+
+from otafl.channels.sionna_rng import keep_global_state
+from otafl.core import registry
+from otafl.core.units import db_to_linear
+from otafl.laws.bench import Bench
+from otafl.laws.checks import Check, Law, exactly, law_of, mean, stated
+
+LIGHT_M_PER_S = 299_792_458.0
+CARRIER_HZ = 3.5e9
+SPEED_KMH = 30.0
+INTERVAL_S = 1e-3
+MOVING = {"speed_kmh": SPEED_KMH, "carrier_hz": CARRIER_HZ, "round_interval_s": INTERVAL_S}
+LAGS = (1, 4, 9)
+"""J0 there: positive, negative, positive again."""
+
+BANDWIDTH_HZ = 20e6
+GROUPS = 8
+DELAY_SPREAD_S = 100e-9
+
+JAKES = "Jakes, J0(2 pi f_D tau)"
+TR_38901 = "3GPP TR 38.901"
+
+
+def each() -> Iterator[Law]:
+    """List the laws that several registered channels keep."""
+    names = registry.names("channel")
+    for name in names:
+        if not registry.settings("channel", name).example:  # which would need more than a name
+            yield _law(name, "mean power", "E|h|^2 = 1", _power)
+    for name in ("rayleigh", "rician", "tdl-a"):
+        yield _law(name, "autocorrelation", JAKES, _jakes)
+        yield _law(name, "autocorrelation over blocks", f"{JAKES}; symbols / bandwidth", _blocks)
+    for name in ("rayleigh", "tdl-a"):
+        yield _law(name, "antenna covariance", "E h_a h_b^* = r^|a - b|", _antennas)
+    for name in names:
+        if name.startswith("tdl-"):
+            yield _law(name, "frequency covariance", f"{TR_38901}, 7.7.2; Sionna", _frequency)
+
+
+def _law(name: str, what: str, source: str, run: Callable[..., Iterable[Check]]) -> Law:
+    return Law(f"channel {name}: {what}", source, functools.partial(run, name=name))
+
+
+def fading(
+    bench: Bench, devices: int, trials: int, rounds: int, name: str, **channel: Any
+) -> np.ndarray:
+    """Draw h [R, S, K, A, 1, F]."""
+    point = {"channel": {"name": name} | channel, "power": "full"}
+    return bench.uplink(devices, trials, point).fading(rounds)
+
+
+def blocks(
+    bench: Bench, devices: int, trials: int, rounds: int, count: int, name: str, **channel: Any
+) -> np.ndarray:
+    """Draw so many coherence blocks of moving devices, which last INTERVAL_S, of rounds that are
+    seconds apart: h [R, S, K, A, B, F]."""
+    symbols = round(BANDWIDTH_HZ * INTERVAL_S)
+    section = {"name": name, "bandwidth_hz": BANDWIDTH_HZ, "block_symbols": symbols} | channel
+    moving = MOVING | {"round_interval_s": 1.0}
+    rig = bench.uplink(devices, trials, {"channel": section | moving, "power": "full"})
+    states = (rig.link.channel.state(round).over(count * symbols) for round in range(rounds))
+    return np.stack([state.cpu().numpy() for state in states])
+
+
+def _power(bench: Bench, name: str) -> Iterator[Check]:
+    """Take the mean over a device's antennas, cells and rounds; devices and trials are
+    independent. Channels that drop devices take long for many trials."""
+    kind: Any = registry.settings("channel", name)
+    trials = 8 if kind(name=name).physical else 128
+    h = fading(bench, 16, bench.size(trials), 8, name)
+    yield mean(1.0, (np.abs(h) ** 2).mean((0, 3, 4, 5)), bias=1e-9)
+
+
+@stated("channel awgn: no fading", "h = 1")
+def _awgn(bench: Bench) -> Iterator[Check]:
+    yield exactly(0.0, float(np.abs(fading(bench, 4, 4, 2, "awgn") - 1.0).max()), 1e-12)
+
+
+@functools.lru_cache(maxsize=2)
+def _rayleigh(bench: Bench) -> np.ndarray:
+    return fading(bench, 40, 32, bench.size(64), "rayleigh")[..., 0, 0, 0]
+
+
+@stated("channel rayleigh: gain", "|h|^2 is exponential")
+def _rayleigh_gain(bench: Bench) -> Iterator[Check]:
+    yield law_of(np.abs(_rayleigh(bench)) ** 2, stats.expon.cdf)
+
+
+@stated("channel rayleigh: phase", "uniform")
+def _rayleigh_phase(bench: Bench) -> Iterator[Check]:
+    yield law_of(np.angle(_rayleigh(bench)) / (2.0 * np.pi) + 0.5, stats.uniform.cdf)
+
+
+@stated("channel rayleigh: independence", "rounds, trials, devices, blocks")
+def _independence(bench: Bench) -> Iterator[Check]:
+    """Take the mean of Re(h h'^*) of neighbours."""
+    h = _rayleigh(bench)
+    point = {"channel": {"name": "rayleigh", "block_symbols": 4}, "power": "full"}
+    rig = bench.uplink(40, 32, point)
+    states = [rig.link.channel.state(round).over(16) for round in range(4)]
+    blocks = np.stack([state[..., 0, :, 0].cpu().numpy() for state in states])
+    pairs = {
+        "rounds": (h[1:], h[:-1]),
+        "trials": (h[:, 1:], h[:, :-1]),
+        "devices": (h[:, :, 1:], h[:, :, :-1]),
+        "blocks": (blocks[..., 1:], blocks[..., :-1]),
+    }
+    for case, (one, other) in pairs.items():
+        yield mean(0.0, (one * other.conj()).real, case)
+
+
+def _antennas(bench: Bench, name: str) -> Iterator[Check]:
+    """Compare every entry of E h h^H over the server's antennas with r^|a - b|, of fading drawn
+    anew in each round and of moving devices. Devices and trials are independent."""
+    r, antennas = 0.7, 4
+    one_group = {"subcarrier_groups": 1} if name.startswith("tdl-") else {}
+    for case, moving in (("at rest", {}), ("moving", MOVING)):
+        section = {"antennas": antennas, "antenna_correlation": r} | one_group | moving
+        h = fading(bench, 32, bench.size(64), 4, name, **section)[..., 0, 0]
+        for a in range(antennas):
+            for b in range(a + 1):
+                product = (h[..., a] * h[..., b].conj()).mean(0)
+                where = f"{case}, antennas {a} and {b}"
+                yield mean(r ** (a - b), product.real, where, bias=1e-9)
+                if a > b:
+                    yield mean(0.0, product.imag, f"{where}, imaginary")
+
+
+def _jakes(bench: Bench, name: str) -> Iterator[Check]:
+    """Take 1 - E|h(t + tau) - h(t)|^2 / 2 of rounds 1 ms apart at 30 km/h; devices and trials are
+    independent."""
+    h = fading(bench, 32, bench.size(128), LAGS[-1] + 1, name, **MOVING)[..., 0, 0, 0]
+    for lag in LAGS:
+        yield mean(jakes(lag), 1.0 - np.abs(h[lag] - h[0]) ** 2 / 2.0, f"{lag} ms")
+
+
+def _blocks(bench: Bench, name: str) -> Iterator[Check]:
+    """Take the same of coherence blocks of a millisecond, 20,000 symbols at 20 MHz."""
+    h = blocks(bench, 32, bench.size(64), 1, LAGS[-1] + 1, name)[0, :, :, 0, :, 0]
+    for lag in LAGS:
+        yield mean(jakes(lag), 1.0 - np.abs(h[..., lag] - h[..., 0]) ** 2 / 2.0, f"{lag} ms")
+
+
+def jakes(rounds: int) -> float:
+    """Return J0(2 pi f_D tau), the correlation of fading over so many rounds."""
+    return float(special.j0(2.0 * math.pi * doppler_turns(rounds)))
+
+
+def doppler_turns(rounds: int) -> float:
+    """Return f_D tau of so many rounds."""
+    return SPEED_KMH / 3.6 * CARRIER_HZ / LIGHT_M_PER_S * INTERVAL_S * rounds
+
+
+@stated("channel rician: amplitude", "Rice's law of K", "K={:g} dB", (-3.0, 6.0, 12.0))
+def _rician(bench: Bench, k_db: float) -> Iterator[Check]:
+    """Compare |h| of a round, K/(K+1) in line of sight and the rest scattered."""
+    h = fading(bench, 50, bench.size(400), 1, "rician", k_factor_db=k_db)
+    k = db_to_linear(k_db)
+    law = stats.rice(math.sqrt(2.0 * k), scale=math.sqrt(0.5 / (k + 1.0)))
+    yield law_of(np.abs(h), law.cdf)
+
+
+def _frequency(bench: Bench, name: str) -> Iterator[Check]:
+    """Take E h(f) h(g)^* of groups 1, 3 and 6 apart; devices and trials are independent."""
+    with keep_global_state():
+        from sionna.phy.ofdm import tdl_freq_cov_mat
+
+    spacing = BANDWIDTH_HZ / GROUPS
+    law = tdl_freq_cov_mat(name[-1].upper(), spacing, GROUPS, DELAY_SPREAD_S, precision="double")
+    law = np.asarray(law.cpu())
+    h = fading(
+        bench, 32, bench.size(128), 4, name, bandwidth_hz=BANDWIDTH_HZ,
+        subcarrier_groups=GROUPS, delay_spread_s=DELAY_SPREAD_S,
+    )[..., 0, 0, :]  # fmt: skip
+    for lag in (1, 3, 6):
+        product = (h[..., lag:] * h[..., :-lag].conj()).mean((0, -1))
+        wanted = law[lag, 0]
+        yield mean(float(wanted.real), product.real, f"{lag} apart, real")
+        yield mean(float(wanted.imag), product.imag, f"{lag} apart, imaginary")

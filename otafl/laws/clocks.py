@@ -1,0 +1,117 @@
+"""Check that the simulated clock neither makes nor loses energy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from otafl import clock
+from otafl.clock import Clock
+from otafl.core.rng import Streams
+from otafl.devices import compute
+from otafl.devices.activities import ACTIVITIES, CAUSES
+from otafl.laws.bench import CONFORMANCE, Bench
+from otafl.laws.checks import Check, at_most, exactly, stated
+from otafl.scenario import load_scenario
+
+TRIALS, DEVICES, ROUNDS = 4, 12, 60
+WATTS = {"circuit_w": 0.7, "receive_w": 0.4, "idle_w": 0.2, "sleep_w": 0.05}
+BATTERY = {"battery_j": 5.0, "charge": 0.6, "restart": 0.5, "harvest_w": 0.3}
+PROTOCOLS: dict[str, dict[str, Any]] = {
+    "rounds": {},
+    "deadline": {"deadline_s": 2.0, "late": "next"},
+    "asynchronous": {"protocol": "asynchronous"},
+}
+RADIOS: dict[str, dict[str, float]] = {"all causes": WATTS, "computing and radiating": {}}
+CONSERVED = "charge(0) + harvested = charge(t) + spent"
+MEASURED = "watts x seconds of the timeline"
+
+
+@dataclass(frozen=True)
+class Course:
+    """A clock after some rounds, and what it was told of them.
+
+    charge_j: [S, K] at the start. computed_j, radiated_j: [S, K] joules of the updates' local work,
+    watts times seconds, and of their transmissions.
+    """
+
+    clock: Clock
+    charge_j: np.ndarray
+    computed_j: np.ndarray
+    radiated_j: np.ndarray
+
+
+def _run_clock(bench: Bench, devices: dict[str, Any], parts: dict[str, float]) -> Course:
+    """Let devices with such batteries and radios go through rounds of random work."""
+    section = {"count": DEVICES, "compute": {"name": "fixed"} | parts} | devices
+    scenario = load_scenario({"name": "clock", "devices": section})
+    streams = Streams([0] * TRIALS, list(range(TRIALS)), bench.where)
+    sections = [scenario.devices] * TRIALS
+    hardware = compute.build([one.compute for one in sections], DEVICES, streams)
+    clocks = clock.build(sections, hardware, streams, log=True)
+    draw = streams.generators(CONFORMANCE)[0]
+    begin_j = clocks.charge_j()
+    computed, radiated = np.zeros((2, TRIALS, DEVICES))
+    for round in range(bench.size(ROUNDS)):
+        clocks.wait_for_devices()
+        there = clocks.available()
+        rows = int(there.sum())
+        seconds, watts = draw.exponential(1.0, rows), draw.uniform(0.5, 1.5, rows)
+        computed[there] += seconds * watts
+        who = [row.nonzero()[0] for row in there]
+        clocks.begin(round, who, draw.uniform(0.0, 0.5, rows), seconds, watts)
+        joules = draw.uniform(0.0, 1.0, (TRIALS, DEVICES))
+        for trial, slot in enumerate(clocks.open_slot()):
+            radiated[trial, slot.on_time] += joules[trial, slot.on_time]
+        airtime_s = draw.uniform(0.5, 1.0, TRIALS)
+        clocks.close_slot(airtime_s, joules, airtime_s[:, None] * draw.random((TRIALS, DEVICES)))
+    return Course(clocks, begin_j, computed, radiated)
+
+
+@stated("clock: energy balance", CONSERVED, "{}", PROTOCOLS)
+def _balance(bench: Bench, protocol: str) -> Iterator[Check]:
+    """Compare what batteries gave with what devices spent, over work, slots, sleep, empty batteries
+    and recharging."""
+    course = _run_clock(bench, PROTOCOLS[protocol], WATTS | BATTERY)
+    now_j = course.clock.charge_j()
+    spent = course.clock.spent_j().sum(2)
+    harvested = np.stack([trial.power.harvested_j() for trial in course.clock.trials])
+    off = course.charge_j + harvested - now_j - spent
+    yield exactly(0.0, float(np.abs(off).max()), 1e-9, "joules off")
+    offered = BATTERY["harvest_w"] * course.clock.now()[:, None]
+    yield at_most(1.0, float((harvested / offered).max()), 1e-9, "of the harvest taken up")
+    yield at_most(BATTERY["battery_j"], float(now_j.max()), 1e-9, "charge")
+    table = course.clock.timeline()
+    assert table is not None
+    empty = int((table["activity"] == ACTIVITIES.index("empty")).sum())
+    yield Check(1.0, float(empty > 0), 1.0, 1.0, "batteries ran out")
+
+
+@stated("clock: joules by cause", MEASURED, "{}", RADIOS)
+def _cause_joules(bench: Bench, radio: str) -> Iterator[Check]:
+    """Compare joules on mains with watts times the seconds of each activity, and with what local
+    work and slots were said to take."""
+    watts = RADIOS[radio]
+    course = _run_clock(bench, {}, watts)
+    table = course.clock.timeline()
+    assert table is not None
+    rate = dict.fromkeys(WATTS, 0.0) | watts
+    spent = dict(zip(CAUSES, course.clock.spent_j().sum((0, 1)), strict=True))
+    seconds = {
+        name: float((table["end_s"] - table["start_s"])[table["activity"] == place].sum())
+        for place, name in enumerate(ACTIVITIES)
+    }
+    busy = sum(seconds[name] for name in ("receive", "compute", "wait", "transmit"))
+    asleep = DEVICES * float(course.clock.now().sum()) - busy
+    law = {
+        "compute": float(course.computed_j.sum()),
+        "transmit": float(course.radiated_j.sum()),
+        "circuit": rate["circuit_w"] * seconds["transmit"],
+        "receive": rate["receive_w"] * seconds["receive"],
+        "idle": rate["idle_w"] * seconds["wait"] + rate["sleep_w"] * asleep,
+    }
+    for name, joules in law.items():
+        yield exactly(joules, float(spent[name]), 1e-9, name)

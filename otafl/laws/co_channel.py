@@ -1,0 +1,144 @@
+"""Check the laws of cells that share a band: the co-channel cells that a server receives, where the
+map shows them, and what a part of the band costs and gains."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from otafl import channels, topology
+from otafl.core.units import db_to_linear
+from otafl.laws.bench import Bench, Rig
+from otafl.laws.cells import losses
+from otafl.laws.checks import Check, exactly, mean, ratios, stated
+from otafl.laws.transports import THERMAL_DBM_PER_HZ
+from otafl.scenario import load_scenario
+from otafl.topology.hexagons import hexagons
+
+MACDONALD = "MacDonald 1979"
+TWO_TIERS = "6 cells at D, 6 at sqrt(3) D, 6 at 2 D"
+
+TIERS = ((6, 1.0), (6, math.sqrt(3.0)), (6, 2.0))
+"""Co-channel cells of the plane and how far they are, in co-channel distances."""
+
+LAYOUTS = ((7, 1), (12, 3), (16, 4), (19, 1), (21, 3), (21, 7))
+"""Servers and reuse."""
+
+EXPONENTS = (2.1, 3.53)
+"""Of path loss in umi, with and without a line of sight."""
+
+OUTDOORS = {"name": "umi", "indoor_probability": 0.0, "shadowing": False}
+SITES_M, RADIUS_M, LEAST_M = 55.0, 10.5, 10.0
+"""Servers, and devices in a ring around them; the second tier at reuse 3 is within the breakpoint
+of the path loss."""
+
+DEVICES, REALS, ROUNDS = 4, 64, 8
+BANDWIDTH_HZ, POWER_W = 2e6, 0.1
+
+
+@stated("topology cells: co-channel tiers", f"{MACDONALD}; {TWO_TIERS}", "{}", LAYOUTS)
+def _tiers(bench: Bench, sites: tuple[int, int]) -> Iterator[Check]:
+    """Sum distance^-exponent over what each server receives, against the plane's two tiers."""
+    layout = hexagons(*sites)
+    assert layout is not None
+    far = np.linalg.norm(layout.images.shift, axis=2) / math.sqrt(sites[1])
+    for exponent in EXPONENTS:
+        law = sum(count * distance**-exponent for count, distance in TIERS)
+        yield ratios((far**-exponent).sum(1), np.full(sites[0], law), 1e-9, f"{exponent:g}")
+
+
+def _compute_mean_gain(far_m: float) -> float:
+    """Return the mean gain of a device in the ring around a server that is so far away: over line
+    of sight, distance to its own server and direction."""
+    turn = 2.0 * math.pi * np.arange(720) / 720
+    own = np.sqrt(np.linspace(LEAST_M**2, RADIUS_M**2, 5))[:, None]
+    distance = np.hypot(far_m + own * np.cos(turn), own * np.sin(turn))
+    seen, hidden = (10.0 ** (-loss / 10.0) for loss in losses("umi", distance))
+    clear = 18.0 / distance + np.exp(-distance / 36.0) * (1.0 - 18.0 / distance)
+    return float((clear * seen + (1.0 - clear) * hidden).mean())
+
+
+def _make_cells(servers: int, reuse: int) -> dict[str, Any]:
+    return {
+        "channel": OUTDOORS | {"cell_radius_m": RADIUS_M, "min_distance_m": LEAST_M},
+        "power": "full",
+        "topology": {
+            "name": "cells", "servers": servers, "reuse": reuse, "site_distance_m": SITES_M
+        },
+    }  # fmt: skip
+
+
+@stated("topology cells: interference of two tiers", f"{MACDONALD}; {TWO_TIERS}; sum E g |p|^2 m/2")
+def _interference(bench: Bench) -> Iterator[Check]:
+    """Measure what twelve servers at reuse 3 receive. Each has three others on its part of the
+    band, which stand for the plane's 18."""
+    rig = bench.uplink(DEVICES, bench.size(12), _make_cells(12, 3))
+    found, sent = [], 0.0
+    for round in range(ROUNDS):
+        saved = rig.send(rig.symbols(REALS, round, 1.0), round)[1].saved
+        found.append((saved["neighbours/0"].sum(1) / REALS).cpu().numpy())
+        sent = float((saved["p/0"][:, 0].abs().square() * saved["m/0"][:, 0]).mean())
+    apart = math.sqrt(3.0) * SITES_M
+    law = (
+        DEVICES * sent / 2.0 * sum(count * _compute_mean_gain(far * apart) for count, far in TIERS)
+    )
+    yield mean(1.0, np.mean(found, axis=0) / law)
+
+
+@stated("topology cells: gains by the map", f"{MACDONALD}; TR 38.901, table 7.4.1-1")
+def _map_gains(bench: Bench) -> Iterator[Check]:
+    """Take the distances from servers to the devices of the cells next to them on the map, and
+    compare the gains with path losses of these lengths, with or without a line of sight."""
+    points = {"channel": OUTDOORS | {"cell_radius_m": 40.0}, "devices": {"count": DEVICES}}
+    points["topology"] = {"name": "cells", "servers": 7, "site_distance_m": SITES_M}
+    scenario = load_scenario({"name": "map"} | points)
+    rows = topology.Rows.of([scenario], [0], bench.where, torch.float64)
+    servers = topology.build(rows)
+    _, own = channels.build([row.channel for row in rows.scenarios], DEVICES, rows.streams)
+    heard, there = servers.neighbours(own), servers.places(own, 0)
+    assert heard is not None
+    assert there is not None
+    gain = heard.channel.state(0).gain.unflatten(1, (-1, DEVICES)).cpu().numpy()
+    place = there.device_m.reshape(7, DEVICES, 2)
+    found, law = [], []
+    for server, others in enumerate(heard.heard):
+        for link, other in enumerate(others[:6]):  # the nearest images come first
+            if np.linalg.norm(there.base_m[other] - there.base_m[server]) > 1.01 * SITES_M:
+                continue  # its nearest image is off the map
+            distance = np.linalg.norm(place[other] - there.base_m[server], axis=1)
+            loss = -10.0 * np.log10(gain[server, link])
+            either = np.stack(losses("umi", distance))
+            found.append(loss)
+            law.append(np.take_along_axis(either, np.abs(either - loss).argmin(0)[None], 0)[0])
+    pairs = 2 * (6 + 6)  # spokes and rim, both ways
+    yield exactly(float(pairs), float(len(found)), case="pairs of cells")
+    yield ratios(np.stack(found), np.stack(law))
+
+
+@stated("topology cells: part of the band", "symbols of r / B, noise in B / r", "reuse {}", (1, 7))
+def _band_share(bench: Bench, reuse: int) -> Iterator[Check]:
+    """Send ones over B / r: they take r times as long and as many joules, and meet r times the SNR,
+    given or physical."""
+    channel = {"name": "awgn", "snr_db": 10.0, "bandwidth_hz": BANDWIDTH_HZ, "tx_power_dbm": 20.0}
+    far = {"snr_db": None, "path_loss_db": 100.0, "noise_figure_db": 7.0}
+    rig = _make_rig(bench, channel, reuse, "full")
+    report = rig.send(rig.symbols(REALS, 0, 1.0), 0)[1]
+    airtime_s = reuse * REALS / BANDWIDTH_HZ
+    yield exactly(airtime_s, float(report.airtime_s.mean()), case="seconds")
+    yield exactly(POWER_W * airtime_s, float(report.energy_j.max()), case="joules")
+    noise_dbm = THERMAL_DBM_PER_HZ + 10.0 * math.log10(BANDWIDTH_HZ / reuse) + 7.0
+    for case, section, snr_db in (
+        ("SNR", channel, 10.0 + 10.0 * math.log10(reuse)),
+        ("physical SNR", channel | far, 20.0 - 100.0 - noise_dbm),
+    ):
+        record = _make_rig(bench, section, reuse, "ci").record(1, REALS, 1.0)
+        yield exactly(db_to_linear(snr_db), float(record.eta.mean()), case=case)
+
+
+def _make_rig(bench: Bench, channel: dict[str, Any], reuse: int, power: str) -> Rig:
+    cells = {"name": "cells", "servers": 7, "reuse": reuse}
+    return bench.uplink(DEVICES, 1, {"channel": channel, "power": power, "topology": cells})

@@ -1,0 +1,127 @@
+"""Check the laws of what devices and server believe the channel to be."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from otafl.core.units import db_to_linear
+from otafl.laws.bench import Bench, Record
+from otafl.laws.channels import MOVING, jakes
+from otafl.laws.checks import Check, exactly, mean, stated
+
+VARIANCES = (0.01, 0.3)
+LENGTHS = (1, 4)
+ESTIMATORS = ("ls", "mmse")
+TOLD = {"over_the_air": 1, "digital": 0}
+"""What a device tells beside its pilots, by transport."""
+
+SNR_DB = 10.0
+SNR = db_to_linear(SNR_DB)
+ROUNDS = 5
+DELAYS = (1, 4)
+"""Delays are in rounds; the last one is looked at."""
+
+
+def _record(bench: Bench, csi: Any, **channel: Any) -> Record:
+    section = {"name": "rayleigh", "snr_db": SNR_DB} | channel
+    point = {"channel": section, "csi": csi, "power": "ci"}
+    return bench.uplink(20, bench.size(256), point).record(ROUNDS, 4, 1.0)
+
+
+@stated("csi perfect: the estimate is the channel", "h_hat = h")
+def _perfect(bench: Bench) -> Iterator[Check]:
+    record = _record(bench, "perfect")
+    yield exactly(0.0, float(np.abs(record.h_hat - record.h).max()), 0.0)
+
+
+def _off(record: Record) -> np.ndarray:
+    """Return the squared errors of the estimates, [R, S, K]."""
+    off: np.ndarray = np.abs(record.h_hat - record.h) ** 2
+    return off
+
+
+@functools.lru_cache(maxsize=4)
+def _error(bench: Bench, variance: float) -> Record:
+    return _record(bench, {"name": "error", "variance": variance})
+
+
+@stated("csi error: variance", "E|h_hat - h|^2", "v={:g}", VARIANCES)
+def _error_variance(bench: Bench, variance: float) -> Iterator[Check]:
+    yield mean(variance, _off(_error(bench, variance)))
+
+
+@stated("csi error: independent of the channel", "E (h_hat - h) h^* = 0", "v={:g}", VARIANCES)
+def _error_apart(bench: Bench, variance: float) -> Iterator[Check]:
+    record = _error(bench, variance)
+    yield mean(0.0, ((record.h_hat - record.h) * record.h.conj()).real)
+
+
+@stated("csi error: gain of inverted channels", "E Re(h / h_hat) = 1/(1 + v)", "v={:g}", VARIANCES)
+def _error_gain(bench: Bench, variance: float) -> Iterator[Check]:
+    """Compare the mean gain with 1 / (1 + v): given h_hat, h is normal about h_hat / (1 + v). It is
+    the same for every h_hat, of which those above 0.5 are taken, as the ratio's spread is then
+    bounded."""
+    record = _error(bench, variance)
+    yield mean(1.0 / (1.0 + variance), record.c[np.abs(record.h_hat) > 0.5])
+
+
+@stated("csi pilots: error of least squares", "Kay 1993; N0 / (L P)", "L={}", LENGTHS)
+def _least_squares(bench: Bench, length: int) -> Iterator[Check]:
+    """Compare the error of pilots of the budget P with their noise of one."""
+    record = _record(bench, {"name": "pilots", "length": length})
+    yield mean(1.0 / (length * SNR), _off(record))
+
+
+@stated("csi pilots: error of MMSE", "Kay 1993; e / (1 + e), e = N0/(L P)", "L={}", LENGTHS)
+def _mmse(bench: Bench, length: int) -> Iterator[Check]:
+    csi = {"name": "pilots", "length": length, "estimator": "mmse", "power_db": -10.0}
+    error = 1.0 / (length * SNR * 0.1)
+    yield mean(error / (1.0 + error), _off(_record(bench, csi)))
+
+
+@stated("csi pilots: channel uses", "L for each pilot group and coherence block", "{}", TOLD)
+def _uses(bench: Bench, transport: str) -> Iterator[Check]:
+    """Count the side information of five devices in three blocks, of four groups of sub-carriers
+    with a comb of three: two pilots on two groups in each; over the air a mean power beside."""
+    channel = {"name": "tdl-a", "subcarrier_groups": 4, "block_symbols": 8}
+    csi = {"name": "pilots", "length": 2, "comb": 3}
+    rig = bench.uplink(5, 2, {"channel": channel, "csi": csi, "transport": transport})
+    side = rig.send(rig.symbols(24, 0), 0)[1].side_symbols
+    yield exactly(5.0 * (2 * 2 * 3 + TOLD[transport]), float(side.mean()))
+
+
+FAR_DB = 95.0
+FAR = {"snr_db": None, "path_loss_db": FAR_DB, "tx_power_dbm": 20.0, "bandwidth_hz": 1e6}
+"""Budgets of 20 dBm over thermal noise of -109 dBm with its noise figure, 34 dB received."""
+
+
+@stated("csi pilots: error over a path loss", "Kay 1993; e = N0 / (L P beta)", "{}", ESTIMATORS)
+def _far_pilots(bench: Bench, estimator: str) -> Iterator[Check]:
+    """Compare the error of h, E|h|^2 = 1, with that of pilots received at SNR = P beta."""
+    csi = {"name": "pilots", "length": 2, "estimator": estimator, "power_db": -20.0}
+    record = _record(bench, csi, **FAR)
+    snr_db = 20.0 - FAR_DB - (-174.0 + 10.0 * math.log10(1e6) + 5.0) - 20.0
+    error = 1.0 / (2.0 * db_to_linear(snr_db))
+    law = error if estimator == "ls" else error / (1.0 + error)
+    yield mean(law, _off(record) / record.gain)
+
+
+@stated("csi phase_feedback: mean gain", "sin(x) / x, x = pi / 2^bits", "{} bits", (1, 2, 4))
+def _feedback(bench: Bench, bits: int) -> Iterator[Check]:
+    """Compare the mean gain of inverted channels with sin(x) / x: the phase's error is uniform in
+    plus or minus x."""
+    x = math.pi / 2**bits
+    yield mean(math.sin(x) / x, _record(bench, {"name": "phase_feedback", "bits": bits}).c)
+
+
+@stated("csi delay: correlation with the channel", "Jakes, J0(2 pi f_D tau)", "{} ms", DELAYS)
+def _delay(bench: Bench, rounds: int) -> Iterator[Check]:
+    """Compare 1 - E|h_hat - h|^2 / 2 at 30 km/h and rounds 1 ms apart with J0; devices and trials
+    are independent."""
+    record = _record(bench, {"name": "delay", "rounds": rounds}, **MOVING)
+    yield mean(jakes(rounds), 1.0 - _off(record)[-1] / 2.0)

@@ -1,0 +1,130 @@
+"""Check the laws of the downlink, of what devices hear of the server's broadcast."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from scipy import special, stats
+
+from otafl import downlink
+from otafl.core.contracts import Broadcast
+from otafl.core.units import db_to_linear
+from otafl.downlink.base import Arrival, Downlink
+from otafl.laws.bench import CONFORMANCE, Bench, Rig
+from otafl.laws.checks import Check, exactly, law_of, mean, ratios, share, stated
+from otafl.scenario import load_scenario
+
+BROADCAST = CONFORMANCE / "downlink"
+
+DEVICES, TRIALS, REALS = 8, 32, 64
+SNRS_DB = (0.0, 15.0)
+RATE_BPS = 1e6
+BANDWIDTH_HZ = 2e6
+OUTAGE = 0.2
+LOSS, ATTEMPTS = 0.4, 3
+MODES = ("unicast", "broadcast")
+
+
+AMIRI = "Amiri, Gunduz, Kulkarni, Poor 2022"
+TSE = "Tse, Viswanath 2005, 5.4.1"
+FADED = "a exp(a) E1(a)"
+
+
+def _made(bench: Bench, settings: dict[str, Any]) -> tuple[Rig, Downlink]:
+    """Make a downlink, and the rig whose devices it serves."""
+    rig = bench.uplink(DEVICES, TRIALS, {"channel": {"bandwidth_hz": BANDWIDTH_HZ}})
+    sections = [load_scenario({"name": "conformance", "downlink": settings}).downlink] * TRIALS
+    rate_bps = np.full(TRIALS, RATE_BPS)
+    return rig, downlink.build(sections, rate_bps, rig.link.budget, rig.streams)
+
+
+def _errors(bench: Bench, settings: dict[str, Any]) -> np.ndarray:
+    """Return the mean squared errors [R, N] of the devices over the symbols' mean square."""
+    rig, made = _made(bench, settings)
+    errors = []
+    for round in range(bench.size(16)):
+        x = 3.0 * rig.streams.normal(BROADCAST, round, (REALS,))
+        heard = made.send(Broadcast({"x": x}), rig.cohort, round)
+        off = heard.rows(rig.cohort, 0, rig.cohort.size).blocks["x"] - x[rig.cohort.trial]
+        power = x.square().mean(1)[rig.cohort.trial]
+        errors.append((off.square().mean(1) / power).cpu().numpy())
+    return np.stack(errors)
+
+
+def _arrivals(bench: Bench, **settings: Any) -> list[Arrival]:
+    """Return what becomes of so many rounds of a digital broadcast."""
+    rig, made = _made(bench, {"name": "digital"} | settings)
+    x = rig.streams.normal(BROADCAST, 0, (REALS,))
+    return [made.send(Broadcast({"x": x}), rig.cohort, round) for round in range(bench.size(64))]
+
+
+@stated("downlink ideal: no error", "the broadcast itself")
+def _ideal(bench: Bench) -> Iterator[Check]:
+    """Find no error."""
+    yield exactly(0.0, float(_errors(bench, {"name": "ideal"}).max()), 0.0)
+
+
+@stated("downlink analog: error of inversion", f"{AMIRI}; m / (2 gamma)", "{:g} dB", SNRS_DB)
+def _inversion(bench: Bench, snr_db: float) -> Iterator[Check]:
+    """Compare the error without fading with m / (2 gamma)."""
+    yield mean(0.5 / db_to_linear(snr_db), _errors(bench, {"name": "analog", "snr_db": snr_db}))
+
+
+@stated("downlink analog: error of MMSE with fading", f"{AMIRI}; {FADED}", "{:g} dB", SNRS_DB)
+def _mmse(bench: Bench, snr_db: float) -> Iterator[Check]:
+    """Compare the error under Rayleigh fading with E[1 / (1 + 2 gamma g)] = a exp(a) E1(a), a = 1 /
+    (2 gamma)."""
+    settings = {"name": "analog", "snr_db": snr_db, "fading": True, "estimator": "mmse"}
+    a = 0.5 / db_to_linear(snr_db)
+    yield mean(a * math.exp(a) * float(special.exp1(a)), _errors(bench, settings))
+
+
+@stated("downlink analog: airtime", "channel uses / bandwidth")
+def _analog_airtime(bench: Bench) -> Iterator[Check]:
+    """Send the reals one a channel use, and their mean square as a word."""
+    rig, made = _made(bench, {"name": "analog"})
+    x = rig.streams.normal(BROADCAST, 0, (REALS,))
+    seconds = made.send(Broadcast({"x": x}), rig.cohort, 0).seconds
+    yield exactly(REALS / BANDWIDTH_HZ + 32.0 / RATE_BPS, float(seconds.mean()))
+
+
+@stated("downlink digital: outage", f"{TSE}; 1 - epsilon hear it")
+def _outage(bench: Bench) -> Iterator[Check]:
+    """Send at the rate B log2(1 - gamma ln(1 - epsilon)): the airtime, and who hears it."""
+    rule = {"mode": "unicast", "rate": "outage", "snr_db": 10.0, "outage": OUTAGE}
+    sent = _arrivals(bench, **rule)
+    rate = BANDWIDTH_HZ * math.log2(1.0 - 10.0 * math.log(1.0 - OUTAGE))
+    seconds = float(sent[0].seconds.mean())
+    yield exactly(DEVICES * 32.0 * REALS / rate, seconds, case="airtime")
+    heard = np.stack([one.heard.cpu().numpy() for one in sent if one.heard is not None])
+    yield share(1.0 - OUTAGE, int(heard.sum()), heard.size, "heard")
+
+
+@stated("downlink digital: rate of the channel", f"{TSE}; B log2(1 + gamma g)")
+def _channel_rate(bench: Bench) -> Iterator[Check]:
+    """Work gains out of the seconds of each device's own copy: they are exponential."""
+    sent = _arrivals(bench, mode="unicast", rate="channel", snr_db=10.0)
+    until = np.stack([one.row_seconds for one in sent if one.row_seconds is not None])
+    until = until.reshape(len(sent), TRIALS, DEVICES)
+    seconds = np.diff(until, axis=-1, prepend=0.0)
+    gain = (2.0 ** (32.0 * REALS / seconds / BANDWIDTH_HZ) - 1.0) / 10.0
+    yield law_of(gain, stats.expon.cdf)
+
+
+@stated("downlink digital: transmissions", "(1 - q^A)/(1 - q); sum_a 1 - (1 - q^a)^n", "{}", MODES)
+def _transmissions(bench: Bench, mode: str) -> Iterator[Check]:
+    """Count the copies of packets that are lost with probability q and sent up to three times, to
+    each device or, as long as one of n misses it, to all."""
+    sent = _arrivals(bench, mode=mode, loss=LOSS, attempts=ATTEMPTS)
+    copies = np.stack([one.bits for one in sent]) / (32.0 * REALS)
+    law = DEVICES * (1.0 - LOSS**ATTEMPTS) / (1.0 - LOSS)
+    if mode == "broadcast":
+        law = sum(1.0 - (1.0 - LOSS**a) ** DEVICES for a in range(ATTEMPTS))
+    yield mean(law, copies, "copies")
+    seconds = np.stack([one.seconds for one in sent])
+    yield ratios(seconds, copies * 32.0 * REALS / RATE_BPS, case="seconds")
+    heard = np.stack([one.heard.cpu().numpy() for one in sent if one.heard is not None])
+    yield share(1.0 - LOSS**ATTEMPTS, int(heard.sum()), heard.size, "heard")

@@ -1,0 +1,258 @@
+"""Check the laws of what goes wrong on an over-the-air uplink beside noise and fading.
+
+Fading is off, so that channel inversion arrives with gain one and what is left is the impairment's.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import stats
+
+from otafl.core.units import db_to_linear
+from otafl.laws.bench import Bench, Record, Rig
+from otafl.laws.checks import Check, exactly, mean, no_more, normal_errors, stated
+
+NOISELESS_DB = 200.0
+N = 0.5
+
+
+SHAO = "Shao, Gunduz, Liew 2021"
+
+
+def _rig(
+    bench: Bench, devices: int, trials: int, snr_db: float, power: str = "ci", **impairments: Any
+) -> Rig:
+    point = {
+        "channel": {"name": "awgn", "snr_db": snr_db},
+        "power": power,
+        "impairments": impairments,
+    }
+    return bench.uplink(devices, trials, point)
+
+
+EACH_PHASE = ("phi_m={:.3g}", (0.2, math.pi / 4.0, 1.5))
+"""Case and values of the laws over the largest phase."""
+
+SINE = "sin(2 phi_m)/(4 phi_m)"
+
+
+@functools.lru_cache(maxsize=8)
+def _phase_record(bench: Bench, most: float) -> Record:
+    rig = _rig(bench, 10, 32, 10.0, residual_phase_rad=most)
+    return rig.record(bench.size(64), 16, 1.0)
+
+
+def _phase_moments(most: float) -> tuple[float, float]:
+    """Return mean and variance of cos(phi), phi uniform in plus or minus `most`."""
+    first = math.sin(most) / most
+    return first, 0.5 + math.sin(2 * most) / (4 * most) - first**2
+
+
+@stated("impairment residual phase: mean gain", "sin(phi_m) / phi_m", *EACH_PHASE)
+def _phase_mean(bench: Bench, most: float) -> Iterator[Check]:
+    yield mean(_phase_moments(most)[0], _phase_record(bench, most).c)
+
+
+@stated("impairment residual phase: variance", f"1/2 + {SINE} - mean^2", *EACH_PHASE)
+def _phase_variance(bench: Bench, most: float) -> Iterator[Check]:
+    first, variance = _phase_moments(most)
+    yield mean(variance, (_phase_record(bench, most).c - first) ** 2)
+
+
+@stated("impairment residual phase: error", "(1/K) E(cos phi - 1)^2 + N / (K^2 eta)", *EACH_PHASE)
+def _phase_error(bench: Bench, most: float) -> Iterator[Check]:
+    """Compare the error of unit symbols with (1/K) [variance + (1 - mean)^2] + N / (K^2 P)."""
+    first, variance = _phase_moments(most)
+    law = (variance + (1.0 - first) ** 2) / 10 + N / (100 * 10.0)
+    yield mean(law, _phase_record(bench, most).error)
+
+
+def _constant(rig: Rig, rounds: int, reals: int) -> np.ndarray:
+    """Return estimates [R, S, P] of symbols that are all one."""
+    ones = torch.ones(rig.trials * rig.devices, reals).to(rig.cohort.weight)
+    return np.stack([rig.send(ones, round)[0].cpu().numpy() for round in range(rounds)])
+
+
+@stated("impairment carrier offset: mean gain", "sin(2 pi E i) / (2 pi E i)")
+def _carrier(bench: Bench) -> Iterator[Check]:
+    """Compare the gain of symbol i with the mean of cos(2 pi e i) over offsets e uniform in plus or
+    minus the largest."""
+    most = 0.01
+    rig = _rig(bench, 4, 64, NOISELESS_DB, carrier_offset=most)
+    estimates = _constant(rig, bench.size(64), 61)
+    for index in (0, 5, 20, 60):
+        turn = 2.0 * math.pi * most * index
+        law = math.sin(turn) / turn if index else 1.0
+        yield mean(law, estimates[:, :, index], f"symbol {index}", bias=1e-9)
+
+
+DELAYS = (0.3, 0.9)
+
+
+@functools.lru_cache(maxsize=16)
+def _late(bench: Bench, receiver: str, most: float, snr_db: float) -> Record:
+    """Send from two devices, whose distance in time is triangular."""
+    rig = _rig(bench, 2, 64, snr_db, timing_offset=most, timing_receiver=receiver)
+    return rig.record(bench.size(32), 64, 1.0)
+
+
+@stated("impairment timing: matched filter's error", f"{SHAO}; E D^2 / 2", "T={:g}", DELAYS)
+def _matched_filter(bench: Bench, most: float) -> Iterator[Check]:
+    """Compare the error of two devices D apart with D^2 / 2, E D^2 = T^2 / 6; the first symbol has
+    no one before it."""
+    law = most**2 / 12.0 * (1.0 - 1.0 / 128.0)
+    yield mean(law, _late(bench, "matched_filter", most, NOISELESS_DB).error)
+
+
+@stated("impairment timing: aligned sample's noise", f"{SHAO}; N / (1 - D)", "T={:g}", DELAYS)
+def _aligned_sample(bench: Bench, most: float) -> Iterator[Check]:
+    """Compare the error with N / (K^2 P) times E[1/(1 - D)] = (2/T^2) [T + (1 - T) ln(1 - T)]."""
+    factor = 2.0 / most**2 * (most + (1.0 - most) * math.log1p(-most))
+    yield mean(N / 4.0 * factor, _late(bench, "aligned_sample", most, 0.0).error)
+
+
+@stated("impairment timing: LMMSE is the best", f"{SHAO}, figures 6 and 7")
+def _lmmse(bench: Bench) -> Iterator[Check]:
+    """Bound the error by those of the other two, which are linear estimators from all samples
+    too."""
+    for snr_db in (0.0, 10.0, 30.0):
+        lmmse = _late(bench, "lmmse", 0.9, snr_db).error
+        for other in ("matched_filter", "aligned_sample"):
+            yield no_more(_late(bench, other, 0.9, snr_db).error, lmmse, f"{snr_db:g} dB, {other}")
+
+
+CLIPS_DB = (0.0, 3.0, 6.0)
+CLIPPED = "2 [(1 + a^2) Q(a) - a phi(a)]"
+
+
+@functools.lru_cache(maxsize=4)
+def _clipped(bench: Bench, clip_db: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return symbols and estimates of one device, normal symbols at full power."""
+    rig = _rig(bench, 1, 1, NOISELESS_DB, clip_db=clip_db)
+    x = rig.symbols(bench.size(400_000), 0, 1.0)
+    estimate, _ = rig.send(x, 0)
+    return x.cpu().numpy().ravel(), estimate.cpu().numpy().ravel()
+
+
+@stated("impairment clipping: peak power", "budget x peak ratio", "{:g} dB", CLIPS_DB)
+def _clip_peak(bench: Bench, clip_db: float) -> Iterator[Check]:
+    yield exactly(db_to_linear(clip_db), float((_clipped(bench, clip_db)[1] ** 2).max()))
+
+
+@stated("impairment clipping: error of normal symbols", CLIPPED, "{:g} dB", CLIPS_DB)
+def _clip_error(bench: Bench, clip_db: float) -> Iterator[Check]:
+    """Compare E (|x| - a)_+^2 of a normal symbol with 2 [(1 + a^2) Q(a) - a phi(a)]."""
+    x, estimate = _clipped(bench, clip_db)
+    a = 10.0 ** (clip_db / 20.0)
+    law = 2.0 * ((1.0 + a**2) * stats.norm.sf(a) - a * stats.norm.pdf(a))
+    yield mean(law, (estimate - x) ** 2)
+
+
+@stated("impairment ADC: quantisation noise", "step^2 / 12", "{} bits", (4, 6, 8))
+def _converter(bench: Bench, bits: int) -> Iterator[Check]:
+    """Compare the error with that of one uniform over a step, as nothing overloads at a full scale
+    of five root mean squares."""
+    rig = _rig(bench, 1, 1, NOISELESS_DB, adc_bits=bits, adc_range=5.0)
+    x = rig.symbols(bench.size(200_000), 0, 1.0)
+    step = 10.0 / 2**bits
+    yield mean(step**2 / 12.0, (rig.send(x, 0)[0] - x).cpu().numpy() ** 2)
+
+
+@functools.lru_cache(maxsize=4)
+def _interfered(bench: Bench, power: str) -> Record:
+    """Record two interferers of 6 dB each, independent Rayleigh fading."""
+    rig = _rig(bench, 5, 64, 10.0, power, interference_db=6.0, interferers=2)
+    return rig.record(bench.size(64), 32, 1.0)
+
+
+KNOWN = N * (1.0 + 2.0 * db_to_linear(6.0))
+
+
+@stated("impairment interference: mean noise", "N (1 + sum of interferers)")
+def _interference(bench: Bench) -> Iterator[Check]:
+    yield mean(KNOWN, _interfered(bench, "ci").noise)
+
+
+@stated("impairment interference: error given its fading", "noise / (K^2 eta)")
+def _interference_error(bench: Bench) -> Iterator[Check]:
+    """Compare squared errors with noise / (K^2 eta), over which they are chi-square given the
+    interferers' fading."""
+    record = _interfered(bench, "ci")
+    yield normal_errors(record.noise / (25.0 * record.eta), record)
+
+
+@stated("impairment interference: known to the policy", "full power with N of the mean")
+def _interference_known(bench: Bench) -> Iterator[Check]:
+    """Compare full power's receive scaling with sqrt(eta) = (N' + K P) / (K sqrt(P)), with the
+    interferers' mean in N'."""
+    record = _interfered(bench, "full")
+    law = ((KNOWN + 50.0) / (5.0 * math.sqrt(10.0))) ** 2
+    yield exactly(law, float(record.eta.mean()))
+
+
+TAILS_DB, TAIL_SCALE = 10.0, math.sqrt(0.5 * N * db_to_linear(10.0))
+
+
+@functools.lru_cache(maxsize=4)
+def _tails(bench: Bench, index: float, reals: int) -> tuple[np.ndarray, float]:
+    """Return what a received real is off [R], in units of the noise, and the receive scaling of
+    full power."""
+    tails = {"interference": "alpha_stable", "interference_db": TAILS_DB, "tail_index": index}
+    rig = _rig(bench, 2, 1, 10.0, "full", **tails)
+    x = rig.symbols(reals, 0, 1.0)
+    estimate, report = rig.send(x, 0)
+    eta, gain = report.saved["eta/0"].item(), report.saved["c/0"][0, 0]
+    arrived = (gain[:, None] * x).mean(0)
+    return (2.0 * math.sqrt(eta) * (estimate[0] - arrived)).cpu().numpy(), eta
+
+
+@stated(
+    "impairment heavy tails: characteristic function",
+    "Yang et al. 2022; exp(-s^a |t|^a - N t^2 / 2)",
+    "alpha={:g}",
+    (1.2, 1.6, 2.0),
+)
+def _characteristic(bench: Bench, index: float) -> Iterator[Check]:
+    """Compare the mean of cos(t r) at ten points t, r a received real's noise and interference; the
+    law is symmetric, and sin(t r) has the mean 0."""
+    received, _ = _tails(bench, index, bench.size(200_000))
+    for t in np.arange(1, 11) * 0.25 / TAIL_SCALE:
+        law = math.exp(-((TAIL_SCALE * t) ** index) - N * t**2 / 2.0)
+        yield mean(law, np.cos(t * received), f"t={t * TAIL_SCALE:g}/s")
+    yield mean(0.0, np.sin(received / TAIL_SCALE), "odd part")
+
+
+@stated("impairment heavy tails: unknown to the policy", "full power with N")
+def _tails_unknown(bench: Bench) -> Iterator[Check]:
+    """Compare full power's receive scaling with that for the noise alone."""
+    law = ((N + 20.0) / (2.0 * math.sqrt(10.0))) ** 2
+    yield exactly(law, _tails(bench, 1.6, bench.size(200_000))[1])
+
+
+@functools.lru_cache(maxsize=4)
+def _jammed(bench: Bench) -> Record:
+    """Record a jammer of 10 dB, Rayleigh fading."""
+    point = {
+        "channel": {"name": "awgn", "snr_db": 10.0},
+        "power": "full",
+        "faults": {"jammer_db": 10.0},
+    }
+    return bench.uplink(5, 64, point).record(bench.size(64), 32, 1.0)
+
+
+@stated("impairment jammer: mean noise", "N (1 + J)")
+def _jammer(bench: Bench) -> Iterator[Check]:
+    yield mean(N * 11.0, _jammed(bench).noise)
+
+
+@stated("impairment jammer: unknown to the policy", "full power with N")
+def _jammer_unknown(bench: Bench) -> Iterator[Check]:
+    """Compare full power's receive scaling with that for the noise alone."""
+    law = ((N + 50.0) / (5.0 * math.sqrt(10.0))) ** 2
+    yield exactly(law, float(_jammed(bench).eta.mean()))

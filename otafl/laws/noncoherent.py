@@ -1,0 +1,124 @@
+"""Check the laws of the uplinks without phase: votes by energy, and energies added up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from otafl.core.contracts import Group
+from otafl.core.units import db_to_linear
+from otafl.laws import sheet
+from otafl.laws.bench import Bench, Rig
+from otafl.laws.checks import Check, exactly, mean, normal, share, stated
+
+SNR_DB = 5.0
+P = db_to_linear(SNR_DB)
+X = (2.0, 1.0, 0.5, -1.0, -0.3)
+"""What five devices send: three on +, two on -."""
+
+SAHIN = "Sahin, Everette, Hoque 2021; I_x(A, A)"
+CHEN = "Chen, Bozorgasl 2026"
+REED = "reed"
+FSK = {"name": "fsk_majority_vote", "step": 1.0}
+
+
+def _rig(bench: Bench, transport: Any, trials: int, channel: Any, **sections: Any) -> Rig:
+    section = {"name": "rayleigh", "snr_db": SNR_DB} | channel
+    return bench.uplink(len(X), trials, {"channel": section, "transport": transport} | sections)
+
+
+def _sent(rig: Rig, reals: int) -> np.ndarray:
+    """Return the estimates [S, P] of a round in which each device sends its number so many
+    times."""
+    x = torch.tensor(X).to(rig.cohort.weight).repeat(rig.trials)[:, None].expand(-1, reals)
+    return rig.send(x.contiguous(), 0)[0].cpu().numpy()
+
+
+@stated("transport fsk_majority_vote: wrong votes", SAHIN, "A={}", (1, 4))
+def _wrong_votes(bench: Bench, antennas: int) -> Iterator[Check]:
+    """Count wrong votes of three against two under Rayleigh fading."""
+    trials = bench.size(8_000)
+    rig = _rig(bench, FSK, trials, {"antennas": antennas})
+    wrong = int((_sent(rig, 1) < 0).sum())
+    law = sheet.wrong_vote(2.0 * P * 3 + 1.0, 2.0 * P * 2 + 1.0, antennas)
+    yield share(law, wrong, trials)
+
+
+@stated("transport fsk_majority_vote: gains weigh votes", SAHIN)
+def _near_votes(bench: Bench) -> Iterator[Check]:
+    """Count votes for two devices of a stronger budget against three."""
+    trials, powers = bench.size(8_000), np.array([1.0, 1.0, 1.0, 4.0, 4.0])
+    rig = _rig(bench, FSK, trials, {})
+    rig.link.budget.budget.copy_(torch.from_numpy(P * powers).expand(trials, -1))
+    plus = int((_sent(rig, 1) > 0).sum())
+    law = sheet.wrong_vote(2.0 * P * 8 + 1.0, 2.0 * P * 3 + 1.0, 1)
+    yield share(law, plus, trials)
+
+
+@stated("transport reed: unbiased", CHEN, "A={}", (1, 4))
+def _unbiased(bench: Bench, antennas: int) -> Iterator[Check]:
+    """Average estimates of the mean under Rayleigh fading."""
+    rig = _rig(bench, REED, bench.size(8_000), {"antennas": antennas})
+    yield mean(sum(X) / len(X), _sent(rig, 1))
+
+
+@stated("transport reed: variance", CHEN, "A={}", (1, 4))
+def _variance(bench: Bench, antennas: int) -> Iterator[Check]:
+    """Compare squared errors with the variance under Rayleigh fading."""
+    rig = _rig(bench, REED, bench.size(32_000), {"antennas": antennas})
+    law = sheet.energy_variance(np.array(X), 2.0 * P / max(np.abs(X)), antennas) / len(X) ** 2
+    yield mean(1.0, (_sent(rig, 1) - sum(X) / len(X)) ** 2 / law)
+
+
+@stated("transport reed: variance given the channels", "(S + sigma^2)^2 - sum (a g x)^2")
+def _given(bench: Bench) -> Iterator[Check]:
+    """Compare estimates about their mean over many reals of the same channels."""
+    rig = _rig(bench, REED, bench.size(64), {})
+    h = rig.link.channel.state(0).h.abs().square().flatten(1).cpu().numpy()
+    a = 2.0 * P / max(np.abs(X))
+    found = _sent(rig, 4096)
+    center = (h * np.array(X)).sum(1) / len(X)
+    law = sheet.energy_variance_given(np.array(X), a, h) / len(X) ** 2
+    off = (found - center[:, None]) / np.sqrt(law)[:, None]
+    yield normal(0.0, float(off.mean()), 1.0 / np.sqrt(off.size), "mean")
+    yield mean(1.0, (off**2).mean(1), "variance")
+
+
+@stated(
+    "transport reed: gains weigh devices without calibration", CHEN, "calibrate={}", (False, True)
+)
+def _weights(bench: Bench, calibrate: bool) -> Iterator[Check]:
+    """Average estimates of devices of unequal large-scale gains."""
+    trials, gains = bench.size(8_000), np.array([4.0, 2.0, 1.0, 1.0, 0.5])
+    rig = _rig(bench, {"name": REED, "calibrate": calibrate}, trials, {})
+    state = rig.link.channel.state(0)
+    state = replace(state, gain=torch.from_numpy(gains).to(state.gain).expand(trials, -1))
+    x = torch.tensor(X).to(state.gain).repeat(trials)[:, None]
+    received, _ = rig.link.transport.deliver((Group({"x": x}),), rig.cohort, state, 0)
+    weight = np.ones(len(X)) if calibrate else gains
+    law = float((weight * np.array(X)).sum() / weight.sum())
+    yield mean(law, received.mean[0]["x"].cpu().numpy())
+
+
+@stated("transports without phase: symbols and energy", "two uses a real; P x airtime at most")
+def _cost(bench: Bench) -> Iterator[Check]:
+    """Send 50 reals from every device at its 0.1 W: a vote takes it all, REED where |x| is
+    largest."""
+    channel = {"tx_power_dbm": 20.0, "bandwidth_hz": 2e6}
+    for transport, name in ((FSK, "votes"), (REED, "energies")):
+        rig = _rig(bench, transport, 4, channel)
+        x = torch.tensor(X).to(rig.cohort.weight).repeat(4)[:, None].expand(-1, 50).contiguous()
+        report = rig.send(x, 0)[1]
+        yield exactly(100.0, float(report.symbols.mean()), case=f"{name}, channel uses")
+        part = np.ones(len(X)) if name == "votes" else np.abs(X) / max(np.abs(X))
+        off = report.energy_j.cpu().numpy() / (0.1 * 100 / 2e6 * part)
+        yield exactly(
+            1.0, float(off[np.unravel_index(np.abs(off - 1).argmax(), off.shape)]), case=name
+        )
+        yield exactly(
+            0.0 if name == "votes" else 5.0, float(report.side_symbols.mean()), case=f"{name}, side"
+        )

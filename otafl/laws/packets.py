@@ -1,0 +1,154 @@
+"""Check the laws of the digital uplink: what channels carry, what that costs, what arrives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from otafl.core.contracts import LinkReport
+from otafl.core.units import db_to_linear
+from otafl.laws.bench import Bench, Rig
+from otafl.laws.checks import Check, exactly, ratios, share, stated
+
+DEVICES, TRIALS = 6, 8
+BANDWIDTH_HZ = 2e6
+SNR_DB = 10.0
+SNR = db_to_linear(SNR_DB)
+REALS = 50
+BITS = 32.0 * REALS
+
+ACCESS = ("tdma", "ofdma")
+
+OUTAGE = "(1 + sqrt(v/(v + 4))) / 2"
+
+SCHEMES = {9: 2 * 679.0 / 1024.0, 24: 6 * 772.0 / 1024.0}
+"""Bits a channel use of schemes of table 5.1.3.1-1, QPSK and 64-QAM."""
+
+BELOW_DB, ABOVE_DB = -1.0, 2.5
+"""Over the SNR whose capacity a scheme has. With codewords of thousands of channel uses, no code
+gets through a decibel below (Polyanskiy, Poor, Verdu 2010: seven deviations); those of 5G do 2.5 dB
+above (Richardson, Kudekar 2018)."""
+
+
+def _rig(bench: Bench, transport: Any = None, channel: Any = None, **sections: Any) -> Rig:
+    section = {"name": "rayleigh", "snr_db": SNR_DB, "bandwidth_hz": BANDWIDTH_HZ}
+    point = {"channel": section | (channel or {}), "transport": {"name": "digital"}}
+    point["transport"] |= transport or {}
+    return bench.uplink(DEVICES, TRIALS, point | sections)
+
+
+def _sent(rig: Rig) -> LinkReport:
+    return rig.send(rig.symbols(REALS, 0), 0)[1]
+
+
+def _gains(rig: Rig) -> np.ndarray:
+    """Return |h|^2 [S, K, F] of round 0, summed over the antennas, which are combined by maximum
+    ratio."""
+    h = rig.link.channel.state(0).h[:, :, :, 0]
+    return (h.abs() ** 2).sum(2).cpu().numpy()
+
+
+def _rates(snr: np.ndarray) -> np.ndarray:
+    """Return the bits a second [S, K] of a band with SNRs [S, K, F]."""
+    return np.asarray(BANDWIDTH_HZ * np.log2(1.0 + snr).mean(-1))
+
+
+@stated("transport digital: airtime", "Shannon 1948; bits / (B log2(1 + SNR))", "{}", ACCESS)
+def _airtime(bench: Bench, access: str) -> Iterator[Check]:
+    """Compare the seconds with sum_k bits / (B log2(1 + SNR_k)) in turns, and side by side with the
+    slowest of bits / (B/n log2(1 + n SNR_k))."""
+    rig = _rig(bench, {"access": access})
+    law = (BITS / _rates(SNR * _gains(rig))).sum(1)
+    if access == "ofdma":
+        law = (DEVICES * BITS / _rates(DEVICES * SNR * _gains(rig))).max(1)
+    yield ratios(_sent(rig).airtime_s.cpu().numpy(), law)
+
+
+@stated("transport digital: antennas and sub-carriers", "mean of log2(1 + SNR |h|^2)")
+def _cells(bench: Bench) -> Iterator[Check]:
+    """Compare the airtime over a frequency-selective channel with two antennas."""
+    rig = _rig(bench, channel={"name": "tdl-a", "subcarrier_groups": 4, "antennas": 2})
+    law = (BITS / _rates(SNR * _gains(rig))).sum(1)
+    yield ratios(_sent(rig).airtime_s.cpu().numpy(), law)
+
+
+@stated("transport digital: short of capacity", "bits / (rho B log2(1 + SNR / (gap x margin)))")
+def _short(bench: Bench) -> Iterator[Check]:
+    """Compare the airtime with a gap of 3 dB, a margin of 2 dB and 0.8 of the rate."""
+    short = {"snr_gap_db": 3.0, "margin_db": 2.0, "rate_factor": 0.8}
+    rig = _rig(bench, short)
+    law = (BITS / (0.8 * _rates(SNR * _gains(rig) / db_to_linear(5.0)))).sum(1)
+    yield ratios(_sent(rig).airtime_s.cpu().numpy(), law)
+
+
+@stated("transport digital: radiated energy", "P x own time on air", "{}", ACCESS)
+def _energy(bench: Bench, access: str) -> Iterator[Check]:
+    """Compare the joules with 0.1 W for the seconds of a device's own turn, or for those that its
+    part of the band takes."""
+    rig = _rig(bench, {"access": access}, {"tx_power_dbm": 20.0})
+    parts = DEVICES if access == "ofdma" else 1
+    law = parts * BITS / _rates(parts * SNR * _gains(rig))
+    report = _sent(rig)
+    yield ratios(report.on_air_s.cpu().numpy(), law, case="seconds")
+    yield ratios(report.energy_j.cpu().numpy(), 0.1 * law, case="joules")
+
+
+@stated("transport digital: free of error with perfect CSI", "capacity")
+def _exact(bench: Bench) -> Iterator[Check]:
+    """Find no error."""
+    yield exactly(0.0, float(_sent(_rig(bench)).nmse.max()), 1e-12)
+
+
+@stated("transport digital: 3GPP scheme", "TS 38.214, table 5.1.3.1-1")
+def _scheme(bench: Bench) -> Iterator[Check]:
+    """Send by scheme 10 of table 5.1.3.1-1, 16-QAM at rate 340/1024."""
+    transport = {"rate": "mcs", "mcs_index": 10, "outage": True}
+    report = _sent(_rig(bench, transport, {"name": "awgn", "snr_db": 30.0}))
+    law = DEVICES * BITS / (4.0 * 340.0 / 1024.0) / BANDWIDTH_HZ
+    yield exactly(law, float(report.airtime_s.mean()), 1e-4)
+
+
+@stated("transport digital: fastest scheme supported", "TS 38.214, table 5.1.3.1-1")
+def _fastest(bench: Bench) -> Iterator[Check]:
+    """Choose for SNRs just above and just below what scheme 24, 64-QAM at rate 772/1024, needs:
+    it, or the one before, 719/1024."""
+    needed_db = _needed_db(SCHEMES[24])
+    budgets = {"device_budget_db": (0.01, -0.01), "name": "awgn", "snr_db": needed_db}
+    report = _sent(_rig(bench, {"rate": "mcs"}, budgets))
+    law = BITS / (6.0 / 1024.0 * np.array([772.0, 719.0] * (DEVICES // 2))) / BANDWIDTH_HZ
+    yield ratios(report.on_air_s[0].cpu().numpy(), law, 1e-4)
+
+
+@stated("transport digital: outage with imperfect CSI", OUTAGE, "variance={:g}", (0.01, 0.3))
+def _outage(bench: Bench, variance: float) -> Iterator[Check]:
+    """Count the updates whose rate, by an estimate with error variance v, is above what the channel
+    carries: P(|h_hat|^2 > |h|^2) = (1 + sqrt(v / (v + 4))) / 2 of correlated exponential gains."""
+    rig = _rig(bench, csi={"name": "error", "variance": variance})
+    sent = [rig.send(rig.symbols(4, round), round)[1] for round in range(bench.size(128))]
+    asked = DEVICES * TRIALS * len(sent)
+    lost = asked - sum(float(report.participants.sum()) for report in sent)
+    yield share(0.5 + 0.5 * math.sqrt(variance / (variance + 4.0)), int(lost), asked)
+
+
+@stated("transport digital: LDPC at capacity", "Shannon 1948; 3GPP TS 38.212", "scheme {}", SCHEMES)
+def _ldpc(bench: Bench, index: int) -> Iterator[Check]:
+    """Send real bits from devices below the SNR whose capacity the scheme's bits a channel use are,
+    and from devices above it: none of the former arrive, and all of the latter."""
+    channel = {"name": "awgn", "snr_db": _needed_db(SCHEMES[index])}
+    channel["device_budget_db"] = (BELOW_DB, ABOVE_DB)
+    transport = {"name": "digital", "rate": "mcs", "mcs_index": index, "coding": "ldpc"}
+    codec = {"name": "uniform", "bits": 8}
+    point = {"channel": channel, "transport": transport, "codec": codec}
+    rig = bench.uplink(DEVICES, 1, point)
+    report = rig.send(rig.symbols(400, 0), 0)[1]
+    heard = report.heard[0]().double().cpu().numpy()
+    yield exactly(0.0, float(heard[:, 0::2].mean()), case=f"{BELOW_DB:g} dB")
+    yield exactly(1.0, float(heard[:, 1::2].mean()), case=f"{ABOVE_DB:g} dB")
+
+
+def _needed_db(bits_a_use: float) -> float:
+    """Return the SNR that carries so many bits a channel use."""
+    return 10.0 * math.log10(2.0**bits_a_use - 1.0)

@@ -1,0 +1,229 @@
+"""Check the laws that every registered power policy keeps under Rayleigh fading.
+
+Symbol powers and budgets are unequal. They hold at three signal-to-noise ratios and three device
+counts, where only some of the devices send, and where devices are far away.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from otafl.core import registry
+from otafl.laws import sheet
+from otafl.laws.bench import Bench, Record, Rig
+from otafl.laws.checks import (
+    Check,
+    Law,
+    at_most,
+    exactly,
+    mean_at_most,
+    normal,
+    normal_errors,
+    ratios,
+)
+from otafl.power.base import PowerPolicy
+
+SNRS_DB = (0.0, 10.0, 20.0)
+COUNTS = (3, 10, 30)
+BUDGETS_DB = (0.0, -3.0, 2.0)
+REALS = 64
+TRIALS = 32
+SMCV_VARIATION = 2.0
+"""Given, so that the scalars do not depend on the symbols beyond their powers."""
+
+SHEET = "(1/K^2) [sum m (c - 1)^2 + N / eta]"
+
+SENDERS, POPULATION = (1, 2, 4, 7, 8), 10
+"""Devices that send, of so many."""
+
+PATH_LOSS_DB = 115.0
+"""At 0.1 W in 1 MHz over thermal noise and its figure of 5 dB: an SNR of 14 dB."""
+
+
+def each() -> Iterator[Law]:
+    """List the laws that every registered policy keeps."""
+    for name in registry.names("power"):
+        cited = registry.about("power", name).citation
+        laws = [
+            ("error given the channel", SHEET, _error),
+            ("power within its budget", cited or "budget on |p|^2 m", _power),
+            ("NMSE follows from h, p, c, eta", "a^H Gram a + N / eta", _nmse),
+            ("K is that of who sends", SHEET, _some),
+            ("path loss", cited or SHEET, _far),
+        ]
+        if name in sheet.RULES:
+            laws.insert(0, ("scalars as on the formula sheet", cited or SHEET, _scalars))
+        for what, source, run in laws:
+            yield Law(f"power {name}: {what}", source, functools.partial(run, policy=name))
+
+
+def settings(policy: str) -> dict[str, Any]:
+    """Return the section of a policy, at its defaults but for what a law needs fixed."""
+    given: dict[str, dict[str, Any]] = {
+        "smcv": {"variation": SMCV_VARIATION},
+        "cao_average": {"draws": 64},  # a plan for each trial; few states are quickly planned on
+    }
+    return {"name": policy} | given.get(policy, {})
+
+
+def _made(policy: str) -> PowerPolicy:
+    kind: type[PowerPolicy] = registry.component("power", policy)
+    return kind(**settings(policy))
+
+
+def _antennas(policy: str) -> int:
+    """Return the server's antennas, more than one for a policy that is made for them."""
+    return 4 if "channel.antennas" in registry.settings("power", policy).example else 1
+
+
+def _point(policy: str, snr_db: float) -> dict[str, Any]:
+    channel = {"name": "rayleigh", "snr_db": snr_db, "device_budget_db": BUDGETS_DB}
+    point: dict[str, Any] = {"channel": channel, "power": settings(policy)}
+    if _antennas(policy) > 1:
+        channel["antennas"] = _antennas(policy)
+        if registry.component("power", policy).receiver == "uniform_forcing":
+            # laws hold for any f, so a rough search will do
+            point["receiver"] = {"name": "uniform_forcing", "iterations": 5}
+    return point
+
+
+@functools.lru_cache(maxsize=64)
+def _record(bench: Bench, policy: str, devices: int) -> Record:
+    """Measure all signal-to-noise ratios in one stack, point by point."""
+    points = [_point(policy, snr_db) for snr_db in SNRS_DB]
+    rig = bench.uplink(devices, TRIALS, points)
+    # combiners take time for each round, hardly more for more trials
+    return rig.record(bench.size(4 if _antennas(policy) > 1 else 16), REALS)
+
+
+@dataclass(frozen=True)
+class _Case:
+    """Hold what was measured for a device count at a signal-to-noise ratio.
+
+    states are over rounds and trials, chosen is what the policy chose in them, and wanted what the
+    sheet would choose, where it has the policy.
+    """
+
+    name: str
+    record: Record
+    states: sheet.States
+    chosen: sheet.Scalars
+    wanted: sheet.Scalars | None
+
+
+@functools.lru_cache(maxsize=64)
+def _cases(bench: Bench, policy: str) -> tuple[_Case, ...]:
+    cases = []
+    for devices in COUNTS:
+        for index, snr_db in enumerate(SNRS_DB):
+            record = _record(bench, policy, devices).point(index, len(SNRS_DB))
+            cases.append(_case(f"K={devices}, {snr_db:g} dB", record, policy))
+    return tuple(cases)
+
+
+def _case(name: str, record: Record, policy: str) -> _Case:
+    at, antennas = record.flat, _antennas(policy)
+    states = sheet.States(at.h, at.m, at.budget, at.gain, at.noise, antennas, _made(policy))
+    rule = sheet.RULES.get(policy)
+    chosen = sheet.Scalars(at.c, at.eta, at.active)
+    return _Case(name, record, states, chosen, rule(states) if rule else None)
+
+
+def _scalars(bench: Bench, policy: str) -> Iterator[Check]:
+    for case in _cases(bench, policy):
+        yield _as_on_sheet(policy, case)
+
+
+def _as_on_sheet(policy: str, case: _Case) -> Check:
+    """Compare who is on air, and the objective at the saved c and eta with that at the sheet's,
+    where they differ most. For a rule that is an optimum this is its minimum."""
+    assert case.wanted is not None
+    if (case.wanted.active != case.chosen.active).any():
+        return exactly(1.0, math.nan, case=f"{case.name}, who is on air")
+    on = case.wanted.active.any(1)
+    found, law = (_objective(policy, one, case.states)[on] for one in (case.chosen, case.wanted))
+    return ratios(found, law, 1e-5, case.name)
+
+
+def _objective(policy: str, scalars: sheet.Scalars, states: sheet.States) -> np.ndarray:
+    if policy == "smcv":
+        d = np.sqrt(states.m) * (scalars.c - 1.0)
+        return sheet.smcv_objective(d, states.noise / scalars.eta, SMCV_VARIATION)
+    return sheet.error(scalars, states.m, states.noise)
+
+
+def _error(bench: Bench, policy: str) -> Iterator[Check]:
+    for case in _cases(bench, policy):
+        yield _off(case)
+
+
+def _off(case: _Case) -> Check:
+    """Compare the squared error of every real with its closed form, chi-square, which for a policy
+    that the sheet does not have is that of the c and eta that it chose."""
+    law = sheet.error(case.wanted or case.chosen, case.states.m, case.states.noise)
+    return normal_errors(law, case.record, case.name)
+
+
+def _power(bench: Bench, policy: str) -> Iterator[Check]:
+    """Bound the largest share of the budget used in any round; for an average budget the mean over
+    rounds and devices, trial by trial."""
+    keeps = _made(policy).keeps
+    for case in _cases(bench, policy):
+        record = case.record
+        used = record.power / record.budget
+        if keeps == "peak":
+            yield at_most(1.0, float(used.max()), case=case.name)
+        elif keeps == "average":
+            yield mean_at_most(1.0, used.mean((0, 2)), case.name)
+        else:  # no budget is kept, and the report says what was used
+            spent = np.abs(record.p) ** 2 * record.m / record.budget
+            yield ratios(used, spent, case=case.name)
+
+
+def _nmse(bench: Bench, policy: str) -> Iterator[Check]:
+    """Compute the NMSE with imperfect estimates, residual phases and unequal weights."""
+    devices = 6
+    weights = [1.0 + k for k in range(devices)]
+    point = _point(policy, 10.0) | {
+        "csi": {"name": "error", "variance": 0.1},
+        "impairments": {"residual_phase_rad": 0.4},
+    }
+    rig = bench.uplink(devices, TRIALS, point, weights=weights)
+    record = rig.record(bench.size(16), REALS)
+    on_air = (record.weight * record.active).sum(-1)
+    on = on_air > 0
+    unit = 1.0 / (devices * np.where(on, on_air, 1.0))
+    noise = record.noise / record.eta * unit**2
+    law = (record.distortion + REALS * noise * on) / record.exact
+    spread = np.sqrt(4 * record.distortion * noise + 2 * REALS * noise**2) * on / record.exact
+    deviation = float(np.sqrt((spread**2).sum())) / law.size
+    yield normal(float(law.mean()), float(record.nmse.mean()), deviation)
+
+
+def _some(bench: Bench, policy: str) -> Iterator[Check]:
+    """Take scalars and error where five of ten devices send, and look whether the others do not."""
+    rig = bench.uplink(POPULATION, TRIALS, _point(policy, 10.0), senders=SENDERS)
+    yield from _scalars_and_error(bench, rig, policy)
+    silent = [device for device in range(POPULATION) if device not in SENDERS]
+    report = rig.send(rig.symbols(REALS, 0), 0)[1]
+    yield exactly(0.0, float(report.power[:, silent].max()), 0.0, "power of the others")
+
+
+def _far(bench: Bench, policy: str) -> Iterator[Check]:
+    """Take scalars and error over a path loss, where budgets are watts over thermal noise."""
+    point = _point(policy, 0.0)
+    point["channel"] |= {"snr_db": None, "path_loss_db": PATH_LOSS_DB}
+    yield from _scalars_and_error(bench, bench.uplink(len(SENDERS), TRIALS, point), policy)
+
+
+def _scalars_and_error(bench: Bench, rig: Rig, policy: str) -> Iterator[Check]:
+    case = _case("", rig.record(bench.size(8), REALS), policy)
+    if case.wanted is not None:
+        yield replace(_as_on_sheet(policy, case), case="scalars")
+    yield replace(_off(case), case="error")

@@ -1,0 +1,255 @@
+"""Check the laws of the privacy that an over-the-air uplink's noise gives, with an attacker who
+tells two neighbouring inputs apart by what the server gets.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import stats
+
+from otafl.laws.bench import Bench, Rig
+from otafl.laws.checks import (
+    Check,
+    Law,
+    at_least,
+    at_most,
+    exactly,
+    normal,
+    ratios,
+    share,
+    stated,
+)
+from otafl.privacy.accounting import (
+    LEVELS,
+    LEVELS_AN_OCTAVE,
+    delta_of,
+    level_mu,
+    mu_of,
+    sampled_epsilon,
+)
+
+N = 0.5
+CLIP = 0.3
+REALS = 24
+DELTA = 1e-5
+LIU = "Liu, Simeone 2021"
+DONG = "Dong, Roth, Su 2019"
+ANTENNAS, DEVICES = 3, 5
+
+
+def told(density: np.ndarray, other: np.ndarray, epsilon: float, step: float) -> float:
+    """Return delta(epsilon) of two densities on a grid, the integral of (p - e^epsilon q)+."""
+    return float(np.clip(density - np.exp(epsilon) * other, 0.0, None).sum() * step)
+
+
+def _rig(bench: Bench, trials: int, power: Any = "full", rounds: int = 4, **sections: Any) -> Rig:
+    """Make an uplink whose payloads are clipped."""
+    channel = {"name": "rayleigh", "snr_db": -14.0} | sections.pop("channel", {})
+    section = {"clip": CLIP, "delta": DELTA} | sections.pop("privacy", {})
+    point = {
+        "channel": channel,
+        "power": power,
+        "privacy": section,
+        "training": {"rounds": rounds, "weights": "uniform"},
+    }
+    return bench.uplink(DEVICES, trials, point | sections)
+
+
+def _said(rig: Rig, name: str = "dp_mu") -> np.ndarray:
+    """Return a result of the trials so far."""
+    return rig.link.transport.measures()[name].cpu().numpy()
+
+
+@stated("privacy: delta of mu-GDP", f"{DONG}, corollary 2.13", "mu={:g}", (0.05, 1.0, 4.0))
+def _gaussian(bench: Bench, mu: float) -> Iterator[Check]:
+    """Compare delta(epsilon) with the integral of (p - e^epsilon q)+ of N(mu, 1) and N(0, 1)."""
+    x, step = np.linspace(-12.0, 16.0, 400_001, retstep=True)
+    for epsilon in (0.0, 0.3 * mu, mu + mu**2):
+        law = told(stats.norm.pdf(x - mu), stats.norm.pdf(x), epsilon, float(step))
+        yield exactly(law, delta_of(mu, epsilon), 1e-5, f"epsilon={epsilon:g}")
+
+
+@stated("privacy: clipped norms", f"{LIU}; x min(1, C / |x|)")
+def _clipped(bench: Bench) -> Iterator[Check]:
+    """Compare norms and inner products of what five devices send with those of their payloads,
+    scaled down to norm C where theirs is larger: norms from C / 10 to 10 C, a full-power uplink and
+    one of two reals a symbol. The estimate without noise and fading is the mean of the same."""
+    norms = np.geomspace(0.1, 10.0, DEVICES) * CLIP
+    powers = torch.from_numpy(norms**2 / REALS)
+    channel = {"name": "awgn", "snr_db": 200.0}
+    for quadrature in (False, True):
+        transport = {"name": "over_the_air", "quadrature": quadrature}
+        rig = _rig(bench, 8, "ci", channel=channel, transport=transport)
+        x = rig.symbols(REALS, 0, powers)
+        estimate, report = rig.send(x, 0)
+        rows = x.view(rig.trials, DEVICES, REALS).cpu().numpy()
+        short = rows * np.minimum(1.0, CLIP / norms)[:, None]
+        case = "two reals a symbol" if quadrature else "one real a symbol"
+        sent = np.sqrt(np.einsum("skk->sk", report.saved["gram/0"][:, 0].real.cpu().numpy()))
+        yield ratios(sent, np.linalg.norm(short, axis=-1), case=f"{case}, norms")
+        off = np.abs(estimate.cpu().numpy() - short.mean(1)).max() / CLIP
+        yield exactly(0.0, float(off), 1e-6, f"{case}, their mean")
+
+
+def _moved(rig: Rig, rounds: int, honest: bool, distance: float) -> np.ndarray:
+    """Return mu [S] of so many rounds, from the channels and the scalars that were sent with."""
+    total = np.zeros((rig.trials, rig.devices))
+    for round in range(rounds):
+        _, report = rig.send(rig.symbols(REALS, round, 1.0), round)
+        saved = {name: value.cpu().numpy() for name, value in report.saved.items()}
+        state = rig.link.channel.state(round)
+        h = state.over(REALS).cpu().numpy()[..., 0]  # [S, K, A, B]
+        h = h * np.sqrt(state.gain.cpu().numpy())[..., None, None]
+        heard = (np.abs(h) ** 2).sum(2) * np.abs(saved["p/0"].swapaxes(1, 2)) ** 2
+        if honest:
+            heard = (saved["h/0"] * saved["p/0"]).real.swapaxes(1, 2) ** 2
+        total += (distance * CLIP) ** 2 * heard.max(2) / N
+    return np.asarray(np.sqrt(total.max(1)))
+
+
+@stated("privacy: mu of what is sent", f"{LIU}; sum_t (2 C g_kt)^2 / N, max_k")
+def _accounted(bench: Bench) -> Iterator[Check]:
+    """Compare dp_mu with the fades and transmit scalars of three rounds of two coherence blocks."""
+    channel = {"antennas": ANTENNAS, "block_symbols": REALS // 2}
+    for adversary in ("curious", "honest"):
+        for adjacency, distance in (("replace", 2.0), ("add_remove", 1.0)):
+            section = {"adversary": adversary, "adjacency": adjacency}
+            power = "gbma" if adversary == "honest" else "full"
+            rig = _rig(bench, 4, power, channel=channel, privacy=section)
+            law = _moved(rig, 3, adversary == "honest", distance)
+            yield ratios(_said(rig), law, 1e-6, f"{adversary}, {adjacency}, {power}")
+
+
+def _attacked(rig: Rig, rounds: int, worst: np.ndarray, sign: float) -> np.ndarray:
+    """Return what an attacker makes of the estimates of all rounds, [S]: their weighted mean over
+    its standard deviation, where device `worst` [S] sends C, or -C, along one direction."""
+    x = torch.zeros(rig.trials, rig.devices, REALS, dtype=rig.cohort.weight.dtype)
+    direction = np.full(REALS, REALS**-0.5)
+    x[torch.arange(rig.trials), torch.from_numpy(worst)] = torch.from_numpy(sign * CLIP * direction)
+    rows = x.flatten(0, 1).to(rig.cohort.weight)
+    score, mu2 = np.zeros(rig.trials), np.zeros(rig.trials)
+    for round in range(rounds):
+        estimate, report = rig.send(rows, round)
+        saved = {name: value.cpu().numpy() for name, value in report.saved.items()}
+        on = saved["active/0"][:, 0].sum(1)
+        root_eta = np.sqrt(saved["eta/0"][:, 0])
+        seen = (estimate.cpu().numpy() @ direction) * on * root_eta / np.sqrt(N)
+        gain = (saved["c/0"][np.arange(rig.trials), 0, worst] * root_eta) * 2.0 * CLIP / np.sqrt(N)
+        score, mu2 = score + gain * seen, mu2 + gain**2
+    return score / np.sqrt(mu2)
+
+
+@stated("privacy: an attacker is on the curve", f"{DONG}; N(0, 1) from N(mu, 1)", "T={}", (1, 4))
+def _attack(bench: Bench, rounds: int) -> Iterator[Check]:
+    """Let the server tell whether the worst device sent one payload or its opposite, by the best
+    test of all that it gets, under Rayleigh fading: its score is N(mu/2, 1) or N(-mu/2, 1)."""
+    trials = bench.size(1024)
+    probe = _rig(bench, trials)
+    for round in range(rounds):
+        probe.send(probe.symbols(REALS, round, 1.0), round)
+    transport: Any = probe.link.transport
+    worst = transport.setup.privacy.spent.argmax(1).cpu().numpy()
+    mu = _said(probe)
+    one = _attacked(_rig(bench, trials), rounds, worst, 1.0) - mu / 2.0
+    other = _attacked(_rig(bench, trials), rounds, worst, -1.0) + mu / 2.0
+    yield normal(0.0, float(one.mean()), 1.0 / np.sqrt(trials), "score of one")
+    yield normal(0.0, float(other.mean()), 1.0 / np.sqrt(trials), "score of the other")
+
+
+@stated("privacy: hits at 5 % false alarms", f"{DONG}; Phi(Phi^-1(0.05) + mu)")
+def _hits(bench: Bench) -> Iterator[Check]:
+    """Count hits of the same attack without fading, where all trials have one mu."""
+    trials, rounds = bench.size(4096), 3
+    flat = {"name": "awgn", "snr_db": -14.0}
+    worst = np.zeros(trials, np.int64)
+    rig = _rig(bench, trials, channel=flat)
+    score = _attacked(rig, rounds, worst, 1.0)
+    mu = float(_said(rig)[0])
+    null = _attacked(_rig(bench, trials, channel=flat), rounds, worst, -1.0)
+    threshold = stats.norm.isf(0.05) - mu / 2.0
+    hits = stats.norm.sf(stats.norm.isf(0.05) - mu)
+    yield share(hits, int((score > threshold).sum()), trials, "hits")
+    yield share(0.05, int((null > threshold).sum()), trials, "false alarms")
+
+
+@stated("privacy: a bound is kept", f"{LIU}; dp_mu <= mu(epsilon, delta)", "{}", ("even", "left"))
+def _bounded(bench: Bench, split: str) -> Iterator[Check]:
+    """Bound dp_mu after all rounds by the mu of epsilon; at full power, what is left of the bound
+    is spent to the last."""
+    section = {"epsilon": 0.7, "split": split}
+    bound = mu_of(0.7, DELTA)
+    for power in ("full", "gbma", "cotaf", {"name": "tci", "constraint": "peak"}):
+        rig = _rig(bench, 8, power, 6, privacy=section, channel={"antennas": 2, "snr_db": 10.0})
+        for round in range(6):
+            rig.send(rig.symbols(REALS, round, 1.0), round)
+        name = power if isinstance(power, str) else power["name"]
+        yield at_most(bound, float(_said(rig).max()), 1e-6, name)
+        if power == "full":
+            yield ratios(_said(rig), np.full(8, bound), 1e-6, "full, spent")
+
+
+@stated("privacy: all servers count", f"{LIU}; sum_c |h_ck|^2", "{}", ("curious", "honest"))
+def _servers(bench: Bench, adversary: str) -> Iterator[Check]:
+    """Compare dp_mu of seven servers with the gains that reach all of them: without fading those
+    are known, honest servers have less by their phases; and with fading a bound is kept."""
+    cells = {"name": "cells", "servers": 7, "cross_gain_db": -10.0}
+    flat = {"name": "awgn", "snr_db": -14.0}
+    section: dict[str, Any] = {"adversary": adversary}
+    rig = _rig(bench, 2, "gbma", channel=flat, privacy=section, topology=cells)
+    for round in range(3):
+        rig.send(rig.symbols(REALS, round, 1.0), round)
+    law = np.sqrt(3 * 4.0 * 10.0**-1.4 * REALS * (1.0 + 6 * 0.1) / N)
+    if adversary == "curious":
+        yield ratios(_said(rig), np.full(rig.trials, law), 1e-6, "no fading")
+    else:
+        own = law / np.sqrt(1.6)
+        yield at_most(law, float(_said(rig).max()), 1e-6, "no fading")
+        yield at_least(own, float(_said(rig).min()), "no fading, its own server")
+    section |= {"epsilon": 0.7}
+    faded = {"antennas": 2, "snr_db": 10.0}
+    rig = _rig(bench, 2, "full", 3, privacy=section, topology=cells, channel=faded)
+    for round in range(3):
+        rig.send(rig.symbols(REALS, round, 1.0), round)
+    yield at_most(mu_of(0.7, DELTA), float(_said(rig).max()), 1e-6, "bound")
+
+
+def _sampled(bench: Bench, probability: float) -> Iterator[Check]:
+    """Hold the package's epsilon of a round against delta(epsilon), integrated; and that of a round
+    that all take part in against mu-GDP."""
+    x, step = np.linspace(-14.0, 14.0, 400_001, retstep=True)
+    level = LEVELS - 1 - LEVELS_AN_OCTAVE
+    mu, nobody = level_mu(level), stats.norm.pdf(x)
+    for replace in (True, False):
+        epsilon = sampled_epsilon(((level, 1),), probability, 1e-3, replace)
+        half = mu / 2.0 if replace else mu
+        one = (1.0 - probability) * nobody + probability * stats.norm.pdf(x - half)
+        other = (1.0 - probability) * nobody
+        other = other + probability * (stats.norm.pdf(x + half) if replace else nobody)
+        delta = max(told(one, other, epsilon, float(step)), told(other, one, epsilon, float(step)))
+        case = "replace" if replace else "add or remove"
+        yield exactly(1e-3, delta, 0.02, case)
+        every = sampled_epsilon(((level, 4),), 1.0 - 1e-9, DELTA, replace)
+        yield exactly(DELTA, delta_of(2.0 * mu, every), 0.02, f"{case}, all")
+        yield at_least(epsilon, every, f"{case}, more rounds")
+
+
+def left_out() -> str:
+    """Say which laws are left out, and why; nothing if none is."""
+    if importlib.util.find_spec("dp_accounting") is not None:
+        return ""
+    return (
+        "not checked: 'privacy: sampled devices', which needs a package; pip install "
+        "'otafl[privacy]' would do"
+    )
+
+
+def each() -> Iterator[Law]:
+    """Give the laws of what needs a package, where it is there."""
+    if importlib.util.find_spec("dp_accounting") is not None:
+        source = "(1 - q) N(0, 1) + q N(mu, 1), one round"
+        yield stated("privacy: sampled devices", source, "q={:g}", (0.1, 0.6))(_sampled)

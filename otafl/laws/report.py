@@ -1,0 +1,109 @@
+"""Show what came of the laws, as a table for the terminal and as rows for files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from otafl.core.files import write_csv, write_text
+from otafl.laws.checks import LEVEL, MOST_CHECKS, SUITE_LEVEL, Check
+from otafl.laws.suite import Outcome
+
+COLUMNS = ("law", "source", "case", "expected", "measured", "low", "high", "pass", "fault")
+
+
+def print_table(outcomes: Sequence[Outcome], console: Console) -> None:
+    """Print a line a law, with the case nearest to the end of its interval, or every case that
+    failed.
+
+    Why laws could not be checked follows.
+    """
+    table = Table(box=None, pad_edge=False)
+    table.add_column("law", overflow="fold")
+    table.add_column("source", overflow="fold")
+    for title in ("expected", "measured"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("interval", no_wrap=True)
+    table.add_column("cases", justify="right")
+    table.add_column("pass", no_wrap=True)
+    for outcome in outcomes:
+        hardest = outcome.hardest
+        if hardest is None:
+            table.add_row(outcome.law.name, outcome.law.source, "", "", "", "0", "FAIL")
+            continue
+        failed = [check for check in outcome.checks if not check.passed]
+        for check in failed or [hardest]:
+            case = f" [{check.case}]" if check.case else ""
+            table.add_row(
+                outcome.law.name + case,
+                outcome.law.source,
+                *_numbers(check),
+                str(len(outcome.checks)),
+                "pass" if check.passed else "FAIL",
+            )
+    console.print(table)
+    for outcome in outcomes:
+        if outcome.fault:
+            console.print(f"{outcome.law.name}: {outcome.fault}")
+
+
+def summary(outcomes: Sequence[Outcome]) -> str:
+    """Say in one sentence how many passed, and how likely false alarms are."""
+    count = sum(len(outcome.checks) for outcome in outcomes)
+    failed = sum(not outcome.passed for outcome in outcomes)
+    result = f"{failed} of {len(outcomes)} laws failed" if failed else f"{len(outcomes)} laws hold"
+    return (
+        f"{result} ({count} checks, each at a false-alarm level of {LEVEL:.0e}; {SUITE_LEVEL:.0e} "
+        f"for up to {MOST_CHECKS} of them)"
+    )
+
+
+def write_json(outcomes: Sequence[Outcome], path: Path) -> None:
+    """Write a list of objects, one a check; numbers that are not finite are null."""
+    write_text(path, json.dumps(rows(outcomes), indent=1) + "\n")
+
+
+def write_checks(outcomes: Sequence[Outcome], path: Path) -> None:
+    """Write a line a check as CSV."""
+    write_csv(path, COLUMNS, ([row.get(name) for name in COLUMNS] for row in rows(outcomes)))
+
+
+def rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+    """Return a mapping of COLUMNS for every check.
+
+    A law that could not be checked has one without numbers.
+    """
+    out = []
+    for outcome in outcomes:
+        named = {"law": outcome.law.name, "source": outcome.law.source, "fault": outcome.fault}
+        if outcome.fault:
+            out.append(dict.fromkeys(COLUMNS) | named | {"pass": False})
+        for check in outcome.checks:
+            numbers = {name: _finite(getattr(check, name)) for name in COLUMNS[3:7]}
+            out.append(named | {"case": check.case, "pass": check.passed} | numbers)
+    return out
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if abs(value) < float("inf") else None
+
+
+def _numbers(check: Check) -> tuple[str, str, str]:
+    below, above = check.expected - check.low, check.high - check.expected
+    interval = f"{_short(check.low)} .. {_short(check.high)}"
+    if abs(above - below) <= 1e-3 * abs(above):
+        interval = f"± {above:.2g}"
+    if check.low == -float("inf"):
+        interval = f"<= {_short(check.high)}"
+    elif check.high == float("inf"):
+        interval = f">= {_short(check.low)}"
+    return _short(check.expected), _short(check.measured), interval
+
+
+def _short(value: float) -> str:
+    return f"{value:.4g}"

@@ -1,0 +1,89 @@
+"""Check the laws of random numbers and of stacking.
+
+A result is a function of its seed and its trial, and of nothing that it is computed with.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from scipy import stats
+
+from otafl.core import registry
+from otafl.core.rng import Streams
+from otafl.laws.bench import CONFORMANCE, Bench, Rig
+from otafl.laws.checks import Check, exactly, law_of, normal, stated
+from otafl.laws.policies import settings
+
+POWERS = registry.names("power")
+
+POINT = {
+    "channel": {"name": "rayleigh", "snr_db": 10.0},
+    "csi": {"name": "error", "variance": 0.1},
+    "impairments": {"residual_phase_rad": 0.3},
+}
+
+
+def _estimates(rig: Rig, rounds: range) -> torch.Tensor:
+    """Return the estimates [R, S, P] of so many rounds."""
+    sent = [rig.send(rig.symbols(20, round), round)[0] for round in rounds]
+    return torch.stack(sent)
+
+
+@stated("streams: the same seed gives the same numbers", "bit for bit", "{}", POWERS)
+def _same_seed(bench: Bench, power: str) -> Iterator[Check]:
+    point = POINT | {"power": settings(power)}
+    first, second = (_estimates(bench.uplink(5, 3, point), range(2)) for _ in range(2))
+    yield exactly(0.0, float((first - second).abs().max()), 0.0)
+
+
+@stated("streams: stacked equals alone", "whatever a trial is stacked with", "{}", POWERS)
+def _stacked(bench: Bench, power: str) -> Iterator[Check]:
+    """Compare trial 3 of five, at the second of two points, with that trial alone."""
+    point = POINT | {"power": settings(power)}
+    many = _estimates(bench.uplink(5, 4, [point, point]), range(2))
+    alone = _estimates(bench.uplink(5, 1, point, first=6), range(2))
+    yield exactly(0.0, float((many[:, 6] - alone[:, 0]).abs().max()), 1e-9)
+
+
+@stated("streams: rounds do not depend on those before", "counter-based streams")
+def _rounds(bench: Bench) -> Iterator[Check]:
+    """Compare round 70 after the 70 before it with round 70 at once."""
+    one = _estimates(bench.uplink(5, 2, POINT), range(71))[-1]
+    other = _estimates(bench.uplink(5, 2, POINT), range(70, 71))[-1]
+    yield exactly(0.0, float((one - other).abs().max()), 0.0)
+
+
+@stated("streams: devices do not depend on how many", "counter-based streams")
+def _devices(bench: Bench) -> Iterator[Check]:
+    """Compare the fading of the first 5 of 5 devices with that of the first 5 of 50."""
+    few, many = (bench.uplink(count, 2, POINT).fading(3) for count in (5, 50))
+    yield exactly(0.0, float(np.abs(few - many[:, :, :5]).max()), 0.0)
+
+
+@stated("streams: distributions", "Kolmogorov and Smirnov")
+def _distributions(bench: Bench) -> Iterator[Check]:
+    streams = Streams([0], [0], bench.where, torch.float64)
+    count = bench.size(400_000)
+    for draw, law in ((streams.normal, stats.norm), (streams.uniform, stats.uniform)):
+        yield law_of(draw(CONFORMANCE, 0, (count,)).cpu().numpy(), law.cdf, draw.__name__)
+
+
+@stated("streams: independence", "mean products")
+def _independence(bench: Bench) -> Iterator[Check]:
+    """Take mean products of standard normal numbers."""
+    streams = Streams([0, 0, 1], [0, 1, 0], bench.where, torch.float64)
+    count = bench.size(400_000)
+    one = streams.normal(CONFORMANCE, 0, (count,))
+    pairs = {
+        "trials": (one[0], one[1]),
+        "seeds": (one[0], one[2]),
+        "rounds": (one[0], streams.normal(CONFORMANCE, 1, (count,))[0]),
+        "purposes": (one[0], streams.normal(CONFORMANCE / "other", 0, (count,))[0]),
+        "places": (one[0, :-1], one[0, 1:]),
+    }
+    for case, (left, right) in pairs.items():
+        yield normal(0.0, float((left * right).mean()), 1.0 / math.sqrt(len(left)), case)

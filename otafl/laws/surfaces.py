@@ -1,0 +1,115 @@
+"""Check the laws of a reflecting surface, one more path h = sqrt(1 - b) d + sqrt(r) sum of M
+elements' paths, each of two Rayleigh fading ones.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from otafl.core.units import db_to_linear
+from otafl.laws.bench import Bench
+from otafl.laws.checks import Check, exactly, mean, stated
+
+WU = "Wu, Zhang 2019"
+BADIU = "Badiu, Coon 2020"
+
+ELEMENTS = 16
+BLOCKED = 0.36
+REFLECTED_DB = -10.0
+
+DIRECT, R = math.sqrt(1.0 - BLOCKED), db_to_linear(REFLECTED_DB)
+AMPLITUDE = math.sqrt(math.pi) / 2.0
+"""E|d| of a path."""
+
+ROUNDS = 8
+COUNTS = (1, 4)
+RULES = ("align_weakest", "align_sum")
+AIMED = DIRECT * AMPLITUDE + math.sqrt(R) * ELEMENTS * AMPLITUDE**2
+"""E|h| of a device that the surface is aimed at; sqrt(K) times this of a sum of K."""
+
+
+@functools.lru_cache(maxsize=16)
+def _paths(
+    bench: Bench, rule: str, devices: int, antennas: int = 1, neighbours: float = 0.0, bits: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return h with a surface and d without one, [R, S, K, A] each. Trials are independent; the
+    surface's path to the server is the same in all of their rounds. bits: of the phases that are
+    known, all if 0."""
+    surface = {"elements": ELEMENTS, "reflected_db": REFLECTED_DB, "blocked": BLOCKED, "rule": rule}
+    fading = {"name": "rayleigh", "antennas": antennas, "antenna_correlation": neighbours}
+    csi = {"name": "phase_feedback", "bits": bits} if bits else "perfect"
+    point = {"csi": csi, "power": "full"}
+    with_surface, without = (
+        bench.uplink(devices, bench.size(256), point | {"channel": fading | {"ris": ris}})
+        for ris in (surface, None)
+    )
+    return with_surface.fading(ROUNDS)[..., 0, 0], without.fading(ROUNDS)[..., 0, 0]
+
+
+@stated("surface random: mean power", f"{WU}; E|h|^2 = 1 - b + M r", "A={}", (1, 3))
+def _random(bench: Bench, antennas: int) -> Iterator[Check]:
+    h, _ = _paths(bench, "random", 4, antennas)
+    yield mean(1.0 - BLOCKED + ELEMENTS * R, (np.abs(h) ** 2).mean((0, 2, 3)))
+
+
+@stated("surface random: no phase of its own", "E Re(h d^*) = sqrt(1 - b)")
+def _apart(bench: Bench) -> Iterator[Check]:
+    """Take the mean product with the direct path: the reflected one is independent of it."""
+    h, d = _paths(bench, "random", 4)
+    yield mean(DIRECT, (h * d.conj()).real.mean((0, 2, 3)))
+
+
+@stated("surface random: elements apart", "a correlation of antennas is not one of elements")
+def _elements(bench: Bench) -> Iterator[Check]:
+    """Compare h at one antenna with that where antennas are correlated, which one is not."""
+    h, _ = _paths(bench, "random", 4)
+    other, _ = _paths(bench, "random", 4, neighbours=0.9)
+    yield exactly(0.0, float(np.abs(h - other).max()), 1e-12)
+
+
+@stated("surface align_weakest: phase", f"{WU}, in phase with the direct path", "K={}", COUNTS)
+def _phase(bench: Bench, devices: int) -> Iterator[Check]:
+    """Compare the phase of the device with the weakest direct path with that of this path."""
+    h, d = _paths(bench, "align_weakest", devices)
+    weakest = np.abs(d).argmin(2)[:, :, None]
+    turn = np.take_along_axis(h * d.conj(), weakest, 2)
+    yield exactly(0.0, float(np.abs(np.angle(turn)).max()), 1e-9)
+
+
+@stated("surface align_sum: phase", f"{WU}, in phase with the sum of direct paths", "K={}", COUNTS)
+def _sum_phase(bench: Bench, devices: int) -> Iterator[Check]:
+    h, d = _paths(bench, "align_sum", devices)
+    yield exactly(0.0, float(np.abs(np.angle(h.sum(2) * d.sum(2).conj())).max()), 1e-9)
+
+
+@stated("surface aligned: amplitude", f"{WU}; M pi/4", "{}", RULES)
+def _amplitude(bench: Bench, rule: str) -> Iterator[Check]:
+    """Compare E|h| with sqrt(1 - b) sqrt(pi)/2 + sqrt(r) M pi/4; of the sum of K devices it is
+    sqrt(K) times as much."""
+    devices = 4 if rule == "align_sum" else 1
+    h, _ = _paths(bench, rule, devices)
+    yield mean(math.sqrt(devices) * AIMED, np.abs(h.sum(2)).mean((0, 2)))
+
+
+@stated("surface align_weakest: phase errors", f"{BADIU}; (sin(x)/x)^2", "{} bits", (1, 3))
+def _phase_errors(bench: Bench, bits: int) -> Iterator[Check]:
+    """Compare the amplitude along the direct path, where phases are known to so many bits: of those
+    of direct path and cascade each is off by a uniform x = pi / 2^bits at most."""
+    h, d = _paths(bench, "align_weakest", 1, bits=bits)
+    x = math.pi / 2**bits
+    reflected = math.sqrt(R) * ELEMENTS * AMPLITUDE**2 * (math.sin(x) / x) ** 2
+    along = (h * d.conj()).real / np.abs(d)
+    yield mean(DIRECT * AMPLITUDE + reflected, along.mean((0, 2, 3)))
+
+
+@stated("surface align_weakest: power grows as M^2", f"{WU}, Proposition 2")
+def _power(bench: Bench) -> Iterator[Check]:
+    """Compare E|h|^2 with 1 - b + r [M + M (M - 1) (pi/4)^2] and what both paths make together."""
+    h, _ = _paths(bench, "align_weakest", 1)
+    surface = R * (ELEMENTS + ELEMENTS * (ELEMENTS - 1) * AMPLITUDE**4)
+    both = 2.0 * DIRECT * AMPLITUDE * math.sqrt(R) * ELEMENTS * AMPLITUDE**2
+    yield mean(1.0 - BLOCKED + surface + both, (np.abs(h) ** 2).mean((0, 2, 3)))

@@ -1,0 +1,117 @@
+"""Check the laws of several servers: what they hear of each other, and what they agree on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from otafl.core.rng import Streams
+from otafl.core.units import db_to_linear
+from otafl.laws.bench import CONFORMANCE, Bench
+from otafl.laws.checks import Check, at_most, exactly, mean, ratios, stated
+from otafl.topology import mixing
+from otafl.topology.hexagons import hexagons
+
+MACDONALD = "MacDonald 1979"
+FRONTIER = "signals of all others"
+CONSENSUS = "Xiao and Boyd 2004"
+METROPOLIS = "Xiao, Boyd, Lall 2005; 1 / (1 + max(d_i, d_j))"
+CELL_FREE = "Ngo et al. 2017, eq. (1)"
+
+DEVICES = 4
+REALS = 256
+
+GRAPHS = ("{}", ("ring", "torus", "complete"))
+NODES = 12
+REACH = 0.4
+
+
+def _interference(bench: Bench, channel: dict[str, Any], cross_gain_db: float) -> np.ndarray:
+    """Return the power of what each of three servers hears of the others, over its law
+    sum g |p|^2 m / 2, [rounds, S C]."""
+    cells = {"name": "cells", "servers": 3, "cross_gain_db": cross_gain_db}
+    points = {"channel": channel, "power": "full", "topology": cells}
+    rig = bench.uplink(DEVICES, 32, points)
+    found = []
+    for round in range(bench.size(32)):
+        saved = rig.send(rig.symbols(REALS, round), round)[1].saved
+        sent = (saved["p/0"][:, 0].abs().square() * saved["m/0"][:, 0]).sum(1).view(-1, 3)
+        others = (sent.sum(1, keepdim=True) - sent).flatten()
+        law = db_to_linear(cross_gain_db) * others / 2.0
+        found.append((saved["neighbours/0"].sum(1) / REALS / law).cpu().numpy())
+    return np.stack(found)
+
+
+@stated("topology cells: interference", f"{FRONTIER}; sum g |p|^2 m / 2", "{:g} dB", (-10.0, 0.0))
+def _heard(bench: Bench, cross_gain_db: float) -> Iterator[Check]:
+    """Measure it on two channels; a trial's three servers hear some of the same devices, over
+    channels of their own, so that only their mean is taken for one number."""
+    for name in ("rayleigh", "rician"):
+        found = _interference(bench, {"name": name, "snr_db": 10.0}, cross_gain_db)
+        yield mean(1.0, found.reshape(len(found), -1, 3).mean(2), name)
+
+
+@stated("topology cells: co-channel distance", f"{MACDONALD}; D^2 = r", "{}", ((21, 3), (12, 4)))
+def _far(bench: Bench, sites: tuple[int, int]) -> Iterator[Check]:
+    """Measure the way to the nearest server with the same part of the band, in site distances."""
+    layout = hexagons(*sites)
+    assert layout is not None
+    nearest = [
+        min(float(np.linalg.norm(layout.shift[site, other])) for other in others)
+        for site, others in enumerate(layout.heard())
+    ]
+    yield ratios(np.square(nearest), np.full(sites[0], float(sites[1])))
+
+
+@stated("topology cell_free: gains", f"{CELL_FREE}; E|h|^2 by distance")
+def _by_distance(bench: Bench) -> Iterator[Check]:
+    """Compare the mean power at each point with (d^2 + height^2)^(-exponent / 2)."""
+    places, height, exponent = [[0.0, 0.0], [80.0, 0.0], [0.0, -60.0]], 10.0, 3.0
+    free = {"name": "cell_free", "points": 3, "places_m": places}
+    free |= {"height_m": height, "exponent": exponent}
+    rig = bench.uplink(2, 8, {"channel": {"name": "rayleigh"}, "power": "ci", "topology": free})
+    rounds = range(bench.size(400))
+    states = [rig.link.channel.state(round) for round in rounds]
+    power = torch.stack([one.gain[..., None] * one.h[..., 0, 0].abs().square() for one in states])
+    law = []
+    for trial in range(8):
+        there = rig.link.channel.places(0, trial)
+        assert there is not None
+        apart = np.linalg.norm(there.device_m[:, None] - np.array(places), axis=2)
+        gain = (apart**2 + height**2) ** (-exponent / 2)
+        law.append(gain / gain.mean())
+    yield mean(1.0, power.cpu().numpy() / np.stack(law))
+
+
+@stated("topology graph: contraction", f"{CONSENSUS}; at most the squared modulus", *GRAPHS)
+def _contracts(bench: Bench, shape: str) -> Iterator[Check]:
+    """Average normal models with the graph's weights, and look at how far they are from their
+    mean, which stays."""
+    weights = mixing.metropolis(getattr(mixing, shape)(NODES))
+    streams = Streams([0], [0], bench.where, torch.float64)
+    models = streams.normal(CONFORMANCE, 1, (NODES, REALS))[0].cpu().numpy()
+    after = weights @ models
+    spread = [np.square(x - x.mean(0)).sum() for x in (models, after)]
+    modulus = np.sort(np.abs(np.linalg.eigvals(weights)))[-2]
+    rounding = 1e-24  # of the complete graph, whose modulus is 0
+    yield at_most(float(modulus**2) + rounding, float(spread[1] / spread[0]), 1e-9)
+    yield exactly(0.0, float(np.abs(after.mean(0) - models.mean(0)).max()), 1e-12, "mean")
+
+
+@stated("topology graph: Metropolis weights", METROPOLIS)
+def _metropolis(bench: Bench) -> Iterator[Check]:
+    """Count the neighbours of each node of random graphs, and of the nodes at the other ends."""
+    places = np.random.default_rng(0).random((bench.size(20), NODES, 2))
+    for number, each in enumerate(places):
+        edges = np.linalg.norm(each[:, None] - each, axis=2) < REACH
+        near = [[j for j in range(NODES) if edges[i, j] and j != i] for i in range(NODES)]
+        law = np.zeros((NODES, NODES))
+        for i, others in enumerate(near):
+            for j in others:
+                law[i, j] = 1.0 / (1.0 + max(len(others), len(near[j])))
+            law[i, i] = 1.0 - law[i].sum()
+        weights = mixing.metropolis(mixing.geometric(each, REACH))
+        yield exactly(0.0, float(np.abs(weights - law).max()), 1e-12, f"graph {number}")

@@ -1,0 +1,149 @@
+"""Check the laws of the uplinks that do not tell devices apart: one receiver has one noise, and
+symbols, seconds and joules follow from powers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from otafl.core.contracts import LinkReport
+from otafl.core.units import db_to_linear
+from otafl.laws.bench import Bench, Rig
+from otafl.laws.checks import Check, exactly, mean_square, normal, ratios, stated
+
+N = 0.5
+BANDWIDTH_HZ = 2e6
+REALS = 50
+THERMAL_DBM_PER_HZ = -174.0
+
+INVERSION = {"channel": {"name": "awgn", "snr_db": 10.0}, "power": "ci"}
+ONE_NOISE = "N / eta of a sum, for every K"
+
+
+def _rig(
+    bench: Bench, transport: Any, channel: dict[str, Any] | None = None, **sections: Any
+) -> Rig:
+    section = {"name": "rayleigh", "snr_db": 10.0, "bandwidth_hz": BANDWIDTH_HZ} | (channel or {})
+    return bench.uplink(6, 8, {"channel": section, "transport": transport} | sections)
+
+
+def _report(bench: Bench, transport: Any, *channel: Any, **sections: Any) -> LinkReport:
+    """Return the report of a round in which all send REALS."""
+    return _sent(_rig(bench, transport, *channel, **sections))
+
+
+def _sent(rig: Rig) -> LinkReport:
+    return rig.send(rig.symbols(REALS, 0), 0)[1]
+
+
+def _sum_errors(rig: Rig, rounds: int) -> np.ndarray:
+    """Return what the plain sums of so many rounds are off, [R, S, 64]."""
+    off = []
+    for round in range(rounds):
+        x = rig.symbols(64, round, 1.0)
+        total = x.view(rig.trials, rig.devices, -1).sum(1)
+        off.append((rig.send(x, round, "none")[0] - total).cpu().numpy())
+    return np.stack(off)
+
+
+@stated("transport over_the_air: one receiver has one noise", ONE_NOISE, "K={}", (1, 5, 50))
+def _one_noise(bench: Bench, devices: int) -> Iterator[Check]:
+    """Compare the noise of the plain sum of K devices, channel inversion at gain P = 10, with N /
+    P, whatever K."""
+    ratios = _sum_errors(bench.uplink(devices, 16, INVERSION), bench.size(16)) ** 2 / (N / 10.0)
+    yield mean_square(N / 10.0, ratios, ratios.size)
+
+
+@stated("transport over_the_air: noise is white", "independent over symbols, rounds, trials")
+def _noise_is_white(bench: Bench) -> Iterator[Check]:
+    """Take mean products of neighbouring symbols, rounds and trials, over the variance."""
+    z = _sum_errors(bench.uplink(2, 64, INVERSION), 16) / math.sqrt(N / 10.0)
+    pairs = {
+        "symbols": (z[:, :, :-1], z[:, :, 1:]),
+        "rounds": (z[:-1], z[1:]),
+        "trials": (z[:, :-1], z[:, 1:]),
+    }
+    for case, (one, other) in pairs.items():
+        yield normal(0.0, float((one * other).mean()), 1.0 / math.sqrt(one.size), case)
+
+
+@stated("transport ideal: the exact weighted mean", "no error")
+def _ideal(bench: Bench) -> Iterator[Check]:
+    """Compare with the weighted mean."""
+    weights = [3.0, 1.0, 2.0]
+    rig = bench.uplink(3, 4, {"transport": "ideal"}, weights=weights)
+    x = rig.symbols(REALS, 0)
+    exact = np.einsum("k,skp->sp", np.array(weights) / 6.0, x.cpu().numpy().reshape(4, 3, -1))
+    off = rig.send(x, 0)[0].cpu().numpy() - exact
+    yield exactly(0.0, float(np.abs(off).max()), 1e-12)
+
+
+@stated("transport over_the_air: airtime", "channel uses / bandwidth")
+def _airtime(bench: Bench) -> Iterator[Check]:
+    """Send one real a channel use, or two, at one channel use a second and hertz."""
+    for quadrature, symbols in ((False, REALS), (True, REALS // 2)):
+        report = _report(bench, {"name": "over_the_air", "quadrature": quadrature})
+        case = "two quadratures" if quadrature else "one real"
+        yield exactly(symbols / BANDWIDTH_HZ, float(report.airtime_s.mean()), case=case)
+
+
+@stated("transport over_the_air: radiated energy", "P x airtime at full power")
+def _energy(bench: Bench) -> Iterator[Check]:
+    """Send from every device at its 0.1 W for the whole slot."""
+    report = _report(bench, "over_the_air", {"tx_power_dbm": 20.0}, power="full")
+    yield exactly(0.1 * REALS / BANDWIDTH_HZ, float(report.energy_j.max()))
+
+
+@stated("transport over_the_air: physical SNR", "-174 dBm/Hz, noise figure, path loss")
+def _physical(bench: Bench) -> Iterator[Check]:
+    """Send 20 dBm over 100 dB of path loss, with thermal noise in the band and a noise figure of
+    7 dB: channel inversion receives eta."""
+    channel = {"name": "awgn", "path_loss_db": 100.0, "tx_power_dbm": 20.0, "noise_figure_db": 7.0}
+    rig = _rig(bench, "over_the_air", channel | {"snr_db": None}, power="ci")
+    record = rig.record(1, REALS, 1.0)
+    noise_dbm = THERMAL_DBM_PER_HZ + 10.0 * math.log10(BANDWIDTH_HZ) + 7.0
+    yield exactly(db_to_linear(20.0 - 100.0 - noise_dbm), float(record.eta.mean()))
+
+
+@stated("transport over_the_air: total energy", "FedRLR; P of the payload, P / symbols of a symbol")
+def _total_energy(bench: Bench) -> Iterator[Check]:
+    """Bound the energy of the payload: channel inversion has the SNR P over its symbols, and the
+    joules are those of 0.1 W for one symbol."""
+    for quadrature, symbols in ((False, REALS), (True, REALS // 2)):
+        transport = {"snr_convention": "total_energy", "quadrature": quadrature}
+        channel = {"name": "awgn", "tx_power_dbm": 20.0}
+        rig = _rig(bench, {"name": "over_the_air"} | transport, channel, power="ci")
+        case = "two quadratures" if quadrature else "one real"
+        record = rig.record(4, REALS, 1.0)
+        power = 1.0 if not quadrature else 2.0  # of a symbol, of unit reals
+        yield exactly(10.0 / symbols / power, float(record.eta.mean()), case=f"{case}, SNR")
+        report = _sent(rig)
+        yield exactly(0.1 / BANDWIDTH_HZ, float(report.energy_j.max()), case=f"{case}, joules")
+
+
+@stated("transport over_the_air: coherence blocks", "symbol i in block i // L, groups in order")
+def _cells(bench: Bench) -> Iterator[Check]:
+    """Send ones from one device by GBMA without noise: each symbol arrives with the amplitude of
+    its own block and group of sub-carriers, over E|h|."""
+    channel = {"name": "tdl-a", "subcarrier_groups": 2, "block_symbols": 8, "snr_db": 200.0}
+    rig = bench.uplink(1, 8, {"channel": channel, "power": "gbma"})
+    ones = torch.ones(8, 24).to(rig.cohort.weight)
+    h = rig.link.channel.state(0).over(24)[:, 0, 0].abs()  # [S, 3, 2]
+    law = h.flatten(1).repeat_interleave(4, 1) / (math.sqrt(math.pi) / 2.0)
+    yield ratios(rig.send(ones, 0)[0].cpu().numpy(), law.cpu().numpy())
+
+
+@stated("transport over_the_air: single precision", "equals double precision")
+def _precisions(bench: Bench) -> Iterator[Check]:
+    """Compare the estimates of the same draws in single and double precision."""
+    point = {"channel": {"name": "awgn", "snr_db": 10.0}, "power": "full"}
+    estimates = []
+    for dtype in (torch.float32, torch.float64):
+        rig = bench.uplink(6, 8, point, dtype=dtype)
+        estimates.append(rig.send(rig.symbols(REALS, 0), 0)[0].double())
+    yield exactly(0.0, float((estimates[0] - estimates[1]).abs().max()), 1e-4)

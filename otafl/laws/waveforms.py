@@ -1,0 +1,236 @@
+"""Check the laws of OFDM samples: they are the symbols of `over_the_air` where nothing is in the
+way; delays, carrier offsets, amplifiers and short prefixes do to them what the sheet says.
+
+Estimates are complex: of two reals a symbol (`quadrature`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import integrate
+from torch import Tensor
+
+from otafl.core.units import db_to_linear
+from otafl.laws.bench import CONFORMANCE, Bench, Rig
+from otafl.laws.checks import Check, exactly, law_of, mean, ratios, stated
+from otafl.uplink.coherent.ofdm_samples import to_samples
+from otafl.uplink.impairments.amplifier import peaks
+
+CARRIERS = 64
+PREFIX = 16
+QUIET_DB = 200.0
+"""Where noise is next to nothing."""
+
+BANDWIDTH_HZ = 5e6
+WIDE = {"name": "tdl-c", "subcarrier_groups": CARRIERS, "bandwidth_hz": BANDWIDTH_HZ}
+BESIDE: dict[str, dict[str, Any]] = {
+    "awgn": {"name": "awgn"},
+    "rayleigh": {"name": "rayleigh", "antennas": 2, "block_symbols": 2 * CARRIERS},
+    "tdl-c": WIDE | {"delay_spread_s": 3e-7},
+    "cdl-d": WIDE | {"name": "cdl-d", "delay_spread_s": 2e-7, "antennas": 2},
+}
+
+
+def _rig(bench: Bench, devices: int, trials: int, **sections: Any) -> Rig:
+    base = {"channel": {"name": "awgn", "snr_db": QUIET_DB}, "power": "gbma"}
+    own = {"name": "ofdm", "subcarriers": CARRIERS, "prefix": PREFIX, "quadrature": True}
+    transport = own | sections.pop("transport", {})
+    return bench.uplink(devices, trials, base | sections | {"transport": transport})
+
+
+def _complex(reals: Tensor) -> np.ndarray:
+    """Return reals [S, 2 L] as symbols [S, M, n]."""
+    one, two = reals.cpu().numpy().reshape(len(reals), 2, -1, CARRIERS).transpose(1, 0, 2, 3)
+    symbols: np.ndarray = one + 1j * two
+    return symbols
+
+
+def _rows(rig: Rig, symbols: int, round: int = 0) -> Tensor:
+    """Draw rows [S * n, P] of so many OFDM symbols."""
+    return rig.symbols(2 * symbols * CARRIERS, round, 1.0)
+
+
+def _frequencies() -> np.ndarray:
+    """Return the sub-carriers' frequencies about the band's centre, in spacings."""
+    return np.arange(CARRIERS) - (CARRIERS - 1) / 2.0
+
+
+@stated("transport ofdm: no impairment", "equal to over_the_air", "{}", BESIDE)
+def _symbols(bench: Bench, channel: str) -> Iterator[Check]:
+    """Send the same over both, in noise, by the same seed."""
+    sections: dict[str, Any] = {"channel": BESIDE[channel] | {"snr_db": 10.0}, "power": "tci"}
+    sections["impairments"] = {"residual_phase_rad": 0.3}
+    wave = _rig(bench, 5, 4, **sections)
+    plain = bench.uplink(
+        5, 4, sections | {"transport": {"name": "over_the_air", "quadrature": True}}
+    )
+    for round in range(2):
+        x = _rows(wave, 3, round)
+        (one, of_one), (two, of_two) = wave.send(x, round), plain.send(x, round)
+        off = float((one - two).norm() / two.norm())
+        yield exactly(0.0, off, 1e-5, "estimates apart")
+        yield ratios(of_one.nmse.cpu().numpy(), of_two.nmse.cpu().numpy(), 1e-5, "error")
+
+
+@stated("transport ofdm: delays within the prefix", "a phase ramp exp(-j 2 pi f D / n)")
+def _delays(bench: Bench) -> Iterator[Check]:
+    """Delay devices by up to the prefix, over a flat channel."""
+    rig = _rig(bench, 6, 4, impairments={"timing_offset": PREFIX / CARRIERS})
+    x = _rows(rig, 2)
+    estimate, report = rig.send(x, 0)
+    late = rig.link.transport.setup.impairments.offsets(6, 0)[1].cpu().numpy()
+    late = (late - late.min(1, keepdims=True)) * CARRIERS  # [S, K]
+    ramp = np.exp(-2j * math.pi * late[..., None] * _frequencies() / CARRIERS)
+    gain = report.saved["c/0"][:, 0].cpu().numpy()
+    sent = _complex(x).reshape(rig.trials, 6, -1, CARRIERS)
+    law = (gain[..., None, None] * ramp[:, :, None] * sent).mean(1)
+    off = np.linalg.norm(_complex(estimate) - law) / np.linalg.norm(law)
+    yield exactly(0.0, float(off), 1e-6)
+
+
+@stated("transport ofdm: carrier offset", "Dirichlet kernel; phase 2 pi e (1 + prefix/n)")
+def _carriers(bench: Bench) -> Iterator[Check]:
+    """Send one sub-carrier of each OFDM symbol, and see where it arrives."""
+    symbols, own, trials = 4, 20, 16
+    rig = _rig(bench, 1, trials, impairments={"carrier_offset": 0.1})
+    rows = torch.zeros(trials, 2, symbols, CARRIERS, dtype=torch.float64)
+    rows[:, 0, :, own] = 1.0
+    estimate, report = rig.send(rows.flatten(1).to(rig.cohort.weight), 0)
+    e = rig.link.transport.setup.impairments.offsets(1, 0)[0].cpu().numpy()[:, 0]
+    heard = _complex(estimate) / report.saved["c/0"][:, :1].cpu().numpy()
+    gain, turn = heard[..., own], math.pi * e * (CARRIERS - 1) / CARRIERS
+    kernel = np.sin(math.pi * e) / (CARRIERS * np.sin(math.pi * e / CARRIERS))
+    yield ratios(np.abs(gain), np.broadcast_to(kernel[:, None], gain.shape), case="own gain")
+    step = np.arange(symbols) * (1.0 + PREFIX / CARRIERS)
+    turned = np.exp(1j * (turn[:, None] + 2.0 * math.pi * e[:, None] * step))
+    yield exactly(0.0, float(np.abs(gain / np.abs(gain) - turned).max()), case="phase")
+    total = (np.abs(heard) ** 2).sum(2)
+    yield ratios(total, np.ones_like(total), case="power of all sub-carriers")
+    lost = 1.0 - np.abs(gain[:, 0]) ** 2
+    near = (math.pi * e) ** 2 / 3.0
+    yield ratios(lost, near, float((math.pi * np.abs(e).max()) ** 2) / 5.0, "lost power")
+
+
+@stated("transport ofdm: peaks", "1 - (1 - exp(-g))^n of CN(0, 1) sub-carriers", "n={}", (16, 64))
+def _peaks(bench: Bench, carriers: int) -> Iterator[Check]:
+    """Take the peaks of normal sub-carriers, and the mean of what a run reports, whose law is the
+    harmonic number of n."""
+    streams = _rig(bench, 1, 1).streams
+    draw = streams.normal(CONFORMANCE / "peaks", carriers, (bench.size(8192), carriers, 2))[0]
+    found = peaks(to_samples(torch.view_as_complex(draw.contiguous() * math.sqrt(0.5)), carriers))
+    yield law_of(found.cpu().numpy(), lambda g: (1.0 - np.exp(-g)) ** carriers)
+    rig = _rig(bench, 4, 32, transport={"subcarriers": carriers})
+    for round in range(bench.size(4)):
+        rig.send(rig.symbols(2 * 32 * carriers, round), round)
+    reported = db_to_linear(rig.link.transport.measures()["papr_db"].cpu().numpy())
+    yield mean((1.0 / np.arange(1, carriers + 1)).sum(), reported, "reported")
+
+
+@stated("transport ofdm: amplifier", "Bussgang; Rapp 1991", "{:g} dB", (0.0, 3.0, 8.0))
+def _amplifier(bench: Bench, backoff_db: float) -> Iterator[Check]:
+    """Send normal symbols at the budget through a Rapp amplifier, and integrate its gain and what
+    it adds over the exponential law of a sample's power."""
+    smoothness = 1.5
+    keys = {"amplifier": "rapp", "backoff_db": backoff_db, "smoothness": smoothness}
+    level = db_to_linear(backoff_db)
+
+    def out(power: float) -> float:
+        return math.sqrt(power) / (1.0 + (power / level) ** smoothness) ** (0.5 / smoothness)
+
+    def over(value: Any) -> float:
+        return float(integrate.quad(lambda g: value(g) * math.exp(-g), 0.0, 60.0, limit=200)[0])
+
+    gain = over(lambda g: out(g) * math.sqrt(g))
+    power = over(lambda g: out(g) ** 2)
+    rig = _rig(bench, 1, 32, transport=keys)
+    found = []
+    for round in range(bench.size(8)):
+        x = _rows(rig, 16, round)
+        estimate, report = rig.send(x, round)
+        ideal = report.saved["c/0"][:, :1].cpu().numpy() * _complex(x)
+        heard = (_complex(estimate) * ideal.conj()).sum((1, 2)).real
+        found.append(heard / (np.abs(ideal) ** 2).sum((1, 2)))
+    finite = 0.5 / (16 * CARRIERS)  # a payload of a mean power that does not vary
+    yield mean(gain, np.array(found), "Bussgang gain", bias=finite)
+    vector = rig.link.transport.measures()["evm"].cpu().numpy() ** 2
+    law = power / gain**2 - 1.0
+    yield mean(law, vector, "squared error vector", bias=2.0 * law * finite + finite**2)
+
+
+@stated("transport ofdm: beyond the prefix", "2 sum E J / n of the paths outside", "{}", (0, 4, 8))
+def _beyond(bench: Bench, prefix: int) -> Iterator[Check]:
+    """Compare what is off, without noise, with what the paths' waves bring, and that with the
+    energy of the paths outside, each times the samples J that it misses."""
+    symbols, trials = bench.size(64), 32
+    channel = WIDE | {"snr_db": QUIET_DB, "delay_spread_s": 2e-7}
+    rig = _rig(bench, 1, trials, channel=channel, transport={"prefix": prefix})
+    x = _rows(rig, symbols)
+    estimate, report = rig.send(x, 0)
+    saved = {name: value.cpu().numpy() for name, value in report.saved.items()}
+    sent = np.stack([_at_carriers(row) for row in x.cpu().numpy()])
+    heard = np.stack([_at_carriers(row) for row in estimate.cpu().numpy()])
+    off = heard - saved["c/0"][:, None, :, 0] * sent
+    paths = rig.link.channel.state(0).paths
+    assert paths is not None
+    found = paths(1)
+    a = found.a[:, 0, 0, 0].cpu().numpy()
+    delay = found.delay_s.expand(trials, -1, -1, -1)[:, 0, 0].cpu().numpy() * BANDWIDTH_HZ
+    scale = saved["p/0"][..., 0] / np.sqrt(saved["eta/0"])  # [S, n]
+    laws = [_outside(*of_trial, prefix) for of_trial in zip(a, delay, scale, strict=True)]
+    exact, simple = np.array(laws).T
+    measured = (np.abs(off[:, 1:]) ** 2).mean((1, 2)) / (np.abs(sent) ** 2).mean((1, 2))
+    yield mean(1.0, measured / exact, "from the waves")
+    yield mean(1.0, measured / simple, "energy outside", bias=0.1)
+
+
+def _at_carriers(row: np.ndarray) -> np.ndarray:
+    """Return reals [2 L] of a channel with a group a sub-carrier as symbols [M, n]."""
+    one, two = row.reshape(2, CARRIERS, -1)
+    symbols: np.ndarray = (one + 1j * two).T
+    return symbols
+
+
+def _outside(
+    a: np.ndarray, delay: np.ndarray, scale: np.ndarray, prefix: int
+) -> tuple[float, float]:
+    """Return the mean squared error that paths a [L] with delays [L] in samples leave of a
+    sub-carrier of independent symbols of power one, sent with scale [n]: from the waves of the
+    samples that they miss, and from their energy alone."""
+    missing = np.maximum(np.ceil(delay - prefix), 0.0)
+    wave = np.exp(-2j * math.pi * np.outer(delay, _frequencies()) / CARRIERS)
+    through = np.zeros((CARRIERS, CARRIERS), dtype=complex)  # from sub-carrier to sub-carrier
+    bins = np.arange(CARRIERS)
+    for j in range(int(missing.max())):
+        outside = (a * (missing > j)) @ wave * scale
+        through += np.exp(2j * math.pi * np.subtract.outer(bins, bins).T * j / CARRIERS) * outside
+    exact = 2.0 * (np.abs(through) ** 2).sum() / CARRIERS**3
+    energy = (np.abs(a) ** 2 * missing).sum() / CARRIERS
+    return float(exact), float(2.0 * energy * (np.abs(scale) ** 2).mean())
+
+
+@stated("transport ofdm: channel uses and power", "(n + prefix) samples at P")
+def _uses(bench: Bench) -> Iterator[Check]:
+    """Count whole OFDM symbols with their prefixes, and what they radiate."""
+    for reals, prefix in itertools.product((640, 650), (0, PREFIX)):
+        case = f"{reals} reals, prefix {prefix}"
+        rig = _rig(
+            bench,
+            4,
+            2,
+            power="full",
+            transport={"prefix": prefix, "quadrature": False},
+            channel={"name": "awgn", "snr_db": 10.0, "bandwidth_hz": BANDWIDTH_HZ},
+        )
+        report = rig.send(rig.symbols(reals, 0), 0)[1]
+        samples = -(-reals // CARRIERS) * (CARRIERS + prefix)
+        yield exactly(samples, float(report.symbols.max()), case=case)
+        yield exactly(samples / BANDWIDTH_HZ, float(report.airtime_s.max()), case=f"{case}, s")
+        yield exactly(samples / BANDWIDTH_HZ, float(report.on_air_s.max()), case=f"{case}, on air")
+        radiated = reals * (1.0 + prefix / CARRIERS) * 0.1 / BANDWIDTH_HZ
+        yield exactly(radiated, float(report.energy_j.max()), case=f"{case}, joules")

@@ -1,0 +1,379 @@
+"""Simulate the uplink alone, for people with a training loop of their own.
+
+`over_the_air` is one aggregation, `WirelessUplink` those of a loop.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, Never
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from otafl import uplink as transports
+from otafl.core.contracts import Blocks, Cohort, Context, Group, Link, LinkReport, Received
+from otafl.core.errors import UserError
+from otafl.core.registry import component
+from otafl.core.rng import Streams
+from otafl.core.words import unknown
+from otafl.engine import settling
+from otafl.engine.device_store import DeviceStore
+from otafl.engine.stacking import encode
+from otafl.own_loop.reports import Delivery, UplinkReport, UplinkTotals
+from otafl.own_loop.update_kinds import Updates
+from otafl.power.custom import CustomPolicy
+from otafl.scenario import load_scenario
+from otafl.uplink.signalling import Signalling
+
+Choice = str | Mapping[str, Any]
+"""A component: its name, or a mapping with its settings."""
+
+SCALARS = ("h", "p", "c", "eta")
+"""What a report has of transports that superpose."""
+
+PolicyFunction = Callable[[Link], tuple[Tensor, Tensor]]
+
+
+class WirelessUplink:
+    """Simulate the uplink of K devices, for the rounds of a training loop.
+
+        uplink = otafl.WirelessUplink(10, channel="rayleigh", power="gbma", snr_db=10)
+        mean, report = uplink(round, updates)
+
+    From call to call it keeps each device's codec memory (error feedback) and the policy's state
+    (long-term budgets); fading and noise depend on the round alone. torch device, precision and
+    shapes are those of the first call. `totals`: what all calls cost.
+
+    Parameters
+    ----------
+    devices : int
+        K.
+    channel, csi, receiver, power, codec, transport : str or mapping
+        A name, or a mapping with its settings, like the sections of a scenario. power may also be a
+        function or module of yours, policy(link) -> (p, eta), as in `otafl.power.custom`.
+    impairments, signalling : mapping
+        Sections of a scenario.
+    snr_db : float
+        Budget on the mean symbol power over the receiver's noise variance, dB.
+    seed, trial : int
+        Choose all draws, which are those of that trial of a scenario of this seed.
+
+    Raises
+    ------
+    UserError
+        For settings that cannot be.
+    """
+
+    def __init__(
+        self,
+        devices: int,
+        *,
+        channel: Choice = "rayleigh",
+        power: Choice | PolicyFunction = "gbma",
+        snr_db: float | None = None,
+        csi: Choice = "perfect",
+        receiver: Choice = "auto",
+        impairments: Mapping[str, Any] | None = None,
+        codec: Choice = "identity",
+        transport: Choice = "over_the_air",
+        signalling: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        trial: int = 0,
+        caller: str = "WirelessUplink",
+        **others: Never,
+    ) -> None:
+        """Set the uplink up. caller: the name that messages begin with."""
+        for name in others:
+            settings = inspect.signature(WirelessUplink).parameters
+            known = [one for one in settings if one not in ("devices", "caller", "others")]
+            raise unknown(f"{caller}: {name}", "a setting", name, known)
+        self._caller, self._trial = caller, _whole(trial, "trial", caller)
+        self._policy, stated = None, power
+        if callable(power):
+            called = getattr(power, "__name__", type(power).__name__)
+            self._policy = CustomPolicy(CustomPolicy.Settings.model_construct(name=called), power)
+            stated = "ci" if self._policy.inverts else "full"  # as far as other sections ask
+        self._scenario = load_scenario(
+            {
+                "name": "uplink",
+                "channel": _with_snr(channel, snr_db),
+                "power": stated,
+                "csi": csi,
+                "receiver": receiver,
+                "impairments": impairments or {},
+                "codec": codec,
+                "transport": transport,
+                "signalling": signalling or {},
+                "devices": {"count": devices},
+                "seed": seed,
+                "output": {"save_link": True},
+            }
+        )
+        self.devices: int = self._scenario.devices.count
+        self.totals = UplinkTotals(0, 0.0, 0.0, 0.0, 0.0, np.zeros(self.devices))
+        self._first: Blocks | None = None
+
+    @property
+    def tells_apart(self) -> bool:
+        """Return whether the server gets each device's update, not only their mean."""
+        return "each" in component("transport", self._scenario.transport.name).gives
+
+    def __call__(
+        self, round: int, updates: Any, weights: Any = None, senders: Any = None
+    ) -> tuple[Any, UplinkReport]:
+        """Return the estimate of the weighted mean of a round's updates, and what it cost.
+
+        Gradients pass to updates that are tensors and to a policy of yours, not through codec
+        memory.
+
+        Parameters
+        ----------
+        round : int
+            From 0 on; it chooses fading and noise.
+        updates : array, tensor, mapping or list of mappings
+            [n, ...] floating-point NumPy array or torch tensor, a row a device; a mapping name
+            -> [n, *shape], which is one payload; or a list of n state_dicts. Entries of whole
+            numbers and truth values (`num_batches_tracked`) do not pass the uplink: their weighted
+            mean over the senders, rounded, comes free of error and of charge.
+        weights : array, optional
+            [n], of the mean; equal if not given.
+        senders : array, optional
+            [n] int, the device of each row, from 0 to K - 1; or [K] bool, with updates and weights
+            of all devices, of whom those send. Without it row k is device k.
+
+        Returns
+        -------
+        mean : array, tensor or mapping
+            [*shape], or a mapping of such, or a state_dict, in the kinds, dtypes and on the torch
+            devices that came in; 0 where nobody was heard, as is `participants`.
+        report : UplinkReport
+            What it cost.
+
+        Raises
+        ------
+        UserError
+            For updates, weights or senders that cannot be, and for NaN or infinity of a sender.
+        """
+        delivery = self.deliver(round, updates, weights, senders)
+        return delivery.mean, delivery.report
+
+    def deliver(
+        self, round: int, updates: Any, weights: Any = None, senders: Any = None
+    ) -> Delivery:
+        """Send as a call does, the updates one by one where the transport tells devices apart."""
+        round = _whole(round, "round", self._caller)
+        sent = Updates.read(updates, self._caller)
+        weight = _weights(weights, sent.count, self._caller)
+        device, rows = self._senders(senders, sent.count)
+        if rows is not None:
+            sent, weight = sent.take(rows), weight[rows]
+        if not weight.sum() > 0:
+            raise UserError(f"{self._caller}: the weights of those who send are all zero")
+        share = weight / weight.sum()
+        order = np.argsort(device, kind="stable")  # a cohort's rows are ordered by device
+        ordered = sent if (order == np.arange(len(order))).all() else sent.take(order)
+        for name, row in ordered.not_finite():
+            raise UserError(
+                f"{self._caller}: '{name}' of device {device[order][row]} holds NaN or infinity, "
+                "which would reach the mean of all; give the other devices' rows alone, and to a "
+                "WirelessUplink their numbers as senders"
+            )
+        self._start(ordered.blocks)
+        received, link_report = self._send(ordered.blocks, device[order], share[order], round)
+        report = self._report(link_report)
+        self._add(report)
+        each = None
+        if received.each is not None:
+            each = self._each(received, ordered, np.argsort(order, kind="stable"))
+        mean = {name: block[0] for name, block in received.mean[0].items()}
+        if received.alive is not None and not bool(received.alive[0]):
+            mean = {name: torch.zeros_like(block) for name, block in mean.items()}
+        return Delivery(sent.back(mean, share), report, each)
+
+    def _senders(self, senders: Any, count: int) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return the device [n] of each row that is sent, and which rows these are, if not all."""
+        everyone = np.arange(self.devices)
+        if senders is None:
+            if count != self.devices:
+                raise UserError(
+                    f"{self._caller}: got {count} updates of {self.devices} devices; say which by "
+                    "senders"
+                )
+            return everyone, None
+        try:
+            given = np.asarray(senders.cpu() if isinstance(senders, Tensor) else senders)
+        except (TypeError, ValueError):
+            given = np.array(None)
+        if given.dtype == bool and given.shape == (self.devices,) and count == self.devices:
+            if given.any():
+                return everyone[given], everyone[given]
+        elif given.dtype.kind in "iu" and given.shape == (count,):
+            inside = ((given >= 0) & (given < self.devices)).all()
+            if inside and len(np.unique(given)) == count:
+                return given.astype(np.int64), None
+        raise UserError(
+            f"{self._caller}: senders must be the device of each of the {count} updates, different "
+            f"whole numbers from 0 to {self.devices - 1}, or {self.devices} truth values, not all "
+            f"false, with updates of all devices; got {senders!r}"
+        )
+
+    def _start(self, blocks: Blocks) -> None:
+        """Build the link for the first updates; later ones must be like them."""
+        one = {name: block[:1] for name, block in blocks.items()}
+        first = next(iter(one.values()))
+        if self._first is None:
+            self._first = {name: block.detach() for name, block in one.items()}
+            self._streams = Streams([self._scenario.seed], [self._trial], first.device, first.dtype)
+            self._link = transports.build(
+                [self._scenario], self.devices, self._streams, save_gram=False, policy=self._policy
+            )
+            self._memory = DeviceStore(1, self.devices, first.device)
+            self._signalling = Signalling([self._scenario.signalling], self._link.budget)
+            return
+        now, before = _said(one), _said(self._first)
+        for name in sorted({*now, *before}):
+            if now.get(name) != before.get(name):
+                raise UserError(
+                    f"{self._caller}: '{name}' is {now.get(name, 'missing')}, and in the first "
+                    f"call was {before.get(name, 'missing')}; an uplink is for updates of one "
+                    "model on one torch device"
+                )
+
+    def _send(
+        self, blocks: Blocks, device: np.ndarray, share: np.ndarray, round: int
+    ) -> tuple[Received, LinkReport]:
+        """Encode, deliver and decode a payload, as a round of the engine does."""
+        first = next(iter(blocks.values()))
+        rows = torch.from_numpy(device).to(first.device)
+        weight = torch.from_numpy(share).to(first)
+        trial, counts = torch.zeros_like(rows), (len(device),)
+        cohort = Cohort.fresh(trial, rows, weight, counts, self.devices, round)
+        link, payload = self._link, (Group(blocks),)
+        coded = encode(link.codec, payload, self._memory, cohort, round, self._streams)
+        state = link.channel.state(round)
+        received, report = link.transport.deliver(coded, cohort, state, round)
+        if link.codec.remembers:
+            context = Context(cohort, link.codec.hyper, self._streams, round)
+            heard = settling.heard(report, coded, cohort)
+            settling.settle_memory(link.codec, coded, self._memory, heard, context)
+        return link.codec.decode(received), self._signalling.charge(report)
+
+    def _report(self, report: LinkReport) -> UplinkReport:
+        said, saved = vars(report), report.saved
+        names = ("nmse", "symbols", "bits", "side_symbols", "airtime_s")
+        numbers: dict[str, Any] = {name: float(_plain(said[name][0])) for name in names}
+        scalars: dict[str, Any] = {"active": _plain(report.power[0]) > 0}
+        if saved:
+            scalars = {name: _plain(saved[f"{name}/0"])[0] for name in (*scalars, *SCALARS)}
+            if len(scalars["eta"]) == 1:
+                scalars = {name: value[0] for name, value in scalars.items()}
+                scalars["eta"] = float(scalars["eta"])
+        return UplinkReport(
+            **numbers,
+            participants=int(report.participants[0]),
+            energy_j=_plain(report.energy_j[0]),
+            tx_power_w=_plain(report.power[0]) * float(self._link.budget.unit_power_w[0]),
+            **scalars,
+        )
+
+    def _add(self, report: UplinkReport) -> None:
+        old = self.totals
+        sums = {
+            name: vars(old)[name] + vars(report)[name] for name in vars(old) if name != "rounds"
+        }
+        self.totals = UplinkTotals(rounds=old.rounds + 1, **sums)
+
+    def _each(self, received: Received, sent: Updates, places: np.ndarray) -> list[Any]:
+        """Return the rows of the cohort as they arrived, in the order of `places` [n]."""
+        assert received.each is not None
+        came = np.ones(len(places), dtype=bool)
+        if received.came is not None and received.came[0] is not None:
+            came = _plain(received.came[0])
+        own = np.eye(len(places))
+        return [
+            sent.back({name: block[k] for name, block in received.each[0].items()}, own[k])
+            if came[k]
+            else None
+            for k in places.tolist()
+        ]
+
+
+def over_the_air(
+    updates: Any, *, weights: Any = None, round: int = 0, **settings: Any
+) -> tuple[Any, UplinkReport]:
+    """Aggregate the updates of K devices over a simulated uplink, once.
+
+    `WirelessUplink` keeps what lasts from round to round.
+
+    Parameters
+    ----------
+    updates : array, tensor, dict or list of dicts
+        [K, *shape] floating-point NumPy array or torch tensor, or a dict of them, which is one
+        payload, or a list of state_dicts.
+    weights : sequence of float, optional
+        [K], of the mean; equal, if not given.
+    round : int
+        With the seed it chooses the draws: round t of a loop should say round=t.
+    settings
+        As of `WirelessUplink`: channel, power, snr_db, csi, receiver, impairments, codec,
+        transport, signalling, seed, trial.
+
+    Returns
+    -------
+    mean : array, tensor or dict
+        The estimate of the weighted mean, [*shape] of the kind, dtype and device that came in. It
+        passes gradients to updates that are tensors and to the parameters of a policy of yours.
+    report : UplinkReport
+        What it cost, in plain numbers.
+
+    Raises
+    ------
+    UserError
+        For settings or shapes that cannot be.
+    """
+    devices = Updates.read(updates, "over_the_air").count
+    return WirelessUplink(devices, caller="over_the_air", **settings)(round, updates, weights)
+
+
+def _whole(value: Any, name: str, caller: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
+        raise UserError(f"{caller}: {name} must be a whole number from 0 on; got {value!r}")
+    return int(value)
+
+
+def _with_snr(channel: Choice, snr_db: float | None) -> dict[str, Any]:
+    section = {"name": channel} if isinstance(channel, str) else dict(channel)
+    return section if snr_db is None else {**section, "snr_db": snr_db}
+
+
+def _weights(weights: Any, count: int, caller: str) -> np.ndarray:
+    """Return the weights [n] float64."""
+    if weights is None:
+        return np.ones(count)
+    try:
+        plain = weights.detach().cpu() if isinstance(weights, Tensor) else weights
+        weight = np.asarray(plain, dtype=np.float64)
+    except (TypeError, ValueError):
+        weight = np.empty(0)
+    good = weight.shape == (count,) and bool((np.isfinite(weight) & (weight >= 0)).all())
+    if not good or not weight.sum() > 0:
+        raise UserError(
+            f"{caller}: weights must be {count} finite non-negative numbers, not all zero; got "
+            f"{weights!r}"
+        )
+    return weight
+
+
+def _said(blocks: Blocks) -> dict[str, str]:
+    """Say what each block is: precision, shape of a row and torch device."""
+    return {
+        name: f"{str(block.dtype).removeprefix('torch.')} {list(block.shape[1:])} on {block.device}"
+        for name, block in blocks.items()
+    }
+
+
+def _plain(value: Tensor) -> np.ndarray:
+    return value.detach().cpu().numpy()

@@ -1,0 +1,174 @@
+"""Run one small round of a scenario, to find what only a run can tell.
+
+The data are read and dealt out, a few devices of the population train and send, what comes of it is
+evaluated and recorded as in a run; nothing is written. Each part of the user's own is tried first
+among built-in ones and those of his that work, so that all that fail are told, and each for itself.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from pydantic import ValidationError
+
+from otafl.core import blame, registry
+from otafl.core.choices import Choice
+from otafl.core.errors import UserError
+from otafl.core.problems import Path, Problem
+from otafl.core.settings import CustomSettings, Settings
+from otafl.core.words import counted
+from otafl.preflight.foresight import MOST_DEVICES, attempted, problem_of
+from otafl.results.dataset import to_dataset
+from otafl.running.running import run_stack
+from otafl.scenario import Point, Scenario, scenario_hash, stack_key
+from otafl.scenario.keys import CHOICES, custom_sections, dotted
+
+PARTICIPANTS = 4
+LOCAL_STEPS = 2
+BATCH = 4
+TESTED = 100
+"""What a dry run keeps to: devices that take part, their work, and samples that test."""
+
+DATA = ("data",)
+
+
+class DryRun:
+    """Try the points of a scenario, those that could share a stack once.
+
+    Parameters
+    ----------
+    tell : is told what was tried, and how long it took.
+    """
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+        self._stacks: set[str] = set()
+        self._parts: dict[str, Problem | None] = {}
+        self._done: set[str] = set()
+        self.tries, self.seconds = 0, 0.0
+
+    def __call__(self, scenario: Scenario) -> list[Problem]:
+        """Return what fails at a point."""
+        key = stack_key(scenario)
+        if key in self._stacks:
+            return []
+        self._stacks.add(key)
+        small = reduced(scenario)
+        # nothing is written, so runs are not followed: a tracker is looked for, and not called
+        failed = [one for one in (attempted(scenario.track.ready),) if one is not None]
+        own = {path: section for path, section in custom_sections(small) if section.decides}
+        for path, section in own.items():
+            name = f"{dotted(path)}: {section!r}"
+            if name not in self._parts:
+                others = [one for one in own if one != path and not self._works(one, own[one])]
+                said = f"{dotted(path)} {section.name!r}"
+                self._parts[name] = self._try(_without(small, others), said, (path, section))
+            problem = self._parts[name]
+            if problem is not None:
+                failed.append(problem)
+                if path == DATA:
+                    break  # whatever looks at samples cannot be tried on others
+        if not failed:
+            method = f"{small.algorithm.name}, {small.channel.name}, {small.power.name}"
+            last = self._try(small, f"a whole round ({method}, {small.transport.name})")
+            failed += [last] if last is not None else []
+        return failed
+
+    def summary(self, scenario: Scenario) -> str:
+        """Say what was done, and how long it took."""
+        small = reduced(scenario)
+        return (
+            f"dry run: {counted(self.tries, 'round')} of at most {small.devices.participants} of "
+            f"{counted(scenario.devices.count, 'device')}, local steps {small.training.local_steps}"
+            f" on {small.training.batch_size} samples, {self.seconds:.1f} s; nothing was written"
+        )
+
+    def _works(self, path: Path, section: CustomSettings) -> bool:
+        name = f"{dotted(path)}: {section!r}"
+        return name in self._parts and self._parts[name] is None
+
+    def _try(
+        self, scenario: Scenario, said: str, part: tuple[Path, CustomSettings] | None = None
+    ) -> Problem | None:
+        """Run a round, unless it has been; return what fails, which is the part's fault."""
+        key = scenario_hash(scenario)
+        if key in self._done:
+            return None
+        self._done.add(key)
+        began, found = time.perf_counter(), None
+        try:
+            if part is None:
+                _run(scenario)
+            else:
+                with blame.blamed(part[1].name, f"{dotted(part[0])}.name"):
+                    _run(scenario)
+        except Exception as raised:
+            error = blame.told(raised)
+            if not isinstance(error, UserError):
+                raise
+            found = problem_of(error)
+            if part is not None:
+                found = Problem(found.message, (*part[0], "name"))
+        seconds = time.perf_counter() - began
+        self.tries, self.seconds = self.tries + 1, self.seconds + seconds
+        self._tell(f"{said}: {'works' if found is None else 'fails'}, {seconds:.2f} s")
+        return found
+
+
+def reduced(scenario: Scenario) -> Scenario:
+    """Return a scenario of one round and one trial in which few devices take part and do little;
+    the population is what it was, up to a bound."""
+    devices, training = scenario.devices, scenario.training
+    count = min(devices.count, MOST_DEVICES)
+    few = min(devices.participants or count, count, PARTICIPANTS)
+    senders = None if devices.senders is None else min(devices.senders, few)
+    less: dict[str, Any] = {
+        "rounds": 1,
+        "local_steps": min(training.local_steps, LOCAL_STEPS),
+        "batch_size": min(training.batch_size, BATCH),
+        "eval_every": 1,
+        "eval_samples": min(training.eval_samples or TESTED, TESTED),
+        "fine_tune_steps": min(training.fine_tune_steps, 1),
+        "duration_s": None,
+    }
+    few_devices = {"count": count, "participants": few, "senders": senders}
+    return scenario.model_copy(
+        update={
+            "devices": devices.model_copy(update=few_devices),
+            "training": training.model_copy(update=less),
+            "trials": 1,
+            "sweep": {},
+        }
+    )
+
+
+def _run(scenario: Scenario) -> None:
+    points = [Point(0, {}, scenario)]
+    to_dataset(run_stack(points), points, scenario)
+
+
+def _without(scenario: Scenario, paths: list[Path]) -> Scenario:
+    """Return the scenario with built-in parts in these sections."""
+    made: Any = scenario
+    for path in paths:
+        made = _replaced(made, path, CHOICES[path])
+    assert isinstance(made, Scenario)
+    return made
+
+
+def _replaced(section: Settings, path: Path, choice: Choice) -> Settings:
+    """Return settings with the table's default below them, which keeps the keys that it knows."""
+    first, rest = str(path[0]), path[1:]
+    inner = getattr(section, first)
+    if rest:
+        return section.model_copy(update={first: _replaced(inner, rest, choice)})
+    name = registry.TABLES[choice.table].default
+    kind = registry.settings(choice.table, name)
+    shared = {key: value for key, value in inner if key in kind.model_fields and key != "name"}
+    try:
+        made = kind.model_validate({"name": name} | shared)
+    except ValidationError:  # what the user's part means by a key of that name
+        made = choice.default()
+    return section.model_copy(update={first: made})

@@ -1,0 +1,206 @@
+"""Checks of what differential privacy by the channel cannot account for, each with the sentence
+that refuses it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from otafl.core import registry
+from otafl.core.contracts import Payload
+from otafl.core.errors import UserError
+from otafl.core.problems import Problem, problem
+from otafl.core.settings import reveals
+from otafl.power.base import PowerPolicy
+from otafl.privacy import accounting
+from otafl.selection.base import Selection
+
+ENERGY = (
+    "bounds on energy limit what devices send by what they have sent before, which no noise hides; "
+    "with privacy.clip devices on mains without devices.round_budget_j would do"
+)
+
+
+def find_problems(scenario: Any) -> Iterator[Problem]:
+    """Yield what cannot be accounted for in a scenario whose devices clip their payloads."""
+    transport, devices = scenario.transport.name, scenario.devices
+    if not registry.component("transport", transport).accounts_privacy:
+        text = (
+            f"nobody accounts for what transport '{transport}' tells of a device's data; "
+            "transport: over_the_air would do, or no privacy.clip"
+        )
+        yield problem(text, "privacy.clip", "transport")
+    if _uses_updates(devices.selection):
+        text = (
+            f"'{devices.selection.name}' goes by the updates themselves, which no noise hides; "
+            "with privacy.clip one that goes by channels or chance would do"
+        )
+        yield problem(text, "devices.selection", "privacy.clip")
+    if devices.round_budget_j is not None:
+        yield problem(ENERGY, "devices.round_budget_j", "privacy.clip")
+    if scenario.faults.refuses:
+        text = (
+            "a device that keeps an update back as it is not finite tells of its data by its "
+            "silence; with privacy.clip, which sends zeros in its place, refuse_nonfinite: false "
+            "would do"
+        )
+        yield problem(text, "faults.refuse_nonfinite", "privacy.clip")
+    yield from _revealing(scenario)
+    if getattr(_values(devices.selection), "sampling", None) is not None:
+        yield from _not_hidden(devices)
+
+
+def _values(section: Any) -> Any:
+    """Return a section's settings; None for those of the user's class that cannot be had, which
+    its own check refuses."""
+    try:
+        return section.values
+    except (UserError, ValidationError):
+        return None
+
+
+def _uses_updates(section: Any) -> bool:
+    """Return whether a selection chooses by what devices would send."""
+    try:
+        kind = getattr(section, "kind", None) or registry.component("selection", section.name)
+    except UserError:
+        return False
+    return kind.senders is not Selection.senders
+
+
+def _revealing(scenario: Any) -> Iterator[Problem]:
+    """Yield the choices by which devices reveal their data, of the components of all tables."""
+    for table in registry.TABLES.values():
+        values = _values(functools.reduce(getattr, table.path, scenario))
+        for name, mark in () if values is None else reveals(type(values)):
+            if getattr(values, name) != mark.choice:
+                continue
+            choice, instead = (
+                str(one).lower() if isinstance(one, bool) else one
+                for one in (mark.choice, mark.instead)
+            )
+            text = (
+                f"{choice} tells the server {mark.what}, which no noise hides; with privacy.clip "
+                f"{name}: {instead} would do"
+            )
+            yield problem(text, f"{table.section}.{name}", "privacy.clip")
+
+
+def _not_hidden(devices: Any) -> Iterator[Problem]:
+    """Yield what lets a device take part otherwise than with a probability of its own in each
+    slot."""
+    key, name = "devices.selection", devices.selection.name
+    if devices.participants is not None:
+        text = (
+            f"got {devices.participants}; with privacy.clip {key}: '{name}' is accounted "
+            "for as drawing each device by itself, as many as there come; leave it out"
+        )
+        yield problem(text, "devices.participants", key, "privacy.clip")
+    if devices.senders is not None:
+        text = (
+            f"got {devices.senders}, which makes a device's part depend on the others that are "
+            f"drawn, and {key}: '{name}' hides who is; with privacy.clip leave it out"
+        )
+        yield problem(text, "devices.senders", key, "privacy.clip")
+    late = (
+        f"lets a device send in a slot that it was not drawn for, and {key}: '{name}' hides who "
+        "takes part; with privacy.clip"
+    )
+    if devices.protocol.goes_on:
+        text = f"'{devices.protocol.name}' {late} protocol: rounds would do"
+        yield problem(text, "devices.protocol", key, "privacy.clip")
+    elif devices.late == "next":
+        yield problem(f"'next' {late} late: drop would do", "devices.late", key, "privacy.clip")
+
+
+def refuse_ideal(payload: Payload) -> None:
+    """Raise UserError for a payload with a group on the ideal route."""
+    for group in payload:
+        if group.route == "ideal":
+            names = ", ".join(f"'{name}'" for name in group.blocks)
+            raise UserError(
+                f"privacy.clip: the algorithm sends {names} on the ideal route, in the clear and "
+                "unclipped; algorithm.bias_mode: ota, if it has that key, or groups on the uplink "
+                "alone would do, or no privacy.clip"
+            )
+
+
+def refuse_parts(scenario: Any, policy: PowerPolicy, mains: bool, bounded: bool) -> None:
+    """Raise UserError where what devices send with tells of their data or of who else takes part,
+    or a bound cannot be kept.
+
+    Parameters
+    ----------
+    scenario : of one of the trials.
+    policy : of power.
+    mains : no device lives on a battery.
+    bounded : epsilon is bounded in some trial.
+    """
+    if not mains:
+        raise UserError(f"devices.compute: {ENERGY}")
+    named = f"power: '{scenario.power.name}'"
+    if policy.wants_variation:
+        raise UserError(
+            f"{named} goes by how payloads vary over the devices, side information that no noise "
+            "hides; with privacy.clip a policy that does not would do"
+        )
+    if bounded:
+        _can_bound(scenario, policy, named)
+    if scenario.devices.selection.values.sampling is not None:
+        _can_sample(scenario, policy, named)
+
+
+def _can_bound(scenario: Any, policy: PowerPolicy, named: str) -> None:
+    """Raise UserError where the power of a round cannot be limited to what it tells."""
+    if policy.keeps != "peak":
+        raise UserError(
+            f"{named} does not keep the power budget in every round, and privacy.epsilon bounds "
+            "every round; a policy that does would do, such as full, gbma or tci with constraint: "
+            "peak"
+        )
+    if not policy.adapts:
+        raise UserError(
+            f"{named} plans with the whole power budget and sends nothing with less, which "
+            "privacy.epsilon leaves it; another policy would do, such as full or gbma, or "
+            "privacy.clip alone, which accounts for what is told"
+        )
+    if not registry.component("csi", scenario.csi.name).exact:
+        raise UserError(
+            f"csi: with '{scenario.csi.name}' devices do not know how well they are heard, and so "
+            "not which power keeps privacy.epsilon; csi: perfect would do, or privacy.clip alone, "
+            "which accounts for what is told"
+        )
+
+
+def _can_sample(scenario: Any, policy: PowerPolicy, named: str) -> None:
+    """Raise UserError where others' signals tell whether a device was drawn, what a device sends
+    with has no bound, the bound is not split evenly, or the package is not there that accounts for
+    it."""
+    said = f"and devices.selection: '{scenario.devices.selection.name}' hides who takes part;"
+    would_do = f"with privacy.clip {' or '.join(_fit_for_sampling())} would do"
+    if not policy.alone:
+        raise UserError(f"{named} sets a device's power by who else takes part, {said} {would_do}")
+    if policy.keeps != "peak":
+        raise UserError(
+            f"{named} does not keep the power budget in every round, with which every round is "
+            f"charged, {said} {would_do}"
+        )
+    if scenario.training.weights != "uniform":
+        raise UserError(
+            f"training.weights: '{scenario.training.weights}' scales what a device sends by who "
+            f"else takes part, {said} with privacy.clip uniform would do"
+        )
+    if scenario.privacy.split != "even":
+        raise UserError(
+            f"privacy.split: '{scenario.privacy.split}' goes by what a device has left, {said} "
+            "even would do"
+        )
+    accounting.package()
+
+
+def _fit_for_sampling() -> Sequence[str]:
+    """Return the registered policies whose power depends on no other device."""
+    return [name for name in registry.names("power") if registry.component("power", name).alone]

@@ -1,0 +1,115 @@
+"""Keep a stack in the middle of its run on disk, so that a killed one goes on where it was.
+
+A checkpoint holds plain data: the blocks of server and devices, counters, what the parts of the
+round say is `lasting`, and the clocks' journals. The parts are made anew, take back what was kept,
+and the clocks, whose SimPy processes cannot be kept, go through their journals. On the same kind of
+processor the numbers go on bit by bit. Reading a checkpoint runs nothing that is in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from otafl.engine.assembly import assemble
+from otafl.engine.engine import Engine
+from otafl.evaluation.recorder import Recorder
+from otafl.results import plain
+from otafl.results.checksums import ChecksumError
+from otafl.results.environment import versions
+from otafl.scenario import Point, scenario_hash, sources_of
+
+
+class Kept(NamedTuple):
+    """Hold a stack after so many rounds and seconds of computing."""
+
+    recorder: Recorder
+    rounds: int
+    seconds: float
+
+
+@dataclass
+class Checkpoint:
+    """Say where the state of a stack is kept, and after how many rounds each.
+
+    refused: why what was there could not be taken, or empty.
+    """
+
+    path: Path
+    every: int
+    refused: str = field(default="", init=False)
+
+    def due(self, rounds: int) -> bool:
+        """Say whether the state after so many rounds is to be kept."""
+        return rounds % self.every == 0
+
+    def save(self, kept: Kept, points: Sequence[Point], trials: Sequence[int]) -> None:
+        """Save in place of what was kept before.
+
+        Raises WriteError where the disk does not allow it, TypeError where a part of the user's
+        says that something is `lasting` which is no plain data.
+        """
+        parts = kept.recorder.engine.parts
+        body = {
+            "recorder": kept.recorder.kept(),
+            "journal": parts.clock.journal,
+            "rounds": kept.rounds,
+            "seconds": kept.seconds,
+        }
+        plain.save(_identity(points, trials, parts.streams.device.type) | body, self.path)
+
+    def load(self, points: Sequence[Point], trials: Sequence[int]) -> Kept | None:
+        """Return what was kept; None where nothing was.
+
+        Nor is it taken, which `refused` then says, where it is of other points and trials or
+        damaged, or was made by other versions of the programs, other modules of the user's, or on
+        another kind of processor.
+        """
+        if not self.path.exists():
+            return None
+        parts = assemble(points, trials)
+        try:
+            found = plain.load(self.path)
+            identity = _identity(points, trials, parts.streams.device.type)
+            self.refused = _difference(identity, found)
+            if self.refused:
+                return None
+            recorder = Recorder(Engine(parts), len(points), len(trials))
+            recorder.restore(found["recorder"])
+            parts.clock.replay(found["journal"])
+            return Kept(recorder, int(found["rounds"]), float(found["seconds"]))
+        except ChecksumError as error:
+            self.refused = f"it is damaged: {error}"
+            return None
+        except Exception as error:  # there is no telling what foreign or damaged bytes raise
+            self.refused = f"it cannot be read ({type(error).__name__})"
+            return None
+
+    def remove(self) -> None:
+        """Remove what was kept, which is of no more use."""
+        with contextlib.suppress(OSError):
+            self.path.unlink()
+
+
+def _identity(points: Sequence[Point], trials: Sequence[int], device: str) -> dict[str, Any]:
+    """Return what must be equal for a run to go on bit by bit."""
+    return {
+        "scenario": [scenario_hash(point.scenario) for point in points],
+        "trials": list(trials),
+        "versions": versions(),
+        "sources": sources_of(points[0].scenario),
+        "processor": device,
+        "threads": torch.get_num_threads(),
+        "chunk_mb": points[0].scenario.engine.chunk_mb,
+    }
+
+
+def _difference(wanted: dict[str, Any], found: dict[str, Any]) -> str:
+    """Say which parts of an identity are not equal; empty if all are."""
+    other = [name for name, value in wanted.items() if found.get(name) != value]
+    return f"it was made with other {' and '.join(other)}" if other else ""

@@ -1,0 +1,127 @@
+"""Tell the tracker of every run what was recorded of it.
+
+A run is a trial of a point. Trials are told one by one and not as a mean, since those of a point
+may run one after the other, in batches.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from otafl.core.errors import UserError
+from otafl.evaluation.recorder import Recorder
+from otafl.results.ending import SUMS
+from otafl.results.variables import LEVELS, known
+from otafl.scenario import Point, scenario_hash
+from otafl.tracking.base import Log, Run, Tracker
+
+
+@dataclass
+class Tracks:
+    """Say where trackers keep what they write. lost: what could not be followed to its end, a
+    sentence each."""
+
+    folder: Path
+    lost: list[str] = field(default_factory=list, init=False)
+
+
+class Following(contextlib.ExitStack):
+    """Follow the runs of a stack; leaving it closes them.
+
+    A tracker that fails in the middle is left out from then on, as it is beside the run.
+
+    Raises
+    ------
+    UserError : where one cannot begin.
+    """
+
+    def __init__(
+        self, points: Sequence[Point], trials: Sequence[int], tracks: Tracks | None
+    ) -> None:
+        super().__init__()
+        self._tracker: Tracker = points[0].scenario.track
+        self._lost = [] if tracks is None else tracks.lost
+        self._logs: dict[int, tuple[Run, Log]] = {}
+        self._told = 0
+        if tracks is not None:
+            self._tracker.ready()
+            for row, run in enumerate(_runs(points, trials, tracks.folder)):
+                self._open(row, run)
+
+    def tell(self, recorder: Recorder) -> None:
+        """Tell what a recorder has taken since the last call."""
+        news = list(zip(recorder.rounds, recorder.taken, strict=True))[self._told :]
+        self._told += len(news)
+        for row, (run, log) in list(self._logs.items()):
+            try:
+                for round, taken in news:
+                    if values := measured(taken, row):
+                        log(round, values)
+            except Exception as error:  # whatever the user's code or a service does
+                del self._logs[row]
+                self._lose(run, error)
+
+    def _open(self, row: int, run: Run) -> None:
+        try:
+            manager = self._tracker.opened(run)
+            if manager is None:
+                return
+            self._logs[row] = run, manager.__enter__()
+        except UserError:
+            raise
+        except Exception as error:
+            raise UserError(
+                f"track: {self._tracker.name} cannot begin with {run.name} ({_said(error)}); "
+                "track: none would do"
+            ) from error
+
+        def leave(*raised: Any) -> None:
+            try:
+                manager.__exit__(*raised)
+            except Exception as error:
+                self._lose(run, error)
+
+        self.push(leave)
+
+    def _lose(self, run: Run, error: Exception) -> None:
+        self._lost.append(f"track: {self._tracker.name} lost {run.name} ({_said(error)})")
+
+
+def measured(taken: Mapping[str, np.ndarray], row: int) -> dict[str, float]:
+    """Return what a record has of one trial, name -> finite value.
+
+    Joules of devices are summed over devices and causes, what there is of each model size has its
+    number after the name (`level_test_accuracy/0`), and other values of single devices are left
+    out. Nothing of a trial that had stopped before.
+    """
+    found: dict[str, float] = {}
+    for name, values in taken.items():
+        own = values[row]
+        if name in SUMS:
+            own = own.sum()
+        if own.ndim == 0:
+            found[name] = float(own)
+        elif known(name).dims == LEVELS:
+            found |= {f"{name}/{level}": float(one) for level, one in enumerate(own)}
+    return {name: value for name, value in found.items() if np.isfinite(value)}
+
+
+def _runs(points: Sequence[Point], trials: Sequence[int], folder: Path) -> list[Run]:
+    """List the runs of a stack, in the order of its rows."""
+    out = []
+    for point in points:
+        plain = point.scenario.model_dump(mode="json", exclude={"sweep"})
+        about = (plain, scenario_hash(point.scenario))
+        out += [Run(folder, point.index, point.coords, trial, *about) for trial in trials]
+    return out
+
+
+def _said(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return text if isinstance(error, UserError) else f"{type(error).__name__}: {text}"

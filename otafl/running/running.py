@@ -1,0 +1,97 @@
+"""Run one stack of trials, from its points to what was measured."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import torch
+
+from otafl.engine.assembly import assemble
+from otafl.engine.engine import Engine
+from otafl.evaluation.recorder import Recorder
+from otafl.evaluation.trained import collect
+from otafl.results.record import Record
+from otafl.running.checkpoints import Checkpoint, Kept
+from otafl.running.following import Following, Tracks
+from otafl.running.memory import check_room
+from otafl.scenario import Point
+
+Progress = Callable[[int, int], None]
+"""Called after each round with (rounds done, rounds in all)."""
+
+
+@functools.cache
+def spare_libraries() -> None:
+    """Leave what exists before the first run out of garbage collection from then on: the clocks
+    make many small objects, and each collection would else walk through all of torch's."""
+    gc.collect()
+    gc.freeze()
+
+
+def run_stack(
+    points: Sequence[Point],
+    progress: Progress | None = None,
+    trials: Sequence[int] | None = None,
+    checkpoint: Checkpoint | None = None,
+    tracks: Tracks | None = None,
+) -> Record:
+    """Run points of one stack key, all trials stacked, and return what was measured.
+
+    checkpoint: goes on from what it kept, and keeps what it says. tracks: for the scenario's
+    tracker, which is told nothing without it. On Ctrl-C the record ends early and is marked
+    incomplete. Raises UserError for what the scenario alone could not tell: missing data, a model
+    the algorithm cannot train.
+    """
+    scenario = points[0].scenario
+    if scenario.engine.threads:
+        torch.set_num_threads(scenario.engine.threads)
+    check_room(scenario)
+    numbers = list(range(scenario.trials)) if trials is None else list(trials)
+    spare_libraries()
+    gc.collect()  # what the last stack left
+    total = scenario.training.rounds
+    complete = True
+    with Following(points, numbers, tracks) as following:
+        recorder, done, seconds = _begun(points, numbers, checkpoint)
+        engine = recorder.engine
+        following.tell(recorder)
+        began = time.perf_counter() - seconds
+        try:
+            for t in range(done, total):
+                if not engine.running.any():
+                    break
+                engine.round(t)
+                due = (t + 1) % scenario.training.eval_every == 0 or t + 1 == total
+                if due or (engine.ended & engine.running).any():
+                    recorder.take(t + 1, time.perf_counter() - began)
+                    following.tell(recorder)
+                if checkpoint is not None and checkpoint.due(t + 1) and t + 1 < total:
+                    now = Kept(recorder, t + 1, time.perf_counter() - began)
+                    checkpoint.save(now, points, numbers)
+                if progress is not None:
+                    progress(t + 1, total)
+        except KeyboardInterrupt:
+            complete = False
+    batch = (len(points) * len(numbers), torch.get_num_threads())
+    record = replace(recorder.record(complete), batches=(batch,))
+    if complete and scenario.output.save_models:
+        models = collect(engine, points, numbers, recorder.rounds[-1])
+        record = replace(record, models=models)
+    return record
+
+
+def _begun(points: Sequence[Point], trials: Sequence[int], checkpoint: Checkpoint | None) -> Kept:
+    """Return what a checkpoint kept, else a stack before its first round."""
+    kept = None if checkpoint is None else checkpoint.load(points, trials)
+    if kept is not None:
+        return kept
+    engine = Engine(assemble(points, trials))
+    if checkpoint is not None:
+        engine.parts.clock.journal = []
+    recorder = Recorder(engine, len(points), len(trials))
+    recorder.take(0, 0.0)
+    return Kept(recorder, 0, 0.0)

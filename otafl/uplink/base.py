@@ -1,0 +1,186 @@
+"""Define a transport: it takes a round's updates to the server, and says what that costs."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from torch import Tensor
+
+from otafl.codecs.base import Codec
+from otafl.core import settings
+from otafl.core.contracts import (
+    NO_LIMITS,
+    ChannelState,
+    Cohort,
+    Hyper,
+    Limits,
+    LinkBudget,
+    LinkReport,
+    Payload,
+    Received,
+    Statistics,
+)
+from otafl.core.lasting import Lasting
+from otafl.core.rng import Streams
+from otafl.csi.base import Csi
+from otafl.power.base import PowerPolicy
+from otafl.privacy.checks import refuse_ideal
+from otafl.privacy.mechanism import Privacy
+from otafl.receivers.base import Receiver
+from otafl.uplink.delivery import Delivery
+from otafl.uplink.impairments.impairments import Impairments
+from otafl.uplink.neighbours import Neighbours
+
+Access = Literal["tdma", "ofdma"]
+Counts = Literal["shared", "one", "all"]
+
+
+@dataclass(frozen=True)
+class LinkSetup:
+    """Hold what every transport is built from.
+
+    budget: powers and bandwidth. statistics: of the channel, which a transport that has power
+    control lets the policy prepare with. policy_hyper: the policy's stackable fields; hyper: the
+    transport's own. privacy: None where nothing is clipped. neighbours: other servers' devices,
+    None where none are heard. save_link: report h, p, c, eta;
+    save_gram: and the signals' Gram matrices with them.
+    """
+
+    budget: LinkBudget
+    csi: Csi
+    receiver: Receiver
+    policy: PowerPolicy
+    statistics: Statistics
+    policy_hyper: Hyper
+    impairments: Impairments
+    codec: Codec
+    streams: Streams
+    hyper: Hyper
+    privacy: Privacy | None = None
+    neighbours: Neighbours | None = None
+    save_link: bool = False
+    save_gram: bool = True
+
+    def power_budget(self, limits: Limits) -> Tensor:
+        """Return the devices' power budgets in a slot, [S, K]."""
+        budget = self.budget.budget
+        return budget if limits.power is None else budget * limits.power
+
+
+@dataclass(frozen=True)
+class OrthogonalUplink:
+    """Hold what devices know beforehand of an uplink on which each has channel uses of its own.
+
+    access: turns on the whole band, or equal parts of it. gap: [S] linear, by which the SNR counts
+    as lower. rate_factor: [S]. bits(reals): of an update of so many reals. csi: what is believed of
+    the channel.
+    """
+
+    access: Access
+    gap: np.ndarray
+    rate_factor: np.ndarray
+    bits: Callable[[int], float]
+    csi: Csi
+
+
+class Transport(Lasting, ABC):
+    """Deliver the payload of a slot to the server.
+
+    Parameters
+    ----------
+    settings : the transport's, of its class `Settings`.
+    setup : what every transport is built from.
+    """
+
+    gives: ClassVar[frozenset[str]]
+    """What the server gets of the updates: "mean", and "each" where devices are told apart."""
+
+    counts: ClassVar[Counts]
+    """Whose symbols `uplink_symbols` are: those that all devices share, the longest device's, or
+    those of all devices, one after the other."""
+
+    faithful: ClassVar[bool] = True
+    """Without noise and fading the server gets what was sent, to rounding of floats."""
+
+    hears_fading: ClassVar[bool] = True
+    """What arrives, and at what cost, depends on the channel's h, which else is not drawn."""
+
+    obeys_power: ClassVar[bool] = False
+    """It asks the power policy what devices send with; else they send at full power."""
+
+    accounts_privacy: ClassVar[bool] = False
+    """It clips payloads, and accounts for what it tells of a device's data (`LinkSetup.privacy`).
+    """
+
+    hears_neighbours: ClassVar[bool] = False
+    """It adds the signals of other servers' devices (`LinkSetup.neighbours`) to each server's own.
+    """
+
+    hears_tails: ClassVar[bool] = False
+    """It puts heavy-tailed interference on each received real (`Impairments.tails`)."""
+
+    class Settings(settings.Settings):
+        """Hold the section `transport` of a scenario."""
+
+        @property
+        def plannable(self) -> bool:
+            """Return whether devices can plan their energy for what an update takes (`planned`)."""
+            return False
+
+    def __init__(self, settings: Any, setup: LinkSetup) -> None:
+        self.settings, self.setup = settings, setup
+
+    def deliver(
+        self,
+        payload: Payload,
+        cohort: Cohort,
+        channel: ChannelState,
+        round: int,
+        limits: Limits = NO_LIMITS,
+    ) -> tuple[Received, LinkReport]:
+        """Deliver the payload of a slot.
+
+        Parameters
+        ----------
+        payload : groups of rows [n, *shape], of which those on the ideal route come free of error
+            and of charge.
+        cohort : the N rows that send.
+        channel : of the slot, h [S, K, A, B, F].
+        round : the slot's number, which its draws depend on.
+        limits : what bounds the transmissions beside the power budget.
+
+        Returns
+        -------
+        What the server gets of each group, and what it cost.
+        """
+        budget, apart = self.setup.budget, "each" in self.gives
+        if self.setup.privacy is not None:
+            refuse_ideal(payload)
+        delivery = Delivery(payload, cohort, channel, round, limits, budget, apart)
+        if delivery.uplink:
+            self.carry(delivery)
+        return delivery.received(), delivery.report()
+
+    @property
+    def holds_slots(self) -> bool:
+        """Return whether it accounts for slots in which no device transmits, and so is given a
+        payload without rows in these."""
+        return self.setup.privacy is not None and self.setup.privacy.samples
+
+    def measures(self) -> dict[str, Tensor]:
+        """Return further results so far, name of `otafl.results.variables` -> [S]."""
+        return {}
+
+    @abstractmethod
+    def carry(self, delivery: Delivery) -> None:
+        """Carry the groups of `delivery.uplink` to the server: give it what it gets of each, note
+        what arrives, and add up what it costs."""
+
+    def planned(self) -> OrthogonalUplink | None:
+        """Return what devices know beforehand of an uplink of their own; None where there is no
+        such thing."""
+        return None

@@ -1,0 +1,310 @@
+"""Send over-the-air sums as samples of OFDM symbols, and see what symbols alone do not show.
+
+A group's normalised symbols lie on n sub-carriers, and each device sends the samples of their
+inverse Fourier transform behind a cyclic prefix, through an amplifier. The server's antennas get
+the sum of what arrives over all devices' paths, each with its delay and its carrier offset, and
+noise; converted and transformed back, each sub-carrier is an estimate of its sum. Without
+impairments that is the transport `over_the_air` to rounding: same h, p, c and eta, same noise. What
+else there is:
+
+- a delay of a device (`impairments.timing_offset`) turns the sub-carriers one by one, and paths
+  beyond the prefix bring the OFDM symbol before, with a floor of errors that no power lifts;
+- a carrier offset e (`impairments.carrier_offset`) leaves the own sub-carrier the Dirichlet kernel
+  sin(pi e) / (n sin(pi e / n)), the others what it loses, and turns from symbol to symbol by
+  2 pi e (1 + prefix / n);
+- the peaks of many sub-carriers meet an amplifier that saturates (`amplifier`), or are clipped
+  (`impairments.clip_db`), by which all sub-carriers of the OFDM symbol are bent;
+- the converter (`impairments.adc_bits`) is that of samples, of each antenna, in both quadratures.
+
+`carrier_offset` and `timing_offset` count in OFDM symbols without their prefix. Sub-carriers see
+the response at their own frequency where the channel knows its paths, and devices choose p for the
+channel's groups; `channel.subcarrier_groups` as large as `subcarriers` gives each its own. The
+prefix takes time and power, which are counted.
+
+References
+----------
+Schmidl, Cox 1997, "Robust Frequency and Timing Synchronization for OFDM", carrier offsets.
+Dardari, Tralli, Vaccari 2000, "A Theoretical Characterization of Nonlinear Distortion Effects in
+    OFDM Systems".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal, Self
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from otafl import channels
+from otafl.core.contracts import Cohort
+from otafl.core.errors import UserError
+from otafl.core.problems import Problem, problem
+from otafl.core.rng import Streams
+from otafl.core.settings import Decibels, stackable
+from otafl.core.units import db_to_linear
+from otafl.uplink.base import LinkSetup
+from otafl.uplink.coherent.analog import Analog, Sums
+from otafl.uplink.coherent.arrivals import Arrivals, missing_samples
+from otafl.uplink.coherent.ofdm_grid import Grid, lay_out
+from otafl.uplink.coherent.ofdm_samples import LaidOut, Transmitter, to_carriers, windows
+from otafl.uplink.delivery import Delivery
+from otafl.uplink.impairments.bent import from_first
+from otafl.uplink.impairments.impairments import NOISE
+from otafl.uplink.limits import Bounds
+from otafl.uplink.on_air import OnAir, Slot
+
+
+@dataclass(frozen=True)
+class OfdmSlot(Slot):
+    """Hold also where the slot's channel uses are sent."""
+
+    grid: Grid = field(kw_only=True)
+
+
+@dataclass(frozen=True)
+class LatePaths:
+    """Say what comes later than a prefix, mean over devices. last: samples of the last path. share:
+    energy of the paths beyond the prefix over that of all. floor: squared error of a device's
+    symbols over their power that it leaves."""
+
+    last: float
+    share: float
+    floor: float
+
+
+LOOKED_AT = 32
+"""Devices whose paths are looked at before a run."""
+
+
+def late_paths(channel: Any, devices: int, seed: int, settings: Any) -> LatePaths | None:
+    """Look at the first devices' paths in the first round of the first trial; None where the
+    channel knows of no paths.
+
+    A path of energy E that misses J samples of the n brings 2 E J / n: its own symbol is missed,
+    and the one before is there; half of it is in the quadrature that is not used, if one is not.
+    """
+    streams = Streams([seed], [0])
+    budget, made = channels.build([channel], min(devices, LOOKED_AT), streams)
+    state = made.state(0)
+    if state.paths is None:
+        return None
+    paths = state.paths(1)
+    energy = paths.a.abs().square().double().sum(2)[0, :, 0]  # [K, L]
+    delay = paths.delay_s.expand(-1, len(energy), -1, -1)[0, :, 0] * budget.bandwidth_hz
+    there = energy > 0
+    missing = missing_samples(delay, settings.prefix).clamp_max(settings.subcarriers)
+    total = energy.sum(1).clamp_min(1e-30)
+    halves = 2.0 if settings.quadrature else 1.0
+    floor = halves * (energy * missing).sum(1) / settings.subcarriers / total
+    share = (energy * (missing > 0)).sum(1) / total
+    return LatePaths(float((delay * there).max()), float(share.mean()), float(floor.mean()))
+
+
+def _no_multiple(carriers: int, groups: int) -> str:
+    fits = -(-carriers // groups) * groups
+    return f"{carriers} are no multiple of the channel's {groups} groups; {fits} would do"
+
+
+class Ofdm(Analog):
+    lasting: ClassVar[tuple[str, ...]] = (*Analog.lasting, "_figures")
+
+    class Settings(Analog.Settings):
+        name: Literal["ofdm"] = "ofdm"
+        subcarriers: int = Field(
+            64, ge=2, le=8192, description="n, over the whole bandwidth; a multiple of the groups"
+        )
+        prefix: int = Field(
+            16, ge=0, description="samples of the cyclic prefix, at most as many as sub-carriers"
+        )
+        amplifier: Literal["linear", "rapp"] = Field(
+            "linear", description="of every device; rapp: saturates smoothly, without turning"
+        )
+        backoff_db: Decibels = stackable(
+            6.0,
+            description="saturation power of the amplifier over the power budget, in dB (input "
+            "back-off)",
+        )
+        smoothness: float = stackable(
+            2.0, ge=0.5, le=100, description="p of the Rapp amplifier; the larger, the harder"
+        )
+        oversampling: int = Field(
+            1,
+            ge=1,
+            le=16,
+            description="samples of amplifier and peaks over those that are sent; beyond 1, "
+            "distortion outside of the band is filtered out, at 1 it falls into it",
+        )
+
+        @model_validator(mode="after")
+        def _fits(self) -> Self:
+            if self.prefix > self.subcarriers:
+                raise ValueError(
+                    f"prefix {self.prefix} is longer than the OFDM symbol of {self.subcarriers} "
+                    f"samples that it repeats; {self.subcarriers} or less would do"
+                )
+            fields = type(self).model_fields
+            for key in ("backoff_db", "smoothness"):
+                value = getattr(self, key)
+                if self.amplifier == "linear" and value != fields[key].default:
+                    raise ValueError(
+                        f"{key} {value:g} is without effect on a linear amplifier; leave it out, "
+                        "or set amplifier to rapp"
+                    )
+            return self
+
+        def check(self, scenario: Any) -> Iterable[Problem]:
+            groups = getattr(scenario.channel, "subcarrier_groups", None) or 1
+            if self.subcarriers % groups:
+                text = _no_multiple(self.subcarriers, groups)
+                yield problem(text, "transport.subcarriers", "channel.subcarrier_groups")
+            block = getattr(scenario.channel, "block_symbols", None)
+            if block is not None and block % self.subcarriers:
+                fits = -(-block // self.subcarriers) * self.subcarriers
+                yield problem(
+                    f"{block} channel uses are no whole number of OFDM symbols of "
+                    f"{self.subcarriers} sub-carriers; {fits} would do",
+                    "channel.block_symbols",
+                    "transport.subcarriers",
+                )
+            receiver = scenario.impairments.timing_receiver
+            if receiver != "matched_filter":
+                yield problem(
+                    f"'{receiver}' is for rectangular pulses, and transport 'ofdm' has a prefix "
+                    "for delays; leave it out",
+                    "impairments.timing_receiver",
+                    "transport.name",
+                )
+
+        def notes(self, scenario: Any) -> Iterable[str]:
+            found = late_paths(scenario.channel, scenario.devices.count, scenario.seed, self)
+            if found is not None and found.share > 0:
+                yield (
+                    f"transport.prefix: {self.prefix} samples are shorter than the channel, whose "
+                    f"last path comes after {found.last:.3g}: {found.share:.2g} of the energy is "
+                    "late, and the aggregation error stays above about "
+                    f"{found.floor:.1e}, whatever the power; {math.ceil(found.last)} would do"
+                )
+
+    def __init__(self, settings: Settings, setup: LinkSetup) -> None:
+        super().__init__(settings, setup)
+        self._figures = torch.zeros_like(setup.budget.bandwidth_hz)[:, None].repeat(1, 3)
+
+    def measures(self) -> dict[str, Tensor]:
+        """Return means over rounds and devices so far, NaN before the first."""
+        peaks, vectors, count = self._figures.unbind(1)
+        return {"papr_db": 10.0 * (peaks / count).log10(), "evm": (vectors / count).sqrt()}
+
+    def _slot(self, delivery: Delivery) -> OfdmSlot:
+        """Lay out the slot, whose prefixes take of the energy that devices have. Raises UserError
+        where the channel's groups, as those of a file, do not fit."""
+        slot, settings = super()._slot(delivery), self.settings
+        groups = delivery.channel.h.shape[4]
+        if settings.subcarriers % groups:
+            raise UserError(f"transport.subcarriers: {_no_multiple(settings.subcarriers, groups)}")
+        grid = lay_out(slot.stops, groups, settings.subcarriers, settings.prefix, slot.h.device)
+        limits = delivery.limits
+        if limits.energy is not None:
+            limits = replace(limits, energy=limits.energy / grid.repeats)
+            if limits.per_symbol is not None:
+                lasts = grid.samples / slot.symbols / grid.repeats
+                limits = replace(limits, per_symbol=limits.per_symbol * lasts)
+        return OfdmSlot(**{**vars(slot), "bounds": Bounds(limits, slot.symbols)}, grid=grid)
+
+    def _superposed(self, sent: Iterator[OnAir], delivery: Delivery) -> Iterator[Sums]:
+        """Send all groups at once, as they share OFDM symbols."""
+        on_air = list(sent)
+        slot = on_air[0].symbols.slot
+        assert isinstance(slot, OfdmSlot)
+        lasts = slot.grid.samples / slot.symbols
+        delivery.tally.scale(symbols=lasts, sent=lasts, energy=slot.grid.repeats)
+        laid = [LaidOut.of(one, slot.grid, delivery.cohort) for one in on_air]
+        received = self._received(laid, slot, delivery).flatten(2)
+        for one, group in zip(on_air, laid, strict=True):
+            signal = one.symbols.sent
+            total = self._estimate(one, received.index_select(2, group.place))
+            yield one, total, signal.sum(signal.exact[:, None])[:, 0]
+
+    def _received(self, laid: list[LaidOut], slot: OfdmSlot, delivery: Delivery) -> Tensor:
+        """Return the sub-carriers [S, A, M, n] that the antennas receive. Without a converter they
+        are without noise, which is white on sub-carriers as it is on samples."""
+        impairments, cohort = self.setup.impairments, delivery.cohort
+        transmit = self._transmitter(slot, cohort)
+        arrivals, turning = self._arrivals(laid, slot, delivery)
+        chunks = windows(laid, transmit, arrivals, turning, cohort, slot.grid)
+        samples = torch.cat(list(chunks), 2)
+        with torch.no_grad():
+            figures = cohort.by_trial(transmit.figures(slot.grid.carriers)).sum(1)
+            self._figures = self._figures + figures
+        if impairments.settings.adc_bits is not None:
+            noisy = torch.view_as_real(samples + self._noise(samples, slot.round))
+            samples = torch.view_as_complex(impairments.quantise(noisy))
+        return to_carriers(samples, slot.grid.carriers)
+
+    def _transmitter(self, slot: OfdmSlot, cohort: Cohort) -> Transmitter:
+        """Make what turns the rows' sub-carriers into those that are sent."""
+        impairments, hyper, trial = self.setup.impairments, self.setup.hyper, cohort.trial
+        budget = slot.budget.flatten()[cohort.cell]
+        peak = saturation = None
+        if impairments.clips:
+            peak = (impairments.clip[trial] * budget).sqrt()
+        if self.settings.amplifier == "rapp":
+            saturation = (db_to_linear(hyper["backoff_db"])[trial] * budget).sqrt()
+        return Transmitter(self.settings.oversampling, peak, saturation, hyper["smoothness"][trial])
+
+    def _arrivals(
+        self, laid: list[LaidOut], slot: OfdmSlot, delivery: Delivery
+    ) -> tuple[Arrivals, Tensor | None]:
+        """Return how the rows arrive, and their carrier offsets [N]; None where there are none."""
+        impairments, cohort, devices = self.setup.impairments, delivery.cohort, slot.budget.shape[1]
+        carrier, delay = impairments.offsets(devices, slot.round)
+        phases = impairments.phases(devices, slot.round)
+        late = None
+        if impairments.delays:
+            on = torch.stack([group.on_air(cohort.size) for group in laid]).any(0)
+            delay = from_first(cohort, delay.flatten()[cohort.cell], on)
+            late = delay.double() * slot.grid.carriers
+        arrivals = Arrivals(
+            slot.h,
+            delivery.channel,
+            cohort,
+            slot.grid,
+            self.setup.budget.bandwidth_hz,
+            late,
+            None if phases is None else phases.flatten()[cohort.cell],
+        )
+        return arrivals, carrier.flatten()[cohort.cell] if impairments.spins else None
+
+    def _noise(self, samples: Tensor, round: int) -> Tensor:
+        """Draw the noise of every sample [S, A, M, n], and interferers that the antennas hear."""
+        impairments, streams = self.setup.impairments, self.setup.streams
+        antennas = samples.shape[1]
+        each = math.prod(samples.shape[2:])
+
+        def circular(name: str, count: int) -> Tensor:
+            draw = streams.normal(NOISE / name, round, (count, each, 2)) * math.sqrt(0.5)
+            return torch.view_as_complex(draw.contiguous())
+
+        noise = circular("antennas", antennas)
+        heard = impairments.interferers(antennas, round)
+        if heard is not None:
+            noise = noise + heard.mT @ circular("interferers", heard.shape[1])
+        return noise.view_as(samples)
+
+    def _estimate(self, on_air: OnAir, received: Tensor) -> Tensor:
+        """Combine a group's symbols [S, A, L] of all antennas, and scale them to the estimate
+        [S, P]; with noise where it is not in them."""
+        symbols, segments = on_air.symbols, on_air.segments
+        reals, slot = symbols.sent.reals, symbols.slot
+        combiner = on_air.channels.combiner[:, segments.of_columns(received.device)]  # [S, L, A]
+        combined = (combiner.conj().mT * received).sum(1)
+        halves = [combined.real, combined.imag][: segments.halves]
+        total = torch.cat(halves, 1)[:, :reals]
+        total = total * segments.at_reals(on_air.received_unit, reals)
+        if self.setup.impairments.settings.adc_bits is not None:
+            return total
+        noise = self.setup.streams.normal(NOISE / symbols.index, slot.round, (reals,))
+        return total + noise * segments.at_reals(on_air.variance.sqrt(), reals)

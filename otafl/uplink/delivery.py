@@ -1,0 +1,117 @@
+"""Follow a payload through a slot: what is sent over which channel, and what the server gets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from torch import Tensor
+
+from otafl.core.contracts import (
+    Blocks,
+    ChannelState,
+    Cohort,
+    Group,
+    Limits,
+    LinkBudget,
+    LinkReport,
+    Payload,
+    Received,
+)
+from otafl.uplink.report import Tally
+from otafl.uplink.superpose import Signal, each_row, error_free, signal, whole
+
+
+@dataclass(frozen=True)
+class _Got:
+    """Hold what the server gets of a group, as in `Received`, and `heard` as in `LinkReport`."""
+
+    mean: Blocks
+    count: Tensor | Blocks
+    each: Blocks
+    came: Tensor | None
+    reached: Blocks | None
+    heard: Callable[[], Tensor]
+
+
+class Delivery:
+    """Hold a payload on its way, and gather what arrives of it and what that costs.
+
+    uplink: index, group and signal of what is sent over the channel. Groups on the ideal route
+    have arrived from the start, free of error and of charge. tally: of the cost.
+
+    Parameters
+    ----------
+    payload, cohort, channel, round, limits : as in `Transport.deliver`.
+    budget : powers and bandwidth of S trials.
+    apart : whether the server tells devices apart, and so gets each update too.
+    """
+
+    def __init__(
+        self,
+        payload: Payload,
+        cohort: Cohort,
+        channel: ChannelState,
+        round: int,
+        limits: Limits,
+        budget: LinkBudget,
+        apart: bool,
+    ) -> None:
+        self.cohort, self.channel, self.round, self.limits = cohort, channel, round, limits
+        self.tally = Tally(budget, cohort.population)
+        self.uplink: list[tuple[int, Group, Signal]] = []
+        self._apart, self._every_trial = apart, False
+        self._got: dict[int, _Got] = {}
+        self._alive: Tensor | None = None
+        for index, group in enumerate(payload):
+            sent = signal(group, cohort)
+            if group.route == "uplink":
+                self.uplink.append((index, group, sent))
+            else:
+                self.give_exact(index, group, sent)
+
+    def give(
+        self,
+        index: int,
+        mean: Blocks,
+        count: Tensor | Blocks,
+        each: Blocks | None = None,
+        came: Tensor | None = None,
+        reached: Blocks | None = None,
+        *,
+        heard: Callable[[], Tensor],
+    ) -> None:
+        """Give the server what it gets of group `index`, as in `Received`; heard: as in
+        `LinkReport`."""
+        self._got[index] = _Got(mean, count, each or {}, came, reached, heard)
+
+    def give_exact(self, index: int, group: Group, sent: Signal) -> None:
+        """Give the server a group free of error."""
+        each = each_row(group, self.cohort) if self._apart else None
+        self.give(index, *error_free(sent), each, heard=whole(sent))
+
+    def arrive(self, sent: Signal, weight: Tensor | None = None) -> None:
+        """Note that this weight [S] of an uplink group arrives; None: every row of every trial."""
+        if weight is None and min(sent.cohort.counts) > 0:
+            self._every_trial = True
+            return
+        some = (sent.cohort.rows_of if weight is None else weight) > 0
+        self._alive = some if self._alive is None else self._alive | some
+
+    def received(self) -> Received:
+        """Return what the server gets."""
+        got = [self._got[index] for index in sorted(self._got)]
+        came, reached = (tuple(one.came for one in got), tuple(one.reached for one in got))
+        return Received(
+            mean=tuple(one.mean for one in got),
+            count=tuple(one.count for one in got),
+            each=tuple(one.each for one in got) if self._apart else None,
+            alive=None if self._every_trial else self._alive,
+            came=None if all(rows is None for rows in came) else came,
+            reached=None if all(blocks is None for blocks in reached) else reached,
+        )
+
+    def report(self) -> LinkReport:
+        """Return what it cost, and whom the server has heard."""
+        heard = tuple(self._got[index].heard for index in sorted(self._got))
+        return replace(self.tally.report(), heard=heard)

@@ -1,0 +1,77 @@
+"""Handle updates that travel as packets of their own: a row a device, which arrives or is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from otafl.codecs.base import repeats
+from otafl.core.contracts import Blocks, Cohort, Group, column
+from otafl.core.errors import UserError
+from otafl.models.base import flatten
+from otafl.uplink.delivery import Delivery
+from otafl.uplink.superpose import Signal, each_row, error_free, signal, squared_norm, whole
+
+
+def rows_once(group: Group, cohort: Cohort, setting: str) -> Tensor:
+    """Return the rows [n] of the cohort that a group has. Raises UserError where one occurs
+    twice."""
+    if repeats(group):
+        raise UserError(
+            f"transport.{setting} codes one row a device, and the algorithm sends several rows "
+            "of a device in one group; use the defaults of transport digital"
+        )
+    if group.rows is None:
+        return torch.arange(cohort.size, device=cohort.cell.device)
+    return group.rows
+
+
+def hand_over(delivery: Delivery, read: Mapping[int, Group], arrived: Tensor | None) -> None:
+    """Give the server the mean over the updates that arrived, and add up the error.
+
+    Parameters
+    ----------
+    delivery : of the payload.
+    read : the uplink groups as the server reads them, by index; as they were sent, if not here.
+    arrived : [S, K] bool, whose update arrived; None: the host knows that all did, as sent.
+    """
+    cohort = heard = delivery.cohort
+    if arrived is not None:
+        sends = cohort.sends & arrived.flatten()[cohort.cell]
+        heard = replace(cohort, sends=sends, all_send=False)
+    for index, group, sent in delivery.uplink:
+        if arrived is None:
+            delivery.give_exact(index, group, sent)
+            delivery.arrive(sent)
+            continue
+        came = read.get(index, group)
+        got = signal(came, heard)
+        mean, count = error_free(got)
+        if sent.out_of_one:
+            count = _out_of_one(count, sent, arrived)
+        rows, each = _heard_rows(came, cohort, heard)
+        delivery.give(index, mean, count, each, rows, heard=whole(got))
+        delivery.arrive(got)
+        target = flatten(error_free(sent)[0])
+        delivery.tally.error(squared_norm(flatten(mean) - target), squared_norm(target))
+
+
+def _heard_rows(group: Group, cohort: Cohort, heard: Cohort) -> tuple[Tensor, Blocks]:
+    """Return which of the sending rows of a group arrived [n] bool, and all of them, 0 where
+    lost."""
+    rows = slice(None) if group.rows is None else group.rows
+    came = heard.sends[rows][cohort.sends[rows]]
+    each = each_row(group, cohort)
+    return came, {name: block.where(column(came, block), 0.0) for name, block in each.items()}
+
+
+def _out_of_one(count: Tensor | Blocks, sent: Signal, arrived: Tensor) -> Tensor | Blocks:
+    """Return the weight that arrived, out of that of all senders, where `count` is out of what
+    arrived."""
+    share = (sent.grid(sent.weight) * arrived).sum(1)
+    if isinstance(count, dict):
+        return {name: c * column(share, c) for name, c in count.items()}
+    return share

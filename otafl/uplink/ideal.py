@@ -1,0 +1,31 @@
+"""Deliver without error or distortion, charged like one over-the-air slot at full power.
+
+The server gets the exact mean, and each update. It bounds what any channel can reach at the same
+cost. No limit applies to it: nobody runs short of energy, crashes within the slot or sends twice.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from otafl.uplink.base import Counts, Transport
+from otafl.uplink.delivery import Delivery
+
+
+class Ideal(Transport):
+    gives: ClassVar[frozenset[str]] = frozenset({"mean", "each"})
+    counts: ClassVar[Counts] = "one"
+    hears_fading: ClassVar[bool] = False
+
+    class Settings(Transport.Settings):
+        name: Literal["ideal"] = "ideal"
+
+    def carry(self, delivery: Delivery) -> None:
+        for index, group, sent in delivery.uplink:
+            delivery.give_exact(index, group, sent)
+            delivery.arrive(sent)
+            on_air = sent.on_air()
+            symbols = sent.reals * on_air.to(sent.x.dtype)
+            energy = symbols * self.setup.budget.budget
+            delivery.tally.add(symbols=symbols.amax(1), energy=energy, sent=symbols)
+            delivery.tally.note(on_air=on_air)

@@ -1,0 +1,155 @@
+"""Estimate a group from signals that are bent within a payload: turned by carrier offsets, late by
+a part of a symbol, clipped.
+
+Pulses are rectangular, and a delay is less than one symbol (Shao, Gunduz, Liew 2021, "Federated
+Edge Learning with Misaligned Over-the-Air Computation").
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from otafl.core.contracts import Cohort
+from otafl.core.rng import Streams
+from otafl.uplink.impairments.impairments import NOISE, Impairments
+from otafl.uplink.impairments.misaligned import SampleSums, aligned_noise, lmmse_filter
+from otafl.uplink.on_air import OnAir
+from otafl.uplink.segments import segment_sums
+
+CHUNK = 1 << 18
+"""Reals of a payload bent at a time; they and what is made of them fit the processor's cache."""
+
+
+@dataclass(frozen=True)
+class Bend:
+    """Hold how the rows of a transmission are bent.
+
+    gain: [n, Q] complex, what a row's symbol is multiplied with on its way to the estimate. peak:
+    [n] largest magnitude that is sent, inf: any. carrier: [n] cycles a symbol. delay: [n] symbols
+    after the first device on air.
+    """
+
+    gain: Tensor
+    peak: Tensor
+    carrier: Tensor
+    delay: Tensor
+
+
+def bent_sum(on_air: OnAir, impairments: Impairments) -> Tensor:
+    """Return the estimate [S, P] of a transmission of rows [n, P] whose symbols are bent, noise
+    included."""
+    sent, segments, gain = on_air.signal, on_air.segments, on_air.row_gain
+    slot, streams = on_air.symbols.slot, impairments.streams
+    rule = impairments.settings.timing_receiver if impairments.delays else "matched_filter"
+    carrier, delay = impairments.offsets(slot.budget.shape[1], slot.round)
+    on = gain.abs().amax(1) > 0
+    delay = from_first(sent.cohort, sent.at_rows(delay), on)
+    peak = sent.at_rows((impairments.clip[:, None] * slot.budget).sqrt())
+    bend = Bend(gain, peak, sent.at_rows(carrier), delay)
+    if rule == "lmmse":
+        return _lmmse(on_air, bend, streams)
+    spread = on_air.variance.sqrt()
+    if rule == "aligned_sample":
+        spread = spread * aligned_noise(sent, delay, on).sqrt()[:, None]
+        delay = torch.zeros_like(delay)
+    flat = []
+    for part in _sums(on_air, bend, torch.stack([1.0 - delay, delay], 1), impairments.reshapes):
+        late = torch.nn.functional.pad(part[:, 1, :-1], (1, 0))  # of the symbol before
+        flat.append(part[:, 0] + late)
+    noise = streams.normal(NOISE / on_air.symbols.index, slot.round, (sent.reals,))
+    return torch.cat(flat, 1)[:, : sent.reals] + noise * segments.at_reals(spread, sent.reals)
+
+
+def _sums(on_air: OnAir, bend: Bend, weight: Tensor, reshapes: bool) -> list[Tensor]:
+    """Return the one or two quadratures of sum_k weight[k, j] v_k, [S, J, symbols], of the rows v_k
+    as they reach the receiver; weight [n, J]. reshapes: symbols are turned or clipped one by one,
+    not only scaled."""
+    sent, segments = on_air.signal, on_air.segments
+    if reshapes:
+        chunks = _bent_chunks(on_air, bend, CHUNK)
+        sums = [[sent.sum(weight, part) for part in parts] for parts in chunks]
+        return [torch.cat(parts, 2) for parts in zip(*sums, strict=True)]
+    count = weight.shape[1]
+    scaled = bend.gain[..., None] * weight[:, None]
+    both = torch.cat([scaled.real, scaled.imag], 2)
+    parts = [_padded(part, segments.symbols) for part in segments.parts(sent.x)]
+    if len(parts) == 1:
+        return [segment_sums(sent, parts[0], scaled.real, segments)]
+    one, two = (segment_sums(sent, part, both, segments) for part in parts)
+    return [one[:, :count] - two[:, count:], two[:, :count] + one[:, count:]]
+
+
+def _bent_chunks(on_air: OnAir, bend: Bend, numbers: int) -> Iterator[list[Tensor]]:
+    """Yield the one or two quadratures [n, C] as they reach the receiver, without noise, a chunk of
+    channel uses after the other, of about so many numbers."""
+    sent, segments = on_air.signal, on_air.segments
+    sent_with = sent.at_rows(on_air.coefficients.p.abs().mT) * on_air.symbols.scale[:, None]
+    column, halves = segments.of_columns(sent.x.device), segments.parts(sent.x)
+    width = max(1, min(segments.symbols, numbers // max(1, len(sent.x))))
+    step = bend.carrier.double()[:, None]
+    turns = _rotation(step * torch.arange(width, device=column.device), bend.gain.dtype)
+    for first in range(0, segments.symbols, width):
+        stop = min(first + width, segments.symbols)
+        q = column[first:stop] if len(segments.bounds) > 1 else slice(None)
+        parts = [_padded(half[:, first:stop], stop - first) for half in halves]
+        start = _rotation(step * first, bend.gain.dtype)
+        gain = bend.gain[:, q] * start * turns[:, : stop - first]
+        # not hypot, and no quotient with an infinite peak above: their gradients are not numbers
+        size = (parts[0] if len(parts) == 1 else torch.complex(*parts)).abs()
+        over = size * sent_with[:, q] / bend.peak[:, None]
+        parts = [part / over.clamp_min(1.0) for part in parts]
+        if len(parts) == 1:
+            yield [gain.real * parts[0]]
+        else:
+            yield [
+                gain.real * parts[0] - gain.imag * parts[1],
+                gain.real * parts[1] + gain.imag * parts[0],
+            ]
+
+
+def _rotation(turns: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return exp(2 pi j turns) of turns in double precision."""
+    angle = turns.frac() * (2.0 * math.pi)
+    return torch.polar(torch.ones_like(angle), angle).to(dtype)
+
+
+def _lmmse(on_air: OnAir, bend: Bend, streams: Streams) -> Tensor:
+    """Return the linear MMSE estimate from all samples of each symbol; a trial has as many samples
+    as devices."""
+    sent, segments, unit = on_air.signal, on_air.segments, on_air.row_unit
+    symbols, column = on_air.symbols, segments.of_columns(sent.x.device)
+    halves = next(_bent_chunks(on_air, bend, sent.x.numel()))
+    samples = SampleSums(sent.cohort, bend.delay)
+    believed = sent.at_rows((on_air.channels.h_hat * on_air.sent_gain).mT).real * unit
+    power = sent.at_rows(symbols.power.mT) / symbols.scale.square().clamp_min(1e-30)[:, None]
+    target = unit * on_air.active_rows / torch.where(believed == 0, math.inf, believed)
+    noise = on_air.variance
+    taps = lmmse_filter(samples, believed.square() * power / segments.halves, target, noise)
+    spread = noise.sqrt()[:, column]
+    flat = []
+    for half, rows in enumerate(halves):
+        observed = samples.of(rows)  # [S, J, symbols]
+        for j in range(observed.shape[1]):
+            name = NOISE / symbols.index / half / j
+            draw = streams.normal(name, symbols.slot.round, (segments.symbols,))
+            observed[:, j].addcmul_(draw, spread)
+        flat.append(samples.estimate(observed, taps, column))
+    return torch.cat(flat, 1)[:, : sent.reals]
+
+
+def from_first(cohort: Cohort, delay: Tensor, on: Tensor) -> Tensor:
+    """Return delays [n] after the earliest device of the trial that is on air; 0 for silent
+    ones."""
+    earliest = delay.new_full((cohort.trials,), math.inf)
+    earliest = earliest.scatter_reduce(0, cohort.trial, delay.where(on, math.inf), "amin")
+    return torch.where(on, delay - earliest[cohort.trial], 0.0)
+
+
+def _padded(rows: Tensor, columns: int) -> Tensor:
+    """Fill a second quadrature up, which may be one symbol short."""
+    return torch.nn.functional.pad(rows, (0, columns - rows.shape[1]))

@@ -1,0 +1,101 @@
+"""Limit the transmissions of an over-the-air slot beside the power budget: by the energy that a
+device has, a crash in the middle of it, an update that is sent twice.
+
+A device that is short of energy turns its amplitude down: with E_k left for a group whose segments
+q would take sum_q |p_kq|^2 e_kq, it sends with p_k min(1, sqrt(E_k / sum_q |p_kq|^2 e_kq)), and the
+receiver, who does not know, keeps its scaling. Groups are sent one after the other and have what
+those before have left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from otafl.core.constants import constant
+from otafl.core.contracts import Coefficients, Limits
+from otafl.uplink.interleaving import Uses
+from otafl.uplink.segments import Segments
+from otafl.uplink.superpose import Signal
+
+ROUNDING = 1e-5
+"""Less than this share of what has just been spent is nothing left."""
+
+
+class Bounds:
+    """Keep to the limits of one slot, over the groups of its payload.
+
+    energy: [S, K] left to radiate, in noise variance times symbols, None without bounds.
+
+    Parameters
+    ----------
+    limits : of the slot.
+    symbols : channel uses of the slot.
+    """
+
+    def __init__(self, limits: Limits, symbols: int) -> None:
+        self.energy, self._copies = limits.energy, limits.copies
+        if self.energy is not None:
+            circuits = 0.0 if limits.per_symbol is None else limits.per_symbol * symbols
+            self.energy = (self.energy - circuits).clamp_min(0.0)
+        self._stop = None if limits.sent is None else (limits.sent * symbols).floor()
+
+    def able(self, sends: Tensor) -> Tensor:
+        """Return those that have the energy to send, [S, K] bool, out of those that would."""
+        return sends if self.energy is None else sends & (self.energy > 0)
+
+    def powers(self, m: Tensor) -> Tensor:
+        """Return the mean symbol powers [S, Q, K] of what goes out: an update that is sent twice
+        has twice the amplitude."""
+        return m if self._copies is None else m * self._copies.square()[:, None]
+
+    def cut(self, coefficients: Coefficients, able: Tensor, energy: Tensor) -> Coefficients:
+        """Return the transmit scalars that devices can pay for.
+
+        Parameters
+        ----------
+        coefficients : what the policy wants, p [S, Q, K].
+        able : [S, K] bool, who has the energy to send.
+        energy : [S, Q, K] sums of squares of what is sent before p.
+        """
+        if self._copies is None and self.energy is None:
+            return coefficients
+        p, active = coefficients.p, coefficients.active
+        if self._copies is not None:
+            p = p * self._copies[:, None]
+        if self.energy is not None:
+            spent = (p.abs().square() * energy).sum(1)
+            share = (self.energy / spent.clamp_min(1e-30)).clamp_max(1.0).sqrt()
+            p, active = p * share[:, None], active & able[:, None]
+        return replace(coefficients, p=p, active=active)
+
+    def spend(self, energy: Tensor) -> None:
+        """Take the energy [S, K] of a group that has been sent off what is left."""
+        if self.energy is not None:
+            left = self.energy - energy
+            self.energy = left.where(left > ROUNDING * energy, 0.0)
+
+    def sent_part(self, sent: Signal, segments: Segments, uses: Uses) -> SentPart | None:
+        """Return what crashing devices have sent of a group that has these channel uses of the
+        slot; None where none crash."""
+        if self._stop is None:
+            return None
+        stop = sent.at_rows(uses.before(self._stop).to(self._stop))[:, None]
+        firsts = constant(tuple(first for first, _ in segments.bounds), stop.dtype, stop.device)
+        lengths = constant(segments.lengths, stop.dtype, stop.device)
+        symbols = torch.minimum((stop - firsts).clamp_min(0.0), lengths)
+        in_time = torch.arange(segments.symbols, device=stop.device) < stop
+        known = torch.cat([in_time] * segments.halves, 1)[:, : sent.reals]
+        return SentPart(replace(sent, x=sent.x * known), sent.grid(symbols).mT, stop)
+
+
+@dataclass(frozen=True)
+class SentPart:
+    """Hold what was sent before a crash. signal: zeros from the crash on. symbols: [S, Q, K]
+    channel uses that each device was on air. stop: [n, 1] those of the group that a row had."""
+
+    signal: Signal
+    symbols: Tensor
+    stop: Tensor

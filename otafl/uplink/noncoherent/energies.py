@@ -1,0 +1,240 @@
+"""Receive the energies of pairs of channel uses on which devices send with random phases.
+
+On either use of a pair the server has y = sum_k h_k p_k sqrt(v_k) s_k + z at every antenna, s_k a
+QPSK symbol, new for each device and real, and adds |y|^2 over its antennas. With mu what arrives
+without noise, that sum is |mu|^2 + 2 |mu| sqrt(r) cos theta + r, r exponential and theta uniform,
+and A - 1 exponentials more for the noise of A antennas across mu.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from otafl.core.constants import constant
+from otafl.core.contracts import NOISE_VARIANCE, Cohort
+from otafl.core.rng import Streams, family
+from otafl.uplink.impairments.impairments import Impairments
+from otafl.uplink.noncoherent import few_antennas
+from otafl.uplink.noncoherent.few_antennas import BLOCK, PLACES, RUN
+from otafl.uplink.noncoherent.pairs import OnPairs
+from otafl.uplink.segments import LOOP_AT_MOST, Segments
+from otafl.uplink.superpose import Signal
+
+PHASES = family("random_phases", __name__)
+ENERGY_NOISE = family("energy_noise", __name__)
+ACROSS = family("noise_across", __name__)
+INTERFERING = family("interfering_symbols", __name__)
+
+NUMBERS = 1 << 17
+"""Reals that are received at a time: fewer cost more dispatch, more do not fit the cache."""
+
+ANGLE_BITS = 9
+"""So many of 32 random bits are the noise's direction: with 512 of them, evenly spaced, moments of
+an energy up to that order are those of a uniform one. In its magnitude they are rounding."""
+
+NOISE_ENERGY = 2.0 * NOISE_VARIANCE
+
+TOGETHER = 4
+"""Uniform numbers that are multiplied before a logarithm is taken: far from underflow."""
+
+Cast = Callable[[Signal, slice, Tensor | None], Tensor]
+"""Rows, columns, pairs before rows' crashes [n, 1] or None -> 1 where they vote, else 0: [n, C], or
+[1, 1] for all."""
+
+
+class Energies:
+    """Receive the energies of S trials' pairs.
+
+    Parameters
+    ----------
+    streams : of the trials.
+    impairments : interferers and a jammer, which add to the noise.
+    """
+
+    def __init__(self, streams: Streams, impairments: Impairments) -> None:
+        self._streams, self._impairments = streams, impairments
+        self._room: dict[str, Tensor] = {}
+
+    def received(
+        self, on_air: OnPairs, weight: Tensor, cast: Cast | None = None
+    ) -> Iterator[tuple[slice, Tensor, Tensor]]:
+        """Yield the energies of a group's pairs, some columns after the other.
+
+        Parameters
+        ----------
+        on_air : the transmission of n rows, whose signs say on which use they are sent.
+        weight : [n], of the rows in the error-free sum.
+        cast : what says who votes; where None, energies are as the reals' magnitudes.
+
+        Yields
+        ------
+        The columns, the energies [S, 2, C] of + and -, summed over the antennas, and the error-free
+        sum [S, C] of the reals or of the signs that are voted for.
+        """
+        signal, round, index = on_air.signal, on_air.slot.delivery.round, on_air.index
+        cohort, antennas, streams = signal.cohort, on_air.antennas, self._streams
+        others = self._impairments.interferers(antennas, round)
+        at_once = others is None and few_antennas.serves(signal, antennas)
+        ways = _ways(on_air)
+        gains = None if at_once else _gains(cohort.by_trial(ways), others)
+        blocks = -(-signal.reals // BLOCK)
+        run = min(RUN, -(-signal.reals // PLACES))  # a short payload fills no block
+        count = -(-blocks * run // 2)
+        bits = streams.device_words(PHASES / index, round, cohort.trial, cohort.device, count)
+        bits = bits.view(torch.int32)[:, : blocks * run].unflatten(1, (blocks, run))
+        noise = streams.words(ENERGY_NOISE / index, round, signal.reals)
+        across = heard = None
+        if antennas > 1:
+            across = streams.uniform(ACROSS / index, round, (antennas - 1, 2, signal.reals))
+        if others is not None:
+            shape = (2, others.shape[1], 2, signal.reals)
+            heard = streams.normal(INTERFERING / index, round, shape) * math.sqrt(2.0)
+        rows = 4 * cohort.trials if at_once else cohort.size
+        most = max(1, NUMBERS // (BLOCK * max(1, rows)))
+        for block in range(0, blocks, most):
+            columns = slice(block * BLOCK, min((block + most) * BLOCK, signal.reals))
+            votes, exact = None if cast is None else cast(signal, columns, on_air.stop), None
+            words = bits[:, block : block + most]
+            if gains is None:
+                energy, exact = few_antennas.received(
+                    *(signal, columns, votes, words, ways, on_air.segments, weight)
+                )
+            else:
+                x = signal.x[:, columns] + 0.0  # of which no zero is negative
+                sent = self._symbols(cohort, x, x.abs().sqrt_() if votes is None else votes, words)
+                if heard is not None:
+                    sent = torch.cat([sent, heard[..., columns]], 2)
+                energy = _energy(sent, gains, on_air.segments, columns)
+            if exact is None or on_air.part is not None:
+                exact = _exact(on_air.sent, weight, columns, cast)
+            _add_noise(energy, noise[:, columns])
+            if across is not None:
+                for some in across[..., columns].split(TOGETHER, 1):
+                    energy -= some.prod(1).log_().mul_(NOISE_ENERGY)
+            yield columns, energy, exact
+
+    def _symbols(self, cohort: Cohort, x: Tensor, roots: Tensor, words: Tensor) -> Tensor:
+        """Return the two bits of each row's symbol, plus or minus its root, and the same times the
+        sign of x: [S, 2, m, 2, C]. Half their sum goes on one use, half their difference on the
+        other; one of the two is zero.
+
+        Parameters
+        ----------
+        x : [n, C].
+        roots : [n, C], or one for all; not negative.
+        words : [n, C / BLOCK, RUN] int32, random; one shorter run for a payload short of a block.
+        """
+        integer = torch.int32 if x.dtype == torch.float32 else torch.int64
+        top = torch.iinfo(integer).min
+        if integer == torch.int64:
+            words = words.to(integer) << 32
+        places = constant(tuple(range(2 * PLACES)), integer, x.device).view(2, 1, PLACES, 1)
+        room = self._of_size(
+            "flips", (len(x), 2, words.shape[1], PLACES, words.shape[2]), integer, x.device
+        )
+        flips = torch.bitwise_left_shift(words[:, None, :, None], places, out=room)
+        flips = flips.bitwise_and_(top).flatten(2)[..., : x.shape[1]]
+        flips = cohort.by_trial(flips).transpose(1, 2)
+        sizes = cohort.by_trial(roots.expand_as(x)).view(integer)[:, None]
+        minus = cohort.by_trial(x.view(integer) & top)[:, None]
+        shape = (*flips.shape[:3], 2, x.shape[1])
+        out = self._of_size("symbols", shape, integer, x.device)
+        torch.bitwise_xor(flips, sizes, out=out[..., 0, :])
+        torch.bitwise_xor(out[..., 0, :], minus, out=out[..., 1, :])
+        return out.view(x.dtype)
+
+    def _of_size(
+        self, name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+    ) -> Tensor:
+        """Return a tensor to write to, the same one for the same shape: fresh memory for every part
+        of a payload costs more than what is written to it."""
+        room = self._room.get(name)
+        if room is None or room.shape != shape:
+            room = self._room[name] = torch.empty(shape, dtype=dtype, device=device)
+        return room
+
+
+def _exact(sent: Signal, weight: Tensor, columns: slice, cast: Cast | None) -> Tensor:
+    """Return the error-free sum of some columns, [S, C]."""
+    rows = sent.x[:, columns]
+    if cast is not None:
+        rows = torch.copysign(cast(sent, columns, None), rows + 0.0)
+    return sent.sum(weight[:, None], rows)[:, 0]
+
+
+def _ways(on_air: OnPairs) -> Tensor:
+    """Return what the symbol of a magnitude of one is received as, [n, A, Q] complex."""
+    h = on_air.sent.at_rows(on_air.slot.h)[..., list(on_air.segments.cells)]
+    return h * on_air.row_amplitude[:, None, None]
+
+
+def _gains(rows: Tensor, others: Tensor | None) -> Tensor:
+    """Return what the two bits of each row's symbol are multiplied with on their way to the real
+    and the imaginary part at each antenna, [S, Q, 2 A, 2 (m + J)], of the ways of m rows of a trial
+    [S, m, A, Q] and of J interferers [S, J, A]."""
+    if others is not None:
+        rows = torch.cat([rows, others[..., None].expand(-1, -1, -1, rows.shape[3])], 1)
+    both = torch.view_as_real(torch.stack([rows, 1j * rows], 1)) * math.sqrt(0.125)
+    return both.permute(0, 4, 3, 5, 1, 2).flatten(4).flatten(2, 3)
+
+
+def _energy(sent: Tensor, gains: Tensor, segments: Segments, columns: slice) -> Tensor:
+    """Return |mu|^2 [S, 2, C] of symbols [S, 2, m, 2, C], added over the antennas.
+
+    gains: [S, Q, 2 A, 2 m] of the segments.
+    """
+    rows = sent.flatten(1, 2)  # [S, 2 m, 2, C]
+    if len(segments.bounds) == 1:
+        mu = torch.bmm(gains[:, 0], rows.flatten(2)).unflatten(2, (2, -1))
+    else:
+        mu = rows.new_empty(len(rows), gains.shape[2], *rows.shape[2:])
+        for q, runs, part in _parts(segments, columns):
+            gain = gains[:, q : q + runs].flatten(0, 1)
+            some = rows[..., part].unflatten(3, (runs, -1)).permute(0, 3, 1, 2, 4)
+            product = torch.bmm(gain, some.flatten(0, 1).flatten(2))
+            product = product.view(len(rows), runs, -1, 2, (part.stop - part.start) // runs)
+            mu[..., part] = product.permute(0, 2, 3, 1, 4).flatten(3)
+    size, signed = mu.unbind(2)  # [S, 2 A, C] each
+    energy = mu.new_empty(len(mu), 2, mu.shape[3])
+    for use, both in enumerate((size + signed, size - signed)):
+        first, *others = both.unbind(1)
+        torch.mul(first, first, out=energy[:, use])
+        for other in others:
+            energy[:, use].addcmul_(other, other)
+    return energy
+
+
+def _parts(segments: Segments, columns: slice) -> Iterator[tuple[int, int, slice]]:
+    """Yield the segments of some columns: a first number, how many follow each other that lie in
+    them whole and are equally long (else one), and their part of the columns."""
+    first, stop, length = columns.start, columns.stop, segments.even
+    q = 0
+    if length and len(segments.bounds) > LOOP_AT_MOST:
+        q = first // length
+    while q < len(segments.bounds) and segments.bounds[q][0] < stop:
+        start, end = segments.bounds[q]
+        runs = 1
+        if length and start >= first:
+            runs = max(1, (stop - start) // length)
+            runs = min(runs, segments.symbols // length - q) or 1
+            end = min(start + runs * length, end if runs == 1 else stop)
+        if end > first:
+            yield q, runs, slice(max(start, first) - first, min(end, stop) - first)
+        q += runs
+
+
+def _add_noise(energy: Tensor, words: Tensor) -> None:
+    """Turn |mu|^2 [S, 2, C] into the energy with one antenna's noise, by random words [S, C] int64,
+    in place."""
+    bits = words.contiguous().view(torch.int32).view_as(energy)
+    r = bits.to(energy.dtype).mul_(2.0**-32).add_(0.5).clamp_min_(2.0**-33)
+    r = r.log_().mul_(-NOISE_ENERGY)
+    angles = torch.arange(1 << ANGLE_BITS, device=bits.device, dtype=energy.dtype)
+    cosines = (angles * (2.0 * math.pi / len(angles))).cos_()
+    theta = (bits & (len(angles) - 1)).flatten()
+    cross = (energy * r).sqrt_().mul_(cosines.index_select(0, theta).view_as(energy))
+    energy.add_(r).add_(cross, alpha=2.0)

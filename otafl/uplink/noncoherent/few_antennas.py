@@ -1,0 +1,211 @@
+"""Add up energies at few antennas, in one compiled pass over a payload on the processor.
+
+Per real that costs a root, two random bits and, per antenna, four products. Tensor operations write
+what each of these gives to memory before the next one reads it, which takes two to five times as
+long at one antenna; with more, one matrix product serves all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numba
+import numpy as np
+import torch
+from torch import Tensor
+
+from otafl.uplink.segments import Segments
+from otafl.uplink.superpose import Signal
+
+AT_MOST = 8
+"""Antennas."""
+
+AT_LEAST = 256
+"""Reals of a payload; runs of a shorter one are too short to begin one for each device."""
+
+RUN = 128
+"""Pairs for which the random bits of a word's place are used one after the other."""
+
+PLACES = 16
+"""QPSK symbols that 32 random bits make."""
+
+BLOCK = RUN * PLACES
+
+WORTH_A_THREAD = 1 << 19
+"""Reals, which take some half a millisecond."""
+
+TILE = BLOCK // 2
+"""Columns whose sums stay in the processor's first cache."""
+
+
+def serves(sent: Signal, antennas: int) -> bool:
+    """Return whether energies of a payload are added up here."""
+    return sent.x.device.type == "cpu" and antennas <= AT_MOST and sent.reals >= AT_LEAST
+
+
+def magnitudes(x: Tensor) -> Tensor:
+    """Return the sums of the magnitudes of rows, [n]."""
+    out = x.new_empty(len(x))
+    _add_magnitudes(x.contiguous().numpy(), out.numpy())
+    return out
+
+
+def received(
+    sent: Signal,
+    columns: slice,
+    votes: Tensor | None,
+    words: Tensor,
+    ways: Tensor,
+    segments: Segments,
+    weight: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Return |mu|^2 [S, 2, C], added over the antennas, of a part of a payload that starts with a
+    block, and the error-free sum [S, C] of its reals or of the signs that are voted for.
+
+    Parameters
+    ----------
+    votes : [n, C] or [1, 1] for all, the energies that are sent; those of |x| where None.
+    words : [n, blocks, run] int32, random: of a symbol's real part the first half of each word's
+        bits, one for each run of a block, of its imaginary part the second.
+    ways : [n, A, Q] complex, what the symbol of a magnitude of one is received as.
+    weight : [n], in the error-free sum.
+    """
+    x, shape = sent.x, (sent.cohort.trials, columns.stop - columns.start)
+    energy, exact = x.new_zeros(shape[0], 2, shape[1]), x.new_zeros(shape)
+    cast = x.new_empty(0, 0) if votes is None else votes
+    parts = torch.view_as_real(ways * math.sqrt(0.5)).to(x.dtype)
+    starts = np.array([first for first, _ in segments.bounds] + [segments.symbols])
+    rows = (x, cast, words, parts, weight.to(x.dtype), sent.cohort.trial)
+    arrays = [each.contiguous().numpy() for each in rows]
+
+    def add_up(stretch: tuple[int, int]) -> None:
+        _add_up(*arrays, starts, columns.start, *stretch, energy.numpy(), exact.numpy())
+
+    stretches = _stretches(shape[1], len(x))
+    if len(stretches) == 1:
+        add_up(stretches[0])
+    else:
+        with ThreadPoolExecutor(len(stretches)) as threads:
+            list(threads.map(add_up, stretches))
+    return energy, exact
+
+
+def _stretches(columns: int, rows: int) -> list[tuple[int, int]]:
+    """Cut columns into tiles that are worth a thread each, as many as there are threads."""
+    tiles = -(-columns // TILE)
+    threads = max(1, min(torch.get_num_threads(), tiles, columns * rows // WORTH_A_THREAD))
+    size = -(-tiles // threads) * TILE
+    return [(begin, min(begin + size, columns)) for begin in range(0, columns, size)]
+
+
+def _compiled(function: Callable[..., None]) -> Callable[..., None]:
+    """Return a function of arrays that is compiled at its first call, and kept with its source or
+    in the user's cache, where either can be written to."""
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+    options["fastmath"] = {"contract", "nsz", "reassoc"}
+    try:
+        made: Callable[..., None] = numba.njit(cache=True, **options)(function)
+    except RuntimeError:
+        made = numba.njit(**options)(function)
+    return made
+
+
+@_compiled
+def _add_magnitudes(x: Any, out: Any) -> None:
+    for row in range(len(x)):
+        total = x.dtype.type(0)
+        for column in range(x.shape[1]):
+            total += abs(x[row, column])
+        out[row] = total
+
+
+@_compiled
+def _hear(
+    numbers: Any,
+    cast: Any,
+    word: Any,
+    way: Any,
+    by_size: bool,
+    place: int,
+    plus_re: Any,
+    plus_im: Any,
+    minus_re: Any,
+    minus_im: Any,
+) -> None:
+    """Add what arrives of a row's symbols at an antenna."""
+    none = numbers.dtype.type(0)
+    high, low = np.int32(np.int64(1) << (31 - place)), np.int32(1 << (15 - place))
+    way_re, way_im = way[0], way[1]  # to unpack them is slow
+    for c in range(len(numbers)):
+        root = math.sqrt(abs(numbers[c])) if by_size else cast[c]
+        re = -root if word[c] & high else root
+        im = -root if word[c] & low else root
+        mu_re, mu_im = re * way_re - im * way_im, re * way_im + im * way_re
+        on_re = mu_re if numbers[c] >= 0 else none
+        on_im = mu_im if numbers[c] >= 0 else none
+        plus_re[c] += on_re
+        plus_im[c] += on_im
+        minus_re[c] += mu_re - on_re
+        minus_im[c] += mu_im - on_im
+
+
+@_compiled
+def _add_up(
+    x: Any,
+    votes: Any,
+    words: Any,
+    ways: Any,
+    weight: Any,
+    trial: Any,
+    starts: Any,
+    first: int,
+    start: int,
+    stop: int,
+    energy: Any,
+    exact: Any,
+) -> None:
+    """Add what `received` says of columns `start` to `stop` from `first` on, tile by tile."""
+    run, antennas, by_size = words.shape[2], ways.shape[1], len(votes) == 0
+    sums = np.empty((antennas, 4, TILE), x.dtype)
+    cast = np.ones(TILE, x.dtype)
+    if votes.size == 1:
+        cast[:] = votes[0, 0]
+    for begin in range(start, stop, TILE):
+        size = min(TILE, stop - begin)
+        block, ahead = begin // BLOCK, begin % BLOCK
+        row = 0
+        while row < len(x):
+            here = trial[row]
+            total = exact[here, begin : begin + size]
+            sums[:] = 0
+            while row < len(x) and trial[row] == here:
+                numbers = x[row, first + begin : first + begin + size]
+                if votes.size > 1:
+                    cast = votes[row, begin : begin + size]
+                for c in range(size):
+                    vote = cast[c] if numbers[c] >= 0 else -cast[c]
+                    total[c] += weight[row] * (numbers[c] if by_size else vote)
+                segment = np.searchsorted(starts, first + begin, side="right") - 1
+                at = 0
+                while at < size:  # a part in which neither the segment nor the bits' place changes
+                    place = (ahead + at) // run
+                    unused = ahead - place * run
+                    to = min(size, run - unused, starts[segment + 1] - first - begin)
+                    word = words[row, block, at + unused : to + unused]
+                    for a in range(antennas):
+                        _hear(
+                            *(numbers[at:to], cast[at:to], word, ways[row, a, segment]),
+                            *(by_size, place, sums[a, 0, at:to], sums[a, 1, at:to]),
+                            *(sums[a, 2, at:to], sums[a, 3, at:to]),
+                        )
+                    at = to
+                    segment += at + first + begin == starts[segment + 1]
+                row += 1
+            for a in range(antennas):
+                for use in range(2):
+                    for c in range(size):
+                        re, im = sums[a, 2 * use, c], sums[a, 2 * use + 1, c]
+                        energy[here, use, begin + c] += re * re + im * im

@@ -1,0 +1,187 @@
+"""Let devices vote by where they put their energy, without any channel state (FSK-MV).
+
+A real x has two channel uses: a device sends on the first where x >= 0 and on the second where
+x < 0, with a random phase, at full power: energy 2 P where it sends, as it is silent on the other.
+The server compares the energies e+ and e- that its A antennas add up to, and takes `step` along
+v = sign(e+ - e-). Under Rayleigh fading, with gains of one and K+ > K- votes, e+ has the mean
+m+ = 2 P K+ + sigma^2 of an antenna, e- likewise, and the vote is wrong with probability
+m- / (m+ + m-), with A antennas I_x(A, A) of x = m- / (m+ + m-): near ones are heard louder. It is
+what the codec `obda` is for coherent sums; the updates' sizes do not matter, but for absentees.
+
+A device that is not sure can stay out of it (`absentee`), which pays where devices have different
+data. Devices of which the server knows that they send nothing (out of energy, or without the
+coordinate) leave no step where all are so; absentees do not tell, and where nobody votes noise
+does, unless `detection` asks for more energy than it has. The error that is reported is about the
+step along the error-free majority, which is none at a tie.
+
+References
+----------
+Sahin, Everette, Hoque 2021, "Distributed Learning over a Wireless Network with FSK-Based Majority
+    Vote", arXiv 2111.01850.
+Sahin 2022, "Distributed Learning over a Wireless Network with Non-Coherent Majority Vote
+    Computation", absentee votes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from otafl.codecs.base import VOTES
+from otafl.core.contracts import Blocks
+from otafl.core.errors import UserError
+from otafl.core.problems import Problem
+from otafl.core.settings import stackable
+from otafl.uplink.base import Counts, LinkSetup, Transport
+from otafl.uplink.delivery import Delivery
+from otafl.uplink.interleaving import Uses
+from otafl.uplink.noncoherent.energies import Energies
+from otafl.uplink.noncoherent.pairs import OnPairs, Slot, before, lay_out, refused, transmit
+from otafl.uplink.superpose import Signal, squared_norm
+
+
+class FskMajorityVote(Transport):
+    gives: ClassVar[frozenset[str]] = frozenset({"mean"})
+    counts: ClassVar[Counts] = "shared"
+    faithful: ClassVar[bool] = False
+
+    class Settings(Transport.Settings):
+        name: Literal["fsk_majority_vote"] = "fsk_majority_vote"
+        step: float = stackable(
+            0.001, gt=0, description="size of the step that the server takes along each vote"
+        )
+        vote: Literal["majority", "weighted"] = Field(
+            "majority",
+            description="one vote a device, each at full power; or energies in proportion to the "
+            "devices' shares of the samples, as large as the budgets of all allow",
+        )
+        absentee: float = stackable(
+            0.0, ge=0, description="a device does not vote where |x| is below this; 0: always votes"
+        )
+        absentee_of: Literal["value", "rms"] = Field(
+            "value",
+            description="absentee is a value of x, or so many root mean squares of the device's "
+            "update",
+        )
+        detection: float = stackable(
+            0.0,
+            ge=0,
+            description="the server takes no step where neither energy is above so many times the "
+            "noise's and known interference's mean; 0: it always does",
+        )
+
+        @property
+        def assumes_increments(self) -> str:
+            return VOTES
+
+        def check(self, scenario: Any) -> Iterable[Problem]:
+            return refused(scenario)
+
+    def __init__(self, settings: Settings, setup: LinkSetup) -> None:
+        super().__init__(settings, setup)
+        self._energies = Energies(setup.streams, setup.impairments)
+        self._absentees = bool((setup.hyper["absentee"] > 0).any())
+        self._detects = bool((setup.hyper["detection"] > 0).any())
+
+    @torch.no_grad()
+    def carry(self, delivery: Delivery) -> None:
+        """Send the groups one after the other."""
+        slot = lay_out(self.setup, delivery)
+        for uses, (index, group, sent) in zip(slot.uses, delivery.uplink, strict=True):
+            if group.weighting != "mean":
+                raise UserError(
+                    "transport.name: 'fsk_majority_vote' gives the server a vote, and the "
+                    "algorithm asks for the sum of what devices send; use another transport"
+                )
+            least = self._least(sent)
+            on_air = self._transmit(slot, index, uses, sent, least)
+            steps, exact = self._receive(on_air, least)
+            count: Tensor | Blocks = on_air.weight
+            if sent.mask is not None:
+                reached = on_air.reached()
+                steps, count = steps * (reached > 0), sent.blocks(reached)
+            delivery.give(index, sent.blocks(steps), count, heard=on_air.heard())
+            delivery.tally.error(squared_norm(steps - exact), squared_norm(exact))
+            on_air.account(torch.ones_like(on_air.weight), self.setup)
+
+    def _least(self, sent: Signal) -> Tensor | None:
+        """Return the least |x| that a row votes with, [n, 1]; None where all always vote."""
+        if not self._absentees:
+            return None
+        least = self.setup.hyper["absentee"][sent.cohort.trial]
+        if self.settings.absentee_of == "rms":
+            least = least * (squared_norm(sent.x) / sent.reals).sqrt()
+        return least[:, None]
+
+    def _transmit(
+        self, slot: Slot, index: int, uses: Uses, sent: Signal, least: Tensor | None
+    ) -> OnPairs:
+        """Put the votes of a group on air."""
+        able, scale = slot.able(sent), torch.ones_like(sent.weight)
+        energy = 2.0 * slot.budget
+        if self.settings.vote == "weighted":
+            scale = slot.scale(sent)
+            energy = slot.common(able, 0.5 * sent.grid(scale)).expand_as(energy)
+
+        def counted(part: Signal, stop: Tensor | None) -> Tensor:
+            votes = _cast(part, slice(0, part.reals), least, stop)
+            return torch.full_like(part.weight, part.reals) if votes is None else votes.sum(1)
+
+        p = torch.where(able, energy.sqrt(), 0.0)
+        total = counted(sent, None) * scale
+        on_air = transmit(slot, index, uses, sent, scale, p, total, counted)
+        if least is not None and slot.delivery.round == 0:
+            self._refuse_silence(on_air)
+        return on_air
+
+    def _refuse_silence(self, on_air: OnPairs) -> None:
+        """Refuse a threshold that leaves nobody of a trial a vote from the start."""
+        sent = on_air.sent
+        largest = on_air.slot.able(sent) * sent.grid(sent.x.abs().amax(1))
+        silent = (on_air.energy.sum(1) == 0) & (largest.amax(1) > 0)
+        if bool(silent.any()):
+            trial = int(silent.nonzero()[0])
+            raise UserError(
+                f"transport.absentee: {float(self.setup.hyper['absentee'][trial]):g} "
+                f"(of {self.settings.absentee_of}) silences every device in the first round, whose "
+                f"largest |x| is {float(largest[trial].max()):.3g}; set a smaller one"
+            )
+
+    def _receive(self, on_air: OnPairs, least: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return the steps that the server takes, and those along the error-free votes, [S, P]."""
+        sent, setup = on_air.sent, self.setup
+        weight = sent.weight if self.settings.vote == "weighted" else on_air.scale
+        noise = 2.0 * on_air.antennas * setup.impairments.known_noise
+        heard = (setup.hyper["detection"] * noise)[:, None]
+        one = torch.ones_like(sent.x[:1, :1])
+        steps, exact = (sent.x.new_empty(sent.cohort.trials, sent.reals) for _ in range(2))
+
+        def cast(rows: Signal, columns: slice, stop: Tensor | None) -> Tensor:
+            votes = _cast(rows, columns, least, stop)
+            return one if votes is None else votes
+
+        for columns, energy, majority in self._energies.received(on_air, weight, cast):
+            plus, minus = energy.unbind(1)
+            vote = torch.sub(plus, minus, out=steps[:, columns]).sign_()
+            if self._detects:
+                vote *= torch.maximum(plus, minus) > heard
+            torch.sign(majority, out=exact[:, columns])
+        step = setup.hyper["step"][:, None]
+        return steps.mul_(step * (on_air.weight > 0)[:, None]), exact.mul_(step)
+
+
+def _cast(sent: Signal, columns: slice, least: Tensor | None, stop: Tensor | None) -> Tensor | None:
+    """Return who votes in some columns, [n, C] 1 or 0; None where all do. Not those whose |x| is
+    below `least` [n, 1], who do not know the coordinate, or crash before it, at `stop` [n, 1]."""
+    votes = None if sent.mask is None else sent.mask[:, columns]
+    for some in (
+        least if least is None else sent.x[:, columns].abs() >= least,
+        before(stop, columns),
+    ):
+        if some is not None:
+            votes = some.to(sent.x.dtype) if votes is None else votes * some
+    return votes

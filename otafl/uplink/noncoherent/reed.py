@@ -1,0 +1,110 @@
+"""Add up energies in place of signals, so that nobody has to know a channel (REED).
+
+A real x has two channel uses: a device sends amplitude sqrt(a max(x, 0)) on the first and
+sqrt(a max(-x, 0)) on the second, with random phases. The server adds the energies e+ and e- over
+its A antennas, and (e+ - e-) / (a A) estimates the sum of all x without bias over fading of mean
+power one. With U+ = sum max(x, 0) and U- likewise, its variance under Rayleigh fading is
+[(a U+ + sigma^2)^2 + (a U- + sigma^2)^2] / (a^2 A): signals are noise to themselves, which more
+antennas reduce and more power does not.
+
+The scale a = 2 P / max_k mean |x_k| is common; with it every device is within its budget P on the
+mean power of a channel use. The devices' mean |x_k| are side information, one real each. No
+channel state is used, only long-term mean gains, and phases that impairments add change nothing.
+
+References
+----------
+Chen, Bozorgasl 2026, "Resource-Element Energy Difference for Noncoherent Over-the-Air Federated
+    Learning", arXiv 2605.07263.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from otafl.core.contracts import Blocks
+from otafl.core.problems import Problem
+from otafl.uplink.base import Counts, LinkSetup, Transport
+from otafl.uplink.delivery import Delivery
+from otafl.uplink.interleaving import Uses
+from otafl.uplink.noncoherent import few_antennas
+from otafl.uplink.noncoherent.energies import Energies
+from otafl.uplink.noncoherent.pairs import TINY, OnPairs, Slot, lay_out, refused, transmit
+from otafl.uplink.superpose import Signal, by_coordinate, squared_norm
+
+
+class Reed(Transport):
+    gives: ClassVar[frozenset[str]] = frozenset({"mean"})
+    counts: ClassVar[Counts] = "shared"
+    faithful: ClassVar[bool] = False
+
+    class Settings(Transport.Settings):
+        name: Literal["reed"] = "reed"
+        calibrate: bool = Field(
+            True,
+            description="a device divides what it sends by its own mean channel gain, so that all "
+            "count alike and the farthest sets the scale; false: devices count by their gains, and "
+            "the server divides by the mean of these",
+        )
+
+        def check(self, scenario: Any) -> Iterable[Problem]:
+            return refused(scenario)
+
+    def __init__(self, settings: Settings, setup: LinkSetup) -> None:
+        super().__init__(settings, setup)
+        self._energies = Energies(setup.streams, setup.impairments)
+
+    @torch.no_grad()
+    def carry(self, delivery: Delivery) -> None:
+        """Send the groups one after the other."""
+        slot = lay_out(self.setup, delivery)
+        for uses, (index, _, sent) in zip(slot.uses, delivery.uplink, strict=True):
+            on_air, eta = self._transmit(slot, index, uses, sent)
+            estimate, exact, count = self._receive(on_air, eta)
+            delivery.give(index, sent.blocks(estimate), count, heard=on_air.heard())
+            delivery.tally.error(squared_norm(estimate - exact), squared_norm(exact))
+            delivery.tally.add(side=sent.cohort.rows_of)
+            on_air.account(eta, self.setup)
+
+    def _transmit(self, slot: Slot, index: int, uses: Uses, sent: Signal) -> tuple[OnPairs, Tensor]:
+        """Send at the common scale, and return what magnitudes are received with in the mean over
+        fading and devices, [S]."""
+        scale, able = slot.scale(sent), slot.able(sent)
+        divisor = slot.gain if self.settings.calibrate else torch.ones_like(slot.gain)
+        total = _total(sent, None) * scale
+        a = slot.common(able, sent.grid(total) / (2.0 * sent.reals) / divisor)
+        p = torch.where(able, (a / divisor).sqrt(), 0.0)
+        on_air = transmit(slot, index, uses, sent, scale, p, total, _total)
+        if self.settings.calibrate:
+            return on_air, a[:, 0]
+        weight = sent.weight if sent.linear else torch.ones_like(sent.weight)
+        weight = sent.grid(weight) * on_air.active
+        return on_air, a[:, 0] * (weight * slot.gain).sum(1) / weight.sum(1).clamp_min(TINY)
+
+    def _receive(self, on_air: OnPairs, eta: Tensor) -> tuple[Tensor, Tensor, Tensor | Blocks]:
+        """Return the estimate and the error-free aggregate [S, P], and the weight that arrived."""
+        sent = on_air.sent
+        estimate, exact = (sent.x.new_empty(sent.cohort.trials, sent.reals) for _ in range(2))
+        for columns, energy, sums in self._energies.received(on_air, sent.exact):
+            torch.sub(energy[:, 0], energy[:, 1], out=estimate[:, columns])
+            exact[:, columns] = sums
+        unit = 1.0 / (on_air.antennas * eta.clamp_min(TINY))
+        if sent.linear:
+            unit = unit / sent.cohort.rows_of.clamp_min(1.0)
+            if sent.mask is None:
+                unit = unit / on_air.weight.clamp_min(TINY)
+        estimate *= torch.where(on_air.weight > 0, unit, 0.0)[:, None]
+        if sent.mask is None:
+            return estimate, exact, on_air.weight
+        return by_coordinate(sent, estimate, exact, on_air.reached())
+
+
+def _total(sent: Signal, stop: Tensor | None) -> Tensor:
+    """Return the sums of the magnitudes of rows [n], which are zero from a crash on."""
+    if sent.x.device.type == "cpu":
+        return few_antennas.magnitudes(sent.x)
+    return torch.linalg.vector_norm(sent.x, 1, dim=1)

@@ -1,0 +1,114 @@
+"""Statistics of batch normalisation for a test, against torch's own and by hand.
+
+Mutations that make a test here fail: one batch for several, variances with a divisor of n, samples
+that no device holds, a device's statistics from other devices' samples, those of the first trial
+for all, batches left out of the mean, all samples where a number is given, the first ones in the
+place of spread ones; statistics from a test's samples once `norm_from_round` is reached, or of the
+training's before.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from contract.small import engine
+from torch import Tensor
+
+from otafl.core.contracts import Blocks, View
+from otafl.core.rng import Streams
+from otafl.data.work import LocalData
+from otafl.evaluation import batch_statistics
+from otafl.evaluation.batch_statistics import BatchStatistics
+from otafl.evaluation.evaluation import Evaluation
+
+pytestmark = pytest.mark.exact
+
+DOUBLE = torch.float64
+BN = "model", "conv_net"
+
+
+def local_data(held: list[list[list[int]]], x: Tensor) -> LocalData:
+    """Of devices that hold these samples, [trial][device]."""
+    longest = max(len(own) for row in held for own in row)
+    index = torch.tensor([[own + [0] * (longest - len(own)) for own in row] for row in held])
+    count = torch.tensor([[len(own) for own in row] for row in held])
+    streams = Streams([0] * len(held), list(range(len(held))), dtype=DOUBLE)
+    return LocalData(x, torch.zeros(len(x), dtype=torch.int64), index, count, 2, streams, 1, 1)
+
+
+def moments(params: Blocks, x: Tensor) -> Blocks:
+    """Of a scaled input, [n, M]."""
+    variance, mean = torch.var_mean(params["scale"][:, None] * x, 1)
+    return {"mean": mean, "variance": variance}
+
+
+def view(scale: list[float], owner: str = "trial") -> View:
+    params = {"scale": torch.tensor(scale, dtype=DOUBLE)[:, None]}
+    return View(params, lambda blocks, x: x, owner, moments=moments)  # type: ignore[arg-type]
+
+
+def torch_statistics(batches: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """What torch's own layer has after a pass over the batches."""
+    layer = torch.nn.BatchNorm1d(batches[0].shape[1], momentum=None, dtype=DOUBLE)
+    for batch in batches:
+        layer(batch)
+    assert layer.running_mean is not None
+    assert layer.running_var is not None
+    return layer.running_mean, layer.running_var
+
+
+def close(found: View, row: int, batches: list[Tensor]) -> None:
+    mean, variance = torch_statistics(batches)
+    torch.testing.assert_close(found.params["mean"][row], mean, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(found.params["variance"][row], variance, rtol=1e-12, atol=1e-12)
+
+
+def test_a_trial_passes_over_all_that_its_devices_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch_statistics, "BATCH", 3)
+    x = torch.randn(12, 2, dtype=DOUBLE, generator=torch.Generator().manual_seed(1))
+    data = local_data([[[4, 0, 7], [2, 9]], [[1, 3, 2], [11, 5]]], x)
+    found = BatchStatistics(data, None).added(view([1.0, 2.0]))
+    for row, (scale, own) in enumerate([(1.0, [0, 2, 4, 7, 9]), (2.0, [1, 2, 3, 5, 11])]):
+        close(found, row, [scale * x[own[:3]], scale * x[own[3:]]])
+
+
+def test_one_batch_gives_the_statistics_of_the_whole() -> None:
+    x = torch.randn(40, 3, dtype=DOUBLE, generator=torch.Generator().manual_seed(2))
+    data = local_data([[list(range(20)), list(range(20, 40))]], x)
+    found = BatchStatistics(data, None).added(view([1.0]))
+    torch.testing.assert_close(found.params["mean"][0], x.mean(0))
+    torch.testing.assert_close(found.params["variance"][0], x.var(0, correction=1))
+
+
+def test_a_device_passes_over_its_own() -> None:
+    x = torch.randn(9, 2, dtype=DOUBLE, generator=torch.Generator().manual_seed(3))
+    held = [[0, 5, 8], [1, 2, 3, 4, 6]]
+    found = BatchStatistics(local_data([held], x), None).added(view([1.0, 3.0], "device"))
+    for row, scale in enumerate([1.0, 3.0]):
+        close(found, row, [scale * x[held[row]]])
+
+
+def test_so_many_samples_are_spread_over_all() -> None:
+    x = torch.randn(10, 2, dtype=DOUBLE, generator=torch.Generator().manual_seed(4))
+    found = BatchStatistics(local_data([[list(range(10))]], x), 4).added(view([1.0]))
+    close(found, 0, [x[[0, 2, 5, 7]]])
+
+
+def test_a_model_without_normalisation_stays_as_it_is() -> None:
+    x = torch.zeros(2, 2, dtype=DOUBLE)
+    plain = View({}, lambda blocks, x: x)
+    assert BatchStatistics(local_data([[[0, 1]]], x), None).added(plain) is plain
+
+
+def test_before_the_round_a_model_is_tested_on_its_test_batch() -> None:
+    one = engine({"model": BN[1], "training.norm_from_round": 2, "trials": 1})
+    evaluation = Evaluation(one.parts.samples, one.parts.scenario.training)
+    views = one.parts.algorithm.views(one.server, one.devices.blocks())
+    at = {round: evaluation.take(views, round, one.running)["test_loss"][0] for round in (0, 1, 2)}
+    x, y = one.parts.samples.data.x_test[:40], torch.from_numpy(one.parts.samples.data.y_test[:40])
+    scores = views["global"].predict(views["global"].params, torch.from_numpy(x)[None])[0]
+    assert at[0] == at[1] == pytest.approx(torch.nn.functional.cross_entropy(scores, y).item())
+    known = BatchStatistics(one.parts.samples.local_data, None).added(views["global"])
+    scores = known.predict(known.params, torch.from_numpy(x)[None])[0]
+    assert at[2] == pytest.approx(torch.nn.functional.cross_entropy(scores, y).item())
+    assert at[2] != at[1]

@@ -1,0 +1,162 @@
+"""Models evaluated on devices' own test samples.
+
+Fails if: accuracy is the mean over devices instead of over samples; a personal model is tested on
+another device's samples, or with another device's parameters; fine-tuning changes the state, uses a
+minibatch of local work, or is left out; a stopped trial is not NaN.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from contract.small import engine, run
+
+from otafl.core.contracts import FineTune, View
+from otafl.data.own import OwnSamples
+from otafl.engine.assembly import Parts
+from otafl.engine.metrics import evaluate_own
+from otafl.evaluation.evaluation import Evaluation
+from otafl.evaluation.recorder import Recorder
+from otafl.models.base import unflatten
+from otafl.scenario import ScenarioError
+
+pytestmark = pytest.mark.exact
+
+PER_DEVICE = {"data": {"name": "digits", "train_samples": 300, "test": "per_device"}}
+
+
+def linear_view(weights: torch.Tensor, owner: Any = "device") -> View:
+    """Models y = x W, W [n, 2, 3]."""
+    return View({"w": weights}, lambda blocks, x: torch.matmul(x, blocks["w"]), owner)
+
+
+def evaluation(parts: Parts) -> Evaluation:
+    return Evaluation(parts.samples, parts.scenario.training)
+
+
+def samples() -> OwnSamples:
+    """Two trials of two devices, with 1, 3, 2 and 4 of ten samples."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(10, 2, generator=generator, dtype=torch.float64)
+    y = torch.randint(0, 3, (10,), generator=generator)
+    parts = [[np.array([0]), np.array([1, 2, 3])], [np.array([4, 5]), np.array([6, 7, 8, 9])]]
+    return OwnSamples.of(x, y, parts, 3)
+
+
+def test_each_device_on_its_own_samples() -> None:
+    own = samples()
+    weights = torch.randn(4, 2, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    cells = torch.tensor([3, 0, 1])
+    scores = evaluate_own(linear_view(weights), own, cells)
+    held = [[0], [1, 2, 3], [4, 5], [6, 7, 8, 9]]
+    for row, cell in enumerate(cells.tolist()):
+        z = own.x[held[cell]] @ weights[cell]
+        target = own.y[held[cell]]
+        loss = torch.nn.functional.cross_entropy(z, target, reduction="none")
+        assert scores.right[row] == (z.argmax(-1) == target).sum()
+        assert scores.count[row] == len(held[cell])
+        torch.testing.assert_close(scores.loss[row], loss.sum())
+        for c in range(3):
+            torch.testing.assert_close(scores.class_loss[row, c], loss[target == c].sum())
+            assert scores.class_count[row, c] == (target == c).sum()
+
+
+def test_a_trial_s_model_on_each_device_s_samples() -> None:
+    own = samples()
+    weights = torch.randn(2, 2, 3, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    cells = torch.arange(4)
+    ours = evaluate_own(linear_view(weights, "trial"), own, cells)
+    expected = evaluate_own(linear_view(weights[[0, 0, 1, 1]]), own, cells)
+    assert torch.equal(ours.loss, expected.loss)
+
+
+def test_results_are_pooled_over_samples() -> None:
+    one = engine(PER_DEVICE)
+    recorder = Recorder(one, 1, 3)
+    run(one, 2)
+    recorder.take(2, 0.0)
+    taken = recorder.taken[0]
+    assert one.parts.samples.own_test is not None
+    count = one.parts.samples.own_test.count.view(3, -1).numpy()
+    by_device = taken["device_own_test_accuracy"]
+    pooled = (by_device * count).sum(1) / count.sum(1)
+    np.testing.assert_allclose(taken["own_test_accuracy"], pooled)
+    np.testing.assert_allclose(taken["test_accuracy"], pooled)  # the union of all
+    assert (pooled != by_device.mean(1)).any()
+
+
+def test_fine_tuning_is_a_step_of_sgd_and_leaves_no_trace() -> None:
+    keys = PER_DEVICE | {"training.fine_tune_steps": 1, "training.fine_tune_learning_rate": 0.5}
+    one = run(engine(keys | {"engine.dtype": "float64"}), 1)
+    parts = one.parts
+    before = {name: block.clone() for name, block in one.server.items()}
+    views = parts.algorithm.views(one.server, one.devices.blocks())
+    out = evaluation(parts).take(views, 1, np.ones(3, bool))
+    assert all(torch.equal(before[name], block) for name, block in one.server.items())
+    cells = torch.arange(12)
+    model, trial = parts.model, cells // 4
+    flat = one.server["model"][trial]
+    params = {n: b.clone() for n, b in unflatten(flat, model.shapes).items()}
+    batch = parts.samples.local_data.test_batch(1, 0, cells)
+    first = parts.samples.local_data.work(1, one.select(np.ones((3, 4), bool), 1)).batch(0)
+    assert not torch.equal(batch.x, first.x)
+    model.sgd_(params, batch, torch.full((12,), 0.5, dtype=torch.float64))
+    assert parts.samples.own_test is not None
+    scores = evaluate_own(View(params, model.logits, "device"), parts.samples.own_test, cells)
+    expected = scores.loss.view(3, 4).sum(1) / scores.count.view(3, 4).sum(1)
+    np.testing.assert_allclose(out["tuned_own_test_loss"], expected, rtol=1e-10)
+    assert (out["tuned_own_test_loss"] != out["own_test_loss"]).all()
+
+
+def test_a_view_s_own_fine_tuning_comes_first() -> None:
+    """Two steps of the view and one of the trick: three in all, in turn."""
+    keys = PER_DEVICE | {"training.fine_tune_steps": 1, "engine.dtype": "float64"}
+    one = run(engine(keys), 1)
+    (view,) = one.parts.algorithm.views(one.server, one.devices.blocks()).values()
+    rate = torch.full((3,), 0.01, dtype=torch.float64)
+    tuned = View(view.params, view.predict, "trial", FineTune(2, rate))
+    running = np.ones(3, bool)
+    out = evaluation(one.parts).take({"personal": tuned}, 1, running)
+    three = View(view.params, view.predict, "trial", FineTune(3, rate))
+    expected = evaluation(one.parts).take({"personal": three}, 1, running)
+    np.testing.assert_allclose(
+        out["tuned_own_test_loss"], expected["personal_own_test_loss"], rtol=1e-12
+    )
+
+
+def test_cross_tests_of_devices_models() -> None:
+    """On the union of all devices' samples; class losses add up to the loss."""
+    keys = PER_DEVICE | {"algorithm": "fedrlr", "training.cross_test": True}
+    one = run(engine(keys), 2)
+    views = one.parts.algorithm.views(one.server, one.devices.blocks())
+    out = evaluation(one.parts).take({"personal": views["local"]}, 2, np.ones(3, bool))
+    assert out["device_personal_test_accuracy"].shape == (3, 4)
+    assert one.parts.samples.own_test is not None
+    union = one.parts.samples.own_test.together()
+    scores = evaluate_own(views["local"], union, torch.arange(12))
+    expected = (scores.right / scores.count).view(3, 4)
+    np.testing.assert_allclose(out["device_personal_test_accuracy"], expected)
+    np.testing.assert_allclose(scores.class_loss.sum(1), scores.loss)
+
+
+@pytest.mark.parametrize("keys", [PER_DEVICE, {"data.own_test": True}])
+def test_stopped_trials_are_nan(keys: dict[str, Any]) -> None:
+    keys = keys | {"algorithm": "fedrlr", "training.fine_tune_steps": 1}
+    keys |= {"training.cross_test": True, "training.class_losses": True}
+    one = run(engine(keys), 1)
+    views = one.parts.algorithm.views(one.server, one.devices.blocks())
+    views = views | {"personal": views["local"]}
+    whole = evaluation(one.parts).take(views, 1, np.ones(3, bool))
+    some = evaluation(one.parts).take(views, 1, np.array([True, False, True]))
+    assert set(some) == set(whole)
+    for name, values in some.items():
+        assert np.isnan(values[1]).all()
+        np.testing.assert_allclose(values[[0, 2]], whole[name][[0, 2]], rtol=1e-5)
+
+
+def test_what_cannot_be() -> None:
+    with pytest.raises(ScenarioError, match="devices have no test samples of their own"):
+        engine({"training.stop_at": {"personal_own_test_accuracy": 0.5}})

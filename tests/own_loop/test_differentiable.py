@@ -1,0 +1,141 @@
+"""The closed forms of `otafl.own_loop.differentiable`, against finite differences in double
+precision or a derivative worked by hand.
+
+Mutations that make a test here fail: the combiner not conjugated, p conjugated, sqrt(eta) for eta
+in the gains or the noise, K for K^2, the common part's own squares not taken off, the budget
+without its root.
+"""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from support.gradients import K, complex_draw, draw, gradcheck
+from torch import Tensor, nn
+
+from otafl.core.contracts import Link
+from otafl.own_loop.differentiable import (
+    aggregation_mse,
+    combined,
+    effective_gains,
+    superpose,
+    within_budget,
+)
+from otafl.power.cao_static import CaoStatic
+from otafl.power.scalars import cophase
+
+pytestmark = pytest.mark.exact
+
+
+def test_numbers_by_hand() -> None:
+    """h p = (2j)(-1j) = 2 and (1+1j)(1) with real part 1; eta = 4: c = 1, 1/2. Symbols 3 and -1:
+    (3 - 1/2 + z sqrt(1/8)) / 2. Error (1/4) [2 * 0 + 8 * 1/4 + 1/8]; a common part of 3 adds 3 (1/4
+    - 1/4) = 0, and with c = 3/2, 1/2 it would be 3 (0 - 1/2)."""
+    h, p = torch.tensor([2j, 1 + 1j]), torch.tensor([-1j, 1 + 0j])
+    eta, m = torch.tensor(4.0), torch.tensor([2.0, 8.0])
+    torch.testing.assert_close(effective_gains(h, p, eta), torch.tensor([1.0, 0.5]))
+    x, z = torch.tensor([[3.0], [-1.0]]), torch.tensor([2.0])
+    torch.testing.assert_close(superpose(x, h, p, eta), torch.tensor([1.25]))
+    expected = torch.tensor([(2.5 + 2.0 * math.sqrt(0.125)) / 2.0])
+    torch.testing.assert_close(superpose(x, h, p, eta, z), expected)
+    expected = torch.tensor([(2.5 + 2.0 * math.sqrt(0.75)) / 2.0])
+    torch.testing.assert_close(superpose(x, h, p, eta, z, variance=3.0), expected)
+    assert aggregation_mse(h, p, eta, m).item() == pytest.approx((8 / 4 + 1 / 8) / 4)
+    assert aggregation_mse(h, p, eta, m, variance=2.0).item() == pytest.approx((2 + 0.5) / 4)
+    both = torch.tensor([-1.5j, 1 + 0j])
+    common = aggregation_mse(h, both, eta, m, torch.tensor(3.0))
+    assert common.item() == pytest.approx((2 / 4 + 8 / 4 - 3 / 2 + 1 / 8) / 4)
+    f = torch.tensor([0.6, 0.8j])
+    torch.testing.assert_close(combined(f, torch.tensor([[1.0, 1j]])), torch.tensor([1.4 + 0j]))
+    held = within_budget(torch.tensor([0.0, 40.0]), torch.tensor([8.0, 9.0]), torch.tensor(2.0))
+    torch.testing.assert_close(held, torch.tensor([1.0, math.sqrt(4.5)]))
+
+
+def test_the_closed_form_is_the_mean_squared_error_of_what_superposes() -> None:
+    """Exactly: symbols with the stated second moments E x_j x_k over equally likely columns, noise
+    of variance one that is orthogonal to them."""
+    d = 16
+    basis = math.sqrt(d) * torch.linalg.qr(draw(d, K + 2))[0].T  # orthogonal rows of power one
+    spread = torch.tensor([0.4, 1.0, 2.0, 0.1, 0.7, 3.0], dtype=torch.float64)
+    x = spread[:, None].sqrt() * basis[:K] + math.sqrt(0.3) * basis[K]
+    h, p = complex_draw(4, K), complex_draw(4, K, seed=1)
+    eta = torch.tensor([0.5, 1.0, 2.0, 9.0], dtype=torch.float64)
+    estimate = superpose(x, h, p, eta, basis[K + 1])
+    got = (estimate - x.mean(0)).square().mean(-1)
+    common = torch.tensor(0.3, dtype=torch.float64)
+    expected = aggregation_mse(h, p, eta, spread + common, common)
+    torch.testing.assert_close(got, expected, rtol=1e-12, atol=0)
+
+
+def test_gradients_by_hand() -> None:
+    """With p = a exp(-j angle h): dMSE/da_k = 2 m_k (c_k - 1) |h_k| / (sqrt(eta) K^2), and
+    dMSE/deta = -[sum m (c - 1) c + N / eta] / (eta K^2)."""
+    h, m = complex_draw(3, K), draw(3, K, seed=2).square()
+    a = draw(3, K, seed=3).abs().requires_grad_()
+    eta = draw(3, seed=4).square().requires_grad_()
+    aggregation_mse(h, cophase(a, h), eta, m).sum().backward()
+    with torch.no_grad():
+        c = a * h.abs() / eta.sqrt()[:, None]
+        by_a = 2 * m * (c - 1) * h.abs() / eta.sqrt()[:, None] / K**2
+        by_eta = -((m * (c - 1) * c).sum(1) + 0.5 / eta) / eta / K**2
+    torch.testing.assert_close(a.grad, by_a)
+    torch.testing.assert_close(eta.grad, by_eta)
+
+
+def test_the_optimum_is_stationary() -> None:
+    """At the scalars of `cao_static` (Cao et al. 2020): no slope in eta nor in the amplitudes of
+    devices that invert, and those at full power would want more."""
+    trials = 50
+    budget = 10.0 * torch.exp(draw(trials, K))
+    link = Link(
+        h=complex_draw(trials, 1, K),
+        gain=torch.ones(trials, K),
+        budget=budget,
+        power=torch.exp(draw(trials, 1, K, seed=5)),
+        noise=torch.full((trials,), 0.5, dtype=torch.float64),
+        sends=torch.ones(trials, K, dtype=torch.bool),
+        linear=True,
+        hyper={},
+    )
+    _, best = CaoStatic().coefficients(None, link)
+    amplitude = best.p.abs().requires_grad_()
+    eta = best.eta.clone().requires_grad_()
+    error = aggregation_mse(link.h, cophase(amplitude, link.h), eta, link.power)
+    by_amplitude, by_eta = torch.autograd.grad(error.sum(), [amplitude, eta])
+    scale = error.detach()
+    assert (by_eta * best.eta / scale).abs().max() < 1e-10
+    slope = by_amplitude * best.p.abs() / scale[..., None]
+    full = best.p.abs() > (budget[:, None] / link.power).sqrt() * (1 - 1e-9)
+    assert slope[~full].abs().max() < 1e-10
+    assert (slope[full] < 1e-10).all()
+    assert (slope[full] < -1e-3).sum() > 50 < (~full).sum()
+
+
+def test_closed_forms_against_finite_differences() -> None:
+    """By x, the phases that p did not undo, p, the receive scaling, a fixed f of three antennas."""
+    h, p = complex_draw(2, K, 3), complex_draw(2, K, seed=1)
+    f = nn.functional.normalize(complex_draw(2, 3, seed=2), dim=-1)
+    phase, log_eta, x = draw(2, K, seed=3), draw(2, seed=4), draw(2, K, 5, seed=5)
+    noise, common = draw(2, 5, seed=6), draw(2, seed=7).abs()
+
+    def channel(phase: Tensor) -> Tensor:
+        return combined(f, h) * torch.polar(torch.ones_like(phase), phase)
+
+    gradcheck(lambda x, p, t, e: superpose(x, channel(t), p, e.exp(), noise), x, p, phase, log_eta)
+    gradcheck(
+        lambda p, t, e, s: aggregation_mse(
+            channel(t), cophase(within_budget(s, p.abs(), p.abs() + 1), channel(t)), e.exp(), s**2
+        ),
+        p,
+        phase,
+        log_eta,
+        draw(2, K, seed=8),
+    )
+    gradcheck(
+        lambda p, e, m: aggregation_mse(channel(phase), p, e.exp(), m.exp(), common),
+        p,
+        log_eta,
+        draw(2, K, seed=9),
+    )

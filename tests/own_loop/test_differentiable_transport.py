@@ -1,0 +1,138 @@
+"""Gradients through the real transport, against finite differences in double precision.
+
+Mutations that make a test here fail: m of detached signals, the transmit scalar's modulus detached
+where clipping acts, a squared modulus whose gradient at zero is not a number, an infinite clipping
+level in a quotient.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from support.gradients import K, complex_draw, draw, gradcheck_fast
+from support.link_bench import MAKE, WEIGHTS, Bench, bench, cohort, given, updates, with_setup
+from torch import Tensor
+
+from otafl.core.contracts import Group, Link
+from otafl.power.cao_static import CaoStatic
+from otafl.power.custom import CustomPolicy
+from otafl.receivers.eigen import Eigen
+from otafl.uplink.impairments.impairments import Impairments
+
+pytestmark = pytest.mark.exact
+
+
+def chosen(p: Tensor, eta: Tensor) -> CustomPolicy:
+    """The policy that answers with p [S, K] and eta [S] in every segment, whatever their power."""
+
+    def policy(link: Link) -> tuple[Tensor, Tensor]:
+        return p[:, None].expand_as(link.h), eta[:, None].expand(link.h.shape[:2])
+
+    policy.constraint = "none"  # type: ignore[attr-defined]
+    return CustomPolicy(CustomPolicy.Settings.model_construct(name="chosen"), policy)
+
+
+TRIALS = 2
+REALS = 19
+
+CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
+    # settings of the transport, the channel, and the impairments
+    "plain": ({}, {}, {}),
+    "centred": ({"centre": True}, {}, {}),
+    "by_block": ({"normalise": "block"}, {}, {}),
+    "quadrature": ({"quadrature": True, "centre": True}, {}, {"residual_phase_rad": 0.7}),
+    "antennas": ({}, {"antennas": 3}, {}),
+    "phases": ({}, {"antennas": 2}, {"residual_phase_rad": 1.0}),
+    "coherence_blocks": ({}, {"blocks": 3, "groups": 2, "block_symbols": 8}, {}),
+    "many_segments": ({"centre": True}, {"blocks": 24, "block_symbols": 1}, {}),
+    "interference": ({}, {"antennas": 2}, {"interference_db": 3.0}),
+    "tails": ({}, {}, {"interference": "alpha_stable", "interference_db": 3.0}),
+    "carrier": ({}, {}, {"carrier_offset": 0.3}),
+    "late": ({"quadrature": True}, {}, {"timing_offset": 0.8}),
+    "aligned": ({}, {}, {"timing_offset": 0.8, "timing_receiver": "aligned_sample"}),
+    "lmmse": ({}, {}, {"timing_offset": 0.8, "timing_receiver": "lmmse"}),
+    "clipped": ({}, {}, {"clip_db": -2.0}),
+    "everything": (
+        {"quadrature": True},
+        {"antennas": 2, "blocks": 2, "block_symbols": 8},
+        {"clip_db": 0.0, "carrier_offset": 0.2, "residual_phase_rad": 0.5, "timing_offset": 0.5},
+    ),
+}
+
+
+def uplink(case: str) -> Bench:
+    transport, channel, settings = CASES[case]
+    link = given(bench("full", range(TRIALS), K, **transport), **channel)
+    made = Impairments([Impairments.Settings(**settings)] * TRIALS, None, link.streams)
+    return with_setup(link, impairments=made, receiver=Eigen())
+
+
+def estimate(link: Bench, x: Tensor, weighting: Any = "mean", mask: Tensor | None = None) -> Tensor:
+    """[S, P] of rows x [S K, P] in two blocks, unequal weights."""
+    masks = None if mask is None else {"a": mask[:, :4], "b": mask[:, 4:]}
+    group = Group({"a": x[:, :4], "b": x[:, 4:]}, mask=masks, weighting=weighting)
+    size = len(link.budget)
+    received, _ = link.deliver((group,), cohort((K,) * size, K, weight=WEIGHTS * size), 3)
+    return torch.cat(list(received.mean[0].values()), 1)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_transport_by_updates_powers_and_scaling(case: str) -> None:
+    """With the same noise, channels and offsets at every evaluation."""
+    link = uplink(case)
+    p, log_eta = 2.0 * complex_draw(TRIALS, K, seed=3), draw(TRIALS, seed=4)
+
+    def of(x: Tensor, p: Tensor, log_eta: Tensor) -> Tensor:
+        return estimate(with_setup(link, policy=chosen(p, log_eta.exp())), x)
+
+    gradcheck_fast(of, updates(TRIALS * K, REALS), p, log_eta)
+
+
+@pytest.mark.parametrize("case", ["plain", "by_block", "antennas", "carrier", "everything"])
+@pytest.mark.parametrize("weighting", ["mean", "none"])
+def test_transport_by_updates_of_parts(case: str, weighting: str) -> None:
+    """Devices know different parts of the payload, and the receive scaling follows the powers."""
+    link = uplink(case)
+    link = with_setup(link, receiver=Eigen(scale="mmse"))
+    mask = (draw(TRIALS * K, REALS, seed=8) > -0.5).double()
+    p = complex_draw(TRIALS, K, seed=3)
+
+    def of(x: Tensor, p: Tensor) -> Tensor:
+        eta = torch.ones(TRIALS, dtype=torch.float64)
+        return estimate(with_setup(link, policy=chosen(p, eta)), x, weighting, mask)
+
+    gradcheck_fast(of, updates(TRIALS * K, REALS), p)
+
+
+@pytest.mark.parametrize("case", ["plain", "by_block", "quadrature", "many_segments"])
+@pytest.mark.parametrize("policy", ["full", "ci", "gbma", "cao_static"])
+def test_transport_by_updates_through_a_policy(policy: str, case: str) -> None:
+    """Powers answer to the updates' mean powers, so the estimate depends on updates twice."""
+    link = uplink(case)
+    made = CaoStatic() if policy == "cao_static" else MAKE[policy]()
+    known = link.transport.setup.statistics
+    if policy == "gbma":
+        known = bench("gbma", range(TRIALS), K).transport.setup.statistics
+    link = with_setup(link, policy=made, statistics=known)
+    gradcheck_fast(lambda x: estimate(link, x), updates(TRIALS * K, REALS))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_zeros_have_gradients_that_are_numbers(case: str) -> None:
+    """Symbols that are zero, a device that sends nothing but zeros, and one that is silent."""
+    link = uplink(case)
+    x = updates(TRIALS * K, REALS)
+    x[:, 2:5] = 0.0
+    x[:, -1] = 0.0
+    x[1] = 0.0
+    p = complex_draw(TRIALS, K, seed=3)
+    p[:, 2] = 0.0
+    eta = torch.ones(TRIALS, dtype=torch.float64)
+    leaves = [one.requires_grad_() for one in (x, p, eta)]
+    estimate(with_setup(link, policy=chosen(p, eta)), x).square().sum().backward()
+    for leaf in leaves:
+        assert leaf.grad is not None
+        assert torch.view_as_real(leaf.grad + 0j).isfinite().all()
+        assert leaf.grad.abs().sum() > 0

@@ -1,0 +1,242 @@
+"""`over_the_air`, the uplink as one function.
+
+Mutations that make a test here fail: seed or round not passed on, blocks of a dict sent as groups
+of their own, watts left in noise units, the dtype not given back.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
+from otafl.own_loop.wireless import WirelessUplink, over_the_air
+
+pytestmark = pytest.mark.exact
+
+POLICIES = ["full", "ci", "tci", "gbma"]
+
+
+def updates(dtype: str = "float64", shape: tuple[int, ...] = (5, 3, 4)) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal(shape).astype(dtype)
+
+
+@pytest.mark.parametrize("power", POLICIES)
+def test_the_report_explains_the_estimate(power: str) -> None:
+    """estimate = sum c w x / W + Re z / (K W sqrt(eta)), c = Re(h p) / sqrt(eta), and z the
+    noise of the named stream; nmse is its squared error over the exact mean's square."""
+    x, w = updates(), np.array([0.1, 0.3, 0.2, 0.25, 0.15])
+    got, report = over_the_air(x, power=power, snr_db=10.0, weights=7 * w, seed=3, round=66)
+    assert report.c is not None
+    assert report.eta is not None
+    np.testing.assert_allclose(report.c, (report.h * report.p).real / math.sqrt(report.eta))
+    draw = Streams([3], [0], dtype=torch.float64).normal("noise/0", 66, (12,))[0].numpy()
+    share = w[report.active].sum()
+    noise = draw.reshape(3, 4) * math.sqrt(0.5) / (5 * share * math.sqrt(report.eta))
+    expected = np.einsum("k,kij->ij", report.c * w, x) / share + noise
+    np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-12)
+    exact = np.einsum("k,kij->ij", w, x)
+    assert report.nmse == pytest.approx(((got - exact) ** 2).sum() / (exact**2).sum())
+
+
+def test_costs_by_hand() -> None:
+    """12 symbols at 2 MHz last 6 us; at full power and 23.0103 dBm (0.2 W) that is 1.2 uJ."""
+    channel = {"name": "awgn", "bandwidth_hz": 2e6, "tx_power_dbm": 10 * math.log10(200)}
+    _, report = over_the_air(updates(), channel=channel, power="full", snr_db=4.0)
+    assert report.symbols == 12
+    assert report.bits == 0
+    assert report.side_symbols == 5
+    assert report.airtime_s == pytest.approx(6e-6)
+    np.testing.assert_allclose(report.tx_power_w, 0.2)
+    np.testing.assert_allclose(report.energy_j, 1.2e-6)
+    assert report.active.tolist() == [True] * 5
+    np.testing.assert_allclose(report.h, 1.0)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("shape", [(5, 1), (5, 7), (5, 2, 3, 2), (1, 4)])
+def test_numpy_in_numpy_out(dtype: str, shape: tuple[int, ...]) -> None:
+    x = updates(dtype, shape)
+    before = x.copy()
+    got, _ = over_the_air(x, power="ci", snr_db=100.0)
+    assert isinstance(got, np.ndarray)
+    assert got.dtype == x.dtype
+    assert got.shape == shape[1:]
+    tolerance = 3e-3 if dtype == "float16" else 1e-3
+    np.testing.assert_allclose(got.astype("float64"), x.astype("float64").mean(0), atol=tolerance)
+    assert (x == before).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_torch_in_torch_out(dtype: torch.dtype) -> None:
+    x = torch.from_numpy(updates()).to(dtype).requires_grad_()
+    got, _ = over_the_air(x, power="ci", snr_db=100.0)
+    assert isinstance(got, torch.Tensor)
+    assert got.dtype == dtype
+    assert got.shape == (3, 4)
+    assert got.requires_grad
+    torch.testing.assert_close(
+        got.detach().double(), x.detach().double().mean(0), rtol=0, atol=1e-2
+    )
+
+
+def test_numpy_and_torch_agree() -> None:
+    x = updates("float32")
+    one, report = over_the_air(x, seed=2)
+    other, same = over_the_air(torch.from_numpy(x), seed=2)
+    assert np.array_equal(one, other.numpy())
+    assert report.nmse == same.nmse
+
+
+def test_views_with_other_strides() -> None:
+    x = updates()
+    straight, _ = over_the_air(np.ascontiguousarray(x[::-1, ::2].transpose(0, 2, 1)))
+    strided, _ = over_the_air(x[::-1, ::2].transpose(0, 2, 1))
+    assert np.array_equal(straight, strided)
+    tensor, _ = over_the_air(torch.from_numpy(x).flip(0)[:, ::2].mT)
+    assert np.array_equal(straight, tensor.numpy())
+
+
+def test_a_dict_is_one_payload() -> None:
+    """The blocks side by side under one transmit scalar, one noise and one error; each comes back
+    as it came in."""
+    x = updates()
+    named: dict[str, Any] = {"a": x[:, 0], "b": torch.from_numpy(x[:, 1:]).float()}
+    got, report = over_the_air(named, power="gbma")
+    assert set(got) == {"a", "b"}
+    assert isinstance(got["a"], np.ndarray)
+    assert got["a"].dtype == np.float64
+    assert isinstance(got["b"], torch.Tensor)
+    assert got["b"].dtype == torch.float32
+    whole, same = over_the_air(x.reshape(5, 12), power="gbma")
+    np.testing.assert_allclose(got["a"], whole[:4], rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(got["b"].numpy().ravel(), whole[4:], rtol=1e-5, atol=1e-6)
+    assert report.nmse == pytest.approx(same.nmse, rel=1e-5)
+    assert report.symbols == 12
+
+
+def test_seed_and_round_choose_the_draws() -> None:
+    x = updates()
+    runs = {
+        (seed, round): over_the_air(x, seed=seed, round=round)[0]
+        for seed in (0, 1)
+        for round in (0, 1, 64)
+    }
+    again = {key: over_the_air(x, seed=key[0], round=key[1])[0] for key in reversed(runs)}
+    for key, value in runs.items():
+        assert np.array_equal(value, again[key])
+    assert len({value.tobytes() for value in runs.values()}) == 6
+
+
+def test_the_first_devices_have_the_same_channel_whoever_else_there_is() -> None:
+    _, many = over_the_air(updates(shape=(50, 4)), seed=5, round=7)
+    _, few = over_the_air(updates(shape=(10, 4)), seed=5, round=7)
+    assert many.h is not None
+    np.testing.assert_array_equal(many.h[:10], few.h)
+
+
+def test_global_generators_are_left_alone() -> None:
+    before = torch.get_rng_state()
+    over_the_air(updates())
+    assert torch.equal(before, torch.get_rng_state())
+
+
+@pytest.mark.parametrize("transport", ["ideal", "digital"])
+def test_transports_that_do_not_superpose(transport: str) -> None:
+    x, w = updates(), np.array([3.0, 1.0, 0.0, 2.0, 4.0])
+    got, report = over_the_air(x, transport=transport, weights=w)
+    np.testing.assert_allclose(got, np.einsum("k,kij->ij", w / 10, x), rtol=1e-12)
+    assert report.nmse == 0
+    assert report.h is None
+    assert report.p is None
+    assert report.c is None
+    assert report.eta is None
+    assert report.active.tolist() == [True] * 5
+    assert report.bits == (5 * 12 * 32 if transport == "digital" else 0)
+    np.testing.assert_allclose(report.tx_power_w, 0.1)
+
+
+def test_who_is_silent_is_not_active() -> None:
+    power = {"name": "tci", "threshold": 1.0}
+    _, report = over_the_air(updates(shape=(40, 6)), power=power)
+    assert report.h is not None
+    np.testing.assert_array_equal(report.active, np.abs(report.h) ** 2 >= 1.0)
+    assert (report.energy_j[~report.active] == 0).all()
+    assert 0 < report.active.sum() < 40
+
+
+def test_physical_snr_is_the_normalised_one_it_works_out_to() -> None:
+    """20 dBm, 110 dB of path loss, 1 MHz, 5 dB noise figure: 19 dB."""
+    x = updates()
+    one, report = over_the_air(x, channel={"name": "rayleigh", "path_loss_db": 110.0}, power="ci")
+    other, same = over_the_air(x, channel="rayleigh", snr_db=19.0, power="ci")
+    np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(report.energy_j, same.energy_j, rtol=1e-6)
+
+
+X = updates()
+WRONG: list[tuple[Any, dict[str, Any], str]] = [
+    (X.astype(int), {}, "dtype torch.int64"),
+    (X + 1j, {}, "dtype torch.complex128"),
+    (X.tolist(), {}, "'updates' is a list"),
+    (np.array(1.0), {}, "shape \\[\\]"),
+    (X[:, :0], {}, "shape \\[5, 0, 4\\]"),
+    (X[:0], {}, "number of rows"),
+    ({}, {}, "number of rows"),
+    ({"a": X, "b": X[:3]}, {}, "'a': 5, 'b': 3"),
+    (X, {"weights": [1.0, 2.0]}, "weights must be 5"),
+    (X, {"weights": [1.0, 2.0, 3.0, 4.0, -1.0]}, "-1.0"),
+    (X, {"weights": np.zeros(5)}, "not all zero"),
+    (X, {"weights": [1.0, 1.0, 1.0, 1.0, math.inf]}, "finite"),
+    (X, {"weights": [1.0, 1.0, 1.0, 1.0, math.nan]}, "finite"),
+    (X, {"weights": "equal"}, "'equal'"),
+    (X, {"round": -1}, "round must be a whole number"),
+    (X, {"round": 0.5}, "0.5"),
+    (X, {"seed": -1}, "seed: got -1"),
+    (X, {"power": "gmba"}, "gbma"),
+    (X, {"channel": "raleigh"}, "rayleigh"),
+    (X, {"channel": {"name": "rayleigh", "snr": 3}}, "snr_db"),
+    (X, {"snr_db": 3.0, "channel": {"name": "awgn", "path_loss_db": 90.0}}, "two ways"),
+    (X, {"csi": {"name": "error", "variance": -0.1}}, "csi.variance"),
+    (X, {"transport": "analog"}, "over_the_air"),
+    (X[0, 0], {}, r"updates have shape \[4\]; a row a device, .* updates\[None\] for one device"),
+    (X, {"snr": 3}, "over_the_air: snr: not a setting; did you mean 'snr_db'.* \\(known: channel"),
+    (
+        X * np.r_[1, math.nan, 1, 1, 1][:, None, None],
+        {},
+        "'updates' of device 1 holds NaN.*; give the other devices' rows alone",
+    ),
+    ({"a": X, "b": X * np.r_[1, 1, math.inf, 1, 1][:, None, None]}, {}, "'b' of device 2 holds"),
+]
+
+
+@pytest.mark.parametrize(("x", "settings", "says"), WRONG, ids=[says for _, _, says in WRONG])
+def test_what_cannot_be_is_refused(x: Any, settings: dict[str, Any], says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        over_the_air(x, **settings)
+
+
+def test_who_does_not_send_may_hold_anything() -> None:
+    """NaN of a device that is left out; rows in another order than their devices."""
+    x = updates()
+    x[3] = math.nan
+    uplink = WirelessUplink(5, snr_db=20)
+    mean, _ = uplink(0, x, senders=np.array([True, True, True, False, True]))
+    assert np.isfinite(mean).all()
+    with pytest.raises(UserError, match="WirelessUplink: 'updates' of device 2 holds NaN"):
+        uplink(1, x[[0, 3]], senders=[4, 2])
+
+
+def test_numbers_whose_sum_overflows_are_sent() -> None:
+    got, _ = over_the_air(np.full((3, 4), 1e308), transport="ideal")
+    np.testing.assert_allclose(got, 1e308)
+
+
+def test_an_uplink_names_the_setting_that_was_meant() -> None:
+    with pytest.raises(UserError, match=r"WirelessUplink: snrdb: .* did you mean 'snr_db'"):
+        WirelessUplink(3, snrdb=3)  # type: ignore[arg-type]

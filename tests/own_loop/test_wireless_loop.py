@@ -1,0 +1,291 @@
+"""`WirelessUplink`, the uplink of a loop over rounds.
+
+Mutations that make a test here fail: seed or trial not passed on, codec memory at the row in place
+of the device, rows not sorted by device, a fresh policy state in each round, signalling uncharged,
+totals of the last round alone, single updates in the cohort's order.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from otafl.core.errors import UserError
+from otafl.engine.assembly import assemble
+from otafl.engine.engine import Engine
+from otafl.own_loop.wireless import WirelessUplink, over_the_air
+from otafl.scenario import expand, load_scenario
+
+pytestmark = pytest.mark.exact
+
+
+def updates(dtype: str = "float64") -> np.ndarray:
+    return np.random.default_rng(0).standard_normal((5, 3, 4)).astype(dtype)
+
+
+X = updates()
+CASES: dict[str, dict[str, Any]] = {
+    "error feedback": {"codec": {"name": "topk", "keep": 0.3}, "csi": {"name": "error"}},
+    "a queue of energy": {"power": {"name": "lyapunov"}},
+    "charged signalling": {"csi": "pilots", "signalling": {"charge": True, "sync_symbols": 9}},
+    "bits of one's own": {"transport": "digital", "codec": {"name": "qsgd", "bits": 4}},
+    "lost packets": {"transport": "digital", "csi": {"name": "error", "variance": 0.3}},
+    "sketches": {"codec": {"name": "compressed_sensing", "ratio": 0.4, "keep": 0.1}},
+    "moving devices": {"channel": {"name": "rayleigh", "speed_kmh": 3.0, "block_symbols": 200}},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_it_is_the_uplink_of_the_engine(case: str) -> None:
+    """Trial 1 of a scenario, five rounds of 4 of its 6 devices: what the server gets and what it
+    costs, with everything that lasts from round to round."""
+    sections = {"channel": "rayleigh", "power": "gbma", **CASES[case]}
+    engine, rounds = recorded(sections)
+    uplink = WirelessUplink(6, seed=5, trial=1, **sections)
+    for t, (x, weight, device, received) in enumerate(rounds):
+        mean, report = uplink(t, {"model": x}, weights=weight, senders=device)
+        torch.testing.assert_close(mean["model"], received, rtol=1e-10, atol=1e-13)
+        assert report.participants <= 4
+    counted = engine.means.take()
+    np.testing.assert_allclose(uplink.totals.energy_j, counted["radio_j"][0], rtol=1e-9)
+    assert uplink.totals.energy_j.sum() > 0
+    for ours, name in (("symbols", "uplink_symbols"), ("bits", "uplink_bits"),
+                       ("side_symbols", "side_symbols"), ("airtime_s", "airtime_s")):  # fmt: skip
+        assert getattr(uplink.totals, ours) == pytest.approx(float(counted[name][0]), rel=1e-9)
+    assert uplink.totals.rounds == 5
+
+
+def recorded(sections: dict[str, Any]) -> tuple[Engine, list[Any]]:
+    """An engine after five rounds, and for each what its devices sent, [n, P] before the codec,
+    their weights and numbers, and what its server got."""
+    tree = {
+        "name": "x",
+        "data": {"name": "digits", "train_samples": 200, "partition": {"name": "dirichlet"}},
+        "model": "softmax_regression",
+        "devices": {"count": 6, "participants": 4},
+        "training": {"local_steps": 2, "batch_size": 5},
+        "engine": {"dtype": "float64"},
+        "seed": 5,
+        "trials": 2,
+        **sections,
+    }
+    engine = Engine(assemble(expand(load_scenario(tree)), [1]))
+    sent: list[Any] = []
+    got: list[torch.Tensor] = []
+    encode, combine = engine.encode, engine.parts.algorithm.combine
+
+    def encoding(payload: Any, cohort: Any, t: int) -> Any:
+        sent.append((payload[0].blocks["model"].clone(), cohort.weight, cohort.device))
+        return encode(payload, cohort, t)
+
+    def combining(server: Any, received: Any, *rest: Any) -> Any:
+        alive = received.alive is None or bool(received.alive[0])
+        got.append(received.mean[0]["model"][0].clone() * alive)
+        return combine(server, received, *rest)
+
+    engine.encode = encoding  # type: ignore[method-assign]
+    engine.parts.algorithm.combine = combining  # type: ignore[method-assign]
+    for t in range(5):
+        engine.round(t)
+    return engine, [(*a, b) for a, b in zip(sent, got, strict=True)]
+
+
+def test_one_call_is_over_the_air() -> None:
+    x, w = updates(), np.array([0.1, 0.3, 0.2, 0.25, 0.15])
+    uplink = WirelessUplink(5, power="ci", snr_db=7.0, seed=4)
+    for round in (0, 3):
+        mean, report = uplink(round, x, w)
+        same, alone = over_the_air(x, power="ci", snr_db=7.0, seed=4, weights=w, round=round)
+        assert np.array_equal(mean, same)
+        assert report.nmse == alone.nmse
+        assert report.participants == 5
+
+
+def test_senders_and_their_order() -> None:
+    """Rows in any order, by number or by a mask over all: the same channels and the same mean."""
+    x, w = updates(), np.array([1.0, 2.0, 3.0, 4.0, 5.0])
+    settings: dict[str, Any] = {"power": "ci", "snr_db": 10.0}
+    some = np.array([4, 0, 3])
+    mean, report = WirelessUplink(5, **settings)(2, x[some], w[some], senders=some)
+    mask = np.array([True, False, False, True, True])
+    other, same = WirelessUplink(5, **settings)(2, x, w, senders=torch.from_numpy(mask))
+    np.testing.assert_allclose(mean, other, rtol=1e-12)
+    np.testing.assert_array_equal(report.energy_j, same.energy_j)
+    assert report.active.tolist() == mask.tolist()
+    assert (report.energy_j[~mask] == 0).all()
+    turned, _ = WirelessUplink(5, **settings)(2, x[::-1], w[::-1], senders=[4, 3, 2, 1, 0])
+    np.testing.assert_allclose(turned, WirelessUplink(5, **settings)(2, x, w)[0], rtol=1e-12)
+    exact, _ = WirelessUplink(5, transport="ideal")(2, x[some], w[some], senders=some)
+    np.testing.assert_allclose(exact, np.average(x[some], 0, w[some]))
+
+
+def test_memory_belongs_to_its_device() -> None:
+    """Top one of two with error feedback: what a device held back comes in its next round, whoever
+    sends in between."""
+    uplink = WirelessUplink(2, transport="ideal", codec={"name": "topk", "keep": 0.5})
+    first, second = np.array([[3.0, 2.0]]), np.array([[0.0, 1.0]])
+    assert uplink(0, first, senders=[1])[0].tolist() == [3.0, 0.0]
+    assert uplink(1, second, senders=[0])[0].tolist() == [0.0, 1.0]
+    assert uplink(2, 0.1 * second, senders=[1])[0].tolist() == [0.0, pytest.approx(2.1)]
+
+
+def test_memory_keeps_what_was_not_heard() -> None:
+    """Truncated inversion of two devices that send two numbers each, one at a time: what a silent
+    one had to send comes whole, the first time that it is heard."""
+    uplink = WirelessUplink(
+        2,
+        codec={"name": "topk", "keep": 0.5},
+        power={"name": "tci", "threshold": 0.7},
+        snr_db=200.0,
+    )
+    owed = np.zeros((2, 2))
+    silent = 0
+    for t in range(12):
+        k = t % 2
+        owed[k] += [1.0, 1.5]
+        mean, report = uplink(t, np.array([[1.0, 1.5]]), senders=[k])
+        silent += not report.participants
+        first = np.abs(owed[k]).argmax()
+        hand = np.where(np.arange(2) == first, owed[k], 0.0) * report.participants
+        np.testing.assert_allclose(mean, hand, atol=1e-6)
+        owed[k] -= hand
+    assert 2 < silent < 10
+
+
+def network() -> torch.nn.Module:
+    return torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
+
+
+def test_state_dicts() -> None:
+    """A state_dict that fits the model again; whole numbers are averaged and rounded beside the
+    uplink, which carries the 28 real numbers."""
+    states = []
+    for k in range(3):
+        torch.manual_seed(k)
+        model = network()
+        for _ in range(10 * k + 3):
+            model(torch.randn(4, 3))
+        states.append({name: value.detach() for name, value in model.state_dict().items()})
+    assert states[1]["1.num_batches_tracked"] == 13
+    uplink = WirelessUplink(3, channel="awgn", snr_db=200.0)
+    mean, report = uplink(0, states, weights=[0.2, 0.5, 0.3])
+    network().load_state_dict(mean)
+    assert list(mean) == list(states[0])
+    assert mean["1.num_batches_tracked"].dtype == torch.int64
+    assert mean["1.num_batches_tracked"].item() == 14  # 0.2 * 3 + 0.5 * 13 + 0.3 * 23 = 14.0
+    assert report.symbols == 12 + 4 + 4 * 4
+    for name, value in mean.items():
+        exact = sum(w * s[name].double() for w, s in zip((0.2, 0.5, 0.3), states, strict=True))
+        torch.testing.assert_close(value.double(), exact, rtol=0, atol=1e-4)
+    halves = [{n: v.half() if v.is_floating_point() else v for n, v in s.items()} for s in states]
+    half, _ = WirelessUplink(3, transport="ideal")(0, halves)
+    assert half["0.weight"].dtype == torch.float16
+    arrays = [{n: v.numpy() for n, v in s.items()} for s in states]
+    plain, _ = WirelessUplink(3, channel="awgn", snr_db=200.0)(0, arrays, weights=[0.2, 0.5, 0.3])
+    assert isinstance(plain["0.weight"], np.ndarray)
+    assert plain["1.num_batches_tracked"] == 14
+    np.testing.assert_array_equal(plain["0.weight"], mean["0.weight"].numpy())
+
+
+def test_each_update_of_a_digital_uplink() -> None:
+    """In the order that was given, with its own losses."""
+    x = updates("float32")
+    settings: dict[str, Any] = {"transport": "digital", "codec": {"name": "uniform", "bits": 8}}
+    uplink = WirelessUplink(8, csi={"name": "error", "variance": 0.5}, seed=2, **settings)
+    assert uplink.tells_apart
+    places, lost = [6, 1, 7, 0, 3], 0
+    for t in range(6):
+        delivery = uplink.deliver(t, x, senders=places)
+        assert delivery.each is not None
+        came = [one for one in delivery.each if one is not None]
+        lost += 5 - len(came)
+        assert delivery.report.participants == len(came)
+        if came:
+            np.testing.assert_allclose(np.mean(came, 0), delivery.mean, rtol=1e-4, atol=1e-6)
+        else:
+            assert (delivery.mean == 0).all()
+        for k, one in enumerate(delivery.each):
+            if one is not None:
+                assert 0 < np.abs(one - x[k]).max() < 0.05
+    assert 5 < lost < 25
+    assert not WirelessUplink(8).tells_apart
+    assert WirelessUplink(5).deliver(0, x).each is None
+
+
+def test_nobody_heard() -> None:
+    mean, report = WirelessUplink(5, power={"name": "tci", "threshold": 50.0})(0, updates())
+    assert (mean == 0).all()
+    assert report.participants == 0
+    assert not report.active.any()
+
+
+def test_gradients_pass_and_memory_lets_go() -> None:
+    x = torch.from_numpy(updates()).requires_grad_()
+    uplink = WirelessUplink(5, codec={"name": "topk", "keep": 0.5})
+    for round in range(2):
+        mean, _ = uplink(round, x)
+        mean.square().sum().backward()
+        assert (x.grad != 0).any()
+
+
+LOOP: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    ({}, {"round": -1}, "WirelessUplink: round must be a whole number from 0 on; got -1"),
+    ({"trial": 0.5}, {}, "WirelessUplink: trial must be a whole number from 0 on; got 0.5"),
+    ({"devices": 0}, {}, "devices.count: got 0"),
+    ({"devices": 8}, {}, "WirelessUplink: got 5 updates of 8 devices; say which by senders"),
+    ({}, {"senders": [0, 1, 2, 3, 3]}, "senders must be the device of each of the 5 updates"),
+    ({}, {"senders": [0, 1, 2, 3, 5]}, "different whole numbers from 0 to 4"),
+    ({}, {"senders": [0, 1]}, "5 truth values, not all false"),
+    ({}, {"senders": [False] * 5}, "not all false"),
+    ({}, {"senders": "all"}, "got 'all'"),
+    ({}, {"senders": [True] + [False] * 4, "weights": [0, 1, 1, 1, 1]}, "are all zero"),
+    ({}, {"updates": [{"a": X[0]}, {"b": X[0]}]}, "update 1 and update 0 do not both have 'a'"),
+    ({}, {"updates": [{"a": X[0]}, {"a": X[0, 0]}]}, "'a' has shape [4] in update 1 and [3, 4]"),
+    ({}, {"updates": {"n": X.astype(int)}}, "none of 'n' has real numbers; there is nothing to s"),
+    ({}, {"updates": {"a": X + 1j}}, "'a' has dtype torch.complex128 and shape [5, 3, 4]; a float"),
+    ({"codec": "top"}, {}, "codec: unknown codec 'top'; did you mean 'topk'?"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "called", "says"), LOOP, ids=[says for _, _, says in LOOP])
+def test_what_a_loop_cannot_ask_for(
+    made: dict[str, Any], called: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(UserError, match=re.escape(says)):
+        WirelessUplink(**{"devices": 5, **made})(**{"round": 0, "updates": X, **called})
+
+
+def test_updates_are_of_one_model() -> None:
+    uplink = WirelessUplink(5)
+    uplink(0, X)
+    for other, says in (
+        (
+            X.astype("float32"),
+            "'updates' is float32 [3, 4] on cpu, and in the first call was float6",
+        ),
+        (X[:, 0], "'updates' is float64 [4] on cpu, and in the first call was float64 [3, 4] on c"),
+        ({"a": X}, "'a' is float64 [3, 4] on cpu, and in the first call was missing; an uplink is"),
+    ):
+        with pytest.raises(UserError, match=re.escape(says)):
+            uplink(1, other)
+    assert uplink.totals.rounds == 1
+
+
+def test_the_example_of_the_docs_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    """docs/own_loop.md, a loop over state_dicts with a BatchNorm; it learns, and 20 rounds of 2506
+    real numbers at 1 MHz last 0.05 s."""
+    torch.manual_seed(0)
+    text = (Path(__file__).parents[2] / "docs" / "own_loop.md").read_text()
+    (example,) = re.findall(r"^```python\n(.*?)^```", text, flags=re.S | re.M)
+    names: dict[str, Any] = {}
+    exec(compile(example, "own_loop.md", "exec"), names)
+    assert names["accuracy"] > 0.8
+    assert names["model"].state_dict()["1.num_batches_tracked"] == 100
+    totals = names["uplink"].totals
+    assert totals.airtime_s == pytest.approx(20 * 2538e-6)
+    assert "0.051 s on air" in capsys.readouterr().out

@@ -1,0 +1,406 @@
+"""Clipping, transmit scales and accounting by hand; the attacks are in `otafl validate`, whose
+mutations tests/laws/test_privacy.py has.
+
+Mutations that make a test here fail: a norm over all rows or without the square root; small
+payloads scaled up; a scale from what is sent; power above the budget, or a bound that is not taken
+of it; groups' or rounds' mu added without squares; the count of rounds that the bound limits taken
+over devices; what is left shared by all planned rounds; state that a checkpoint lacks; devices that
+were not drawn left out; a group on the ideal route let pass; rows that are not finite left as they
+are; other servers left out, or their gains added to the wrong device; empty slots or trials that
+have stopped charged wrongly; carriers that turn a payload out of the quadrature that counts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from contract.small import engine, scenario
+
+from otafl.algorithms.base import Outcome
+from otafl.algorithms.fedavg import FedAvg
+from otafl.core.contracts import Blocks, Broadcast, Group, Limits, LocalContext
+from otafl.core.errors import UserError
+from otafl.engine.assembly import assemble
+from otafl.engine.engine import Engine
+from otafl.laws.bench import Bench, Rig
+from otafl.preflight.foresight import foreseen
+from otafl.privacy import accounting
+from otafl.scenario import Point, load_scenario
+
+pytestmark = pytest.mark.exact
+
+K, S, P, C, N = 4, 3, 10, 0.3, 0.5
+CLIP = {"clip": C}
+
+
+def rig(power: Any = "full", rounds: int = 5, snr_db: float = 10.0, **sections: Any) -> Rig:
+    section = {"clip": C} | sections.pop("privacy", {})
+    channel = {"name": "rayleigh", "snr_db": snr_db} | sections.pop("channel", {})
+    point = {"channel": channel, "power": power, "privacy": section}
+    return Bench().uplink(K, S, point | {"training": {"rounds": rounds}} | sections)
+
+
+def mu(one: Rig) -> np.ndarray:
+    return one.link.transport.measures()["dp_mu"].numpy()
+
+
+def rows(one: Rig, scale: float = 1.0) -> torch.Tensor:
+    return scale * one.symbols(P, 0)
+
+
+def test_payloads_are_clipped_to_the_norm() -> None:
+    one = rig("ci", snr_db=200.0)
+    x = rows(one)
+    x[:3] *= 1e-3
+    norm = x.norm(dim=1, keepdim=True)
+    expected = torch.where(norm > C, x * C / norm, x)
+    estimate, _ = one.send(x, 0)
+    torch.testing.assert_close(estimate, expected.view(S, K, P).mean(1), rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("power", ["full", "gbma", "cotaf", "tci", "cao_static", "budget_paced"])
+def test_transmit_scales_say_nothing_of_the_payload(power: str) -> None:
+    saved = []
+    for scale in (1e-3, 1e3):
+        one = rig(power)
+        x = rows(one, scale)
+        x[::2] *= 0.1
+        _, report = one.send(x, 0)
+        saved.append(report.saved)
+        assert report.side_symbols.tolist() == [0.0] * S
+    for name in ("p/0", "eta/0", "m/0", "active/0"):
+        torch.testing.assert_close(saved[0][name], saved[1][name], rtol=0.0, atol=0.0)
+
+
+@pytest.mark.parametrize("transport", [{}, {"normalise": "payload", "quadrature": True}])
+def test_power_is_within_the_budget_and_the_bound(transport: dict[str, Any]) -> None:
+    """A payload of norm C takes all of the budget at full power, a smaller one less; with the
+    bound P_k = mu^2 N / (4 T d H_k)."""
+    symbols = P // 2 if transport else P
+    section = {"name": "over_the_air", **transport}
+    free = rig(transport=section, snr_db=-30.0)
+    _, report = free.send(rows(free, 9.0), 0)
+    torch.testing.assert_close(report.power, free.link.budget.budget, rtol=1e-9, atol=0.0)
+    assert free.link.transport.measures()["dp_limited"].tolist() == [0.0] * S
+    one = rig(transport=section, privacy={"epsilon": 0.5}, channel={"antennas": 2})
+    _, report = one.send(rows(one, 9.0), 0)
+    state = one.link.channel.state(0)
+    gain = state.h[..., 0, 0].abs().square().sum(2) * state.gain
+    bound = accounting.mu_of(0.5, 1e-5) ** 2 / 5
+    torch.testing.assert_close(report.power, bound * N / (4.0 * symbols * gain))
+    _, less = rig(transport=section, privacy={"epsilon": 0.5}).send(rows(one, 1e-3), 0)
+    assert (less.power < 0.1 * report.power).all()
+
+
+def test_groups_and_rounds_add_in_squares() -> None:
+    """Two groups of one symbol power count sum_t (2 C g)^2 / N each."""
+    one = rig("gbma", channel={"name": "awgn"})
+    cohort, state = one.cohort, one.link.channel.state(0)
+    blocks = [rows(one), rows(one)[:, :4]]
+    payload = tuple(Group({"x": block}) for block in blocks)
+    for round in range(3):
+        one.link.transport.deliver(payload, cohort, state, round)
+    # full power at gain 1: g^2 = P d / C^2 in a group of d symbols
+    law = np.sqrt(3 * 4.0 * 10.0 * (P + 4) / N)
+    np.testing.assert_allclose(mu(one), law, rtol=1e-9)
+
+
+def test_what_is_left_is_for_those_who_were_silent() -> None:
+    """Trials in which nobody has sent for two of five rounds have five thirds of an even part."""
+    even, left = (rig(privacy={"epsilon": 0.5, "split": split}) for split in ("even", "left"))
+    bound = accounting.mu_of(0.5, 1e-5) ** 2
+    for one, share in ((even, bound / 5), (left, bound / 3)):
+        one.send(rows(one), 2)
+        np.testing.assert_allclose(mu(one) ** 2, share, rtol=1e-9)
+        measured = one.link.transport.measures()
+        assert measured["dp_limited"].tolist() == [1.0] * S
+    for round in (3, 4):
+        left.send(rows(left), round)
+    np.testing.assert_allclose(mu(left) ** 2, bound, rtol=1e-9)
+    told = left.link.transport.measures()["dp_epsilon"].numpy()
+    np.testing.assert_allclose(told, 0.5, rtol=1e-6)
+
+
+def test_a_checkpoint_has_the_accounts() -> None:
+    one, other = rig(privacy={"epsilon": 1.0}), rig(privacy={"epsilon": 1.0})
+    one.send(rows(one), 0)
+    other.link.transport.restore(one.link.transport.kept())
+    for made in (one, other):
+        made.send(rows(made), 1)
+    for name, value in one.link.transport.measures().items():
+        torch.testing.assert_close(other.link.transport.measures()[name], value, rtol=0, atol=0)
+
+
+SAMPLED = {
+    "devices": {"count": K, "selection": {"name": "poisson", "probability": 0.1}},
+    "training": {"rounds": 5, "weights": "uniform"},
+}
+
+
+def test_sampled_devices_pay_whether_they_are_drawn_or_not() -> None:
+    """The device that is never on air has the best channel; with a bound, full power takes all of
+    it."""
+    for epsilon, snr_db in ((None, -35.0), (0.5, -20.0)):
+        scenario = {"privacy": {"clip": C, "epsilon": epsilon}, **SAMPLED}
+        channel = {"name": "awgn", "snr_db": snr_db, "device_budget_db": [9, 0, 0, 0]}
+        scenario |= {"channel": channel}
+        one = Bench().uplink(K, S, scenario | {"power": "full"}, senders=[1, 2])
+        for round in range(5):
+            one.send(rows(one), round)
+        measured = {n: v.tolist()[0] for n, v in one.link.transport.measures().items()}
+        if epsilon is None:
+            mu2 = 5 * 4.0 * 10.0**-2.6 * P / N
+            assert measured["dp_mu"] == pytest.approx(np.sqrt(mu2), rel=1e-6)
+            level = int(np.ceil(16 * (12 + 0.5 * np.log2(mu2 / 5))))
+            law = accounting.sampled_epsilon(((level, 5),), 0.1, 1e-5, True)
+            assert measured["dp_epsilon"] == pytest.approx(law, rel=1e-9)
+            assert law < 0.5 * accounting.epsilon_of(np.sqrt(mu2), 1e-5)
+        else:
+            assert 0.8 * epsilon < measured["dp_epsilon"] <= epsilon
+
+
+def test_a_row_that_is_not_finite_is_sent_as_zeros() -> None:
+    one, other = rig("ci", snr_db=200.0), rig("ci", snr_db=200.0)
+    x, zeros = rows(one), rows(one)
+    x[0, 3], x[1, 2] = torch.nan, torch.inf
+    zeros[:2] = 0.0
+    found, expected = one.send(x, 0)[0], other.send(zeros, 0)[0]
+    torch.testing.assert_close(found, expected, rtol=0.0, atol=0.0)
+
+
+@pytest.mark.parametrize("routes", [{"w": "uplink", "b": "ideal"}, {"b": "ideal"}])
+def test_a_group_on_the_ideal_route_is_refused(routes: dict[str, Any]) -> None:
+    one = rig()
+    x = rows(one)
+    payload = tuple(Group({n: x}, route=route, reason="-") for n, route in routes.items())
+    with pytest.raises(UserError, match=r"^privacy\.clip: the algorithm sends 'b' on the ideal"):
+        one.link.transport.deliver(payload, one.cohort, one.link.channel.state(0), 0)
+
+
+class Leaky(FedAvg):
+    """A method of the user's own that sends a part of its update in the clear."""
+
+    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
+        state, payload, loss = super().local(broadcast, devices, context)
+        return state, (*payload, Group({"loss": loss[:, None]}, route="ideal", reason="-")), loss
+
+
+def test_a_method_of_the_users_is_refused_before_a_run() -> None:
+    changes = {"algorithm": f"{__name__}:Leaky", "privacy": CLIP}
+    (problem,) = foreseen(scenario(changes))
+    assert "privacy.clip: the algorithm sends 'loss' on the ideal route" in problem.message
+    assert foreseen(scenario(changes | {"privacy": {}})) == []
+    with pytest.raises(UserError, match=r"^privacy\.clip: the algorithm sends 'loss'"):
+        engine(changes).round(0)
+
+
+def poisson(trials: list[int], rounds: int = 30) -> Engine:
+    """Run trials in which most rounds have no device."""
+    selection = {"name": "poisson", "probability": 0.03}
+    changes = {
+        "devices": {"count": 3, "selection": selection},
+        "channel": {"name": "rayleigh", "snr_db": -30.0},
+        "training": {"rounds": 30, "weights": "uniform", "batch_size": 4, "local_steps": 1},
+        "power": "full",
+        "privacy": CLIP,
+        "engine.dtype": "float64",
+    }
+    one = engine(changes, trials=trials)
+    for t in range(rounds):
+        one.round(t)
+    return one
+
+
+def accounts(one: Engine) -> dict[str, np.ndarray]:
+    found = one.parts.link.transport.measures()
+    return {name: found[name].numpy() for name in ("dp_mu", "dp_epsilon")}
+
+
+def test_every_round_is_charged_whoever_is_drawn_and_stacked() -> None:
+    """mu^2 = sum_t (2 C)^2 P_k d / C^2 H_kt / N over all rounds, alone and in a stack."""
+    together = poisson([0, 1, 2])
+    state = [together.parts.link.channel.state(t) for t in range(30)]
+    gain = torch.stack([one.h.abs().square().sum((2, 3, 4)) * one.gain for one in state]).sum(0)
+    law = (4.0 * together.parts.model.size * 1e-3 * gain / N).amax(1).sqrt()
+    np.testing.assert_allclose(accounts(together)["dp_mu"], law, rtol=1e-9)
+    for trial in range(3):
+        for name, value in accounts(poisson([trial])).items():
+            np.testing.assert_allclose(value, accounts(together)[name][[trial]], rtol=1e-9)
+
+
+def test_a_trial_that_has_stopped_is_charged_no_more() -> None:
+    one, whole = poisson([0, 1], rounds=10), poisson([0, 1], rounds=20)
+    one.stop(0)
+    before = accounts(one)["dp_mu"]
+    for t in range(10, 20):
+        one.round(t)
+    after = accounts(one)["dp_mu"]
+    assert after[0] == before[0]
+    np.testing.assert_allclose(after[1], accounts(whole)["dp_mu"][1], rtol=1e-12)
+    assert one.parts.link.transport.setup.privacy.levels.sum((1, 2)).tolist() == [30, 60]
+
+
+def test_a_run_of_empty_slots_goes_on_from_a_checkpoint() -> None:
+    one, whole = poisson([0, 1], rounds=7), poisson([0, 1], rounds=15)
+    other = poisson([0, 1], rounds=0)
+    other.restore(one.kept())
+    for t in range(7, 15):
+        other.round(t)
+    for name, value in accounts(whole).items():
+        np.testing.assert_array_equal(accounts(other)[name], value)
+
+
+@pytest.mark.parametrize("adversary", ["curious", "honest"])
+def test_all_servers_that_hear_a_device_count(adversary: str) -> None:
+    """Without fading a device arrives at its own server with gain 1, at each of the six others
+    with 1/10; honest servers have what the phases there leave of it."""
+    cells = {"name": "cells", "servers": 7, "cross_gain_db": -10.0}
+    point = {
+        "channel": {"name": "awgn", "snr_db": 10.0},
+        "power": "gbma",
+        "privacy": {"clip": C, "adversary": adversary},
+        "topology": cells,
+    }
+    one = Bench().uplink(K, 1, point)
+    one.send(rows(one), 0)
+    law = 4.0 * 10.0 * P / N * (1.0 + 6 * 0.1)
+    if adversary == "curious":
+        np.testing.assert_allclose(mu(one) ** 2, law, rtol=1e-6)
+    else:
+        assert (mu(one) ** 2 <= law * (1.0 + 1e-6)).all()
+
+
+@pytest.mark.parametrize("channel", [{"name": "rayleigh", "antennas": 2}, {"name": "umi"}])
+@pytest.mark.parametrize("split", ["even", "left"])
+def test_a_bound_is_kept_by_all_servers_together(channel: dict[str, Any], split: str) -> None:
+    """Devices of full power take what the bound leaves them, the strongest of each server all."""
+    gain = None if channel["name"] == "umi" else -10.0
+    point = {
+        "channel": channel,
+        "power": "full",
+        "privacy": {"clip": C, "epsilon": 2.0, "split": split},
+        "topology": {"name": "cells", "servers": 7, "cross_gain_db": gain},
+        "training": {"rounds": 3},
+    }
+    one = Bench().uplink(K, 1, point)
+    for round in range(3):
+        one.send(rows(one), round)
+    np.testing.assert_allclose(mu(one), accounting.mu_of(2.0, 1e-5), rtol=1e-6)
+
+
+def test_carriers_that_are_off_turn_into_the_quadrature_that_counts() -> None:
+    """An honest server has the cosine of the phase that is left; where symbols turn, all."""
+    impaired = {"residual_phase_rad": 1.5}
+    section = {"adversary": "honest"}
+    still = rig("full", privacy=section, impairments=impaired)
+    turns = rig("full", privacy=section, impairments=impaired | {"carrier_offset": 0.01})
+    curious = rig("full", impairments=impaired)
+    for one in (still, turns, curious):
+        one.send(rows(one), 0)
+    assert (mu(still) < mu(curious)).any()
+    np.testing.assert_allclose(mu(turns), mu(curious), rtol=1e-9)
+
+
+def put_together(**sections: Any) -> None:
+    """Put a scenario together, and send a payload of 10 symbols with its bound."""
+    assemble([Point(0, {}, load_scenario({"name": "x", **sections}))], [0])
+    privacy, rounds = sections["privacy"], sections.get("training", {}).get("rounds", 5)
+    one = rig(privacy=privacy, rounds=rounds)
+    one.send(rows(one), 0)
+
+
+def drawn(**devices: Any) -> dict[str, Any]:
+    """SAMPLED with more of the section `devices`."""
+    return SAMPLED | {"devices": SAMPLED["devices"] | devices}
+
+
+BOUND = {"clip": C, "epsilon": 1.0}
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"privacy": {"epsilon": 1.0}}, "privacy.epsilon: needs privacy.clip"),
+    ({"privacy": CLIP, "transport": "digital"}, "privacy.clip: nobody accounts for what transport"),
+    (
+        {"privacy": CLIP, "transport": {"name": "over_the_air", "centre": True}},
+        "transport.centre: true tells the server the means",
+    ),
+    *(
+        ({"privacy": CLIP, "algorithm": one}, "algorithm.bias_mode: ideal tells the server the bi")
+        for one in (
+            *("fedrlr", "fedmid", "prox_sgd", "magnitude_pruning"),
+            {"name": "fedavg", "sends": "model", "bias_mode": "ideal"},
+        )
+    ),
+    *(
+        ({"privacy": CLIP, "algorithm": one}, "algorithm.masked_loss: true tells the server which")
+        for one in ("heterofl", "fedrolex", "split_mix")
+    ),
+    (
+        {"privacy": CLIP, "algorithm": "otafl.algorithms.fedrlr:FedRLR"},
+        "algorithm.bias_mode: ideal tells the server the biases",
+    ),
+    (
+        {"privacy": CLIP, "faults": {"byzantine": 1, "attack": "nan"}},
+        "faults.refuse_nonfinite: a device that keeps an update back",
+    ),
+    (
+        {
+            "privacy": CLIP,
+            "devices": {"selection": "otafl.selection.update_norm:UpdateNorm"},
+        },
+        "devices.selection: 'otafl.selection.update_norm:UpdateNorm' goes by the updates",
+    ),
+    (
+        {"privacy": CLIP, "devices": {"selection": "update_norm"}},
+        "devices.selection: 'update_norm'",
+    ),
+    ({"privacy": CLIP, "devices": {"round_budget_j": 1.0}}, "devices.round_budget_j: bounds on en"),
+    (
+        {"privacy": CLIP, "devices": {"compute": {"name": "phone", "battery": True}}},
+        "devices.compute: bounds on energy limit what devices send",
+    ),
+    ({"privacy": CLIP, "power": "smcv"}, "power: 'smcv' goes by how payloads vary"),
+    ({"privacy": BOUND, "power": "tci"}, "power: 'tci' does not keep the power budget in every"),
+    ({"privacy": BOUND, "power": "pre_scaler"}, "power: 'pre_scaler' plans with the whole power"),
+    ({"privacy": BOUND, "power": "budget_paced"}, "power: 'budget_paced' plans with the whole"),
+    ({"privacy": BOUND, "csi": "pilots"}, "csi: with 'pilots' devices do not know how well"),
+    ({"privacy": CLIP, **SAMPLED}, "power: 'gbma' sets a device's power by who else takes part"),
+    (
+        {"privacy": CLIP, **SAMPLED, "power": "full", "training": {"weights": "samples"}},
+        "training.weights: 'samples' scales what a device sends",
+    ),
+    *(
+        ({"privacy": CLIP, **drawn(**{key: value}), "power": "full"}, said)
+        for key, value, said in (
+            ("protocol", "asynchronous", "devices.protocol: 'asynchronous' lets a device send in"),
+            ("protocol", {"name": "quorum", "ready": 1}, "devices.protocol: 'quorum' lets a dev"),
+            ("protocol", "periodic", "devices.protocol: 'periodic' lets a device send in a slot"),
+            ("late", "next", "devices.late: 'next' lets a device send in a slot that it was not"),
+            ("senders", 2, "devices.senders: got 2, which makes a device's part depend on the o"),
+        )
+    ),
+    (
+        {"privacy": {"clip": C, "split": "left"}, **SAMPLED, "power": "full"},
+        "privacy.split: 'left' goes by what a device has left",
+    ),
+    (
+        {"privacy": CLIP | {"epsilon": 1e-6, "delta": 1e-12}, "training": {"rounds": 1000}},
+        "privacy.epsilon: no power reaches 1e-06 at delta 1e-12: over 1000 rounds",
+    ),
+]
+
+
+@pytest.mark.parametrize(("sections", "said"), REFUSED)
+def test_refused(sections: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError) as raised:
+        put_together(**sections)
+    assert said in str(raised.value)
+
+
+def test_energy_that_is_left_is_refused() -> None:
+    one = rig()
+    limits = Limits(energy=torch.ones(S, K, dtype=torch.float64))
+    state = one.link.channel.state(0)
+    with pytest.raises(UserError, match=r"^devices.compute: bounds on energy"):
+        one.link.transport.deliver((Group({"x": rows(one)}),), one.cohort, state, 0, limits)

@@ -1,0 +1,144 @@
+"""What a trial takes, reckoned without making it, and what this machine has no room for."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from contract.small import ALGORITHMS, scenario
+
+import otafl
+from otafl import cli, data, models
+from otafl.core import registry
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
+from otafl.engine.assembly import assemble
+from otafl.engine.engine import Engine
+from otafl.running import memory
+from otafl.scenario import expand
+
+pytestmark = pytest.mark.exact
+
+LOOK = {"fedrlr", "fedrlr_plus", "fedem"}
+"""Methods that look at the numbers they start from."""
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_reckoning_is_exact_or_the_model_alone(algorithm: str) -> None:
+    example = registry.settings("algorithm", algorithm).example
+    one = scenario({"algorithm": algorithm} | dict(example))
+    samples = data.loaded(one.data)
+    model = models.build(one.model, samples.input_shape, samples.classes)
+    streams = Streams([one.seed], [0], "cpu", torch.float32)
+    made = memory._bytes_of_state(one, model, streams)
+    reckoned = memory._without_numbers(one, model)
+    assert reckoned == (4 * model.size if algorithm in LOOK else made)
+    assert reckoned <= made
+    assert memory.bytes_per_trial(one) == made + 16 * len(samples.y_train)
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedamp", "pfedhn", "fedrlr"])
+@pytest.mark.parametrize("most", [2**28, 2**14])
+def test_no_more_is_made_than_is_small(
+    algorithm: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond `SMALL_BYTES` a state is reckoned without numbers, to the same bytes.
+
+    Fails if a state is made whatever it takes (`_known`), or none is.
+    """
+    example = registry.settings("algorithm", algorithm).example
+    one = scenario({"algorithm": algorithm, "model.hidden": [200]} | dict(example))
+    samples = data.loaded(one.data)
+    model = models.build(one.model, samples.input_shape, samples.classes)
+    reckoned = memory._without_numbers(one, model)
+    ways = []
+    monkeypatch.setattr(memory, "SMALL_BYTES", most)
+    monkeypatch.setattr(memory, "_without_numbers", lambda *_: ways.append(1) or reckoned)
+    known = memory._known(one, model)
+    assert len(ways) == (most == 2**14)
+    assert known == reckoned or algorithm in LOOK
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedrlr"])
+@pytest.mark.parametrize("hidden", [[10**6, 10**6], [10**9, 10**9, 10**9]])
+def test_a_run_refuses_what_no_memory_holds(algorithm: str, hidden: list[int]) -> None:
+    tree = {"name": "x", "algorithm": algorithm, "model": {"name": "mlp", "hidden": hidden}}
+    with pytest.raises(UserError, match=r"model: one trial takes [\d,]+ GB at least \(mlp of"):
+        otafl.run(tree)
+
+
+def test_many_devices_take_memory_too() -> None:
+    (said,) = memory.no_room(expand(scenario({"devices.count": 10**9})))
+    assert re.search(r"1,000,000,000 devices\), and this machine has [\d,]+ GB; a smaller", said)
+
+
+def test_every_size_of_a_sweep_is_said_once() -> None:
+    sweep = {"model.hidden": [[4], [10**6, 10**6]], "channel.snr_db": [0, 10]}
+    (said,) = memory.no_room(expand(scenario({"sweep": sweep})))
+    assert "1,000,076,000,010 parameters" in said
+    assert memory.no_room(expand(scenario({}))) == []
+
+
+@pytest.mark.slow
+def test_check_warns(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    (tmp_path / "x.yaml").write_text("name: x\nmodel: {hidden: [1000000, 1000000]}\n")
+    with pytest.raises(SystemExit) as left:
+        cli.main(["check", str(tmp_path / "x.yaml")])
+    assert not left.value.code
+    assert "otafl: warning: model: one trial takes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("keys", [{}, {"codec": {"name": "topk", "error_feedback": True}}])
+@pytest.mark.parametrize("participants", [5, 60])
+def test_rows_to_come_are_reckoned(keys: dict[str, Any], participants: int) -> None:
+    """A run of many rounds, of which each brings new devices, stays within what is said before it,
+    and takes a third of it at least.
+
+    Fails if rows that devices get after the first round are left out (`_peak`), or all devices'
+    counted.
+    """
+    keys = keys | {
+        "algorithm": "scaffold",
+        "trials": 2,
+        "devices.count": 250,
+        "data.partition": "iid",
+    }
+    keys |= {"devices.participants": participants, "training.rounds": 12, "model.hidden": [200]}
+    keys |= {"channel": "tdl-a"}  # which is measured
+    (point,) = expand(scenario(keys))
+    said = memory.need([point])
+    with memory.Counter() as counter:
+        one = Engine(assemble([point], range(2)))
+        for t in range(12):
+            one.round(t)
+    assert counter.peak / 3 < said.fixed + 2 * said.per_trial
+    assert counter.peak < 1.1 * (said.fixed + 2 * said.per_trial)
+    assert one.devices.allocated == 500 or participants == 5
+
+
+def test_short_memory_while_measuring_leaves_one_trial_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(*_: object) -> int:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+
+    monkeypatch.setattr(memory, "_peak", fails)
+    points = expand(scenario({"channel": {"name": "tdl-a", "subcarrier_groups": 3}, "trials": 4}))
+    assert memory.need(points).trials_within(points[0].scenario.engine.memory_gb * 2**30) == 1
+
+
+def test_a_channel_that_is_larger_than_the_machine_is_refused() -> None:
+    """Before anything of it is made: `check` would fill the memory else."""
+    many = scenario({"channel": {"name": "rayleigh", "antennas": 10**8}, "devices.count": 100})
+    with pytest.raises(UserError, match=r"^channel.antennas: the channel of one round takes 80 GB"):
+        memory.check_channel(many)
+    memory.check_channel(scenario({"channel": {"name": "rayleigh", "antennas": 1000}}))
+
+
+def test_a_bound_beyond_the_machine_is_noted() -> None:
+    said = memory.no_room(expand(scenario({"engine.memory_gb": 1e6})))
+    assert said[0].startswith("engine.memory_gb: 1e+06 is more than the ")
+    assert not memory.no_room(expand(scenario({})))

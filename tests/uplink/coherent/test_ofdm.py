@@ -1,0 +1,250 @@
+"""Over-the-air sums as OFDM samples: beside the symbols of over_the_air, what they cost, what is
+refused.
+
+Mutations that make a test here fail: noise of another stream, sub-carriers in another order than
+the channel's groups, prefixes that cost nothing, a group of a payload that overwrites another,
+energies of crashed or empty devices, figures that are lost with a checkpoint.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from support.link_bench import bench, cohort, given, updates
+
+from otafl.core.contracts import Group, Limits
+from otafl.core.errors import UserError
+from otafl.laws.bench import Bench, Rig
+from otafl.scenario import load_scenario
+from otafl.uplink.impairments.impairments import Impairments
+
+pytestmark = pytest.mark.exact
+
+MUNICH = {"name": "trace", "scene": "munich", "subcarrier_groups": 16, "bandwidth_hz": 5e6}
+WAVE = {"name": "ofdm", "subcarriers": 16, "prefix": 13}
+CHANNELS = {
+    "flat": {"name": "rayleigh", "antennas": 2},
+    "in blocks": {"name": "rayleigh", "block_symbols": 32},
+    "over paths": MUNICH,
+    "over paths, in blocks": MUNICH | {"block_symbols": 32, "antennas": 3},
+}
+PAYLOADS: dict[str, dict[str, Any]] = {
+    "reals": {},
+    "quadrature": {"quadrature": True},
+    "shuffled": {"interleave": True, "quadrature": True},
+    "by block": {"normalise": "block", "centre": True},
+}
+
+
+def rigs(dtype: torch.dtype, sections: dict[str, Any], **payload: Any) -> list[Rig]:
+    """An uplink of OFDM samples and one of symbols."""
+    return [
+        Bench().uplink(5, 2, sections | {"transport": name | payload}, dtype=dtype)
+        for name in (WAVE, {"name": "over_the_air"})
+    ]
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+@pytest.mark.parametrize("payload", PAYLOADS)
+def test_symbols_of_over_the_air(channel: str, payload: str) -> None:
+    """The same estimate, noise included, and the same reported error, to single precision."""
+    sections = {"channel": CHANNELS[channel], "power": "cao_static"}
+    sections["impairments"] = {"residual_phase_rad": 0.3, "interference_db": 0.0}
+    wave, plain = rigs(torch.float32, sections, **PAYLOADS[payload])
+    x = wave.symbols(101, 0)
+    (one, of_one), (two, of_two) = wave.send(x, 1), plain.send(x, 1)
+    assert (one - two).norm() < 1e-5 * two.norm()
+    torch.testing.assert_close(of_one.nmse, of_two.nmse, rtol=1e-5, atol=0)
+    for name in ("h", "p", "c", "eta"):
+        torch.testing.assert_close(of_one.saved[f"{name}/0"], of_two.saved[f"{name}/0"])
+    assert of_one.participants.equal(of_two.participants)
+
+
+def groups(rows: int) -> tuple[Group, ...]:
+    """A payload of three groups: some rows alone, a mask, a plain sum."""
+    mask = torch.from_numpy(np.random.default_rng(1).random((rows, 21)) < 0.6)
+    some = torch.tensor([0, 2, 5])
+    return (
+        Group({"a": updates(3, 9, 1)}, rows=some),
+        Group({"b": updates(rows, 21, 2)}, mask={"b": mask}),
+        Group({"c": updates(rows, 6, 3)}, weighting="none"),
+    )
+
+
+@pytest.mark.parametrize("quadrature", [False, True])
+def test_groups_share_ofdm_symbols(quadrature: bool) -> None:
+    who = cohort((6,), sends=(True, True, True, False, True, True))
+    got = {}
+    for name, options in (("ofdm", {"subcarriers": 8, "prefix": 2}), ("over_the_air", {})):
+        link = given(bench("gbma", transport=name, quadrature=quadrature, **options), groups=4)
+        got[name] = link.deliver(groups(6), who)
+    (wave, of_wave), (plain, of_plain) = got.values()
+    for one, two in zip(wave.mean, plain.mean, strict=True):
+        for block in two:
+            torch.testing.assert_close(one[block], two[block], rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(of_wave.nmse, of_plain.nmse)
+    each = math.ceil(float(of_plain.symbols) / 4)  # of a group, on two sub-carriers
+    assert of_wave.symbols.tolist() == [math.ceil(each / 2) * 10]
+
+
+def test_what_it_costs() -> None:
+    """40 reals on 16 sub-carriers: three OFDM symbols of 29 samples, the last half empty; what is
+    radiated is repeated in the prefix. Side information is none of the samples."""
+    wave, plain = rigs(torch.float64, {"channel": "awgn", "power": "cao_static"}, centre=True)
+    x = wave.symbols(40, 0)
+    one, two = wave.send(x, 0)[1], plain.send(x, 0)[1]
+    assert (one.symbols == 3 * 29).all()
+    torch.testing.assert_close(one.airtime_s, two.airtime_s * 87 / 40)
+    torch.testing.assert_close(one.on_air_s, two.on_air_s * 87 / 40)
+    torch.testing.assert_close(one.energy_j, two.energy_j * 29 / 16)
+    torch.testing.assert_close(one.power, two.power * 40 / 48)
+    torch.testing.assert_close(one.side_symbols, two.side_symbols)
+
+
+def test_limits_count_prefixes() -> None:
+    """Energy that is left pays for the prefixes too, circuits for as long as the samples last."""
+    link = bench("full", transport="ofdm", subcarriers=8, prefix=4, fading=False)
+    payload = (Group({"a": updates(6, 20)}),)
+    state = link.channel.state(0)
+    whole = link.transport.deliver(payload, cohort(), state, 0)[1]
+    unit = link.transport.setup.budget.unit_energy_j[:, None]
+    radiated = whole.energy_j / unit
+    circuits = torch.full_like(radiated, 0.5)  # a sample; 36 of them
+    limits = Limits(energy=0.25 * radiated + 36 * 0.5, per_symbol=circuits)
+    short = link.transport.deliver(payload, cohort(), state, 0, limits)[1]
+    torch.testing.assert_close(short.energy_j / unit, 0.25 * radiated)
+
+
+def test_a_crash() -> None:
+    """The first reals are sent, no more, as over symbols."""
+    limits = Limits(sent=torch.tensor([[0.5, 1.0, 0.0, 1.0, 1.0, 1.0]]))
+    payload = (Group({"a": updates(6, 40)}),)
+    got = []
+    for name, options in (("ofdm", {"subcarriers": 8, "prefix": 2}), ("over_the_air", {})):
+        link = bench("gbma", transport=name, **options)
+        got.append(link.transport.deliver(payload, cohort(), link.channel.state(0), 0, limits))
+    (one, of_one), (two, of_two) = got
+    torch.testing.assert_close(one.mean[0]["a"], two.mean[0]["a"])
+    assert of_one.heard[0]().equal(of_two.heard[0]())
+    torch.testing.assert_close(of_one.energy_j, of_two.energy_j * 10 / 8)
+
+
+def converted(bits: int, **options: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """Estimates through converters and without, in noise of two antennas."""
+    link = given(bench("gbma", transport="ofdm", snr_db=60.0, **options), antennas=2)
+    streams, payload = link.streams, (Group({"a": updates(6, 4000)}),)
+    plain = link.deliver(payload, cohort())[0].mean[0]["a"]
+    settings = Impairments.Settings(adc_bits=bits, adc_range=5.0)
+    setup = dataclasses.replace(
+        link.transport.setup, impairments=Impairments([settings], None, streams)
+    )
+    link.transport = type(link.transport)(link.transport.settings, setup)
+    return link.deliver(payload, cohort())[0].mean[0]["a"], plain
+
+
+def test_converters_of_samples() -> None:
+    """Each bit takes three fourths of the squared error, within 10 % over 4000 symbols; of many
+    bits only the noise is another."""
+    errors = []
+    for bits in (5, 6, 7):
+        got, plain = converted(bits)
+        errors.append(float((got - plain).square().mean()))
+    assert errors[0] / errors[1] == pytest.approx(4, rel=0.1)
+    assert errors[1] / errors[2] == pytest.approx(4, rel=0.1)
+    got, plain = converted(16)
+    assert float((got - plain).square().mean()) < 1e-3 * errors[2]
+
+
+def test_noise_of_samples() -> None:
+    """Through converters of 16 bits the error has the variance that is saved; 40,000 reals, three
+    interferers at 0 dB and two antennas, within 5 standard errors."""
+    link = given(bench("gbma", transport="ofdm", snr_db=10.0), antennas=2)
+    settings = Impairments.Settings(adc_bits=16, adc_range=8.0, interference_db=0.0)
+    impairments = Impairments([settings], None, link.streams)
+    setup = dataclasses.replace(link.transport.setup, impairments=impairments)
+    link.transport = type(link.transport)(link.transport.settings, setup)
+    x = updates(6, 40_000)
+    received, report = link.deliver((Group({"a": x}),), cohort())
+    c, eta, noise = (report.saved[f"{name}/0"][0, 0] for name in ("c", "eta", "noise"))
+    off = received.mean[0]["a"][0] - (c[:, None] * x).mean(0)
+    ratio = float(off.square().mean() / (noise / eta / 36))
+    assert ratio == pytest.approx(1.0, abs=5 * math.sqrt(2 / 40_000) + 1e-3)
+
+
+def test_figures() -> None:
+    """Nothing before the first round; a linear amplifier has no error vector, one that saturates
+    has; both go on from what was kept."""
+    link = bench("gbma", transport="ofdm", amplifier="rapp", backoff_db=0.0)
+    assert all(torch.isnan(value).all() for value in link.transport.measures().values())
+    for round in range(2):
+        kept = link.transport.kept()
+        link.deliver((Group({"a": updates(6, 640)}),), cohort(), round)
+    measures = link.transport.measures()
+    assert 5 < float(measures["papr_db"]) < 9
+    assert 0.05 < float(measures["evm"]) < 0.5
+    again = bench("gbma", transport="ofdm", amplifier="rapp", backoff_db=0.0)
+    again.transport.restore(kept)
+    again.deliver((Group({"a": updates(6, 640)}),), cohort(), 1)
+    assert again.transport.measures() == measures
+    linear = bench("gbma", transport="ofdm")
+    linear.deliver((Group({"a": updates(6, 640)}),), cohort())
+    assert linear.transport.measures()["evm"] == 0.0
+
+
+def test_gradients() -> None:
+    """Of the samples' estimate are those of the symbols'."""
+    slopes = []
+    for name in ("ofdm", "over_the_air"):
+        x = updates(6, 40).requires_grad_()
+        link = bench("full", transport=name)
+        (link.deliver((Group({"a": x}),), cohort())[0].mean[0]["a"] ** 2).sum().backward()
+        slopes.append(x.grad)
+    torch.testing.assert_close(*slopes)
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        (
+            {"transport": WAVE | {"prefix": 65, "subcarriers": 64}},
+            "transport: prefix 65 is longer than the OFDM symbol of 64",
+        ),
+        (
+            {"transport": WAVE | {"backoff_db": 3}},
+            "transport: backoff_db 3 is without effect on a linear",
+        ),
+        (
+            {"channel": {"name": "tdl-a", "subcarrier_groups": 12}},
+            "transport.subcarriers: 64 are no multiple of the channel's 12 groups; 72 would do",
+        ),
+        (
+            {"channel": {"name": "rayleigh", "block_symbols": 100}},
+            "channel.block_symbols: 100 channel uses are no whole number of OFDM symbols of 64 "
+            "sub-carriers; 128 would do",
+        ),
+        (
+            {"impairments": {"timing_receiver": "lmmse"}},
+            "impairments.timing_receiver: 'lmmse' is for rectangular pulses",
+        ),
+        (
+            {"impairments": {"interference": "alpha_stable", "interference_db": 0}},
+            "over_the_air would do",
+        ),
+    ],
+)
+def test_refused(keys: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=r".") as error:
+        load_scenario({"name": "s", "transport": {"name": "ofdm"}} | keys)
+    assert said in str(error.value)
+
+
+def test_groups_of_a_file_that_do_not_fit() -> None:
+    """They are not known before it is read."""
+    link = given(bench("full", transport="ofdm"), groups=5)
+    with pytest.raises(UserError, match="64 are no multiple of the channel's 5 groups; 65 would"):
+        link.deliver((Group({"a": updates(6, 40)}),), cohort())

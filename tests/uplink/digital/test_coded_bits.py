@@ -1,0 +1,182 @@
+"""Real bits through LDPC codes, QAM and noise.
+
+Mutations that make a test here fail: noise of twice the power, words read from the wrong end,
+errors kept where the block is dropped, scrambling undone at one end only, the SNR of the whole band
+in OFDMA's noise.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+from scipy import stats
+from support.digital_bench import BANDWIDTH, WATT, Bench, amplitude, cohort, rows, uniform
+from torch import Tensor
+
+from otafl.codecs.qsgd import Qsgd
+from otafl.core.contracts import Group
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
+from otafl.uplink.digital.coded_bits import layout
+from otafl.uplink.digital.digital import Digital
+from otafl.uplink.digital.mcs import MCS_TABLES
+
+pytestmark = pytest.mark.exact
+
+
+LDPC: dict[str, Any] = {"rate": "mcs", "coding": "ldpc"}
+
+
+def test_layout_by_hand() -> None:
+    """1,000 bits at 340/1024 on 16-QAM: 3,011.8 coded bits, 3,012 in symbols of 4. At 120/1024 the
+    code's 5,000 bits are repeated to 8,536. 10,000 bits are three codewords of 3,334."""
+    table = MCS_TABLES["64qam"]
+    one = layout(1000, table[10])
+    assert (one.blocks, one.k, one.n, one.mother, one.symbols) == (1, 1000, 3012, 3012, 753)
+    slow = layout(1000, table[0])
+    assert (slow.n, slow.mother, slow.symbols) == (8534, 5000, 4267)
+    long = layout(10_000, table[28])
+    assert (long.blocks, long.k, long.n) == (3, 3334, 3606)
+    assert layout(3, table[9]).k == 12
+
+
+def bits_back(x: Tensor, received: Tensor, codec: Any) -> Tensor:
+    """[n] share of words that arrived as they were sent."""
+    same = [codec.words(Group({"a": part}))["a"] for part in (x, received)]
+    return (same[0] == same[1]).double().mean(1)
+
+
+@pytest.mark.parametrize("name", ["uniform", "qsgd"])
+def test_real_bits_arrive_where_the_channel_is_good(name: str) -> None:
+    """Each device at the fastest scheme with a gap of 3 dB arrives: SNRs from -3 to 24 dB, 300 bits
+    (repetition at the lowest); costs by the layout of each."""
+    streams = Streams([0], [0], dtype=torch.float64)
+    codec: Any = uniform(4)
+    if name == "qsgd":
+        codec = Qsgd(Qsgd.Settings(bits=4, norm="max"), {}, streams)
+    snr_db = np.array([-3.0, 2.0, 9.0, 16.0, 24.0])
+    (sent,), _ = codec.encode((Group({"a": rows(5, 59)}),), {}, cohort((5,), 5), 0, streams)
+    link = Bench([amplitude(10 ** (snr_db / 10))], codec=codec, snr_gap_db=3.0, **LDPC)
+    received, report = link.deliver(sent)
+    assert report.participants.item() == 5
+    assert report.nmse.item() == pytest.approx(0, abs=1e-20)
+    torch.testing.assert_close(received.mean[0]["a"][0], sent.blocks["a"].mean(0))
+    bits = int(codec.bits(sent))
+    table = MCS_TABLES["64qam"]
+    carried = np.log2(1 + 10 ** ((snr_db - 3) / 10))
+    own = [
+        max((m for m in table if m.efficiency <= c), key=lambda m: m.efficiency) for c in carried
+    ]
+    symbols = np.array([layout(bits, m).symbols for m in own])
+    np.testing.assert_allclose(report.energy_j[0] * BANDWIDTH / WATT, symbols)
+    assert own[0].rate_1024 < 1024 / 5
+
+
+def test_real_bits_are_wrong_where_it_is_bad() -> None:
+    """One device far below its scheme, one far above it: the update is lost, or kept with most of
+    its words wrong."""
+    codec, x = uniform(6), rows(2, 100)
+    streams = Streams([0], [0], dtype=torch.float64)
+    (sent,), _ = codec.encode((Group({"a": x}),), {}, cohort((2,), 2), 0, streams)
+    options = {"codec": codec, "mcs_index": 10, **LDPC}
+    h = [amplitude([1.2, 30])]
+    received, report = Bench(h, **options).deliver(sent)
+    assert report.participants.item() == 1
+    assert torch.equal(received.mean[0]["a"][0], sent.blocks["a"][1])
+    assert report.energy_j[0, 0] == report.energy_j[0, 1] > 0
+    received, report = Bench(h, on_block_error="keep", **options).deliver(sent)
+    assert report.participants.item() == 2
+    assert received.each is not None
+    good = bits_back(sent.blocks["a"], received.each[0]["a"], codec)
+    assert good[1] == 1
+    assert 0.01 < good[0] < 0.9
+    ends = received.each[0]["a"][0]
+    assert ends.amin() >= sent.blocks["a"][0].amin() - 1e-9
+    torch.testing.assert_close(
+        received.mean[0]["a"][0], received.each[0]["a"].mean(0), rtol=1e-9, atol=1e-9
+    )
+
+
+def sionna_alone(bits: int, index: int, snr: float, blocks: int) -> int:
+    """Wrong blocks of so many, by Sionna's blocks and noise alone."""
+    with torch.random.fork_rng():
+        from sionna.phy.channel import AWGN
+        from sionna.phy.fec.ldpc import LDPC5GDecoder, LDPC5GEncoder
+        from sionna.phy.mapping import BinarySource, Demapper, Mapper
+
+        order, rate = MCS_TABLES["64qam"][index]
+        coded = math.ceil(bits * 1024 / rate / order) * order
+        encode = LDPC5GEncoder(bits, coded, num_bits_per_symbol=order, device="cpu")
+        mapper = Mapper("qam", order, device="cpu")
+        demapper = Demapper("app", "qam", order, device="cpu")
+        sent = BinarySource(device="cpu", seed=1)((blocks, bits))
+        no = torch.tensor(1 / snr)
+        heard = AWGN(device="cpu")(mapper(encode(sent)), no)
+        got = LDPC5GDecoder(encode, device="cpu")(demapper(heard, no))
+        return int((got != sent).any(1).sum())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("access", "index", "snr_db"), [("tdma", 5, -0.7), ("ofdma", 12, 5.3)])
+def test_block_errors_are_those_of_sionna_alone(access: Any, index: int, snr_db: float) -> None:
+    """300 devices' blocks of 96 bits, in OFDMA with 25 dB more in each share of the band, beside
+    600 blocks of Sionna's own: QPSK at 0.37 and 16-QAM at 0.42. The difference of two binomial
+    shares, level 1e-4."""
+    codec, snr = uniform(1), 10 ** (snr_db / 10)
+    streams = Streams([0], [0], dtype=torch.float64)
+    (sent,), _ = codec.encode((Group({"a": rows(300, 32)}),), {}, cohort((300,), 300), 0, streams)
+    h = [amplitude([snr if access == "tdma" else snr / 300] * 300)]
+    _, report = Bench(h, codec=codec, access=access, mcs_index=index, **LDPC).deliver(sent)
+    wrong, twin = 300 - int(report.participants.item()), sionna_alone(96, index, snr, 600)
+    share = (wrong + twin) / 900
+    assert 0.1 < share < 0.9
+    spread = math.sqrt(share * (1 - share) * (1 / 300 + 1 / 600))
+    assert abs(wrong / 300 - twin / 600) < stats.norm.isf(5e-5) * spread
+
+
+def test_real_bits_are_the_same_stacked_or_alone() -> None:
+    codec = uniform(3)
+    streams = Streams([0, 0], [0, 1], dtype=torch.float64)
+    who = cohort((3, 2), 3)
+    (sent,), _ = codec.encode((Group({"a": rows(5, 40)}),), {}, who, 0, streams)
+    h = amplitude([[1.2, 0.9, 3.0], [1.3, 1.5, 9.0]])
+    options = {"codec": codec, "mcs_index": 10, "on_block_error": "keep", **LDPC}
+    both, _ = Bench(h, **options).deliver(sent, who=who)
+    alone, _ = Bench(h[:1], **options).deliver(Group({"a": sent.blocks["a"][:3]}))
+    assert both.each is not None
+    assert alone.each is not None
+    assert torch.equal(both.each[0]["a"][:3], alone.each[0]["a"])
+    again, _ = Bench(h, **options).deliver(sent, who=who)
+    assert again.each is not None
+    assert torch.equal(both.each[0]["a"], again.each[0]["a"])
+    other, _ = Bench(h, **options).deliver(sent, who=who, round=1)
+    assert other.each is not None
+    assert not torch.equal(both.each[0]["a"], other.each[0]["a"])
+
+
+def test_what_it_refuses() -> None:
+    for options, message in (
+        ({"mcs_index": 3}, "needs rate: mcs"),
+        ({"rate": "mcs", "mcs_index": 29}, "ends at 28"),
+        ({"rate": "mcs", "mcs_table": "256qam", "mcs_index": 28}, "ends at 27"),
+        ({"coding": "ldpc"}, "set rate: mcs"),
+        ({"on_block_error": "keep"}, "needs coding: ldpc"),
+        ({"coding": "ldpc", "rate": "mcs", "outage": False}, "needs coding: ideal"),
+        ({"over_budget": "quantise"}, "needs max_symbols"),
+        ({**LDPC, "over_budget": "quantise", "max_symbols": 5.0}, "needs coding: ideal"),
+    ):
+        with pytest.raises(ValidationError, match=message):
+            Digital.Settings(**options)
+    streams = Streams([0], [0])
+    for codec in (None, Qsgd(Qsgd.Settings(), {}, streams)):
+        with pytest.raises(UserError, match="the codec makes none"):
+            Bench([[1.0]], codec=codec, **LDPC)
+    twice = Group({"a": rows(2, 8)}, rows=torch.tensor([0, 0]))
+    for options in ({"codec": uniform(2), **LDPC}, {"max_symbols": 9.0, "over_budget": "quantise"}):
+        with pytest.raises(UserError, match="several rows of a device"):
+            Bench([[1.0]], **options).deliver(twice, who=cohort((1,), 1))

@@ -1,0 +1,110 @@
+"""Devices in deep fades that save their power for other rounds.
+
+Mutations that make a test here fail: the power not raised, raised by the threshold in place of the
+chance, silent devices charged, the threshold on the SNR, on the sum over antennas, on the last
+coherence block.
+"""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from support.digital_bench import BANDWIDTH, WATT, Bench, amplitude, cohort, rows
+
+from otafl.core.contracts import Group
+from otafl.core.errors import UserError
+from otafl.core.rng import Streams
+from otafl.scenario import load_scenario
+from otafl.uplink import build
+
+
+def half(threshold: torch.Tensor) -> Any:
+    return torch.full((len(threshold), 3), 0.5).double()
+
+
+@pytest.mark.exact
+def test_a_threshold_by_hand() -> None:
+    """Of |h|^2 = 0.4, 1 and 3 the first is below 0.5. The others send at twice the power, SNR 2 and
+    6, with 320 bits each."""
+    link = Bench(
+        [amplitude([0.4, 1, 3])], gain_threshold=0.5, statistics=SimpleNamespace(share_above=half)
+    )
+    x = rows(3, 10)
+    received, report = link.deliver(Group({"a": x}))
+    torch.testing.assert_close(received.mean[0]["a"][0], x[1:].mean(0))
+    uses = 320 / np.log2(1 + np.array([2, 6]))
+    assert report.symbols.item() == pytest.approx(uses.sum())
+    joules = 2 * np.array([0.0, *uses]) * WATT / BANDWIDTH
+    np.testing.assert_allclose(report.energy_j[0], joules)
+    np.testing.assert_allclose(report.power[0], [0, 2, 2])
+    assert report.participants.item() == 2
+
+
+@pytest.mark.exact
+def test_no_threshold_changes_nothing() -> None:
+    plain, zero = (Bench([amplitude([0.4, 1, 3])], **keys) for keys in ({}, {"gain_threshold": 0}))
+    x = Group({"a": rows(3, 10)})
+    assert torch.equal(plain.deliver(x)[1].energy_j, zero.deliver(x)[1].energy_j)
+
+
+@pytest.mark.exact
+def test_gains_are_means_over_antennas_of_the_first_block() -> None:
+    """Two antennas, two coherence blocks: of means 0.5 and 3, and 3 and 0.5."""
+    gain = np.array([[[0.2, 4.0], [0.8, 2.0]], [[4.0, 0.2], [2.0, 0.8]], [[1, 1], [1, 1]]])
+    link = Bench(
+        amplitude(gain)[None, :, :, :, None],
+        gain_threshold=0.7,
+        statistics=SimpleNamespace(share_above=half),
+    )
+    _, report = link.deliver(Group({"a": rows(3, 10)}))
+    assert (report.power[0] > 0).tolist() == [False, True, True]
+
+
+@pytest.mark.law
+@pytest.mark.parametrize("antennas", [1, 2])
+def test_the_budget_holds_on_average(antennas: int) -> None:
+    """Rayleigh fading: P / Pr(sends) of who sends, over 2,000 rounds of 10 devices of two trials.
+    The mean of 40,000 times power / budget has a standard error of sqrt((1 - q) / q) / 200, q the
+    chance, and with two antennas another of a chance that is counted over 4,096 draws a device; at
+    a false-alarm level of 1e-4 it is within 4 of both. g_th = 1 saves q = exp(-1), or 3 exp(-2) of
+    two antennas."""
+    channel = {"name": "rayleigh", "antennas": antennas, "snr_db": 0}
+    scenario = load_scenario(
+        {
+            "name": "threshold",
+            "transport": {"name": "digital", "gain_threshold": 1.0},
+            "channel": channel,
+            "devices": {"count": 10},
+        }
+    )
+    streams = Streams([0, 0], [0, 1], dtype=torch.float64)
+    uplink = build([scenario] * 2, 10, streams)
+    who, payload = cohort((10, 10), 10), (Group({"a": rows(20, 1)}),)
+    powers = []
+    for round in range(2000):
+        _, report = uplink.transport.deliver(payload, who, uplink.channel.state(round), round)
+        powers.append(report.power)
+    power = torch.stack(powers) / uplink.budget.budget
+    chance = math.exp(-1) if antennas == 1 else 3 * math.exp(-2)
+    counted = 1 if antennas == 1 else 2  # errors that add up
+    error = counted * math.sqrt((1 - chance) / chance) / 200
+    assert abs(float(power.mean()) - 1) < 4 * error
+    if antennas == 1:
+        torch.testing.assert_close(power[power > 0].amin(), torch.tensor(1 / chance).double())
+
+
+@pytest.mark.exact
+def test_who_plans_is_told() -> None:
+    with pytest.raises(UserError, match="gain_threshold"):
+        load_scenario(
+            {
+                "name": "x",
+                "transport": {"name": "digital", "gain_threshold": 0.1},
+                "devices": {"frequency": "joint", "compute": "phone", "deadline_s": 1.0},
+            }
+        )

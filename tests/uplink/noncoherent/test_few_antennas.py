@@ -1,0 +1,106 @@
+"""One compiled pass over a payload gives what tensor operations give, in all that it is used for.
+
+Mutations that make a test here fail: real and imaginary bits in each other's place, bits of the
+wrong block, the first segment's channel for all, an antenna left out, a negative zero on -, votes
+of the wrong columns, votes as large as their reals, weights of the row before, a trial's rows in
+another's sum.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import xarray as xr
+from numba.core import caching
+from support.link_bench import bench, cohort, given
+from torch import Tensor
+
+import otafl
+from otafl.core.contracts import NO_LIMITS, Group, Limits
+from otafl.uplink.noncoherent import few_antennas
+
+pytestmark = pytest.mark.exact
+COUNTS = (5, 2, 1, 4)
+"""Devices of each trial that take part."""
+
+CASES: dict[str, dict[str, Any]] = {
+    "reals": {"transport": "reed"},
+    "votes": {"transport": "fsk_majority_vote"},
+    "absentees": {"transport": "fsk_majority_vote", "absentee": 0.5},
+    "weighted votes": {"transport": "fsk_majority_vote", "vote": "weighted"},
+    "antennas": {"transport": "reed", "antennas": 3},
+    "blocks": {"transport": "reed", "block": 37},
+    "long blocks of votes": {"transport": "fsk_majority_vote", "block": 4099},
+    "crashes": {"transport": "fsk_majority_vote", "absentee": 0.5, "crash": 0.4},
+    "crashes of reals": {"transport": "reed", "crash": 0.4},
+}
+
+
+def delivered(
+    x: Tensor, antennas: int = 1, block: int = 1000, crash: float = 1.0, **options: Any
+) -> tuple[Tensor, ...]:
+    """What arrives of a payload, and how far that is from what was sent."""
+    trials, devices = len(COUNTS), max(COUNTS)
+    link = bench("full", trials=range(trials), devices=devices, **options)
+    link = given(link, antennas, -(-2 * x.shape[1] // block), block_symbols=block)
+    sent = torch.ones(trials, devices, dtype=torch.float64)
+    sent[:, 1::2] = crash
+    limits = NO_LIMITS if crash == 1.0 else Limits(sent=sent)
+    weight = [1.0 + row for row in range(sum(COUNTS))]
+    who, state = cohort(COUNTS, devices, weight=weight), link.channel.state(0)
+    received, report = link.transport.deliver((Group({"x": x}),), who, state, 3, limits)
+    return received.mean[0]["x"], report.nmse
+
+
+@pytest.mark.parametrize("reals", [300, 2048, 5001])
+@pytest.mark.parametrize("case", CASES)
+def test_as_tensor_operations(case: str, reals: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.randn(sum(COUNTS), reals, generator=torch.Generator().manual_seed(0)).double()
+    x[:, ::7], x[:, 1::7] = 0.0, -0.0
+    compiled = delivered(x, **CASES[case])
+    monkeypatch.setattr(few_antennas, "serves", lambda sent, antennas: False)
+    for one, other in zip(compiled, delivered(x, **CASES[case]), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stretches of a payload are worked on side by side, and no bit depends on how many."""
+    x = torch.randn(sum(COUNTS), 5001, generator=torch.Generator().manual_seed(0)).double()
+    alone = delivered(x, transport="reed")
+    monkeypatch.setattr(few_antennas, "WORTH_A_THREAD", 100)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    assert len(few_antennas._stretches(5001, len(x))) == 3
+    for one, other in zip(alone, delivered(x, transport="reed"), strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("transport", ["reed", "fsk_majority_vote"])
+def test_in_single_precision(transport: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run as anybody would start it: models are the same after three rounds."""
+    scenario = {
+        "name": "few_antennas",
+        "model": "softmax_regression",
+        "devices": {"count": 5},
+        "channel": "rayleigh",
+        "transport": transport,
+        "training": {"rounds": 3},
+    }
+    compiled = otafl.run(scenario)
+    monkeypatch.setattr(few_antennas, "serves", lambda sent, antennas: False)
+    tensors = otafl.run(scenario)
+    for name in ("train_loss", "aggregation_nmse"):
+        assert bool(compiled[name].notnull().any())
+        xr.testing.assert_allclose(compiled[name], tensors[name], rtol=1e-4)
+
+
+def test_where_nothing_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installation that cannot be written to, and no home."""
+    kept: Any = getattr(caching, "CacheImpl", None) or caching._CacheImpl
+    monkeypatch.setattr(kept, "_locator_classes", [])
+    in_order = few_antennas._compiled(lambda numbers: numbers.sort())
+    numbers = np.array([3.0, 1.0, 2.0])
+    in_order(numbers)
+    assert numbers.tolist() == [1.0, 2.0, 3.0]

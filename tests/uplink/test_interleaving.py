@@ -1,0 +1,238 @@
+"""Symbols in a pseudo-random order over the cells of a channel.
+
+Mutations that make a test here fail: symbols sent in order, the order not undone or undone twice, a
+mask left in order, channel uses of a group dealt out twice, a crash counted in symbols of the group
+alone, what is heard left in the order of the air, rows and columns in place of a pseudo-random
+order, flat channels mixed too.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from contract.small import engine, run
+from contract.test_links import saved_link
+from pydantic import ValidationError
+from scipy import stats
+from support.link_bench import WEIGHTS, Bench, bench, cohort, given, updates
+from torch import Tensor
+
+import otafl
+from otafl.core.contracts import Group, Limits
+from otafl.uplink.coherent.over_the_air import OverTheAir
+from otafl.uplink.interleaving import permutation, scattered, shuffled
+from otafl.uplink.superpose import signal
+
+K, CELLS, LENGTH, LEVEL = 6, 8, 250, 1e-4
+HOST = torch.device("cpu")
+
+
+def uplink(policy: str = "ci", trials: int = 1, cells: int = CELLS, **options: Any) -> Bench:
+    """Six devices over so many sub-carrier groups."""
+    return given(bench(policy, tuple(range(trials)), interleave=True, **options), groups=cells)
+
+
+def split(widths: dict[str, int], seed: int = 0) -> dict[str, Tensor]:
+    """Updates of blocks of these widths."""
+    whole = updates(K, sum(widths.values()), seed)
+    return dict(zip(widths, whole.split(list(widths.values()), 1), strict=True))
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("length", [1, 2, 41, 1000])
+def test_the_order_is_undone(length: int) -> None:
+    order, place = permutation("0", length, HOST)
+    assert sorted(order.tolist()) == list(range(length))
+    x = updates(K, length)
+    mixed = shuffled(signal(Group({"a": x}), cohort()), 0)
+    assert torch.equal(mixed.x, x[:, order])
+    assert torch.equal(mixed.blocks(mixed.x)["a"], x)
+    assert torch.equal(order[place], torch.arange(length))
+    assert length < 3 or not torch.equal(mixed.x, x)
+
+
+@pytest.mark.exact
+def test_the_order_is_everybodys() -> None:
+    """It depends on neither seed, trial, round, precision nor stack: known to both ends."""
+    order, _ = permutation("0", 9, HOST)
+    assert order.tolist() == [4, 6, 5, 3, 8, 7, 0, 1, 2]
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("weighting", ["mean", "none"])
+@pytest.mark.parametrize("quadrature", [False, True])
+@pytest.mark.parametrize("block_symbols", [None, 16])
+def test_without_noise_and_distortion(
+    block_symbols: int | None, quadrature: bool, weighting: Any
+) -> None:
+    """Inversion at 300 dB gives every group back, of odd lengths, over 8 sub-carrier groups in one
+    or several coherence blocks."""
+    link = bench("ci", snr_db=300.0, interleave=True, quadrature=quadrature)
+    link = given(link, 1, 1 if block_symbols is None else 9, CELLS, block_symbols)
+    blocks = split({"a": 13, "b": 28}), split({"c": 31}, 1)
+    payload = tuple(Group(one, weighting=weighting) for one in blocks)
+    received, report = link.deliver(payload, cohort(weight=WEIGHTS))
+    w = torch.tensor(WEIGHTS, dtype=torch.float64)
+    w = w / w.sum() if weighting == "mean" else torch.ones_like(w)
+    for got, group in zip(received.mean, payload, strict=True):
+        for name, block in group.blocks.items():
+            torch.testing.assert_close(got[name][0], (w[:, None] * block).sum(0))
+    plain = given(bench("ci", quadrature=quadrature), groups=CELLS).deliver(payload, cohort())[1]
+    assert torch.equal(report.symbols, plain.symbols)
+
+
+@pytest.mark.exact
+def test_masks_are_in_the_same_order() -> None:
+    """Each coordinate is the mean over those who know it."""
+    x = updates(K, 40)
+    mask = (torch.rand(K, 40, generator=torch.Generator().manual_seed(1)) < 0.6).double()
+    received, _ = uplink(snr_db=300.0).deliver((Group({"a": x}, mask={"a": mask}),), cohort())
+    known = mask.sum(0)
+    hand = torch.where(known > 0, (x * mask).sum(0) / known.clamp_min(1), 0.0)
+    torch.testing.assert_close(received.mean[0]["a"][0], hand)
+    count = received.count[0]
+    assert isinstance(count, dict)
+    torch.testing.assert_close(count["a"][0], known / K)
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("policy", ["full", "tci"])
+def test_one_cell_is_bit_equal(policy: str) -> None:
+    """Over flat fading there is nothing to mix, noise included."""
+    payload = (Group(split({"a": 7, "b": 12})), Group(split({"c": 9}, 1)))
+    one, _ = uplink(policy, cells=1).deliver(payload, cohort(weight=WEIGHTS))
+    other, _ = given(bench(policy)).deliver(payload, cohort(weight=WEIGHTS))
+    for got, plain in zip(one.mean, other.mean, strict=True):
+        assert all(torch.equal(got[name], plain[name]) for name in plain)
+
+
+@pytest.mark.exact
+def test_groups_share_every_cell() -> None:
+    """Each channel use of the slot is one group's, and of every cell each group has its share."""
+    lengths = [400, 1000, 200]
+    uses = scattered(lengths)
+    at = [one.at for one in uses]
+    assert torch.equal(torch.cat([one for one in at if one is not None]).sort().values,
+                       torch.arange(1600))  # fmt: skip
+    for one, length in zip(uses, lengths, strict=True):
+        before = one.before(torch.arange(0, 1601, 200))
+        share = before.diff().double() / 200
+        assert before[-1] == length
+        assert (share - length / 1600).abs().max() < 0.15
+    (alone,) = scattered([1600])
+    assert alone.at is None
+
+
+@pytest.mark.exact
+def test_crashes_are_in_time() -> None:
+    """A device that crashes after 30 % of the slot has sent as many symbols of all groups together,
+    and is heard where without noise its part of the sum is there."""
+    link = uplink(devices=K, snr_db=300.0)
+    payload = (Group(split({"a": 20, "b": 30})), Group(split({"c": 50}, 1)))
+    sent = torch.ones(1, K, dtype=torch.float64)
+    sent[0, 2] = 0.3
+    state = link.channel.state(0)
+    received, report = link.transport.deliver(payload, cohort(), state, 0, Limits(sent=sent))
+    parts = [report.saved[f"sent/{index}"].sum(1)[0] for index in range(2)]
+    assert (parts[0] + parts[1]).tolist() == [100, 100, 30, 100, 100, 100]
+    assert 5 < parts[0][2] < 25
+    for group, got, of_group in zip(payload, received.mean, report.heard, strict=True):
+        exact = torch.cat([block.mean(0) for block in group.blocks.values()])
+        missing = torch.cat([block[0] for block in got.values()]) - exact
+        heard = of_group()[0]
+        assert torch.equal(heard[2], missing.abs() < 1e-9)
+        assert heard[[0, 1, 3, 4, 5]].all()
+
+
+@pytest.mark.exact
+def test_who_is_silent_in_a_cell_is_not_heard_there() -> None:
+    """Truncated inversion, cell by cell: the weight that arrives is that of who is heard."""
+    link = uplink("tci", snr_db=300.0, threshold=0.8)
+    received, report = link.deliver((Group(split({"a": 40, "b": 60})),), cohort())
+    heard = report.heard[0]()[0]
+    assert 0 < heard.sum() < heard.numel()
+    assert received.reached is not None
+    reached = received.reached[0]
+    assert reached is not None
+    torch.testing.assert_close(
+        torch.cat([block[0] for block in reached.values()]), heard.double().mean(0)
+    )
+    x = updates(K, 100)
+    some = heard.any(0)
+    mean = torch.cat([block[0] for block in received.mean[0].values()])
+    hand = (x * heard).sum(0)[some] / heard.sum(0)[some]
+    torch.testing.assert_close(mean[some], hand)
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("power", ["full", "tci", "gbma"])
+def test_error_follows_from_the_saved_link(power: str) -> None:
+    """As without interleaving: the Gram matrices are those of what goes over each cell."""
+    transport = {"name": "over_the_air", "interleave": True}
+    one, saved = saved_link(power, "tdl-a", **{"channel.snr_db": 200.0, "transport": transport})
+    assert saved["h/0"].shape[2] == 3
+    weight, gram, on_air = saved["weight/0"][:, :, None], saved["gram/0"], saved["active/0"]
+    share = (weight * on_air).sum(-1, keepdim=True).clamp_min(1e-12)
+    deviation = saved["c/0"] * weight * on_air / share - weight
+
+    def of(a: Tensor) -> Tensor:
+        return torch.einsum("rsqk,rsqkl,rsql->rs", a, gram, a)
+
+    hand = (of(deviation) / of(weight.expand_as(deviation))).mean(0)
+    torch.testing.assert_close(one.means.take()["aggregation_nmse"], hand, rtol=1e-6, atol=1e-15)
+
+
+@pytest.mark.exact
+def test_gradients_pass_after_a_run() -> None:
+    """The order that a run has made, which records no gradients, serves one that does."""
+    permutation.cache_clear()
+    keys = {"transport": {"name": "over_the_air", "interleave": True}, "channel": "tdl-a"}
+    one = run(engine(keys), 1)
+    reals = sum(block[0].numel() for block in one.server.values())
+    x = torch.randn(4, reals, requires_grad=True)
+    mean, _ = otafl.over_the_air(x, **keys)
+    mean.square().sum().backward()
+    assert x.grad is not None
+    assert x.grad.abs().sum() > 0
+
+
+@pytest.mark.exact
+def test_blocks_that_are_normalised_alone_are_not_mixed() -> None:
+    with pytest.raises(ValidationError, match="normalise: payload goes with it"):
+        OverTheAir.Settings(interleave=True, normalise="block")
+
+
+def errors_of(interleave: bool, strided: bool, trials: int) -> np.ndarray:
+    """The squared error of eight parts of a payload over their power, [S, 8], under gbma: layers
+    one after the other, or (strided) neurons j with the reals j, j + 8, ..."""
+    link = bench("gbma", tuple(range(trials)), snr_db=20.0, interleave=interleave)
+    x = torch.from_numpy(np.random.default_rng(4).standard_normal((trials * K, CELLS * LENGTH)))
+    link = given(link, groups=CELLS)
+    received, _ = link.deliver((Group({"a": x}),), cohort((K,) * trials, K))
+    exact = x.view(trials, K, -1).mean(1)
+    error = K * (received.mean[0]["a"] - exact).square()
+    parts = error.unflatten(1, (LENGTH, CELLS)).mT if strided else error.unflatten(1, (CELLS, -1))
+    return parts.mean(2).numpy()
+
+
+@pytest.mark.law
+@pytest.mark.parametrize("strided", [False, True], ids=["layers", "neurons"])
+def test_each_part_has_the_error_of_all_fades(strided: bool) -> None:
+    """Over 400 trials of 8 cells the mean error is that without interleaving, in 3.9 standard
+    errors of the paired difference (level 1e-4). A part's error is the mean over its 250 reals,
+    each of a random cell of error D_c times a chi square, so its variance between the parts of a
+    trial is (3 E D^2 - (E D)^2) / 250, but for what the cells' finite shares take off, at most a
+    part in eight; the mean over the trials is within 25 % of it. A layer in order has the fade of a
+    cell alone: more than ten times that variance. A neuron of a width that the cells divide has all
+    cells in order too, but by rows and columns that of a cell."""
+    plain, mixed = (errors_of(interleave, strided, 400) for interleave in (False, True))
+    gap = plain.mean(1) - mixed.mean(1)
+    assert abs(gap.mean()) < stats.norm.isf(LEVEL / 2) * gap.std() / math.sqrt(len(gap))
+    cells = errors_of(False, False, 400)
+    law = (3 * (cells**2).mean(1) - cells.mean(1) ** 2).mean() / LENGTH
+    assert mixed.var(1, ddof=1).mean() == pytest.approx(law, rel=0.25)
+    assert cells.var(1, ddof=1).mean() > 10 * law

@@ -1,0 +1,117 @@
+"""What a slot takes beside its payload, by hand.
+
+Mutations that make a test here fail: symbols charged where it is off, twice, in time but not in
+joules or the other way; synchronisation for each device, feedback for silent ones or once; a slot
+that nobody is in charged; the server's symbols radiated by the devices; pilots radiated by all in
+place of their share, by silent ones, at the power of the payload, or of one trial for all; the
+power of the payload changed; the engine's clock, energy or counts without it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from contract.small import engine, run
+
+from otafl.core.contracts import LinkBudget, LinkReport
+from otafl.uplink.signalling import Signalling
+
+pytestmark = pytest.mark.exact
+
+S, K = 3, 4
+DOUBLE = torch.float64
+
+
+def table(*rows: list[float]) -> torch.Tensor:
+    return torch.tensor(rows, dtype=DOUBLE)
+
+
+BANDWIDTH_HZ, WATTS = torch.tensor([100.0, 1000.0, 100.0], dtype=DOUBLE), [0.5, 0.25, 1.0]
+BUDGET = LinkBudget(
+    budget=table([10.0, 20.0, 30.0, 40.0], [8.0] * 4, [1.0] * 4),
+    gain=torch.ones(S, K, dtype=DOUBLE),
+    unit_power_w=torch.tensor(WATTS, dtype=DOUBLE),
+    bandwidth_hz=BANDWIDTH_HZ,
+    physical=torch.ones(S, dtype=torch.bool),
+)
+REPORT = LinkReport(
+    symbols=torch.tensor([50.0, 200.0, 0.0], dtype=DOUBLE),
+    bits=torch.zeros(S, dtype=DOUBLE),
+    side_symbols=torch.tensor([12.0, 6.0, 0.0], dtype=DOUBLE),
+    airtime_s=torch.tensor([0.5, 0.2, 0.0], dtype=DOUBLE),
+    participants=torch.tensor([3.0, 2.0, 0.0], dtype=DOUBLE),
+    power=table([1.0, 2.0, 0.0, 5.0], [0.0, 8.0, 8.0, 0.0], [0.0] * 4),
+    energy_j=table([1.0, 1.0, 0.0, 1.0], [0.0, 2.0, 2.0, 0.0], [0.0] * 4),
+    on_air_s=table([0.5, 0.5, 0.0, 0.25], [0.0, 0.2, 0.2, 0.0], [0.0] * 4),
+    nmse=torch.zeros(S, dtype=DOUBLE),
+)
+"""Three of the first trial's devices are on air, two of the second's, and the third has no slot."""
+
+
+def signalling(charge: bool = True) -> Signalling:
+    numbers = zip((20.0, 5.0, 7.0), (3.0, 2.0, 1.0), strict=True)
+    configs = [
+        Signalling.Settings(charge=charge, sync_symbols=a, feedback_symbols=b) for a, b in numbers
+    ]
+    return Signalling(configs, BUDGET)
+
+
+def test_off() -> None:
+    assert signalling(charge=False).charge(REPORT) is REPORT
+    assert not Signalling.Settings().charge
+
+
+def test_on() -> None:
+    """12 + 20 + 3 x 3 = 41 channel uses at 100 Hz, 6 + 5 + 2 x 2 = 15 at 1000 Hz; of the 12 each of
+    three devices radiates 4, at 10, 20 and 40 times half a watt, of the 6 each of two 3."""
+    report = signalling().charge(REPORT)
+    assert report.side_symbols.tolist() == [41.0, 15.0, 0.0]
+    np.testing.assert_allclose(report.airtime_s, [0.91, 0.215, 0.0])
+    expected = [[1.2, 1.4, 0.0, 1.8], [0.0, 2.006, 2.006, 0.0], [0.0] * 4]
+    np.testing.assert_allclose(report.energy_j, expected)
+    on_air_s = [[0.54, 0.54, 0.0, 0.29], [0.0, 0.203, 0.203, 0.0], [0.0] * 4]
+    np.testing.assert_allclose(report.on_air_s, on_air_s)
+    assert report.power is REPORT.power
+    assert report.symbols is REPORT.symbols
+    assert report.participants is REPORT.participants
+
+
+def test_a_slot_in_which_all_are_truncated_is_held() -> None:
+    """It has its pilots and its synchronisation, which nobody is charged for."""
+    none = dataclasses.replace(
+        REPORT, power=torch.zeros(S, K, dtype=DOUBLE), energy_j=torch.zeros(S, K, dtype=DOUBLE)
+    )
+    report = signalling().charge(none)
+    assert report.side_symbols.tolist() == [32.0, 11.0, 0.0]
+    assert report.energy_j.eq(0).all()
+
+
+# ---- in the engine
+
+BASE: dict[str, Any] = {
+    "power": "full",
+    "csi": {"name": "pilots", "length": 4},
+    "channel": {"name": "rayleigh", "tx_power_dbm": 20.0, "bandwidth_hz": 1e5},
+    "devices.compute": {"name": "fixed", "flops_per_s": 1e100},
+    "engine.dtype": "float64",
+}
+
+
+def test_in_a_run() -> None:
+    """310 numbers; 4 pilots and a mean power of each of four devices are 20 symbols, with 50 of
+    synchronisation and 10 a device 110; a device radiates 315 symbols at 0.1 W."""
+    on = {"signalling": {"charge": True, "sync_symbols": 50, "feedback_symbols": 10}}
+    free, paid = run(engine(BASE), 2), run(engine(BASE | on), 2)
+    one, other = free.means.take(), paid.means.take()
+    assert one["side_symbols"].tolist() == [40.0] * 3
+    assert other["side_symbols"].tolist() == [220.0] * 3
+    np.testing.assert_allclose(other["airtime_s"], 2 * (310 + 110) / 1e5)
+    np.testing.assert_allclose(other["radio_j"], 2 * 315 * 0.1 / 1e5)
+    longer = paid.parts.clock.now() - free.parts.clock.now()
+    np.testing.assert_allclose(longer, 2 * 110 / 1e5, rtol=1e-9)
+    for name, block in free.server.items():
+        assert torch.equal(paid.server[name], block)

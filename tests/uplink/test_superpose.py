@@ -1,0 +1,115 @@
+"""What all transports sum: masked means, who does not send, rows of some devices, repeated rows.
+
+Mutations that make a test here fail: masked means over all weights or left as sums, devices that do
+not send in the mean or charged, repeated rows summed, the ideal route charged; in `_product`, the
+last columns left out, or every part written where the first is.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from support.link_bench import WEIGHTS, bench, cohort, updates
+
+from otafl.core.contracts import Group
+from otafl.uplink import superpose
+from otafl.uplink.superpose import signal
+
+pytestmark = pytest.mark.exact
+
+
+NO_NOISE = 150.0
+"""dB: the noise is then below 1e-7 of the signal, so that means can be worked by hand."""
+
+
+@pytest.mark.parametrize("transport", ["ideal", "over_the_air", "digital"])
+def test_masked_mean_by_hand(transport: str) -> None:
+    """Three devices of widths 4, 2, 1 and weights 1/2, 1/4, 1/4; the last coordinate is nobody's.
+    Coordinate 1: (1/2 x 1 + 1/4 x 2) / (3/4) = 4/3."""
+    link = bench("ci", devices=3, snr_db=NO_NOISE, transport=transport)
+    x = torch.tensor([[1.0, 1, 1, 1, 9], [2, 2, 9, 9, 9], [4, 9, 9, 9, 9]]).double()
+    mask = torch.tensor([[1.0, 1, 1, 1, 0], [1, 1, 0, 0, 0], [1, 0, 0, 0, 0]])
+    group = Group({"a": x.clone(), "b": x[:, :1].clone()}, mask={"a": mask})
+    received, _ = link.deliver((group,), cohort((3,), 3, weight=[2.0, 1.0, 1.0]))
+    hand = torch.tensor([2.0, 4 / 3, 1, 1, 0]).double()
+    torch.testing.assert_close(received.mean[0]["a"][0], hand, rtol=0, atol=1e-6)
+    torch.testing.assert_close(received.mean[0]["b"][0], hand[:1], rtol=0, atol=1e-6)
+    count = received.count[0]
+    assert isinstance(count, dict)
+    assert count["a"][0].tolist() == [1.0, 0.75, 0.5, 0.5, 0.0]
+    assert count["b"][0].tolist() == [1.0]
+
+
+@pytest.mark.parametrize("transport", ["ideal", "over_the_air", "digital"])
+def test_who_does_not_send_is_left_out(transport: str) -> None:
+    sends = [True, False, True, True, False, True]
+    link = bench("ci", snr_db=NO_NOISE, transport=transport)
+    x, w = updates(6, 7), torch.tensor(WEIGHTS).double()
+    received, report = link.deliver((Group({"a": x}),), cohort(weight=WEIGHTS, sends=sends))
+    keep = torch.tensor(sends)
+    hand = (w[keep, None] * x[keep]).sum(0) / w[keep].sum()
+    torch.testing.assert_close(received.mean[0]["a"][0], hand, rtol=0, atol=1e-6)
+    assert report.participants[0] == 4
+    assert (report.energy_j[0][~keep] == 0).all()
+    assert (report.energy_j[0][keep] > 0).all()
+    if received.each is not None:
+        assert torch.equal(received.each[0]["a"], x[keep])
+
+
+@pytest.mark.parametrize("transport", ["ideal", "over_the_air"])
+def test_groups_of_some_rows_and_of_repeated_rows(transport: str) -> None:
+    """Rows 0, 2, 5 of two trials of three; device 2 of trial 0 twice: it sends the mean of its
+    rows, with its own weight."""
+    link = bench("ci", (0, 1), 3, NO_NOISE, transport)
+    x = updates(4, 5)
+    group = Group({"a": x}, rows=torch.tensor([0, 2, 2, 5]))
+    who = cohort((3, 3), 3, weight=[1.0, 7.0, 3.0, 7.0, 7.0, 2.0])
+    received, report = link.deliver((group,), who)
+    first = (1 * x[0] + 3 * (x[1] + x[2]) / 2) / 4
+    expected = torch.stack([first, x[3]])
+    torch.testing.assert_close(received.mean[0]["a"], expected, rtol=0, atol=1e-6)
+    assert report.participants.tolist() == [2, 1]
+
+
+def test_repeated_rows_with_masks_are_averaged_where_they_are_known() -> None:
+    x = torch.tensor([[2.0, 2.0, 2.0], [6.0, 6.0, 6.0], [1.0, 1.0, 1.0]]).double()
+    mask = torch.tensor([[1.0, 1.0, 0.0], [1.0, 0.0, 0.0], [1.0, 1.0, 0.0]])
+    group = Group({"a": x}, rows=torch.tensor([0, 0, 1]), mask={"a": mask})
+    received, _ = bench(transport="ideal", devices=2).deliver((group,), cohort((2,), 2))
+    assert received.mean[0]["a"][0].tolist() == [2.5, 1.5, 0.0]  # (4 + 1)/2, (2 + 1)/2
+
+
+def test_the_ideal_route_is_exact_and_free() -> None:
+    link = bench("gbma", snr_db=-20.0)
+    x, bias = updates(6, 7), updates(6, 3, 1)
+    group = Group({"b": bias}, route="ideal", reason="a test")
+    received, report = link.deliver((Group({"a": x}), group), cohort(weight=WEIGHTS))
+    w = torch.tensor(WEIGHTS).double()
+    torch.testing.assert_close(received.mean[1]["b"][0], (w[:, None] * bias).sum(0) / w.sum())
+    without, cost = link.deliver((Group({"a": x}),), cohort(weight=WEIGHTS))
+    assert torch.equal(received.mean[0]["a"], without.mean[0]["a"])
+    for name in ("symbols", "side_symbols", "energy_j", "airtime_s", "nmse", "power"):
+        assert torch.equal(getattr(report, name), getattr(cost, name))
+
+
+@pytest.mark.parametrize("learns", [False, True])
+@pytest.mark.parametrize("counts", [(3,), (3, 3), (3, 0)])
+def test_columns_a_part_at_a_time_are_the_whole_product(
+    counts: tuple[int, ...], learns: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seven columns, three at a time: two sums of each trial, and their gradient."""
+    monkeypatch.setattr(superpose, "COLUMNS", 3)
+    generator = torch.Generator().manual_seed(6)
+    rows = sum(counts)
+    x = torch.randn(rows, 7, generator=generator, dtype=torch.float64, requires_grad=learns)
+    factor = torch.randn(rows, 2, generator=generator, dtype=torch.float64)
+    got = signal(Group({"a": x}), cohort(counts, 3)).sum(factor)
+    for s, start in enumerate(range(0, 3 * len(counts), 3)):
+        hand = sum(
+            (factor[k, :, None] * x[k] for k in range(start, min(start + 3, rows))),
+            torch.zeros(2, 7, dtype=torch.float64),
+        )
+        torch.testing.assert_close(got[s], hand, rtol=0, atol=1e-12)
+    if learns:
+        got.sum().backward()
+        torch.testing.assert_close(x.grad, factor.sum(1)[:, None].expand(rows, 7))

@@ -1,0 +1,248 @@
+"""Type-based multiple access, against counting real by real and device by device.
+
+Mutations that make a test here fail: levels one off, the noise of another segment, the weight left
+out of what is rounded, K of the cohort for who knows a real or is on air, m = 1 for 1 / M, a unit
+too many taken off where it costs most, a negative count, side information of a range that is given,
+circuits or a crash counted in reals.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from support.limited_bench import radiated, send, table
+from support.link_bench import WEIGHTS, Bench, bench, cohort, given, updates
+
+import otafl
+from otafl.core.contracts import NO_LIMITS, Group, Limits, LinkReport
+from otafl.core.errors import UserError
+from otafl.core.rng import tick
+from otafl.scenario import load_scenario
+from otafl.uplink.type_based import type_based
+from otafl.uplink.type_based.type_based import nearest_type
+
+pytestmark = pytest.mark.exact
+
+K, M, P = 6, 5, 23
+WHO = cohort(weight=WEIGHTS)
+WEIGHT = WHO.unit_weight.numpy()
+PROJECTS = ("none", "round", "lattice")
+
+
+def nearest(y: np.ndarray, total: int) -> np.ndarray:
+    """The nearest whole numbers, none negative, of this sum: of all that there are."""
+    found = [n for n in itertools.product(range(total + 1), repeat=len(y)) if sum(n) == total]
+    off = [float(((np.array(n) - y) ** 2).sum()) for n in found]
+    return np.array(found[int(np.argmin(off))], dtype=float)
+
+
+def twin(
+    link: Bench,
+    report: LinkReport,
+    x: np.ndarray,
+    how: str,
+    cell: np.ndarray,
+    mask: np.ndarray,
+    stops: np.ndarray,
+    index: int = 0,
+) -> np.ndarray:
+    """Estimate [P] of the first trial of rows x [K, P] that know part of them and send up to a
+    crash, with the transport's own scalars and draws."""
+    saved = {
+        name[:-2]: value[0].numpy()
+        for name, value in report.saved.items()
+        if name[-1] == str(index)
+    }
+    streams, width = link.streams, max(1, type_based.CHUNK // M)
+    rounding = streams.device_uniform(
+        f"rounding_to_levels/{index}", 0, WHO.trial, WHO.device, (x.shape[1],)
+    ).numpy()
+    weight, active = saved["weight"], saved["active"]
+    top = np.abs(K * weight[:, None] * x).max()
+    v = np.linspace(-top, top, M)
+    out = np.zeros(x.shape[1])
+    for i in range(x.shape[1]):
+        q = int(cell[i])
+        number, at = divmod(i, width)
+        draw = streams.normal(f"noise/{index}", tick(0, number), (M, width))[0, :, at].numpy()
+        y = draw * math.sqrt(saved["noise"][q] / saved["eta"][q])
+        senders, on = 0, 0.0
+        for k in range(K):
+            place = (K * weight[k] * x[k, i] + top) / (v[1] - v[0])
+            level = min(M - 1, int(place + rounding[k, i]))
+            known = mask[k, i] * active[q, k]
+            senders, on = senders + int(known), on + known * weight[k]
+            if i < stops[k]:
+                y[level] += known * saved["c"][q, k]
+        if how == "round":
+            y = np.clip(np.round(y), 0, senders)
+        elif how == "lattice":
+            y = nearest(y, senders)
+        out[i] = v @ y / (K * on) if on else 0.0
+    return out
+
+
+@pytest.mark.parametrize("how", PROJECTS)
+@pytest.mark.parametrize("case", ["plain", "blocks", "silence", "parts", "crashes"])
+def test_against_counting(case: str, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Coherence blocks of 33 channel uses end within a real, which keeps the fade it began with."""
+    monkeypatch.setattr(type_based, "CHUNK", 8 * M)
+    silence = case == "silence"
+    policy = "tci" if silence else "ci"
+    link = bench(policy, transport="type_based", levels=M, project=how, threshold=0.6, snr_db=2.0)
+    cell, stops = np.zeros(P), np.full(K, P)
+    mask = np.ones((K, P))
+    if case in ("blocks", "silence"):
+        link = given(link, blocks=4, block_symbols=33)
+        cell = np.searchsorted([-(-33 * b // M) for b in (1, 2, 3)], np.arange(P), side="right")
+    limits = NO_LIMITS
+    if case == "crashes":
+        share = table([1.0, 0.5, 0.02, 0.8, 0.3, 1.0])
+        limits, stops = Limits(sent=share), np.floor(share[0].numpy() * P)
+    if case == "parts":
+        mask = (np.arange(P) < np.array([[23], [20], [9], [9], [3], [0]])).astype(float)
+    x = updates(K, P) * torch.from_numpy(mask)
+    group = Group({"a": x}, mask={"a": torch.from_numpy(mask)} if case == "parts" else None)
+    received, report = send(link, (group,), WHO, limits)
+    expected = twin(link, report, x.numpy(), how, cell, mask, stops)
+    got = received.mean[0]["a"][0].numpy()
+    np.testing.assert_allclose(got, expected, atol=1e-9)
+    active = report.saved["active/0"][0]
+    assert bool(active.all()) != silence
+    exact = (WEIGHT[:, None] * x.numpy()).sum(0)
+    if case == "parts":
+        exact = exact / np.maximum((WEIGHT[:, None] * mask).sum(0), 1e-12)
+    error = ((got - exact) ** 2).sum() / (exact**2).sum()
+    np.testing.assert_allclose(report.nmse, [error], rtol=1e-9)
+
+
+def test_nearest_type_is_the_nearest() -> None:
+    """Of all types: 400 draws of three and four levels, from close to far off."""
+    rng = np.random.default_rng(0)
+    for count, total, spread in itertools.product((3, 4), (0, 1, 5), (0.2, 1.0, 4.0)):
+        near = rng.multinomial(total, np.full(count, 1 / count), 20).T
+        y = near + spread * rng.standard_normal((count, 20))
+        senders = torch.full((1, 1, 20), float(total), dtype=torch.float64)
+        got = nearest_type(torch.from_numpy(y)[None], senders)[0].numpy()
+        for column in range(20):
+            np.testing.assert_array_equal(got[:, column], nearest(y[:, column], total))
+
+
+def test_power_energy_uses_and_side_information() -> None:
+    """One channel use of M carries a pulse of M times the budget: the weakest device of `ci` is at
+    its budget. Circuits take M channel uses a real, and each device tells one number, or one for
+    each block, or none where the range is given."""
+    group = Group({"a": updates(K, 14), "b": 9.0 * updates(K, 9)})
+    for wanted, told in (("payload", 1), ("block", 2), (3.0, 0)):
+        link = bench("ci", transport="type_based", levels=M, range=wanted)
+        _, report = send(link, (group,), WHO)
+        p = report.saved["p/0"][0, 0].abs().square().numpy()
+        budget = float(link.budget[0])
+        assert p.max() == pytest.approx(M * budget)
+        np.testing.assert_allclose(report.power[0], p / M)
+        np.testing.assert_allclose(radiated(link, report)[0], P * p)
+        assert report.symbols.tolist() == [M * P]
+        assert report.airtime_s.item() == pytest.approx(M * P * 1e-6)
+        assert report.side_symbols.tolist() == [K * told]
+        ends = report.saved["range/0"][0].tolist()
+        parts = [group.blocks["a"], group.blocks["b"]]
+        largest = [np.abs(K * WEIGHT[:, None] * part.numpy()).max() for part in parts]
+        wanted_ends = {"payload": [max(largest)], "block": largest}.get(str(wanted), [3.0])
+        assert ends == pytest.approx(wanted_ends)
+    short = Limits(energy=table([1e4] * K), per_symbol=table([1e4 / (M * P) + 1e-6] * K))
+    _, report = send(bench("ci", transport="type_based", levels=M), (group,), WHO, short)
+    assert report.participants.tolist() == [0]
+
+
+def test_levels_are_exact_without_noise() -> None:
+    """Means of values on the levels, sums of signs, and unequal devices in the trials."""
+    link = bench("ci", (0, 1), transport="type_based", levels=M, range=2.0, snr_db=150.0)
+    x = torch.randint(-2, 3, (10, P), generator=torch.Generator().manual_seed(0)).double()
+    who = cohort((6, 4))
+    received, report = send(link, (Group({"a": x}), Group({"b": x}, weighting="none")), who)
+    six, four = x[:6], x[6:]
+    torch.testing.assert_close(
+        received.mean[0]["a"], torch.stack([six.mean(0), four.mean(0)]), atol=1e-6, rtol=0
+    )
+    torch.testing.assert_close(
+        received.mean[1]["b"], torch.stack([six.sum(0), four.sum(0)]), atol=1e-5, rtol=0
+    )
+    assert report.nmse.max() < 1e-12
+
+
+@pytest.mark.parametrize("rounding", ["nearest", "stochastic"])
+def test_error_follows_from_what_is_saved(rounding: str) -> None:
+    """Squared deviations, rounding and noise: E = a^T G a + sum (c w)^2 r + P unit^2 (N / eta) sum
+    v^2 for stochastic rounding, which is independent; 400 trials' mean within 5 standard errors.
+    To the nearest, the rounding errors are at most half a step."""
+    trials = 400
+    link = bench("ci", tuple(range(trials)), transport="type_based", levels=M, rounding=rounding)
+    x = updates(K, P).repeat(trials, 1)
+    _, report = send(link, (Group({"a": x}),), cohort((K,) * trials, weight=WEIGHTS * trials))
+    saved = {name[:-2]: value for name, value in report.saved.items()}
+    w = saved["weight"]
+    c = saved["c"][:, 0]
+    off = c * w - w
+    top = saved["range"][:, 0]
+    v = torch.linspace(-1.0, 1.0, M).double()
+    noise = P * (0.5 / saved["eta"][:, 0]) * (v.square().sum() * top.square()) / K**2
+    law = torch.einsum("sk,skj,sj->s", off, saved["gram"][:, 0], off) + noise
+    target = torch.einsum("sk,skj,sj->s", w, saved["gram"][:, 0], w)
+    rounded = saved["rounding"][:, 0] * (K * w).square()
+    assert (rounded <= P * (2.0 * top[:, None] / (M - 1)).square()).all()
+    if rounding == "nearest":
+        assert (rounded <= P * (top[:, None] / (M - 1)).square()).all()
+        return
+    law = law + (rounded / K**2).sum(1)
+    error = report.nmse * target
+    ratio = error - law
+    assert abs(ratio.mean()) < 5 * ratio.std() / trials**0.5
+    assert ratio.std() / trials**0.5 < 0.1 * law.mean()
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({}, "power: 'gbma' does not go with transport: 'type_based', which counts devices"),
+        ({"power": "full"}, "none, ci, multi_antenna_ci, tci, cotaf, budget_paced would do"),
+        ({"power": "pre_scaler"}, "power: 'pre_scaler' does not go with"),
+        (
+            {"power": "ci", "receiver": {"name": "auto", "scale": "mmse"}},
+            "receiver.scale: mmse does not go with transport: 'type_based'",
+        ),
+        (
+            {"power": "ci", "impairments": {"clip_db": 3.0}},
+            "impairments.clip_db: 3.0 does not go with transport: 'type_based'",
+        ),
+        (
+            {"power": "ci", "transport": {"name": "type_based", "levels": 10**9}},
+            "transport.levels: got 1000000000; must be less than or equal to 4096",
+        ),
+    ],
+)
+def test_what_it_refuses(keys: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError) as raised:
+        load_scenario({"name": "s", "transport": "type_based"} | keys)
+    assert said in " ".join(str(raised.value).split())
+
+
+def test_policies_of_the_user() -> None:
+    """One that does not say that it inverts is refused."""
+
+    def inverse(link: Any) -> Any:
+        root = (link.budget[:, None] / link.power).sqrt() * link.h.abs()
+        root = root.amin(-1)
+        return root[..., None] / link.h, root.square()
+
+    rows = updates(4, 8)
+    with pytest.raises(UserError, match="needs all to arrive"):
+        otafl.over_the_air(rows, power=inverse, transport="type_based")
+    inverse.inverts = True  # type: ignore[attr-defined]
+    fine = {"name": "type_based", "levels": 1000, "project": "lattice"}
+    mean, _ = otafl.over_the_air(rows, power=inverse, transport=fine, snr_db=30.0)
+    assert (mean - rows.mean(0)).abs().max() < 2 * rows.abs().max() / 999
