@@ -83,7 +83,9 @@ WORDS = {
     "receiver": "auto scalar mrc eigen uniform_forcing",
     "power": "none full ci multi_antenna_ci tci gbma cotaf cao_static cao_average smcv blind "
     "open_loop budget_paced lyapunov pre_scaler",
-    "transport": "ideal over_the_air ofdm digital fsk_majority_vote reed type_based",
+    "transport": "ideal over_the_air@coherent.over_the_air ofdm@coherent.ofdm "
+    "digital@digital.digital fsk_majority_vote@noncoherent.fsk_majority_vote "
+    "reed@noncoherent.reed type_based@type_based.type_based",
     "server": "average momentum adagrad adam yogi",
     "downlink": "ideal analog random_subset digital",
     "codec": "identity uniform qsgd topk random_subset shared_subset obda compressed_sensing "
@@ -108,7 +110,7 @@ _ABOUT = {
     "csi": ("csi", "csi", "csi", "Channel knowledge", "perfect"),
     "receiver": ("receiver", "receivers", "receiver", "Receivers", "auto"),
     "power": ("power", "power", "power policy", "Power policies", "gbma"),
-    "transport": ("transport", "transport", "transport", "Transports", "over_the_air"),
+    "transport": ("transport", "uplink", "transport", "Transports", "over_the_air"),
     "server": ("server", "server", "server optimiser", "Server optimisers", "average"),
     "downlink": ("downlink", "downlink", "downlink", "Downlinks", "ideal"),
     "codec": ("codec", "codecs", "codec", "Codecs", "identity"),

@@ -46,17 +46,17 @@ READ = {
     "devices.faults.Faults._attacked nonzero": ROWS,
     "engine.local_training.LocalTraining.of _to_copy": ROWS,
     "engine.pending.Update.take nonzero": ROWS,
-    "transport.superpose._merge_repeated _unique2": ROWS,
-    "transport.superpose.each_row nonzero": ROWS,
-    "transport.superpose.signal nonzero": ROWS,
+    "uplink.superpose._merge_repeated _unique2": ROWS,
+    "uplink.superpose.each_row nonzero": ROWS,
+    "uplink.superpose.signal nonzero": ROWS,
     "factorised.decomposition.svd _linalg_svd": FACTORS,
     "factorised.shrinkage.svt _linalg_eigh": FACTORS,
     "receivers.eigen.first_eigenvector _linalg_eigh": FACTORS,
-    "transport.arrivals.Arrivals.__init__ _local_scalar_dense": "how late paths are is how much "
-    "work they are",
-    "transport.digital.Digital.carry equal": SHORT,
-    "transport.coherent.Coherent._account _local_scalar_dense": SHORT,
-    "transport.pairs.OnPairs.account _local_scalar_dense": SHORT,
+    "uplink.coherent.arrivals.Arrivals.__init__ _local_scalar_dense": "how late paths are is how "
+    "much work they are",
+    "uplink.digital.digital.Digital.carry equal": SHORT,
+    "uplink.coherent.coherent.Coherent._account _local_scalar_dense": SHORT,
+    "uplink.noncoherent.pairs.OnPairs.account _local_scalar_dense": SHORT,
 }
 """Function of otafl that reads numbers from the processor, and the operations that do -> why."""
 
@@ -70,9 +70,9 @@ SENT = {
     "levels.channel.ChannelLevels.of _to_copy": DRAWN,
     "levels.deadline.DeadlineLevels.of _to_copy": DRAWN,
     "levels.dynamic.DynamicLevels.of _to_copy": DRAWN,
-    "transport.coherent.Coherent._combine _to_copy": "the cells that segments are in",
-    "transport.energies._ways _to_copy": "the cells that segments are in",
-    "transport.neighbours.Neighbours.scalar_gains _to_copy": "the cells that segments are in",
+    "uplink.coherent.coherent.Coherent._combine _to_copy": "the cells that segments are in",
+    "uplink.noncoherent.energies._ways _to_copy": "the cells that segments are in",
+    "uplink.neighbours.Neighbours.scalar_gains _to_copy": "the cells that segments are in",
 }
 """Function of otafl that sends numbers to the processor, and the operation -> which."""
 
