@@ -7,6 +7,8 @@ import re
 import runpy
 import shlex
 import sys
+from contextlib import redirect_stdout
+from io import StringIO
 from operator import attrgetter
 from pathlib import Path
 from xml.etree import ElementTree
@@ -29,6 +31,7 @@ sys.path.insert(0, str(DOCS / "_ext"))
 from otafl_docs import pages, rst, schema, settings  # noqa: E402
 
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+WORD = re.compile(r"[a-z]+")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 WRITTEN = sorted(DOCS.glob("*.md"))
 DECISIONS = sorted((DOCS / "decisions").glob("*.md"))
@@ -96,15 +99,18 @@ def test_the_table_of_choices_is_the_registry(generated: dict[str, str]) -> None
 
 def run_blocks(page: Path, monkeypatch: pytest.MonkeyPatch, folder: Path) -> dict[str, object]:
     """Runs a page's blocks one after the other in a folder: files are written, commands called,
-    Python runs in one namespace, which is returned."""
+    Python runs in one namespace, which is returned. Words of output are those that came."""
     monkeypatch.chdir(folder)
+    monkeypatch.setenv("COLUMNS", "100")
     names: dict[str, object] = {}
+    printed = ""
     for language, text in BLOCK.findall(page.read_text()):
         if language == "yaml":
             (folder / text.partition("\n")[0].removeprefix("# ")).write_text(text)
         elif language == "sh":
-            for line in text.splitlines():
-                call(line)
+            printed = "".join(map(call, text.splitlines()))
+        elif language == "text":
+            assert set(WORD.findall(text)) <= set(WORD.findall(printed)), text
         elif language == "python":
             exec(compile(text, page.name, "exec"), names)
         else:
@@ -112,15 +118,17 @@ def run_blocks(page: Path, monkeypatch: pytest.MonkeyPatch, folder: Path) -> dic
     return names
 
 
-def call(line: str) -> None:
+def call(line: str) -> str:
+    """Run a command, and return what it prints."""
     if line.startswith(INSTALL):
         assert line in (ROOT / "README.md").read_text().splitlines()
-        return
+        return ""
     name, *arguments = shlex.split(line, comments=True)
     assert name == "otafl"
-    with pytest.raises(SystemExit) as left:
+    with redirect_stdout(StringIO()) as printed, pytest.raises(SystemExit) as left:
         cli.main(arguments)
     assert not left.value.code, line
+    return printed.getvalue()
 
 
 @pytest.mark.slow
