@@ -78,10 +78,16 @@ def prepare() -> None:
     warnings.formatwarning = _format_warning
 
 
-def _format_warning(text: Any, category: type[Warning], *where: Any, **line: Any) -> str:
+def _format_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    line: str | None = None,
+) -> str:
     if issubclass(category, RemovedSetting):
-        return f"otafl: warning: {text}\n"
-    return _format_of_python(text, category, *where, **line)
+        return f"otafl: warning: {message}\n"
+    return _format_of_python(message, category, filename, lineno, line)
 
 
 def fault() -> str:

@@ -15,7 +15,7 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import pytest
 from golden.test_docs import BLOCK
@@ -24,7 +24,7 @@ from pydantic.fields import FieldInfo
 
 from otafl.core.choices import Choice, Section, of_field
 from otafl.scenario import Scenario, load_scenario
-from otafl.scenario.keys import CHOICES, put, split
+from otafl.scenario.keys import CHOICES, classes_in, put, split
 from otafl.scenario.yaml_source import parse
 
 ROOT = Path(__file__).parents[2]
@@ -125,14 +125,7 @@ def inner_kinds(info: FieldInfo, value: Any) -> Iterable[Kind]:
     if isinstance(found, Choice):
         kind = found.settings(value)
         return () if kind is None else (kind,)
-    return (found.kind,) if isinstance(found, Section) else classes(info.annotation)
-
-
-def classes(annotation: Any) -> list[Kind]:
-    """Return the settings classes in an annotation, as in a list of them."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    return [found for arg in get_args(annotation) for found in classes(arg)]
+    return (found.kind,) if isinstance(found, Section) else classes_in(info.annotation)
 
 
 def owner_below(info: FieldInfo, kind: Kind, path: str) -> str:
