@@ -13,6 +13,7 @@ import ast
 import itertools
 import re
 import shlex
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +23,9 @@ from golden.test_docs import BLOCK
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from otafl import cli
 from otafl.core.choices import Choice, Section, of_field
+from otafl.data.files import DATA_DIR
 from otafl.scenario import Scenario, load_scenario
 from otafl.scenario.keys import CHOICES, classes_in, put, split
 from otafl.scenario.yaml_source import parse
@@ -33,6 +36,13 @@ NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.md"))
 SCENARIOS = sorted((ROOT / "scenarios").rglob("*.yaml"))
 SCRIPTS = sorted((ROOT / "scripts").glob("*.py"))
 CELL = re.compile(r"^```\{code-cell\}.*?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SCENE = ROOT / "otafl" / "channels" / "scenes" / "florence.nc"
+FILES = {
+    "weights.csv": "0.5,0.25,0.25\n0.25,0.5,0.25\n0.25,0.25,0.5\n",
+    "devices.csv": "flops_per_s\n1e9\n",
+    "traces/phones.csv": "device,start_s,end_s\n0,0,100\n",
+}
+"""What blocks name beside `high.nc`."""
 NEED_MODULES = {"extending"}
 """Pages whose blocks name modules that the page writes; tests/golden/test_custom.py runs them."""
 
@@ -63,6 +73,9 @@ def python_blocks(page: Path) -> list[str]:
     blocks = [text for kind, text in BLOCK.findall(text) if kind == "python"]
     cells = [re.sub(r"^[%:].*$", "", cell, flags=re.MULTILINE) for cell in CELL.findall(text)]
     return [*blocks, *cells]
+
+
+WITH_BLOCKS = [page for page in PAGES if page.stem not in NEED_MODULES and yaml_blocks(page)]
 
 
 def read_commands(page: Path) -> Iterator[dict[str, Any]]:
@@ -221,11 +234,33 @@ def test_programs_and_commands_are_read(tmp_path: Path) -> None:
     assert {"a": 1} not in list(read_program(program))
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if yaml_blocks(p)], ids=lambda page: page.stem)
-def test_blocks_load(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each block is a scenario, or becomes one with a name."""
-    if page.stem in NEED_MODULES:
-        pytest.skip("tests/golden/test_custom.py runs this page")
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with the files that blocks name, and no data sets."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(DATA_DIR, str(tmp_path / "none"))
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    shutil.copy(SCENE, tmp_path / "high.nc")
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", WITH_BLOCKS, ids=lambda page: page.stem)
+def test_blocks_load(page: Path, home: Path) -> None:
+    """Each block is a scenario, or becomes one with a name."""
     for text in yaml_blocks(page):
         load_scenario({"name": "block"} | parse(text).data)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", WITH_BLOCKS, ids=lambda page: page.stem)
+def test_blocks_pass_the_check(page: Path, home: Path, capsys: pytest.CaptureFixture) -> None:
+    """`otafl check` rehearses a round, which finds what settings do not tell by themselves."""
+    for text in yaml_blocks(page):
+        named = "" if "name" in parse(text).data else "name: block\n"
+        (home / "block.yaml").write_text(named + text)
+        with pytest.raises(SystemExit) as left:
+            cli.main(["check", "block.yaml"])
+        told = capsys.readouterr().err
+        assert not left.value.code or "needs a package" in told, (text, told)
