@@ -54,7 +54,7 @@ from otafl.algorithms.prox import (
 )
 from otafl.core.contracts import Blocks, Broadcast, Hyper, LocalContext
 from otafl.core.rng import Streams
-from otafl.core.settings import stackable
+from otafl.core.settings import removed, stackable
 from otafl.factorised.coherence import coherence
 from otafl.models.base import Model, flatten
 from otafl.models.span import Slope, Span, Towards
@@ -82,6 +82,7 @@ class PFedBreD(Algorithm):
 
     class Settings(AveragedSettings):
         name: Literal["pfedbred"] = "pfedbred"
+        _gone = removed(family="gaussian")  # other priors do not fit parameters of any sign
         strategy: Literal["none", "lg", "meg", "mh"] = Field(
             "mh",
             description="the prior's mean: none (the local model, which is pFedMe), lg (a step "
@@ -94,11 +95,6 @@ class PFedBreD(Algorithm):
         )
         c2_two_batches: bool = Field(
             False, description="with variant: c2, a minibatch of its own for the inner gradient"
-        )
-        family: Literal["gaussian", "bernoulli", "poisson", "exponential"] = Field(
-            "gaussian",
-            description="exponential family of the prior; the parameters of networks are real "
-            "numbers, so gaussian alone",
         )
         penalty: float = penalty(15.0, PENALTY)
         personal_learning_rate: float = personal_rate()
@@ -123,11 +119,6 @@ class PFedBreD(Algorithm):
         @model_validator(mode="after")
         def _fits(self) -> Self:
             must_converge(self.personal_learning_rate, self.penalty)
-            if self.family != "gaussian":
-                raise ValueError(
-                    f"family: {self.family} has parameters in a part of the real numbers alone, "
-                    "and a network's may take any value; gaussian would do"
-                )
             if self.variant == "c2" and self.strategy != "mh":
                 raise ValueError(
                     f"variant: c2 is a form of mh, and strategy is {self.strategy}; strategy: mh, "

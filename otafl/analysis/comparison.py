@@ -30,7 +30,7 @@ from otafl.results.coordinates import shown
 from otafl.results.ending import ended
 from otafl.results.files import open_results
 from otafl.scenario import Scenario, axes, load_scenario, restore_tree, to_yaml
-from otafl.scenario.keys import CHOICES, child, put
+from otafl.scenario.keys import CHOICES, put, value_at
 from otafl.scenario.yaml_source import parse
 
 ABOUT = re.compile(r"_version$|^(scenario_hash|seed|device_name|complete|format)$")
@@ -211,10 +211,10 @@ class _Settings:
             tree = axes.applied(self.tree, point)
             for track, _ in point:
                 if track.chooses:
-                    section = json.dumps(_at(tree, track.path))
+                    section = json.dumps(value_at(tree, track.path))
                     tree = put(tree, track.path, _filled(track.path, section))
             if ran[number]:
-                found[_key([_at(tree, path) for path in paths])] = number
+                found[_key([value_at(tree, path) for path in paths])] = number
         return found
 
 
@@ -264,7 +264,7 @@ def _flat_settings(side: _Settings, swept: Collection[Keys]) -> dict[str, Any]:
     flat = ((key, value) for key, value in _flat(side.tree) if key not in replaced)
     out = {key: value for key, value in flat if not key.startswith(below)}
     for key, path in replaced.items():
-        value = _at(side.tree, path)
+        value = value_at(side.tree, path)
         if path in side.tracks:
             values = (shown(axes.label(value)) for value in side.tracks[path].values)
             out[key] = f"swept: {', '.join(values)}"
@@ -374,10 +374,6 @@ def _filled(path: Keys, section: str) -> Any:
         )
     except Exception:  # another version's choice, or the user's own
         return given
-
-
-def _at(tree: Any, path: Keys) -> Any:
-    return functools.reduce(child, path, tree)
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -13,7 +13,11 @@ import sys
 import warnings
 from typing import Any
 
+from otafl.core.errors import RemovedSetting
+
 STDOUT, STDERR = 1, 2
+
+_format_of_python = warnings.formatwarning
 
 
 class Stream(io.TextIOWrapper):
@@ -59,7 +63,7 @@ def prepare() -> None:
 
     A closed descriptor is opened to nowhere: the next file that is opened would else get its
     number, and messages. Warnings of libraries are no errors of the program, also where Python is
-    told so (`-W error`).
+    told so (`-W error`). Those of otafl about a scenario are a line each.
     """
     for descriptor in (0, STDOUT, STDERR):
         try:
@@ -71,6 +75,19 @@ def prepare() -> None:
     for place, (action, *rest) in enumerate(warnings.filters):
         if action == "error":
             warnings.filters[place] = ("default", *rest)  # type: ignore[index]
+    warnings.formatwarning = _format_warning
+
+
+def _format_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    line: str | None = None,
+) -> str:
+    if issubclass(category, RemovedSetting):
+        return f"otafl: warning: {message}\n"
+    return _format_of_python(message, category, filename, lineno, line)
 
 
 def fault() -> str:

@@ -27,6 +27,10 @@ class WriteError(UserError):
     """Say that a file cannot be written: what is computed next could not be kept either."""
 
 
+class RemovedSetting(FutureWarning):
+    """A scenario gives a setting that was removed, at the value that holds without it."""
+
+
 @contextlib.contextmanager
 def changing(path: Path) -> Iterator[None]:
     """Raise WriteError in the place of an OSError within: the file or folder cannot be changed."""

@@ -7,12 +7,14 @@ that its numbers are read from. Nothing here imports torch.
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from otafl.core.errors import RemovedSetting
 from otafl.core.problems import Problem
 
 Decibels = Annotated[float, Field(ge=-1000, le=1000)]
@@ -112,6 +114,30 @@ def stackable(default: Any = ..., *, introduced: Any = None, **constraints: Any)
     """
     extra = {"stackable": True} | ({} if introduced is None else {"introduced": introduced})
     return Field(default, json_schema_extra=extra, **constraints)
+
+
+def removed(**last: Any) -> Any:
+    """Declare keys that a settings class no longer has, `_gone = removed(family="gaussian")`.
+
+    Old files still hold them. A key at its last default is left out with a warning; any other value
+    is an error. A scenario's hash never had a key at its default, so it stays.
+
+    Parameters
+    ----------
+    last : key -> its last default, which is what holds today.
+    """
+
+    def leave_out(cls: type[BaseModel], given: Any) -> Any:
+        stale = last.keys() & given.keys() if isinstance(given, Mapping) else ()
+        for key in sorted(stale):
+            gone = f"was removed, and only {last[key]!r} holds now; delete the key"
+            if given[key] != last[key]:
+                raise ValueError(f"{key}: got {given[key]!r}, but this setting {gone}")
+            text = f"the setting '{key}' of '{given.get('name', cls.__qualname__)}' {gone}"
+            warnings.warn(text, RemovedSetting, stacklevel=2)
+        return {key: value for key, value in given.items() if key not in stale} if stale else given
+
+    return model_validator(mode="before")(leave_out)
 
 
 def list_former_defaults(settings: type[BaseModel]) -> dict[str, Any]:

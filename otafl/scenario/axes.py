@@ -28,6 +28,7 @@ from otafl.scenario.keys import (
     split,
     value_at,
 )
+from otafl.scenario.wording import unit_of
 
 NOT_SWEPT = ("name", "trials", "sweep", "engine", "output", "track")
 """Keys that no axis may have: they do not change what a trial is."""
@@ -37,8 +38,6 @@ RESERVED = frozenset(
     | {"participants"}
 )
 """Names that a result uses itself: an axis of that name is named after its whole key."""
-
-_UNITS = {"db": "dB", "dbm": "dBm", "hz": "Hz", "s": "s", "j": "J", "w": "W", "bps": "bit/s"}
 
 
 @dataclass(frozen=True)
@@ -321,7 +320,7 @@ def _axis(name: str, track: Track) -> Axis:
         noun = TABLES[CHOICES[track.path].table].noun
         return Axis(name, (track.key,), tuple(label(v) for v in track.values), "", noun)
     numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in track.values)
-    units = _UNITS.get(last.rsplit("_", 1)[-1] if "_" in last else "", "1") if numbers else ""
+    units = (unit_of(last) or "1") if numbers else ""
     long_name = last.replace("_", " ")
     if track.info is not None and track.info.description:
         # the first clause: what follows it are remarks

@@ -7,7 +7,8 @@ from typing import Any
 import yaml
 
 from otafl.core import registry
-from otafl.scenario.keys import CHOICES, Path, put
+from otafl.scenario.keys import put
+from otafl.scenario.writing import name_first
 
 ORDER = ("data", "model", "algorithm", "channel", "csi", "receiver", "power", "codec", "transport")
 
@@ -19,20 +20,9 @@ def example(table: str, name: str) -> dict[str, Any]:
     chosen = {f"{registry.TABLES[table].section}.name": name}
     for key, value in (chosen | dict(registry.settings(table, name).example)).items():
         tree = put(tree, tuple(key.split(".")), value)
-    for path in sorted(CHOICES, key=len):
-        tree = _name_first(tree, path)
+    tree = name_first(tree)
     rank = {section: place for place, section in enumerate(("name", *ORDER))}
     return dict(sorted(tree.items(), key=lambda item: rank.get(item[0], len(rank))))
-
-
-def _name_first(tree: dict[str, Any], path: Path) -> dict[str, Any]:
-    node: Any = tree
-    for part in path[:-1]:
-        node = node.get(part, {})
-    here = node.get(path[-1])
-    if isinstance(here, dict) and "name" in here:
-        return put(tree, path, {"name": here["name"], **here})
-    return tree
 
 
 def example_yaml(table: str, name: str) -> str:

@@ -143,7 +143,7 @@ def model_at(root: type[BaseModel], path: Path, tree: Any) -> type[BaseModel] | 
         elif isinstance(found, Section):
             model = found.kind
         else:
-            model = _inside(info.annotation)
+            model = next(iter(classes_in(info.annotation)), None)
     return model
 
 
@@ -162,8 +162,8 @@ def _is_settings(annotation: Any) -> bool:
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
-def _inside(annotation: Any) -> type[BaseModel] | None:
-    """Return the settings class in an annotation, as in a tuple of them."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next((found for arg in get_args(annotation) if (found := _inside(arg))), None)
+def classes_in(annotation: Any) -> list[type[BaseModel]]:
+    """Return the settings classes in an annotation, as in a list of them."""
+    if _is_settings(annotation):
+        return [annotation]
+    return [found for arg in get_args(annotation) for found in classes_in(arg)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -15,6 +15,7 @@ from pydantic.fields import FieldInfo
 from otafl.core.choices import Choice, Section, of_field
 from otafl.core.registry import TABLES
 from otafl.core.settings import stackable_fields
+from otafl.scenario.keys import classes_in
 
 UNITS = {
     "db": "dB",
@@ -56,38 +57,27 @@ class Key:
     stackable: bool
 
 
-def keys(config: type[BaseModel], section: str, skip: tuple[str, ...] = ("name",)) -> Iterator[Key]:
-    """Yield the keys of a settings class, those of classes inside it after their own."""
-    yield from _keys(config, section, "", skip)
-
-
-def _keys(
-    config: type[BaseModel], section: str, above: str, skip: tuple[str, ...]
+def keys(
+    config: type[BaseModel], section: str, skip: Iterable[str] = ("name",), above: str = ""
 ) -> Iterator[Key]:
+    """Yield the keys of a settings class, those of classes inside it after their own."""
     stackable = stackable_fields(config)
     for name, info in config.model_fields.items():
-        if name in skip and not above:
+        if name in skip:
             continue
         key = f"{above}{name}"
         meaning = info.description or ""
         yield Key(key, default(info, section), kind_of(info, key), meaning, name in stackable)
         found = of_field(info)
-        inner = [found.kind] if isinstance(found, Section) else _classes(info.annotation)
+        inner = [found.kind] if isinstance(found, Section) else classes_in(info.annotation)
         for inside in () if chosen_from(info) else inner:
-            yield from _keys(inside, section, f"{key}.", ())
+            yield from keys(inside, section, (), f"{key}.")
 
 
 def chosen_from(info: FieldInfo) -> str | None:
     """Return the table that a field chooses a component of."""
     found = of_field(info)
     return found.table if isinstance(found, Choice) else None
-
-
-def _classes(annotation: Any) -> list[type[BaseModel]]:
-    """Return the settings classes in an annotation."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    return [found for arg in get_args(annotation) for found in _classes(arg)]
 
 
 def kind_of(info: FieldInfo, key: str) -> str:
@@ -97,11 +87,14 @@ def kind_of(info: FieldInfo, key: str) -> str:
         own = " or module:callable" if TABLES[table].custom else ""
         return f"a name of the table {table}{own}"
     words = _kind(info.annotation, info.metadata)
-    ends = key.rpartition("_")
-    unit = UNITS.get(ends[2]) if ends[1] and not key.endswith("per_s") else None
-    if unit and "number" in words:
-        words += f", in {unit}"
-    return words
+    unit = unit_of(key)
+    return f"{words}, in {unit}" if unit and "number" in words else words
+
+
+def unit_of(key: str) -> str:
+    """Return the unit that the end of a key's name says, or nothing."""
+    stem, _, end = key.rpartition("_")
+    return UNITS.get(end, "") if stem and not key.endswith("per_s") else ""
 
 
 def _kind(annotation: Any, metadata: list[Any]) -> str:

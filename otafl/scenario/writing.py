@@ -20,7 +20,7 @@ def to_yaml(scenario: Scenario) -> str:
         if not any(axis.startswith(dotted(path)) for axis in axes):
             of = value_at(tree, path)
             of.update({key: one for key, one in section.implied.items() if of[key] is None})
-    tree = _name_first(tree)
+    tree = name_first(tree)
     if not scenario.sweep:
         tree.pop("sweep")
     return dump(tree)
@@ -33,8 +33,9 @@ def json_schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
-def _name_first(tree: Any) -> Any:
+def name_first(tree: Any) -> Any:
+    """Return a tree in which the key `name` is the first of each mapping."""
     if isinstance(tree, dict):
         first = {"name": tree["name"]} if "name" in tree else {}
-        return {key: _name_first(value) for key, value in (first | tree).items()}
+        return {key: name_first(value) for key, value in (first | tree).items()}
     return tree

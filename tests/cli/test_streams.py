@@ -123,3 +123,15 @@ def test_an_escape_beyond_unicode(escape: str, tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text(f'name: "{escape}"')
     with pytest.raises(ScenarioError, match=r"s\.yaml:1:10: bad YAML"):
         load_scenario(tmp_path / "s.yaml")
+
+
+def test_a_removed_setting_is_one_line(tmp_path: Path) -> None:
+    """Without the place in pydantic at which it was found."""
+    file = tmp_path / "old.yaml"
+    file.write_text("name: old\nalgorithm: {name: pfedbred, family: gaussian}\n")
+    done = subprocess.run([*OTAFL, "check", file], capture_output=True, text=True, check=True)
+    told = [line for line in done.stderr.splitlines() if "warning" in line.lower()]
+    assert told == [
+        "otafl: warning: the setting 'family' of 'pfedbred' was removed, and only 'gaussian' holds "
+        "now; delete the key"
+    ]
