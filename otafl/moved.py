@@ -32,6 +32,7 @@ MODULES = {
     "engine.following": "running.following",
     "engine.foresight": "preflight.foresight",
     "engine.memory": "running.memory",
+    "engine.metrics": "evaluation.scoring",
     "engine.recorder": "evaluation.recorder",
     "engine.running": "running.running",
     "engine.trained": "evaluation.trained",
