@@ -30,7 +30,7 @@ MODULES = {
     "engine.evaluation": "evaluation.evaluation",
     "engine.fine_tuning": "evaluation.fine_tuning",
     "engine.following": "running.following",
-    "engine.foresight": "preflight.foresight",
+    "engine.foresight": "preflight.rehearsal",
     "engine.memory": "running.memory",
     "engine.metrics": "evaluation.scoring",
     "engine.recorder": "evaluation.recorder",

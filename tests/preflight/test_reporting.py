@@ -1,0 +1,130 @@
+"""One pass over a scenario: what the report holds, and how often things are looked at.
+
+Mutations that make a test here fail: a point tried though it has errors or this machine has no room
+for it, points validated twice, size or time guessed where the data are unknown, a note that a run
+does not print.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from golden.test_cli import call
+
+from otafl import preflight
+from otafl.core import custom
+from otafl.core.problems import Problem
+from otafl.data.shape import declared_shape, read_shape
+from otafl.preflight.rehearsal import rehearse
+from otafl.running.duration import MOST_FLOPS_PER_S
+from otafl.running.memory import estimate_trial
+from otafl.scenario import Scenario, ScenarioError, loading
+
+pytestmark = pytest.mark.exact
+
+SMALL: dict[str, Any] = {
+    "name": "s",
+    "model": {"name": "mlp", "hidden": [4]},
+    "devices": {"count": 4},
+    "training": {"rounds": 2, "local_steps": 3, "batch_size": 5},
+    "trials": 3,
+}
+LARGE = {"name": "mlp", "hidden": [10**6, 10**6]}
+
+
+def fine(scenario: Scenario) -> list[Problem]:
+    return []
+
+
+def test_everything_is_in_one_report() -> None:
+    sweep = {"power": ["ci", "gbma"], "training.rounds": [2, 4]}
+    found = preflight.report({**SMALL, "transport": "digital", "sweep": sweep}, look=rehearse)
+    assert found.error is None
+    assert found.errors == ()
+    assert [point.index for point in found.points] == [0, 1, 2, 3]
+    (note,) = found.notes
+    assert note.startswith("power: 'ci' and 'gbma' without effect")
+    assert found.warnings == found.notes
+    one = found.points[0].scenario
+    assert found.trial_bytes == estimate_trial(one, read_shape(one.data)).bytes
+    # 4 devices, 3 minibatches of 5 samples; forward and backward passes
+    rounds = 3 * 2 * (2 + 4)
+    least_s = rounds * 4 * 3 * 5 * 4 * (64 * 4 + 4 * 10) / MOST_FLOPS_PER_S
+    assert found.seconds is not None
+    assert least_s < found.seconds * torch.get_num_threads() < 3 * least_s
+    assert found.valid() is found.scenario
+
+
+def test_errors_are_those_of_reading_and_of_trying() -> None:
+    found = preflight.report({**SMALL, "seed": -1, "power": "gbam"}, look=rehearse)
+    assert len(found.errors) == 2
+    with pytest.raises(ScenarioError) as error:
+        found.valid()
+    assert error.value is found.error
+
+    def refuse(scenario: Scenario) -> list[Problem]:
+        return [Problem("trials: refused", ("trials",))]
+
+    found = preflight.report(SMALL, ["trials=4"], refuse)
+    assert found.errors == ("--set trials=4: trials: refused",)
+
+
+def test_a_point_with_errors_is_not_tried() -> None:
+    tried = []
+    sweep = {"power": ["gbma", "ci"], "transport": ["over_the_air"], "algorithm": ["local_only"]}
+    found = preflight.report(
+        {**SMALL, "server": "momentum", "sweep": sweep}, look=lambda one: tried.append(one) or []
+    )
+    assert found.errors
+    assert not tried
+
+
+def test_what_there_is_no_room_for_is_not_tried() -> None:
+    tried = []
+    found = preflight.report(
+        {**SMALL, "sweep": {"model": [SMALL["model"], LARGE]}},
+        look=lambda one: tried.append(one.model.hidden) or [],
+    )
+    assert tried == [(4,)]
+    (said,) = found.shortages
+    assert said.startswith("model: one trial takes ")
+    assert found.trial_bytes is not None
+    assert found.trial_bytes > 1e12
+
+
+def test_points_are_validated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    checked = []
+    real = loading.check
+    monkeypatch.setattr(loading, "check", lambda one: checked.append(one) or real(one))
+    found = preflight.report({**SMALL, "sweep": {"channel.snr_db": [0, 5, 10]}}, look=fine)
+    assert len(checked) == len(found.points) == 3
+
+
+def test_size_and_time_are_unknown_before_data_of_your_own_are_read() -> None:
+    with custom.without_code():
+        found = preflight.report({**SMALL, "data": "not_there:data"}, look=fine)
+    assert found.unchecked == ("data.name: 'not_there:data', its keys and what depends on it",)
+    assert (found.trial_bytes, found.seconds, found.shortages) == (None, None, ())
+    untried = preflight.report(SMALL)
+    assert (untried.trial_bytes, untried.seconds) == (None, None)
+
+
+def test_the_declared_shape_is_the_one_that_is_read() -> None:
+    for keys in ({}, {"train_samples": 300}, {"test": "train_tail"}, {"test": "per_device"}):
+        data = preflight.report({**SMALL, "data": {"name": "digits", **keys}}).valid().data
+        assert declared_shape(data) == read_shape(data)
+
+
+def test_a_run_prints_notes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("s.yaml").write_text(
+        "name: s\npower: ci\ntransport: digital\ntrials: 1\nmodel: {name: mlp, hidden: [2]}\n"
+        "training: {rounds: 1, local_steps: 1}\ndevices: {count: 2}\n"
+    )
+    call("run", "s.yaml", "--quiet", "--out", "s.nc")
+    assert "otafl: warning: power: 'ci' without effect" in capsys.readouterr().err
