@@ -28,7 +28,7 @@ from otafl.engine.engine import Engine
 from otafl.engine.local_training import rows_within
 from otafl.results.environment import device_name, versions
 from otafl.running.duration import bound_seconds
-from otafl.running.memory import estimate_trial
+from otafl.running.memory import count_participants, estimate_trial
 from otafl.scenario import Point, Scenario, structure
 
 CACHE_DIR = "OTAFL_CACHE_DIR"
@@ -65,7 +65,8 @@ def chosen(points: Sequence[Point], tell: Callable[[str], None]) -> float | None
     known = _read(path)
     if key in known:
         return known[key]
-    budget_s = min(MOST_S, SHARE * bound_seconds(points, read_shape(scenario.data)))
+    runs = len(points) * scenario.trials
+    budget_s = min(MOST_S, SHARE * runs * bound_seconds(scenario, read_shape(scenario.data)))
     if budget_s < LEAST_S or busy():
         return None
     found = measured(points, budget_s)
@@ -109,7 +110,7 @@ def measured(points: Sequence[Point], budget_s: float) -> float | None:
     first = points[0].scenario
     known = estimate_trial(first, read_shape(first.data)).bytes
     room = int(first.engine.memory_gb * 2**30 // max(1, known))
-    trials = min(first.trials, -(-ROWS // _taking_part(first)), room)
+    trials = min(first.trials, -(-ROWS // count_participants(first)), room)
     if not trials:
         return None
     engine = Engine(assemble(points[:1], range(trials)))
@@ -160,7 +161,3 @@ def _read(path: Path) -> dict[str, float]:
         return {str(key): float(mb) for key, mb in tree.items() if 0 < float(mb) <= most}
     except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         return {}
-
-
-def _taking_part(scenario: Scenario) -> int:
-    return min(scenario.devices.participants or scenario.devices.count, scenario.devices.count)

@@ -112,8 +112,8 @@ def check_room(scenario: Scenario) -> None:
 
 def check_channel(scenario: Scenario) -> None:
     """Raise UserError if the channel of one round takes more memory than this machine has."""
-    channel, devices = scenario.channel, scenario.devices
-    participants = min(devices.participants or devices.count, devices.count)
+    channel = scenario.channel
+    participants = count_participants(scenario)
     antennas = getattr(channel, "antennas", None) or 1
     groups = getattr(channel, "subcarrier_groups", None) or 1
     needed = participants * antennas * groups * _precision(scenario).to_complex().itemsize
@@ -159,6 +159,11 @@ def ran_out_of_memory(error: Exception) -> bool:
     return isinstance(error, RuntimeError) and (
         "can't allocate memory" in text or "out of memory" in text
     )
+
+
+def count_participants(scenario: Scenario) -> int:
+    """Return how many devices take part in a round at most."""
+    return int(scenario.devices.participants or scenario.devices.count)
 
 
 def _bound(scenario: Scenario) -> float:
@@ -243,8 +248,7 @@ def _bytes_of_state(scenario: Scenario, model: Model, streams: Streams) -> int:
     device_reals = 0
     if scenario.engine.device_state == "memory":
         device_reals = sum(block[0, 0].numel() for block in devices.values())
-    senders = scenario.devices.participants or scenario.devices.count
-    reals = 4 * server_reals + 2 * senders * payload_reals
+    reals = 4 * server_reals + 2 * count_participants(scenario) * payload_reals
     reals += _rows(scenario, algorithm) * device_reals
     return reals * streams.dtype.itemsize + A_DEVICE * scenario.devices.count
 
@@ -253,20 +257,19 @@ def _rows(scenario: Scenario, algorithm: Algorithm) -> int:
     """Return of how many devices' worth the state of a trial's devices is at most: what is kept,
     and a round's work beside it or the state of all that is put together for a test
     (`Algorithm.apart`)."""
-    devices, kept = scenario.devices, _rows_kept(scenario)
-    if kept == devices.count:
-        return 2 * devices.count
-    asked = devices.participants or devices.count
-    return min(2 * devices.count, kept + max(asked, 0 if algorithm.apart else devices.count))
+    count, kept = scenario.devices.count, _rows_kept(scenario)
+    if kept == count:
+        return 2 * count
+    return min(2 * count, kept + (count_participants(scenario) if algorithm.apart else count))
 
 
 def _rows_kept(scenario: Scenario) -> int:
     """Return how many rows of state there are at most for the devices of a trial (`DeviceStore`):
     one each if half of them may take part in the run; else those of who does, and while there is
     made room for more twice as many again."""
-    devices = scenario.devices
-    took_part = (devices.participants or devices.count) * scenario.training.rounds
-    return devices.count if 2 * took_part > devices.count else 3 * took_part
+    count = scenario.devices.count
+    took_part = count_participants(scenario) * scenario.training.rounds
+    return count if 2 * took_part > count else 3 * took_part
 
 
 def _precision(scenario: Scenario) -> torch.dtype:

@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 import torch
-from golden.test_cli import call
 
 from otafl import preflight
+from otafl.cli.app import load
 from otafl.core import custom
 from otafl.core.problems import Problem
-from otafl.data.shape import declared_shape, read_shape
+from otafl.data.shape import read_shape
 from otafl.preflight.rehearsal import rehearse
+from otafl.running import memory
 from otafl.running.duration import MOST_FLOPS_PER_S
 from otafl.running.memory import estimate_trial
 from otafl.scenario import Scenario, ScenarioError, loading
@@ -32,7 +33,6 @@ SMALL: dict[str, Any] = {
     "training": {"rounds": 2, "local_steps": 3, "batch_size": 5},
     "trials": 3,
 }
-LARGE = {"name": "mlp", "hidden": [10**6, 10**6]}
 
 
 def fine(scenario: Scenario) -> list[Problem]:
@@ -43,11 +43,9 @@ def test_everything_is_in_one_report() -> None:
     sweep = {"power": ["ci", "gbma"], "training.rounds": [2, 4]}
     found = preflight.report({**SMALL, "transport": "digital", "sweep": sweep}, look=rehearse)
     assert found.error is None
-    assert found.errors == ()
     assert [point.index for point in found.points] == [0, 1, 2, 3]
-    (note,) = found.notes
+    (note,) = found.warnings
     assert note.startswith("power: 'ci' and 'gbma' without effect")
-    assert found.warnings == found.notes
     one = found.points[0].scenario
     assert found.trial_bytes == estimate_trial(one, read_shape(one.data)).bytes
     # 4 devices, 3 minibatches of 5 samples; forward and backward passes
@@ -56,11 +54,19 @@ def test_everything_is_in_one_report() -> None:
     assert found.seconds is not None
     assert least_s < found.seconds * torch.get_num_threads() < 3 * least_s
     assert found.valid() is found.scenario
+    again = preflight.report(found.valid())
+    assert again.points == found.points
+    assert (again.warnings, again.trial_bytes, again.seconds) == (
+        found.warnings,
+        found.trial_bytes,
+        found.seconds,
+    )
 
 
 def test_errors_are_those_of_reading_and_of_trying() -> None:
     found = preflight.report({**SMALL, "seed": -1, "power": "gbam"}, look=rehearse)
-    assert len(found.errors) == 2
+    assert found.error is not None
+    assert len(found.error.lines) == 2
     with pytest.raises(ScenarioError) as error:
         found.valid()
     assert error.value is found.error
@@ -69,7 +75,8 @@ def test_errors_are_those_of_reading_and_of_trying() -> None:
         return [Problem("trials: refused", ("trials",))]
 
     found = preflight.report(SMALL, ["trials=4"], refuse)
-    assert found.errors == ("--set trials=4: trials: refused",)
+    assert found.error is not None
+    assert found.error.lines == ("--set trials=4: trials: refused",)
 
 
 def test_a_point_with_errors_is_not_tried() -> None:
@@ -78,21 +85,22 @@ def test_a_point_with_errors_is_not_tried() -> None:
     found = preflight.report(
         {**SMALL, "server": "momentum", "sweep": sweep}, look=lambda one: tried.append(one) or []
     )
-    assert found.errors
+    assert found.error is not None
     assert not tried
 
 
-def test_what_there_is_no_room_for_is_not_tried() -> None:
+def test_what_there_is_no_room_for_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "_memory_of", lambda device: 10**6)
     tried = []
     found = preflight.report(
-        {**SMALL, "sweep": {"model": [SMALL["model"], LARGE]}},
+        {**SMALL, "engine": {"memory_gb": 5e-4}, "sweep": {"model.hidden": [[4], [400]]}},
         look=lambda one: tried.append(one.model.hidden) or [],
     )
     assert tried == [(4,)]
-    (said,) = found.shortages
+    (said,) = found.warnings
     assert said.startswith("model: one trial takes ")
     assert found.trial_bytes is not None
-    assert found.trial_bytes > 1e12
+    assert found.trial_bytes > 10**6
 
 
 def test_points_are_validated_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,24 +115,15 @@ def test_size_and_time_are_unknown_before_data_of_your_own_are_read() -> None:
     with custom.without_code():
         found = preflight.report({**SMALL, "data": "not_there:data"}, look=fine)
     assert found.unchecked == ("data.name: 'not_there:data', its keys and what depends on it",)
-    assert (found.trial_bytes, found.seconds, found.shortages) == (None, None, ())
-    untried = preflight.report(SMALL)
+    assert (found.trial_bytes, found.seconds, found.warnings) == (None, None, ())
+    untried = preflight.report(SMALL, look=None)
     assert (untried.trial_bytes, untried.seconds) == (None, None)
 
 
-def test_the_declared_shape_is_the_one_that_is_read() -> None:
-    for keys in ({}, {"train_samples": 300}, {"test": "train_tail"}, {"test": "per_device"}):
-        data = preflight.report({**SMALL, "data": {"name": "digits", **keys}}).valid().data
-        assert declared_shape(data) == read_shape(data)
-
-
-def test_a_run_prints_notes(
+def test_what_is_about_to_run_prints_notes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("s.yaml").write_text(
-        "name: s\npower: ci\ntransport: digital\ntrials: 1\nmodel: {name: mlp, hidden: [2]}\n"
-        "training: {rounds: 1, local_steps: 1}\ndevices: {count: 2}\n"
-    )
-    call("run", "s.yaml", "--quiet", "--out", "s.nc")
+    Path("s.yaml").write_text("name: s\npower: ci\ntransport: digital\n")
+    load(Path("s.yaml"), None, None)
     assert "otafl: warning: power: 'ci' without effect" in capsys.readouterr().err
