@@ -80,13 +80,13 @@ def load(
 ) -> Scenario:
     """Load a scenario that is about to run, with what the options change in it, and print what is
     noted of it."""
-    found = inspect(path, overrides, device, trust)
-    loaded = found.valid()
+    found = report_on(path, overrides, device, trust)
+    loaded = found.require_scenario()
     warn(found)
     return loaded
 
 
-def inspect(
+def report_on(
     path: Path,
     overrides: list[str] | None,
     device: Device | None,

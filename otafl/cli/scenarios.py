@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from otafl.cli.app import Overrides, Trust, import_libraries, inspect, warn
+from otafl.cli.app import Overrides, Trust, import_libraries, report_on, warn
 from otafl.core.errors import UserError
 from otafl.core.words import counted
 
@@ -61,8 +61,8 @@ def _look(path: Path, overrides: list[str] | None, trust: bool) -> None:
     from otafl.preflight.rehearsal import rehearse
     from otafl.scenario import to_yaml
 
-    found = inspect(path, overrides, None, trust, rehearse)
-    typer.echo(to_yaml(found.valid()).rstrip())
+    found = report_on(path, overrides, None, trust, rehearse)
+    typer.echo(to_yaml(found.require_scenario()).rstrip())
     verdict = "nothing wrong without its code" if found.unchecked else "valid"
     size = "".join(f"; {text}" for text in _describe_size(found))
     typer.echo(f"{path}: {verdict}; {counted(len(found.points), 'point')}{size}", err=True)
@@ -85,6 +85,6 @@ def _try_data(path: Path, overrides: list[str] | None, trust: bool) -> None:
     from otafl.preflight.dry_run import DryRun
 
     trial = DryRun(typer.echo)
-    found = inspect(path, overrides, None, trust, trial)
-    typer.echo(trial.summary(found.valid()))
+    found = report_on(path, overrides, None, trust, trial)
+    typer.echo(trial.summary(found.require_scenario()))
     warn(found)

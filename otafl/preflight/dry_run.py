@@ -48,11 +48,13 @@ class DryRun:
         self._done: set[str] = set()
         self.tries, self.seconds = 0, 0.0
 
-    def __call__(self, scenario: Scenario) -> list[Problem]:
-        """Return what fails at a point."""
-        small = reduced(scenario)
+    def __call__(self, scenario: Scenario, fits: bool = True) -> list[Problem]:
+        """Return what fails at a point. fits: whether this machine has the memory for it."""
         # nothing is written, so runs are not followed: a tracker is looked for, and not called
         failed = [one for one in (attempted(scenario.track.ready),) if one is not None]
+        if not fits:
+            return failed
+        small = reduced(scenario)
         own = {path: section for path, section in custom_sections(small) if section.decides}
         for path, section in own.items():
             name = f"{dotted(path)}: {section!r}"

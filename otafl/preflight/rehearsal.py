@@ -48,13 +48,16 @@ MANY = 10**12
 """Samples in a data set of which nobody knows how many there are."""
 
 
-def rehearse(scenario: Scenario) -> list[Problem]:
+def rehearse(scenario: Scenario, fits: bool = True) -> list[Problem]:
     """Return what would stop a run of a point: all that is wrong with the modules that it names
-    and with how its data are dealt out; of the rest, where that is sound, the first."""
+    and with how its data are dealt out; of the rest, where that is sound, the first.
+
+    fits: whether this machine has the memory for it; else it is not put together.
+    """
     attempts = [section.found for _, section in custom_sections(scenario)]
     attempts += [scenario.track.ready, lambda: check_channel(scenario), lambda: _deal(scenario)]
     found = [problem for one in attempts if (problem := attempted(one)) is not None]
-    if not found and declared_shape(scenario.data) is not None:
+    if fits and not found and declared_shape(scenario.data) is not None:
         first = attempted(lambda: _run_first_round(scenario))
         found += [] if first is None else [first]
     return found

@@ -2,7 +2,7 @@
 
 Every point is validated, and tried if the caller says how: on synthetic samples
 (`otafl.preflight.rehearsal`) or on the data themselves (`otafl.preflight.dry_run`). Points that
-could share a stack are tried once, and only where this machine has the memory.
+could share a stack are tried once. Nothing is computed that this machine has no memory for.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from otafl.scenario import Point, Scenario, ScenarioError, notes_on, stack_key
 from otafl.scenario.keys import custom_sections, dotted
 from otafl.scenario.loading import load_points
 
-Look = Callable[[Scenario], list[Problem]]
-"""Tries a point, and returns what would stop its run."""
+Look = Callable[[Scenario, bool], list[Problem]]
+"""(point, whether this machine has the memory for it) -> what would stop its run."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Report:
     trial_bytes: int | None = None
     seconds: float | None = None
 
-    def valid(self) -> Scenario:
+    def require_scenario(self) -> Scenario:
         """Return the scenario. Raises ScenarioError if it has errors."""
         if self.scenario is None:
             assert self.error is not None
@@ -119,11 +119,11 @@ class _Walk:
         self.sizes: list[_Size] = []
 
     def __call__(self, scenario: Scenario) -> list[Problem]:
-        """Return what would stop a run of a point; nothing of one that there is no memory for."""
+        """Return what would stop a run of a point."""
         key = stack_key(scenario)
         if key not in self._known:
             size = _estimate_size(scenario)
-            self._known[key] = size, [] if size.shortage else self._look(scenario)
+            self._known[key] = size, self._look(scenario, not size.shortage)
         size, problems = self._known[key]
         self.sizes.append(size)
         return problems

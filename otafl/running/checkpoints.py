@@ -72,14 +72,14 @@ class Checkpoint:
         """
         if not self.path.exists():
             return None
-        with self._refusing():
+        with self._note_refusal():
             found = plain.load(self.path)
             device = assembly.torch_device(points[0].scenario.engine.device)
             self.refused = _difference(_identity(points, trials, device.type), found)
         if self.refused:
             return None
         parts = assembly.assemble(points, trials)
-        with self._refusing():
+        with self._note_refusal():
             recorder = Recorder(Engine(parts), len(points), len(trials))
             recorder.restore(found["recorder"])
             parts.clock.replay(found["journal"])
@@ -87,7 +87,7 @@ class Checkpoint:
         return None
 
     @contextlib.contextmanager
-    def _refusing(self) -> Iterator[None]:
+    def _note_refusal(self) -> Iterator[None]:
         """Note why what was kept could not be taken."""
         try:
             yield

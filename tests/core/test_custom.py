@@ -109,7 +109,7 @@ def test_a_scenario_that_names_a_shell_is_refused(
         section, *rest = key.split(".")
         tree[section] = {**tree.get(section, {}), rest[0]: value} if rest else value
     with pytest.raises(ScenarioError, match="part of Python itself"):
-        report(tree, look=rehearse).valid()
+        report(tree, look=rehearse).require_scenario()
     assert os.listdir(tmp_path) == []
 
 

@@ -275,7 +275,7 @@ def test_a_wrong_partitioner_is_said_before_anything_is_read(
 
     data = {"name": "digits", "partition": {"name": "flower", **keys}}
     with pytest.raises(ScenarioError) as error:
-        report({"name": "x", "data": data}, look=rehearse).valid()
+        report({"name": "x", "data": data}, look=rehearse).require_scenario()
     assert str(error.value).startswith(message)
 
 

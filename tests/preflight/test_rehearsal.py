@@ -332,7 +332,7 @@ def test_points_of_one_structure_are_tried_once() -> None:
     asked = []
     report(
         {**SMALL, "sweep": {"channel.snr_db": [0, 10, 20], "power": ["gbma", "ci"]}},
-        look=lambda one: asked.append(one) or [],
+        look=lambda one, fits: asked.append(one) or [],
     )
     assert [one.power.name for one in asked] == ["gbma", "ci"]
 

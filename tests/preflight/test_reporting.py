@@ -18,11 +18,13 @@ from otafl.cli.app import load
 from otafl.core import custom
 from otafl.core.problems import Problem
 from otafl.data.shape import read_shape
+from otafl.preflight import dry_run, rehearsal
+from otafl.preflight.dry_run import DryRun
 from otafl.preflight.rehearsal import rehearse
 from otafl.running import memory
 from otafl.running.duration import MOST_FLOPS_PER_S
 from otafl.running.memory import estimate_trial
-from otafl.scenario import Scenario, ScenarioError, loading
+from otafl.scenario import Point, Scenario, ScenarioError, loading
 
 pytestmark = pytest.mark.exact
 
@@ -35,7 +37,7 @@ SMALL: dict[str, Any] = {
 }
 
 
-def fine(scenario: Scenario) -> list[Problem]:
+def fine(scenario: Scenario, fits: bool) -> list[Problem]:
     return []
 
 
@@ -53,8 +55,8 @@ def test_everything_is_in_one_report() -> None:
     least_s = rounds * 4 * 3 * 5 * 4 * (64 * 4 + 4 * 10) / MOST_FLOPS_PER_S
     assert found.seconds is not None
     assert least_s < found.seconds * torch.get_num_threads() < 3 * least_s
-    assert found.valid() is found.scenario
-    again = preflight.report(found.valid())
+    assert found.require_scenario() is found.scenario
+    again = preflight.report(found.require_scenario())
     assert again.points == found.points
     assert (again.warnings, again.trial_bytes, again.seconds) == (
         found.warnings,
@@ -68,10 +70,10 @@ def test_errors_are_those_of_reading_and_of_trying() -> None:
     assert found.error is not None
     assert len(found.error.lines) == 2
     with pytest.raises(ScenarioError) as error:
-        found.valid()
+        found.require_scenario()
     assert error.value is found.error
 
-    def refuse(scenario: Scenario) -> list[Problem]:
+    def refuse(scenario: Scenario, fits: bool) -> list[Problem]:
         return [Problem("trials: refused", ("trials",))]
 
     found = preflight.report(SMALL, ["trials=4"], refuse)
@@ -83,20 +85,33 @@ def test_a_point_with_errors_is_not_tried() -> None:
     tried = []
     sweep = {"power": ["gbma", "ci"], "transport": ["over_the_air"], "algorithm": ["local_only"]}
     found = preflight.report(
-        {**SMALL, "server": "momentum", "sweep": sweep}, look=lambda one: tried.append(one) or []
+        {**SMALL, "server": "momentum", "sweep": sweep},
+        look=lambda one, fits: tried.append(one) or [],
     )
     assert found.error is not None
     assert not tried
 
 
-def test_what_there_is_no_room_for_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_there_is_no_room_for_is_not_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its modules are looked for all the same."""
     monkeypatch.setattr(memory, "_memory_of", lambda device: 10**6)
-    tried = []
-    found = preflight.report(
-        {**SMALL, "engine": {"memory_gb": 5e-4}, "sweep": {"model.hidden": [[4], [400]]}},
-        look=lambda one: tried.append(one.model.hidden) or [],
-    )
-    assert tried == [(4,)]
+    made = []
+    real = rehearsal.assemble
+
+    def assemble(points: list[Point], *rest: Any) -> Any:
+        made.append(points[0].scenario.model.hidden)
+        return real(points, *rest)
+
+    monkeypatch.setattr(rehearsal, "assemble", assemble)
+    monkeypatch.setattr(dry_run, "run_stack", assemble)
+    tree = {**SMALL, "engine": {"memory_gb": 5e-4}, "sweep": {"model.hidden": [[4], [400]]}}
+    found = preflight.report(tree)
+    assert set(made) == {(4,)}
+    assert DryRun(made.append)(found.points[1].scenario, False) == []
+    assert set(made) == {(4,)}
+    wrong = preflight.report({**tree, "sweep": {}, "model": {"hidden": [400]}, "csi": "json:no"})
+    assert wrong.error is not None
+    assert wrong.error.lines[0].startswith("csi.name: 'json:no'")
     (said,) = found.warnings
     assert said.startswith("model: one trial takes ")
     assert found.trial_bytes is not None

@@ -104,7 +104,7 @@ def find_shortages(keys: dict[str, Any]) -> tuple[str, ...]:
     for key, value in keys.items():
         section, _, rest = key.partition(".")
         tree[section] = {**tree[section], rest: value} if rest else value
-    return preflight.report(tree, look=lambda _: []).warnings
+    return preflight.report(tree, look=lambda *_: []).warnings
 
 
 def test_many_devices_take_memory_too() -> None:
