@@ -16,8 +16,9 @@ import typer.core
 from otafl.core.errors import UserError
 
 if TYPE_CHECKING:
+    from otafl.preflight import Report
+    from otafl.preflight.reporting import Look
     from otafl.scenario import Scenario
-    from otafl.scenario.loading import Further
 
 # typer below 0.21.2 escapes [brackets] for rich though its markup is off
 typer.core.HAS_RICH = False
@@ -75,29 +76,47 @@ def picked(sel: list[str] | None) -> dict[str, str]:
 
 
 def load(
+    path: Path, overrides: list[str] | None, device: Device | None, trust: bool = False
+) -> Scenario:
+    """Load a scenario that is about to run, with what the options change in it, and print what is
+    noted of it."""
+    found = report_on(path, overrides, device, trust)
+    loaded = found.require_scenario()
+    warn(found)
+    return loaded
+
+
+def report_on(
     path: Path,
     overrides: list[str] | None,
     device: Device | None,
     trust: bool = False,
-    further: Further | None = None,
-) -> Scenario:
-    """Load a scenario with what the options change in it.
+    look: Look | None = None,
+) -> Report:
+    """Report on a scenario with what the options change in it.
 
-    The copy that a sweep keeps in its folder is a result: code is not imported because it says so,
-    but for `trust`. further: more checks of its points.
+    The copy that a sweep keeps in its folder is a result: without `trust`, code is not imported
+    because it says so. look: how its points are tried.
     """
     import_libraries()
     from otafl.core import custom
-    from otafl.scenario import expand, load_scenario, sources_of
+    from otafl.preflight import report
+    from otafl.scenario import sources_of
 
     every = [*(overrides or []), *([f"engine.device={device.value}"] if device else [])]
     if trust or not (path.parent / "plan.json").exists():
-        return load_scenario(path, every, further)
+        return report(path, every, look)
     with custom.named_by(path, trust):
-        loaded = load_scenario(path, every, further)
-        for point in expand(loaded):
+        found = report(path, every, look)
+        for point in found.points:
             sources_of(point.scenario)
-    return loaded
+    return found
+
+
+def warn(found: Report) -> None:
+    """Print the warnings of a report."""
+    for text in found.warnings:
+        typer.echo(f"otafl: warning: {text}", err=True)
 
 
 def import_libraries() -> None:

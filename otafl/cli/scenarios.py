@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from otafl.cli.app import Overrides, Trust, import_libraries, load
+from otafl.cli.app import Overrides, Trust, import_libraries, report_on, warn
 from otafl.core.errors import UserError
 from otafl.core.words import counted
 
 if TYPE_CHECKING:
-    from otafl.scenario import Point
+    from otafl.preflight import Report
 
 
 def check(
@@ -46,7 +46,7 @@ def check(
     elif scenario is None:
         raise UserError("check: give a scenario's file, or --schema for the JSON schema")
     elif dry_run:
-        _rehearse(scenario, set_, trust)
+        _try_data(scenario, set_, trust)
     elif no_code:
         with custom.without_code():  # nothing is run, so there is nobody to trust
             _look(scenario, set_, trust=True)
@@ -55,44 +55,36 @@ def check(
 
 
 def _look(path: Path, overrides: list[str] | None, trust: bool) -> None:
-    """Print a scenario filled in, and say what is known of it; within `custom.without_code` what is
+    """Print a scenario filled in, and what is known of it; within `custom.without_code` what is
     known without code of the user's."""
-    from otafl.preflight.foresight import foresight
-    from otafl.scenario import expand, notes_on, to_yaml
+    import_libraries()
+    from otafl.preflight.rehearsal import rehearse
+    from otafl.scenario import to_yaml
 
-    loaded = load(path, overrides, None, trust, foresight())
-    points = expand(loaded)
-    from otafl.running.memory import no_room
-
-    skipped = _not_imported(points)
-    sound = [point for point in points if not _not_imported([point])]
-    warnings = [*no_room(sound), *notes_on(sound)] if sound else []
-    typer.echo(to_yaml(loaded).rstrip())
-    found = "nothing wrong without its code" if skipped else "valid"
-    typer.echo(f"{path}: {found}; {counted(len(points), 'point')}", err=True)
-    for text in skipped:
+    found = report_on(path, overrides, None, trust, rehearse)
+    typer.echo(to_yaml(found.require_scenario()).rstrip())
+    verdict = "nothing wrong without its code" if found.unchecked else "valid"
+    size = "".join(f"; {text}" for text in _describe_size(found))
+    typer.echo(f"{path}: {verdict}; {counted(len(found.points), 'point')}{size}", err=True)
+    for text in found.unchecked:
         typer.echo(f"otafl: not checked: {text}", err=True)
-    for text in warnings:
-        typer.echo(f"otafl: warning: {text}", err=True)
+    warn(found)
 
 
-def _not_imported(points: Sequence[Point]) -> list[str]:
-    """Name the code of the user's that points name, within `custom.without_code`."""
-    from otafl.core import custom
-    from otafl.scenario.keys import custom_sections, dotted
-
-    if custom.imports_code():
-        return []
-    found = (pair for point in points for pair in custom_sections(point.scenario))
-    names = (f"{dotted(path)}.name: {section.name!r}" for path, section in found)
-    return [f"{name}, its keys and what depends on it" for name in dict.fromkeys(names)]
+def _describe_size(found: Report) -> Iterator[str]:
+    """Yield what is known of memory and time; of less than a second nothing."""
+    if found.trial_bytes is not None:
+        yield f"one trial takes {found.trial_bytes / 1e6:,.2f} MB at least"
+    if found.seconds is not None and found.seconds >= 1.0:
+        yield f"the local work of all takes {found.seconds:,.0f} s at least"
 
 
-def _rehearse(path: Path, overrides: list[str] | None, trust: bool) -> None:
-    """Try a small round of each point, and say what was done."""
+def _try_data(path: Path, overrides: list[str] | None, trust: bool) -> None:
+    """Run a small round of each point on its data, and say what was done."""
     import_libraries()
     from otafl.preflight.dry_run import DryRun
 
-    rehearsal = DryRun(typer.echo)
-    loaded = load(path, overrides, None, trust, rehearsal)
-    typer.echo(rehearsal.summary(loaded))
+    trial = DryRun(typer.echo)
+    found = report_on(path, overrides, None, trust, trial)
+    typer.echo(trial.summary(found.require_scenario()))
+    warn(found)

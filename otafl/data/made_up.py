@@ -19,11 +19,6 @@ OF_A_CLASS = 2
 """Samples of each class, which all devices hold."""
 
 
-def declared(source: DataSource) -> bool:
-    """Say whether the shape of samples, and the classes, are known before they are read."""
-    return source.input_shape is not None and source.classes is not None
-
-
 def build(
     sections: Sequence[DataSource],
     devices: int,

@@ -16,11 +16,13 @@ from torch import Tensor
 
 from otafl.core.contracts import Blocks, Cohort, taken
 from otafl.core.lasting import Lasting
-from otafl.engine.metrics import MODELS_CHUNK
 from otafl.scenario.sections import DeviceState
 
 MANY = 4096
 """Devices up to which all are tested, each by itself, if their models take little memory."""
+
+MODELS_CHUNK = 1 << 26
+"""Real numbers of devices' models that are evaluated together."""
 
 
 class DeviceStore(Lasting):

@@ -32,8 +32,8 @@ from otafl.engine.assembly import Parts
 from otafl.engine.cohorts import Cohorts
 from otafl.engine.device_store import DeviceStore
 from otafl.engine.local_training import LocalTraining
-from otafl.engine.metrics import RoundMeans
 from otafl.engine.pending import Update
+from otafl.engine.round_means import RoundMeans
 from otafl.engine.stacking import encode
 from otafl.topology.base import Exchange
 from otafl.uplink.report import Tally

@@ -18,9 +18,9 @@ from torch import Tensor
 from otafl.core.contracts import FineTune, View
 from otafl.data.build import Samples
 from otafl.data.own import OwnSamples
-from otafl.engine.metrics import Tune, evaluate, evaluate_own
 from otafl.evaluation.batch_statistics import BatchStatistics
 from otafl.evaluation.fine_tuning import FineTuning
+from otafl.evaluation.scoring import Tune, evaluate, evaluate_own
 from otafl.scenario.sections import TrainingSettings
 
 _LEVEL = "level"

@@ -19,10 +19,10 @@ from otafl.core.errors import UserError
 from otafl.core.problems import Path, Problem
 from otafl.core.settings import CustomSettings, Settings
 from otafl.core.words import counted
-from otafl.preflight.foresight import MOST_DEVICES, attempted, problem_of
+from otafl.preflight.rehearsal import MOST_DEVICES, attempted, problem_of
 from otafl.results.dataset import to_dataset
 from otafl.running.running import run_stack
-from otafl.scenario import Point, Scenario, scenario_hash, stack_key
+from otafl.scenario import Point, Scenario, scenario_hash
 from otafl.scenario.keys import CHOICES, custom_sections, dotted
 
 PARTICIPANTS = 4
@@ -35,7 +35,7 @@ DATA = ("data",)
 
 
 class DryRun:
-    """Try the points of a scenario, those that could share a stack once.
+    """Try points of a scenario.
 
     Parameters
     ----------
@@ -44,20 +44,17 @@ class DryRun:
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell
-        self._stacks: set[str] = set()
         self._parts: dict[str, Problem | None] = {}
         self._done: set[str] = set()
         self.tries, self.seconds = 0, 0.0
 
-    def __call__(self, scenario: Scenario) -> list[Problem]:
-        """Return what fails at a point."""
-        key = stack_key(scenario)
-        if key in self._stacks:
-            return []
-        self._stacks.add(key)
-        small = reduced(scenario)
+    def __call__(self, scenario: Scenario, fits: bool = True) -> list[Problem]:
+        """Return what fails at a point. fits: whether this machine has the memory for it."""
         # nothing is written, so runs are not followed: a tracker is looked for, and not called
         failed = [one for one in (attempted(scenario.track.ready),) if one is not None]
+        if not fits:
+            return failed
+        small = reduced(scenario)
         own = {path: section for path, section in custom_sections(small) if section.decides}
         for path, section in own.items():
             name = f"{dotted(path)}: {section!r}"

@@ -9,14 +9,14 @@ processor the numbers go on bit by bit. Reading a checkpoint runs nothing that i
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
-from otafl.engine.assembly import assemble
+from otafl.engine import assembly
 from otafl.engine.engine import Engine
 from otafl.evaluation.recorder import Recorder
 from otafl.results import plain
@@ -72,23 +72,29 @@ class Checkpoint:
         """
         if not self.path.exists():
             return None
-        parts = assemble(points, trials)
-        try:
+        with self._note_refusal():
             found = plain.load(self.path)
-            identity = _identity(points, trials, parts.streams.device.type)
-            self.refused = _difference(identity, found)
-            if self.refused:
-                return None
+            device = assembly.torch_device(points[0].scenario.engine.device)
+            self.refused = _difference(_identity(points, trials, device.type), found)
+        if self.refused:
+            return None
+        parts = assembly.assemble(points, trials)
+        with self._note_refusal():
             recorder = Recorder(Engine(parts), len(points), len(trials))
             recorder.restore(found["recorder"])
             parts.clock.replay(found["journal"])
             return Kept(recorder, int(found["rounds"]), float(found["seconds"]))
+        return None
+
+    @contextlib.contextmanager
+    def _note_refusal(self) -> Iterator[None]:
+        """Note why what was kept could not be taken."""
+        try:
+            yield
         except ChecksumError as error:
             self.refused = f"it is damaged: {error}"
-            return None
         except Exception as error:  # there is no telling what foreign or damaged bytes raise
             self.refused = f"it cannot be read ({type(error).__name__})"
-            return None
 
     def remove(self) -> None:
         """Remove what was kept, which is of no more use."""

@@ -16,20 +16,19 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pooch
 import torch
 
-from otafl import data, models
-from otafl.core.contracts import LocalLoad
 from otafl.core.errors import WriteError
 from otafl.core.files import write_text
 from otafl.core.inputs import MIB, read_text
-from otafl.engine.assembly import assemble, method_of, torch_device
+from otafl.data.shape import read_shape
+from otafl.engine.assembly import assemble, torch_device
 from otafl.engine.engine import Engine
 from otafl.engine.local_training import rows_within
 from otafl.results.environment import device_name, versions
-from otafl.running.memory import bytes_per_trial
+from otafl.running.duration import bound_seconds
+from otafl.running.memory import count_participants, estimate_trial
 from otafl.scenario import Point, Scenario, structure
 
 CACHE_DIR = "OTAFL_CACHE_DIR"
@@ -39,9 +38,6 @@ CANDIDATES_MB = {"cpu": (2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0), "cuda": (64.0,
 
 SHARE = 0.02
 """Most of a run's computing time that measuring may take."""
-
-MOST_FLOPS_PER_S = 1e11
-"""No thread does more: a run takes at least its operations by this many."""
 
 LEAST_S = 0.25
 """A run that leaves less for measuring is not measured."""
@@ -69,7 +65,8 @@ def chosen(points: Sequence[Point], tell: Callable[[str], None]) -> float | None
     known = _read(path)
     if key in known:
         return known[key]
-    budget_s = min(MOST_S, SHARE * _least_s(points))
+    runs = len(points) * scenario.trials
+    budget_s = min(MOST_S, SHARE * runs * bound_seconds(scenario, read_shape(scenario.data)))
     if budget_s < LEAST_S or busy():
         return None
     found = measured(points, budget_s)
@@ -111,8 +108,9 @@ def measured(points: Sequence[Point], budget_s: float) -> float | None:
     their first round from the smallest size on, as many as there is time for; None where that is
     not enough to compare."""
     first = points[0].scenario
-    room = int(first.engine.memory_gb * 2**30 // max(1, bytes_per_trial(first)))
-    trials = min(first.trials, -(-ROWS // _taking_part(first)), room)
+    known = estimate_trial(first, read_shape(first.data)).bytes
+    room = int(first.engine.memory_gb * 2**30 // max(1, known))
+    trials = min(first.trials, -(-ROWS // count_participants(first)), room)
     if not trials:
         return None
     engine = Engine(assemble(points[:1], range(trials)))
@@ -163,21 +161,3 @@ def _read(path: Path) -> dict[str, float]:
         return {str(key): float(mb) for key, mb in tree.items() if 0 < float(mb) <= most}
     except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         return {}
-
-
-def _least_s(points: Sequence[Point]) -> float:
-    """Return how long the points take at least, in seconds of all threads."""
-    scenario = points[0].scenario
-    training, devices = scenario.training, scenario.devices
-    samples = data.loaded(scenario.data)
-    model = models.build(scenario.model, samples.input_shape, samples.classes)
-    held = np.full((1, 1), len(samples.y_train) / devices.count)
-    load = LocalLoad(training.local_steps, training.batch_size, held)
-    flops = float(np.sum(method_of(scenario, model).flops(load))) * _taking_part(scenario)
-    rounds = sum(point.scenario.training.rounds * point.scenario.trials for point in points)
-    threads = scenario.engine.threads or torch.get_num_threads()
-    return flops * rounds / (MOST_FLOPS_PER_S * threads)
-
-
-def _taking_part(scenario: Scenario) -> int:
-    return min(scenario.devices.participants or scenario.devices.count, scenario.devices.count)

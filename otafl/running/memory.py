@@ -1,13 +1,12 @@
-"""Say how much memory a stack takes, measured on a round of one and of two trials.
+"""The memory that a stack takes: estimated from its state, and measured where that matters.
 
-Counted are the tensors of the processor that computes, temporary ones of operations in PyTorch
-included, those within an operation not.
+One round of one trial and one of two are measured. Counted are the tensors of the processor that
+computes, temporary ones between PyTorch's operations included, those within an operation not.
 """
 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import math
 import os
 import weakref
@@ -18,7 +17,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from otafl import data, models
+from otafl import models
 from otafl.algorithms.base import Algorithm
 from otafl.core import registry
 from otafl.core.contracts import Cohort
@@ -26,6 +25,7 @@ from otafl.core.errors import UserError
 from otafl.core.hyper import hyper_of
 from otafl.core.rng import Streams
 from otafl.core.words import counted
+from otafl.data.shape import DataShape, read_shape
 from otafl.engine.assembly import assemble, method_of
 from otafl.engine.engine import Engine
 from otafl.models.base import Model
@@ -40,12 +40,18 @@ SURELY = 1 / 64
 """Stacks whose models and updates take less than this share of the bound are not measured, where
 the channel is flat: nothing else of theirs is 64 times as large."""
 
-
 SMALL_BYTES = 2**28
 """Most bytes of a state that is made to know its size."""
 
-MOST_SIZES = 100
-"""Different sizes of a sweep's trials that are reckoned before it runs."""
+INDEX_BYTES = 16
+"""Bytes of a trial for each training sample: the index of the devices' samples."""
+
+
+class TrialEstimate(NamedTuple):
+    """Bytes that one trial adds to a stack at least, and parameters of its model."""
+
+    bytes: int
+    parameters: int
 
 
 class Need(NamedTuple):
@@ -59,22 +65,32 @@ class Need(NamedTuple):
         return max(1, int((bound - self.fixed) // max(1, self.per_trial)))
 
 
+def estimate_trial(scenario: Scenario, shape: DataShape) -> TrialEstimate:
+    """Estimate the memory that one trial adds to a stack, whatever its channel takes.
+
+    That is the state of the server before and after a round, that of the devices, one payload as
+    large as what a device receives, the index of the devices' samples, and the few numbers of each
+    device.
+    """
+    model = models.build(scenario.model, shape.input_shape, shape.classes)
+    state = _state_bytes(scenario.topology.of_server(scenario), model)
+    servers = scenario.topology.count(scenario)
+    return TrialEstimate(servers * state + INDEX_BYTES * shape.samples, model.size)
+
+
 def need(points: Sequence[Point]) -> Need:
     """Return what a stack of the points needs.
 
-    It is measured on the first, unless what is known of it shows that all are far within
+    It is measured on the first, unless the estimate shows that all are far within
     `engine.memory_gb`.
     """
     scenario = points[0].scenario
-    known = bytes_per_trial(scenario)
-    bound = scenario.engine.memory_gb * 2**30
+    known = estimate_trial(scenario, read_shape(scenario.data)).bytes
+    bound = _bound(scenario)
     trials = scenario.trials * len(points)
-    if trials == 1:
-        return Need(0, known)
     flat = registry.component("channel", scenario.channel.name).flat
-    if flat and known * trials < SURELY * bound:
-        return Need(0, known)
-    if known > bound:
+    small = flat and known * trials < SURELY * bound
+    if trials == 1 or small or known > bound:
         return Need(0, known)
     try:
         one, two = (_peak(points[0], range(count)) for count in (1, 2))
@@ -86,67 +102,48 @@ def need(points: Sequence[Point]) -> Need:
     return Need(max(0, 2 * one - two), max(known, two - one))
 
 
-def bytes_per_trial(scenario: Scenario) -> int:
-    """Estimate the memory that one trial adds to a stack: state of the server before and after a
-    round, that of the devices, one payload as large as what a device receives, the index of who
-    holds which sample, and the few numbers that there are of each device."""
-    samples = data.loaded(scenario.data)
-    model = models.build(scenario.model, samples.input_shape, samples.classes)
-    alone = scenario.topology.of_server(scenario)
-    known = _known(alone, model)
-    if known <= scenario.engine.memory_gb * 2**30:
-        known = _with_numbers(alone, model)
-    return scenario.topology.count(scenario) * known + 16 * len(samples.y_train)
+def check_room(scenario: Scenario) -> None:
+    """Read the data, and raise UserError if one trial takes more memory than this machine has."""
+    check_channel(scenario)
+    fault = find_shortage(scenario, estimate_trial(scenario, read_shape(scenario.data)))
+    if fault:
+        raise UserError(fault)
 
 
 def check_channel(scenario: Scenario) -> None:
-    """Raise UserError if the channel of one round takes more memory than there is."""
-    channel, devices = scenario.channel, scenario.devices
-    taking_part = min(devices.participants or devices.count, devices.count)
+    """Raise UserError if the channel of one round takes more memory than this machine has."""
+    channel = scenario.channel
+    participants = count_participants(scenario)
     antennas = getattr(channel, "antennas", None) or 1
     groups = getattr(channel, "subcarrier_groups", None) or 1
-    needed = taking_part * antennas * groups * _precision(scenario).to_complex().itemsize
-    there = _room(scenario.engine.device)
+    needed = participants * antennas * groups * _precision(scenario).to_complex().itemsize
+    there = _memory_of(scenario.engine.device)
     if needed > there:
         raise UserError(
             f"channel.antennas: the channel of one round takes {needed / 1e9:,.0f} GB at least "
-            f"({counted(taking_part, 'device')}, {counted(antennas, 'antenna')}, "
+            f"({counted(participants, 'device')}, {counted(antennas, 'antenna')}, "
             f"{counted(groups, 'sub-carrier group')}), and this machine has {there / 1e9:,.0f} GB; "
             "fewer antennas would do"
         )
 
 
-def check_room(scenario: Scenario) -> None:
-    """Raise UserError if one trial takes more memory than there is. Reads the data."""
-    check_channel(scenario)
-    samples = data.loaded(scenario.data)
-    fault = _no_room(scenario, samples.input_shape, samples.classes)
-    if fault:
-        raise UserError(fault)
+def find_shortage(scenario: Scenario, trial: TrialEstimate) -> str:
+    """Return a sentence if a trial takes more memory than this machine has, else an empty one."""
+    there = _memory_of(scenario.engine.device)
+    if trial.bytes <= there:
+        return ""
+    return (
+        f"model: one trial takes {trial.bytes / 1e9:,.0f} GB at least ({scenario.model.name} of "
+        f"{trial.parameters:,} parameters, {counted(scenario.devices.count, 'device')}), and this "
+        f"machine has {there / 1e9:,.0f} GB; a smaller model, fewer devices or another machine "
+        "would do"
+    )
 
 
-def no_room(points: Sequence[Point]) -> list[str]:
-    """Say which trials take more memory than there is, as far as the scenario alone can tell.
-
-    Looks at `MOST_SIZES` different ones at most; says nothing of data whose shape is not known
-    before they are read.
-    """
-    sizes: dict[str, Scenario] = {}
-    for point in points:
-        one = point.scenario
-        count = (one.devices.count, one.devices.participants)
-        sizes.setdefault(repr((one.data.name, one.model, one.algorithm, *count)), one)
-    said = [_beyond(points[0].scenario)]
-    for one in itertools.islice(sizes.values(), MOST_SIZES):
-        if one.data.input_shape is not None and one.data.classes is not None:
-            said.append(_no_room(one, one.data.input_shape, one.data.classes))
-    return [text for text in dict.fromkeys(said) if text]
-
-
-def _beyond(scenario: Scenario) -> str:
-    """Say that the bound on a stack's memory is more than there is, or nothing."""
-    bound, there = scenario.engine.memory_gb * 2**30, _room(scenario.engine.device)
-    if bound <= there:
+def find_excess_bound(scenario: Scenario) -> str:
+    """Return a sentence if `engine.memory_gb` is more than this machine has, else an empty one."""
+    there = _memory_of(scenario.engine.device)
+    if _bound(scenario) <= there:
         return ""
     return (
         f"engine.memory_gb: {scenario.engine.memory_gb:g} is more than the {there / 2**30:.0f} GiB "
@@ -164,35 +161,49 @@ def ran_out_of_memory(error: Exception) -> bool:
     )
 
 
-def _no_room(scenario: Scenario, input_shape: tuple[int, ...], classes: int) -> str:
-    model = models.build(scenario.model, input_shape, classes)
-    needed, there = _known(scenario, model), _room(scenario.engine.device)
-    if needed <= there:
-        return ""
-    return (
-        f"model: one trial takes {needed / 1e9:,.0f} GB at least ({scenario.model.name} of "
-        f"{model.size:,} parameters, {counted(scenario.devices.count, 'device')}), and this "
-        f"machine has {there / 1e9:,.0f} GB; a smaller model, fewer devices or another machine "
-        "would do"
-    )
+def count_participants(scenario: Scenario) -> int:
+    """Return how many devices take part in a round at most."""
+    return int(scenario.devices.participants or scenario.devices.count)
 
 
-def _room(device: str) -> int:
+def _bound(scenario: Scenario) -> float:
+    """Return the most bytes of a stack."""
+    return float(scenario.engine.memory_gb * 2**30)
+
+
+def _memory_of(device: str) -> int:
     """Return the bytes of memory of the processor that computes, free or not."""
     if device != "cpu" and torch.cuda.is_available():
         return int(torch.cuda.mem_get_info()[1])
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def _known(scenario: Scenario, model: Model) -> int:
-    """Return the bytes of a trial's state, which is made as long as it is small: PyTorch imports
-    its compiler, for a second, to do arithmetic without numbers."""
-    count = scenario.devices.count
+def _state_bytes(scenario: Scenario, model: Model) -> int:
+    """Return the bytes of a trial's state with one server.
+
+    A small state is made: PyTorch imports its compiler, for a second, to do arithmetic without
+    numbers. So is one of a method that must look at the numbers that it starts from, up to
+    `engine.memory_gb`; the bytes of a larger one are a lower bound.
+    """
+    count, bound = scenario.devices.count, _bound(scenario)
     table = (model.size + count) * count * _precision(scenario).itemsize  # in one operation
-    if table <= scenario.engine.memory_gb * 2**30:
+    if table <= bound:
         with contextlib.suppress(RuntimeError), Counter(SMALL_BYTES):
             return _with_numbers(scenario, model)
-    return _without_numbers(scenario, model)
+    known = _without_numbers(scenario, model)
+    if known is not None:
+        return known
+    least = model.size * _precision(scenario).itemsize
+    if least > bound or table > _memory_of(scenario.engine.device):
+        return least
+    counter = Counter(max(bound, SMALL_BYTES))
+    try:
+        with counter:
+            return _with_numbers(scenario, model)
+    except RuntimeError:
+        if counter.peak <= counter.most:
+            raise
+        return max(least, counter.peak)
 
 
 def _with_numbers(scenario: Scenario, model: Model) -> int:
@@ -201,18 +212,15 @@ def _with_numbers(scenario: Scenario, model: Model) -> int:
     return _bytes_of_state(scenario, model, streams)
 
 
-def _without_numbers(scenario: Scenario, model: Model) -> int:
-    """Return the bytes of a trial's state without making it.
-
-    Those of the model's parameters alone for a method that must look at the numbers it starts
-    from, and of more numbers than can be addressed.
-    """
+def _without_numbers(scenario: Scenario, model: Model) -> int | None:
+    """Return the bytes of a trial's state without making it; None for a method that must look at
+    its numbers, and of more numbers than can be addressed."""
     streams = _Unmade(scenario)
     try:
         with torch.device("meta"):
             return _bytes_of_state(scenario, model, streams)
     except (RuntimeError, NotImplementedError):
-        return model.size * _precision(scenario).itemsize
+        return None
 
 
 class _Unmade(Streams):
@@ -240,8 +248,7 @@ def _bytes_of_state(scenario: Scenario, model: Model, streams: Streams) -> int:
     device_reals = 0
     if scenario.engine.device_state == "memory":
         device_reals = sum(block[0, 0].numel() for block in devices.values())
-    senders = scenario.devices.participants or scenario.devices.count
-    reals = 4 * server_reals + 2 * senders * payload_reals
+    reals = 4 * server_reals + 2 * count_participants(scenario) * payload_reals
     reals += _rows(scenario, algorithm) * device_reals
     return reals * streams.dtype.itemsize + A_DEVICE * scenario.devices.count
 
@@ -250,20 +257,19 @@ def _rows(scenario: Scenario, algorithm: Algorithm) -> int:
     """Return of how many devices' worth the state of a trial's devices is at most: what is kept,
     and a round's work beside it or the state of all that is put together for a test
     (`Algorithm.apart`)."""
-    devices, kept = scenario.devices, _rows_kept(scenario)
-    if kept == devices.count:
-        return 2 * devices.count
-    asked = devices.participants or devices.count
-    return min(2 * devices.count, kept + max(asked, 0 if algorithm.apart else devices.count))
+    count, kept = scenario.devices.count, _rows_kept(scenario)
+    if kept == count:
+        return 2 * count
+    return min(2 * count, kept + (count_participants(scenario) if algorithm.apart else count))
 
 
 def _rows_kept(scenario: Scenario) -> int:
     """Return how many rows of state there are at most for the devices of a trial (`DeviceStore`):
     one each if half of them may take part in the run; else those of who does, and while there is
     made room for more twice as many again."""
-    devices = scenario.devices
-    took_part = (devices.participants or devices.count) * scenario.training.rounds
-    return devices.count if 2 * took_part > devices.count else 3 * took_part
+    count = scenario.devices.count
+    took_part = count_participants(scenario) * scenario.training.rounds
+    return count if 2 * took_part > count else 3 * took_part
 
 
 def _precision(scenario: Scenario) -> torch.dtype:

@@ -33,7 +33,6 @@ Further = Callable[[Scenario], list[Problem]]
 def load_scenario(
     source: str | FilePath | Mapping[str, Any],
     overrides: Sequence[str] = (),
-    further: Further | None = None,
 ) -> Scenario:
     """Read a scenario from the path of a YAML file or from a mapping, and check every point of its
     sweep.
@@ -42,11 +41,22 @@ def load_scenario(
     ----------
     source : the path, or the mapping.
     overrides : texts `a.b=c`, c as in YAML, applied before anything is checked.
-    further : says what else is wrong with a point whose sections are sound.
 
     Raises
     ------
     ScenarioError : which lists everything that is wrong.
+    """
+    return load_points(source, overrides)[0]
+
+
+def load_points(
+    source: str | FilePath | Mapping[str, Any],
+    overrides: Sequence[str] = (),
+    further: Further | None = None,
+) -> tuple[Scenario, list[Point]]:
+    """Read a scenario as `load_scenario`, and return the points of its sweep too.
+
+    further: returns what else is wrong with a point whose sections are sound.
     """
     if isinstance(source, Mapping):
         tree, where = _plain(source), Where()
@@ -68,8 +78,7 @@ def load_scenario(
         raise where.error(problems)
     if problems:  # the values of the other axes are looked at all the same
         scenario = Scenario.model_validate({**tree, "sweep": {}})
-    _points(scenario, sweep, where, further, problems)
-    return scenario
+    return scenario, _points(scenario, sweep, where, further, problems)
 
 
 def expand(scenario: Scenario) -> list[Point]:

@@ -73,6 +73,8 @@ def _idle_policies(points: Sequence[Point]) -> list[str]:
             idle.setdefault(scenario.transport.name, {})[scenario.power.name] = (
                 scenario.power == default
             )
+    if not idle:  # the most frequent case, in which no other transport is imported
+        return []
     obeying = [
         name
         for name in registry.names("transport")

@@ -16,7 +16,7 @@ from support.own_modules import own_module
 
 from otafl.core import custom
 from otafl.core.errors import UserError
-from otafl.scenario import ScenarioError, load_scenario
+from otafl.scenario import ScenarioError
 
 pytestmark = pytest.mark.exact
 
@@ -100,7 +100,8 @@ def test_what_does_not_fit_is_not_called(options: dict[str, int], own: Path) -> 
 def test_a_scenario_that_names_a_shell_is_refused(
     keys: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from otafl.preflight.foresight import foresight
+    from otafl.preflight import report
+    from otafl.preflight.rehearsal import rehearse
 
     monkeypatch.chdir(tmp_path)
     tree = scenario({}).model_dump(mode="json", exclude_unset=True)
@@ -108,7 +109,7 @@ def test_a_scenario_that_names_a_shell_is_refused(
         section, *rest = key.split(".")
         tree[section] = {**tree.get(section, {}), rest[0]: value} if rest else value
     with pytest.raises(ScenarioError, match="part of Python itself"):
-        load_scenario(tree, further=foresight())
+        report(tree, look=rehearse).require_scenario()
     assert os.listdir(tmp_path) == []
 
 

@@ -17,9 +17,9 @@ from contract.small import engine, run
 from otafl.core.contracts import FineTune, View
 from otafl.data.own import OwnSamples
 from otafl.engine.assembly import Parts
-from otafl.engine.metrics import evaluate_own
 from otafl.evaluation.evaluation import Evaluation
 from otafl.evaluation.recorder import Recorder
+from otafl.evaluation.scoring import evaluate_own
 from otafl.models.base import unflatten
 from otafl.scenario import ScenarioError
 

@@ -125,7 +125,7 @@ def test_check_prints_the_scenario_filled_in(small: Path, capsys: pytest.Capture
     filled = yaml.safe_load(captured.out)
     assert filled["seed"] == 5
     assert filled["channel"]["name"] == "rayleigh"
-    assert captured.err == "sweep.yaml: valid; 6 points\n"
+    assert captured.err == "sweep.yaml: valid; 6 points; one trial takes 0.04 MB at least\n"
 
 
 def test_check_prints_every_error(small: Path, capsys: pytest.CaptureFixture) -> None:

@@ -2,7 +2,7 @@
 
 Mutations that make a test here fail: a number left out, a date before that of the record above, a
 section left out, a title that differs in the table, a layer in another place, a step of the round
-left out.
+left out, a class in the diagram that a step does not take or give.
 """
 
 from __future__ import annotations
@@ -12,12 +12,17 @@ import inspect
 import re
 import textwrap
 import tomllib
+from collections.abc import Callable, Iterable
 from datetime import date
 from pathlib import Path
 
 import pytest
 
+from otafl.downlink.base import Downlink
+from otafl.engine.assembly import Parts
 from otafl.engine.engine import Engine
+from otafl.engine.pending import Update
+from otafl.uplink.base import Transport
 
 ROOT = Path(__file__).parents[2]
 DESIGN = (ROOT / "docs" / "design.md").read_text()
@@ -121,3 +126,77 @@ def test_the_round_of_the_design_page_is_the_engine_s() -> None:
     ]
     told = re.findall(r"^\| `(\w+)` \|", DESIGN, re.M)
     assert told == list(dict.fromkeys(steps))
+
+
+def read_diagram() -> list[str]:
+    """Return the lines of the diagram of the round."""
+    drawn = re.search(r"```text\n( server .+?)```", DESIGN, re.S)
+    assert drawn
+    return drawn[1].splitlines()
+
+
+def annotated(function: Callable[..., object]) -> tuple[set[str], set[str]]:
+    """Return the classes that the parameters of a function name, and those of its result."""
+    found = dict(function.__annotations__)
+    result = set(re.findall(r"\w+", str(found.pop("return"))))
+    return set(re.findall(r"\w+", " ".join(map(str, found.values())))), result
+
+
+def test_the_diagram_has_every_step_of_the_round_in_order() -> None:
+    steps = re.findall(r"^\| `(\w+)` \|", DESIGN, re.M)
+    words = re.findall(r"[a-z_]+", " ".join(read_diagram()).replace("link.channel", ""))
+    assert list(dict.fromkeys(word for word in words if word in steps)) == steps
+
+
+def read_edges() -> list[tuple[set[str], str, set[str]]]:
+    """Return the steps of the diagram's last column, each with the classes above and below it."""
+    lines = read_diagram()
+    column = lines[0].index("clock") + 2
+    cells = [re.match(r"│ (\w+)", line[column:]) for line in lines]
+    classes = [set(re.findall(r"[A-Z]\w+", line)) for line in lines]
+
+    def nearest(places: Iterable[int]) -> set[str]:
+        return next((classes[at] for at in places if cells[at] is None and classes[at]), set())
+
+    return [
+        (nearest(range(at, 0, -1)), cell[1], nearest(range(at, len(lines))))
+        for at, cell in enumerate(cells)
+        if cell is not None and cell[1] not in ("plan", "select")
+    ]
+
+
+@pytest.mark.parametrize(("above", "step", "below"), read_edges())
+def test_the_diagram_has_what_the_steps_take_and_give(
+    above: set[str], step: str, below: set[str]
+) -> None:
+    takes, gives = annotated(Transport.deliver if step == "deliver" else getattr(Engine, step))
+    if step == "deliver":
+        assert above == {"Update"}
+        assert {name.title() for name in Update.__annotations__} & takes == {"Payload", "Cohort"}
+        assert {"ChannelState", "Limits"} < takes
+        assert gives == {"Received", "LinkReport", "tuple"}
+    elif step in ("start_clock", "work", "admit"):
+        assert above <= takes
+        assert below <= gives
+    else:
+        assert takes & {"Update", "ChannelState", "LinkReport"}
+
+
+def test_the_diagram_has_what_its_other_arrows_hand_on() -> None:
+    takes, gives = annotated(Engine.select)
+    assert "ChannelState" in takes
+    assert {"Cohort"} == gives
+    assert "ChannelState" in annotated(Engine.channel)[1]
+    assert annotated(Engine.limits)[1] == {"Limits"}
+    assert "Received" in annotated(Engine.combine)[0]
+    assert "Arrival" in annotated(Downlink.send)[1]
+
+
+def test_the_diagram_has_what_the_engine_keeps() -> None:
+    """What is drawn in lower case besides is an attribute of the engine or its parts, or a name in
+    `Engine.round`."""
+    source = inspect.getsource(Engine)
+    names = set(re.findall(r"\b[a-z_]+\b", inspect.getsource(Engine.round)))
+    names |= set(re.findall(r"self\.([a-z_]+) ?[:=(]", source)) | set(Parts.__annotations__)
+    words = re.findall(r"[a-z_]+", re.sub(r"\(.*\)|[A-Z]\w+", "", " ".join(read_diagram())))
+    assert set(words) <= names

@@ -270,11 +270,12 @@ def test_users_are_a_column() -> None:
 def test_a_wrong_partitioner_is_said_before_anything_is_read(
     keys: dict[str, Any], message: str
 ) -> None:
-    from otafl.preflight.foresight import foresight
+    from otafl.preflight import report
+    from otafl.preflight.rehearsal import rehearse
 
     data = {"name": "digits", "partition": {"name": "flower", **keys}}
     with pytest.raises(ScenarioError) as error:
-        load_scenario({"name": "x", "data": data}, further=foresight())
+        report({"name": "x", "data": data}, look=rehearse).require_scenario()
     assert str(error.value).startswith(message)
 
 

@@ -26,7 +26,7 @@ from otafl.core.errors import UserError
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
 from otafl.laws.bench import Bench, Rig
-from otafl.preflight.foresight import foreseen
+from otafl.preflight.rehearsal import rehearse
 from otafl.privacy import accounting
 from otafl.scenario import Point, load_scenario
 
@@ -190,9 +190,9 @@ class Leaky(FedAvg):
 
 def test_a_method_of_the_users_is_refused_before_a_run() -> None:
     changes = {"algorithm": f"{__name__}:Leaky", "privacy": CLIP}
-    (problem,) = foreseen(scenario(changes))
+    (problem,) = rehearse(scenario(changes))
     assert "privacy.clip: the algorithm sends 'loss' on the ideal route" in problem.message
-    assert foreseen(scenario(changes | {"privacy": {}})) == []
+    assert rehearse(scenario(changes | {"privacy": {}})) == []
     with pytest.raises(UserError, match=r"^privacy\.clip: the algorithm sends 'loss'"):
         engine(changes).round(0)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,11 @@ import torch
 from contract.small import ALGORITHMS, scenario
 
 import otafl
-from otafl import cli, data, models
+from otafl import cli, data, models, preflight
 from otafl.core import registry
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
+from otafl.data.shape import read_shape
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
 from otafl.running import memory
@@ -27,17 +29,16 @@ LOOK = {"fedrlr", "fedrlr_plus", "fedem"}
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_reckoning_is_exact_or_the_model_alone(algorithm: str) -> None:
+def test_the_estimate_is_exact(algorithm: str) -> None:
     example = registry.settings("algorithm", algorithm).example
     one = scenario({"algorithm": algorithm} | dict(example))
     samples = data.loaded(one.data)
     model = models.build(one.model, samples.input_shape, samples.classes)
     streams = Streams([one.seed], [0], "cpu", torch.float32)
     made = memory._bytes_of_state(one, model, streams)
-    reckoned = memory._without_numbers(one, model)
-    assert reckoned == (4 * model.size if algorithm in LOOK else made)
-    assert reckoned <= made
-    assert memory.bytes_per_trial(one) == made + 16 * len(samples.y_train)
+    assert memory._without_numbers(one, model) == (None if algorithm in LOOK else made)
+    trial = memory.estimate_trial(one, read_shape(one.data))
+    assert trial == (made + 16 * len(samples.y_train), model.size)
 
 
 @pytest.mark.parametrize("algorithm", ["fedavg", "fedamp", "pfedhn", "fedrlr"])
@@ -45,21 +46,49 @@ def test_reckoning_is_exact_or_the_model_alone(algorithm: str) -> None:
 def test_no_more_is_made_than_is_small(
     algorithm: str, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Beyond `SMALL_BYTES` a state is reckoned without numbers, to the same bytes.
+    """Beyond `SMALL_BYTES` a state is estimated without numbers, to the same bytes, unless its
+    method looks at the numbers; the state of such a method is made.
 
-    Fails if a state is made whatever it takes (`_known`), or none is.
+    Fails if a state is made whatever it takes (`_state_bytes`), or none is.
     """
     example = registry.settings("algorithm", algorithm).example
     one = scenario({"algorithm": algorithm, "model.hidden": [200]} | dict(example))
     samples = data.loaded(one.data)
     model = models.build(one.model, samples.input_shape, samples.classes)
+    streams = Streams([one.seed], [0], "cpu", torch.float32)
+    made = memory._bytes_of_state(one, model, streams)
     reckoned = memory._without_numbers(one, model)
     ways = []
     monkeypatch.setattr(memory, "SMALL_BYTES", most)
     monkeypatch.setattr(memory, "_without_numbers", lambda *_: ways.append(1) or reckoned)
-    known = memory._known(one, model)
+    assert memory._state_bytes(one, model) == made
     assert len(ways) == (most == 2**14)
-    assert known == reckoned or algorithm in LOOK
+
+
+@pytest.mark.parametrize("memory_gb", [1e-5, 7e-5, 1e-4])
+def test_a_state_that_must_be_made_is_not_made_beyond_the_bound(
+    memory_gb: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of FedRLR's state the estimate is then a lower bound, above `engine.memory_gb`.
+
+    Fails if the state is made whatever it takes, or the bound is not exceeded.
+    """
+    one = scenario({"algorithm": "fedrlr", "model.hidden": [200], "engine.memory_gb": memory_gb})
+    samples = data.loaded(one.data)
+    model = models.build(one.model, samples.input_shape, samples.classes)
+    made = memory._bytes_of_state(one, model, Streams([one.seed], [0], "cpu", torch.float32))
+    monkeypatch.setattr(memory, "SMALL_BYTES", 2**14)
+    limits = []
+    real = memory.Counter.__init__
+
+    def noted(counter: memory.Counter, most: float = math.inf) -> None:
+        limits.append(most)
+        real(counter, most)
+
+    monkeypatch.setattr(memory.Counter, "__init__", noted)
+    bytes_ = memory._state_bytes(one, model)
+    assert memory_gb * 2**30 < bytes_ <= made
+    assert all(most <= max(memory_gb * 2**30, 2**14) for most in limits)
 
 
 @pytest.mark.parametrize("algorithm", ["fedavg", "fedrlr"])
@@ -70,19 +99,26 @@ def test_a_run_refuses_what_no_memory_holds(algorithm: str, hidden: list[int]) -
         otafl.run(tree)
 
 
+def find_shortages(keys: dict[str, Any]) -> tuple[str, ...]:
+    tree = scenario({}).model_dump(mode="json", exclude_unset=True)
+    for key, value in keys.items():
+        section, _, rest = key.partition(".")
+        tree[section] = {**tree[section], rest: value} if rest else value
+    return preflight.report(tree, look=lambda *_: []).warnings
+
+
 def test_many_devices_take_memory_too() -> None:
-    (said,) = memory.no_room(expand(scenario({"devices.count": 10**9})))
+    (said,) = find_shortages({"devices.count": 10**9})
     assert re.search(r"1,000,000,000 devices\), and this machine has [\d,]+ GB; a smaller", said)
 
 
 def test_every_size_of_a_sweep_is_said_once() -> None:
     sweep = {"model.hidden": [[4], [10**6, 10**6]], "channel.snr_db": [0, 10]}
-    (said,) = memory.no_room(expand(scenario({"sweep": sweep})))
+    (said,) = find_shortages({"sweep": sweep})
     assert "1,000,076,000,010 parameters" in said
-    assert memory.no_room(expand(scenario({}))) == []
+    assert find_shortages({}) == ()
 
 
-@pytest.mark.slow
 def test_check_warns(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     (tmp_path / "x.yaml").write_text("name: x\nmodel: {hidden: [1000000, 1000000]}\n")
     with pytest.raises(SystemExit) as left:
@@ -139,6 +175,5 @@ def test_a_channel_that_is_larger_than_the_machine_is_refused() -> None:
 
 
 def test_a_bound_beyond_the_machine_is_noted() -> None:
-    said = memory.no_room(expand(scenario({"engine.memory_gb": 1e6})))
-    assert said[0].startswith("engine.memory_gb: 1e+06 is more than the ")
-    assert not memory.no_room(expand(scenario({})))
+    (said,) = find_shortages({"engine.memory_gb": 1e6})
+    assert said.startswith("engine.memory_gb: 1e+06 is more than the ")

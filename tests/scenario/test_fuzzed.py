@@ -16,7 +16,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from support.malformed import texts
 
-from otafl import cli, data, models
+from otafl import cli
+from otafl.data.shape import read_shape
 from otafl.running import memory
 from otafl.scenario import expand, load_scenario
 from otafl.scenario.yaml_source import parse
@@ -87,9 +88,7 @@ def small_enough(path: Path) -> bool:
         return False
     for point in points:
         one = point.scenario
-        samples = data.loaded(one.data)
-        model = models.build(one.model, samples.input_shape, samples.classes)
-        if memory._without_numbers(one, model) > SMALL_BYTES:
+        if memory.estimate_trial(one, read_shape(one.data)).bytes > SMALL_BYTES:
             return False
     return True
 

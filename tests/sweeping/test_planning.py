@@ -13,10 +13,11 @@ from contract.small import scenario, section
 from otafl import sweeping
 from otafl.analysis.comparison import compare
 from otafl.core.errors import UserError
+from otafl.data.shape import read_shape
 from otafl.results import origins
 from otafl.running import memory
 from otafl.running.memory import Counter, Need
-from otafl.scenario import expand, scenario_hash
+from otafl.scenario import Scenario, expand, scenario_hash
 from otafl.sweeping import planning
 from otafl.sweeping.planning import Batch
 
@@ -65,16 +66,20 @@ def test_counter_counts_what_is_alive() -> None:
     assert counter.peak == 4000 + 7200
 
 
+def estimate_bytes(one: Scenario) -> int:
+    return memory.estimate_trial(one, read_shape(one.data)).bytes
+
+
 def test_need_is_measured_where_it_may_matter() -> None:
     """A wide channel takes far more than its model; a trial more takes what a trial takes."""
     point = {"channel": section("cdl-a") | {"subcarrier_groups": 64}, "devices.count": 8}
     wide = memory.need(expand(scenario(point)))
     one, four = (memory._peak(expand(scenario(point))[0], range(n)) for n in (1, 4))
-    assert wide.per_trial > 20 * memory.bytes_per_trial(scenario(point))
+    assert wide.per_trial > 20 * estimate_bytes(scenario(point))
     assert wide.fixed + 4 * wide.per_trial == pytest.approx(four, rel=0.35)
     assert wide.fixed + wide.per_trial == pytest.approx(one, rel=0.05)
     flat = memory.need(expand(scenario({})))  # so small that it is not measured
-    assert flat == Need(0, memory.bytes_per_trial(scenario({})))
+    assert flat == Need(0, estimate_bytes(scenario({})))
 
 
 def without_checksum(path: Path) -> dict[str, Any]:

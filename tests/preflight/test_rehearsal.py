@@ -15,8 +15,7 @@ from otafl.core import registry, sources
 from otafl.core.problems import Problem
 from otafl.data.digits import Digits
 from otafl.data.loading import load
-from otafl.preflight import foresight
-from otafl.scenario import load_scenario
+from otafl.preflight import rehearsal, report
 
 pytestmark = pytest.mark.exact
 
@@ -329,12 +328,11 @@ def g():
 """
 
 
-def test_points_of_one_structure_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_points_of_one_structure_are_tried_once() -> None:
     asked = []
-    monkeypatch.setattr(foresight, "foreseen", lambda one: asked.append(one) or [])
-    load_scenario(
+    report(
         {**SMALL, "sweep": {"channel.snr_db": [0, 10, 20], "power": ["gbma", "ci"]}},
-        further=foresight.foresight(),
+        look=lambda one, fits: asked.append(one) or [],
     )
     assert [one.power.name for one in asked] == ["gbma", "ci"]
 
@@ -343,7 +341,7 @@ def test_errors_of_made_up_samples_say_nothing() -> None:
     def fails() -> None:
         raise ZeroDivisionError
 
-    assert foresight.attempted(fails) is None
+    assert rehearsal.attempted(fails) is None
 
 
 def test_a_sentence_names_its_key() -> None:
@@ -353,7 +351,7 @@ def test_a_sentence_names_its_key() -> None:
         def attempt() -> None:
             raise UserError(text)
 
-        return foresight.attempted(attempt)
+        return rehearsal.attempted(attempt)
 
     keys = [refuse(text).path for text in ("a.b_c: x", "a.rank[1]: x", "a: x", "the file a.b: x")]
     assert keys == [("a", "b_c"), ("a", "rank"), ("a",), ()]

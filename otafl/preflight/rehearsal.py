@@ -1,15 +1,15 @@
-"""Say what would stop a run, as far as it can be known before its data are read.
+"""A rehearsal of a run on synthetic samples: what would stop it, before its data are read.
 
-A point is put together as a run does, with made-up samples of the shape that the data set declares,
-and its first round is gone through with few devices and little work: what a run would refuse, it
-refuses here, with the same sentence. Unknown until a run are
+A point is put together as a run does, with synthetic samples of the shape that the data set
+declares, and its first round is run with few devices and little work. What a run would refuse, the
+rehearsal refuses with the same sentence. Unknown until a run are
 
-- what the samples hold: missing or damaged files, labels and users, and how they fall to devices
-  by draws; of a data set of the user's own also its shape, and so whether model and method fit it;
-- what only this machine has: a GPU, memory, a disk;
+- what the samples hold: missing or damaged files, labels and users, and how draws deal them out to
+  devices; of a data set of the user's own also its shape, and so whether model and method fit it;
+- what only the machine of the run has: a GPU, memory, a disk;
 - what happens later: a function of the user's that fails in some round, devices that never come.
 
-The first of these, and all functions of the user's in a round, `otafl.preflight.dry_run` looks at.
+The first of these, and all functions of the user's in a round, `otafl.preflight.dry_run` tries.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ from otafl.core.problems import Problem
 from otafl.core.settings import CustomSettings
 from otafl.data import made_up
 from otafl.data.dealt import Dealt
+from otafl.data.shape import declared_shape
 from otafl.data.shares import cut, known_counts
 from otafl.engine.assembly import Parts, assemble
 from otafl.engine.engine import Engine
 from otafl.running.memory import check_channel
-from otafl.scenario import Point, Scenario, stack_key
+from otafl.scenario import Point, Scenario
 from otafl.scenario.keys import custom_sections
 from otafl.scenario.sections import DevicesSettings, EngineSettings, OutputSettings
 
@@ -46,31 +47,18 @@ ROWS_ALONE = ("data", "model", "algorithm")
 MANY = 10**12
 """Samples in a data set of which nobody knows how many there are."""
 
-Foresee = Callable[[Scenario], list[Problem]]
 
-
-def foresight() -> Foresee:
-    """Return `foreseen`, which looks once at points that could share a stack."""
-    known: dict[str, list[Problem]] = {}
-
-    def look(scenario: Scenario) -> list[Problem]:
-        key = stack_key(scenario)
-        if key not in known:
-            known[key] = foreseen(scenario)
-        return known[key]
-
-    return look
-
-
-def foreseen(scenario: Scenario) -> list[Problem]:
+def rehearse(scenario: Scenario, fits: bool = True) -> list[Problem]:
     """Return what would stop a run of a point: all that is wrong with the modules that it names
-    and with how its data are dealt out; of the rest, where that is sound, the first."""
-    named = [attempted(section.found) for _, section in custom_sections(scenario)]
-    named.append(attempted(scenario.track.ready))
-    named.append(attempted(lambda: check_channel(scenario)))
-    found = [one for one in (*named, attempted(lambda: _deal(scenario))) if one is not None]
-    if not found and made_up.declared(scenario.data):
-        first = attempted(lambda: _rehearse(scenario))
+    and with how its data are dealt out; of the rest, where that is sound, the first.
+
+    fits: whether this machine has the memory for it; else it is not put together.
+    """
+    attempts = [section.found for _, section in custom_sections(scenario)]
+    attempts += [scenario.track.ready, lambda: check_channel(scenario), lambda: _deal(scenario)]
+    found = [problem for one in attempts if (problem := attempted(one)) is not None]
+    if fits and not found and declared_shape(scenario.data) is not None:
+        first = attempted(lambda: _run_first_round(scenario))
         found += [] if first is None else [first]
     return found
 
@@ -109,8 +97,8 @@ def _deal(scenario: Scenario) -> None:
         cut(Dealt(np.arange(sizes.sum()), sizes), source.test_share, source.validation)
 
 
-def _rehearse(scenario: Scenario) -> None:
-    """Put a point together, and go through the first round of a small copy of it."""
+def _run_first_round(scenario: Scenario) -> None:
+    """Put a point together, and run the first round of a small copy of it."""
     neutral = {"engine": EngineSettings(device="cpu", dtype=scenario.engine.dtype)}
     count = min(scenario.devices.count, MOST_DEVICES)
     devices = scenario.devices.model_copy(update={"count": count})

@@ -1,0 +1,38 @@
+"""The shape of a data set, before or after it is read."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from otafl.data.base import DataSource
+from otafl.data.loading import loaded, split
+
+
+class DataShape(NamedTuple):
+    """Shape of one sample, number of classes and number of training samples."""
+
+    input_shape: tuple[int, ...]
+    classes: int
+    samples: int
+
+
+def read_shape(source: DataSource) -> DataShape:
+    """Read a data set and return its shape."""
+    samples = loaded(source)
+    return DataShape(samples.input_shape, samples.classes, len(samples.y_train))
+
+
+def declared_shape(source: DataSource) -> DataShape | None:
+    """Return the shape that a data set declares before it is read, or None.
+
+    The number of samples is 0 where only that is unknown.
+
+    Raises
+    ------
+    UserError
+        If the samples cannot be split as the section asks.
+    """
+    if source.input_shape is None or source.classes is None:
+        return None
+    train = 0 if source.samples is None else split(source, *source.samples).train
+    return DataShape(source.input_shape, source.classes, train)

@@ -1,0 +1,28 @@
+"""The shape that a data set declares is the one that is read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from otafl.data.digits import Digits
+from otafl.data.femnist import Femnist
+from otafl.data.shape import declared_shape, read_shape
+
+pytestmark = pytest.mark.exact
+
+
+@pytest.mark.parametrize(
+    "keys", [{}, {"train_samples": 300}, {"test": "train_tail"}, {"test": "per_device"}]
+)
+def test_the_declared_shape_is_the_one_that_is_read(keys: dict[str, Any]) -> None:
+    source = Digits(**keys)
+    assert declared_shape(source) == read_shape(source)
+
+
+def test_what_is_not_declared() -> None:
+    """FEMNIST's number of samples is only in its file."""
+    shape = declared_shape(Femnist())
+    assert shape is not None
+    assert (shape.classes, shape.samples) == (62, 0)
