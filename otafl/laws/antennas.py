@@ -4,6 +4,7 @@ follows from the angles at the server, that over time from those at the moving d
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import math
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from scipy import special
 
 from otafl.channels.sionna_rng import keep_global_state
@@ -29,6 +31,7 @@ from otafl.laws.channels import (
     jakes,
 )
 from otafl.laws.checks import Check, Law, mean, stated
+from otafl.laws.mutations import Replacement, constant, made, mutations_of, replaced, scaled, turned
 
 RAY_OFFSETS = (0.0447, 0.1413, 0.2492, 0.3715, 0.5129, 0.6797, 0.8844, 1.1481, 1.5195, 2.1551)
 """Table 7.5-3."""
@@ -237,3 +240,194 @@ def _pairs(rays: _Rays, turned: np.ndarray) -> float:
     total -= (np.abs(turned.sum(3)) ** 2).sum(2) + (np.abs(turned.sum(2)) ** 2).sum(2)
     together = rays.power**2 * total / (count**3 * (count - 1))
     return float((apart + together.sum(1, where=~rays.lone)).mean())
+
+
+# Mutations
+
+
+def _a_wavelength_apart(line: Any) -> None:
+    start = line._start
+    line._start = start * (start * start[:, :, :1].conj())
+
+
+def _angles(*order: int) -> Replacement:
+    """Angles of a profile in another order than azimuth and zenith at the server, at the device."""
+
+    def change(profile: Any) -> Any:
+        index = list(order)
+        return dataclasses.replace(
+            profile,
+            angles=profile.angles[index],
+            spread=profile.spread[index],
+            los_angles=profile.los_angles[index],
+        )
+
+    return turned("otafl.channels.cdl:cdl_profile", change)
+
+
+def _blocks_twice_as_long(one: Any) -> None:
+    name = "_per_block" if hasattr(one, "_per_block") else "_block_s"
+    setattr(one, name, 2 * getattr(one, name))
+
+
+def _no_coupling(real: Any) -> Any:
+    """Rays that have the smallest azimuth and the smallest zenith of a cluster together."""
+
+    def rays(profile: Any, coupling: Any, bearing: Any, delay_spread_s: Any) -> Any:
+        order = torch.arange(coupling.shape[-1]).expand_as(coupling)
+        return real(profile, order, bearing, delay_spread_s)
+
+    return rays
+
+
+def _delays_twice(real: Any) -> Any:
+    return lambda delay_s, frequency_hz, dtype: real(2.0 * delay_s, frequency_hz, dtype)
+
+
+def _to_one_side(real: Any) -> Any:
+    """Bearings a radian off."""
+    return lambda profile, coupling, bearing, delay_spread_s: real(
+        profile, coupling, bearing + 1.0, delay_spread_s
+    )
+
+
+def _no_less_fresh(real: Any) -> Any:
+    """Antennas that fade by 1 beside what they share with their neighbour, for 1 - r^2."""
+
+    def correlated(h: Any, neighbours: float, dim: int) -> Any:
+        out = list(h.movedim(dim, 0).unbind(0))
+        for index in range(1, len(out)):
+            out[index] = neighbours * out[index - 1] + out[index]
+        return torch.stack(out, dim)
+
+    return correlated
+
+
+def _about_the_first(real: Any) -> Any:
+    """Antennas correlated with the first one, as far as their distance says, and not with each
+    other beyond."""
+
+    def correlated(h: Any, neighbours: float, dim: int) -> Any:
+        first, *others = h.movedim(dim, 0).unbind(0)
+        shares = [neighbours**distance for distance in range(1, len(others) + 1)]
+        both = zip(shares, others, strict=True)
+        return torch.stack([first, *(r * first + (1 - r**2) ** 0.5 * own for r, own in both)], dim)
+
+    return correlated
+
+
+MUTATIONS = (
+    mutations_of(
+        "channel rician: ",
+        {
+            "a wavelength apart (line of sight)": (
+                "antennas",
+                made("otafl.channels.rician:LineOfSight", _a_wavelength_apart),
+            ),
+            "blocks twice as long (line of sight)": (
+                "autocorrelation over blocks",
+                made("otafl.channels.jakes:Oscillators", _blocks_twice_as_long),
+            ),
+        },
+    )
+    + mutations_of(
+        "channel tdl-d: ",
+        {
+            "a wavelength apart (tap)": ("antennas", scaled("otafl.channels.tdl:line_array", 2.0)),
+            "line of sight at the whole Doppler": (
+                "autocorrelation",
+                constant("otafl.channels.tdl:LOS_COSINE", 1.0),
+            ),
+        },
+    )
+    + mutations_of(
+        "channel cdl-c: ",
+        {
+            "a wavelength apart (rays)": (
+                "antennas",
+                scaled("otafl.channels.plane_waves:line_array", 2.0),
+            ),
+            "antennas along x": (
+                "antennas",
+                replaced(
+                    "otafl.channels.plane_waves:line_array",
+                    lambda real: (
+                        lambda azimuth, zenith, count: real(azimuth + torch.pi / 2, zenith, count)
+                    ),
+                ),
+            ),
+            "the device's angles at the server": ("antennas", _angles(2, 3, 2, 3)),
+            "delays twice": (
+                "frequency covariance",
+                replaced("otafl.channels.plane_waves:delay_rotations", _delays_twice),
+            ),
+        },
+    )
+    + mutations_of(
+        "channel cdl-e: ",
+        {
+            "a sector to one side": (
+                "antennas",
+                replaced("otafl.channels.cdl:cdl_rays", _to_one_side),
+            ),
+        },
+    )
+    + mutations_of(
+        "channel cdl-c: ",
+        {
+            "the server's angles at the device": (
+                {"autocorrelation", "autocorrelation of power"},
+                _angles(0, 1, 0, 1),
+            ),
+            "zenith for azimuth at the device": (
+                {"autocorrelation", "autocorrelation of power"},
+                _angles(0, 1, 3, 2),
+            ),
+        },
+        quick=False,
+    )
+    + mutations_of(
+        "channel rayleigh: ",
+        {
+            "antennas with too much power": (
+                "antenna covariance",
+                replaced("otafl.channels.scattering:correlated", _no_less_fresh),
+            ),
+            "antennas correlated with the first (flat)": (
+                "antenna covariance",
+                replaced("otafl.channels.scattering:correlated", _about_the_first),
+            ),
+            "antennas correlated with the first (moving)": (
+                "antenna covariance",
+                replaced("otafl.channels.jakes:correlated", _about_the_first),
+            ),
+            "blocks twice as long (flat)": (
+                "autocorrelation over blocks",
+                made("otafl.channels.jakes:Oscillators", _blocks_twice_as_long),
+            ),
+        },
+    )
+    + mutations_of(
+        "channel tdl-a: ",
+        {
+            "antennas correlated with the first (taps)": (
+                "antenna covariance",
+                replaced("otafl.channels.tdl:correlated", _about_the_first),
+            ),
+            "blocks twice as long (taps)": (
+                "autocorrelation over blocks",
+                made("otafl.channels.ofdm:OfdmStates", _blocks_twice_as_long),
+            ),
+        },
+    )
+    + mutations_of(
+        "channel cdl-e: ",
+        {
+            "blocks twice as long (rays)": (
+                {"autocorrelation", "autocorrelation of power"},
+                made("otafl.channels.ofdm:OfdmStates", _blocks_twice_as_long),
+            ),
+        },
+        quick=False,
+    )
+)

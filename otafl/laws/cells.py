@@ -4,17 +4,21 @@ that comes over the line of sight.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable, Iterable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import torch
 from scipy import stats
 
 from otafl.laws.bench import Bench, Rig
 from otafl.laws.channels import CARRIER_HZ, SPEED_KMH, TR_38901
 from otafl.laws.checks import Check, Law, exactly, law_of, mean, mean_square, ratios, share
+from otafl.laws.mutations import Replacement, constant, made, mutations_of, replaced, turned
 
 DISTANCE_M = {"umi": 60.0, "uma": 100.0, "rma": 1000.0}
 HEIGHT_M = {"umi": 10.0, "uma": 25.0, "rma": 35.0}
@@ -327,3 +331,156 @@ def _moving_shadowing(bench: Bench, name: str) -> Iterator[Check]:
     yield exactly(0.0, float(np.abs(start).max()), 1e-6, "where it was dropped")
     power = (later / spread)[inside] ** 2
     yield mean_square(1.0, power, int(power.size / ALIKE), "power")
+
+
+# Mutations
+
+
+CELL = "otafl.channels.cell:Cell"
+
+DROP = "otafl.channels.cell_drop:SionnaCell.batch"
+
+
+def _drawn(name: str, change: Callable[[Any], Any]) -> Replacement:
+    """A part of the drop that is changed as it is drawn."""
+    return turned(
+        DROP, lambda drop: dataclasses.replace(drop, **{name: change(getattr(drop, name))})
+    )
+
+
+def _rays_of(change: Callable[[Any], Any]) -> Replacement:
+    """Rays that are made of another K-factor than the drop's."""
+    return replaced(
+        "otafl.channels.cell:cell_rays",
+        lambda real: lambda drop: real(dataclasses.replace(drop, k_factor=change(drop.k_factor))),
+    )
+
+
+def _no_cars(real: Any) -> Any:
+    def place(self: Any, *args: Any) -> None:
+        settings = self._settings.model_copy(update={"in_car": False})
+        real(SimpleNamespace(scenario=self.scenario, _settings=settings), *args)
+
+    return place
+
+
+def _kmh_for_mps(real: Any) -> Any:
+    return lambda speed_kmh, pairs: real(speed_kmh and 3.6 * speed_kmh, pairs)
+
+
+def _over_the_radius(real: Any) -> Any:
+    def placed(pairs: Any, inner: float, outer: float, *args: Any) -> Any:
+        position, indoor = real(pairs, inner, outer, *args)
+        far = position[..., :2].norm(dim=-1, keepdim=True)
+        share = (far**2 - inner**2) / (outer**2 - inner**2)
+        position[..., :2] *= (inner + share * (outer - inner)) / far
+        return position, indoor
+
+    return placed
+
+
+def _other_trials(real: Any) -> Any:
+    def scaled(self: Any, gain: Any) -> Any:
+        self._unit = self._unit.mean(0, keepdim=True).expand_as(self._unit)
+        return real(self, gain)
+
+    return scaled
+
+
+def _forget_the_start(field: Any) -> None:
+    field._missing = 0.0 * field._missing
+
+
+def _far_apart(field: Any) -> None:
+    field._distance = 10.0 * field._distance
+
+
+def _all_in_sight(real: Any) -> Any:
+    def place(self: Any, position: Any, indoor: Any, los: Any) -> None:
+        if isinstance(los, str):
+            los = torch.ones(len(position), 1, position.shape[1], dtype=torch.bool)
+        real(self, position, indoor, los)
+
+    return place
+
+
+MUTATIONS = (
+    mutations_of(
+        "channel umi: ",
+        {
+            "shadowing by 20 log10": (
+                {"shadowing", "shadowing of moving devices"},
+                _drawn("shadowing_db", lambda db: 2.0 * db),
+            ),
+            "half the penetration loss": (
+                "penetration loss",
+                _drawn("penetration_db", lambda db: db / 2.0),
+            ),
+            "K-factor by 20 log10": ("K-factor", _drawn("k_factor", lambda k: k.sqrt())),
+            "K for the line of sight's amplitude": (
+                "power of the line of sight",
+                _rays_of(lambda k: k.square()),
+            ),
+            "K / (K + 2)": ("power of the line of sight", _rays_of(lambda k: k / 2.0)),
+            "km/h for m/s": (
+                {"path loss of moving devices", "shadowing of moving devices"},
+                replaced("otafl.channels.cell:velocities", _kmh_for_mps),
+            ),
+            "mean gain of all trials": ("mean gain", replaced(f"{CELL}._scaled", _other_trials)),
+            "sub-clusters twice as far": (
+                "frequency covariance",
+                constant("otafl.channels.cell_drop:SUBCLUSTER_DELAYS", (0.0, 2.56, 5.12)),
+            ),
+            "shadowing of another distance": (
+                "shadowing of moving devices",
+                made("otafl.channels.cell:ShadowingField", _far_apart),
+            ),
+            "path loss with another exponent": (
+                "path loss",
+                _drawn("path_loss_db", lambda db: 1.02 * db),
+            ),
+            "a line of sight of all": (
+                {"line of sight", "path loss", "shadowing"},
+                replaced("otafl.channels.cell_drop:SionnaCell._place", _all_in_sight),
+            ),
+        },
+    )
+    + mutations_of(
+        "channel uma: ",
+        {
+            "no shadowing": ("shadowing", _drawn("shadowing_db", lambda db: 0.0 * db)),
+            "K-factor without a line of sight": (
+                "K-factor",
+                _drawn("k_factor", lambda k: k.clamp_min(1.0)),
+            ),
+        },
+    )
+    + mutations_of(
+        "channel rma: ",
+        {
+            "no cars": (
+                "penetration loss",
+                replaced("otafl.channels.cell_drop:SionnaCell._place", _no_cars),
+            ),
+            "evenly over the radius": (
+                "even over the ground",
+                replaced("otafl.channels.cell:placed", _over_the_radius),
+            ),
+            "path loss that stays": (
+                "path loss of moving devices",
+                replaced(
+                    "otafl.channels.cell_drop:SionnaCell.path_loss_db",
+                    lambda real: (
+                        lambda self, position, indoor, clear: real(
+                            self, position[:1].expand_as(position), indoor, clear
+                        )
+                    ),
+                ),
+            ),
+            "shadowing that forgets its start": (
+                "shadowing of moving devices",
+                made("otafl.channels.cell:ShadowingField", _forget_the_start),
+            ),
+        },
+    )
+)

@@ -3,12 +3,14 @@ antennas, path loss."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
+import torch
 from scipy import special, stats
 
 from otafl.channels.sionna_rng import keep_global_state
@@ -16,6 +18,7 @@ from otafl.core import registry
 from otafl.core.units import db_to_linear
 from otafl.laws.bench import Bench
 from otafl.laws.checks import Check, Law, exactly, law_of, mean, stated
+from otafl.laws.mutations import after, mutations_of, replaced, scaled, turned
 
 LIGHT_M_PER_S = 299_792_458.0
 CARRIER_HZ = 3.5e9
@@ -189,3 +192,73 @@ def _frequency(bench: Bench, name: str) -> Iterator[Check]:
         wanted = law[lag, 0]
         yield mean(float(wanted.real), product.real, f"{lag} apart, real")
         yield mean(float(wanted.imag), product.imag, f"{lag} apart, imaginary")
+
+
+# Mutations
+
+
+def _other_gain(channel: Any) -> None:
+    state = channel._state
+    channel._state = dataclasses.replace(state, h=1.1 * state.h)
+
+
+def _one_round_for_all(real: Any) -> Any:
+    """Fading that stays as it was in the first round."""
+    return lambda self, round, *rest: real(self, 0, *rest)
+
+
+def _turned_by_half(h: Any) -> Any:
+    """Phases over half a circle."""
+    return torch.polar(h.abs(), h.angle() / 2.0)
+
+
+MUTATIONS = (
+    mutations_of(
+        "channel awgn: ",
+        {
+            "a constant gain above one": (
+                {"no fading", "mean power"},
+                after("otafl.channels.awgn:Awgn.prepare", _other_gain),
+            ),
+        },
+    )
+    + mutations_of(
+        "channel rayleigh: ",
+        {
+            "fading of more power": (
+                {"antenna covariance", "gain", "mean power"},
+                scaled("otafl.channels.scattering:BlockFading._drawn", 1.2),
+            ),
+            "phases over half a circle": (
+                {"antenna covariance", "independence", "phase"},
+                turned("otafl.channels.scattering:BlockFading._drawn", _turned_by_half),
+            ),
+            "one draw for all rounds": (
+                {"gain", "independence", "phase"},
+                replaced("otafl.channels.scattering:BlockFading.draw", _one_round_for_all),
+            ),
+            "twice the Doppler shift": (
+                {"autocorrelation", "autocorrelation over blocks"},
+                scaled("otafl.channels.jakes:doppler_hz", 2.0),
+            ),
+        },
+    )
+    + mutations_of(
+        "channel rician: ",
+        {
+            "more line of sight": (
+                {"amplitude", "autocorrelation", "autocorrelation over blocks", "mean power"},
+                scaled("otafl.channels.rician:LineOfSight.draw", 1.2),
+            ),
+        },
+    )
+    + mutations_of(
+        "channel tdl-c: ",
+        {
+            "delays of the wrong sign": (
+                {"frequency covariance"},
+                turned("otafl.channels.tdl:delay_rotations", lambda turns: turns.conj()),
+            ),
+        },
+    )
+)

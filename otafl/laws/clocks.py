@@ -15,6 +15,7 @@ from otafl.devices import compute
 from otafl.devices.activities import ACTIVITIES, CAUSES
 from otafl.laws.bench import CONFORMANCE, Bench
 from otafl.laws.checks import Check, at_most, exactly, stated
+from otafl.laws.mutations import mutations_of, replaced, turned
 from otafl.scenario import load_scenario
 
 TRIALS, DEVICES, ROUNDS = 4, 12, 60
@@ -115,3 +116,26 @@ def _cause_joules(bench: Bench, radio: str) -> Iterator[Check]:
     }
     for name, joules in law.items():
         yield exactly(joules, float(spent[name]), 1e-9, name)
+
+
+# Mutations
+
+
+def _weak(real: Any) -> Any:
+    """A battery that gives half of what is drawn."""
+    return lambda self, now_s, draws: real(self, now_s, [(at_s, w / 2) for at_s, w in draws])
+
+
+MUTATIONS = mutations_of(
+    "clock: ",
+    {
+        "waiting is free": (
+            {"energy balance", "joules by cause"},
+            turned("otafl.clock.power:Power._costs", lambda costs: (*costs[:2], 0.0)),
+        ),
+        "a battery gives half": (
+            "energy balance",
+            replaced("otafl.devices.battery:Battery.plan", _weak),
+        ),
+    },
+)

@@ -17,6 +17,7 @@ from otafl.core.contracts import Blocks, Context, Group
 from otafl.core.units import db_to_linear
 from otafl.laws.bench import CONFORMANCE, Bench, Rig
 from otafl.laws.checks import Check, at_most, exactly, mean, ratios, share, stated
+from otafl.laws.mutations import constant, made, mutations_of, replaced, scaled
 
 REALS = 128
 AMP = CONFORMANCE / "amp"
@@ -232,3 +233,110 @@ def _soft_error(tau2: float, sparsity: float, a: float) -> float:
     about = r / (1.0 + tau2)
     some = (weight * ((soft - about) ** 2 + tau2 / (1.0 + tau2))).sum()
     return float((1.0 - sparsity) * zero + sparsity * some)
+
+
+# Mutations
+
+
+def _no_onsager(real: Any) -> Any:
+    def step(y: Any, x: Any, z: Any, matrix: Any, a: float) -> Any:
+        tau = z.square().mean(-1, keepdim=True).sqrt()
+        r = x + z @ matrix
+        x = r - r.clamp(-a * tau, a * tau)
+        return x, y - x @ matrix.mT
+
+    return step
+
+
+def _rounded_down(real: Any) -> Any:
+    return lambda self, block, draw: real(self, block, 0.0 * draw)
+
+
+def _two_levels(codec: Any) -> None:
+    """Magnitudes of none or all of the norm."""
+    codec._levels = 1
+
+
+def _half_the_levels(codec: Any) -> None:
+    codec._levels = codec._levels // 2
+
+
+def _everyone_heard(real: Any) -> Any:
+    return lambda sent, heard, *rest: real(sent, torch.ones_like(heard), *rest)
+
+
+def _smallest(real: Any) -> Any:
+    return lambda x, count: x - real(x, x.shape[1] - count)
+
+
+MUTATIONS = (
+    mutations_of(
+        "codec qsgd: ",
+        {
+            "rounding down": (
+                {"unbiased", "variance"},
+                replaced("otafl.codecs.qsgd:Qsgd._quantised", _rounded_down),
+            ),
+            "levels of one bit": (
+                {"variance", "variance bound"},
+                made("otafl.codecs.qsgd:Qsgd", _two_levels),
+            ),
+        },
+    )
+    + mutations_of(
+        "codec uniform: ",
+        {
+            "half the levels": (
+                "quantisation noise",
+                made("otafl.codecs.uniform:Uniform", _half_the_levels),
+            ),
+        },
+    )
+    + mutations_of(
+        "codec topk: ",
+        {
+            "lost updates forgotten": (
+                "error feedback loses nothing",
+                replaced("otafl.codecs.topk:forgotten", _everyone_heard),
+            ),
+            "the smallest magnitudes": (
+                "the largest magnitudes",
+                replaced("otafl.codecs.topk:top", _smallest),
+            ),
+        },
+    )
+    + mutations_of(
+        "codec: ",
+        {
+            "norms that take no bits": (
+                "bits on a digital uplink",
+                constant(
+                    "otafl.codecs.qsgd:Qsgd.bits",
+                    lambda self, group: float(self.settings.bits * group.reals),
+                ),
+            ),
+        },
+    )
+    + mutations_of(
+        "codec obda: ",
+        {
+            "the opposite vote": (
+                "error of the majority vote",
+                scaled("otafl.codecs.obda:Obda._vote", -1.0),
+            ),
+        },
+    )
+    + mutations_of(
+        "codec compressed_sensing: ",
+        {
+            "no Onsager term": (
+                "state evolution",
+                replaced("otafl.laws.codecs:amp_step", _no_onsager),
+            ),
+            "one threshold for all ratios": (
+                "default threshold",
+                constant("otafl.codecs.sensing:default_threshold", lambda *of: 1.5),
+            ),
+        },
+    )
+)

@@ -8,11 +8,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import torch
 
+from otafl.core.contracts import column
 from otafl.core.units import db_to_linear
 from otafl.laws.bench import Bench, Record
 from otafl.laws.channels import MOVING, jakes
 from otafl.laws.checks import Check, exactly, mean, stated
+from otafl.laws.mutations import made, mutations_of, replaced, scaled, turned
 
 VARIANCES = (0.01, 0.3)
 LENGTHS = (1, 4)
@@ -125,3 +128,104 @@ def _delay(bench: Bench, rounds: int) -> Iterator[Check]:
     are independent."""
     record = _record(bench, {"name": "delay", "rounds": rounds}, **MOVING)
     yield mean(jakes(rounds), 1.0 - _off(record)[-1] / 2.0)
+
+
+# Mutations
+
+
+def _without_gain(real: Any) -> Any:
+    return lambda self, gain: real(self, gain / gain)
+
+
+def _amplitude(real: Any) -> Any:
+    return lambda self, gain: real(self, gain.sqrt())
+
+
+def _on_every_group(csi: Any) -> None:
+    csi._symbols = csi.settings.length * 4
+
+
+def _half_the_pilots(real: Any) -> Any:
+    return lambda self, gain: 2.0 * real(self, gain)
+
+
+def _part_of_the_channel(real: Any) -> Any:
+    """Errors that are a part of the channel."""
+    return lambda streams, purpose, round, h, variance: variance.sqrt() * h
+
+
+def _rounded_down(real: Any) -> Any:
+    def rounded(self: Any, h: Any) -> Any:
+        step = column(2.0 * math.pi / 2.0 ** self.hyper["bits"], h)
+        return torch.polar(h.abs(), torch.floor(h.angle() / step) * step)
+
+    return rounded
+
+
+def _a_round_older(real: Any) -> Any:
+    return lambda self, h, gain, round: real(self, h, gain, round - 1)
+
+
+MUTATIONS = (
+    mutations_of(
+        "csi pilots: ",
+        {
+            "no path loss": (
+                "error over a path loss",
+                replaced("otafl.csi.pilots:Pilots.error_variance", _without_gain),
+            ),
+            "path loss of the amplitude": (
+                "error over a path loss",
+                replaced("otafl.csi.pilots:Pilots.error_variance", _amplitude),
+            ),
+            "pilots on every group": (
+                "channel uses",
+                made("otafl.csi.pilots:Pilots", _on_every_group),
+            ),
+            "half the pilots": (
+                {"error of MMSE", "error of least squares", "error over a path loss"},
+                replaced("otafl.csi.pilots:Pilots.error_variance", _half_the_pilots),
+            ),
+        },
+    )
+    + mutations_of(
+        "csi perfect: ",
+        {
+            "an estimate that is larger": (
+                "the estimate is the channel",
+                turned("otafl.csi.perfect:Perfect.estimate", lambda h: 1.001 * h),
+            ),
+        },
+    )
+    + mutations_of(
+        "csi error: ",
+        {
+            "twice the variance": (
+                {"variance", "gain of inverted channels"},
+                scaled("otafl.csi.error:device_errors", 2.0**0.5),
+            ),
+            "errors along the channel": (
+                {"independent of the channel", "gain of inverted channels"},
+                replaced("otafl.csi.error:device_errors", _part_of_the_channel),
+            ),
+        },
+    )
+    + mutations_of(
+        "csi phase_feedback: ",
+        {
+            "phases rounded down": (
+                "mean gain",
+                replaced("otafl.csi.phase_feedback:PhaseFeedback._rounded", _rounded_down),
+            ),
+        },
+    )
+    + mutations_of(
+        "csi delay: ",
+        {
+            "the channel of a round before": (
+                "correlation with the channel",
+                replaced("otafl.csi.delay:Delay.estimate", _a_round_older),
+            ),
+        },
+    )
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -15,6 +16,7 @@ from otafl.core.units import db_to_linear
 from otafl.downlink.base import Arrival, Downlink
 from otafl.laws.bench import CONFORMANCE, Bench, Rig
 from otafl.laws.checks import Check, exactly, law_of, mean, ratios, share, stated
+from otafl.laws.mutations import made, mutations_of, replaced, turned
 from otafl.scenario import load_scenario
 
 BROADCAST = CONFORMANCE / "downlink"
@@ -128,3 +130,84 @@ def _transmissions(bench: Bench, mode: str) -> Iterator[Check]:
     yield ratios(seconds, copies * 32.0 * REALS / RATE_BPS, case="seconds")
     heard = np.stack([one.heard.cpu().numpy() for one in sent if one.heard is not None])
     yield share(1.0 - LOSS**ATTEMPTS, int(heard.sum()), heard.size, "heard")
+
+
+# Mutations
+
+
+DIGITAL = "otafl.downlink.digital:DigitalDownlink"
+
+
+def _outage_for_its_rest(link: Any) -> None:
+    link._gain_needed = -np.log(1.0 - np.exp(-link._gain_needed))
+
+
+def _snr_by_20_log10(link: Any) -> None:
+    link._snr = link._snr**0.5
+
+
+def _a_copy_more(sent: Any) -> Any:
+    seconds, row_seconds, bits = sent
+    return 2.0 * seconds, row_seconds, bits
+
+
+def _never_lost(sent: Any) -> Any:
+    lost, rate = sent
+    return 0 * lost > 1, rate
+
+
+def _twice_the_snr(link: Any) -> None:
+    link._snr = 2.0 * link._snr
+
+
+def _twice_the_band(link: Any) -> None:
+    link._bandwidth_hz = 2.0 * link._bandwidth_hz
+
+
+def _rounded_model(real: Any) -> Any:
+    def send(self: Any, broadcast: Any, cohort: Any, round: int) -> Any:
+        blocks = {name: block.half().to(block) for name, block in broadcast.blocks.items()}
+        return real(self, dataclasses.replace(broadcast, blocks=blocks), cohort, round)
+
+    return send
+
+
+MUTATIONS = (
+    mutations_of(
+        "downlink digital: ",
+        {
+            "epsilon for 1 - epsilon": ("outage", made(DIGITAL, _outage_for_its_rest)),
+            "SNR by 20 log10": ({"outage", "rate of the channel"}, made(DIGITAL, _snr_by_20_log10)),
+            "seconds of twice the copies": (
+                "transmissions",
+                turned(f"{DIGITAL}._to_all", _a_copy_more),
+            ),
+            "nothing lost": (
+                {"outage", "transmissions"},
+                turned(f"{DIGITAL}._attempts", _never_lost),
+            ),
+        },
+    )
+    + mutations_of(
+        "downlink ideal: ",
+        {
+            "a model in half precision": (
+                "no error",
+                replaced("otafl.downlink.ideal:IdealDownlink.send", _rounded_model),
+            ),
+        },
+    )
+    + mutations_of(
+        "downlink analog: ",
+        {
+            "twice the SNR": (
+                {"error of inversion", "error of MMSE with fading"},
+                made("otafl.downlink.analog:AnalogDownlink", _twice_the_snr),
+            ),
+            "twice the band": (
+                "airtime",
+                made("otafl.downlink.analog:AnalogDownlink", _twice_the_band),
+            ),
+        },
+    )
+)

@@ -5,6 +5,7 @@ Fading is off, so that channel inversion arrives with gain one and what is left 
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 from collections.abc import Iterator
@@ -14,9 +15,11 @@ import numpy as np
 import torch
 from scipy import stats
 
+from otafl.core.contracts import NOISE_VARIANCE
 from otafl.core.units import db_to_linear
 from otafl.laws.bench import Bench, Record, Rig
 from otafl.laws.checks import Check, exactly, mean, no_more, normal_errors, stated
+from otafl.laws.mutations import made, mutations_of, replaced, scaled, turned
 
 NOISELESS_DB = 200.0
 N = 0.5
@@ -256,3 +259,101 @@ def _jammer_unknown(bench: Bench) -> Iterator[Check]:
     """Compare full power's receive scaling with that for the noise alone."""
     law = ((N + 50.0) / (5.0 * math.sqrt(10.0))) ** 2
     yield exactly(law, float(_jammed(bench).eta.mean()))
+
+
+# Mutations
+
+
+FAMILY = "impairment "
+DRAWN = "otafl.uplink.impairments.impairments:Impairments"
+
+
+def _coarse(real: Any) -> Any:
+    """A converter with half the levels."""
+
+    def quantise(self: Any, received: Any) -> Any:
+        coarse = copy.copy(self)
+        coarse.settings = self.settings.model_copy(update={"adc_bits": self.settings.adc_bits - 1})
+        return real(coarse, received)
+
+    return quantise
+
+
+def _half_the_delay(offsets: Any) -> Any:
+    carrier, delay = offsets
+    return carrier, 0.5 * delay
+
+
+def _more_noise(real: Any) -> Any:
+    """Noise of another variance than is reported."""
+    return lambda self, noise: real(self, 1.1 * noise)
+
+
+def _mean_left_out(impairments: Any) -> None:
+    impairments.known_noise = torch.full_like(impairments.known_noise, NOISE_VARIANCE)
+
+
+def _all_known(impairments: Any) -> None:
+    """A server that knows of heavy tails and the jammer."""
+    heavy = impairments.tail_scale.square() + NOISE_VARIANCE * impairments.jammer
+    impairments.known_noise = impairments.known_noise + heavy
+
+
+def _weaker_jammer(impairments: Any) -> None:
+    impairments.jammer = 0.5 * impairments.jammer
+
+
+MUTATIONS = mutations_of(
+    FAMILY,
+    {
+        "half the phase": (
+            {"residual phase: error", "residual phase: mean gain", "residual phase: variance"},
+            scaled(f"{DRAWN}.phases", 0.5),
+        ),
+        "half the carrier offset": ("carrier offset: mean gain", scaled(f"{DRAWN}.offsets", 0.5)),
+        "half the delay": (
+            {"timing: matched filter's error", "timing: aligned sample's noise"},
+            turned(f"{DRAWN}.offsets", _half_the_delay),
+        ),
+        "half the noise of the aligned sample": (
+            {"timing: LMMSE is the best", "timing: aligned sample's noise"},
+            scaled("otafl.uplink.impairments.bent:aligned_noise", 0.5),
+        ),
+        "an LMMSE filter that is scaled": (
+            "timing: LMMSE is the best",
+            scaled("otafl.uplink.impairments.bent:lmmse_filter", 1.5),
+        ),
+        "twice the power of decibels": (
+            {
+                "clipping: error of normal symbols",
+                "clipping: peak power",
+                "heavy tails: characteristic function",
+                "interference: known to the policy",
+                "interference: mean noise",
+            },
+            scaled("otafl.uplink.impairments.impairments:db_to_linear", 2.0),
+        ),
+        "a converter with half the levels": (
+            "ADC: quantisation noise",
+            replaced(f"{DRAWN}.quantise", _coarse),
+        ),
+        "noise that is not reported": (
+            {"interference: error given its fading", "residual phase: error"},
+            replaced("otafl.uplink.on_air:OnAir.superposed", _more_noise),
+        ),
+        "interference unknown to the policy": (
+            "interference: known to the policy",
+            made(DRAWN, _mean_left_out),
+        ),
+        "a jammer known to the policy": (
+            {
+                "heavy tails: unknown to the policy",
+                "interference: known to the policy",
+                "jammer: unknown to the policy",
+            },
+            made(DRAWN, _all_known),
+        ),
+        "half the jammer": ("jammer: mean noise", made(DRAWN, _weaker_jammer)),
+        "wider tails": ("heavy tails: characteristic function", scaled(f"{DRAWN}.tails", 1.1)),
+    },
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -14,6 +15,7 @@ from otafl.core.units import db_to_linear
 from otafl.laws import sheet
 from otafl.laws.bench import Bench, Rig
 from otafl.laws.checks import Check, exactly, mean, normal, share, stated
+from otafl.laws.mutations import mutations_of, replaced, turned
 
 SNR_DB = 5.0
 P = db_to_linear(SNR_DB)
@@ -122,3 +124,73 @@ def _cost(bench: Bench) -> Iterator[Check]:
         yield exactly(
             0.0 if name == "votes" else 5.0, float(report.side_symbols.mean()), case=f"{name}, side"
         )
+
+
+# Mutations
+
+
+def _doubled(real: Any) -> Any:
+    """Amplitudes that ought to be half."""
+
+    def transmit(*args: Any) -> Any:
+        made = real(*args)
+        return dataclasses.replace(made, p=2.0 * made.p)
+
+    return transmit
+
+
+def _half_the_symbols(real: Any) -> Any:
+    def add(self: Any, **amounts: Any) -> Any:
+        if "symbols" in amounts:
+            amounts["symbols"] = 0.5 * amounts["symbols"]
+        return real(self, **amounts)
+
+    return add
+
+
+MUTATIONS = (
+    mutations_of(
+        "transport fsk_majority_vote: ",
+        {
+            "one antenna's noise for all": (
+                {"gains weigh votes", "wrong votes"},
+                replaced("otafl.uplink.noncoherent.energies:NOISE_ENERGY", lambda real: 40.0),
+            ),
+            "votes for the wrong use": (
+                {"gains weigh votes", "wrong votes"},
+                turned("otafl.uplink.noncoherent.energies:_energy", lambda energy: energy.flip(1)),
+            ),
+        },
+    )
+    + mutations_of(
+        "transport reed: ",
+        {
+            "louder than the scale says": (
+                {
+                    "gains weigh devices without calibration",
+                    "unbiased",
+                    "variance",
+                    "variance given the channels",
+                },
+                replaced("otafl.uplink.noncoherent.reed:transmit", _doubled),
+            ),
+            "no random phases": (
+                "variance given the channels",
+                turned("otafl.core.rng:Streams.device_words", torch.zeros_like),
+            ),
+            "half the noise": (
+                {"variance", "variance given the channels"},
+                replaced("otafl.uplink.noncoherent.energies:NOISE_ENERGY", lambda real: 0.5 * real),
+            ),
+        },
+    )
+    + mutations_of(
+        "transports without phase: ",
+        {
+            "one use a real": (
+                "symbols and energy",
+                replaced("otafl.uplink.report:Tally.add", _half_the_symbols),
+            ),
+        },
+    )
+)

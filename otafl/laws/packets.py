@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import torch
 
 from otafl.core.contracts import LinkReport
 from otafl.core.units import db_to_linear
 from otafl.laws.bench import Bench, Rig
 from otafl.laws.checks import Check, exactly, ratios, share, stated
+from otafl.laws.mutations import Replacement, constant, made, mutations_of, replaced, scaled
 
 DEVICES, TRIALS = 6, 8
 BANDWIDTH_HZ = 2e6
@@ -152,3 +155,106 @@ def _ldpc(bench: Bench, index: int) -> Iterator[Check]:
 def _needed_db(bits_a_use: float) -> float:
     """Return the SNR that carries so many bits a channel use."""
     return 10.0 * math.log10(2.0**bits_a_use - 1.0)
+
+
+# Mutations
+
+
+def _noise(factor: Callable[[Any], Any]) -> Replacement:
+    """Noise of another amplitude than the demapper is told."""
+
+    def make(real: Any) -> Any:
+        def linked(plan: Any, device: Any) -> Any:
+            link = real(plan, device)
+            return lambda bits, noise, variance: link(bits, factor(variance) * noise, variance)
+
+        return linked
+
+    return replaced("otafl.uplink.digital.coded_bits:_sionna_link", make)
+
+
+def _part_of_the_power(real: Any) -> Any:
+    """A part of the power for a part of the band, where all of it is radiated."""
+
+    def charge(self: Any, turns: Any, arrived: Any, blocks: int) -> None:
+        load = dataclasses.replace(turns.load, budget=turns.load.budget / turns.load.parts)
+        real(self, dataclasses.replace(turns, load=load), arrived, blocks)
+
+    return charge
+
+
+def _gap_of_the_amplitude(capacity: Any) -> None:
+    capacity._gap = capacity._gap.sqrt()
+
+
+def _no_margin(capacity: Any) -> None:
+    capacity._margin = torch.ones_like(capacity._margin)
+
+
+def _first_lost(real: Any) -> Any:
+    """The packet of the first device is lost, whatever its rate."""
+
+    def hand_over(delivery: Any, read: Any, arrived: Any) -> None:
+        lost = torch.ones_like(delivery.channel.gain, dtype=torch.bool)
+        lost[:, 0] = False
+        real(delivery, read, lost)
+
+    return hand_over
+
+
+MUTATIONS = mutations_of(
+    "transport digital: ",
+    {
+        "noise of twice the power": ("LDPC at capacity", _noise(lambda variance: 2.0**0.5)),
+        "variance for deviation": (
+            "LDPC at capacity",
+            _noise(lambda variance: (variance / 2.0).sqrt()),
+        ),
+        "a part of the power": (
+            "radiated energy",
+            replaced("otafl.uplink.digital.digital:Digital._charge", _part_of_the_power),
+        ),
+        "gap by 20 log10": (
+            "short of capacity",
+            made("otafl.uplink.digital.capacity:Capacity", _gap_of_the_amplitude),
+        ),
+        "margin left out": (
+            "short of capacity",
+            made("otafl.uplink.digital.capacity:Capacity", _no_margin),
+        ),
+        "mean SNR of the cells": (
+            "antennas and sub-carriers",
+            replaced(
+                "otafl.uplink.digital.capacity:bits_a_use",
+                lambda real: lambda snr: torch.log2(1.0 + snr.mean(-1)),
+            ),
+        ),
+        "nats for bits": (
+            {
+                "airtime",
+                "antennas and sub-carriers",
+                "fastest scheme supported",
+                "radiated energy",
+                "short of capacity",
+            },
+            constant(
+                "otafl.uplink.digital.capacity:bits_a_use", lambda snr: torch.log1p(snr).mean(-1)
+            ),
+        ),
+        "schemes of a code rate over 1000": (
+            {"3GPP scheme", "fastest scheme supported"},
+            constant(
+                "otafl.uplink.digital.mcs:Mcs.efficiency",
+                property(lambda mcs: mcs.order * mcs.rate_1024 / 1000.0),
+            ),
+        ),
+        "packets lost at capacity": (
+            {"LDPC at capacity", "free of error with perfect CSI"},
+            replaced("otafl.uplink.digital.digital:hand_over", _first_lost),
+        ),
+        "rates of the estimate plus its error": (
+            {"outage with imperfect CSI"},
+            scaled("otafl.csi.error:device_errors", 3.0),
+        ),
+    },
+)

@@ -6,6 +6,7 @@ counts, where only some of the devices send, and where devices are far away.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 
 from otafl.core import registry
 from otafl.laws import sheet
@@ -27,6 +29,7 @@ from otafl.laws.checks import (
     normal_errors,
     ratios,
 )
+from otafl.laws.mutations import Replacement, mutations_of, replaced, scaled
 from otafl.power.base import PowerPolicy
 
 SNRS_DB = (0.0, 10.0, 20.0)
@@ -227,3 +230,206 @@ def _scalars_and_error(bench: Bench, rig: Rig, policy: str) -> Iterator[Check]:
     if case.wanted is not None:
         yield replace(_as_on_sheet(policy, case), case="scalars")
     yield replace(_off(case), case="error")
+
+
+# Mutations
+
+
+def _seen(policy: str, change: Any) -> Replacement:
+    """A policy that sees another link."""
+
+    def make(real: Any) -> Any:
+        return lambda self, state, link: real(self, state, change(link))
+
+    return replaced(f"otafl.power.{policy}.coefficients", make)
+
+
+def _amplitude_of_the_gain(link: Any) -> Any:
+    return dataclasses.replace(link, gain=link.gain.sqrt())
+
+
+def _gain_of_all(link: Any) -> Any:
+    return dataclasses.replace(link, gain=link.gain.mean(1, keepdim=True).expand_as(link.gain))
+
+
+def _without_gain(link: Any) -> Any:
+    return dataclasses.replace(link, gain=torch.ones_like(link.gain))
+
+
+def _mean_of_all(real: Any) -> Any:
+    """The mean over the population, in place of who sends."""
+
+    def common(cost: Any, link: Any, reference: str) -> Any:
+        if reference == "max":
+            return real(cost, link, reference)
+        return (cost * link.sends[:, None]).mean(-1, keepdim=True)
+
+    return common
+
+
+def _gamma_of_all(real: Any) -> Any:
+    return lambda link, gamma: real(
+        dataclasses.replace(link, sends=torch.ones_like(link.sends)), gamma
+    )
+
+
+def _no_gain(real: Any) -> Any:
+    return lambda statistics, relative: torch.ones_like(real(statistics, relative))
+
+
+def _k_of_the_population(real: Any) -> Any:
+    """A mean over all devices of the trial, in place of who sends."""
+
+    def unit(self: Any) -> Any:
+        cohort = self.symbols.sent.cohort
+        return real.func(self) * cohort.rows_of[:, None] / cohort.population
+
+    return property(unit)
+
+
+def _one_too_many(real: Any) -> Any:
+    """One device too many at full power: a known public mistake."""
+
+    def threshold(reach: Any, power: Any, noise: Any, there: Any) -> Any:
+        order = reach.argsort(-1)
+        q, m = reach.gather(-1, order), power.gather(-1, order)
+        root = (noise + (m * q**2).cumsum(-1)) / (m * q).cumsum(-1)
+        place = (root.argmin(-1, keepdim=True) + 1).clamp_max(root.shape[-1] - 1)
+        return root.gather(-1, place)
+
+    return threshold
+
+
+def _more_error(real: Any) -> Any:
+    return lambda self, squared, target: real(self, 1.1 * squared, target)
+
+
+MUTATIONS = (
+    mutations_of(
+        "power blind: ",
+        {
+            "gain's root for the gain (blind)": (
+                {"path loss", "scaling by the large-scale gain"},
+                _seen("blind:Blind", _amplitude_of_the_gain),
+            ),
+            "gain of the population (blind)": (
+                "scaling by the large-scale gain",
+                _seen("blind:Blind", _gain_of_all),
+            ),
+        },
+    )
+    + mutations_of(
+        "power gbma: ",
+        {
+            "mean device of the population": (
+                "budget of the mean device",
+                replaced("otafl.power.scalars:common", _mean_of_all),
+            ),
+            "gamma of the population": (
+                "power of gamma",
+                replaced("otafl.power.gbma:fixed_power", _gamma_of_all),
+            ),
+        },
+    )
+    + mutations_of(
+        "power tci: ",
+        {
+            "threshold without path loss (tci)": (
+                "path loss",
+                replaced("otafl.power.tci:reference_gain", _no_gain),
+            ),
+        },
+    )
+    + mutations_of(
+        "power cotaf: ",
+        {
+            "threshold without path loss (cotaf)": (
+                "path loss",
+                replaced("otafl.power.cotaf:reference_gain", _no_gain),
+            ),
+        },
+    )
+    + mutations_of(
+        "power open_loop: ",
+        {
+            "open loop without path loss": (
+                "path loss",
+                _seen("open_loop:OpenLoop", _without_gain),
+            ),
+        },
+    )
+    + mutations_of(
+        "power ci: ",
+        {
+            "K of the population": (
+                "K is that of who sends",
+                replaced("otafl.uplink.on_air:OnAir.unit", _k_of_the_population),
+            ),
+            "less than the weakest device has": (
+                {
+                    "K is that of who sends",
+                    "error given the channel",
+                    "path loss",
+                    "scalars as on the formula sheet",
+                },
+                scaled("otafl.power.ci:amplitude_bound", 0.7),
+            ),
+            "twice the power": (
+                {
+                    "K is that of who sends",
+                    "error given the channel",
+                    "path loss",
+                    "power within its budget",
+                    "scalars as on the formula sheet",
+                },
+                scaled("otafl.power.ci:amplitude_bound", 1.4),
+            ),
+        },
+    )
+    + mutations_of(
+        "power full: ",
+        {
+            "another receive scaling": (
+                {
+                    "K is that of who sends",
+                    "error given the channel",
+                    "path loss",
+                    "scalars as on the formula sheet",
+                },
+                scaled("otafl.power.scalars:mmse_root", 1.5),
+            ),
+            "a larger reported error": (
+                {"NMSE follows from h, p, c, eta"},
+                replaced("otafl.uplink.report:Tally.error", _more_error),
+            ),
+        },
+    )
+    + mutations_of(
+        "power cao_static: ",
+        {
+            "one device too many at full power": (
+                {
+                    "K is that of who sends",
+                    "error given the channel",
+                    "path loss",
+                    "scalars as on the formula sheet",
+                },
+                replaced("otafl.power.cao_static:threshold", _one_too_many),
+            ),
+        },
+    )
+    + mutations_of(
+        "power smcv: ",
+        {
+            "smaller deviations": (
+                {
+                    "K is that of who sends",
+                    "error given the channel",
+                    "path loss",
+                    "scalars as on the formula sheet",
+                },
+                scaled("otafl.power.smcv:_solve", 0.9),
+            ),
+        },
+    )
+)

@@ -6,16 +6,20 @@ of symbols of power one, with devices of unequal budgets; its strengths are s_k 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import torch
 from scipy import optimize
 
 from otafl.laws.bench import Bench, Record
 from otafl.laws.checks import Check, exactly, mean, share, stated
+from otafl.laws.mutations import constant, mutations_of, replaced
+from otafl.power.pre_scaler import zero_bias
 
 CONVEX = "Abrar and Michelusi 2024"
 NON_CONVEX = "Abrar and Michelusi 2025"
@@ -149,3 +153,90 @@ def _silent(bench: Bench, plan: str) -> Iterator[Check]:
     for kind, budget_db in enumerate(BUDGETS_DB):
         silent = record.p[..., kind :: len(BUDGETS_DB)] == 0
         yield share(float(chance[kind]), int(silent.sum()), silent.size, f"{budget_db:g} dB")
+
+
+# Mutations
+
+
+POLICY = "otafl.power.pre_scaler:PreScaler.coefficients"
+
+
+def _noise_alone(real: Any) -> Any:
+    """Every alpha as large as can be."""
+    return lambda strength, *_: (strength / 2.0) ** 0.5
+
+
+def _of_the_mean_device(real: Any) -> Any:
+    return lambda strength, *part: real(strength, *part) * (0.8 + 0.0 * strength)
+
+
+def _always(real: Any) -> Any:
+    """A chance of one to be on air in the receive scaling."""
+    return lambda *args: dataclasses.replace(real(*args), share_over=torch.ones_like)
+
+
+def _by_amplitude(real: Any) -> Any:
+    """|h| where the threshold is on |h|^2: who sends is decided on another channel."""
+
+    def coefficients(self: Any, state: Any, link: Any) -> Any:
+        gamma = state[0]
+        least = (gamma / link.budget.sqrt())[:, None]
+        new, got = real(self, state, link)
+        on = link.h.abs() >= least.square()
+        scale = link.power.amax(-1, keepdim=True).rsqrt()
+        p = torch.where(on, scale * gamma[:, None] / link.h, 0.0)
+        return new, type(got)(p, got.eta, got.active, quiet=~on)
+
+    return coefficients
+
+
+def _counted_on_air(real: Any) -> Any:
+    """The mean over who is on air, with the scale of who sends."""
+
+    def coefficients(self: Any, state: Any, link: Any) -> Any:
+        new, got = real(self, state, link)
+        return new, type(got)(got.p, got.eta * math.e, got.active, got.quiet)
+
+    return coefficients
+
+
+def _noise_twice(real: Any) -> Any:
+    """A common gain for the noise of a complex symbol."""
+    return lambda strength, noise, few: real(strength, 2.0 * noise, few)
+
+
+MUTATIONS = mutations_of(
+    "power pre_scaler: ",
+    {
+        "every gamma at its most": (
+            "least bias and variance",
+            replaced("otafl.power.pre_scaler:least_cost", _noise_alone),
+        ),
+        "zero bias at another level": (
+            {"best common gain", "error without bias", "zero bias"},
+            replaced("otafl.power.pre_scaler:zero_bias", _of_the_mean_device),
+        ),
+        "the largest gain for the best": (
+            "best common gain",
+            constant(
+                "otafl.power.pre_scaler:best_zero_bias", lambda strength, *_: zero_bias(strength)
+            ),
+        ),
+        "the noise of a complex symbol": (
+            "best common gain",
+            replaced("otafl.power.pre_scaler:best_zero_bias", _noise_twice),
+        ),
+        "silence left out of the receive scaling": (
+            {"best common gain", "error without bias", "mean gain", "zero bias"},
+            replaced("otafl.uplink:statistics", _always),
+        ),
+        "a threshold on |h|": (
+            {"error without bias", "mean gain", "power within its budget", "silent fraction"},
+            replaced(POLICY, _by_amplitude),
+        ),
+        "a receive scaling of another power": (
+            {"best common gain", "error without bias", "mean gain", "zero bias"},
+            replaced(POLICY, _counted_on_air),
+        ),
+    },
+)

@@ -4,6 +4,7 @@ tells two neighbouring inputs apart by what the server gets.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 from collections.abc import Iterator
 from typing import Any
@@ -24,6 +25,7 @@ from otafl.laws.checks import (
     share,
     stated,
 )
+from otafl.laws.mutations import constant, made, mutations_of, replaced, scaled
 from otafl.privacy.accounting import (
     LEVELS,
     LEVELS_AN_OCTAVE,
@@ -253,3 +255,123 @@ def each() -> Iterator[Law]:
     if importlib.util.find_spec("dp_accounting") is not None:
         source = "(1 - q) N(0, 1) + q N(mu, 1), one round"
         yield stated("privacy: sampled devices", source, "q={:g}", (0.1, 0.6))(_sampled)
+
+
+# Mutations
+
+
+MODULE = "otafl.privacy.mechanism"
+
+
+def _one_way(privacy: Any) -> None:
+    privacy._distance = 1.0
+
+
+def _first_antenna(real: Any) -> Any:
+    def spend(self: Any, on_air: Any) -> None:
+        slot = dataclasses.replace(on_air.symbols.slot, h=on_air.symbols.slot.h[:, :, :1])
+        real(
+            self,
+            dataclasses.replace(on_air, symbols=dataclasses.replace(on_air.symbols, slot=slot)),
+        )
+
+    return spend
+
+
+def _forgetful(real: Any) -> Any:
+    def spend(self: Any, on_air: Any) -> None:
+        self.spent.zero_()
+        real(self, on_air)
+
+    return spend
+
+
+def _mean_fade(real: Any) -> Any:
+    """The bound looks at the mean of the antennas."""
+
+    def limit(self: Any, slot: Any, *args: Any) -> Any:
+        h = slot.h * slot.h.shape[2] ** -0.5
+        return dataclasses.replace(
+            slot, budget=real(self, dataclasses.replace(slot, h=h), *args).budget
+        )
+
+    return limit
+
+
+def _entry_by_entry(real: Any) -> Any:
+    """Reals clipped one by one, in the place of their norm."""
+    return lambda self, sent: dataclasses.replace(sent, x=sent.x.clamp(-self._clip, self._clip))
+
+
+def _always_to_the_norm(real: Any) -> Any:
+    """Payloads that are smaller than C scaled up to it."""
+
+    def clipped(self: Any, sent: Any) -> Any:
+        norm = sent.x.norm(dim=1).clamp_min(1e-9)
+        return dataclasses.replace(sent, x=sent.x * (self._clip / norm)[:, None])
+
+    return clipped
+
+
+def _own_server(real: Any) -> Any:
+    return lambda self, slot: slot.h.abs().square().sum(2)
+
+
+MUTATIONS = mutations_of(
+    "privacy: ",
+    {
+        "entries clipped one by one": (
+            "clipped norms",
+            replaced(f"{MODULE}:Privacy.clipped", _entry_by_entry),
+        ),
+        "small payloads scaled up": (
+            "clipped norms",
+            replaced(f"{MODULE}:Privacy.clipped", _always_to_the_norm),
+        ),
+        "a device's data moves it one way": (
+            {
+                "all servers count",
+                "an attacker is on the curve",
+                "hits at 5 % false alarms",
+                "mu of what is sent",
+            },
+            made(f"{MODULE}:Privacy", _one_way),
+        ),
+        "the noise of a complex symbol": (
+            {
+                "all servers count",
+                "an attacker is on the curve",
+                "hits at 5 % false alarms",
+                "mu of what is sent",
+            },
+            constant(f"{MODULE}:NOISE_VARIANCE", 1.0),
+        ),
+        "one antenna listens": (
+            {"a bound is kept", "mu of what is sent"},
+            replaced(f"{MODULE}:Privacy.spend", _first_antenna),
+        ),
+        "one round counts": (
+            {
+                "a bound is kept",
+                "all servers count",
+                "an attacker is on the curve",
+                "hits at 5 % false alarms",
+                "mu of what is sent",
+            },
+            replaced(f"{MODULE}:Privacy.spend", _forgetful),
+        ),
+        "a bound of the mean antenna": (
+            {"a bound is kept", "all servers count"},
+            replaced(f"{MODULE}:Privacy.limit", _mean_fade),
+        ),
+        "its own server listens": (
+            "all servers count",
+            replaced(f"{MODULE}:Privacy._power_gains", _own_server),
+        ),
+        "epsilon for mu": ("delta of mu-GDP", scaled("otafl.laws.privacy:delta_of", 1.01)),
+        "a smaller epsilon of sampled devices": (
+            {"sampled devices"},
+            scaled("otafl.laws.privacy:sampled_epsilon", 0.9),
+        ),
+    },
+)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import torch
 from scipy import optimize
 
 from otafl.core import registry
@@ -20,7 +22,10 @@ from otafl.laws.checks import (
     ratios,
     stated,
 )
+from otafl.laws.mutations import constant, mutations_of, replaced, scaled, turned
 from otafl.laws.policies import settings
+from otafl.receivers.base import normalised
+from otafl.receivers.eigen import Eigen
 
 N = 0.5
 ANTENNAS = 6
@@ -181,3 +186,95 @@ def _mmse(bench: Bench, power: str) -> Iterator[Check]:
     root = (N + (record.m * a**2).sum(-1)) / arriving
     on = arriving > 0
     yield ratios(record.eta[on], root[on] ** 2)
+
+
+# Mutations
+
+
+def _last_eigenvector(real: Any) -> Any:
+    """The eigenvector that receives the least power of the devices."""
+
+    def first(reach: Any) -> Any:
+        products = reach.mT @ reach.conj()
+        return torch.linalg.eigh(products).eigenvectors[..., 0]
+
+    return first
+
+
+def _without_budgets(real: Any) -> Any:
+    return lambda h, sends, budget: real(h, sends, torch.ones_like(budget))
+
+
+def _of_the_first_device(real: Any) -> Any:
+    """The channel of one device for the sum of all."""
+    return lambda self, h, sends, budget: normalised(h[:, :, 0])
+
+
+MUTATIONS = (
+    mutations_of(
+        "receiver uniform_forcing: ",
+        {
+            "a bound of one": (
+                {"optimality", "the weakest device"},
+                constant("otafl.receivers.uniform_forcing:tangent_bound", torch.ones_like),
+            ),
+            "a bound of the power": (
+                {"optimality", "the weakest device"},
+                constant("otafl.receivers.uniform_forcing:tangent_bound", lambda power: power),
+            ),
+            "the first eigenvector": (
+                {"the weakest device", "optimality"},
+                replaced(
+                    "otafl.receivers.uniform_forcing:UniformForcing.combine",
+                    lambda real: Eigen.combine,
+                ),
+            ),
+        },
+    )
+    + mutations_of(
+        "receiver eigen: ",
+        {
+            "the last eigenvector": (
+                {"above random combiners", "most received power"},
+                replaced("otafl.receivers.eigen:first_eigenvector", _last_eigenvector),
+            ),
+            "budgets left out": (
+                "most received power",
+                replaced("otafl.receivers.eigen:amplitudes", _without_budgets),
+            ),
+        },
+    )
+    + mutations_of(
+        "receiver: ",
+        {
+            "noise of every device": (
+                "noise is that of one antenna",
+                scaled("otafl.uplink.impairments.impairments:Impairments.noise", 5.0),
+            ),
+            "a combiner of norm two": (
+                "no gain beyond the antennas",
+                scaled("otafl.receivers.mrc:normalised", 2.0),
+            ),
+            "half the gain of uniform forcing": (
+                "one antenna is channel inversion",
+                turned(
+                    "otafl.power.multi_antenna_ci:invert_by_weakest",
+                    lambda got: dataclasses.replace(got, p=0.5 * got.p),
+                ),
+            ),
+            "another MMSE scaling": (
+                "MMSE scaling",
+                turned("otafl.power.scalars:mmse_root", lambda found: (1.1 * found[0], found[1])),
+            ),
+        },
+    )
+    + mutations_of(
+        "receiver mrc: ",
+        {
+            "one device for the sum of channels": (
+                "sum of channels",
+                replaced("otafl.receivers.mrc:Mrc.combine", _of_the_first_device),
+            ),
+        },
+    )
+)

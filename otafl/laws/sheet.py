@@ -2,7 +2,8 @@
 `otafl.power`.
 
 For each policy they give the gains c and the receive scaling eta that it should choose, from the
-channels alone. Optima are found numerically, where the policies solve for them.
+channels alone. Optima are where a derivative crosses zero, found by bisection, where the policies
+solve for them.
 
 K devices send symbols of mean power m_k over gains g_k = |h_k|^2 with budgets P_k on |p_k|^2 m_k,
 q_k = P_k g_k / m_k, N is the noise variance of one received real, and
@@ -20,10 +21,8 @@ from typing import Any
 import numpy as np
 from scipy import special, stats
 
-STEPS, BISECTIONS = 60, 45
-"""So many golden sections and halvings find what is least to rounding."""
-
-GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
+BISECTIONS = 60
+"""So many halvings find a zero to rounding."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,8 @@ class States:
     """Hold fading states.
 
     h: [T, K] complex scalar channels; m, budget, gain: [T, K], gain the large-scale one; noise:
-    [T]. antennas: A. config: the policy's settings.
+    [T]. antennas: A. config: the policy's settings. linear: whether the mean of the gains is to be
+    one, or that of their squares.
     """
 
     h: np.ndarray
@@ -41,6 +41,7 @@ class States:
     noise: np.ndarray
     antennas: int
     config: Any
+    linear: bool = True
 
     @property
     def root_q(self) -> np.ndarray:
@@ -105,33 +106,42 @@ def none(states: States) -> Scalars:
 
 
 def tci(states: States) -> Scalars:
-    """Invert to c_k = 1 where g_k >= g_th, which is over the mean large-scale gain.
+    """Invert to c_k = 1 where g_k >= g_th, which is over the mean large-scale gain if `relative`.
 
-    rho follows from E1(g_th / beta), with the largest m_k at its budget.
+    rho follows from E1(g_th / beta), with the largest m_k at its budget, or from g_th itself for a
+    budget on the peak.
     """
-    least = states.config.threshold * states.gain.mean(1, keepdims=True)
-    active = np.abs(states.h) ** 2 >= least
+    least = states.config.threshold * _reference(states)
     cost = special.exp1(least / states.gain) / states.gain
+    if states.config.constraint == "peak":
+        cost = 1.0 / least
+    active = np.abs(states.h) ** 2 >= least
     eta = 1.0 / (states.m * cost / states.budget).max(1)
     return Scalars(active.astype(float), eta, active)
 
 
 def cotaf(states: States) -> Scalars:
-    """Invert to c_k = 1 where |h_k| >= h_min, which is over the root of the mean large-scale gain;
-    eta = alpha h_min^2, alpha = min_k P_k / m_k."""
-    least = states.config.h_min * np.sqrt(states.gain.mean(1))
-    active = np.abs(states.h) >= least[:, None]
-    eta = (states.budget / states.m).min(1) * least**2
+    """Invert to c_k = 1 where |h_k| >= h_min, which is over the root of the mean large-scale gain
+    if `relative`; eta = alpha h_min^2, alpha = min_k P_k / m_k."""
+    least = states.config.h_min * np.sqrt(_reference(states))
+    active = np.abs(states.h) >= least
+    eta = (states.budget / states.m).min(1) * least[:, 0] ** 2
     return Scalars(active.astype(float), eta, active)
+
+
+def _reference(states: States) -> np.ndarray:
+    """Return the gain [T, 1] that a threshold is over."""
+    mean = states.gain.mean(1, keepdims=True)
+    return mean if states.config.relative else np.ones_like(mean)
 
 
 def gbma(states: States) -> Scalars:
     """Send |p_k| = sqrt(E), E = min_k P_k / m_k.
 
-    sqrt(eta) = sqrt(E) E|h|, with E|h| = sqrt(pi beta) / 2.
+    sqrt(eta) = sqrt(E) E|h|, with E|h| = sqrt(pi beta) / 2, or sqrt(E E|h|^2).
     """
     energy = (states.budget / states.m).min(1)
-    mean = (np.sqrt(math.pi * states.gain) / 2.0).mean(1)
+    mean = (np.sqrt(states.gain) * (math.sqrt(math.pi) / 2.0 if states.linear else 1.0)).mean(1)
     return _all(np.abs(states.h) / mean[:, None], energy * mean**2)
 
 
@@ -152,33 +162,33 @@ def cao_static(states: States) -> Scalars:
     def gains(s: np.ndarray) -> np.ndarray:
         return np.minimum(1.0, s[:, None] * reach)
 
-    def objective(s: np.ndarray) -> np.ndarray:
-        return (states.m * (gains(s) - 1.0) ** 2).sum(1) + states.noise * s**2
+    def slope(s: np.ndarray) -> np.ndarray:
+        return (states.m * (gains(s) - 1.0) * reach).sum(1) + states.noise * s
 
-    s = _least(objective, 1.0 / reach.min(1))
+    s = _zero(slope, np.zeros(len(reach)), 1.0 / reach.min(1))
     return _all(gains(s), s**-2.0)
 
 
 def smcv(states: States) -> Scalars:
     """Minimise beta sum d^2 + (sum d)^2 + (1 + beta) N / eta, d = sqrt(m) (c - 1), same bounds.
 
-    Given eta, uncapped devices share d = -sum d / beta, which bisection finds.
+    Given eta, uncapped devices share d = -sum d / beta, and the others' bounds have the slope beta
+    d + sum d.
     """
     reach, root_m, beta = states.root_q, np.sqrt(states.m), states.config.variation
 
     def deviations(s: np.ndarray) -> np.ndarray:
         top = root_m * (s[:, None] * reach - 1.0)
-        low, high = -np.abs(top).sum(1) / beta, np.abs(top).sum(1) / beta
-        for _ in range(BISECTIONS):
-            t = (low + high) / 2.0
-            above = t + np.minimum(top, t[:, None]).sum(1) / beta > 0
-            low, high = np.where(above, low, t), np.where(above, t, high)
-        return np.minimum(top, ((low + high) / 2.0)[:, None])
+        most = np.abs(top).sum(1) / beta
+        t = _zero(lambda t: t + np.minimum(top, t[:, None]).sum(1) / beta, -most, most)
+        return np.minimum(top, t[:, None])
 
-    def objective(s: np.ndarray) -> np.ndarray:
-        return smcv_objective(deviations(s), states.noise * s**2, beta)
+    def slope(s: np.ndarray) -> np.ndarray:
+        d = deviations(s)
+        bound = np.minimum(beta * d + d.sum(1, keepdims=True), 0.0)
+        return (bound * root_m * reach).sum(1) + (1.0 + beta) * states.noise * s
 
-    s = _least(objective, 2.0 / reach.min(1))
+    s = _zero(slope, np.zeros(len(reach)), 2.0 / reach.min(1))
     return _all(1.0 + deviations(s) / root_m, s**-2.0)
 
 
@@ -191,19 +201,14 @@ _WRITTEN = (full, ci, none, tci, cotaf, gbma, blind, open_loop, cao_static, smcv
 RULES: Mapping[str, Rule] = {rule.__name__: rule for rule in _WRITTEN} | {"multi_antenna_ci": ci}
 
 
-def _least(objective: Callable[[np.ndarray], np.ndarray], most: np.ndarray) -> np.ndarray:
-    """Find where a function of [T], convex in each, is least from 0 to `most`, by golden
-    sections."""
-    low, high = np.zeros_like(most), most
-    left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
-    at_left, at_right = objective(left), objective(right)
-    for _ in range(STEPS):
-        down = at_left < at_right
-        high, low = np.where(down, right, high), np.where(down, low, left)
-        new_left, new_right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
-        left, right = np.where(down, new_left, right), np.where(down, left, new_right)
-        fresh = objective(np.where(down, left, right))
-        at_left, at_right = np.where(down, fresh, at_right), np.where(down, at_left, fresh)
+def _zero(
+    rising: Callable[[np.ndarray], np.ndarray], low: np.ndarray, high: np.ndarray
+) -> np.ndarray:
+    """Find where a function of [T], rising in each, crosses zero from low to high."""
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2.0
+        above = rising(middle) > 0
+        low, high = np.where(above, low, middle), np.where(above, middle, high)
     return (low + high) / 2.0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from scipy import special
 from otafl.core.units import db_to_linear
 from otafl.laws.bench import Bench, Record
 from otafl.laws.checks import Check, exactly, mean, normal_errors, ratios, share, stated
+from otafl.laws.mutations import constant, mutations_of, replaced, scaled, turned
 
 COUNTS = (3, 10, 30)
 REALS = 64
@@ -196,3 +198,130 @@ def _average_budget(bench: Bench) -> Iterator[Check]:
     used = (record.power / record.budget).mean(0)
     for kind, name in enumerate(("full budget", "a quarter of it")):
         yield mean(1.0, used[:, kind::2].mean(1), name, bias=2.0 / PLANNED)
+
+
+# Mutations
+
+
+def _half_the_antennas(real: Any) -> Any:
+    def coefficients(self: Any, state: Any, link: Any) -> Any:
+        return real(self, state, dataclasses.replace(link, antennas=link.antennas / 2))
+
+    return coefficients
+
+
+def _louder(real: Any) -> Any:
+    """Amplitudes that the receive scaling does not know of."""
+    return lambda root_eta, link: 1.01 * real(root_eta, link)
+
+
+MUTATIONS = (
+    mutations_of(
+        "power ci: ",
+        {
+            "inversion to another gain": (
+                {
+                    "K is that of who sends",
+                    "exact mean without noise",
+                    "path loss",
+                    "power within its budget",
+                    "scalars as on the formula sheet",
+                },
+                replaced("otafl.power.ci:inversion", _louder),
+            ),
+        },
+    )
+    + mutations_of(
+        "power gbma: ",
+        {
+            "the mean gain left out": (
+                {
+                    "K is that of who sends",
+                    "error given the channel",
+                    "error over fading",
+                    "mean gain over fading",
+                    "path loss",
+                    "scalars as on the formula sheet",
+                    "variance of the gain",
+                },
+                constant("otafl.channels.rayleigh:Rayleigh.unit_mean_amplitude", 1.0),
+            ),
+        },
+    )
+    + mutations_of(
+        "power tci: ",
+        {
+            "half of E1": (
+                {
+                    "K is that of who sends",
+                    "error given the channel",
+                    "long-term power",
+                    "path loss",
+                    "scalars as on the formula sheet",
+                    "scale",
+                },
+                scaled("otafl.channels.rayleigh:Rayleigh.mean_inverse", 0.5),
+            ),
+            "twice the threshold": (
+                {
+                    "K is that of who sends",
+                    "error given the channel",
+                    "path loss",
+                    "scalars as on the formula sheet",
+                    "scale",
+                    "silent fraction",
+                },
+                scaled("otafl.power.tci:reference_gain", 2.0),
+            ),
+        },
+    )
+    + mutations_of(
+        "power cotaf: ",
+        {
+            "power of the updates for its root": (
+                {
+                    "K is that of who sends",
+                    "error given the channel",
+                    "noise falls with updates",
+                    "path loss",
+                    "power within its budget",
+                    "scalars as on the formula sheet",
+                },
+                turned("otafl.power.cotaf:reference_power", lambda power: power.square()),
+            ),
+        },
+    )
+    + mutations_of(
+        "power blind: ",
+        {
+            "half the antennas": (
+                {
+                    "K is that of who sends",
+                    "error falls as 1/A",
+                    "error given the channel",
+                    "path loss",
+                    "scalars as on the formula sheet",
+                    "scaling by the large-scale gain",
+                },
+                replaced("otafl.power.blind:Blind.coefficients", _half_the_antennas),
+            ),
+        },
+    )
+    + mutations_of(
+        "power cao_average: ",
+        {
+            "twice the multipliers": (
+                {"average power"},
+                scaled("otafl.power.cao_average:multipliers", 2.0),
+            ),
+            "another receive scaling of the plan": (
+                "regularised inversion",
+                scaled("otafl.power.cao_average:inverse_scaling", 1.1),
+            ),
+            "a receive scaling that is not the best": (
+                {"receive scaling", "regularised inversion"},
+                scaled("otafl.power.scalars:mmse_root", 1.1),
+            ),
+        },
+    )
+)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from otafl.core import registry
 from otafl.core.rng import Streams
 from otafl.laws.bench import CONFORMANCE, Bench, Rig
 from otafl.laws.checks import Check, exactly, law_of, normal, stated
+from otafl.laws.mutations import mutations_of, replaced, scaled, turned
 from otafl.laws.policies import settings
 
 POWERS = registry.names("power")
@@ -87,3 +89,60 @@ def _independence(bench: Bench) -> Iterator[Check]:
     }
     for case, (left, right) in pairs.items():
         yield normal(0.0, float((left * right).mean()), 1.0 / math.sqrt(len(left)), case)
+
+
+# Mutations
+
+
+def _global_generator(real: Any) -> Any:
+    def normal(self: Any, purpose: str, round: int, shape: tuple[int, ...]) -> Any:
+        return torch.randn(self.size, *shape, dtype=self.dtype)
+
+    return normal
+
+
+def _one_after_the_other(real: Any) -> Any:
+    """Noise of the draws so far, not of the round."""
+
+    def normal(self: Any, purpose: str, round: int, shape: tuple[int, ...]) -> Any:
+        self.calls = getattr(self, "calls", -1) + 1
+        return real(self, purpose, self.calls, shape)
+
+    return normal
+
+
+def _by_the_last_device(real: Any) -> Any:
+    """Fading in the order of the last device."""
+    return lambda self, *rest: real(self, *rest).flip(2)
+
+
+def _one_round(real: Any) -> Any:
+    return lambda self, purpose, round, shape: real(self, purpose, 0, shape)
+
+
+MUTATIONS = mutations_of(
+    "streams: ",
+    {
+        "torch's global generator": (
+            {
+                "rounds do not depend on those before",
+                "stacked equals alone",
+                "the same seed gives the same numbers",
+            },
+            replaced("otafl.core.rng:Streams.normal", _global_generator),
+        ),
+        "draws one after the other": (
+            {"rounds do not depend on those before"},
+            replaced("otafl.core.rng:Streams.normal", _one_after_the_other),
+        ),
+        "devices counted from the last": (
+            {"devices do not depend on how many"},
+            turned("otafl.channels.scattering:BlockFading.draw", lambda h: h.flip(1)),
+        ),
+        "a wider normal law": ("distributions", scaled("otafl.core.rng:Streams.normal", 1.1)),
+        "one draw for all rounds": (
+            {"independence"},
+            replaced("otafl.core.rng:Streams.normal", _one_round),
+        ),
+    },
+)

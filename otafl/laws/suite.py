@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from otafl.core.errors import UserError
 from otafl.laws.bench import Bench
 from otafl.laws.checks import Check, Law
+from otafl.laws.mutations import Mutation
 
 NAMES = (
     "channels cells antennas surfaces csi policies single_policies pre_scalers impairments "
@@ -55,6 +56,19 @@ def laws(only: str | None = None) -> list[Law]:
         families = ", ".join(dict.fromkeys(law.name.split(" ")[0].rstrip(":") for law in every))
         raise UserError(f"--only {only}: no law's name contains this; names begin with {families}")
     return chosen
+
+
+def mutations() -> list[Mutation]:
+    """List every mutation that a law is there to notice."""
+    return [one for module in MODULES for one in getattr(module, "MUTATIONS", ())]
+
+
+def forget() -> None:
+    """Forget what laws have measured and keep for each other, as the code is another one now."""
+    for module in MODULES:
+        for value in vars(module).values():
+            if hasattr(value, "cache_clear"):
+                value.cache_clear()
 
 
 def run(

@@ -7,12 +7,14 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from otafl.core.units import db_to_linear
 from otafl.laws.bench import Bench
 from otafl.laws.checks import Check, exactly, mean, stated
+from otafl.laws.mutations import constant, made, mutations_of, replaced, turned
 
 WU = "Wu, Zhang 2019"
 BADIU = "Badiu, Coon 2020"
@@ -113,3 +115,106 @@ def _power(bench: Bench) -> Iterator[Check]:
     surface = R * (ELEMENTS + ELEMENTS * (ELEMENTS - 1) * AMPLITUDE**4)
     both = 2.0 * DIRECT * AMPLITUDE * math.sqrt(R) * ELEMENTS * AMPLITUDE**2
     yield mean(1.0 - BLOCKED + surface + both, (np.abs(h) ** 2).mean((0, 2, 3)))
+
+
+# Mutations
+
+
+def _share_for_its_root(surface: Any) -> None:
+    surface._unblocked = 1.0 - surface._settings.blocked
+
+
+def _correlated_elements(real: Any) -> Any:
+    def scattering(channel: Any, antennas: Any = None, *purpose: Any) -> Any:
+        made = real(channel, antennas, *purpose)
+        made._neighbours = channel.settings.antenna_correlation
+        return made
+
+    return scattering
+
+
+def _strongest(direct: Any, to_surface: Any, gain: Any) -> Any:
+    index = (direct.abs().square().sum(2) * gain[..., None]).argmax(1)[:, None, None]
+    return direct.take_along_dim(index, 1)[:, 0], to_surface.take_along_dim(index, 1)[:, 0]
+
+
+def _a_phase_for_all(real: Any) -> Any:
+    """Elements that all turn by the phase that the first one needs."""
+
+    def aligned(*args: Any) -> Any:
+        phasors = real(*args)
+        return phasors[:, :1].expand_as(phasors)
+
+    return aligned
+
+
+MUTATIONS = mutations_of(
+    "surface ",
+    {
+        "reflected power as an amplitude": (
+            {
+                "align_weakest: phase errors",
+                "align_weakest: power grows as M^2",
+                "aligned: amplitude",
+                "random: mean power",
+            },
+            constant("otafl.channels.ris:db_to_linear", lambda db: 10.0 ** (db / 20.0)),
+        ),
+        "power of both quadratures in each": (
+            {
+                "align_weakest: phase errors",
+                "align_weakest: power grows as M^2",
+                "aligned: amplitude",
+                "random: mean power",
+            },
+            constant("otafl.channels.ris:db_to_linear", lambda db: 2.0 * 10.0 ** (db / 10.0)),
+        ),
+        "phases of the wrong sign": (
+            {
+                "align_sum: phase",
+                "align_weakest: phase",
+                "align_weakest: phase errors",
+                "align_weakest: power grows as M^2",
+                "aligned: amplitude",
+            },
+            turned("otafl.channels.ris:aligned", lambda phasors: phasors.conj()),
+        ),
+        "one phase for all elements": (
+            {
+                "align_sum: phase",
+                "align_weakest: phase",
+                "align_weakest: phase errors",
+                "align_weakest: power grows as M^2",
+                "aligned: amplitude",
+            },
+            replaced("otafl.channels.ris:aligned", _a_phase_for_all),
+        ),
+        "half the phases": (
+            {
+                "align_sum: phase",
+                "align_weakest: phase",
+                "align_weakest: phase errors",
+                "align_weakest: power grows as M^2",
+                "aligned: amplitude",
+            },
+            turned("otafl.channels.ris:aligned", lambda phasors: phasors**0.5),
+        ),
+        "elements correlated as antennas": (
+            "random: elements apart",
+            replaced("otafl.channels.scattering:scattering", _correlated_elements),
+        ),
+        "the strongest device": (
+            "align_weakest: phase",
+            constant("otafl.channels.ris:weakest", _strongest),
+        ),
+    },
+) + mutations_of(
+    "surface ",
+    {
+        "blocked share of the amplitude": (
+            {"align_weakest: phase errors", "random: mean power", "random: no phase of its own"},
+            made("otafl.channels.ris:Reflected", _share_for_its_root),
+        ),
+    },
+    quick=False,
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ from otafl.core.rng import Streams
 from otafl.core.units import db_to_linear
 from otafl.laws.bench import CONFORMANCE, Bench
 from otafl.laws.checks import Check, at_most, exactly, mean, ratios, stated
+from otafl.laws.mutations import mutations_of, replaced, scaled
 from otafl.topology import mixing
 from otafl.topology.hexagons import hexagons
 
@@ -115,3 +117,89 @@ def _metropolis(bench: Bench) -> Iterator[Check]:
             law[i, i] = 1.0 - law[i].sum()
         weights = mixing.metropolis(mixing.geometric(each, REACH))
         yield exactly(0.0, float(np.abs(weights - law).max()), 1e-12, f"graph {number}")
+
+
+# Mutations
+
+
+TOPOLOGY = "otafl.topology"
+
+POINTS = f"{TOPOLOGY}.cell_free:AccessPoints"
+
+
+def _one_band(real: Any) -> Any:
+    """The band of a site's number, whatever its place."""
+    return lambda *given: dataclasses.replace(
+        real(*given), band=np.arange(given[0]) % given[3] if given[3] > 1 else real(*given).band
+    )
+
+
+def _amplitudes(real: Any) -> Any:
+    """The gain of points as that of amplitudes."""
+
+    def init(self: Any, own: Any, each: Any, gain: Any, *rest: Any) -> None:
+        real(self, own, each, None if gain is None else gain.sqrt(), *rest)
+
+    return init
+
+
+def _lazy(real: Any) -> Any:
+    """Weights of degrees that leave a node itself out."""
+    return lambda edges: 0.5 * np.eye(len(edges)) + 0.5 * edges / edges.sum(1).max() ** 0.5
+
+
+def _nearest(real: Any) -> Any:
+    """Each other co-channel site at its nearest place only."""
+    return lambda site, others, near, tiers: real(site, others, near, [])
+
+
+def _turned_round(real: Any) -> Any:
+    """Ways from a server to another for those back."""
+    return lambda rows, shift_m, **rest: real(rows=rows, shift_m=-shift_m, **rest)
+
+
+def _whole_noise(real: Any) -> Any:
+    """A part of the band with the noise of the whole."""
+
+    def of_server(self: Any, scenario: Any) -> Any:
+        made, snr_db = real(self, scenario), scenario.channel.snr_db
+        channel = made.channel.model_copy(update={"snr_db": snr_db})
+        return made.model_copy(update={"channel": channel})
+
+    return of_server
+
+
+MUTATIONS = mutations_of(
+    "topology ",
+    {
+        "all of a complex signal's power in one real": (
+            {"cells: interference", "cells: interference of two tiers"},
+            scaled("otafl.uplink.neighbours:Neighbours.signal", 2**0.5),
+        ),
+        "parts of the band in turn": (
+            "cells: co-channel distance",
+            replaced(f"{TOPOLOGY}.hexagons:_laid_out", _one_band),
+        ),
+        "gains of amplitudes": ("cell_free: gains", replaced(f"{POINTS}.__init__", _amplitudes)),
+        "weights that do not sum to one": (
+            {"graph: Metropolis weights", "graph: contraction"},
+            replaced(f"{TOPOLOGY}.mixing:metropolis", _lazy),
+        ),
+        "weights of the largest degree": (
+            "graph: Metropolis weights",
+            replaced(f"{TOPOLOGY}.mixing:metropolis", lambda real: mixing.max_degree),
+        ),
+        "a place of each other server": (
+            {"cells: co-channel tiers", "cells: interference of two tiers"},
+            replaced(f"{TOPOLOGY}.hexagons:_list_images", _nearest),
+        ),
+        "devices on the other side of a server": (
+            "cells: gains by the map",
+            replaced(f"{TOPOLOGY}.cells:Elsewhere", _turned_round),
+        ),
+        "the noise of the whole band": (
+            "cells: part of the band",
+            replaced(f"{TOPOLOGY}.cells:CellsSettings.of_server", _whole_noise),
+        ),
+    },
+)

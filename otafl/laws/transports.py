@@ -4,6 +4,7 @@ symbols, seconds and joules follow from powers.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -15,6 +16,7 @@ from otafl.core.contracts import LinkReport
 from otafl.core.units import db_to_linear
 from otafl.laws.bench import Bench, Rig
 from otafl.laws.checks import Check, exactly, mean_square, normal, ratios, stated
+from otafl.laws.mutations import constant, mutations_of, replaced
 
 N = 0.5
 BANDWIDTH_HZ = 2e6
@@ -147,3 +149,114 @@ def _precisions(bench: Bench) -> Iterator[Check]:
         rig = bench.uplink(6, 8, point, dtype=dtype)
         estimates.append(rig.send(rig.symbols(REALS, 0), 0)[0].double())
     yield exactly(0.0, float((estimates[0] - estimates[1]).abs().max()), 1e-4)
+
+
+# Mutations
+
+
+def _in_each(real: Any) -> Any:
+    """The energy of the payload in each of its symbols."""
+
+    def slot(self: Any, delivery: Any) -> Any:
+        made = real(self, delivery)
+        if self.settings.snr_convention == "total_energy":
+            return dataclasses.replace(made, budget=made.budget * made.symbols)
+        return made
+
+    return slot
+
+
+def _one_block_late(real: Any) -> Any:
+    return lambda self, h, symbols: [stop + 1 for stop in real(self, h, symbols)]
+
+
+def _coloured(real: Any) -> Any:
+    """Noise that a symbol shares with the one before."""
+    return lambda self, noise: real(self, (noise + noise.roll(1, -1)) * 0.5**0.5)
+
+
+def _coarse_single(real: Any) -> Any:
+    """Single precision that is one of half precision."""
+
+    def superposed(self: Any, noise: Any) -> Any:
+        estimate, exact = real(self, noise)
+        return (estimate.half().float() if noise.dtype == torch.float32 else estimate), exact
+
+    return superposed
+
+
+def _twice_the_symbols(real: Any) -> Any:
+    def add(self: Any, **amounts: Any) -> Any:
+        if "symbols" in amounts:
+            amounts["symbols"] = 2.0 * amounts["symbols"]
+        return real(self, **amounts)
+
+    return add
+
+
+def _half_the_energy(real: Any) -> Any:
+    def add(self: Any, **amounts: Any) -> Any:
+        if "energy" in amounts:
+            amounts["energy"] = 0.5 * amounts["energy"]
+        return real(self, **amounts)
+
+    return add
+
+
+def _a_device_left_out(real: Any) -> Any:
+    def give_exact(self: Any, index: int, group: Any, sent: Any) -> Any:
+        x = sent.x.clone()
+        x[0] = 0.0
+        return real(self, index, group, dataclasses.replace(sent, x=x))
+
+    return give_exact
+
+
+MUTATIONS = mutations_of(
+    "transport over_the_air: ",
+    {
+        "total energy for each symbol": (
+            "total energy",
+            replaced("otafl.uplink.coherent.over_the_air:OverTheAir._slot", _in_each),
+        ),
+        "a symbol too late": (
+            "coherence blocks",
+            replaced("otafl.core.contracts.link:ChannelState.stops", _one_block_late),
+        ),
+        "sigma^2 for N": (
+            {"one receiver has one noise"},
+            constant("otafl.uplink.impairments.impairments:NOISE_VARIANCE", 1.0),
+        ),
+        "coloured noise": (
+            {"noise is white"},
+            replaced("otafl.uplink.on_air:OnAir.superposed", _coloured),
+        ),
+        "half precision": (
+            {"single precision"},
+            replaced("otafl.uplink.on_air:OnAir.superposed", _coarse_single),
+        ),
+        "every symbol counted twice": (
+            {"airtime"},
+            replaced("otafl.uplink.report:Tally.add", _twice_the_symbols),
+        ),
+        "half the energy": (
+            {"radiated energy", "total energy"},
+            replaced("otafl.uplink.report:Tally.add", _half_the_energy),
+        ),
+        "no noise figure": (
+            {"physical SNR"},
+            replaced(
+                "otafl.channels.base:noise_power_w",
+                lambda real: lambda bandwidth_hz, figure_db: real(bandwidth_hz, 0.0),
+            ),
+        ),
+    },
+) + mutations_of(
+    "transport ideal: ",
+    {
+        "a device left out": (
+            {"the exact weighted mean"},
+            replaced("otafl.uplink.delivery:Delivery.give_exact", _a_device_left_out),
+        ),
+    },
+)

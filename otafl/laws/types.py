@@ -6,6 +6,7 @@ invert a channel without fading at the budget P, so that N / eta = N / (M P).
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -27,6 +28,7 @@ from otafl.laws.checks import (
     share,
     stated,
 )
+from otafl.laws.mutations import mutations_of, replaced, scaled
 
 TYPES = "Mergen and Tong 2006"
 LATTICE = "Martinez-Gost et al. 2026"
@@ -158,3 +160,51 @@ def _uses(bench: Bench) -> Iterator[Check]:
         pulse = report.saved["p/0"].abs().square().max()
         yield exactly(10.0 * levels, float(pulse), case=f"{case}, power of the pulse")
         yield exactly(told, float(report.side_symbols.mean()), case=f"{case}, side information")
+
+
+# Mutations
+
+
+TYPES = "otafl.uplink.type_based.type_based"
+
+
+def _down(real: Any) -> Any:
+    """Whole numbers below, for the nearest."""
+    return lambda y, senders, how: y.floor() if how == "round" else real(y, senders, how)
+
+
+def _apart(real: Any) -> Any:
+    """Each count by itself, whatever their sum."""
+    return lambda y, total: y.round().clamp_min(0.0)
+
+
+def _always_up(real: Any) -> Any:
+    return lambda part, count, draw: real(part, count, torch.full_like(part, 0.999))
+
+
+def _one_use(real: Any) -> Any:
+    """The power of a pulse as if it were sent on every channel use of a real."""
+
+    def pulses(self: Any, slot: Any, *rest: Any) -> Any:
+        made = real(self, slot, *rest)
+        return dataclasses.replace(made, power=slot.each * made.power)
+
+    return pulses
+
+
+MUTATIONS = mutations_of(
+    "transport type_based: ",
+    {
+        "noise of a complex sample": (
+            {"error", "lattice", "rounded counts"},
+            scaled("otafl.uplink.impairments.impairments:Impairments.noise", 2.0),
+        ),
+        "counts rounded down": ("rounded counts", replaced(f"{TYPES}:project", _down)),
+        "counts that need not add up to K": ("lattice", replaced(f"{TYPES}:nearest_type", _apart)),
+        "values rounded up": ("rounding to levels", replaced(f"{TYPES}:_levels", _always_up)),
+        "a pulse at the power of a use": (
+            {"channel uses and power", "error", "lattice", "rounded counts"},
+            replaced(f"{TYPES}:TypeBased._pulses", _one_use),
+        ),
+    },
+)

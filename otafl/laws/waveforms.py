@@ -6,6 +6,7 @@ Estimates are complex: of two reals a symbol (`quadrature`).
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from torch import Tensor
 from otafl.core.units import db_to_linear
 from otafl.laws.bench import CONFORMANCE, Bench, Rig
 from otafl.laws.checks import Check, exactly, law_of, mean, ratios, stated
+from otafl.laws.mutations import constant, mutations_of, replaced, scaled, turned
 from otafl.uplink.coherent.ofdm_samples import to_samples
 from otafl.uplink.impairments.amplifier import peaks
 
@@ -234,3 +236,59 @@ def _uses(bench: Bench) -> Iterator[Check]:
         yield exactly(samples / BANDWIDTH_HZ, float(report.on_air_s.max()), case=f"{case}, on air")
         radiated = reals * (1.0 + prefix / CARRIERS) * 0.1 / BANDWIDTH_HZ
         yield exactly(radiated, float(report.energy_j.max()), case=f"{case}, joules")
+
+
+# Mutations
+
+
+SAMPLES = "otafl.uplink.coherent.ofdm_samples"
+
+
+def _without_prefixes(real: Any) -> Any:
+    """Time that stands still while a prefix is sent."""
+    return lambda offset, first, stop, grid: real(
+        offset, first, stop, dataclasses.replace(grid, prefix=0)
+    )
+
+
+def _harder(real: Any) -> Any:
+    return lambda samples, saturation, smoothness: real(samples, saturation, 2.0 * smoothness)
+
+
+def _one_more(real: Any) -> Any:
+    """Prefixes that cover one sample more than they have."""
+    return lambda late, prefix: real(late, prefix + 1)
+
+
+def _wider(real: Any) -> Any:
+    """Sub-carriers of a group one after the other in the next group's place."""
+    return lambda stops, groups, *rest: real(stops, 1, *rest)
+
+
+MUTATIONS = mutations_of(
+    "transport ofdm: ",
+    {
+        "prefixes take no time": (
+            "carrier offset",
+            replaced(f"{SAMPLES}:carrier_turns", _without_prefixes),
+        ),
+        "delays twice as long": (
+            {"beyond the prefix", "delays within the prefix", "no impairment"},
+            scaled("otafl.uplink.coherent.arrivals:about_centre", 2.0),
+        ),
+        "groups on other sub-carriers": (
+            {"beyond the prefix", "no impairment"},
+            replaced("otafl.uplink.coherent.ofdm:lay_out", _wider),
+        ),
+        "amplitudes for powers": ("peaks", turned(f"{SAMPLES}:peaks", lambda power: power.sqrt())),
+        "a harder amplifier": ("amplifier", replaced(f"{SAMPLES}:rapp", _harder)),
+        "one sample more in the prefix": (
+            "beyond the prefix",
+            replaced("otafl.uplink.coherent.arrivals:missing_samples", _one_more),
+        ),
+        "a prefix that is for nothing": (
+            "channel uses and power",
+            constant("otafl.uplink.coherent.ofdm_grid:Grid.repeats", property(lambda _: 1.0)),
+        ),
+    },
+)

@@ -21,7 +21,7 @@ from support.power_links import (
     single_precision,
     solve,
 )
-from twins.power import TWINS
+from support.sheet_twins import TWINS
 
 from otafl.core import registry
 

@@ -26,7 +26,7 @@ import pytest
 import torch
 from scipy import stats
 from support.power_links import ANTENNAS, HYPER, N, arrived, changed, policy_of, solve
-from twins.power import TWINS
+from support.sheet_twins import TWINS
 
 from otafl.core import registry
 from otafl.core.contracts import Coefficients, Link

@@ -14,7 +14,7 @@ import pytest
 import torch
 from scipy import special
 from support.power_links import HYPER, N, changed, make_link, policy_of, solve
-from twins.power import TWINS
+from support.sheet_twins import TWINS
 
 from otafl.core.contracts import Coefficients
 from otafl.power.scalars import mmse_scaled

@@ -1,0 +1,68 @@
+"""The mutations beside the laws: each makes the laws fail that it names, and no other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from otafl.laws import mutations, privacy, suite
+from otafl.laws.bench import Bench
+from otafl.laws.checks import Law
+
+MUTATIONS = {f"{one.family}{one.name}": one for one in suite.mutations()}
+NEEDS_A_PACKAGE = {"privacy: sampled devices"} if privacy.left_out() else set()
+
+
+def statement(law: Law) -> Callable[..., Any]:
+    """The function that states a law; laws of several policies or channels share one."""
+    return getattr(law.run, "func", law.run)
+
+
+def test_every_law_has_a_mutation() -> None:
+    every = suite.laws()
+    named = {name for one in MUTATIONS.values() for name in one.failing} - NEEDS_A_PACKAGE
+    assert named <= {law.name for law in every}
+    noticed = {statement(law) for law in every if law.name in named}
+    assert [law.name for law in every if statement(law) not in noticed] == []
+
+
+def test_names_of_mutations_differ() -> None:
+    assert len(MUTATIONS) == len(suite.mutations())
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS.values(), ids=MUTATIONS)
+def test_what_it_replaces_is_there(mutation: mutations.Mutation) -> None:
+    owner, name = mutation.find()
+    assert mutation.replacement.make(getattr(owner, name)) is not None
+
+
+@pytest.mark.parametrize(
+    "path", ["otafl.nowhere:Thing", "otafl.power.ci:Gone.check", "otafl.power"]
+)
+def test_a_path_that_is_gone_is_named(path: str) -> None:
+    (one,) = mutations.mutations_of(
+        "power ci: ", {"a mistake": ("path loss", mutations.scaled(path, 2.0))}
+    )
+    with pytest.raises(LookupError, match=f"'a mistake' .* power ci: path loss: .* {path} "):
+        one.find()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutation", MUTATIONS.values(), ids=MUTATIONS)
+def test_its_laws_fail(mutation: mutations.Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the laws that it is tried on; `test_suite.py` sees that all hold without it."""
+    owner, name = mutation.find()
+    tried = [law for law in suite.laws() if law.name.startswith(mutation.family)]
+    monkeypatch.setattr(owner, name, mutation.replacement.make(getattr(owner, name)))
+    suite.forget()
+    try:
+        outcomes = suite.run(Bench("cpu", mutation.quick), tried)
+    finally:
+        monkeypatch.undo()
+        suite.forget()
+    assert [one.fault for one in outcomes if one.fault] == []
+    assert {
+        one.law.name for one in outcomes if not one.passed
+    } == mutation.failing - NEEDS_A_PACKAGE

@@ -1,0 +1,56 @@
+"""The laws of `otafl validate` hold. Each is run once, with the quick samples; the slow tests run
+all samples."""
+
+from __future__ import annotations
+
+import pytest
+
+from otafl.core import registry
+from otafl.core.errors import UserError
+from otafl.laws import checks, report, suite
+from otafl.laws.bench import Bench
+
+LAWS = {law.name: law for law in suite.laws()}
+
+pytestmark = pytest.mark.law
+
+
+@pytest.mark.parametrize("law", LAWS.values(), ids=LAWS)
+def test_a_law_holds(law: checks.Law) -> None:
+    (outcome,) = suite.run(Bench("cpu", quick=True), [law])
+    assert [row for row in report.rows([outcome]) if not row["pass"]] == []
+    assert outcome.checks
+
+
+@pytest.mark.slow
+def test_all_laws_hold_with_all_samples() -> None:
+    outcomes = suite.run(Bench("cpu"), suite.laws())
+    assert [row for row in report.rows(outcomes) if not row["pass"]] == []
+    assert sum(len(outcome.checks) for outcome in outcomes) <= checks.MOST_CHECKS
+
+
+def test_names_of_laws_differ() -> None:
+    assert len(LAWS) == len(suite.laws())
+
+
+def test_what_is_registered_is_checked() -> None:
+    for policy in registry.names("power"):
+        for law in ("error given the channel", "power within its budget"):
+            assert f"power {policy}: {law}" in LAWS
+        given = f"power {policy}: scalars as on the formula sheet" in LAWS
+        # whose multipliers, plans or energy left only they know: laws of their own
+        assert given or policy in ("cao_average", "budget_paced", "lyapunov", "pre_scaler")
+    for channel in registry.names("channel"):
+        assert f"channel {channel}: mean power" in LAWS or channel == "trace"
+
+
+def test_three_levels_and_counts() -> None:
+    found = LAWS["power gbma: error given the channel"].run(Bench("cpu", quick=True))
+    assert [check.case for check in found] == [
+        f"K={k}, {snr} dB" for k in (3, 10, 30) for snr in (0, 10, 20)
+    ]
+
+
+def test_unknown_laws() -> None:
+    with pytest.raises(UserError, match="nonsense"):
+        suite.laws("nonsense")

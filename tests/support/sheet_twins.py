@@ -1,0 +1,76 @@
+"""The formula sheet of `otafl validate` as twins of the policies: one trial and segment at a time,
+over the devices that send; and the first slot of `budget_paced`, which the sheet does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import numpy as np
+from support.power_links import ANTENNAS, HYPER, N, policy_of
+
+from otafl.laws import sheet
+from otafl.power.base import PowerPolicy
+
+Scalars = tuple[np.ndarray, float, np.ndarray]
+"""p [K], eta, active [K] of one trial and segment."""
+
+Twin = Callable[..., Scalars]
+
+
+def twin(rule: sheet.Rule, constraint: str = "average") -> Twin:
+    """A rule of the sheet as a function of h, gain, budget, m, sends [K] and whether gains have the
+    mean one."""
+    config = SimpleNamespace(**HYPER, relative=False, constraint=constraint)
+
+    def scalars(h, gain, budget, m, sends, linear) -> Scalars:  # type: ignore[no-untyped-def]
+        rows = (value[sends][None] for value in (h, m, budget, gain))
+        noise = np.array([N])
+        found = rule(sheet.States(*rows, noise, ANTENNAS, config, linear))
+        p, active = np.zeros(len(h), complex), np.zeros(len(h), bool)
+        way = h.real if rule is sheet.blind else h  # which sends without a phase
+        p[sends] = found.c[0] * np.sqrt(found.eta[0]) / way[sends]
+        active[sends] = found.active[0]
+        return p, float(found.eta[0]), active
+
+    return scalars
+
+
+def budget_paced(states: sheet.States) -> sheet.Scalars:
+    """Invert to c_k = 1 the n devices of the largest q_k, at the least of them; n has the least
+    error of the mean over all K, (K/n - 1)^2 sum_on m + sum_off m + (K/n)^2 N / eta, of those whose
+    noise N / eta is not above sum_on m. The budget is that of the first slot.
+    """
+    share = min(1.0, 10.0 ** (states.config.energy_db / 10.0) * states.config.burst)
+    q = states.root_q**2 * share
+    order = np.argsort(-q, 1)
+    level, m = np.take_along_axis(q, order, 1), np.take_along_axis(states.m, order, 1)
+    ratio = q.shape[1] / np.arange(1, q.shape[1] + 1)
+    on, noise = m.cumsum(1), states.noise[:, None] / level
+    cost = (ratio - 1.0) ** 2 * on + m.sum(1, keepdims=True) - on + ratio**2 * noise
+    cost = np.where(noise <= on, cost, np.inf)
+    eta = np.take_along_axis(level, cost.argmin(1)[:, None], 1)
+    active = (q >= eta * (1.0 - 1e-12)) & np.isfinite(cost).any(1, keepdims=True)
+    return sheet.Scalars(active.astype(float), np.where(active.any(1), eta[:, 0], 1.0), active)
+
+
+TWINS: dict[str, tuple[PowerPolicy, Twin]] = {
+    "none": (policy_of("none"), twin(sheet.none)),
+    "full": (policy_of("full"), twin(sheet.full)),
+    "ci": (policy_of("ci"), twin(sheet.ci)),
+    "multi_antenna_ci": (policy_of("multi_antenna_ci"), twin(sheet.ci)),
+    "tci": (policy_of("tci", relative=False), twin(sheet.tci)),
+    "tci, peak": (
+        policy_of("tci", constraint="peak", relative=False),
+        twin(sheet.tci, constraint="peak"),
+    ),
+    "gbma": (policy_of("gbma"), twin(sheet.gbma)),
+    "cotaf": (policy_of("cotaf", relative=False), twin(sheet.cotaf)),
+    "cao_static": (policy_of("cao_static"), twin(sheet.cao_static)),
+    "smcv": (policy_of("smcv", variation=HYPER["variation"]), twin(sheet.smcv)),
+    "blind": (policy_of("blind"), twin(sheet.blind)),
+    "open_loop": (policy_of("open_loop"), twin(sheet.open_loop)),
+    "budget_paced": (policy_of("budget_paced"), twin(budget_paced)),
+    "lyapunov": (policy_of("lyapunov"), twin(sheet.cao_static)),  # while its queues are empty
+}
+"""Every registered policy but `cao_average`, whose multipliers have tests of their own."""
