@@ -70,6 +70,13 @@ def test_a_run_refuses_what_no_memory_holds(algorithm: str, hidden: list[int]) -
         otafl.run(tree)
 
 
+def test_what_two_trials_have_in_common_is_fixed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measured are stacks of one trial and of two."""
+    monkeypatch.setattr(memory, "_peak", lambda point, trials: 10**6 + 5 * 10**7 * len(trials))
+    points = expand(scenario({"channel": "tdl-a", "trials": 2}))
+    assert memory.need(points) == memory.Need(10**6, 5 * 10**7)
+
+
 def test_many_devices_take_memory_too() -> None:
     (said,) = memory.no_room(expand(scenario({"devices.count": 10**9})))
     assert re.search(r"1,000,000,000 devices\), and this machine has [\d,]+ GB; a smaller", said)
