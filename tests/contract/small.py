@@ -123,6 +123,22 @@ FIRST = [
 """`METHODS`; all but the first transport of each algorithm are slow tests."""
 
 
+def is_next(algorithm: str, transport: str) -> bool:
+    """Whether it is the transport's turn: fading and packets alternate between algorithms."""
+    lossy = [one for one in EVERY_METHOD[1:] if delivers(one, algorithm)]
+    return transport == lossy[ALGORITHMS.index(algorithm) % len(lossy)]
+
+
+IN_TURN = [
+    pair
+    if pair[0] == EVERY_PAYLOAD[0] or is_next(*pair)
+    else pytest.param(*pair, marks=pytest.mark.slow)
+    for pair in METHODS
+]
+"""`METHODS`; but for one algorithm over all transports and all algorithms over one in turn, they
+are slow tests."""
+
+
 def tree(changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """BASE with some dotted keys changed; a whole section replaces the base's."""
     out = copy.deepcopy(BASE)

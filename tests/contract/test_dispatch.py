@@ -99,5 +99,4 @@ LONG = ("fedpac", "fedrolex", "heterofl", "fedhm")
 def test_operations_do_not_grow(algorithm: str, transport: str) -> None:
     few = operations(algorithm, transport, trials=2, devices=4)
     assert few > ROUNDS
-    assert operations(algorithm, transport, trials=8, devices=4) == few
-    assert operations(algorithm, transport, trials=2, devices=12) == few
+    assert operations(algorithm, transport, trials=8, devices=12) == few

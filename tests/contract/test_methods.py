@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from contract.small import METHODS, close, engine, equal, run, scores
+from contract.small import IN_TURN, METHODS, close, engine, equal, run, scores
 
 from otafl.core.contracts import Blocks
 from otafl.engine.engine import Engine
 
 PAIRS = pytest.mark.parametrize(("algorithm", "transport"), METHODS)
+TURNS = pytest.mark.parametrize(("algorithm", "transport"), IN_TURN)
 ONE = {"float32": 1e-5, "float64": 1e-10}
 """Largest relative difference that a round may make, by precision."""
 
@@ -28,7 +29,7 @@ def state(one: Engine) -> Blocks:
     return {**one.server, **devices}
 
 
-@PAIRS
+@TURNS
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_shapes_and_dtypes(algorithm: str, transport: str, dtype: str) -> None:
     one = engine(of(algorithm, transport, **{"engine.dtype": dtype}))
@@ -60,7 +61,7 @@ def test_it_learns(algorithm: str, transport: str) -> None:
     assert any(float((before[name] - after[name]).abs().max()) > 1e-4 for name in before)
 
 
-@PAIRS
+@TURNS
 def test_deterministic(algorithm: str, transport: str) -> None:
     keys = of(algorithm, transport)
     first, second = (run(engine(keys), 3) for _ in range(2))
@@ -71,8 +72,8 @@ def test_deterministic(algorithm: str, transport: str) -> None:
     assert any(not torch.equal(one[name], two[name]) for name in one)
 
 
-@PAIRS
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@TURNS
+@pytest.mark.parametrize("dtype", [pytest.param("float32", marks=pytest.mark.slow), "float64"])
 def test_stacked_is_alone(algorithm: str, transport: str, dtype: str) -> None:
     """Three points of two trials in one stack; each trial of each point runs alone as well. In
     single precision one round, in double three."""
@@ -94,7 +95,7 @@ def test_stacked_is_alone(algorithm: str, transport: str, dtype: str) -> None:
                 np.testing.assert_allclose(value, expected, rtol=tolerance, atol=1e-30)
 
 
-@PAIRS
+@TURNS
 def test_point_alone_with_both_trials(algorithm: str, transport: str) -> None:
     keys = of(algorithm, transport, **{"engine.dtype": "float64", "trials": 2})
     keys["sweep"] = {"seed": [1, 2]}
@@ -103,7 +104,7 @@ def test_point_alone_with_both_trials(algorithm: str, transport: str) -> None:
     close(alone, {name: value[2:] for name, value in whole.items()}, 2e-10)
 
 
-@PAIRS
+@TURNS
 @pytest.mark.parametrize("keys", [{"devices.count": 1}, {"devices.participants": 1}])
 def test_cohort_of_one(algorithm: str, transport: str, keys: dict[str, int]) -> None:
     one = run(engine(of(algorithm, transport, **keys)), 3)
@@ -142,7 +143,7 @@ def test_draws_do_not_depend_on_who_takes_part(algorithm: str, transport: str) -
     assert compared or not payload
 
 
-@PAIRS
+@TURNS
 @pytest.mark.parametrize("participants", [4, 3])
 def test_chunked_is_unchunked(algorithm: str, transport: str, participants: int) -> None:
     keys = of(algorithm, transport, **{"devices.participants": participants})
@@ -152,7 +153,7 @@ def test_chunked_is_unchunked(algorithm: str, transport: str, participants: int)
     close(scores(chunked), scores(whole), 2e-10)
 
 
-@PAIRS
+@TURNS
 def test_stopped_trial_leaves_the_others_alone(algorithm: str, transport: str) -> None:
     keys = of(algorithm, transport, **{"engine.dtype": "float64"})
     one = run(engine(keys), 1)

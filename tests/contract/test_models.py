@@ -39,10 +39,8 @@ def met(name: str, algorithm: str) -> bool:
     return algorithm != "pfedbayes" or not any(layer.window for layer in made.layers)
 
 
-PAIRS = pytest.mark.parametrize(
-    ("name", "algorithm"),
-    [(name, algorithm) for name in MODELS for algorithm in KINDS if met(name, algorithm)],
-)
+MET = [(name, algorithm) for name in MODELS for algorithm in KINDS if met(name, algorithm)]
+PAIRS = pytest.mark.parametrize(("name", "algorithm"), MET)
 ONE = {"float32": 1e-5, "float64": 1e-10}
 """Largest relative difference that a round may make, by precision."""
 
@@ -73,7 +71,10 @@ def test_stacked_is_alone(name: str, algorithm: str, dtype: str) -> None:
         close(alone, {view: value[row] for view, value in whole.items()}, ONE[dtype] * rounds)
 
 
-@PAIRS
+@pytest.mark.parametrize(
+    ("name", "algorithm"),
+    [pair if pair[1] == "fedavg" else pytest.param(*pair, marks=pytest.mark.slow) for pair in MET],
+)
 def test_deterministic(name: str, algorithm: str) -> None:
     keys = of(name, algorithm)
     equal(scores(run(engine(keys), 2)), scores(run(engine(keys), 2)))

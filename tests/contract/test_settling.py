@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import torch
-from contract.small import METHODS, engine, equal, run
+from contract.small import IN_TURN, engine, equal, run
 
 from otafl.core import registry
 from otafl.core.contracts import Blocks
@@ -49,7 +49,11 @@ SETTLED: dict[str, set[str]] = {"scaffold": {"control"}}
 FROM_OTHERS = {"cloud"}
 """Tables of the server whose rows are made of all devices' updates."""
 
-SENDING = [pair for pair in METHODS if pair[0] != "local_only"]
+SENDING = [
+    pair
+    for pair in IN_TURN
+    if getattr(pair, "values", pair)[0] != "local_only"  # type: ignore[index]
+]
 
 
 def kind(method: str, name: str) -> set[str]:

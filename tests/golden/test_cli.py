@@ -335,8 +335,17 @@ def _as_a_program(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("signals_arrive", "_as_a_program")
-@pytest.mark.parametrize("command", ["run", pytest.param("sweep", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("number", interrupts.SIGNALS)
+@pytest.mark.parametrize(
+    ("command", "number"),
+    [
+        ("run", interrupts.SIGNALS[0]),
+        *(
+            pytest.param(command, number, marks=pytest.mark.slow)
+            for place, number in enumerate(interrupts.SIGNALS)
+            for command in ("run", "sweep")[not place :]
+        ),
+    ],
+)
 def test_an_interruption_says_what_was_kept(
     number: signal.Signals,
     command: str,

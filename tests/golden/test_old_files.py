@@ -67,7 +67,11 @@ def test_the_numbers_of_the_uplink_did_not_change(tmp_path: Path) -> None:
             )
 
 
-@every
+@pytest.mark.parametrize(
+    "old",
+    [VERSIONS[0], *(pytest.param(one, marks=pytest.mark.slow) for one in VERSIONS[1:])],
+    indirect=True,
+)
 def test_everything_that_reads_results_takes_it(
     old: Path, capsys: pytest.CaptureFixture, tmp_path: Path
 ) -> None:

@@ -30,6 +30,10 @@ def test_distribution_by_hand(tmp_path: Path) -> None:
     assert line.get_drawstyle() == "steps-post"
     np.testing.assert_allclose(line.get_xdata(), [0.2, 0.2, 0.4, 0.6, 0.8])
     np.testing.assert_allclose(line.get_ydata(), np.array([0, 1, 4, 5, 6]) / 6)
+    (band,) = ax.collections  # a share is no less than 0
+    heights = band.get_paths()[0].vertices[:, 1]
+    assert heights.min() == 0.0
+    assert heights.max() == pytest.approx(1.0)
     rows = csv_of(data, tmp_path)
     np.testing.assert_allclose(rows["device_own_test_accuracy"], data["value"])
     np.testing.assert_allclose(rows["share"], data["share"])

@@ -107,6 +107,13 @@ def find_shortages(keys: dict[str, Any]) -> tuple[str, ...]:
     return preflight.report(tree, look=lambda *_: []).warnings
 
 
+def test_what_two_trials_have_in_common_is_fixed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measured are stacks of one trial and of two."""
+    monkeypatch.setattr(memory, "_peak", lambda point, trials: 10**6 + 5 * 10**7 * len(trials))
+    points = expand(scenario({"channel": "tdl-a", "trials": 2}))
+    assert memory.need(points) == memory.Need(10**6, 5 * 10**7)
+
+
 def test_many_devices_take_memory_too() -> None:
     (said,) = find_shortages({"devices.count": 10**9})
     assert re.search(r"1,000,000,000 devices\), and this machine has [\d,]+ GB; a smaller", said)

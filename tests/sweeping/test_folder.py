@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from contract.test_sweeps import Kill
 
 from otafl import sweeping
 from otafl.core.errors import UserError
-from otafl.scenario import Scenario, scenario_hash
+from otafl.scenario import scenario_hash
 from otafl.sweeping import locks, planning, working
 from otafl.sweeping.folder import Folder
 
@@ -53,14 +54,16 @@ def test_a_folder_without_results_is_nobodys(
     assert not (tmp_path / "r.unfinished").exists()
 
 
-def swept(folder: Path, **changes: object) -> Scenario:
-    one = scenario({**SWEEP, **changes})
-    sweeping.sweep(one, folder, tell=silent)
-    return one
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished sweep, to copy."""
+    folder = tmp_path_factory.mktemp("kept") / "s"
+    sweeping.sweep(scenario(SWEEP), folder, tell=silent)
+    return folder
 
 
-def test_results_of_another_scenario_are_kept_until_restart(tmp_path: Path) -> None:
-    swept(tmp_path / "r")
+def test_results_of_another_scenario_are_kept_until_restart(kept: Path, tmp_path: Path) -> None:
+    shutil.copytree(kept, tmp_path / "r")
     parts = [path.read_bytes() for path in sorted((tmp_path / "r" / "parts").glob("*.nc"))]
     other = scenario({**SWEEP, "name": "other", "seed": 8})
     with pytest.raises(
@@ -79,7 +82,8 @@ def test_results_of_another_scenario_are_kept_until_restart(tmp_path: Path) -> N
 
 
 def test_restart_computes_all_anew_and_leaves_what_is_not_a_sweeps(tmp_path: Path) -> None:
-    one = swept(tmp_path, **{"output.save_models": True})
+    one = scenario({**SWEEP, "output.save_models": True})
+    sweeping.sweep(one, tmp_path, tell=silent)
     (tmp_path / "notes.txt").write_text("mine")
     (tmp_path / "parts" / "notes.txt").write_text("mine too")
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("0*.*")}
@@ -189,34 +193,45 @@ SPECIAL = {
 }
 
 
-@pytest.mark.parametrize("kind", SPECIAL)
-def test_a_part_that_is_no_regular_file_is_set_aside(tmp_path: Path, kind: str) -> None:
-    one, told = swept(tmp_path / "s"), list[str]()
-    part = Folder(tmp_path / "s").part(0)
-    part.unlink()
-    SPECIAL[kind](part)
-    result = sweeping.sweep(one, tmp_path / "s", tell=told.append)
-    assert result.attrs["complete"] == 1
-    assert part.is_file()
-    assert not part.is_symlink()
-    assert "not a regular file" in told[0]
-    assert part.with_name("00000.nc.damaged").exists()
-
-
-@pytest.mark.parametrize("kind", ["pipe", "device"])
-@pytest.mark.parametrize("name", ["plan.json", "scenario.yaml"])
-def test_a_plan_that_is_no_regular_file_is_one_sentence(
-    tmp_path: Path, kind: str, name: str
+@pytest.mark.parametrize(
+    "kinds",
+    [("pipe", "folder"), pytest.param(("folder", "device"), marks=pytest.mark.slow)],
+    ids=" ".join,
+)
+def test_parts_that_are_no_regular_files_are_set_aside(
+    kept: Path, tmp_path: Path, kinds: tuple[str, str]
 ) -> None:
-    one = swept(tmp_path / "s")
-    (tmp_path / "s" / name).unlink()
-    SPECIAL[kind](tmp_path / "s" / name)
-    with pytest.raises(UserError, match="--restart"):
-        sweeping.sweep(one, tmp_path / "s")
-    assert sweeping.sweep(one, tmp_path / "s", restart=True).attrs["complete"] == 1
+    shutil.copytree(kept, tmp_path / "s")
+    parts = [Folder(tmp_path / "s").part(number) for number in (0, 1)]
+    for part, kind in zip(parts, kinds, strict=True):
+        part.unlink()
+        SPECIAL[kind](part)
+    told = list[str]()
+    result = sweeping.sweep(scenario(SWEEP), tmp_path / "s", tell=told.append)
+    assert result.attrs["complete"] == 1
+    for part in parts:
+        assert part.is_file()
+        assert not part.is_symlink()
+        assert part.with_name(f"{part.name}.damaged").exists()
+    assert " ".join(told).count("not a regular file") == 2
 
 
-@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_a_plan_that_is_no_regular_file_is_one_sentence(kept: Path, tmp_path: Path) -> None:
+    one, folder = scenario(SWEEP), tmp_path / "s"
+    for name in ("plan.json", "scenario.yaml"):
+        for kind in ("pipe", "device"):
+            shutil.copytree(kept, folder)
+            (folder / name).unlink()
+            SPECIAL[kind](folder / name)
+            with pytest.raises(UserError, match="--restart"):
+                sweeping.sweep(one, folder)
+            Folder(folder).made_ready(one, restart=True)
+            assert not (folder / name).is_symlink()
+            assert planning.stored(one, folder)
+            shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("kind", ["pipe", pytest.param("device", marks=pytest.mark.slow)])
 def test_a_checkpoint_that_is_no_regular_file_is_made_anew(tmp_path: Path, kind: str) -> None:
     one, told = scenario({"training.rounds": 6}), list[str]()
     with pytest.raises(KeyboardInterrupt):

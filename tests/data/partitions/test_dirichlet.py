@@ -40,7 +40,7 @@ def test_dirichlet_is_redrawn_until_everybody_has_enough() -> None:
 def test_dirichlet_proportions(alpha: float) -> None:
     """A device's share of a class is Beta(alpha, (K - 1) alpha): its mean, its variance and all of
     its distribution, over 4,000 independent shares. Level 1e-4 each."""
-    devices, classes, size = 4, 40, 5000
+    devices, classes, size = 4, 40, 1000
     labels = np.repeat(np.arange(classes), size)
     partition, shares = Dirichlet(alpha=alpha), []
     for seed in range(100):

@@ -1,0 +1,116 @@
+"""Puts mistakes into the code, one at a time, and says which the fast tests notice.
+
+    python scripts/mutations.py [--only TEXT] [--all] [--write]
+
+The mistakes are those of `tests/mutations.yaml`. Each is put into a copy of the tree, in which run
+first the tests of the file, then those of its package, then the contract tests, and with --all the
+rest of the fast ones, up to the first failure. --write keeps in the list which were noticed. A
+change of the tests is to leave no mistake unnoticed that was noticed before it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+LIST = ROOT / "tests" / "mutations.yaml"
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """A mistake: in `file`, a path below otafl/, `old` becomes `new`."""
+
+    what: str
+    file: str
+    old: str
+    new: str
+    noticed: bool | None = None
+
+    def mutated(self, text: str) -> str:
+        """Return the file's text with the mistake; raise ValueError unless `old` is there once."""
+        if (times := text.count(self.old)) != 1:
+            raise ValueError(
+                f"otafl/{self.file} has {times} times, not once: {self.old} (give the mutation of "
+                f"{LIST.relative_to(ROOT)} the line as it is now)"
+            )
+        return text.replace(self.old, self.new)
+
+
+def listed() -> list[Mutation]:
+    """Return the mutations of the list."""
+    return [Mutation(**one) for one in yaml.safe_load(LIST.read_text())]
+
+
+def selections(file: str, everything: bool) -> Iterator[list[str]]:
+    """Yield what to run for a mistake in a file, nearest first."""
+    package, *_ = Path(file).parts
+    near = ROOT / "tests" / Path(file).parent
+    yield [str(path.relative_to(ROOT)) for path in near.glob(f"test_{Path(file).stem}*.py")]
+    yield [f"tests/{package}"]
+    yield ["tests/contract"]
+    if everything:
+        yield ["tests"]
+
+
+def first_failure(tree: Path, tests: list[str]) -> str | None:
+    """Return the first test that fails in a tree, None where all pass."""
+    command = [sys.executable, "-m", "pytest", "-x", "-n", "0", "-p", "no:cacheprovider", *tests]
+    environment = os.environ | {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True)
+    if done.returncode in (0, 5):  # 5: no tests there
+        return None
+    found = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+    return found[1] if found else f"pytest, with exit code {done.returncode}"
+
+
+def noticed_by(mutation: Mutation, tree: Path, everything: bool) -> str | None:
+    """Return the test that notices a mistake in a tree, which is left as it was."""
+    path = tree / "otafl" / mutation.file
+    whole = path.read_text()
+    path.write_text(mutation.mutated(whole))
+    try:
+        every = (tests for tests in selections(mutation.file, everything) if tests)
+        return next(filter(None, (first_failure(tree, tests) for tests in every)), None)
+    finally:
+        path.write_text(whole)
+
+
+def main() -> int:
+    """Run the mutations and print what notices them, and the score."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--only", default="", help="mutations whose file or sentence holds TEXT")
+    parser.add_argument("--all", action="store_true", help="end with all fast tests")
+    parser.add_argument("--write", action="store_true", help="keep the outcome in the list")
+    options = parser.parse_args()
+    every, outcome = listed(), dict[Mutation, bool]()
+    files = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    with tempfile.TemporaryDirectory() as folder:
+        for name in files.stdout.splitlines():
+            (Path(folder) / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, Path(folder) / name)
+        for one in every:
+            if options.only in f"{one.file} {one.what}":
+                by = noticed_by(one, Path(folder), options.all)
+                outcome[one] = by is not None
+                print(f"{one.file}: {one.what}: {by or 'NOT NOTICED'}", flush=True)
+    if options.write:
+        kept = [asdict(one) | {"noticed": outcome.get(one, one.noticed)} for one in every]
+        text = LIST.read_text().splitlines()[0] + "\n"
+        LIST.write_text(text + yaml.safe_dump(kept, sort_keys=False, width=1000))
+    print(f"{sum(outcome.values())} of {len(outcome)} noticed")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
