@@ -44,6 +44,8 @@ class Apfl(Algorithm):
     """Keeps server block "model" [S, P], which is w, and device blocks "personal.<name>": v, the
     server's start at first; "mixing" [S, K]: alpha."""
 
+    own_state: ClassVar[str] = "v and alpha: they are trained for the device, from what it received"
+
     averages: ClassVar[bool] = True
 
     keeps = ("personal",)

@@ -82,6 +82,32 @@ class Algorithm(Lasting, ABC):
     """Devices send the model itself, by `whole_models.payload_of`, and its mean is the server's
     next; the server's blocks are the parameters [S, *shape], not "model"."""
 
+    sends_updates: ClassVar[bool] = True
+    """Devices send something; of a method that trains at the devices alone they do not."""
+
+    sends_sums: ClassVar[bool] = False
+    """The server needs plain sums of what devices send, as of factors of a product; a vote is no
+    substitute for them."""
+
+    needs_norms: ClassVar[bool] = False
+    """The model must have normalisation layers."""
+
+    late_scores: ClassVar[tuple[str, ...]] = ()
+    """Variables of the result that show no learning in the first hundred rounds at the default
+    settings, where others do."""
+
+    own_state: ClassVar[str] = ""
+    """What devices keep for themselves and why, as a phrase for the reference. It changes the same
+    whether or not the server receives an update."""
+
+    acknowledged_state: ClassVar[tuple[str, ...]] = ()
+    """The devices' blocks that change only by updates that the server has received (`settle`), by
+    what their names begin with; all others are `own_state`."""
+
+    device_rows: ClassVar[tuple[str, ...]] = ()
+    """The server's blocks [S, K, *shape] with a row for each device, which changes only by updates
+    of that device that were received."""
+
     sent_down: ClassVar[tuple[str, ...]] = ()
     """The server's blocks that devices receive; all of them if none is named."""
 

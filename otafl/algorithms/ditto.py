@@ -44,6 +44,10 @@ class Ditto(Algorithm):
     """Keeps server block "model" [S, P], which is w, and device blocks "personal.<name>": v, the
     server's start at first."""
 
+    own_state: ClassVar[str] = (
+        "the personal model: it is trained for the device, from what it received"
+    )
+
     averages: ClassVar[bool] = True
 
     keeps = ("personal",)

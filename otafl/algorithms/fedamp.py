@@ -56,6 +56,11 @@ class FedAMP(Algorithm):
     """Keeps server blocks "models" [S, K, P], of each device the last that came, and "cloud"
     [S, K, P], the mixtures u_i; device blocks "personal.<name>": w_i."""
 
+    own_state: ClassVar[str] = (
+        "the personal model: it is trained for the device, from what it received"
+    )
+    device_rows: ClassVar[tuple[str, ...]] = ("models",)
+
     needs: ClassVar[Needs] = "each"
     merges: ClassVar[bool] = False
 

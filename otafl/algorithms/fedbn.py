@@ -31,6 +31,9 @@ class FedBn(Algorithm):
     """Keeps server block "model" [S, P]: all parameters but those of normalisation layers, and
     device blocks "personal.<name>": those."""
 
+    own_state: ClassVar[str] = "the parameters of normalisation layers: they are never sent"
+
+    needs_norms: ClassVar[bool] = True
     averages: ClassVar[bool] = True
 
     apart = True

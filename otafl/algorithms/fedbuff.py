@@ -43,6 +43,7 @@ class FedBuff(Algorithm):
 
     class Settings(settings.Settings):
         example: ClassVar[Mapping[str, Any]] = {"devices.protocol.name": "quorum"}
+        small: ClassVar[Mapping[str, Any]] = {"buffer": 2}
 
         name: Literal["fedbuff"] = "fedbuff"
         learning_rate: float = stackable(0.1, gt=0, description="SGD step of the devices, eta_l")

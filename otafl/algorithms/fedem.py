@@ -53,6 +53,8 @@ class FedEM(Algorithm):
     """Keeps server block "model" [S, M * P]: the models side by side, and device block "mixing"
     [S, K, M]: pi, equal weights at first."""
 
+    own_state: ClassVar[str] = "pi, the weights of the device's own samples, which are never sent"
+
     averages: ClassVar[bool] = True
 
     class Settings(AveragedSettings):

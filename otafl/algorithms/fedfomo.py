@@ -72,6 +72,11 @@ class FedFomo(Algorithm):
     next; and device blocks "personal.<name>", the trained model, and "base.<name>", the one before
     training (none with `baseline: current`)."""
 
+    own_state: ClassVar[str] = (
+        "the trained model and the baseline: the device compares models on its own samples"
+    )
+    device_rows: ClassVar[tuple[str, ...]] = ("models", "affinity", "offer")
+
     needs: ClassVar[Needs] = "each"
     merges: ClassVar[bool] = False
 

@@ -91,6 +91,11 @@ class FedPAC(Algorithm):
     next; "centroid" [S, C, d], and "known" [S, C], 1 for the classes that have one; and device
     blocks "personal.<name>"."""
 
+    own_state: ClassVar[str] = (
+        "the model as trained: the device has it until the server sends another"
+    )
+    device_rows: ClassVar[tuple[str, ...]] = ("head",)
+
     needs: ClassVar[Needs] = "each"
     averages: ClassVar[bool] = True
     merges: ClassVar[bool] = False

@@ -62,6 +62,8 @@ class FedRep(Algorithm):
     """Keeps server block "model" [S, P]: the body, and device blocks "personal.<name>": the
     head."""
 
+    own_state: ClassVar[str] = "the head: it is never sent"
+
     averages: ClassVar[bool] = True
 
     apart = True

@@ -64,6 +64,13 @@ class FedRLR(Algorithm):
     layer l: at the server (Theta_0) with leading S, at the devices (Theta_k) with S, K, and there
     "weight" [..., 1]: the share w_k of all samples by which a device last counted."""
 
+    own_state: ClassVar[str] = (
+        "Theta_k and the weight that it last trained under: Theta_k goes on and is drawn to "
+        "Theta_0 as it comes (Algorithm 1)"
+    )
+    sends_sums: ClassVar[bool] = True
+    late_scores: ClassVar[tuple[str, ...]] = ("test_accuracy",)
+
     model: LayeredModel
 
     class Settings(LowRankSettings):

@@ -20,6 +20,9 @@ class LocalOnly(Algorithm):
     """Keeps nothing at the server, and device blocks "personal.<name>", in each trial the same at
     first."""
 
+    own_state: ClassVar[str] = "the personal model: it is trained for the device alone"
+    sends_updates: ClassVar[bool] = False
+
     merges: ClassVar[bool] = False
 
     keeps = ("personal",)

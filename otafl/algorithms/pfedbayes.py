@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -81,6 +81,10 @@ Normal = tuple[Tensor, Tensor]
 class PFedBayes(Algorithm):
     """Keeps server blocks "model" [S, P] and "rho" [S, P], w's mean and rho, and device blocks
     "personal" and "personal_rho" [S, K, P], those of q_i."""
+
+    own_state: ClassVar[str] = (
+        "the personal distribution: it is trained for the device, from what it received"
+    )
 
     apart = True
 

@@ -78,6 +78,11 @@ class PFedBreD(Algorithm):
     and for meg and mh "last.<name>", both the server's start at first; "update" [S, K, P] with
     `coherence`."""
 
+    own_state: ClassVar[str] = (
+        "theta, and w at the end of the device's last round: the memory is of the device's "
+        "own envelope, not of the server's step"
+    )
+
     averages: ClassVar[bool] = True
 
     class Settings(AveragedSettings):

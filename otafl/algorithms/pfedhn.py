@@ -50,6 +50,8 @@ class PFedHN(Algorithm):
     """Keeps server blocks "embedding" [S, K, E]; "hyper_weight<l>" [S, M, N] and "hyper_bias<l>"
     [S, N] of each layer l of the hypernetwork; no device state."""
 
+    device_rows: ClassVar[tuple[str, ...]] = ("embedding",)
+
     needs: ClassVar[Needs] = "each"
     merges: ClassVar[bool] = False
 

@@ -34,6 +34,8 @@ class ProxSgd(Algorithm):
     """Keeps server blocks: every parameter of the model, [S, *shape]. Device blocks: with momentum,
     v of every parameter, [S, K, *shape], zero at first."""
 
+    own_state: ClassVar[str] = "v of the momentum, a mean of the device's own gradients"
+
     whole: ClassVar[bool] = True
 
     class Settings(WholeSettings):

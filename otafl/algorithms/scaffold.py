@@ -60,6 +60,8 @@ class Scaffold(Algorithm):
     """Keeps server blocks "model" x and "control" c, [S, P]. Device block "control" c_i [S, K, P],
     zero at first like c."""
 
+    acknowledged_state: ClassVar[tuple[str, ...]] = ("control",)
+
     averages: ClassVar[bool] = True
 
     class Settings(AveragedSettings):

@@ -18,7 +18,7 @@ Wang, Jin, Liu, Zong, Shao, Li 2022, "Tensor Decomposition based Personalized Fe
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
@@ -76,11 +76,17 @@ class TDPFed(Algorithm):
     [S, outputs]; with act "residual" [S], and where they are sent the tensors, "tensor" [S, P].
     Device blocks: "personal.<parameter>" [S, K, *shape] and, as at the server, "local.<block>"."""
 
+    own_state: ClassVar[str] = (
+        "the personal model: it is trained for the device, from what it received"
+    )
+
     merges: ClassVar[bool] = False
 
     model: LayeredModel
 
     class Settings(settings.Settings):
+        small: ClassVar[Mapping[str, Any]] = {"factor_steps": 3, "solver_steps": 2}
+
         name: Literal["tdpfed"] = "tdpfed"
         rank: Ranks | None = Field(
             None,

@@ -50,6 +50,13 @@ class Codec(Lasting, ABC):
     """Whether it codes one row a device: of several in a group the mean would go on air, which need
     not be one of the coded values."""
 
+    exact: ClassVar[bool] = False
+    """What is decoded is the payload itself."""
+
+    sends_sums: ClassVar[bool] = False
+    """By default settings the server needs the plain sum of what is sent, for which a transport's
+    vote is no substitute."""
+
     word_bits: int | None = None
     """Bits of a word, for a codec whose encoded reals are words that an uplink can send bit by bit;
     None where the settings make no words."""

@@ -10,6 +10,7 @@ from otafl.core.contracts import Blocks, Context, Group
 
 class Identity(Codec):
     once = False
+    exact = True
 
     class Settings(Codec.Settings):
         name: Literal["identity"] = "identity"

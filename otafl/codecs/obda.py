@@ -30,6 +30,8 @@ from otafl.core.settings import stackable
 
 
 class Obda(Codec):
+    sends_sums = True
+
     lasting: ClassVar = ("_voted",)
 
     class Settings(Codec.Settings):

@@ -15,7 +15,7 @@ Stich, Cordonnier, Jaggi 2018, "Sparsified SGD with Memory", rand_k.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
@@ -48,6 +48,8 @@ class SharedSubset(Remembering):
     lasting: ClassVar = ("_place", "_shapes")
 
     class Settings(Codec.Settings):
+        small: ClassVar[Mapping[str, Any]] = {"keep": 0.5}
+
         name: Literal["shared_subset"] = "shared_subset"
         keep: float = Field(0.1, gt=0, le=1, description="share of the reals that is sent")
         error_feedback: Feedback = True

@@ -48,6 +48,9 @@ class Settings(BaseModel):
     example: ClassVar[Mapping[str, Any]] = {}
     """What a scenario that tries the component out needs beside its name: dotted key -> value."""
 
+    small: ClassVar[Mapping[str, Any]] = {}
+    """Own fields with which the component does in few rounds of few devices what it is for."""
+
     reads: ClassVar[tuple[str, ...]] = ()
     """Fields that name a file which results depend on."""
 

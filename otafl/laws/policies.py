@@ -67,12 +67,9 @@ def each() -> Iterator[Law]:
 
 
 def settings(policy: str) -> dict[str, Any]:
-    """Return the section of a policy, at its defaults but for what a law needs fixed."""
-    given: dict[str, dict[str, Any]] = {
-        "smcv": {"variation": SMCV_VARIATION},
-        "cao_average": {"draws": 64},  # a plan for each trial; few states are quickly planned on
-    }
-    return {"name": policy} | given.get(policy, {})
+    """Return the section of a policy, at its defaults but for what keeps it quick and makes its
+    scalars independent of the symbols beyond their powers."""
+    return {"name": policy, **registry.settings("power", policy).small}
 
 
 def _made(policy: str) -> PowerPolicy:

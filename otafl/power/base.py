@@ -8,6 +8,7 @@ eta the receive scaling, c_k the gain with which k arrives.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from torch import Tensor
@@ -42,6 +43,13 @@ class PowerPolicy(Settings):
 
     may_be_silent: ClassVar[bool] = False
     """All devices of a trial can be silent in a round."""
+
+    scale_invariant: ClassVar[bool] = True
+    """What arrives does not depend on the scale of the symbols: those that are ten times as large
+    are sent with a tenth of p. A policy with its own scale says False."""
+
+    example_without_noise: ClassVar[Mapping[str, Any]] = {}
+    """Own fields with which noise 200 dB below the power budget plays no part in the error."""
 
     alone: ClassVar[bool] = False
     """What a device sends with depends on no other device."""

@@ -28,7 +28,7 @@ Cao, Zhu, Xu, Huang 2020, "Optimized Power Control for Over-the-Air Computation 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -55,6 +55,7 @@ Plan = tuple[Tensor, float]
 
 class CaoAverage(PowerPolicy):
     may_be_silent: ClassVar[bool] = True
+    small: ClassVar[Mapping[str, Any]] = {"draws": 64}
 
     name: Literal["cao_average"] = "cao_average"
     draws: int = Field(

@@ -43,7 +43,8 @@ Neely 2010, "Stochastic Network Optimization with Application to Communication a
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -63,6 +64,7 @@ DEPTH = 70.0
 
 class Lyapunov(PowerPolicy):
     may_be_silent: ClassVar[bool] = True
+    example_without_noise: ClassVar[Mapping[str, Any]] = {"average_db": 0.0}
 
     name: Literal["lyapunov"] = "lyapunov"
     v: float = stackable(

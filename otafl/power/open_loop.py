@@ -11,7 +11,8 @@ References
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
 from otafl.core.contracts import Coefficients, Link
 from otafl.core.settings import Decibels, stackable
@@ -22,6 +23,7 @@ from otafl.power.scalars import amplitude_bound, least_error, senders
 
 class OpenLoop(PowerPolicy):
     alone: ClassVar[bool] = True
+    example_without_noise: ClassVar[Mapping[str, Any]] = {"p0_db": 200.0}
 
     name: Literal["open_loop"] = "open_loop"
     alpha: float = stackable(

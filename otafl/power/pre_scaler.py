@@ -36,7 +36,8 @@ Abrar, Michelusi 2025, "Non-Convex Over-the-Air Heterogeneous Federated Learning
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal, Self
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -52,6 +53,7 @@ from otafl.power.scalars import FADED, LARGEST, WEAKEST, common, in_phase, sende
 
 class PreScaler(PowerPolicy):
     adapts: ClassVar[bool] = False
+    example_without_noise: ClassVar[Mapping[str, Any]] = {"zero_bias": True}
 
     name: Literal["pre_scaler"] = "pre_scaler"
     zero_bias: bool = Field(

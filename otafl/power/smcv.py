@@ -22,7 +22,8 @@ Zhang, Tao 2021, "Gradient Statistics Aware Power Control for Over-the-Air Feder
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -41,6 +42,8 @@ LEAST_SHARE = 1e-6
 
 
 class Smcv(PowerPolicy):
+    small: ClassVar[Mapping[str, Any]] = {"variation": 2.0}
+
     name: Literal["smcv"] = "smcv"
     variation: float | None = stackable(
         None,

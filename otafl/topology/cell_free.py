@@ -19,8 +19,8 @@ Sifaou, Li 2022, "Over-the-Air Federated Learning Over Scalable Cell-free Massiv
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import Any, Literal
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -43,6 +43,8 @@ Place = tuple[float, float]
 
 class CellFree(Topology):
     class Settings(Topology.Settings):
+        small: ClassVar[Mapping[str, Any]] = {"points": 2}
+
         name: Literal["cell_free"] = "cell_free"
         points: int = Field(
             16, ge=1, le=1000, description="access points, L; each has the channel's antennas"

@@ -16,8 +16,8 @@ without places `cross_gain_db` says what arrives from each other server's device
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
-from typing import Any, Literal
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -208,6 +208,8 @@ def _placed(channel: Any) -> bool:
 
 class Cells(Topology):
     class Settings(CellsSettings):
+        small: ClassVar[Mapping[str, Any]] = {"servers": 3, "cross_gain_db": -3.0}
+
         name: Literal["cells"] = "cells"
 
     def __init__(self, settings: Any, rows: Rows, hyper: Hyper) -> None:

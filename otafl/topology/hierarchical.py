@@ -13,7 +13,7 @@ Algorithm 1.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -38,6 +38,8 @@ class Hierarchical(Cells):
     lasting: ClassVar = ("bits",)
 
     class Settings(CellsSettings):
+        small: ClassVar[Mapping[str, Any]] = {**Cells.Settings.small, "cloud_every": 1}
+
         name: Literal["hierarchical"] = "hierarchical"
         cloud_every: int = Field(
             5, ge=1, description="rounds of the servers between two averages in the cloud"

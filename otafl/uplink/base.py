@@ -103,6 +103,12 @@ class Transport(Lasting, ABC):
     """Whose symbols `uplink_symbols` are: those that all devices share, the longest device's, or
     those of all devices, one after the other."""
 
+    loses_updates: ClassVar[bool] = True
+    """An update is not received whose device has no energy to send it."""
+
+    gives_sums: ClassVar[bool] = True
+    """The server can get the plain sum of what devices send, which a vote is not."""
+
     faithful: ClassVar[bool] = True
     """Without noise and fading the server gets what was sent, to rounding of floats."""
 

@@ -16,6 +16,7 @@ class Ideal(Transport):
     gives: ClassVar[frozenset[str]] = frozenset({"mean", "each"})
     counts: ClassVar[Counts] = "one"
     hears_fading: ClassVar[bool] = False
+    loses_updates: ClassVar[bool] = False
 
     class Settings(Transport.Settings):
         name: Literal["ideal"] = "ideal"

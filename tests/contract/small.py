@@ -55,9 +55,10 @@ def trace() -> str:
 
 def section(channel: str) -> dict[str, Any]:
     """The channel's section with what it needs, kept small."""
-    if channel == "trace":
+    settings = registry.settings("channel", channel)
+    if "path" in settings.reads:
         return {"name": channel, "path": trace()}
-    wide = "subcarrier_groups" in registry.settings("channel", channel).model_fields
+    wide = "subcarrier_groups" in settings.model_fields
     return {"name": channel, **({"subcarrier_groups": 3} if wide else {})}
 
 
@@ -67,6 +68,12 @@ def chosen(table: str, name: str) -> dict[str, Any]:
     example = registry.settings(table, name).example
     own = {key.removeprefix(path): at for key, at in example.items() if key.startswith(path)}
     return {"name": name, **own}
+
+
+def small(table: str, name: str) -> dict[str, Any]:
+    """The section that chooses a component, for few rounds of few devices."""
+    own = section(name) if table == "channel" else chosen(table, name)
+    return own | dict(registry.settings(table, name).small)
 
 
 def model(name: str) -> dict[str, Any]:
@@ -95,14 +102,41 @@ def needs(algorithm: str) -> str:
 
 
 def delivers(transport: str, algorithm: str) -> bool:
-    """Whether the transport gives the algorithm what it needs: a vote is none of factors, whose
-    plain sum FedRLR asks for."""
-    votes = transport == "fsk_majority_vote" and algorithm == "fedrlr"
-    return needs(algorithm) in registry.component("transport", transport).gives and not votes
+    """Whether the transport gives the algorithm what it needs."""
+    link = registry.component("transport", transport)
+    method = registry.component("algorithm", algorithm)
+    return needs(algorithm) in link.gives and (link.gives_sums or not method.sends_sums)
 
 
-EVERY_METHOD = ("ideal", "over_the_air", "digital")
-EVERY_PAYLOAD = ("fedavg", "fedrlr", "heterofl")
+def hears_fading(transport: str) -> bool:
+    return bool(registry.component("transport", transport).hears_fading)
+
+
+def over_fading(algorithm: str) -> str:
+    """The first transport over fading that gives the algorithm what it needs."""
+    return next(one for one in filter(hears_fading, TRANSPORTS) if delivers(one, algorithm))
+
+
+def first_of_each(table: str, kind: Callable[[type[Any]], Any]) -> list[str]:
+    """The first component of a table of each kind."""
+    found: dict[Any, str] = {}
+    for name in registry.names(table):
+        found.setdefault(kind(registry.component(table, name)), name)
+    return list(found.values())
+
+
+def payload_kind(method: type[Any]) -> tuple[Any, ...]:
+    """What makes the payload of a method unlike others'."""
+    settings = method.Settings
+    return method.needs_of(settings()), method.sends_sums, "levels" in settings.model_fields
+
+
+EVERY_METHOD = [
+    name
+    for name in first_of_each("transport", lambda one: (one.gives, one.counts))
+    if registry.component("transport", name).faithful
+]
+EVERY_PAYLOAD = [name for name in first_of_each("algorithm", payload_kind) if needs(name) == "mean"]
 """Transports that every method is tried over, and methods that every transport is tried with: they
 send what is averaged, what is added up, and parts that differ from device to device."""
 
@@ -159,12 +193,12 @@ def tree(changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
             out.setdefault(section, {own: value})
     algorithm = out.get("algorithm")
     name = algorithm.get("name") if isinstance(algorithm, dict) else algorithm
-    if name == "fedbn" and "model" not in (changes or {}):
-        out["model"] = {"name": "contract.small:normed", "hidden": [4]}
-    if algorithm == "fedbuff":  # by default more updates than a round of these devices brings
-        out["algorithm"] = {"name": name, "buffer": 2}
-    if algorithm == "tdpfed":  # by default 17 steps on the factors for each on a minibatch
-        out["algorithm"] = {"name": name, "factor_steps": 3, "solver_steps": 2}
+    if name in ALGORITHMS:
+        method = registry.component("algorithm", name)
+        if method.needs_norms and "model" not in (changes or {}):
+            out["model"] = {"name": "contract.small:normed", "hidden": [4]}
+        if algorithm == name:
+            out["algorithm"] = {"name": name, **method.Settings.small}
     return out
 
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from contract.small import METHODS, chosen, points, section
+from contract.small import over_fading, points, scenario, small
 
 from otafl.core import registry
+from otafl.core.errors import UserError
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
 from otafl.evaluation.recorder import Recorder
@@ -42,19 +43,19 @@ CASES = [
 def changes(table: str, name: str) -> dict[str, Any]:
     """A scenario with the component and late updates, where the two go together."""
     example = registry.settings(table, name).example
-    own = section(name) if table == "channel" else chosen(table, name)
-    keys = {**example, registry.TABLES[table].section: own}
+    keys = {**example, registry.TABLES[table].section: small(table, name)}
     keys = {key: value for key, value in keys.items() if key not in _inside(table, keys)}
-    if name == "matrix_sensing":  # its matrices have a side of 4
-        keys["codec.rows"] = 2
     if table == "algorithm":
         keys[table] = name
-        keys["transport"] = next(t for t in ("over_the_air", "digital") if (name, t) in METHODS)
+        keys["transport"] = over_fading(name)
     if table in ("protocol", "levels", "frequency", "compute") or example:
         return {"trials": 2, **keys}
     late = {**LATE, **keys}
-    in_time = name in ("update_norm", "shared_subset")
-    return late | {"devices.late": "drop"} if in_time else late
+    try:
+        scenario(late)
+    except UserError:  # it does not go with updates of earlier slots
+        return late | {"devices.late": "drop"}
+    return late
 
 
 def _inside(table: str, keys: dict[str, Any]) -> list[str]:

@@ -1,7 +1,7 @@
 """Every method learns by its defaults: a scenario of ten lines that names it and its local steps.
 
-A method that is registered is tested; nothing here names one, except what cannot learn (FedRLR's
-global model, a product of two superposed sums) and a model with layers to normalise (FedBN).
+A method that is registered is tested; what cannot learn so early (FedRLR's global model, a
+product of two superposed sums) and the need of layers to normalise (FedBN) are declared.
 
 Mutations that make a test here fail: FedRLR's q of 2 or its 1/K on the gradient, a step of 0.002 of
 methods that send the model, an l1 weight of 0.02: the paper's, for pixels from 0 to 255.
@@ -14,6 +14,8 @@ from contract.small import ALGORITHMS, delivers
 
 import otafl
 from otafl.analysis import chance
+from otafl.core import registry
+from otafl.core.settings import list_former_defaults
 from otafl.results.ending import ended
 from otafl.scenario.yaml_source import parse
 
@@ -31,28 +33,30 @@ training:
   local_steps: 10
   eval_every: 100
 """
-MODELS = {"fedbn": "{name: 'contract.small:normed', hidden: [100]}"}
-FROM_RAW_PIXELS = ("fedrlr", "fedmid", "prox_sgd", "magnitude_pruning")
-"""Methods whose paper has pixels from 0 to 255: also tried over the air."""
-NOT_LEARNING = {"fedrlr": "test_accuracy"}
+NORMED = "{name: 'contract.small:normed', hidden: [100]}"
+CHANGED = [
+    name for name in ALGORITHMS if list_former_defaults(registry.settings("algorithm", name))
+]
+"""Methods with a default that is not their paper's: also tried over the air."""
 
 
 @pytest.mark.parametrize(
     ("algorithm", "transport"),
     [
         *((name, "ideal") for name in ALGORITHMS),
-        *((name, "over_the_air") for name in FROM_RAW_PIXELS),
+        *((name, "over_the_air") for name in CHANGED),
     ],
 )
 def test_what_a_method_trains_is_above_60_percent(algorithm: str, transport: str) -> None:
     assert delivers(transport, algorithm)
-    model = MODELS.get(algorithm, "mlp")
+    method = registry.component("algorithm", algorithm)
+    model = NORMED if method.needs_norms else "mlp"
     text = TEN_LINES.format(model=model, algorithm=algorithm, transport=transport)
     assert len(text.splitlines()) == 10
     result = otafl.run(otafl.load_scenario(parse(text).data))
-    trained = [name for name in chance.judge(result) if name != NOT_LEARNING.get(algorithm)]
+    trained = [name for name in chance.judge(result) if name not in method.late_scores]
     assert trained
     for name in trained:
         assert float(ended(result, name).mean()) > 0.6, name
     said = chance.describe(result)
-    assert ("the learning shows in local_test_accuracy" in said) == (algorithm == "fedrlr"), said
+    assert ("the learning shows in local_test_accuracy" in said) == bool(method.late_scores), said

@@ -18,6 +18,7 @@ from contract.small import FIRST, engine
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from otafl.core import registry
 from otafl.core.contracts import ChannelState
 from otafl.data import DataSet
 
@@ -83,15 +84,18 @@ def operations(algorithm: str, transport: str, trials: int, devices: int) -> int
     return counter.count
 
 
-LONG = ("fedpac", "fedrolex", "heterofl", "fedhm")
-"""Methods that take long to count."""
+def is_long(algorithm: str) -> bool:
+    """Whether a method takes long to count: it has models of several sizes, or a row for each
+    device at the server."""
+    method = registry.component("algorithm", algorithm)
+    return bool(method.device_rows) or "levels" in method.Settings.model_fields
 
 
 @pytest.mark.parametrize(
     ("algorithm", "transport"),
     [
         one
-        if hasattr(one, "marks") or one[0] not in LONG
+        if hasattr(one, "marks") or not is_long(one[0])
         else pytest.param(*one, marks=pytest.mark.slow)
         for one in FIRST
     ],

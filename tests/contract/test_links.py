@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from contract.small import TRANSPORTS, engine, run, scenario, section
+from contract.small import TRANSPORTS, engine, first_of_each, run, scenario, section, small
 from torch import Tensor
 
+from otafl.channels.base import FadingSettings
 from otafl.channels.rayleigh import Rayleigh
 from otafl.core import registry
 from otafl.core.contracts import ChannelState, Group
@@ -20,15 +21,24 @@ from otafl.scenario import ScenarioError
 from otafl.uplink import Uplink, build
 
 CHANNELS, POWERS = registry.names("channel"), registry.names("power")
-KINDS = ("awgn", "rayleigh", "tdl-a")
-PAIRS = [(power, channel) for power in POWERS for channel in KINDS] + [
+
+
+def fading_kind(channel: type[Any]) -> tuple[bool, bool]:
+    """Whether a channel fades, and differs from sub-carrier to sub-carrier."""
+    settings = channel.Settings
+    return issubclass(settings, FadingSettings), "subcarrier_groups" in settings.model_fields
+
+
+FADES = first_of_each("channel", fading_kind)
+KEPT = first_of_each("power", lambda policy: (policy().keeps, policy.may_be_silent))
+PAIRS = [(power, channel) for power in POWERS for channel in FADES] + [
     (power, channel) if (place + turn) % 2 else pytest.param(power, channel, marks=pytest.mark.slow)
-    for turn, power in enumerate(("full", "tci"))
+    for turn, power in enumerate(KEPT)
     for place, channel in enumerate(CHANNELS)
-    if channel not in KINDS
+    if channel not in FADES
 ]
-"""Every policy over no fading, flat and frequency-selective fading; the rest with one of two, and
-with the other in slow tests."""
+"""Every policy over no fading, flat and frequency-selective fading; the rest with one policy of
+each constraint, of which the others are slow tests."""
 
 
 def streams(trials: list[int], dtype: torch.dtype = torch.float32) -> Streams:
@@ -108,7 +118,7 @@ def test_fading_that_nobody_hears_is_not_drawn(
 
 
 @pytest.mark.parametrize("name", registry.names("csi"))
-@pytest.mark.parametrize("channel", ["awgn", "rayleigh", "tdl-a", "umi"])
+@pytest.mark.parametrize("channel", [*FADES, "umi"])
 def test_csi(name: str, channel: str) -> None:
     keys = {"csi": name, "channel": section(channel), "output.save_link": True}
     one = run(engine(keys), 2)
@@ -118,9 +128,9 @@ def test_csi(name: str, channel: str) -> None:
         assert whole["h/0"].shape[::2] == (3, 4)
         assert whole["h_hat/0"].isfinite().all()
         assert torch.equal(part["h_hat/0"][0], whole["h_hat/0"][1])
-    if name == "perfect":
+    if registry.component("csi", name).exact:
         assert all(torch.equal(saved["h_hat/0"], saved["h/0"]) for saved in one.link)
-    elif channel != "awgn":  # whose phase and past are what they are
+    elif channel != FADES[0]:  # whose phase and past are what they are
         assert not torch.equal(one.link[-1]["h_hat/0"], one.link[-1]["h/0"])
 
 
@@ -179,13 +189,9 @@ def test_error_follows_from_the_saved_link(power: str, channel: str) -> None:
     """nmse = a^T G a / (w^T G w) with the deviations a_k = c_k w_k / W - w_k, c_k = Re(h_k p_k) /
     sqrt(eta), and the Gram matrices G of the signals, segments added up, beside a noise 200 dB
     down."""
-    loud = {"channel.snr_db": 200.0}
-    if power == "open_loop":
-        loud["power.p0_db"] = 200.0
-    if power == "lyapunov":  # it turns power down until noise and distortion are alike
-        loud["power.average_db"] = 0.0
-    if power == "pre_scaler":  # which else saves devices' silence until noise is as much
-        loud["power.zero_bias"] = True
+    loud: dict[str, Any] = {"channel.snr_db": 200.0}
+    own = registry.component("power", power).example_without_noise
+    loud |= {f"power.{field}": value for field, value in own.items()}
     one, saved = saved_link(power, channel, 8, **loud)
     weight, gram, on_air = saved["weight/0"][:, :, None], saved["gram/0"], saved["active/0"]
     c = (saved["h/0"] * saved["p/0"]).real / saved["eta/0"].sqrt()[..., None]
@@ -212,23 +218,18 @@ def test_noise_part_of_the_error() -> None:
     assert float(measured) == pytest.approx(float(hand.mean()), rel=0.03)
 
 
-def coded(codec: str) -> dict[str, Any]:
-    """The codec's section, for layers of 4 hidden units."""
-    few = {"rows": 2} if "rows" in registry.settings("codec", codec).model_fields else {}
-    return {"name": codec, **few}
-
-
 @pytest.mark.parametrize("transport", registry.names("transport"))
 @pytest.mark.parametrize("codec", registry.names("codec"))
 def test_codec_over_transport(codec: str, transport: str) -> None:
-    if (codec, transport) == ("obda", "fsk_majority_vote"):
+    link, code = (registry.component(*at) for at in (("transport", transport), ("codec", codec)))
+    keys = {"codec": small("codec", codec), "transport": transport}
+    if code.sends_sums and not link.gives_sums:
         with pytest.raises(UserError, match="gives the server a vote"):
-            run(engine({"codec": codec, "transport": transport}), 1)
+            run(engine(keys), 1)
         return
-    keys = {"codec": coded(codec), "transport": transport}
-    if codec == "matrix_sensing":  # a matrix for each layer
+    if code.Settings.example:  # a matrix for each layer
         keys["algorithm"] = {"name": "fedavg", "sends": "model"}
-        if transport == "fsk_majority_vote":
+        if link.Settings().assumes_increments:
             with pytest.raises(ScenarioError, match="so it needs increments"):
                 engine(keys)
             return
@@ -237,18 +238,18 @@ def test_codec_over_transport(codec: str, transport: str) -> None:
     for name, block in one.server.items():
         assert torch.equal(block, other.server[name])
         assert block.isfinite().all()
-        assert torch.equal(block, plain.server[name]) == (codec == "identity")
+        assert torch.equal(block, plain.server[name]) == code.exact
     taken = one.means.take()
     assert taken["uplink_symbols"].gt(0).all()
     assert taken["airtime_s"].gt(0).all()
     assert taken["radio_j"].gt(0).all()
-    assert taken["uplink_bits"].gt(0).all() == (transport == "digital")
+    assert taken["uplink_bits"].gt(0).all() == (link.counts == "all")
 
 
 @pytest.mark.parametrize("codec", registry.names("codec"))
 def test_codec_keeps_devices_apart(codec: str) -> None:
     """What is encoded of a device does not depend on the other rows, and nothing is overwritten."""
-    one = engine({"codec": coded(codec)})
+    one = engine({"codec": small("codec", codec)})
     cohort = one.select(None, 0)
     generator = torch.Generator().manual_seed(0)
     block = torch.randn(cohort.size, 3, 5, generator=generator)

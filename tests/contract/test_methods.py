@@ -11,6 +11,7 @@ import pytest
 import torch
 from contract.small import IN_TURN, METHODS, close, engine, equal, run, scores
 
+from otafl.core import registry
 from otafl.core.contracts import Blocks
 from otafl.engine.engine import Engine
 
@@ -109,7 +110,7 @@ def test_point_alone_with_both_trials(algorithm: str, transport: str) -> None:
 def test_cohort_of_one(algorithm: str, transport: str, keys: dict[str, int]) -> None:
     one = run(engine(of(algorithm, transport, **keys)), 3)
     assert all(value.isfinite().all() for value in scores(one).values())
-    sends = 0.0 if algorithm == "local_only" else 1.0
+    sends = float(registry.component("algorithm", algorithm).sends_updates)
     assert one.means.take()["participants"].tolist() == [sends] * 3
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from contract.small import chosen, engine, run
+from contract.small import EVERY_METHOD, chosen, engine, hears_fading, run
 from torch import Tensor
 
 import otafl
@@ -91,7 +91,7 @@ def test_policies(power: str, dead: int, scale: float) -> None:
 @pytest.mark.parametrize("dead", [1, 4])
 @pytest.mark.parametrize("receiver", RECEIVERS)
 def test_receivers(receiver: str, dead: int, scale: str) -> None:
-    power = "blind" if receiver == "mrc" else "ci"
+    power = registry.settings("receiver", receiver).example.get("power.name", "ci")
     keys = {"power": power, "receiver": {"name": receiver, "scale": scale}}
     check(keys | {"channel": channel(dead, antennas=3)}, dead)
 
@@ -100,7 +100,7 @@ def test_receivers(receiver: str, dead: int, scale: str) -> None:
 def test_a_silent_update_plays_no_part(power: str) -> None:
     """Bit for bit, an update a thousand times as large makes the same estimate."""
     name, *antennas = power.split(", 3")
-    options = {"variation": 0.5} if name == "smcv" else {}  # that of all updates is a policy's own
+    options = registry.settings("power", name).small  # a variation of all updates is smcv's own
     updates = np.random.default_rng(0).standard_normal((4, 50))
     louder = updates.copy()
     louder[DEAD] *= 1000
@@ -154,7 +154,7 @@ def test_digital_mean_is_that_of_the_others(access: str) -> None:
     assert sent.report.bits == 3 * 50 * 32
 
 
-@pytest.mark.parametrize("transport", ["over_the_air", "digital"])
+@pytest.mark.parametrize("transport", [one for one in EVERY_METHOD if hears_fading(one)])
 @pytest.mark.parametrize("csi", registry.names("csi"))
 def test_a_path_loss_beyond_all_measure(csi: str, transport: str) -> None:
     """1,000 dB are a gain of zero in single precision, whatever is believed of the fading."""
@@ -172,7 +172,7 @@ def test_plans_of_a_channel_without_gain(power: str) -> None:
 def test_selections(selection: str) -> None:
     """Whoever is chosen."""
     keys = {"devices.selection": chosen("selection", selection), "devices.participants": 2}
-    if selection == "update_norm":  # of updates
+    if registry.settings("selection", selection)().assumes_increments:
         keys["algorithm"] = "fedavg"
     check(keys | {"channel": channel(1), "transport": "digital"}, 1)
 

@@ -51,7 +51,7 @@ def test_policies(power: str) -> None:
 
 @pytest.mark.parametrize("receiver", RECEIVERS)
 def test_receivers(receiver: str) -> None:
-    power = "blind" if receiver == "mrc" else "ci"
+    power = registry.settings("receiver", receiver).example.get("power.name", "ci")
     check({"power": power, "receiver": receiver, "channel": channel(antennas=3)}, 1)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from contract.small import chosen, engine, run, scenario
+from contract.small import engine, run, scenario, small
 
 from otafl.core import registry
 from otafl.core.errors import UserError
@@ -55,10 +55,8 @@ def test_tables() -> None:
 
 @pytest.mark.parametrize(("table", "name"), ENTRIES)
 def test_a_class_does_what_it_does_by_its_name(table: str, name: str) -> None:
-    section, example = chosen(table, name), registry.settings(table, name).example
+    section, example = small(table, name), registry.settings(table, name).example
     elsewhere = {key: value for key, value in example.items() if not key.startswith(f"{table}.")}
-    if name == "matrix_sensing":
-        section |= {"rows": 2}  # of the small model's four
     named = section | {"name": own(table, name)}
     built_in, users = (
         run(engine(elsewhere | changes(table, one) | LAYERS.get(name, {})), 3)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from contract.small import ALGORITHMS, METHODS, chosen, engine, section
+from contract.small import ALGORITHMS, chosen, engine, over_fading, section, small
 from support import crowds
 from torch import Tensor
 
@@ -59,9 +59,8 @@ def same(one: Values, other: Values) -> None:
 
 
 def keys_of(algorithm: str) -> dict[str, Any]:
-    transport = next(t for t in ("over_the_air", "digital") if (algorithm, t) in METHODS)
     example = registry.settings("algorithm", algorithm).example
-    return {"algorithm": algorithm, **example, "transport": transport, **FEW}
+    return {"algorithm": algorithm, **example, "transport": over_fading(algorithm), **FEW}
 
 
 @pytest.mark.parametrize("place", ["memory", "disk"])
@@ -85,11 +84,9 @@ def test_state_of_who_takes_part_is_state_of_all(
 def test_memory_of_who_takes_part_is_memory_of_all(
     codec: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = chosen("codec", codec)
+    own = small("codec", codec)
     if "error_feedback" in registry.settings("codec", codec).model_fields:
         own["error_feedback"] = True
-    if codec == "matrix_sensing":  # its matrices have a side of 4
-        own["rows"] = 2
     keys = {**registry.settings("codec", codec).example, "codec": own, **FEW}
     sparse = engine(keys)
     ours = taken(sparse)

@@ -1,8 +1,8 @@
 """Every registered method and codec: what its devices and its server keep of an update that the
 server has not received.
 
-A method whose devices keep something must be in one of the two tables below, and in that of
-docs/faults.md: a device's own, which it keeps whatever the uplink does, or moved by what was heard.
+A method whose devices keep something says what: `own_state`, which they keep whatever the uplink
+does, or `acknowledged_state`, which changes by what was received.
 
 Mutations that make a test here fail: SCAFFOLD's c_i written in local work; a server's table that
 takes lost rows, or a step without updates; a codec that forgets what was not heard.
@@ -11,57 +11,32 @@ takes lost rows, or a step without updates; a codec that forgets what was not he
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from contract.small import IN_TURN, engine, equal, run
+from contract.small import IN_TURN, engine, equal, run, small
 
 from otafl.core import registry
 from otafl.core.contracts import Blocks
 from otafl.engine.engine import Engine
 from otafl.models.base import flatten
 
-FAULTS = Path(__file__).parents[2] / "docs" / "faults.md"
-
-OWN: dict[str, set[str]] = {
-    "apfl": {"personal", "mixing"},
-    "ditto": {"personal"},
-    "fedamp": {"personal"},
-    "fedbn": {"personal"},
-    "fedem": {"mixing"},
-    "fedfomo": {"personal", "base"},
-    "fedpac": {"personal"},
-    "fedrep": {"personal"},
-    "fedrlr": {"u", "s", "v", "b", "weight"},
-    "local_only": {"personal"},
-    "pfedbayes": {"personal", "personal_rho"},
-    "pfedbred": {"personal", "last"},
-    "pfedme": {"personal"},
-    "tdpfed": {"personal", "local"},
-}
-"""Method -> the blocks of a device's own, by what their names begin with."""
-
-SETTLED: dict[str, set[str]] = {"scaffold": {"control"}}
-"""Method -> the blocks that move by what was heard."""
-
-FROM_OTHERS = {"cloud"}
-"""Tables of the server whose rows are made of all devices' updates."""
-
 SENDING = [
     pair
     for pair in IN_TURN
-    if getattr(pair, "values", pair)[0] != "local_only"  # type: ignore[index]
+    if registry.component("algorithm", getattr(pair, "values", pair)[0]).sends_updates  # type: ignore[index]
 ]
 
 
-def kind(method: str, name: str) -> set[str]:
-    """The table entries that a block belongs to."""
-    known = OWN.get(method, set()) | SETTLED.get(method, set())
-    return {
-        one for one in known if name == one or name.removeprefix(one)[:1] in {".", *"0123456789"}
-    }
+def is_acknowledged(algorithm: str, block: str) -> bool:
+    """Whether a method says that a block of its devices changes by what was received."""
+    said = registry.component("algorithm", algorithm).acknowledged_state
+    return any(
+        block == one or block.removeprefix(one)[:1] in {".", *"0123456789"}
+        for one in said
+        if block.startswith(one)
+    )
 
 
 def heard_by_few(method: str, transport: str, silent: list[int]) -> tuple[Engine, bool]:
@@ -96,19 +71,19 @@ def test_a_round_that_nobody_is_heard_in(algorithm: str, transport: str) -> None
     before, after = run(engine(keys), 1), run(engine(keys), 2)
     lost, silent = heard_by_few(algorithm, transport, [0, 1, 2, 3])
     if not silent:  # nothing is lost on it
-        assert transport not in ("digital", "over_the_air")
+        assert not registry.component("transport", transport).loses_updates
         equal(lost.server, after.server)
         return
     equal(lost.server, before.server)
     blocks = state(before), state(lost), state(after)
     for name in blocks[0]:
         was, now, heard = (of[name] for of in blocks)
-        (one,) = kind(algorithm, name) or {name}
-        if one in SETTLED.get(algorithm, ()):
+        if is_acknowledged(algorithm, name):
             assert torch.equal(now, was)
             assert not torch.equal(heard, was)
         else:
-            assert one in OWN.get(algorithm, ()), f"say whose block '{name}' is"
+            said = registry.component("algorithm", algorithm).own_state
+            assert said, f"say in own_state or acknowledged_state whose block '{name}' is"
             assert torch.equal(now, heard)
 
 
@@ -119,27 +94,32 @@ def test_a_device_that_is_not_heard(algorithm: str, transport: str) -> None:
     before, (one, silent) = run(engine(keys), 1), heard_by_few(algorithm, transport, [1])
     if not silent:
         return
-    tables = {
-        name: (block, one.server[name])
-        for name, block in before.server.items()
-        if block.shape[1:2] == (4,) and block.dim() > 2 and name not in FROM_OTHERS
-    }
-    if algorithm in ("fedamp", "fedfomo", "fedpac", "pfedhn"):
-        assert tables
-        for was, now in tables.values():
+    rows = registry.component("algorithm", algorithm).device_rows
+    for name in tables_of(algorithm, transport):
+        was, now = before.server[name], one.server[name]
+        assert torch.equal(now[:, 1], was[:, 1]) == (name in rows)
+    for name in rows:
+        assert not torch.equal(one.server[name][:, 0], before.server[name][:, 0])
+    for name, was in state(before).items():
+        if is_acknowledged(algorithm, name):
+            now = state(one)[name]
             assert torch.equal(now[:, 1], was[:, 1])
-        assert any(not torch.equal(now[:, 0], was[:, 0]) for was, now in tables.values())
-    for prefix in SETTLED.get(algorithm, ()):
-        was, now = state(before)[prefix], state(one)[prefix]
-        assert torch.equal(now[:, 1], was[:, 1])
-        assert not torch.equal(now[:, 0], was[:, 0])
+            assert not torch.equal(now[:, 0], was[:, 0])
+
+
+def tables_of(algorithm: str, transport: str) -> list[str]:
+    """The server's blocks [S, K, *shape]: those that grow with the devices."""
+    keys = {"algorithm": algorithm, "transport": transport}
+    few, more = (engine(keys | {"devices.count": count}).server for count in (4, 5))
+    return [name for name, block in few.items() if block.shape != more[name].shape]
 
 
 @pytest.mark.parametrize("codec", registry.names("codec"))
 def test_a_codec_remembers_what_was_not_heard(codec: str) -> None:
     """All of it, of a codec with memory, and less where it was heard."""
-    chosen: Any = {"name": "matrix_sensing", "rows": 2} if codec == "matrix_sensing" else codec
-    method = {"name": "fedavg", "sends": "model"} if codec == "matrix_sensing" else "fedavg"
+    chosen = small("codec", codec)
+    layers = bool(registry.settings("codec", codec).example)  # it codes matrices of weights
+    method = {"name": "fedavg", "sends": "model"} if layers else "fedavg"
     keys = {"algorithm": method, "codec": chosen, "engine.dtype": "float64"}
     seen, silent = run(engine(keys), 1), engine(keys | {"power": {"name": "tci", "threshold": 1e9}})
     made, encode = [], silent.parts.link.codec.encode
@@ -155,12 +135,3 @@ def test_a_codec_remembers_what_was_not_heard(codec: str) -> None:
     for name, kept in silent.memory.blocks().items():
         assert torch.equal(kept.flatten(0, 1), made[0])
         assert (heard[name] == 0).sum() > (kept == 0).sum()
-
-
-def test_the_documentation_says_whose_everything_is() -> None:
-    """A row of the table for each method whose devices keep something."""
-    rows = [
-        line.split("|")[1] for line in FAULTS.read_text().splitlines() if line.startswith("| `")
-    ]
-    for method in OWN | SETTLED:
-        assert any(f"`{method}`" in row for row in rows), method

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import xarray as xr
-from contract.small import ALGORITHMS, METHODS, scenario
+from contract.small import ALGORITHMS, over_fading, scenario
 
 from otafl import sweeping
 from otafl.results.files import read_part
@@ -51,7 +51,7 @@ class Kill:
 def test_resumed_is_uninterrupted(algorithm: str, checkpoint_every: int, tmp_path: Path) -> None:
     """Stopped in round 2 of 4 of the second of two stacks, which begins again, or goes on from its
     checkpoint."""
-    transport = next(t for t in ("over_the_air", "digital") if (algorithm, t) in METHODS)
+    transport = over_fading(algorithm)
     axis = {"csi.name": ["perfect", "error"]}
     one = scenario({"algorithm": algorithm, "transport": transport, "sweep": axis})
     whole = sweeping.sweep(one, tmp_path / "whole")

@@ -47,6 +47,7 @@ from otafl.uplink.superpose import Signal, squared_norm
 class FskMajorityVote(Transport):
     gives: ClassVar[frozenset[str]] = frozenset({"mean"})
     counts: ClassVar[Counts] = "shared"
+    gives_sums: ClassVar[bool] = False
     faithful: ClassVar[bool] = False
 
     class Settings(Transport.Settings):

@@ -1,0 +1,28 @@
+"""Deliver without error, each symbol sent twice at full power."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from otafl.uplink.base import Counts, Transport
+from otafl.uplink.delivery import Delivery
+
+
+class Repetition(Transport):
+    gives: ClassVar[frozenset[str]] = frozenset({"mean", "each"})
+    counts: ClassVar[Counts] = "one"
+    hears_fading: ClassVar[bool] = False
+    loses_updates: ClassVar[bool] = False
+
+    class Settings(Transport.Settings):
+        name: Literal["repetition"] = "repetition"
+
+    def carry(self, delivery: Delivery) -> None:
+        for index, group, sent in delivery.uplink:
+            delivery.give_exact(index, group, sent)
+            delivery.arrive(sent)
+            on_air = sent.on_air()
+            symbols = 2.0 * sent.reals * on_air.to(sent.x.dtype)
+            energy = symbols * self.setup.budget.budget
+            delivery.tally.add(symbols=symbols.amax(1), energy=energy, sent=symbols)
+            delivery.tally.note(on_air=on_air)
