@@ -87,13 +87,13 @@ def load(
     but for `trust`. further: more checks of its points.
     """
     import_libraries()
-    from otafl.core import custom
     from otafl.scenario import expand, load_scenario, sources_of
+    from otafl.user_code import loading
 
     every = [*(overrides or []), *([f"engine.device={device.value}"] if device else [])]
     if trust or not (path.parent / "plan.json").exists():
         return load_scenario(path, every, further)
-    with custom.named_by(path, trust):
+    with loading.named_by(path, trust):
         loaded = load_scenario(path, every, further)
         for point in expand(loaded):
             sources_of(point.scenario)

@@ -31,8 +31,8 @@ def check(
     ] = False,
 ) -> None:
     """Print a scenario filled in, or all its errors."""
-    from otafl.core import custom
     from otafl.scenario import json_schema
+    from otafl.user_code import loading
 
     if no_code and (trust or dry_run):
         other = "--trust" if trust else "--dry-run"
@@ -48,15 +48,15 @@ def check(
     elif dry_run:
         _rehearse(scenario, set_, trust)
     elif no_code:
-        with custom.without_code():  # nothing is run, so there is nobody to trust
+        with loading.without_code():  # nothing is run, so there is nobody to trust
             _look(scenario, set_, trust=True)
     else:
         _look(scenario, set_, trust)
 
 
 def _look(path: Path, overrides: list[str] | None, trust: bool) -> None:
-    """Print a scenario filled in, and say what is known of it; within `custom.without_code` what is
-    known without code of the user's."""
+    """Print a scenario filled in, and say what is known of it; within `loading.without_code` what
+    is known without code of the user's."""
     from otafl.preflight.foresight import foresight
     from otafl.scenario import expand, notes_on, to_yaml
 
@@ -77,11 +77,11 @@ def _look(path: Path, overrides: list[str] | None, trust: bool) -> None:
 
 
 def _not_imported(points: Sequence[Point]) -> list[str]:
-    """Name the code of the user's that points name, within `custom.without_code`."""
-    from otafl.core import custom
+    """Name the code of the user's that points name, within `loading.without_code`."""
     from otafl.scenario.keys import custom_sections, dotted
+    from otafl.user_code import loading
 
-    if custom.imports_code():
+    if loading.imports_code():
         return []
     found = (pair for point in points for pair in custom_sections(point.scenario))
     names = (f"{dotted(path)}.name: {section.name!r}" for path, section in found)
