@@ -93,7 +93,8 @@ class CustomPolicy(PowerPolicy):
         """Return what the function does, if it is two tensors of the right shapes."""
         returned = self._policy(link, **self._section.options)
         expected = (tuple(link.h.shape), tuple(link.h.shape[:2]))
-        got, shapes = f"a {type(returned).__name__}", None
+        got = f"a {type(returned).__name__}"
+        shapes: tuple[tuple[int, ...], ...] = ()
         if isinstance(returned, tuple) and all(isinstance(one, Tensor) for one in returned):
             shapes = tuple(tuple(one.shape) for one in returned)
             got = "tensors of shapes " + ", ".join(map(str, shapes))
