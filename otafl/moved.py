@@ -22,6 +22,10 @@ PACKAGES = {
 """Old name of a package -> its new one. Modules that are in neither table kept theirs."""
 
 MODULES = {
+    "core.blame": "user_code.blame",
+    "core.custom": "user_code.loading",
+    "core.own_class": "user_code.own",
+    "core.sources": "user_code.sources",
     "engine.batch_statistics": "evaluation.batch_statistics",
     "engine.by_trial": "evaluation.by_trial",
     "engine.checkpoints": "running.checkpoints",

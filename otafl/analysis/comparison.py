@@ -22,7 +22,7 @@ from pydantic import ValidationError
 
 from otafl.analysis.points import by_point
 from otafl.analysis.summary import SHOWN, moments
-from otafl.core import custom, registry
+from otafl.core import registry
 from otafl.core.errors import UserError
 from otafl.core.problems import Path as Keys
 from otafl.results import origins
@@ -32,6 +32,7 @@ from otafl.results.files import open_results
 from otafl.scenario import Scenario, axes, load_scenario, restore_tree, to_yaml
 from otafl.scenario.keys import CHOICES, put, value_at
 from otafl.scenario.yaml_source import parse
+from otafl.user_code import loading
 
 ABOUT = re.compile(r"_version$|^(scenario_hash|seed|device_name|complete|format)$")
 """Attributes of a result that tell what it was made with."""
@@ -221,7 +222,7 @@ class _Settings:
 def _read(source: Path) -> tuple[_Settings, xr.Dataset | None]:
     """Open a result, or load a scenario. Raises UserError."""
     if source.suffix in (".yaml", ".yml") and not source.is_dir():
-        with custom.without_code():  # settings can be compared without it
+        with loading.without_code():  # settings can be compared without it
             stored, data = parse(to_yaml(load_scenario(source))).data, None
     else:
         data = open_results(source)

@@ -20,20 +20,20 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, ClassVar, NoReturn
 
 import torch
 from torch import Tensor
 
 from otafl.channels.base import Channel, ChannelSettings
 from otafl.channels.fading import DRAWS, FADING, FAR, NUMBERS, ROUNDS_PER_BLOCK, RoundBlocks
-from otafl.core import custom
 from otafl.core.contracts import ChannelState
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem, problem
 from otafl.core.rng import Streams
-from otafl.core.settings import CustomSettings
 from otafl.core.words import did_you_mean
+from otafl.user_code import loading
+from otafl.user_code.own import OwnPart
 
 CHECKED_ROUNDS = 256
 LEAST_ROUNDS = 16
@@ -84,14 +84,17 @@ class CustomChannel(Channel):
     """Give h [S, K, A, 1, 1] complex. Long-term statistics are averages over many rounds; the mean
     power is taken to be 1, as it is checked to be."""
 
-    class Settings(ChannelSettings, CustomSettings):
+    class Settings(ChannelSettings, OwnPart):
+        table: ClassVar = "channel"
+
         def found(self) -> Any:
             return _callable(self)
 
         def check(self, scenario: Any) -> Iterable[Problem]:
             """Return what is wrong with the function's name and with the keys that it is given."""
             try:
-                keys = custom.keys_of(*_loaded(self.name))
+                function, given = _loaded(self)
+                keys = loading.keys_of(function, len(given))
             except UserError as error:
                 return [Problem(str(error), ("channel", "name"))]
             names = [key for key in (*keys.names, *type(self).model_fields) if key != "name"]
@@ -113,7 +116,7 @@ class CustomChannel(Channel):
         apart = getattr(self._channel, "correlation_rounds", 1)
         if isinstance(apart, bool) or not isinstance(apart, int) or apart < 1:
             raise UserError(
-                "channel.name: the attribute correlation_rounds of "
+                f"{self.settings.key}: the attribute correlation_rounds of "
                 f"'{self.settings.name}' is {apart!r}; a whole number from 1 on would do"
             )
         self.correlation_rounds = apart
@@ -152,22 +155,22 @@ class CustomChannel(Channel):
         draw = Draws(self.streams, self.devices, rounds.to(self.streams.device))
         h = self._channel(draw)
         if not isinstance(h, Tensor):
-            raise self._error(f"returned a {type(h).__name__}; a tensor {self._wanted(draw)}")
+            self._refuse(f"returned a {type(h).__name__}; a tensor {self._wanted(draw)}")
         whole = len(rounds), draw.trials, draw.devices
         shape = tuple(h.shape)
         if h.dim() not in (3, 4) or shape[:3] not in (whole, (1, *whole[1:])) or 0 in shape:
-            raise self._error(f"returned the shape {list(shape)}; {self._wanted(draw)}")
+            self._refuse(f"returned the shape {list(shape)}; {self._wanted(draw)}")
         h = h.to(self.streams.device, self.streams.dtype.to_complex())
         h = (h[..., None] if h.dim() == 3 else h).expand(len(rounds), -1, -1, -1)
         if self._antennas not in (None, h.shape[3]):
-            raise self._error(
+            self._refuse(
                 f"returned {h.shape[3]} antennas, before {self._antennas}; as many in all rounds"
             )
         self._antennas = h.shape[3]
         finite = torch.isfinite(torch.view_as_real(h)).all(-1)
         if not bool(finite.all()):
             r, s, k, _ = (~finite).nonzero()[0].tolist()
-            raise self._error(
+            self._refuse(
                 f"returned an h that is not finite, in round {int(rounds[r])}, at trial {s}, "
                 f"device {k} of the stack; finite numbers"
             )
@@ -182,7 +185,7 @@ class CustomChannel(Channel):
         rounds = torch.tensor([5, 0, 6])
         among, alone = self._drawn(rounds)[:1], self._drawn(rounds[:1])
         if not torch.allclose(among, alone, rtol=1e-4, atol=1e-5):
-            raise self._error(
+            self._refuse(
                 "returned another h for round 5 alone than for rounds 5, 0 and 6 together; an h "
                 "that is a function of each round alone, of `draw` and `draw.rounds`,"
             )
@@ -202,34 +205,34 @@ class CustomChannel(Channel):
         mean = float(power.mean())
         errors = [float(power.mean(1 - dim).std()) / power.shape[dim] ** 0.5 for dim in (0, 1)]
         if abs(mean - 1.0) > max(STANDARD_ERRORS * max(errors), LEAST_DEVIATION):
-            raise self._error(
+            self._refuse(
                 f"has a mean |h|^2 of {mean:.3g} over {count} rounds; E|h|^2 = 1, as by h / "
                 f"{math.sqrt(mean):.3g}, or the attribute unit_power = False"
             )
 
-    def _error(self, fault: str) -> UserError:
-        return UserError(f"channel.name: '{self.settings.name}' {fault} would do")
+    def _refuse(self, fault: str) -> NoReturn:
+        self.settings.refuse(f"{fault} would do")
 
 
-def _loaded(name: str) -> tuple[Any, int]:
-    """Load the user's function or class, and count what it is given by position."""
-    found = custom.load(name, "channel.name")
-    return found, 0 if inspect.isclass(found) else 1
+def _loaded(settings: CustomChannel.Settings) -> tuple[Any, tuple[str, ...]]:
+    """Load the user's function or class, and tell what it is given by position."""
+    found = loading.load(settings.name, settings.key)
+    return found, () if inspect.isclass(found) else ("draw",)
 
 
 def _callable(settings: CustomChannel.Settings) -> Callable[[Draws], Any]:
     """Return the user's function with the section's keys; of a class, the instance made with
     them."""
-    made, _ = _loaded(settings.name)
+    made, given = _loaded(settings)
+    loading.check_keys(made, settings.name, settings.key, settings.options, *given)
     if inspect.isclass(made):
-        instance: Any = custom.call(settings.name, "channel.name", settings.options)
+        instance: Any = made(**settings.options)
         if not callable(instance):
-            raise UserError(
-                f"channel.name: '{settings.name}' is a class whose instances cannot be called; a "
-                "method __call__(self, draw) would do"
+            settings.refuse(
+                "is a class whose instances cannot be called; a method __call__(self, draw) would "
+                "do"
             )
         return instance
-    custom.check_keys(made, settings.name, "channel.name", settings.options, "draw")
     bound = functools.partial(made, **settings.options)
     vars(bound).update(vars(made))  # its attributes
     return bound

@@ -99,14 +99,14 @@ def report_on(
     because it says so. look: how its points are tried.
     """
     import_libraries()
-    from otafl.core import custom
     from otafl.preflight import report
     from otafl.scenario import sources_of
+    from otafl.user_code import loading
 
     every = [*(overrides or []), *([f"engine.device={device.value}"] if device else [])]
     if trust or not (path.parent / "plan.json").exists():
         return report(path, every, look)
-    with custom.named_by(path, trust):
+    with loading.named_by(path, trust):
         found = report(path, every, look)
         for point in found.points:
             sources_of(point.scenario)

@@ -24,8 +24,8 @@ from otafl.cli import (
 )
 from otafl.cli.app import app
 from otafl.cli.interrupts import guard
-from otafl.core import blame
 from otafl.core.errors import UserError
+from otafl.user_code import blame
 
 UNREACHABLE = (errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ELOOP)
 """Errors of paths that the user can mend, whichever command meets them."""

@@ -31,8 +31,8 @@ def check(
     ] = False,
 ) -> None:
     """Print a scenario filled in, or all its errors."""
-    from otafl.core import custom
     from otafl.scenario import json_schema
+    from otafl.user_code import loading
 
     if no_code and (trust or dry_run):
         other = "--trust" if trust else "--dry-run"
@@ -48,14 +48,14 @@ def check(
     elif dry_run:
         _try_data(scenario, set_, trust)
     elif no_code:
-        with custom.without_code():  # nothing is run, so there is nobody to trust
+        with loading.without_code():  # nothing is run, so there is nobody to trust
             _look(scenario, set_, trust=True)
     else:
         _look(scenario, set_, trust)
 
 
 def _look(path: Path, overrides: list[str] | None, trust: bool) -> None:
-    """Print a scenario filled in, and what is known of it; within `custom.without_code` what is
+    """Print a scenario filled in, and what is known of it; within `loading.without_code` what is
     known without code of the user's."""
     import_libraries()
     from otafl.preflight.rehearsal import rehearse

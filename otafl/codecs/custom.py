@@ -6,29 +6,14 @@ the right shapes, or there is a UserError that says what has not.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from otafl.codecs.base import Codec, Coded
-from otafl.codecs.topk import TopK
-from otafl.core.contracts import Blocks, Context, Group, Hyper
-from otafl.core.own_class import OwnClass, refuse, shapes
-from otafl.core.rng import Streams
+from otafl.core.contracts import Blocks, Context, Group
+from otafl.user_code.own import OwnClass, refuse, shapes
 
 
-class CustomCodec:
-    """Makes the user's codec, which is checked in every round."""
-
-    class Settings(OwnClass):
-        table: ClassVar = "codec"
-        noun: ClassVar = "codec"
-        contract: ClassVar = Codec
-        like: ClassVar = TopK
-
-    def __new__(cls, section: Any, hyper: Hyper, streams: Streams) -> Any:
-        return section.checked(_Checked)(section.values, hyper, streams)
-
-
-class _Checked(Codec):
+class Checked(Codec):
     """Checks what the user's codec, the next class in line, gives."""
 
     said: str
@@ -48,3 +33,11 @@ class _Checked(Codec):
             wanted = f"{shapes(memory)}, as init made it,"
             refuse("codec", self.said, "encoded", f"the memory {shapes(kept)}", wanted)
         return coded, kept
+
+
+class CustomCodec(OwnClass):
+    """The section names a codec of the user's, which is checked in every round."""
+
+    table: ClassVar = "codec"
+    contract: ClassVar = Codec
+    checks: ClassVar = Checked

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, get_args
 
 from otafl.core.errors import UserError
-from otafl.core.settings import CustomSettings, Settings
+from otafl.core.settings import Settings
 from otafl.core.words import did_you_mean
 
 
@@ -37,7 +37,7 @@ class Table:
     default : the component of a section that names none.
     words : the components, `name` or `name@module`.
     custom : whether a section may name `module:callable` of the user's, which the package's module
-        `custom` then adapts.
+        `custom` then takes.
     """
 
     section: str
@@ -165,7 +165,7 @@ def names(table: str) -> tuple[str, ...]:
 
 
 def component(table: str, name: str) -> type[Any]:
-    """Import the class of a component, or what adapts the user's `module:callable`.
+    """Import the class of a component, or what takes the user's `module:callable`.
 
     Raises UserError if the table does not have the name.
     """
@@ -173,7 +173,7 @@ def component(table: str, name: str) -> type[Any]:
     is_custom = found.custom and ":" in name
     if not is_custom and name not in found.modules:
         raise UserError(f"{table}: {unknown_name(table, name)}")
-    return _adapter(found.package) if is_custom else _component(found.modules[name], name)
+    return _of_users(table) if is_custom else _component(found.modules[name], name)
 
 
 def settings(table: str, name: str) -> type[Settings]:
@@ -182,12 +182,12 @@ def settings(table: str, name: str) -> type[Settings]:
 
 
 def make(table: str, chosen: Any, *given: Any) -> Any:
-    """Make the component of these settings: the settings themselves where they are one.
+    """Make the component of these settings: what they make where they are one themselves.
 
     given: what its class takes besides them.
     """
     kind = component(table, chosen.name)
-    return chosen if isinstance(chosen, kind) else kind(chosen, *given)
+    return chosen.made(*given) if isinstance(chosen, kind) else kind(chosen, *given)
 
 
 @functools.cache
@@ -233,13 +233,10 @@ def _component(module: str, name: str) -> type[Any]:
 
 
 @functools.cache
-def _adapter(package: str) -> type[Any]:
-    """Find the class of a package that adapts what the user's `module:callable` names."""
-    return next(
-        kind
-        for kind in _classes(f"{package}.custom")
-        if issubclass(settings_of(kind), CustomSettings)
-    )
+def _of_users(table: str) -> type[Any]:
+    """Find the class that takes what `module:callable` of the user's names for a table."""
+    kinds = _classes(f"{TABLES[table].package}.custom")
+    return next(kind for kind in kinds if getattr(settings_of(kind), "table", None) == table)
 
 
 def _classes(module: str) -> Iterator[type[Any]]:

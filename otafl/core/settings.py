@@ -75,6 +75,10 @@ class Settings(BaseModel):
         need not."""
         return ""
 
+    def made(self, *given: Any) -> Any:
+        """Return the component of these settings, where they are it: themselves."""
+        return self
+
     def notes(self, scenario: Any) -> Iterable[str]:
         """Return what is no error, but hardly meant, between these settings and the rest of the
         scenario; asked of the sections `algorithm`, `transport` and `topology`."""
@@ -83,30 +87,6 @@ class Settings(BaseModel):
     def check(self, scenario: Any) -> Iterable[Problem]:
         """Return what is wrong between these settings and the rest of the scenario."""
         return ()
-
-
-class CustomSettings(Settings):
-    """Settings of a component of the user's are named `module:callable`.
-
-    Every other key of the section is passed to the callable as a keyword argument.
-    """
-
-    model_config = ConfigDict(extra="allow", frozen=True)
-
-    decides: ClassVar[bool] = True
-    """Results depend on it."""
-
-    name: str = Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """Return the keys of the section that are the callable's."""
-        return dict(self.model_extra or {})
-
-    def found(self) -> Any:
-        """Import what the section names, and return it. Raises UserError where it cannot be had, or
-        does not take the section's keys."""
-        raise NotImplementedError
 
 
 def stackable(default: Any = ..., *, introduced: Any = None, **constraints: Any) -> Any:

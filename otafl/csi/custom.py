@@ -6,30 +6,16 @@ of the channel and finite numbers, or there is a UserError.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from otafl.core.own_class import OwnClass, refuse
 from otafl.csi.base import Csi
-from otafl.csi.error import NormalError
+from otafl.user_code.own import OwnClass, refuse
 
 
-class CustomCsi:
-    """Makes the user's estimator, which is checked in every round."""
-
-    class Settings(OwnClass):
-        table: ClassVar = "csi"
-        noun: ClassVar = "csi"
-        contract: ClassVar = Csi
-        like: ClassVar = NormalError
-
-    def __new__(cls, section: Any, *given: Any) -> Any:
-        return section.checked(_Checked)(section.values, *given)
-
-
-class _Checked(Csi):
+class Checked(Csi):
     """Checks what the user's class, the next in line, estimates."""
 
     said: str
@@ -42,3 +28,11 @@ class _Checked(Csi):
         if not bool(torch.isfinite(h_hat.abs()).all()):
             refuse("csi", self.said, "estimate", "numbers that are not finite", "finite ones")
         return h_hat.to(h.dtype)
+
+
+class CustomCsi(OwnClass):
+    """The section names an estimator of the user's, which is checked in every round."""
+
+    table: ClassVar = "csi"
+    contract: ClassVar = Csi
+    checks: ClassVar = Checked

@@ -7,23 +7,21 @@ options: the keys of the section that no data set has. Labels and shapes are che
 
 from __future__ import annotations
 
-from typing import Any
+from typing import ClassVar
 
 from pydantic import ConfigDict
 
-from otafl.core import custom
-from otafl.core.settings import CustomSettings
 from otafl.data.base import DataSource
 from otafl.data.dataset import DataSet
+from otafl.user_code.own import OwnFunction
 
 
-class CustomData(CustomSettings, DataSource):
+class CustomData(OwnFunction, DataSource):
     """Call the user's function with the keys of the section."""
+
+    table: ClassVar = "data"
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
-    def found(self) -> Any:
-        return custom.fitting(self.name, "data.name", self.options)
-
     def read(self) -> DataSet:
-        return custom.call(self.name, "data.name", self.options)
+        return self.call()

@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from otafl.core import custom
 from otafl.core.errors import UserError
-from otafl.core.settings import CustomSettings
-from otafl.core.sources import Sources
 from otafl.data.base import DataSource
 from otafl.data.dataset import DataSet, checked
+from otafl.user_code import loading
+from otafl.user_code.own import OwnPart
+from otafl.user_code.sources import Sources
 
 
 def load(source: DataSource) -> DataSet:
@@ -86,8 +86,8 @@ def split(source: DataSource, train: int, test: int, validation: int = 0) -> Siz
 def loaded(source: DataSource) -> DataSet:
     """Return `load`'s data set. The last two are kept: the stacks of a sweep share them."""
     own: Sources = {}
-    if isinstance(source, CustomSettings):
-        own = custom.source(source.name, "data.name")
+    if isinstance(source, OwnPart):
+        own = loading.source(source.name, "data.name")
     return _kept(source, tuple(own.items()))
 
 

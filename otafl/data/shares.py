@@ -11,13 +11,13 @@ from torch import Tensor
 
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams, purpose
-from otafl.core.settings import CustomSettings
 from otafl.data.base import DataSource
 from otafl.data.dataset import DataSet, Indices
 from otafl.data.dealt import Dealt
 from otafl.data.loading import split
 from otafl.data.partitions import Deck
 from otafl.data.partitions.base import Counts
+from otafl.user_code.own import OwnPart
 
 PARTITION = purpose("partition", __name__)
 
@@ -67,7 +67,7 @@ def training_sizes(source: DataSource, devices: int) -> list[int]:
     """Return how many samples the devices train on, before the samples are read: of each where no
     draw decides it, else one number, their mean. None if the data set declares none, or cannot be
     split."""
-    if isinstance(source, CustomSettings) or source.samples is None:
+    if isinstance(source, OwnPart) or source.samples is None:
         return []
     try:
         counts = known_counts(source, devices, source.samples[0])

@@ -12,25 +12,11 @@ from typing import Any, ClassVar, NoReturn
 import numpy as np
 
 from otafl.core.contracts import Broadcast, Cohort
-from otafl.core.own_class import OwnClass, refuse
-from otafl.downlink.analog import AnalogDownlink
-from otafl.downlink.base import Arrival, Downlink, DownlinkSetup
+from otafl.downlink.base import Arrival, Downlink
+from otafl.user_code.own import OwnClass, refuse
 
 
-class CustomDownlink:
-    """Makes the user's downlink, which is checked in every round."""
-
-    class Settings(OwnClass):
-        table: ClassVar = "downlink"
-        noun: ClassVar = "downlink"
-        contract: ClassVar = Downlink
-        like: ClassVar = AnalogDownlink
-
-    def __new__(cls, section: Any, setup: DownlinkSetup) -> Any:
-        return section.checked(_Checked)(section.values, setup)
-
-
-class _Checked(Downlink):
+class Checked(Downlink):
     """Checks what the user's downlink, the next class in line, says of a broadcast."""
 
     said: str
@@ -55,3 +41,11 @@ class _Checked(Downlink):
 
     def _refuse(self, fault: str, wanted: str) -> NoReturn:
         refuse("downlink", self.said, "send", fault, wanted)
+
+
+class CustomDownlink(OwnClass):
+    """The section names a downlink of the user's, which is checked in every round."""
+
+    table: ClassVar = "downlink"
+    contract: ClassVar = Downlink
+    checks: ClassVar = Checked

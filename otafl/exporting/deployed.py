@@ -17,7 +17,6 @@ import xarray as xr
 from torch import nn
 
 from otafl import data as data_sets
-from otafl.core import custom
 from otafl.core.errors import UserError
 from otafl.core.words import unknown
 from otafl.engine.assembly import assemble
@@ -31,6 +30,7 @@ from otafl.results.coordinates import listed, pick, shown
 from otafl.results.ending import final
 from otafl.results.files import open_results
 from otafl.scenario import Point, expand, load_scenario, restore_tree, same
+from otafl.user_code import loading
 
 TARGETS = ("onnx", "litert", "pytorch")
 
@@ -58,7 +58,7 @@ class Chosen:
 
     def named(self) -> contextlib.AbstractContextManager[None]:
         """Import what the result names only if it is trusted, within it."""
-        return custom.named_by("the result", self.trust)
+        return loading.named_by("the result", self.trust)
 
     @property
     def input_shape(self) -> tuple[int, ...]:

@@ -7,10 +7,10 @@ from typing import Any
 
 from otafl.core import registry
 from otafl.core.errors import UserError
-from otafl.core.settings import CustomSettings
 from otafl.models.base import Model
 from otafl.models.geometry import Window
 from otafl.models.layered import Layer, LayeredModel
+from otafl.user_code.own import OwnPart
 
 __all__ = ["Layer", "LayeredModel", "Model", "Window", "build", "sides"]
 
@@ -30,7 +30,7 @@ def sides(section: Any, input_shape: tuple[int, ...], classes: int) -> list[tupl
     None where the model is no chain of layers, where it does not fit the samples, and of a model
     of the user's own.
     """
-    if isinstance(section, CustomSettings):
+    if isinstance(section, OwnPart):
         return None
     try:
         model = build(section, input_shape, classes)

@@ -8,16 +8,17 @@ is faster.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from otafl.core import blame, custom, settings
 from otafl.core.contracts import Blocks
 from otafl.core.errors import UserError
 from otafl.models.base import Draw, Model
+from otafl.user_code import blame
+from otafl.user_code.own import OwnFunction
 
 _NORM_LAYERS = (
     torch.nn.GroupNorm,
@@ -27,27 +28,25 @@ _NORM_LAYERS = (
 )
 
 
-class CustomModel(Model):
-    """Makes the user's model."""
+class CustomModel(OwnFunction):
+    """The section names a function of the user's, which makes the model."""
 
-    class Settings(settings.CustomSettings):
-        def found(self) -> Any:
-            given = {"input_shape": (), "classes": 0}
-            return custom.fitting(self.name, "model.name", self.options | given)
+    table: ClassVar = "model"
+    keys: ClassVar = ("input_shape", "classes")
 
-    def __new__(cls, settings: Settings, input_shape: tuple[int, ...], classes: int) -> Any:
-        options = settings.options | {"input_shape": input_shape, "classes": classes}
-        made = custom.call(settings.name, "model.name", options)
-        if isinstance(made, torch.nn.Module):
-            origin = {"name": settings.name, "options": options}
-            with blame.blamed(settings.name, "model.name"):
-                return ModuleModel(made, input_shape, classes, origin)
-        if not isinstance(made, Model):
-            raise UserError(
-                f"model.name: '{settings.name}' returned a {type(made).__name__}; a "
-                "torch.nn.Module or an otafl.models.Model would do"
+    def made(self, input_shape: tuple[int, ...], classes: int) -> Model:
+        given = {"input_shape": input_shape, "classes": classes}
+        model = self.call(**given)
+        if isinstance(model, torch.nn.Module):
+            origin = {"name": self.name, "options": self.options | given}
+            with blame.blamed(self.name, self.key):
+                return ModuleModel(model, input_shape, classes, origin)
+        if not isinstance(model, Model):
+            self.refuse(
+                f"returned a {type(model).__name__}; a torch.nn.Module or an otafl.models.Model "
+                "would do"
             )
-        return made
+        return model
 
 
 class ModuleModel(Model):

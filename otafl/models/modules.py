@@ -16,7 +16,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from otafl.core import custom
 from otafl.core.contracts import MODEL
 from otafl.core.errors import UserError
 from otafl.models.geometry import Window
@@ -24,6 +23,7 @@ from otafl.models.layered import Layer, layers_of
 from otafl.models.network import EPSILON, Network, kernels
 from otafl.models.recipes import PI, Recipe
 from otafl.models.steps import Conv, Linear, MaxPool, MeanPool, Norm, Relu, Step, steps_of
+from otafl.user_code import loading
 
 Params = Mapping[str, Tensor]
 Named = Iterator[tuple[str, nn.Module]]
@@ -124,7 +124,7 @@ def _single(recipe: Recipe, params: Params) -> nn.Module:
 def _own(model: Mapping[str, Any], params: Params) -> nn.Module:
     """Return the user's own module with the trained parameters."""
     options = {n: tuple(v) if n == "input_shape" else v for n, v in model["options"].items()}
-    module = custom.call(model["name"], "model.name", options)
+    module = loading.call(model["name"], "model.name", options)
     if not isinstance(module, nn.Module):
         raise UserError(
             f"model.name: '{model['name']}' gives a {type(module).__name__}; a torch.nn.Module "

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from otafl.core import custom
 from otafl.plots import quantities
 from otafl.results.dataset import grid
 from otafl.results.files import open_results
@@ -22,6 +21,7 @@ from otafl.scenario import (
     restore_tree,
     sources_of,
 )
+from otafl.user_code import loading
 
 
 def opened(path: Path, trust: bool) -> Scenario:
@@ -31,7 +31,7 @@ def opened(path: Path, trust: bool) -> Scenario:
     is not run without `trust`.
     """
     own = is_scenario(path) if path.is_file() else False
-    with custom.named_by(path, trust or (own and not (path.parent / "plan.json").exists())):
+    with loading.named_by(path, trust or (own and not (path.parent / "plan.json").exists())):
         scenario = load_scenario(path if own else restore_tree(open_results(path).attrs))
         for point in expand(scenario):
             sources_of(point.scenario)

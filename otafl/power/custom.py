@@ -20,12 +20,12 @@ import torch
 from pydantic import PrivateAttr
 from torch import Tensor
 
-from otafl.core import custom
 from otafl.core.contracts import Coefficients, Link
 from otafl.core.errors import UserError
-from otafl.core.settings import CustomSettings
 from otafl.power.base import Constraint, PowerPolicy
 from otafl.power.scalars import senders
+from otafl.user_code import loading
+from otafl.user_code.own import OwnFunction
 
 SLACK = 1e-4
 """Rounding that a budget forgives, relative."""
@@ -48,13 +48,13 @@ class CustomPolicy(PowerPolicy):
 
     may_be_silent: ClassVar[bool] = True
 
-    class Settings(CustomSettings):
+    class Settings(OwnFunction):
         """The section names a function of the user's, `module:function`, which is called with the
         link and the section's other keys and returns transmit scalars p [S, Q, K] and receive
         scaling eta [S, Q]."""
 
-        def found(self) -> Any:
-            return custom.fitting(self.name, "power.name", self.options, "link")
+        table: ClassVar = "power"
+        given: ClassVar = ("link",)
 
     _section: Settings = PrivateAttr()
     _policy: Callable[..., Any] = PrivateAttr()
@@ -62,11 +62,11 @@ class CustomPolicy(PowerPolicy):
     def __init__(self, settings: Settings, policy: Callable[..., Any] | None = None) -> None:
         super().__init__()
         self._section = settings
-        self._policy = custom.load(settings.name, "power.name") if policy is None else policy
-        custom.check_keys(self._policy, settings.name, "power.name", settings.options, "link")
+        self._policy = loading.load(settings.name, settings.key) if policy is None else policy
+        loading.check_keys(self._policy, settings.name, settings.key, settings.options, "link")
         if self.keeps not in get_args(Constraint):
             raise UserError(
-                f"power.name: the attribute constraint of '{settings.name}' is {self.keeps!r}; "
+                f"{settings.key}: the attribute constraint of '{settings.name}' is {self.keeps!r}; "
                 "'peak', 'average' or 'none' would do"
             )
 
@@ -93,17 +93,18 @@ class CustomPolicy(PowerPolicy):
         """Return what the function does, if it is two tensors of the right shapes."""
         returned = self._policy(link, **self._section.options)
         expected = (tuple(link.h.shape), tuple(link.h.shape[:2]))
+        got = f"a {type(returned).__name__}"
+        shapes: tuple[tuple[int, ...], ...] = ()
         if isinstance(returned, tuple) and all(isinstance(one, Tensor) for one in returned):
             shapes = tuple(tuple(one.shape) for one in returned)
-            if shapes == expected:
-                return returned
             got = "tensors of shapes " + ", ".join(map(str, shapes))
-        else:
-            got = f"a {type(returned).__name__}"
-        raise UserError(
-            f"power.name: '{self._section.name}' returned {got}; the tensors (p, eta) of shapes "
-            f"{expected[0]} and {expected[1]} would do"
-        )
+        if shapes != expected:
+            self._section.refuse(
+                f"returned {got}; the tensors (p, eta) of shapes {expected[0]} and {expected[1]} "
+                "would do"
+            )
+        p, eta = returned
+        return p, eta
 
     def _check(self, p: Tensor, eta: Tensor, link: Link) -> None:
         """Raise UserError where a number is not finite, eta not above 0 or a power too large; one
@@ -127,9 +128,7 @@ class CustomPolicy(PowerPolicy):
             )
         names = ("trial", "segment", "device")
         place = ", ".join(f"{name} {i}" for name, i in zip(names, where, strict=False))
-        raise UserError(
-            f"power.name: '{self._section.name}' returned, at {place} of the stack, {fault}"
-        )
+        self._section.refuse(f"returned, at {place} of the stack, {fault}")
 
 
 def _first(bad: Tensor) -> tuple[int, ...]:

@@ -13,17 +13,19 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from otafl.core import blame, registry
+from otafl.core import registry
 from otafl.core.choices import Choice
 from otafl.core.errors import UserError
 from otafl.core.problems import Path, Problem
-from otafl.core.settings import CustomSettings, Settings
+from otafl.core.settings import Settings
 from otafl.core.words import counted
 from otafl.preflight.rehearsal import MOST_DEVICES, attempted, problem_of
 from otafl.results.dataset import to_dataset
 from otafl.running.running import run_stack
 from otafl.scenario import Point, Scenario, scenario_hash
 from otafl.scenario.keys import CHOICES, custom_sections, dotted
+from otafl.user_code import blame
+from otafl.user_code.own import OwnPart
 
 PARTICIPANTS = 4
 LOCAL_STEPS = 2
@@ -82,12 +84,12 @@ class DryRun:
             f" on {small.training.batch_size} samples, {self.seconds:.1f} s; nothing was written"
         )
 
-    def _works(self, path: Path, section: CustomSettings) -> bool:
+    def _works(self, path: Path, section: OwnPart) -> bool:
         name = f"{dotted(path)}: {section!r}"
         return name in self._parts and self._parts[name] is None
 
     def _try(
-        self, scenario: Scenario, said: str, part: tuple[Path, CustomSettings] | None = None
+        self, scenario: Scenario, said: str, part: tuple[Path, OwnPart] | None = None
     ) -> Problem | None:
         """Run a round, unless it has been; return what fails, which is the part's fault."""
         key = scenario_hash(scenario)

@@ -20,10 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from otafl.core import blame, registry
+from otafl.core import registry
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem
-from otafl.core.settings import CustomSettings
 from otafl.data import made_up
 from otafl.data.dealt import Dealt
 from otafl.data.shape import declared_shape
@@ -34,6 +33,8 @@ from otafl.running.memory import check_channel
 from otafl.scenario import Point, Scenario
 from otafl.scenario.keys import custom_sections
 from otafl.scenario.sections import DevicesSettings, EngineSettings, OutputSettings
+from otafl.user_code import blame
+from otafl.user_code.own import OwnPart
 
 MOST_DEVICES = 1000
 """A point is put together for no more."""
@@ -87,7 +88,7 @@ _OTHERS = tuple((name,) for name in ("data", "model", "algorithm", "codec", "tra
 def _deal(scenario: Scenario) -> None:
     """Split the samples that a data set declares, and deal them out, by their counts alone."""
     source = scenario.data
-    if isinstance(source, CustomSettings):
+    if isinstance(source, OwnPart):
         return
     counts = known_counts(source, scenario.devices.count, MANY)
     counts.check()

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from otafl.core import custom
 from otafl.core.problems import Problem
 from otafl.data.shape import declared_shape
 from otafl.preflight.rehearsal import rehearse
@@ -22,6 +21,7 @@ from otafl.running.memory import estimate_trial, find_excess_bound, find_shortag
 from otafl.scenario import Point, Scenario, ScenarioError, notes_on, stack_key
 from otafl.scenario.keys import custom_sections, dotted
 from otafl.scenario.loading import load_points
+from otafl.user_code import loading
 
 Look = Callable[[Scenario, bool], list[Problem]]
 """(point, whether this machine has the memory for it) -> what would stop its run."""
@@ -38,7 +38,7 @@ class Report:
     error : everything that is wrong, with its places in the file.
     warnings : memory that this machine does not have, and valid settings that are probably not
         intended.
-    unchecked : code of the user's that was not imported, within `custom.without_code`.
+    unchecked : code of the user's that was not imported, within `loading.without_code`.
     trial_bytes : memory of the largest trial at least, None if unknown.
     seconds : of computing all trials at least, None if unknown.
     """
@@ -146,8 +146,8 @@ def _estimate_size(scenario: Scenario) -> _Size:
 
 
 def _find_unimported(scenario: Scenario) -> list[str]:
-    """Name the code of the user's that a point names, within `custom.without_code`."""
-    if custom.imports_code():
+    """Name the code of the user's that a point names, within `loading.without_code`."""
+    if loading.imports_code():
         return []
     names = (f"{dotted(path)}.name: {own.name!r}" for path, own in custom_sections(scenario))
     return [f"{name}, its keys and what depends on it" for name in names]

@@ -62,10 +62,15 @@ def _values(section: Any) -> Any:
         return None
 
 
+def _kind(table: str, section: Any) -> Any:
+    """Return the class of a component, the user's where it is his own."""
+    return getattr(section, "kind", None) or registry.component(table, section.name)
+
+
 def _uses_updates(section: Any) -> bool:
     """Return whether a selection chooses by what devices would send."""
     try:
-        kind = getattr(section, "kind", None) or registry.component("selection", section.name)
+        kind = _kind("selection", section)
     except UserError:
         return False
     return kind.senders is not Selection.senders
@@ -167,7 +172,7 @@ def _can_bound(scenario: Any, policy: PowerPolicy, named: str) -> None:
             "privacy.epsilon leaves it; another policy would do, such as full or gbma, or "
             "privacy.clip alone, which accounts for what is told"
         )
-    if not registry.component("csi", scenario.csi.name).exact:
+    if not _kind("csi", scenario.csi).exact:
         raise UserError(
             f"csi: with '{scenario.csi.name}' devices do not know how well they are heard, and so "
             "not which power keeps privacy.epsilon; csi: perfect would do, or privacy.clip alone, "

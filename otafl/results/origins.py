@@ -33,8 +33,8 @@ from pydantic import (
 )
 
 from otafl.core.errors import UserError
-from otafl.core.sources import Sources
 from otafl.results.environment import versions
+from otafl.user_code.sources import Sources
 
 ATTRIBUTE = "origins"
 

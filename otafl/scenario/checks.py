@@ -11,17 +11,18 @@ from typing import Any, cast, get_args
 from pydantic import ValidationError
 
 from otafl.algorithms.custom import averages, class_of
-from otafl.core import custom, registry
+from otafl.core import registry
 from otafl.core.problems import Path, Problem
 from otafl.core.settings import Settings
 from otafl.scenario.errors import problems_of
 from otafl.scenario.keys import sections
 from otafl.scenario.schema import Scenario
+from otafl.user_code import loading
 
 
 def check(scenario: Scenario) -> list[Problem]:
     """Return everything that is wrong between the sections of a point; within
-    `custom.without_code` what can be told without code of the user's."""
+    `loading.without_code` what can be told without code of the user's."""
     found = [
         one
         for path, section in sections(scenario)
@@ -32,7 +33,7 @@ def check(scenario: Scenario) -> list[Problem]:
         return found  # a method that cannot be had needs nothing of others
     wrong = {one.path for one in found}
     for look in (_server, _transport, functools.partial(_increments, wrong=wrong)):
-        with contextlib.suppress(custom.NotImported):
+        with contextlib.suppress(loading.NotImported):
             found += look(scenario)
     return found
 
@@ -43,7 +44,7 @@ def _told(scenario: Scenario, path: Path, section: Settings) -> list[Problem]:
     try:
         for one in section.check(scenario):
             found.append(one)  # kept, should the next question need code that is not imported
-    except custom.NotImported:
+    except loading.NotImported:
         pass
     except ValidationError as error:  # of the settings of a component of the user's
         tree: Any = section.options  # type: ignore[attr-defined]
@@ -101,7 +102,7 @@ def _increments(scenario: Scenario, wrong: Set[Path]) -> Iterator[Problem]:
             continue
         try:
             name, settings = ".".join(map(str, path)), cast(Any, section.values)
-        except custom.NotImported:
+        except loading.NotImported:
             continue
         if not settings.assumes_increments:
             continue

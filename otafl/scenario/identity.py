@@ -15,16 +15,16 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from otafl.core import custom, sources
 from otafl.core.choices import Choice, of_field
 from otafl.core.errors import UserError
 from otafl.core.registry import TABLES
 from otafl.core.settings import Settings, list_former_defaults
-from otafl.core.sources import Sources
 from otafl.scenario.keys import CHOICES, custom_sections, dotted, sections
 from otafl.scenario.schema import Scenario
 from otafl.scenario.writing import to_yaml
 from otafl.scenario.yaml_source import parse
+from otafl.user_code import loading, sources
+from otafl.user_code.sources import Sources
 
 Change = Callable[[type[BaseModel], dict[str, Any]], dict[str, Any]]
 """Changes a component's section, given its settings class."""
@@ -94,7 +94,7 @@ def sources_of(scenario: Scenario) -> Sources:
     hashes. Raises UserError where one that it names cannot be imported."""
     found: Sources = {}
     for path, section in custom_sections(scenario):
-        own = custom.source(section.name, f"{dotted(path)}.name")
+        own = loading.source(section.name, f"{dotted(path)}.name")
         found |= own if section.decides else {}
     return found
 

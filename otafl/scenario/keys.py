@@ -14,7 +14,8 @@ from pydantic.fields import FieldInfo
 from otafl.core.choices import Choice, Section, of_field
 from otafl.core.problems import Path
 from otafl.core.registry import TABLES
-from otafl.core.settings import CustomSettings, Settings
+from otafl.core.settings import Settings
+from otafl.user_code.own import OwnPart
 
 CHOICES: dict[Path, Choice] = {table.path: Choice(name) for name, table in TABLES.items()}
 """Sections that choose a component -> their choice."""
@@ -115,10 +116,10 @@ def sections(settings: Settings, above: Path = ()) -> Iterator[tuple[Path, Setti
             yield from sections(value, (*above, name))
 
 
-def custom_sections(settings: Settings) -> Iterator[tuple[Path, CustomSettings]]:
+def custom_sections(settings: Settings) -> Iterator[tuple[Path, OwnPart]]:
     """Yield the sections that name a component of the user's, with their keys."""
     for path, section in sections(settings):
-        if isinstance(section, CustomSettings):
+        if isinstance(section, OwnPart):
             yield path, section
 
 

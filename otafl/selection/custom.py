@@ -6,30 +6,16 @@ devices, no more than are wanted, or there is a UserError.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NoReturn
+from typing import ClassVar, NoReturn
 
 import numpy as np
 
 from otafl.core.contracts import ChannelState
-from otafl.core.own_class import OwnClass, refuse
-from otafl.selection.base import Devices, Selection, SelectionSetup, Wanted
-from otafl.selection.best_channel import BestChannel
+from otafl.selection.base import Devices, Selection, Wanted
+from otafl.user_code.own import OwnClass, refuse
 
 
-class CustomSelection:
-    """Makes the user's selection, which is checked in every round."""
-
-    class Settings(OwnClass):
-        table: ClassVar = "selection"
-        noun: ClassVar = "selection"
-        contract: ClassVar = Selection
-        like: ClassVar = BestChannel
-
-    def __new__(cls, section: Any, setup: SelectionSetup) -> Any:
-        return section.checked(_Checked)(section.values, setup)
-
-
-class _Checked(Selection):
+class Checked(Selection):
     """Checks whom the user's class, the next in line, chooses."""
 
     said: str
@@ -56,3 +42,11 @@ class _Checked(Selection):
 
     def _refuse(self, fault: str, wanted: str) -> NoReturn:
         refuse("devices.selection", self.said, "choose", fault, wanted)
+
+
+class CustomSelection(OwnClass):
+    """The section names a selection of the user's, which is checked in every round."""
+
+    table: ClassVar = "selection"
+    contract: ClassVar = Selection
+    checks: ClassVar = Checked

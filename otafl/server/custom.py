@@ -6,28 +6,14 @@ settings: its fields are the section's keys. Blocks keep their shapes, or there 
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from otafl.core.contracts import Blocks, Hyper
-from otafl.core.own_class import OwnClass, refuse, shapes
 from otafl.server.base import ServerOptimiser
-from otafl.server.momentum import Momentum
+from otafl.user_code.own import OwnClass, refuse, shapes
 
 
-class CustomServer:
-    """Makes the user's optimiser, which is checked in every round."""
-
-    class Settings(OwnClass):
-        table: ClassVar = "server"
-        noun: ClassVar = "server optimiser"
-        contract: ClassVar = ServerOptimiser
-        like: ClassVar = Momentum
-
-    def __new__(cls, section: Any) -> Any:
-        return section.checked(_Checked).model_validate(section.options)
-
-
-class _Checked(ServerOptimiser):
+class Checked(ServerOptimiser):
     """Checks what the user's optimiser, the next class in line, makes of the server."""
 
     said: ClassVar[str]
@@ -47,3 +33,11 @@ class _Checked(ServerOptimiser):
                 wanted = f"{shapes(before)}, as before,"
                 refuse("server", self.said, "step", f"the {what} {shapes(after)}", wanted)
         return given
+
+
+class CustomServer(OwnClass):
+    """The section names an optimiser of the user's, which is checked in every round."""
+
+    table: ClassVar = "server"
+    contract: ClassVar = ServerOptimiser
+    checks: ClassVar = Checked

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from otafl import tracking
-from otafl.core import sources
 from otafl.core.errors import changing
 from otafl.results import models as trained
 from otafl.results.dataset import combine, to_dataset
@@ -28,6 +27,7 @@ from otafl.sweeping.meter import Meter, Progress
 from otafl.sweeping.planning import Batch, Stack, plan, sources_of_each, stored
 from otafl.sweeping.resuming import finished, remove_outdated
 from otafl.sweeping.working import Job, inputs_of, record_of
+from otafl.user_code import sources
 
 if TYPE_CHECKING:
     import xarray as xr

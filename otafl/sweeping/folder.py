@@ -25,7 +25,6 @@ from pathlib import Path
 
 from otafl.core.errors import DamagedError, UserError, changing
 from otafl.core.inputs import read_text
-from otafl.core.sources import Sources, changed
 from otafl.core.words import counted
 from otafl.results import models as trained
 from otafl.results import origins
@@ -36,6 +35,7 @@ from otafl.scenario import Scenario, about, same
 from otafl.scenario.yaml_source import parse
 from otafl.sweeping import locks
 from otafl.sweeping.planning import MOST_BYTES, Batch, Stack
+from otafl.user_code.sources import Sources, changed
 
 LOCKS, RUNNING, FAILURES, OLD_STATE = "locks", "running", "failures", "state"
 DAMAGED = ".damaged"

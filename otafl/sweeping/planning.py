@@ -22,12 +22,12 @@ from typing import Any, NamedTuple, TypeVar
 from otafl.core.errors import UserError
 from otafl.core.files import write_text
 from otafl.core.inputs import MIB, read_bytes, read_text
-from otafl.core.sources import Sources
 from otafl.running import chunking
 from otafl.running.memory import need
 from otafl.scenario import Point, Scenario, about, expand, same, sources_of, stack_key
 from otafl.scenario.keys import custom_sections
 from otafl.sweeping.locks import held
+from otafl.user_code.sources import Sources
 
 T = TypeVar("T")
 

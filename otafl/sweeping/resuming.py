@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
-from otafl.core.sources import Sources, changed
 from otafl.core.words import counted
 from otafl.results.environment import versions
 from otafl.results.origins import Origin
@@ -19,6 +18,7 @@ from otafl.scenario import Scenario
 from otafl.sweeping import locks
 from otafl.sweeping.folder import Folder, outdated
 from otafl.sweeping.planning import Stack, began_with, together
+from otafl.user_code.sources import Sources, changed
 
 
 def finished(

@@ -17,7 +17,6 @@ from typing import Any
 
 import torch
 
-from otafl.core import custom
 from otafl.core.errors import DamagedError, UserError
 from otafl.core.files import HDF5
 from otafl.core.inputs import open_regular, read_text
@@ -31,6 +30,7 @@ from otafl.scenario import same
 from otafl.scenario.yaml_source import parse
 from otafl.sweeping.folder import EARLIER, RUNNING, Folder
 from otafl.sweeping.planning import MOST_BYTES, SHA256, check_scenario, read_tree
+from otafl.user_code import loading
 
 MOST_CHUNK_BYTES = 2**30
 """Of a chunk of values, which is read at a time."""
@@ -242,7 +242,7 @@ def _verify_tensors(path: Path, alone: bool = False) -> Finding:
 
 def _is_same(one: dict[str, Any], other: dict[str, Any]) -> bool:
     """Return whether two parts are of one scenario; code that they name is not imported."""
-    with custom.named_by("the folder", False):
+    with loading.named_by("the folder", False):
         return same(one, other)
 
 

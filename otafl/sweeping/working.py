@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import torch
 
 from otafl import data
-from otafl.core import blame, sources
 from otafl.core.errors import UserError, WriteError, changing
-from otafl.core.sources import Sources
 from otafl.core.words import counted
 from otafl.results import models as trained
 from otafl.results import origins, plain
@@ -35,6 +33,8 @@ from otafl.sweeping.folder import Folder, outdated
 from otafl.sweeping.growing import all_trials, earlier_part
 from otafl.sweeping.joining import Piece, joined
 from otafl.sweeping.planning import Batch, Stack, rebatched
+from otafl.user_code import blame, sources
+from otafl.user_code.sources import Sources
 
 if TYPE_CHECKING:
     import xarray as xr

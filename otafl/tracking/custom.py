@@ -12,37 +12,34 @@ from __future__ import annotations
 
 import contextlib
 from contextlib import AbstractContextManager
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic import ConfigDict
 
-from otafl.core import custom
-from otafl.core.errors import UserError
-from otafl.core.settings import CustomSettings
 from otafl.tracking.base import Log, Run, Tracker
+from otafl.user_code.own import OwnFunction
 
 
-class CustomTracker(CustomSettings, Tracker):
+class CustomTracker(OwnFunction, Tracker):
     """Call the user's function for every run."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
+    table: ClassVar = "track"
+    given: ClassVar = ("run",)
     decides: ClassVar[bool] = False
-
-    def found(self) -> Any:
-        return custom.fitting(self.name, "track.name", self.options, "run")
 
     def ready(self) -> None:
         self.found()
 
     def opened(self, run: Run) -> AbstractContextManager[Log]:
-        made = self.found()(run, **self.options)
+        made = self.call(run)
         if hasattr(made, "__enter__"):
             return made
         if not callable(made):
-            raise UserError(
-                f"track.name: '{self.name}' returned {type(made).__name__}; a function of (round, "
-                "values) would do, or a context manager that gives one, which "
-                "@contextlib.contextmanager makes of a generator"
+            self.refuse(
+                f"returned {type(made).__name__}; a function of (round, values) would do, or a "
+                "context manager that gives one, which @contextlib.contextmanager makes of a "
+                "generator"
             )
         return contextlib.nullcontext(made)

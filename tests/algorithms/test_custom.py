@@ -245,9 +245,9 @@ def test_a_server_of_its_own() -> None:
 def test_a_method_that_derives_from_none(name: str) -> None:
     own = models(section(name, whatever=3), transport="ideal")
     torch.testing.assert_close(own, models("fedavg", transport="ideal"), rtol=0, atol=1e-6)
-    assert list(
-        CustomAlgorithm.Settings(name="my_own_methods:Whole").kind.Settings.model_fields
-    ) == ["whatever"]
+    assert list(CustomAlgorithm(name="my_own_methods:Whole").kind.Settings.model_fields) == [
+        "whatever"
+    ]
 
 
 def test_settings_are_stacked_as_those_of_built_in_methods() -> None:
@@ -297,19 +297,19 @@ def test_what_is_known_of_it() -> None:
         ("Whole", None, "mean", False),
         ("Scaled", None, "mean", True),
     ]:
-        method = CustomAlgorithm.Settings(name=f"my_own_methods:{name}").kind
+        method = CustomAlgorithm(name=f"my_own_methods:{name}").kind
         assert method.Settings is (settings or vars(method)["Settings"])
         assert method.needs_of(method.Settings()) == needs
         assert averages(method) is moves_by_means
     one = load_scenario(scenario(section("Clipped", clip=0.5))).algorithm
-    assert class_of(one) is CustomAlgorithm.Settings(name="my_own_methods:Clipped").kind
+    assert class_of(one) is CustomAlgorithm(name="my_own_methods:Clipped").kind
     assert one.values.clip == 0.5
 
 
 @pytest.mark.parametrize("name", registry.names("algorithm"))
 def test_every_built_in_method_can_be_derived_from(name: str) -> None:
     kind = registry.component("algorithm", name)
-    method = CustomAlgorithm.Settings(name=f"{kind.__module__}:{kind.__name__}").kind
+    method = CustomAlgorithm(name=f"{kind.__module__}:{kind.__name__}").kind
     assert method is kind
     assert issubclass(method, Algorithm)
     assert method.Settings is registry.settings("algorithm", name)
@@ -328,7 +328,7 @@ def test_it_is_written_out_and_hashed_with_its_keys(tmp_path: Path) -> None:
     path = tmp_path / "again.yaml"
     path.write_text(to_yaml(one))
     assert load_scenario(path) == one
-    assert isinstance(one.algorithm, CustomAlgorithm.Settings)
+    assert isinstance(one.algorithm, CustomAlgorithm)
     assert one.algorithm.options == {"clip": 0.5}
     other = load_scenario(scenario(section("Clipped", clip=0.6)))
     assert scenario_hash(one) != scenario_hash(other)

@@ -22,10 +22,10 @@ from golden.made_results import accuracy, made, written
 import otafl
 from otafl import cli, report
 from otafl.analysis.comparison import Comparison, compare
-from otafl.core import sources
 from otafl.core.errors import UserError
 from otafl.data import loading
 from otafl.scenario import Point
+from otafl.user_code import sources
 
 SNR = {"channel.snr_db": [0, 10, 20], "power.name": ["gbma", "ci"]}
 

@@ -17,9 +17,9 @@ from contract.small import engine, run, scenario, small
 
 from otafl.core import registry
 from otafl.core.errors import UserError
-from otafl.core.own_class import OwnClass
 from otafl.core.settings import stackable_fields
 from otafl.scenario import stack_key
+from otafl.user_code.own import OwnClass
 
 pytestmark = pytest.mark.exact
 

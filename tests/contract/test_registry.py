@@ -11,14 +11,16 @@ from typing import Any, get_args
 
 import pytest
 
-from otafl.core import custom, registry
+from otafl.core import registry
 from otafl.core.errors import UserError
-from otafl.core.settings import CustomSettings, Settings, stackable_fields
+from otafl.core.settings import Settings
 from otafl.core.words import closest
 from otafl.results import variables
 from otafl.scenario import Scenario, json_schema, load_scenario
 from otafl.scenario.axes import NOT_SWEPT, coordinates, read
 from otafl.scenario.keys import CHOICES, fields, put
+from otafl.user_code import loading
+from otafl.user_code.own import OwnPart, stackable_fields
 
 ENTRIES = [(table, name) for table in registry.TABLES for name in registry.names(table)]
 
@@ -147,7 +149,7 @@ def test_an_unknown_name_is_refused_with_the_closest() -> None:
 
 def test_a_callable_of_the_users_own() -> None:
     for table in ("model", "data"):
-        assert issubclass(registry.settings(table, "a:b"), CustomSettings)
+        assert issubclass(registry.settings(table, "a:b"), OwnPart)
         assert registry.component(table, "a:b") is registry.component(table, "c:d")
 
 
@@ -161,7 +163,7 @@ def test_a_callable_of_the_users_own() -> None:
 )
 def test_a_callable_that_cannot_be_had(path: str, message: str) -> None:
     with pytest.raises(UserError, match=r"data\.name") as error:
-        custom.load(path, "data.name")
+        loading.load(path, "data.name")
     assert str(error.value).startswith(message)
 
 
@@ -169,7 +171,7 @@ def test_a_callable_in_the_working_folder(tmp_path, monkeypatch) -> None:
     (tmp_path / "my_own_model_file.py").write_text("def make(**options): return options\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [one for one in sys.path if one])
-    make = custom.load("my_own_model_file:make", "model.name")
+    make = loading.load("my_own_model_file:make", "model.name")
     assert make(a=1) == {"a": 1}
 
 

@@ -86,7 +86,7 @@ def test_owners_must_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     def make() -> DataSet:
         return DataSet(x, y, x, y, 2, owner=np.arange(3))
 
-    monkeypatch.setattr("otafl.core.custom.call", lambda *_: make())
+    monkeypatch.setattr(CustomData, "call", lambda _: make())
     with pytest.raises(UserError, match=r"owner is \[3\]; wanted one user for each of the 4"):
         load(CustomData(name="a:b"))
 

@@ -16,8 +16,8 @@ from support.power_links import changed, make_link, solve
 from otafl.core import registry
 from otafl.core.contracts import Coefficients, Link
 from otafl.core.errors import UserError
-from otafl.core.settings import CustomSettings
 from otafl.power.custom import CustomPolicy
+from otafl.user_code.own import OwnPart
 
 pytestmark = pytest.mark.exact
 
@@ -132,7 +132,7 @@ def test_what_is_wrong_is_said(function: str, options: dict[str, float], message
 def test_the_table_takes_it() -> None:
     config = registry.settings("power", "my_own_policies:share")
     assert config is CustomPolicy.Settings
-    assert issubclass(config, CustomSettings)
+    assert issubclass(config, OwnPart)
     assert registry.component("power", "my_own_policies:share") is CustomPolicy
     made = registry.make("power", config(name="my_own_policies:share", part=0.5))
     assert isinstance(made, CustomPolicy)

@@ -11,11 +11,12 @@ import pytest
 import yaml
 from golden.test_cli import call
 
-from otafl.core import registry, sources
+from otafl.core import registry
 from otafl.core.problems import Problem
 from otafl.data.digits import Digits
 from otafl.data.loading import load
 from otafl.preflight import rehearsal, report
+from otafl.user_code import sources
 
 pytestmark = pytest.mark.exact
 

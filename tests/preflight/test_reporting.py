@@ -15,7 +15,6 @@ import torch
 
 from otafl import preflight
 from otafl.cli.app import load
-from otafl.core import custom
 from otafl.core.problems import Problem
 from otafl.data.shape import read_shape
 from otafl.preflight import dry_run, rehearsal
@@ -25,6 +24,7 @@ from otafl.running import memory
 from otafl.running.duration import MOST_FLOPS_PER_S
 from otafl.running.memory import estimate_trial
 from otafl.scenario import Point, Scenario, ScenarioError, loading
+from otafl.user_code import loading as user_code
 
 pytestmark = pytest.mark.exact
 
@@ -127,7 +127,7 @@ def test_points_are_validated_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_size_and_time_are_unknown_before_data_of_your_own_are_read() -> None:
-    with custom.without_code():
+    with user_code.without_code():
         found = preflight.report({**SMALL, "data": "not_there:data"}, look=fine)
     assert found.unchecked == ("data.name: 'not_there:data', its keys and what depends on it",)
     assert (found.trial_bytes, found.seconds, found.warnings) == (None, None, ())

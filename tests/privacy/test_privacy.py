@@ -365,6 +365,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"privacy": BOUND, "power": "pre_scaler"}, "power: 'pre_scaler' plans with the whole power"),
     ({"privacy": BOUND, "power": "budget_paced"}, "power: 'budget_paced' plans with the whole"),
     ({"privacy": BOUND, "csi": "pilots"}, "csi: with 'pilots' devices do not know how well"),
+    (
+        {"privacy": BOUND, "csi": "otafl.csi.error:NormalError"},
+        "csi: with 'otafl.csi.error:NormalE",
+    ),
     ({"privacy": CLIP, **SAMPLED}, "power: 'gbma' sets a device's power by who else takes part"),
     (
         {"privacy": CLIP, **SAMPLED, "power": "full", "training": {"weights": "samples"}},

@@ -85,7 +85,7 @@ def test_components_of_the_users_own_keep_their_keys() -> None:
     )
     assert isinstance(got.data, CustomData)
     assert got.data.options == {"folder": "here"}
-    assert isinstance(got.model, CustomModel.Settings)
+    assert isinstance(got.model, CustomModel)
     assert got.model.options == {"width": 3}
     assert scenario(model="my.nets:Net").model.options == {}
 

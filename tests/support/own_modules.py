@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from otafl.core import blame, sources
+from otafl.user_code import blame, sources
 
 
 @contextlib.contextmanager

@@ -16,11 +16,11 @@ from contract.test_sweeps import same
 from golden.test_cli import call
 
 from otafl import open_results, sweeping
-from otafl.core import sources
 from otafl.results import packing as packs
 from otafl.results.files import read_part, write_part
 from otafl.scenario import Scenario
 from otafl.sweeping import planning, working
+from otafl.user_code import sources
 
 pytestmark = pytest.mark.exact
 

@@ -10,30 +10,25 @@ sample can be left to no device. options: the other keys of the section. Attribu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NoReturn
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 from pydantic import ConfigDict
 
-from otafl.core import custom
-from otafl.core.errors import UserError
-from otafl.core.settings import CustomSettings
 from otafl.data.dataset import Indices
 from otafl.data.dealt import Dealt
 from otafl.data.partitions.base import Deck, Partition
+from otafl.user_code.own import OwnFunction
 
-KEY = "data.partition.name"
 
-
-class CustomPartition(CustomSettings, Partition):
+class CustomPartition(OwnFunction, Partition):
     """Call the user's function, and check what it returns."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
-    def found(self) -> Callable[..., Any]:
-        function: Callable[..., Any] = custom.fitting(self.name, KEY, self.options, "deck")
-        return function
+    table: ClassVar = "partition"
+    given: ClassVar = ("deck",)
 
     @property
     def shuffled(self) -> bool:  # type: ignore[override]
@@ -44,7 +39,7 @@ class CustomPartition(CustomSettings, Partition):
         return bool(getattr(self.found(), "by_user", False))
 
     def deal(self, deck: Deck) -> Dealt:
-        returned = self.found()(deck, **self.options)
+        returned = self.call(deck)
         parts = [self._places(part, device) for device, part in enumerate(self._parts(returned))]
         if len(parts) != deck.devices:
             self._refuse(f"the samples of {len(parts)} devices", f"those of {deck.devices}")
@@ -71,4 +66,4 @@ class CustomPartition(CustomSettings, Partition):
         return places.astype(np.int64)
 
     def _refuse(self, fault: str, wanted: str) -> NoReturn:
-        raise UserError(f"{KEY}: '{self.name}' returned {fault}; {wanted} would do")
+        self.refuse(f"returned {fault}; {wanted} would do")

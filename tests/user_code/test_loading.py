@@ -14,9 +14,9 @@ import pytest
 from contract.small import scenario
 from support.own_modules import own_module
 
-from otafl.core import custom
 from otafl.core.errors import UserError
 from otafl.scenario import ScenarioError
+from otafl.user_code import loading
 
 pytestmark = pytest.mark.exact
 
@@ -58,7 +58,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 @pytest.mark.parametrize("name", ["plain", "cached", "manager", "partial", "Kind", "instance"])
 def test_what_is_the_user_s_is_taken(name: str, own: Path) -> None:
-    custom.fitting(f"fits:{name}", "data.name", {"a": 1})
+    loading.fitting(f"fits:{name}", "data.name", {"a": 1})
 
 
 @pytest.mark.parametrize(
@@ -70,18 +70,18 @@ def test_what_is_the_user_s_is_taken(name: str, own: Path) -> None:
 )
 def test_what_is_python_s_own_or_built_in_is_refused(name: str, own: Path) -> None:
     with pytest.raises(UserError, match=r"^data.name: .* is built in or part of Python itself"):
-        custom.load(name, "data.name")
+        loading.load(name, "data.name")
 
 
 def test_what_does_not_say_what_it_takes_is_refused(own: Path) -> None:
     with pytest.raises(UserError, match=r"^data: 'fits:silent' does not say what it takes"):
-        custom.fitting("fits:silent", "data.name", {})
+        loading.fitting("fits:silent", "data.name", {})
 
 
 @pytest.mark.parametrize("options", [{}, {"c": 1}, {"a": 1, "c": 1}])
 def test_what_does_not_fit_is_not_called(options: dict[str, int], own: Path) -> None:
     with pytest.raises(UserError, match="does not fit the section's keys"):
-        custom.call("fits:plain", "data.name", options)
+        loading.call("fits:plain", "data.name", options)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_a_scenario_that_names_a_shell_is_refused(
 
 
 def test_nothing_is_imported_without_code(own: Path) -> None:
-    with custom.without_code(), pytest.raises(custom.NotImported):
-        custom.load("fits:plain", "data.name")
+    with loading.without_code(), pytest.raises(loading.NotImported):
+        loading.load("fits:plain", "data.name")
     assert "fits" not in sys.modules
-    assert custom.load("fits:plain", "data.name")(1) == (1, 1)
+    assert loading.load("fits:plain", "data.name")(1) == (1, 1)

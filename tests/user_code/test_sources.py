@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from otafl.core import custom, sources
+from otafl.user_code import loading, sources
 
 pytestmark = pytest.mark.exact
 
@@ -60,23 +60,23 @@ PACKED = {"own_pack/__init__.py", "own_pack/deep/inner.py", "own_pack/shared.py"
     ],
 )
 def test_what_is_covered(path: str, files: set[str], home: Path) -> None:
-    assert set(custom.source(path, "power.name")) == files
+    assert set(loading.source(path, "power.name")) == files
 
 
 def test_of_an_installed_module_its_own_package() -> None:
     """Beside it lies all that is installed."""
-    covered = custom.source("yaml.nodes:Node", "power.name")
+    covered = loading.source("yaml.nodes:Node", "power.name")
     assert "yaml/nodes.py" in covered
     assert {name.partition("/")[0] for name in covered} == {"yaml"}
 
 
 def test_a_large_package_has_one_hash(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "MANY", 2)
-    before = dict(custom.source("own_pack.deep.inner:f", "x"))
+    before = dict(loading.source("own_pack.deep.inner:f", "x"))
     assert set(before) == {"own_pack/*.py", "own_far.py"}
     (home / "own_pack" / "shared.py").write_text("X = 2\n")
     sources.refresh()
-    after = custom.source("own_pack.deep.inner:f", "x")
+    after = loading.source("own_pack.deep.inner:f", "x")
     assert sources.changed(before, after) == ["own_pack/*.py"]
 
 
@@ -88,17 +88,17 @@ def test_what_has_changed_is_imported_anew_when_a_run_begins(
     path: str, file: str, home: Path
 ) -> None:
     """Not before, and though the file is as long as it was and not a second older."""
-    before = dict(custom.source(path, "x"))
-    assert custom.load(path, "x")() == 1
+    before = dict(loading.source(path, "x"))
+    assert loading.load(path, "x")() == 1
     written(home / file, (home / file).read_text().replace("X = 1", "X = 2"))
-    assert custom.source(path, "x") == before
-    assert custom.load(path, "x")() == 1
+    assert loading.source(path, "x") == before
+    assert loading.load(path, "x")() == 1
     sources.refresh()
-    assert custom.load(path, "x")() == 2
-    assert sources.changed(before, custom.source(path, "x")) == [file]
-    kept = custom.load(path, "x")
+    assert loading.load(path, "x")() == 2
+    assert sources.changed(before, loading.source(path, "x")) == [file]
+    kept = loading.load(path, "x")
     sources.refresh()
-    assert custom.load(path, "x") is kept
+    assert loading.load(path, "x") is kept
 
 
 def test_files_that_come_and_go_are_changes() -> None:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from otafl.core import blame, sources
 from otafl.core.errors import UserError
-from otafl.core.sources import Sources
+from otafl.user_code import blame, sources
+from otafl.user_code.sources import Sources
 
 _stranger: ContextVar[str | None] = ContextVar("_stranger", default=None)
 """The file whose names are not to be imported."""

@@ -15,9 +15,9 @@ import torch
 from golden.test_cli import call
 from support.own_modules import own_module
 
-from otafl.core import blame, custom
 from otafl.core.contracts import Broadcast
 from otafl.core.errors import UserError
+from otafl.user_code import blame, loading
 
 pytestmark = pytest.mark.exact
 
@@ -65,7 +65,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def raised(part: str, *given: Any, key: str = "power.name", **options: Any) -> Exception:
     """What is told of the error that the module's object raises."""
-    made = custom.load(f"blamed_parts:{part}", key)
+    made = loading.load(f"blamed_parts:{part}", key)
     with pytest.raises(Exception) as error:  # noqa: PT011
         (made() if isinstance(made, type) else made)(*given, **options)
     told = blame.told(error.value)
@@ -114,7 +114,7 @@ def test_what_speaks_to_the_user_already_passes() -> None:
 
 def test_errors_of_otafl_are_its_own() -> None:
     """And so are those of code that no scenario has named, on the way to them too."""
-    custom.load("blamed_parts:policy", "power.name")
+    loading.load("blamed_parts:policy", "power.name")
     with pytest.raises(AttributeError) as error:
         Broadcast({}).rows(None, 0, 1)  # type: ignore[arg-type]
     assert blame.told(error.value) is error.value  # though a line of this test called it
@@ -123,14 +123,14 @@ def test_errors_of_otafl_are_its_own() -> None:
 
 
 def test_of_two_objects_in_a_module_the_one_is_named() -> None:
-    custom.load("blamed_parts:keys", "codec.name")
+    loading.load("blamed_parts:keys", "codec.name")
     assert str(raised("policy", torch.zeros(1))).startswith("power.name: 'blamed_parts:policy' ")
 
 
 def test_an_error_while_it_is_imported_has_a_place(home: Path) -> None:
     (home / "blamed_import.py").write_text("x = 1\ny = x / 0\n")
     with pytest.raises(UserError, match=r"\(ZeroDivisionError at blamed_import\.py:2: division"):
-        custom.load("blamed_import:f", "power.name")
+        loading.load("blamed_import:f", "power.name")
 
 
 def test_the_command_line(

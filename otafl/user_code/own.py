@@ -1,0 +1,191 @@
+"""Take a part of the user's own, which a section of a scenario names `module:callable`.
+
+`OwnFunction` is the section of a table whose parts are functions, or whatever is called with the
+section's other keys. `OwnClass` is that of a table whose parts are classes, derived from its
+package's contract: the keys are the fields of the class's settings, and what checks the class's
+results is a class too, put before the user's in the order in which methods are looked up. A table
+declares what its parts are given, or derive from, and how their results are checked, in the module
+`custom` of its package.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, NoReturn
+
+from pydantic import ConfigDict, Field, create_model
+
+from otafl.core import registry
+from otafl.core.errors import UserError
+from otafl.core.problems import Problem, problem
+from otafl.core.settings import Settings, stackable_fields
+from otafl.core.words import did_you_mean
+from otafl.user_code import loading
+
+
+class OwnPart(Settings):
+    """The section names a part of the user's, `module:callable`; its other keys are the part's."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    table: ClassVar[str]
+    """The registry's table that the section chooses from."""
+
+    decides: ClassVar[bool] = True
+    """Results depend on it."""
+
+    name: str = Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Return the keys of the section that are the callable's."""
+        return dict(self.model_extra or {})
+
+    @property
+    def key(self) -> str:
+        """Return the key of a scenario that names the part, for messages."""
+        return f"{registry.TABLES[self.table].section}.name"
+
+    def found(self) -> Any:
+        """Import what the section names, and return it. Raises UserError where it cannot be had, or
+        does not take the section's keys."""
+        raise NotImplementedError
+
+    def refuse(self, fault: str) -> NoReturn:
+        """Raise the UserError of a part that is not, or did not, what it should."""
+        raise UserError(f"{self.key}: '{self.name}' {fault}")
+
+
+class OwnFunction(OwnPart):
+    """The section names a function of the user's, which is called with its other keys."""
+
+    given: ClassVar[tuple[str, ...]] = ()
+    """What the function is given by position, before the keys."""
+
+    keys: ClassVar[tuple[str, ...]] = ()
+    """What it is given by name, besides the section's keys."""
+
+    def found(self) -> Any:
+        keys = self.options | dict.fromkeys(self.keys)
+        return loading.fitting(self.name, self.key, keys, *self.given)
+
+    def call(self, *given: Any, **keys: Any) -> Any:
+        """Return what the function returns; its own errors pass through."""
+        return self.found()(*given, **(self.options | keys))
+
+
+class OwnClass(OwnPart):
+    """The section names a class of the user's, `module:Class`, whose settings' fields are the
+    section's other keys."""
+
+    noun: ClassVar[str] = ""
+    """What a component is called, where that is not the table's word."""
+
+    contract: ClassVar[type[Any]]
+    """What the class must derive from."""
+
+    checks: ClassVar[type[Any]]
+    """A class that checks what the methods of the next class in line return; `said` is what the
+    scenario calls that."""
+
+    @property
+    def kind(self) -> type[Any]:
+        """Return the user's class. Raises UserError if there is none, or it is not of the kind."""
+        kind = loading.load(self.name, self.key)
+        table = registry.TABLES[self.table]
+        like, noun = _full(registry.component(self.table, table.default)), self.noun or table.noun
+        if not (inspect.isclass(kind) and issubclass(kind, self.contract)):
+            self.refuse(
+                f"is no {noun}; a class that derives from one, like {like}, or from "
+                f"{_full(self.contract)} would do"
+            )
+        lacking = sorted(getattr(kind, "__abstractmethods__", ()))
+        if lacking:
+            self.refuse(
+                f"has no {', '.join(lacking)}; derive it from a {noun}, like {like}, or write it"
+            )
+        fields = registry.settings_of(kind)
+        if not (inspect.isclass(fields) and issubclass(fields, Settings)):
+            parent = next(one for one in kind.__mro__[1:] if "Settings" in vars(one))
+            self.refuse(
+                f"has a Settings that is no class of settings; class Settings({parent.__name__}."
+                "Settings) would do"
+            )
+        return kind
+
+    @property
+    def values(self) -> Settings:
+        """Return the section as the class's settings. Raises pydantic's ValidationError."""
+        kind = _named(registry.settings_of(self.kind))
+        return kind.model_validate(self.options | {"name": self.name})
+
+    @property
+    def stackable(self) -> tuple[str, ...]:
+        try:
+            return stackable_fields(registry.settings_of(self.kind))
+        except loading.NotImported:
+            return ()
+
+    def found(self) -> Any:
+        return self.kind
+
+    def made(self, *given: Any) -> Any:
+        """Make the user's component, after a class that checks what its methods return."""
+        kind = self.kind
+        body = {"said": self.name, "__module__": kind.__module__}
+        whole: Any = types.new_class(
+            kind.__name__, (self.checks, kind), exec_body=lambda ns: ns.update(body)
+        )
+        if issubclass(kind, Settings):  # it is its settings
+            return whole.model_validate(self.options)
+        return whole(self.values, *given)
+
+    def check(self, scenario: Any) -> Iterable[Problem]:
+        """Return also which keys are not the class's. Raises pydantic's ValidationError, as if the
+        whole scenario had been read, where their values cannot be."""
+        path = registry.TABLES[self.table].path
+        try:
+            kind = registry.settings_of(self.kind)
+        except UserError as error:
+            return [Problem(str(error), (*path, "name"))]
+        known = [name for name in kind.model_fields if name != "name"]
+        unknown = [word for word in self.options if word not in known]
+        if unknown:
+            return [self._unknown(word, known) for word in unknown]
+        whole, tree = _named(kind), self.options | {"name": self.name}
+        for part in reversed(path):
+            whole = create_model("Scenario", **{part: (whole, ...)})  # type: ignore[call-overload]
+            tree = {part: tree}
+        whole.model_validate(tree)
+        return self.values.check(scenario)
+
+    def _unknown(self, word: str, known: Sequence[str]) -> Problem:
+        text = f"unknown key{did_you_mean(word, known)} (known keys: {', '.join(known)})"
+        return problem(text, f"{self.key.removesuffix('name')}{word}")
+
+
+def refuse(section: str, said: str, part: str, fault: str, wanted: str) -> NoReturn:
+    """Raise the UserError of a method of the user's class that returned something else."""
+    raise UserError(f"{section}.name: {part} of '{said}' returned {fault}; {wanted} would do")
+
+
+def shapes(blocks: Any) -> dict[str, list[int]] | str:
+    """Return the shapes of named tensors; what else it is, in words."""
+    if isinstance(blocks, dict) and all(hasattr(one, "shape") for one in blocks.values()):
+        return {name: list(block.shape) for name, block in blocks.items()}
+    return f"a {type(blocks).__name__}"
+
+
+@functools.cache
+def _named(kind: type[Settings]) -> type[Settings]:
+    """Return a settings class with the name that the scenario gives, whatever name its parent
+    has."""
+    name: Any = (str, ...)
+    return create_model(kind.__name__, __base__=kind, __module__=kind.__module__, name=name)
+
+
+def _full(kind: type[Any]) -> str:
+    return f"{kind.__module__}.{kind.__name__}"
