@@ -33,6 +33,7 @@ pytestmark = pytest.mark.exact
 
 DEVICES, HEARD = 10, (1, 4, 8)
 
+# examples: settings under which these read the weight that arrived
 READERS: dict[str, dict[str, Any]] = {
     "fedbuff": {"buffer": 5},
     "scaffold": {},
@@ -48,8 +49,10 @@ READERS: dict[str, dict[str, Any]] = {
 }
 """Methods that read the weight that arrived or divide by it, and some that must not need it."""
 
+# examples: methods whose server blocks are factors of a product
 FACTORED = ("fedrlr", "fedrlr_plus")
 
+# examples: settings that fit the small model
 CODECS: dict[str, dict[str, Any]] = {
     "matrix_sensing": {"rows": 2},
     "random_subset": {"fill": "keep"},
@@ -58,6 +61,7 @@ CODECS: dict[str, dict[str, Any]] = {
 
 VOTES = ("obda", "weighted obda")
 
+# examples: links and cases that differ in how weights arrive
 LINKS: dict[str, dict[str, Any]] = {
     "digital": {"transport": "digital"},
     "over_the_air": {"transport": "over_the_air"},
@@ -137,6 +141,7 @@ def goes(method: str, codec: str, link: str) -> bool:
 CASES = [
     *((method, codec, "digital") for method in READERS for codec in NAMES),
     *((method, codec, "over_the_air") for method in READERS for codec in NAMES),
+    # examples: links and cases that differ in how weights arrive
     *((method, codec, "several fades") for method in ("scaffold", "prox_sgd") for codec in NAMES),
     *((method, "identity", link) for method in READERS for link in LINKS),
 ]
@@ -145,7 +150,9 @@ FAST = [("fedbuff", codec, "over_the_air") for codec in NAMES]
 FAST += [("scaffold", codec, "digital") for codec in VOTES]
 FAST += [("scaffold", "shared_subset", "several fades")]
 FAST += [("prox_sgd", "matrix_sensing", "several fades")]
+# examples: links and cases that differ in how weights arrive
 FAST += [(method, "obda", "over_the_air") for method in ("scaffold", "heterofl", "fedhm")]
+# examples: links and cases that differ in how weights arrive
 FAST += [(method, "identity", "fsk_majority_vote") for method in ("fedbuff", "scaffold", "fedhm")]
 
 

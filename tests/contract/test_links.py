@@ -77,6 +77,7 @@ def test_channel(name: str, dtype: str) -> None:
 @pytest.mark.parametrize("name", TRANSPORTS)
 def test_who_hears_no_fading_gives_the_same_over_any(name: str) -> None:
     """Model, error and cost. It fails for a transport that says wrongly what it hears."""
+    # examples: a channel with fading and one without
     one, other = (run(engine({"transport": name, "channel": at}), 1) for at in ("awgn", "rayleigh"))
     taken, again = one.means.take(), other.means.take()
     parts = (one.server, other.server), (taken, again)

@@ -16,10 +16,13 @@ from otafl.models import LayeredModel, build
 MODULES = registry.TABLES["model"].modules
 MODELS = [name for name in MODULES if name != registry.TABLES["model"].default]
 """The others than the base's own."""
+# examples: methods that meet a model in different ways
 KINDS = ["fedavg", "fedrlr", "fedrlr_plus", "fedmid", "prox_sgd", "magnitude_pruning"]
+# examples: methods that meet a model in different ways
 KINDS += ["pfedbred", "tdpfed", "fedem", "pfedbayes"]
 """Methods that meet a model each in its own way: dense or low-rank or factored weights, a
 minibatch's span, all local data, random weights. The others do as one of these."""
+# examples: methods that meet a model in different ways
 LAYERED = ("fedrlr", "fedrlr_plus", "tdpfed", "pfedbayes")
 """Methods of models whose layers they know; the last one, of fully connected layers."""
 SHAPE, CLASSES = (64,), 10

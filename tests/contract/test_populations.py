@@ -122,6 +122,7 @@ def test_only_the_channels_of_who_sends_matter(
     same(ours, taken(engine(keys)))
 
 
+# examples: a few methods and channels, others do alike
 @pytest.mark.parametrize("kind", ["rayleigh", "rician"])
 @pytest.mark.parametrize("antennas", [1, 3])
 def test_fading_of_some_is_theirs_among_all(kind: str, antennas: int) -> None:
@@ -149,6 +150,7 @@ def test_every_channel_knows_some_of_its_devices(channel: str) -> None:
     assert torch.equal(outline.gain, one.state(1).gain)
 
 
+# examples: a few methods and channels, others do alike
 @pytest.mark.parametrize("algorithm", ["scaffold", "ditto", "apfl", "fedrep", "pfedbayes"])
 @pytest.mark.parametrize("keys", [{}, {"data.test": "per_device", "data.partition": "iid"}])
 def test_devices_at_the_start_are_tested_together(
@@ -177,6 +179,7 @@ def test_devices_at_the_start_are_tested_together(
 
 
 @pytest.mark.slow
+# examples: a few methods and channels, others do alike
 @pytest.mark.parametrize("algorithm", ["fedavg", "scaffold", "ditto"])
 def test_a_large_population_costs_what_takes_part(algorithm: str) -> None:
     """Of 10^5 devices 60 take part: no more have rows, batteries, fading or a place in the

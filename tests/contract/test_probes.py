@@ -99,6 +99,7 @@ def test_masks(link: dict, within: float, chunk_mb: float) -> None:
         assert float(count[trial, 3]) == 0.0
 
 
+# examples: routes that the probes are worked out for
 @pytest.mark.parametrize("link", [EXACT, DIGITAL], ids=["ideal", "digital"])
 @CHUNKS
 def test_a_model_for_each_device(link: dict, chunk_mb: float) -> None:
@@ -313,6 +314,7 @@ def test_each_is_refused_where_only_the_mean_arrives(monkeypatch: pytest.MonkeyP
     assert each[0]["x"][:, 0].tolist() == pytest.approx(hand, rel=1e-12)
 
 
+# examples: routes that the probes are worked out for
 @pytest.mark.parametrize("algorithm", ["fedavg", "fedrlr"])
 @pytest.mark.parametrize("cause", ["threshold", "deadline"])
 def test_nobody_transmits(cause: str, algorithm: str) -> None:

@@ -127,6 +127,7 @@ def section_of(path: tuple[str, ...]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("word", "candidates", "found"),
     [
+        # examples: words that are alike
         ("gbam", ("full", "ci", "tci", "gbma"), "gbma"),
         ("treshold", ("name", "threshold"), "threshold"),
         ("xyz", ("name", "threshold"), None),

@@ -14,6 +14,7 @@ from contract.small import ALGORITHMS, over_fading, scenario
 from otafl import sweeping
 from otafl.results.files import read_part
 
+# examples: two points of a sweep, and few methods
 AXES: dict[str, Any] = {"channel.snr_db": [0, 20], "power.name": ["gbma", "tci"]}
 
 
@@ -52,6 +53,7 @@ def test_resumed_is_uninterrupted(algorithm: str, checkpoint_every: int, tmp_pat
     """Stopped in round 2 of 4 of the second of two stacks, which begins again, or goes on from its
     checkpoint."""
     transport = over_fading(algorithm)
+    # examples: two points of a sweep, and few methods
     axis = {"csi.name": ["perfect", "error"]}
     one = scenario({"algorithm": algorithm, "transport": transport, "sweep": axis})
     whole = sweeping.sweep(one, tmp_path / "whole")
@@ -98,6 +100,7 @@ def test_resumes_with_the_plan_that_it_began_with(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("algorithm", "transport"),
+    # examples: two points of a sweep, and few methods
     [
         ("fedavg", "over_the_air"),
         ("fedrlr", "over_the_air"),
