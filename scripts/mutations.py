@@ -3,9 +3,10 @@
     python scripts/mutations.py [--only TEXT] [--all] [--write]
 
 The mistakes are those of `tests/mutations.yaml`. Each is put into a copy of the tree, in which run
-first the tests of the file, then those of its package, then the contract tests, and with --all the
-rest of the fast ones, up to the first failure. --write keeps in the list which were noticed. A
-change of the tests is to leave no mistake unnoticed that was noticed before it.
+first the tests of the file, then those of its package, then the contract tests (of a command, the
+golden ones), and with --all the rest of the fast ones, up to the first failure. --write keeps in
+the list which were noticed. A change of the tests is to leave no mistake unnoticed that was noticed
+before it.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def selections(file: str, everything: bool) -> Iterator[list[str]]:
     near = ROOT / "tests" / Path(file).parent
     yield [str(path.relative_to(ROOT)) for path in near.glob(f"test_{Path(file).stem}*.py")]
     yield [f"tests/{package}"]
-    yield ["tests/contract"]
+    yield ["tests/golden" if package == "cli" else "tests/contract"]
     if everything:
         yield ["tests"]
 
