@@ -30,7 +30,7 @@ from otafl.results.packing import stacks_of
 from otafl.scenario import same
 from otafl.scenario.yaml_source import parse
 from otafl.sweeping.folder import EARLIER, RUNNING, Folder
-from otafl.sweeping.planning import MOST_BYTES, SHA256, check_scenario, read_tree
+from otafl.sweeping.plan_file import MOST_BYTES, SHA256, check_scenario, read_tree
 
 MOST_CHUNK_BYTES = 2**30
 """Of a chunk of values, which is read at a time."""

@@ -15,7 +15,7 @@ from contract.test_sweeps import Kill
 from otafl import sweeping
 from otafl.core.errors import UserError
 from otafl.scenario import Scenario, scenario_hash
-from otafl.sweeping import locks, planning, working
+from otafl.sweeping import locks, plan_file, working
 from otafl.sweeping.folder import Folder
 
 pytestmark = pytest.mark.exact
@@ -108,7 +108,7 @@ def test_restart_of_nothing_and_of_what_is_no_sweep_throws_nothing_away(tmp_path
     ],
 )
 def test_work_that_is_not_finished_is_kept_too(tmp_path: Path, file: str, said: str) -> None:
-    planning.stored(scenario({}), tmp_path)
+    plan_file.stored(scenario({}), tmp_path)
     (tmp_path / file).parent.mkdir(exist_ok=True)
     (tmp_path / file).write_text("")
     with pytest.raises(UserError, match=f"holds 0 finished parts, {said} of the scenario 'small'"):
@@ -121,7 +121,7 @@ def test_work_that_is_not_finished_is_kept_too(tmp_path: Path, file: str, said: 
 def test_a_folder_that_another_program_computes_in_is_left_alone(
     tmp_path: Path, restart: bool
 ) -> None:
-    planning.stored(scenario({}), tmp_path)
+    plan_file.stored(scenario({}), tmp_path)
     with (
         locks.held(Folder(tmp_path).lock(0)),
         pytest.raises(UserError, match="another program computes there; wait for it"),
@@ -168,12 +168,12 @@ def doctored(changes: dict[str, Any]) -> str:
 def test_a_doctored_plan_is_named_where_there_are_results(tmp_path: Path, text: str) -> None:
     """Without any it is nobody's, see above."""
     one = scenario({"trials": 2, "training.rounds": 1})
-    planning.stored(one, tmp_path)
+    plan_file.stored(one, tmp_path)
     if "stacks" in text:
         text = text.replace(scenario_hash(scenario({"trials": 2})), scenario_hash(one))
     (tmp_path / "plan.json").write_text(text)
     with pytest.raises(UserError, match=r"plan\.json: is damaged or no plan of otafl; begin anew"):
-        planning.stored(one, tmp_path)
+        plan_file.stored(one, tmp_path)
 
 
 def test_a_folder_in_the_place_of_the_plan(tmp_path: Path) -> None:
