@@ -51,7 +51,7 @@ def read_file(
     stacks = plan(expand(growth.before), workers, tell)
     models = list(trained.files_of(out)) if scenario.output.save_models else []
     other = _find_differences(part, stacks)
-    if part.attrs["device_name"] != device_name(scenario.engine.device):
+    if part.attrs.get("device_name") != device_name(scenario.engine.device):
         other.add("processor")
     if scenario.output.save_models and not _are_of(models, stacks, growth.before.trials):
         other.add("models")
