@@ -66,14 +66,17 @@ def run(
     scenario: Scenario | Mapping[str, Any] | str | Path,
     out: Path | str | None = None,
     progress: Callable[[int, int, str], None] | None = None,
+    restart: bool = False,
 ) -> xr.Dataset:
-    """Run every point of a scenario in memory.
+    """Run every point of a scenario in memory, or into one file.
 
     Parameters
     ----------
     scenario : a loaded one, a mapping of its keys, or the path of its YAML file.
-    out : NetCDF file to write the result to; none if not given.
+    out : NetCDF file to write the result to; none if not given. One that is there and holds this
+        scenario, or fewer of its values and trials, is not computed again.
     progress : called with (rounds done, rounds in all, note).
+    restart : compute everything anew.
 
     Returns
     -------
@@ -85,19 +88,21 @@ def run(
     """
     from otafl import sweeping
 
-    return sweeping.run(_loaded(scenario), None if out is None else Path(out), progress)
+    file = None if out is None else Path(out)
+    return sweeping.run(_loaded(scenario), file, progress, restart=restart)
 
 
 def sweep(
     scenario: Scenario | Mapping[str, Any] | str | Path,
     folder: Path | str,
     progress: Callable[[int, int, str], None] | None = None,
+    restart: bool = False,
 ) -> xr.Dataset:
     """Run a scenario into a folder, a file for each finished part; what is there already is kept.
 
     Parameters
     ----------
-    scenario, progress : as of `run`.
+    scenario, progress, restart : as of `run`.
     folder : of the sweep, new or with parts of the same scenario.
 
     Returns
@@ -110,7 +115,7 @@ def sweep(
     """
     from otafl import sweeping
 
-    return sweeping.sweep(_loaded(scenario), Path(folder), progress)
+    return sweeping.sweep(_loaded(scenario), Path(folder), progress, restart=restart)
 
 
 def _loaded(scenario: Scenario | Mapping[str, Any] | str | Path) -> Scenario:

@@ -231,7 +231,7 @@ def save_case(folder: Path, name: str, case: dict[str, Any]) -> str:
         kept["yaml"] = scenarios.to_yaml(loaded)
         kept["hash"] = scenarios.scenario_hash(loaded)
         kept["stacks"] = [keys.index(key) for key in keys]
-        otafl.run(loaded, target)
+        otafl.run(loaded, target, restart=True)
     except otafl.UserError as error:
         kept["error"] = str(error)
     except Exception as error:

@@ -28,6 +28,16 @@ if TYPE_CHECKING:
     import xarray as xr
 
 
+Workers = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        help="Programs that share the stacks; 0: this one. Their number changes the last bits.",
+    ),
+]
+Scheduler = Annotated[
+    str | None, typer.Option(metavar="tls://...", help="Of Dask workers that share them.")
+]
 CheckpointEvery = Annotated[
     int,
     typer.Option(
@@ -46,12 +56,15 @@ def run(
     ] = None,
     set_: Overrides = None,
     device: DeviceOption = None,
+    workers: Workers = 0,
+    scheduler: Scheduler = None,
     checkpoint_every: CheckpointEvery = 0,
     restart: Restart = False,
     trust: Trust = False,
     quiet: Quiet = False,
 ) -> None:
-    """Run a scenario into one file and a figure."""
+    """Run a scenario into one file and a figure; can be resumed."""
+    _check_workers(workers, scheduler)
     loaded = load(scenario, set_, device, trust)
     target = out or Path(loaded.output.folder) / f"{loaded.name}.nc"
     if target.suffix != ".nc" or target.is_dir():
@@ -60,7 +73,9 @@ def run(
     from otafl import sweeping
 
     with _kept_in(sweeping.unfinished(target)), Progress(quiet) as progress:
-        dataset = sweeping.run(loaded, target, progress, checkpoint_every, _tell, restart)
+        dataset = sweeping.run(
+            loaded, target, progress, checkpoint_every, _tell, restart, workers, scheduler
+        )
     _finish(dataset, target, target.with_suffix(".png"), quiet)
 
 
@@ -71,27 +86,15 @@ def sweep(
     ] = None,
     set_: Overrides = None,
     device: DeviceOption = None,
-    workers: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            help="Programs that share the stacks; 0: this one. Their number changes the last bits.",
-        ),
-    ] = 0,
-    scheduler: Annotated[
-        str | None, typer.Option(metavar="tls://...", help="Of Dask workers that share them.")
-    ] = None,
+    workers: Workers = 0,
+    scheduler: Scheduler = None,
     checkpoint_every: CheckpointEvery = 0,
     restart: Restart = False,
     trust: Trust = False,
     quiet: Quiet = False,
 ) -> None:
     """Run a scenario into a folder; can be resumed."""
-    if workers and scheduler:
-        raise UserError(
-            f"--workers {workers}: the workers are those of --scheduler {scheduler}; give one of "
-            "the two"
-        )
+    _check_workers(workers, scheduler)
     loaded = load(scenario, set_, device, trust)
     folder = out or Path(loaded.output.folder) / loaded.name
     check_writable(folder)
@@ -102,6 +105,14 @@ def sweep(
             loaded, folder, progress, workers, scheduler, checkpoint_every, _tell, restart
         )
     _finish(dataset, folder, folder / f"{loaded.name}.png", quiet)
+
+
+def _check_workers(workers: int, scheduler: str | None) -> None:
+    if workers and scheduler:
+        raise UserError(
+            f"--workers {workers}: the workers are those of --scheduler {scheduler}; give one of "
+            "the two"
+        )
 
 
 def _tell(text: str) -> None:

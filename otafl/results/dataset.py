@@ -132,6 +132,18 @@ def combine(parts: Sequence[xr.Dataset]) -> xr.Dataset:
     return whole
 
 
+def as_part(whole: xr.Dataset) -> xr.Dataset:
+    """Return a combined result as one part of all points, as `combine` takes it."""
+    axes = header.read_axes(whole.attrs)
+    dims = [axis["dim"] for axis in axes]
+    names = {name for axis in axes for name in axis["coords"]}
+    part = whole.drop_vars({*names, *dims}, errors="ignore").reset_coords("final_round")
+    part = part.stack(point=dims, create_index=False) if dims else part.expand_dims("point")
+    part = part.transpose("point", "trial", "round", ..., missing_dims="ignore")
+    part = part.set_coords("final_round")
+    return part.assign_coords(point_index=("point", np.arange(math.prod(_shape(axes)))))
+
+
 def joined(parts: Sequence[xr.Dataset]) -> xr.Dataset:
     """Join parts of one sweep to one part, with `point` numbered as in the sweep.
 

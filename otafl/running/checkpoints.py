@@ -102,6 +102,17 @@ class Checkpoint:
             self.path.unlink()
 
 
+def change_scenarios(
+    source: Path, target: Path, before: Sequence[Point], now: Sequence[Point]
+) -> None:
+    """Write a checkpoint of points again, as one of points whose scenarios differ in nothing that
+    it depends on. Nothing is written if it is of others; raises what `plain.load` does."""
+    kept = plain.load(source)
+    if kept["scenario"] == [scenario_hash(point.scenario) for point in before]:
+        kept["scenario"] = [scenario_hash(point.scenario) for point in now]
+        plain.save(kept, target)
+
+
 def _identity(points: Sequence[Point], trials: Sequence[int], device: str) -> dict[str, Any]:
     """Return what must be equal for a run to go on bit by bit."""
     return {

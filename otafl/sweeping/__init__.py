@@ -1,21 +1,23 @@
 """Run the points of a sweep, grouped into stacks, here or by many workers, and keep them: one file
-a finished stack, so that whatever is killed, the same call goes on from what is finished."""
+a finished stack, so that whatever is killed, the same call goes on from what is finished.
+
+There is one kind of sweep. One that ends as a single file has its folder beside it until then; one
+that stays in memory keeps nothing.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import shutil
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from otafl import tracking
-from otafl.core.errors import changing
-from otafl.results import models as trained
-from otafl.results.dataset import combine, to_dataset
-from otafl.results.files import finished_files, open_results, write_part
+from otafl.results.dataset import combine
+from otafl.results.files import open_results
 from otafl.results.packing import pack
 from otafl.running.following import Tracks
 from otafl.scenario import Scenario, expand
@@ -24,9 +26,11 @@ from otafl.sweeping.executing import Execute, FailedStacks, carried_out, here
 from otafl.sweeping.folder import Folder
 from otafl.sweeping.growing import grow
 from otafl.sweeping.meter import Meter, Progress
-from otafl.sweeping.planning import Batch, Stack, plan, sources_of_each, stored
+from otafl.sweeping.plan_file import sources_of_each, stored
+from otafl.sweeping.planning import Batch, Stack, plan
 from otafl.sweeping.resuming import finished, remove_outdated
-from otafl.sweeping.working import Job, inputs_of, record_of
+from otafl.sweeping.single import read_file, unfinished, write_file
+from otafl.sweeping.working import Job, part_of, record_of
 from otafl.user_code import sources
 
 if TYPE_CHECKING:
@@ -45,6 +49,18 @@ __all__ = [
 ]
 
 
+@dataclass(frozen=True)
+class _Way:
+    """How a sweep runs, see `sweep`."""
+
+    progress: Progress | None
+    workers: int
+    scheduler: str | None
+    checkpoint_every: int
+    tell: Callable[[str], None]
+    restart: bool
+
+
 def run(
     scenario: Scenario,
     out: Path | None = None,
@@ -52,8 +68,13 @@ def run(
     checkpoint_every: int = 0,
     tell: Callable[[str], None] = warnings.warn,
     restart: bool = False,
+    workers: int = 0,
+    scheduler: str | None = None,
 ) -> xr.Dataset:
-    """Run every point of a scenario in this program.
+    """Run a sweep that ends as one file, or in memory.
+
+    A file with results of the same scenario, or for fewer values on its axes or fewer trials, keeps
+    them, if they would be the same today; any other is replaced.
 
     Parameters
     ----------
@@ -61,9 +82,9 @@ def run(
         As `load_scenario` returns it.
     out : str or Path, optional
         A .nc file. Finished stacks are kept beside it until all are done, so the same call resumes
-        after an interruption; without it all stays in memory, but for what the scenario's tracker
-        writes beside the file that `otafl run` would.
-    checkpoint_every, tell, restart
+        after an interruption; without it this program runs all in memory, and writes only what the
+        scenario's tracker does, beside the file that `otafl run` would write.
+    progress, checkpoint_every, tell, restart, workers, scheduler
         See `sweep`.
 
     Returns
@@ -78,50 +99,12 @@ def run(
         the same file.
     """
     if out is None:
-        sources.refresh()
-        stacks = plan(expand(scenario), tell=tell)
-        meter = Meter(stacks, progress)
-        parts = []
-        file = Path(scenario.output.folder) / f"{scenario.name}.nc"
-        tracks = Tracks(tracking.of_file(file))
-        for stack in stacks:
-            record = record_of(stack, functools.partial(meter.report, stack.number), tracks=tracks)
-            if not record.complete:
-                raise KeyboardInterrupt
-            meter.finished(stack.number)
-            parts.append(to_dataset(record, stack.points, scenario, inputs_of(stack.scenario)))
-        for sentence in tracks.lost:
-            tell(sentence)
-        return combine(parts)
-    kept = unfinished(out).absolute()
-    with locks.alone(kept, str(out)):
-        _complete(
-            scenario,
-            kept,
-            progress,
-            checkpoint_every=checkpoint_every,
-            tell=tell,
-            restart=restart,
-            result=out.absolute(),
-        )
-        in_parts = bool(finished_files(kept))
-        dataset = open_results(kept if in_parts else out)
-        new, models = trained.folder_of(kept), trained.folder_of(out)
-        moved = scenario.output.save_models and not new.exists()  # before an interruption
-        with changing(out):
-            if not moved:
-                shutil.rmtree(models, ignore_errors=True)
-            if new.exists():
-                new.rename(models)
-            if in_parts:
-                write_part(dataset, out)
-            _remove(kept)
-    return dataset
-
-
-def unfinished(out: Path) -> Path:
-    """Name the folder beside a result file that keeps its finished stacks until all are done."""
-    return out.with_name(f"{out.stem}.unfinished")
+        return _in_memory(scenario, progress, tell)
+    home = Folder(unfinished(out).absolute())
+    with locks.alone(home.path, str(out)):
+        way = _Way(progress, workers, scheduler, checkpoint_every, tell, restart)
+        _complete(scenario, home, way, out.absolute())
+        return write_file(home, out, scenario)
 
 
 def sweep(
@@ -169,37 +152,51 @@ def sweep(
         If some stacks failed twice. On KeyboardInterrupt the records of the stack that ran here are
         kept in `interrupted.nc`.
     """
-    folder = folder.absolute()
-    _complete(scenario, folder, progress, workers, scheduler, checkpoint_every, tell, restart)
-    return open_results(folder)
+    home = Folder(folder.absolute())
+    way = _Way(progress, workers, scheduler, checkpoint_every, tell, restart)
+    _complete(scenario, home, way)
+    return open_results(home.path)
 
 
-def _complete(
-    scenario: Scenario,
-    folder: Path,
-    progress: Progress | None = None,
-    workers: int = 0,
-    scheduler: str | None = None,
-    checkpoint_every: int = 0,
-    tell: Callable[[str], None] = warnings.warn,
-    restart: bool = False,
-    result: Path | None = None,
-) -> None:
-    """Run the stacks that a folder does not hold yet, as `sweep` says.
+def _in_memory(
+    scenario: Scenario, progress: Progress | None, tell: Callable[[str], None]
+) -> xr.Dataset:
+    """Run all stacks one after the other, and keep nothing of them on disk."""
+    sources.refresh()
+    stacks = plan(expand(scenario), tell=tell)
+    meter = Meter(stacks, progress)
+    tracks = Tracks(tracking.of_file(Path(scenario.output.folder) / f"{scenario.name}.nc"))
+    parts = []
+    for stack in stacks:
+        record = record_of(stack, functools.partial(meter.report, stack.number), tracks=tracks)
+        if not record.complete:
+            raise KeyboardInterrupt
+        meter.finished(stack.number)
+        parts.append(part_of(record, stack, scenario))
+    for sentence in tracks.lost:
+        tell(sentence)
+    return combine(parts)
 
-    result: where a single stack that is not there yet is written, as the whole that it is, instead
-    of as a part in the folder.
+
+def _complete(scenario: Scenario, home: Folder, way: _Way, result: Path | None = None) -> None:
+    """Run the stacks that a folder does not hold yet.
+
+    result: the file that the sweep ends as. The only stack of a sweep is written there at once,
+    instead of as a part in the folder.
     """
     sources.refresh()
-    home = Folder(folder)
-    if not restart:
-        grow(home, scenario, workers, tell)
-    thrown = home.made_ready(scenario, restart)
+    folder, tell = home.path, way.tell
+    if not way.restart:
+        read = result and functools.partial(read_file, result)
+        growth = grow(home, scenario, way.workers, tell, read or None)
+        if growth and (said := growth.describe()):
+            tell(f"{result or folder}: {said}")
+    thrown = home.made_ready(scenario, way.restart)
     if thrown:
         tell(f"{folder}: --restart threw away {thrown}")
     tracks = tracking.of_sweep(folder) if result is None else tracking.of_file(result)
-    stacks = stored(scenario, folder, workers, tell, lambda: tracking.clear(tracks))
-    meter = Meter(stacks, progress)
+    stacks = stored(scenario, folder, way.workers, tell, lambda: tracking.clear(tracks))
+    meter = Meter(stacks, way.progress)
     if old := home.old_state():
         names = ", ".join(str(path.relative_to(folder)) for path in old)
         tell(f"{folder}: {names}: kept by an older otafl; not read, its stacks are computed anew")
@@ -208,20 +205,21 @@ def _complete(
     there = finished(home, scenario, stacks, own, tell, models)
     for number in there:
         meter.was_finished(number)
+    target = result if len(stacks) == 1 else None
     jobs = [
         Job(
             scenario,
             stack,
             folder,
-            checkpoint_every,
+            way.checkpoint_every,
             own[stack.number],
-            result=result if len(stacks) == 1 else None,
+            result=target,
             tracks=tracks,
         )
         for stack in stacks
         if stack.number not in there
     ]
-    with _execution(min(workers, len(stacks)), scheduler, jobs, tell) as execute:
+    with _execution(way, len(stacks), jobs) as execute:
         carried_out(jobs, execute, meter, functools.partial(_pack, folder), tell)
     if any(own):  # a program that began before a module was changed may have put its stacks there
         remove_outdated(home, scenario, stacks, own)
@@ -230,18 +228,17 @@ def _complete(
 
 
 @contextlib.contextmanager
-def _execution(
-    workers: int, scheduler: str | None, jobs: list[Job], tell: Callable[[str], None]
-) -> Iterator[Execute]:
-    """Choose who carries out the jobs.
+def _execution(way: _Way, num_stacks: int, jobs: list[Job]) -> Iterator[Execute]:
+    """Choose who carries out the jobs, which are those of the stacks that are not finished.
 
-    workers: their number for all stacks of the sweep. Fewer jobs need fewer of them, but with the
-    same number of threads each, so that a resumed sweep computes the same bits.
+    Fewer jobs need fewer workers, but with the same number of threads each, so that a resumed sweep
+    computes the same bits.
     """
-    if jobs and scheduler:
+    workers = min(way.workers, num_stacks)
+    if jobs and way.scheduler:
         from otafl.sweeping.cluster import of_scheduler
 
-        with of_scheduler(scheduler, tell) as execute:
+        with of_scheduler(way.scheduler, way.tell) as execute:
             yield execute
     elif jobs and workers:
         from otafl.sweeping.local import WorkerPool
@@ -250,15 +247,6 @@ def _execution(
             yield pool.run
     else:
         yield here
-
-
-def _remove(folder: Path) -> None:
-    """Remove a folder of finished stacks at once: with half of them the same call would begin to
-    compute the others."""
-    removed = folder.with_name(f".{folder.name}.removed")
-    shutil.rmtree(removed, ignore_errors=True)
-    folder.rename(removed)
-    shutil.rmtree(removed, ignore_errors=True)
 
 
 def _pack(folder: Path, finished: bool = False) -> None:

@@ -21,11 +21,10 @@ from otafl.core.errors import UserError
 from otafl.core.inputs import MIB, read_text
 from otafl.core.words import counted
 from otafl.sweeping.executing import Execute
-from otafl.sweeping.working import Job, Outcome, Report, work
+from otafl.sweeping.working import Job, Outcome, Report, work_elsewhere
 
 TOPIC = "otafl"
 ENCRYPTED = ("tls", "wss")
-REPORT_EVERY_S = 0.5
 LOOK_EVERY_S = 0.05
 CONNECT_S = 10
 WORKERS_S = 60
@@ -202,23 +201,13 @@ def _lost(where: str) -> UserError:
 
 def _work(job: Job) -> Outcome:
     """Carry out a job in a worker."""
-    from dataclasses import replace
-
     import dask
     from distributed import get_worker
 
-    worker, told = get_worker(), [0.0]
-
-    def report(*rounds: int) -> None:
-        now = time.monotonic()
-        if now - told[0] >= REPORT_EVERY_S:
-            told[0] = now
-            worker.log_event(TOPIC, rounds)
-
+    worker = get_worker()
     # xarray would lock its files by the cluster's scheduler, which knows none in memory
     with dask.config.set(scheduler="synchronous"):
-        outcome = work(job, report)
-    return replace(outcome, error=None)  # which need not pass from program to program
+        return work_elsewhere(job, lambda *rounds: worker.log_event(TOPIC, rounds))
 
 
 @contextlib.contextmanager

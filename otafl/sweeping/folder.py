@@ -22,6 +22,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from otafl.core.errors import DamagedError, UserError, changing
 from otafl.core.inputs import read_text
@@ -34,7 +35,8 @@ from otafl.results.packing import finished_stacks, stacks_of
 from otafl.scenario import Scenario, about, same
 from otafl.scenario.yaml_source import parse
 from otafl.sweeping import locks
-from otafl.sweeping.planning import MOST_BYTES, Batch, Stack
+from otafl.sweeping.plan_file import MOST_BYTES
+from otafl.sweeping.planning import Batch, Stack
 from otafl.user_code.sources import Sources, changed
 
 LOCKS, RUNNING, FAILURES, OLD_STATE = "locks", "running", "failures", "state"
@@ -175,9 +177,11 @@ class Folder:
         A folder without results is nobody's, and with `restart` what it has goes too. Raises
         UserError if it holds results of another scenario, or another program computes there.
         """
-        if not self.plan.exists() or self.plan.is_dir():
-            return ""
         with locks.held(self.lock("plan")):
+            if restart:
+                shutil.rmtree(self.path / GROWING, ignore_errors=True)
+            if not self.plan.exists() or self.plan.is_dir():
+                return ""
             if not restart and self.is_of(scenario):
                 return ""
             kept = self.said()
@@ -214,12 +218,16 @@ class Folder:
         except (OSError, ValueError, UserError, KeyError, TypeError):
             return "a scenario"
 
+    def stored(self) -> dict[str, Any]:
+        """Return what the plan says, and its scenario, see `scenario.about`. Raises OSError,
+        ValueError or TypeError where they cannot be read."""
+        plan = json.loads(read_text(self.plan, MOST_BYTES))
+        return {**plan, "scenario": read_text(self.scenario, MOST_BYTES)}
+
     def is_of(self, scenario: Scenario) -> bool:
         """Say whether the folder's plan is of this scenario; a damaged one is nobody's."""
         try:
-            plan = json.loads(read_text(self.plan, MOST_BYTES))
-            text = read_text(self.scenario, MOST_BYTES)
-            return same({**plan, "scenario": text}, about(scenario))
+            return same(self.stored(), about(scenario))
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return False
 

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,22 +32,18 @@ from otafl.results import models as trained
 from otafl.results import plain
 from otafl.results.dataset import renumbered
 from otafl.results.files import finished_files, read_part, write_part
+from otafl.results.models import Trained
 from otafl.results.packing import stacks_of
+from otafl.running.checkpoints import change_scenarios
 from otafl.scenario import Point, Scenario, about, expand, same, scenario_hash
 from otafl.scenario.yaml_source import parse
 from otafl.sweeping import locks
 from otafl.sweeping.folder import EARLIER, GROWING, Folder
-from otafl.sweeping.planning import (
-    MOST_BYTES,
-    Batch,
-    Stack,
-    in_chunks,
-    more_trials,
-    plan,
-    planned,
-    read_plan,
-    read_tree,
-)
+from otafl.sweeping.plan_file import MOST_BYTES, planned, read_plan
+from otafl.sweeping.planning import Batch, Stack, in_chunks, more_trials, plan
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 LIST = "files.json"
 
@@ -64,7 +61,7 @@ class Growth:
 
     Parameters
     ----------
-    before : the scenario that the folder holds.
+    before : the scenario whose results are there.
     now : the grown one.
     numbers : old number of a point -> its new one.
     """
@@ -78,63 +75,104 @@ class Growth:
         """Return whether trials were added."""
         return self.now.trials > self.before.trials
 
+    def describe(self) -> str:
+        """Return a sentence that says how it has grown; empty where it has not."""
+        old, points = len(self.numbers), len(expand(self.now))
+        if old == points and not self.more_trials:
+            return ""
+        return (
+            f"the sweep has grown from {counted(old, 'point')} of "
+            f"{counted(self.before.trials, 'trial')} to {counted(points, 'point')} of "
+            f"{counted(self.now.trials, 'trial')}; what is finished stays"
+        )
 
-def grow(home: Folder, scenario: Scenario, workers: int, tell: Callable[[str], None]) -> None:
-    """Have the folder hold the scenario, if it holds results of one from which this one has grown.
+
+@dataclass(frozen=True)
+class Source:
+    """What is there of a sweep before it grows.
 
     Parameters
     ----------
-    workers : as of `planning.plan`.
-    tell : called with how the sweep has grown.
+    stacks : of the sweep as it was.
+    finished : numbers of the stacks that are finished.
+    parts, models : what is finished, and its place in the folder of the sweep.
+    """
+
+    stacks: Sequence[Stack]
+    finished: Set[int]
+    parts: Iterable[tuple[Path, xr.Dataset]]
+    models: Sequence[tuple[Path, Path]]
+
+
+Read = Callable[[Folder, Scenario, int, Callable[[str], None]], tuple[Growth, Source] | None]
+"""Reads results from elsewhere that a folder without any begins with; takes what `grow` does."""
+
+
+def grow(
+    home: Folder,
+    scenario: Scenario,
+    workers: int,
+    tell: Callable[[str], None],
+    read: Read | None = None,
+) -> Growth | None:
+    """Have the folder hold the scenario, if there are results from which it has grown.
+
+    Parameters
+    ----------
+    workers, tell : as of `planning.plan`.
+    read : reads what a folder begins with that has no results.
+
+    Returns
+    -------
+    How it has grown.
 
     Raises
     ------
     UserError : if it has grown and another program computes there.
     """
-    if not home.plan.is_file():
-        return
+    if read is None and not home.plan.is_file():
+        return None
     with locks.held(home.lock("plan")):
         if (home.path / GROWING / LIST).is_file():
             _take_places(home)
-        if home.is_of(scenario) or not home.said():
-            return
-        growth = growth_between(_kept(home), scenario)
-        if growth is None:
-            return
-        home.check_idle()
-        try:
-            stacks = read_plan(growth.before, expand(growth.before), home.path)
-        except UserError:  # damaged, as is said where it is read for what it is
-            return
-        _prepare(home, growth, stacks, workers, tell)
+        if home.is_of(scenario) and (read is None or home.said()):
+            return None
+        found = None
+        if home.said():
+            found = _read_folder(home, scenario)
+        elif read is not None:
+            found = read(home, scenario, workers, tell)
+        if found is None:
+            return None
+        _prepare(home, *found, workers, tell)
         _take_places(home)
-    old, points = len(growth.numbers), len(expand(scenario))
-    tell(
-        f"{home.path}: the sweep has grown from {counted(old, 'point')} of "
-        f"{counted(growth.before.trials, 'trial')} to {counted(points, 'point')} of "
-        f"{counted(scenario.trials, 'trial')}; what is finished stays"
-    )
+    return found[0]
 
 
-def growth_between(before: Scenario | None, now: Scenario) -> Growth | None:
-    """Return how one scenario has grown from another; None if it differs in anything but more
-    values on the same axes, in any order, and more trials."""
-    if before is None or before.trials > now.trials or list(before.sweep) != list(now.sweep):
-        return None
-    bare = [one.model_copy(update={"sweep": {}, "trials": 1}) for one in (before, now)]
-    if scenario_hash(bare[0]) != scenario_hash(bare[1]):
+def growth_from(stored: Mapping[str, Any], now: Scenario) -> Growth | None:
+    """Return how a scenario has grown from the one that a file holds, see `scenario.about`; None if
+    they differ in anything but more values on the same axes, in any order, and more trials.
+
+    Nothing that the file names is imported.
+    """
+    tree = parse(str(stored["scenario"])).data
+    sweep, trials = tree.get("sweep", {}), tree.get("trials", 1)
+    if list(sweep) != list(now.sweep) or not 0 < trials <= now.trials:
         return None
     try:
-        places = [[now.sweep[key].index(v) for v in values] for key, values in before.sweep.items()]
+        places = [[now.sweep[key].index(v) for v in values] for key, values in sweep.items()]
     except ValueError:
         return None
-    numbers = np.arange(np.prod([len(values) for values in now.sweep.values()], dtype=int))
-    grid = numbers.reshape([len(values) for values in now.sweep.values()])
+    before = now.model_copy(update={"sweep": sweep, "trials": trials})
+    if not same(stored, about(before)):
+        return None
+    sizes = [len(values) for values in now.sweep.values()]
+    grid = np.arange(math.prod(sizes)).reshape(sizes)
     own = grid[np.ix_(*places)].ravel().tolist() if places else [0]
     return Growth(before, now, dict(enumerate(own)))
 
 
-def earlier_part(home: Folder, stack: Stack, scenario: Scenario) -> Any:
+def earlier_part(home: Folder, stack: Stack, scenario: Scenario) -> xr.Dataset:
     """Return the part with the earlier trials of a stack.
 
     Raises UserError, which says why, where it cannot be joined with what this program computes.
@@ -149,72 +187,97 @@ def earlier_part(home: Folder, stack: Stack, scenario: Scenario) -> Any:
     return part.isel(point=[held.index(number) for number in numbers])
 
 
-def _kept(home: Folder) -> Scenario | None:
-    """Return the scenario that the folder holds; None where it cannot be read."""
+def _read_folder(home: Folder, now: Scenario) -> tuple[Growth, Source] | None:
+    """Return what a folder holds; None where it cannot be read, or nothing has grown from it."""
     try:
-        kept = Scenario.model_validate(parse(read_text(home.scenario, MOST_BYTES)).data)
-        return kept if home.is_of(kept) else None
-    except (OSError, ValueError, UserError):
+        growth = growth_from(home.stored(), now)
+    except (OSError, *NOT_OTAFLS):
         return None
+    if growth is None:
+        return None
+    home.check_idle()
+    try:
+        stacks = read_plan(growth.before, expand(growth.before), home.path)
+    except UserError:  # damaged, as is said where it is read for what it is
+        return None
+    finished = {n for one in home.finished(growth.before).values() for n in one.stacks}
+    files = (*trained.files_of(home.path), *(home.path / EARLIER).glob("*.pt"))
+    models = [(path.relative_to(home.path), path) for path in files]
+    return growth, Source(stacks, finished, _finished_parts(home, growth.before), models)
+
+
+def _finished_parts(home: Folder, scenario: Scenario) -> Iterator[tuple[Path, xr.Dataset]]:
+    """Yield what is finished; what is damaged or of another scenario is computed anew."""
+    wanted = about(scenario)
+    for path in (*finished_files(home.path), *sorted((home.path / EARLIER).glob("*.nc"))):
+        with contextlib.suppress(*NOT_OTAFLS):
+            part = read_part(path)
+            if part.attrs["complete"] == 1 and same(part.attrs, wanted):
+                yield path.relative_to(home.path), part
 
 
 def _prepare(
-    home: Folder,
-    growth: Growth,
-    stacks: Sequence[Stack],
-    workers: int,
-    tell: Callable[[str], None],
+    home: Folder, growth: Growth, source: Source, workers: int, tell: Callable[[str], None]
 ) -> None:
     """Make the files of the grown sweep in `growing/`, and their list."""
     stage = home.path / GROWING
     shutil.rmtree(stage, ignore_errors=True)
-    finished = {n for one in home.finished(growth.before).values() for n in one.stacks}
-    for path, part in _parts(home, growth):
+    for path, part in _renumber_parts(home, growth, source):
         write_part(part, stage / path)
-    for path in (*trained.files_of(home.path), *(home.path / EARLIER).glob("*.pt")):
-        with contextlib.suppress(*NOT_OTAFLS):  # the stack is computed anew, or it stays
-            kept, _ = trained.read(path)
-            whole = growth.more_trials and path.stem.isdecimal() and int(path.stem) in finished
-            where = EARLIER if whole else path.parent.relative_to(home.path)
-            rows = [(growth.numbers[point], trial) for point, trial in kept.rows]
-            trained.write(replace(kept, rows=rows), stage / where / path.name, growth.now)
-    for stack in stacks:
+    for path, models in _renumber_models(growth, source):
+        trained.write(models, stage / path, growth.now)
+    text, points, old = about(growth.now), expand(growth.now), set(growth.numbers.values())
+    for stack in source.stacks:
         for batch in stack.batches:
             _stage_record(home, growth, home.record(stack.number, batch))
-    text, points, old = about(growth.now), expand(growth.now), set(growth.numbers.values())
-    grown = [_grown(stack, growth, points, finished) for stack in stacks]
+            before = [stack.points[place] for place in batch.points]
+            now = [points[growth.numbers[point.index]] for point in before]
+            path = home.checkpoint(stack.number, batch)
+            with contextlib.suppress(Exception):  # not there, or damaged: its rounds run anew
+                change_scenarios(path, stage / path.relative_to(home.path), before, now)
+    grown = [_grown(stack, growth, points, source.finished) for stack in source.stacks]
     new = plan([point for point in points if point.index not in old], workers, tell)
     grown += [replace(stack, number=len(grown) + stack.number) for stack in new]
     write_text(stage / home.scenario.name, text["scenario"])
     write_text(stage / home.plan.name, planned(text, grown))
     made = [str(path.relative_to(stage)) for path in stage.rglob("*") if path.is_file()]
-    made.sort(key=lambda name: name == home.plan.name)  # the plan last
+    # the plan last, or first where there was none: a folder with results always has one
+    made.sort(key=lambda name: (name == home.plan.name) == home.plan.exists())
     there = [*finished_files(home.path), *(home.path / EARLIER).glob("*.*")]
     there += trained.files_of(home.path) if growth.more_trials else ()
     gone = {str(path.relative_to(home.path)) for path in there} - set(made)
     write_text(stage / LIST, json.dumps({"made": made, "gone": sorted(gone)}))
 
 
-def _parts(home: Folder, growth: Growth) -> Iterator[tuple[Path, Any]]:
-    """Yield what is finished as parts of the grown sweep, and where each goes; what is damaged or
-    of another scenario is left out, and computed anew."""
-    wanted = about(growth.before)
-    for path in (*finished_files(home.path), *sorted((home.path / EARLIER).glob("*.nc"))):
+def _renumber_parts(
+    home: Folder, growth: Growth, source: Source
+) -> Iterator[tuple[Path, xr.Dataset]]:
+    """Yield the parts of the grown sweep, and where each goes; what says what no file of otafl does
+    is left out, and computed anew."""
+    for path, part in source.parts:
         with contextlib.suppress(*NOT_OTAFLS):
-            part = read_part(path)
-            if part.attrs["complete"] != 1 or not same(part.attrs, wanted):
-                continue
             stacks = stacks_of(path, part.attrs)
             part = renumbered(part, growth.numbers, growth.now)
             if path.parent.name == EARLIER or not growth.more_trials:
-                yield path.relative_to(home.path), part
+                yield path, part
                 continue
-            tree = read_tree(home.plan)["stacks"]
             for number in stacks:
-                own = [growth.numbers[point] for point in tree[number]["points"]]
+                own = [growth.numbers[point.index] for point in source.stacks[number].points]
                 one = part.isel(point=np.isin(part["point_index"].values, own))
                 name = home.earlier(number).relative_to(home.path)
                 yield name, one.assign_attrs(stacks=[number])
+
+
+def _renumber_models(growth: Growth, source: Source) -> Iterator[tuple[Path, Trained]]:
+    """Yield the models of the grown sweep, and where each file goes; the stacks of files that
+    cannot be read are computed anew."""
+    for place, path in source.models:
+        with contextlib.suppress(*NOT_OTAFLS):
+            kept, _ = trained.read(path)
+            rows = [(growth.numbers[point], trial) for point, trial in kept.rows]
+            finished = place.stem.isdecimal() and int(place.stem) in source.finished
+            folder = EARLIER if growth.more_trials and finished else place.parent
+            yield Path(folder, place.name), replace(kept, rows=rows)
 
 
 def _stage_record(home: Folder, growth: Growth, path: Path) -> None:
@@ -229,7 +292,7 @@ def _stage_record(home: Folder, growth: Growth, path: Path) -> None:
         plain.save(kept, home.path / GROWING / path.relative_to(home.path))
 
 
-def _grown(stack: Stack, growth: Growth, points: Sequence[Point], finished: set[int]) -> Stack:
+def _grown(stack: Stack, growth: Growth, points: Sequence[Point], finished: Set[int]) -> Stack:
     """Return a stack with the points and the trials of the grown sweep, which has these points."""
     own = in_chunks([points[growth.numbers[p.index]] for p in stack.points], stack.chunk_mb)
     if not growth.more_trials:

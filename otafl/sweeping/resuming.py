@@ -8,17 +8,19 @@ they are.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from otafl import data
 from otafl.core.words import counted
 from otafl.results.environment import versions
 from otafl.results.origins import Origin
 from otafl.results.packing import take_out
-from otafl.scenario import Scenario
+from otafl.scenario import Scenario, files_of
 from otafl.sweeping import locks
-from otafl.sweeping.folder import Folder, outdated
-from otafl.sweeping.planning import Stack, began_with, together
-from otafl.user_code.sources import Sources, changed
+from otafl.sweeping.folder import Finished, Folder, outdated
+from otafl.sweeping.plan_file import began_with, together
+from otafl.sweeping.planning import Stack
+from otafl.user_code.sources import Sources, changed, of_otafl
 
 
 def finished(
@@ -42,7 +44,11 @@ def finished(
         aside = home.set_aside_damaged()
     for path, why in aside.items():
         tell(f"{why}; kept as {path.name}, its stacks are computed anew")
-    if models and (lost := _remove_without_models(home, scenario, stacks)):
+
+    def lost_models(number: int, one: Finished) -> set[str]:
+        return set() if home.models(number).exists() else {"models"}
+
+    if models and (lost := _take_out(home, scenario, stacks, lost_models)):
         tell(
             f"{home.path}: the models of {counted(len(lost), 'finished stack')} are not there; "
             f"{'it is' if len(lost) == 1 else 'they are'} computed anew"
@@ -77,30 +83,59 @@ def remove_outdated(
 ) -> dict[int, set[str]]:
     """Take the stacks out of a folder that other modules of the user's made than there are now, and
     return which files have changed for each."""
+
+    def changed_files(number: int, one: Finished) -> set[str]:
+        return set(outdated(one.origin(stacks[number]), sources[number]))
+
+    return _take_out(home, scenario, stacks, changed_files)
+
+
+def differing(
+    origin: Origin,
+    own: Sources,
+    inputs: Mapping[str, str],
+    programs: Mapping[str, str] | None = None,
+) -> set[str]:
+    """Return what something was computed by that is not the same now: names of programs, of the
+    user's own files, and of inputs; of what an older file does not say, only the user's own files.
+
+    Parameters
+    ----------
+    own : the user's own modules, as they are now.
+    inputs : as of `inputs_of`, now.
+    programs : the versions now; those of this program if not given.
+    """
+    now = versions() if programs is None else programs
+    before = (origin.inputs or {}).items()
+    return {
+        *(name for name, version in origin.versions.items() if now.get(name) != version),
+        *outdated(origin, own),
+        *(name for name, known in before if inputs.get(name, known) != known),
+    }
+
+
+def inputs_of(scenario: Scenario) -> dict[str, str]:
+    """Return hashes of what a stack's numbers depend on beside versions and own modules."""
+    found = {"otafl": of_otafl(), "data": data.fingerprint(scenario.data)}
+    return found | files_of(scenario)
+
+
+def _take_out(
+    home: Folder,
+    scenario: Scenario,
+    stacks: Sequence[Stack],
+    why: Callable[[int, Finished], set[str]],
+) -> dict[int, set[str]]:
+    """Take the stacks out of a folder for which there is a reason, and return the reasons."""
     gone: dict[int, set[str]] = {}
     for path, one in home.finished(scenario).items():
-        there = [stacks[number] for number in one.stacks if number < len(stacks)]
-        old = {s.number: set(outdated(one.origin(s), sources[s.number])) for s in there}
-        old = {number: files for number, files in old.items() if files}
-        if old:
-            points = {point.index for number in old for point in stacks[number].points}
+        found = {number: why(number, one) for number in one.stacks if number < len(stacks)}
+        out = {number: reasons for number, reasons in found.items() if reasons}
+        if out:
+            points = {point.index for number in out for point in stacks[number].points}
             with locks.held(home.lock("pack")):
-                take_out(home.path, path, set(old), points)
-            gone |= old
-    return gone
-
-
-def _remove_without_models(home: Folder, scenario: Scenario, stacks: Sequence[Stack]) -> set[int]:
-    """Take the stacks out of a folder whose models have been removed, and return their numbers."""
-    gone = set[int]()
-    for path, one in home.finished(scenario).items():
-        there = [number for number in one.stacks if number < len(stacks)]
-        lost = {number for number in there if not home.models(number).exists()}
-        if lost:
-            points = {point.index for number in lost for point in stacks[number].points}
-            with locks.held(home.lock("pack")):
-                take_out(home.path, path, lost, points)
-            gone |= lost
+                take_out(home.path, path, set(out), points)
+            gone |= out
     return gone
 
 

@@ -29,7 +29,7 @@ from otafl.results.packing import stacks_of
 from otafl.scenario import same
 from otafl.scenario.yaml_source import parse
 from otafl.sweeping.folder import EARLIER, RUNNING, Folder
-from otafl.sweeping.planning import MOST_BYTES, SHA256, check_scenario, read_tree
+from otafl.sweeping.plan_file import MOST_BYTES, SHA256, check_scenario, read_tree
 from otafl.user_code import loading
 
 MOST_CHUNK_BYTES = 2**30

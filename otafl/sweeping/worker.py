@@ -6,15 +6,12 @@ import os
 import queue
 import signal
 import threading
-import time
-from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Any
 
 from otafl.sweeping.local import READY
-from otafl.sweeping.working import Job, work
+from otafl.sweeping.working import Job, work_elsewhere
 
-REPORT_EVERY_S = 0.5
 LOOK_EVERY_S = 1.0
 
 
@@ -36,15 +33,8 @@ def main(pipe: int, stderr: int, parent: int) -> None:
     os.close(stderr)
     _send(connection, READY)
     while True:
-        told = [0.0]
-
-        def report(*rounds: int, told: list[float] = told) -> None:
-            if time.monotonic() - told[0] >= REPORT_EVERY_S:
-                told[0] = time.monotonic()
-                _send(connection, rounds)
-
-        outcome = work(jobs.get(), report)
-        _send(connection, replace(outcome, error=None))  # an error may hold what cannot be sent
+        outcome = work_elsewhere(jobs.get(), lambda *rounds: _send(connection, rounds))
+        _send(connection, outcome)
 
 
 def _listen(connection: Connection, jobs: queue.SimpleQueue[Job], parent: int) -> None:

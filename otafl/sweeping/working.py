@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import torch
 
-from otafl import data
 from otafl.core.errors import UserError, WriteError, changing
 from otafl.core.words import counted
 from otafl.results import models as trained
@@ -27,12 +27,14 @@ from otafl.running.checkpoints import Checkpoint
 from otafl.running.following import Tracks
 from otafl.running.memory import ran_out_of_memory
 from otafl.running.running import Progress, run_stack
-from otafl.scenario import Scenario, files_of, scenario_hash, sources_of
+from otafl.scenario import Scenario, scenario_hash, sources_of
 from otafl.sweeping import locks
-from otafl.sweeping.folder import Folder, outdated
+from otafl.sweeping.folder import Folder
 from otafl.sweeping.growing import all_trials, earlier_part
 from otafl.sweeping.joining import Piece, joined
-from otafl.sweeping.planning import Batch, Stack, rebatched
+from otafl.sweeping.plan_file import rebatched
+from otafl.sweeping.planning import Batch, Stack
+from otafl.sweeping.resuming import differing, inputs_of
 from otafl.user_code import blame, sources
 from otafl.user_code.sources import Sources
 
@@ -41,6 +43,9 @@ if TYPE_CHECKING:
 
 Report = Callable[[int, int, int], None]
 """Called with (number of the stack, its rounds done, its rounds in all)."""
+
+REPORT_EVERY_S = 0.5
+"""A worker reports no more often."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +118,22 @@ def work(job: Job, report: Report, keep_interrupted: bool = False) -> Outcome:
     return Outcome(job, "done", notes=tuple(notes))
 
 
+def work_elsewhere(job: Job, send: Report) -> Outcome:
+    """Do a job in a worker, as `work` does; what it returns can be sent from program to program.
+
+    send: called as `report` is, now and then.
+    """
+    sent = 0.0
+
+    def report(*rounds: int) -> None:
+        nonlocal sent
+        if time.monotonic() - sent >= REPORT_EVERY_S:
+            sent = time.monotonic()
+            send(*rounds)
+
+    return replace(work(job, report), error=None)
+
+
 def _check_plan(folder: Folder, scenario: Scenario) -> None:
     """Raise UserError if another program has changed what the folder is of."""
     if folder.plan.is_file() and not folder.is_of(scenario):
@@ -147,9 +168,7 @@ def _compute(job: Job, report: Report, keep_interrupted: bool, notes: list[str])
         stack = rebatched(job.folder, all_trials(stack))
 
     record = record_of(stack, tell, partial(_kept_batch, job, notes), rebatch)
-    inputs = inputs_of(stack.scenario)
-    dataset = to_dataset(record, stack.points, job.scenario, inputs)
-    dataset = dataset.assign_attrs(stacks=[stack.number])
+    dataset = part_of(record, stack, job.scenario).assign_attrs(stacks=[stack.number])
     models = record.models
     if record.complete and earlier is not None:
         later = dataset.isel(trial=slice(stack.earlier, None))
@@ -189,12 +208,11 @@ def _earlier(job: Job, notes: list[str]) -> _Earlier | None:
         models = None
         if job.scenario.output.save_models:
             models, _ = trained.read(folder.earlier(stack.number).with_suffix(".pt"))
-        inputs, why = inputs_of(stack.scenario), set[str]()
-        for one in origins.read(part.attrs, part["point_index"].values):
-            why |= {name for name, of in one.versions.items() if job.versions.get(name) != of}
-            why |= set(outdated(one, job.sources))
-            known = (one.inputs or {}).items()
-            why |= {name for name, of in known if name != "otafl" and inputs.get(name) != of}
+        inputs = inputs_of(stack.scenario)
+        del inputs["otafl"]  # its version says enough
+        why = set[str]()
+        for origin in origins.read(part.attrs, part["point_index"].values):
+            why |= differing(origin, job.sources, inputs, job.versions)
         if not why:
             return _Earlier(part, models)
         said = f"made with other {', '.join(sorted(why))}"
@@ -207,10 +225,9 @@ def _earlier(job: Job, notes: list[str]) -> _Earlier | None:
     return None
 
 
-def inputs_of(scenario: Scenario) -> dict[str, str]:
-    """Return hashes of what a stack's numbers depend on beside versions and own modules."""
-    found = {"otafl": sources.of_otafl(), "data": data.fingerprint(scenario.data)}
-    return found | files_of(scenario)
+def part_of(record: Record, stack: Stack, scenario: Scenario) -> xr.Dataset:
+    """Return the record of a stack as a part of the sweep."""
+    return to_dataset(record, stack.points, scenario, inputs_of(stack.scenario))
 
 
 def record_of(

@@ -88,6 +88,7 @@ check --schema a b
 run s.yaml --out folder.nc
 sweep s.yaml --workers -1
 sweep s.yaml --workers 2 --scheduler tcp://127.0.0.1:1
+run s.yaml --workers 2 --scheduler tcp://127.0.0.1:1
 sweep s.yaml --scheduler nonsense
 sweep s.yaml --scheduler tcp://127.0.0.1:1
 sweep s.yaml --scheduler s.yaml

@@ -32,7 +32,7 @@ from otafl.results import models as trained
 from otafl.results import plain
 from otafl.results.files import write_part
 from otafl.scenario import Scenario
-from otafl.sweeping import planning
+from otafl.sweeping import plan_file
 from otafl.sweeping.folder import Folder
 
 
@@ -107,8 +107,8 @@ def test_a_journal_names_methods_of_a_clock_alone() -> None:
 def test_a_record_is_not_run(way: Way, tmp_path: Path, mark: Path) -> None:
     """Of two batches of one stack the first is finished, as its file says."""
     one = scenario({"trials": 2})
-    (stack,) = planning.stored(one, tmp_path)
-    stack = planning.rebatched(tmp_path, stack, stack.batches[0].halves())
+    (stack,) = plan_file.stored(one, tmp_path)
+    stack = plan_file.rebatched(tmp_path, stack, stack.batches[0].halves())
     file = Folder(tmp_path).record(0, stack.batches[0])
     file.parent.mkdir()
     way(file, mark)
@@ -122,7 +122,7 @@ def test_pickles_of_earlier_versions_are_named_and_left(
     name: str, tmp_path: Path, mark: Path
 ) -> None:
     one = scenario({"trials": 1})
-    planning.stored(one, tmp_path)
+    plan_file.stored(one, tmp_path)
     (tmp_path / name).parent.mkdir(exist_ok=True)
     as_pickle(tmp_path / name, mark)
     said: list[str] = []

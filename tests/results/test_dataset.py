@@ -11,7 +11,7 @@ import yaml
 from support.parts import ROUNDS, TWO_AXES, make_scenario, parts_of, record, value
 
 from otafl.core.errors import UserError
-from otafl.results.dataset import combine, to_dataset
+from otafl.results.dataset import as_part, combine, to_dataset
 from otafl.results.ending import final
 from otafl.results.files import open_results, read_part, write_part
 from otafl.results.record import Record
@@ -129,6 +129,23 @@ def test_an_unfinished_part_makes_the_result_incomplete() -> None:
     points = expand(scenario)
     half = Record([0, 2], record(points, [0, 2]).variables, complete=False)
     assert combine([to_dataset(half, points, scenario)]).attrs["complete"] == 0
+
+
+@pytest.mark.parametrize(
+    "sweep",
+    [
+        {},
+        {"channel.snr_db": [5, 0]},
+        TWO_AXES,
+        {"devices.count": [2, 3], "power": ["gbma", "ci"]},
+        {"zip": [{"channel.snr_db": 0, "seed": 1}, {"channel.snr_db": 5, "seed": 2}]},
+    ],
+)
+def test_a_result_is_a_part_of_all_its_points(sweep: dict) -> None:
+    whole = combine(parts_of(make_scenario(sweep)))
+    part = as_part(whole)
+    assert all(values.dims[0] == "point" for values in part.data_vars.values())
+    xr.testing.assert_identical(combine([part]), whole)
 
 
 def test_a_zip_axis_has_a_coordinate_for_each_key() -> None:

@@ -184,7 +184,7 @@ def test_two_programs_share_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_a_stack_under_lock_is_busy(tmp_path: Path) -> None:
     one = short()
-    (stack,) = sweeping.planning.stored(one, tmp_path)
+    (stack,) = sweeping.plan_file.stored(one, tmp_path)
     job = working.Job(one, stack, tmp_path)
     with locks.held(Folder(tmp_path).lock(0)):
         assert working.work(job, lambda *_: None).state == "busy"
@@ -193,7 +193,7 @@ def test_a_stack_under_lock_is_busy(tmp_path: Path) -> None:
 
 def test_a_worker_of_other_versions_refuses(tmp_path: Path) -> None:
     one = short()
-    (stack,) = sweeping.planning.stored(one, tmp_path)
+    (stack,) = sweeping.plan_file.stored(one, tmp_path)
     job = working.Job(one, stack, tmp_path, versions={"otafl": "0.0.1"})
     outcome = working.work(job, lambda *_: None)
     assert (outcome.state, outcome.kind) == ("failed", "user")
@@ -313,7 +313,7 @@ def test_what_another_program_has_packed_is_not_computed_again(
 ) -> None:
     """A job that was made before the other program finished and packed its stack."""
     one = short({"sweep": {"training.batch_size": [2, 3]}})
-    jobs = [working.Job(one, s, tmp_path) for s in sweeping.planning.stored(one, tmp_path)]
+    jobs = [working.Job(one, s, tmp_path) for s in sweeping.plan_file.stored(one, tmp_path)]
     monkeypatch.setattr(packs, "AT_ONCE", 2)
     sweeping.sweep(one, tmp_path)
     assert [path.parent.name for path in tmp_path.rglob("*.nc")] == ["packs"]

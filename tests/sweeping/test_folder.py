@@ -16,7 +16,7 @@ from contract.test_sweeps import Kill
 from otafl import sweeping
 from otafl.core.errors import UserError
 from otafl.scenario import scenario_hash
-from otafl.sweeping import locks, planning, working
+from otafl.sweeping import locks, plan_file, working
 from otafl.sweeping.folder import Folder
 
 pytestmark = pytest.mark.exact
@@ -112,7 +112,7 @@ def test_restart_of_nothing_and_of_what_is_no_sweep_throws_nothing_away(tmp_path
     ],
 )
 def test_work_that_is_not_finished_is_kept_too(tmp_path: Path, file: str, said: str) -> None:
-    planning.stored(scenario({}), tmp_path)
+    plan_file.stored(scenario({}), tmp_path)
     (tmp_path / file).parent.mkdir(exist_ok=True)
     (tmp_path / file).write_text("")
     with pytest.raises(UserError, match=f"holds 0 finished parts, {said} of the scenario 'small'"):
@@ -125,7 +125,7 @@ def test_work_that_is_not_finished_is_kept_too(tmp_path: Path, file: str, said: 
 def test_a_folder_that_another_program_computes_in_is_left_alone(
     tmp_path: Path, restart: bool
 ) -> None:
-    planning.stored(scenario({}), tmp_path)
+    plan_file.stored(scenario({}), tmp_path)
     with (
         locks.held(Folder(tmp_path).lock(0)),
         pytest.raises(UserError, match="another program computes there; wait for it"),
@@ -172,12 +172,12 @@ def doctored(changes: dict[str, Any]) -> str:
 def test_a_doctored_plan_is_named_where_there_are_results(tmp_path: Path, text: str) -> None:
     """Without any it is nobody's, see above."""
     one = scenario({"trials": 2, "training.rounds": 1})
-    planning.stored(one, tmp_path)
+    plan_file.stored(one, tmp_path)
     if "stacks" in text:
         text = text.replace(scenario_hash(scenario({"trials": 2})), scenario_hash(one))
     (tmp_path / "plan.json").write_text(text)
     with pytest.raises(UserError, match=r"plan\.json: is damaged or no plan of otafl; begin anew"):
-        planning.stored(one, tmp_path)
+        plan_file.stored(one, tmp_path)
 
 
 def test_a_folder_in_the_place_of_the_plan(tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_a_plan_that_is_no_regular_file_is_one_sentence(kept: Path, tmp_path: Pa
                 sweeping.sweep(one, folder)
             Folder(folder).made_ready(one, restart=True)
             assert not (folder / name).is_symlink()
-            assert planning.stored(one, folder)
+            assert plan_file.stored(one, folder)
             shutil.rmtree(folder)
 
 

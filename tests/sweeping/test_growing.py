@@ -25,9 +25,9 @@ from otafl import open_results, sweeping
 from otafl.core.errors import UserError
 from otafl.results import origins, packing
 from otafl.results.files import read_part, write_part
-from otafl.running import running
+from otafl.running import checkpoints, running
 from otafl.scenario import Scenario, expand
-from otafl.sweeping import growing, locks, working
+from otafl.sweeping import growing, locks, resuming, working
 from otafl.sweeping.folder import Folder
 
 pytestmark = pytest.mark.exact
@@ -278,7 +278,7 @@ def test_earlier_trials_that_do_not_fit_are_computed_anew(
         other = part.attrs["origins"].replace(working.versions()["torch"], "other")
         write_part(part.assign_attrs(origins=other), path)
     if what == "data":
-        monkeypatch.setattr(working.data, "fingerprint", lambda source: "other")
+        monkeypatch.setattr(resuming.data, "fingerprint", lambda source: "other")
     if what == "damaged":
         true = growing._take_places
 
@@ -346,3 +346,26 @@ def test_what_parts_are_said_to_be_does_not_stop_growth(kept: Path, tmp_path: Pa
     told = json.dumps([made | {"points": "0-900"}])
     write_part(part.assign_attrs(origins=told, stacks=[0, 77]), path)
     same(sweeping.sweep(grown(MORE, 3), folder), whole(3), tolerance=1e-9)
+
+
+def test_a_checkpoint_goes_on_with_more_trials(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stack that was running keeps its rounds; the new trials are a batch of their own."""
+    axis, took = {"channel.snr_db": [0, 20]}, list[int]()
+    with pytest.raises(KeyboardInterrupt):
+        sweeping.sweep(grown(axis), tmp_path, Kill(after=1), checkpoint_every=1)
+    true = checkpoints.Checkpoint.load
+
+    def noted(checkpoint: Any, *rest: Any) -> Any:
+        kept = true(checkpoint, *rest)
+        took.append(0 if kept is None else kept.rounds)
+        return kept
+
+    monkeypatch.setattr(checkpoints.Checkpoint, "load", noted)
+    said: list[str] = []
+    now = grown(axis, trials=3)
+    got = sweeping.sweep(now, tmp_path, checkpoint_every=1, tell=said.append)
+    assert took == [1, 0]
+    assert len(said) == 1
+    same(got, sweeping.run(now), tolerance=1e-9)

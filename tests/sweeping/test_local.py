@@ -23,7 +23,7 @@ from contract.test_sweeps import same
 from otafl import sweeping
 from otafl.core.errors import UserError
 from otafl.scenario import to_yaml
-from otafl.sweeping import FailedStacks, local, planning
+from otafl.sweeping import FailedStacks, local, plan_file
 from otafl.sweeping.local import WorkerPool
 from otafl.sweeping.working import Job
 
@@ -34,7 +34,7 @@ SHORT = {"training.rounds": 2, "trials": 1, "sweep": {"training.batch_size": [1,
 
 def jobs_of(folder: Path, keys: dict[str, Any] = SHORT) -> list[Job]:
     one = scenario(keys)
-    return [Job(one, stack, folder) for stack in planning.stored(one, folder)]
+    return [Job(one, stack, folder) for stack in plan_file.stored(one, folder)]
 
 
 def nothing(*_: int) -> None: ...

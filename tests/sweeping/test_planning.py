@@ -18,7 +18,7 @@ from otafl.results import origins
 from otafl.running import memory
 from otafl.running.memory import Counter, Need
 from otafl.scenario import Scenario, expand, scenario_hash
-from otafl.sweeping import planning
+from otafl.sweeping import plan_file, planning
 from otafl.sweeping.planning import Batch
 
 pytestmark = pytest.mark.exact
@@ -91,7 +91,7 @@ def without_checksum(path: Path) -> dict[str, Any]:
 def test_a_digit_of_a_plan_that_changed_is_noticed(tmp_path: Path) -> None:
     """Here of a hash, and of the memory of a chunk, which the last bits of results depend on."""
     one = scenario({})
-    planning.stored(one, tmp_path)
+    plan_file.stored(one, tmp_path)
     path = tmp_path / "plan.json"
     text = path.read_text()
     for old, new in (
@@ -103,17 +103,17 @@ def test_a_digit_of_a_plan_that_changed_is_noticed(tmp_path: Path) -> None:
         assert old in text
         path.write_text(text.replace(old, new))
         with pytest.raises(UserError, match="is damaged or no plan of otafl"):
-            planning.stored(one, tmp_path)
+            plan_file.stored(one, tmp_path)
 
 
 def test_an_older_plan_is_followed(tmp_path: Path) -> None:
     """Batches used to be lists of trials, of all points."""
     one = scenario({"sweep": {"channel.snr_db": [0, 10]}, "trials": 3})
-    stacks = planning.stored(one, tmp_path)
+    stacks = plan_file.stored(one, tmp_path)
     plan = without_checksum(tmp_path / "plan.json")
     plan["stacks"][0]["batches"] = [[0, 1], [2]]
     (tmp_path / "plan.json").write_text(json.dumps(plan))
-    (again,) = planning.stored(one, tmp_path)
+    (again,) = plan_file.stored(one, tmp_path)
     assert again.points == stacks[0].points
     assert again.batches == [Batch([0, 1], [0, 1]), Batch([0, 1], [2])]
 
@@ -121,19 +121,19 @@ def test_an_older_plan_is_followed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "{}", '{"scenario_hash": 1', '{"scenario_hash": "HASH"}'])
 def test_a_damaged_plan_is_named(tmp_path: Path, text: str) -> None:
     one = scenario({})
-    planning.stored(one, tmp_path)
+    plan_file.stored(one, tmp_path)
     (tmp_path / "plan.json").write_text(text.replace("HASH", scenario_hash(one)))
     with pytest.raises(UserError, match=r"plan.json: is damaged|another scenario"):
-        planning.stored(one, tmp_path)
+        plan_file.stored(one, tmp_path)
 
 
 def test_a_plan_keeps_the_size_of_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A resumed sweep goes on with it, whatever would be measured now."""
     monkeypatch.setattr(planning.chunking, "chosen", lambda points, tell: 3.0)
     one = scenario({"sweep": {"channel.snr_db": [0, 5]}})
-    assert [stack.chunk_mb for stack in planning.stored(one, tmp_path)] == [3.0]
+    assert [stack.chunk_mb for stack in plan_file.stored(one, tmp_path)] == [3.0]
     monkeypatch.setattr(planning.chunking, "chosen", lambda points, tell: 7.0)
-    (again,) = planning.stored(one, tmp_path)
+    (again,) = plan_file.stored(one, tmp_path)
     assert {point.scenario.engine.chunk_mb for point in again.points} == {3.0}
     made = json.loads(sweeping.sweep(one, tmp_path).attrs["origins"])
     assert [origin["chunk_mb"] for origin in made] == [3.0]
@@ -143,26 +143,26 @@ def test_a_plan_keeps_the_size_of_chunks(tmp_path: Path, monkeypatch: pytest.Mon
 def test_chunks_of_an_older_plan(kept: dict, expected: float | None, tmp_path: Path) -> None:
     """Plans from before it was measured went by what was the default."""
     one = scenario()
-    planning.stored(one, tmp_path)
+    plan_file.stored(one, tmp_path)
     path = tmp_path / "plan.json"
     tree = without_checksum(path)
     del tree["stacks"][0]["chunk_mb"]
     tree["stacks"][0] |= kept
     path.write_text(json.dumps(tree))
-    (stack,) = planning.stored(one, tmp_path)
+    (stack,) = plan_file.stored(one, tmp_path)
     assert stack.chunk_mb == expected
 
 
 @pytest.mark.parametrize("bad", ["x", -1.0, 0.0, [], float("nan")])
 def test_a_damaged_size_of_chunks(bad: object, tmp_path: Path) -> None:
     one = scenario()
-    planning.stored(one, tmp_path)
+    plan_file.stored(one, tmp_path)
     path = tmp_path / "plan.json"
     tree = without_checksum(path)
     tree["stacks"][0]["chunk_mb"] = bad
     path.write_text(json.dumps(tree))
     with pytest.raises(UserError, match="is damaged or no plan of otafl"):
-        planning.stored(one, tmp_path)
+        plan_file.stored(one, tmp_path)
 
 
 def test_the_result_says_how_many_trials_ran_side_by_side(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_the_result_says_how_many_trials_ran_side_by_side(tmp_path: Path) -> Non
     one = scenario({"training.rounds": 1, "trials": 3, "sweep": {"channel.snr_db": [0, 5, 10, 20]}})
     for workers, size in ((0, 12), (2, 3)):
         folder = tmp_path / str(workers)
-        planning.stored(one, folder, workers)
+        plan_file.stored(one, folder, workers)
         result = sweeping.sweep(one, folder)
         (made,) = origins.read(result.attrs, ())
         assert made.points == set(range(4))

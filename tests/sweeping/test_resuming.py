@@ -19,7 +19,7 @@ from otafl import open_results, sweeping
 from otafl.results import packing as packs
 from otafl.results.files import read_part, write_part
 from otafl.scenario import Scenario
-from otafl.sweeping import planning, working
+from otafl.sweeping import plan_file, working
 from otafl.user_code import sources
 
 pytestmark = pytest.mark.exact
@@ -137,12 +137,12 @@ def test_an_edit_of_what_an_interrupted_run_names(
     one = short({"power": named, "training.rounds": 4})
     for value in (0.5, 0.9):
         share(tmp_path, 0.5)
-        said: list[str] = []
+        said, out = list[str](), tmp_path / f"{value}.nc"
         with pytest.raises(KeyboardInterrupt):
-            sweeping.run(one, tmp_path / "r.nc", stop_after(2), checkpoint_every)
+            sweeping.run(one, out, stop_after(2), checkpoint_every)
         share(tmp_path, value)
         calls = Rounds()
-        found = sweeping.run(one, tmp_path / "r.nc", calls, checkpoint_every, said.append)
+        found = sweeping.run(one, out, calls, checkpoint_every, said.append)
         kept = checkpoint_every and value == 0.5
         assert calls == ([3, 4] if kept else [1, 2, 3, 4])
         assert len(said) == bool(checkpoint_every and value == 0.9)
@@ -169,8 +169,8 @@ def test_a_run_takes_the_module_as_it_is_now(named: str, tmp_path: Path) -> None
 def test_a_module_that_changes_while_it_runs(named: str, tmp_path: Path) -> None:
     """And one that a worker has otherwise than its client: nothing is computed."""
     one = short({"power": named})
-    (stack,) = planning.stored(one, tmp_path / "s")
-    (own,) = planning.sources_of_each([stack])
+    (stack,) = plan_file.stored(one, tmp_path / "s")
+    (own,) = plan_file.sources_of_each([stack])
     job = working.Job(one, stack, tmp_path / "s", sources=own)
     share(tmp_path, 0.9)
     outcome = working.work(job, lambda *_: None)

@@ -1,0 +1,232 @@
+"""The plan of a sweep as a file of its folder, beside a copy of the scenario.
+
+A resumed sweep follows the plan, since float32 results differ in the last bits between stack sizes.
+Someone else may have written it, so it is read with limits.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import math
+import operator
+import warnings
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from otafl.core.errors import UserError
+from otafl.core.files import write_text
+from otafl.core.inputs import MIB, read_bytes, read_text
+from otafl.scenario import Point, Scenario, about, expand, same, sources_of
+from otafl.scenario.keys import custom_sections
+from otafl.sweeping.locks import held
+from otafl.sweeping.planning import Batch, Stack, in_chunks, plan
+from otafl.user_code.sources import Sources
+
+MOST_BYTES = 64 * MIB
+"""Of a plan, and of a scenario beside it, that are read: someone else may have written them."""
+
+SHA256 = "sha256"
+"""The key of a plan's checksum."""
+
+BEFORE_SHA256 = {"scenario_hash", "sources", "stacks"}
+"""The keys of plans that have none."""
+
+
+def stored(
+    scenario: Scenario,
+    folder: Path,
+    workers: int = 1,
+    tell: Callable[[str], None] = warnings.warn,
+    begin: Callable[[], None] = lambda: None,
+) -> list[Stack]:
+    """Return the folder's plan, or a new one that is then stored in it, after `begin` was called.
+
+    Raises UserError if the folder holds another scenario's results, or a damaged plan.
+    """
+    points = expand(scenario)
+    with held(folder / "locks" / "plan.lock"):
+        if (folder / "plan.json").exists():
+            return read_plan(scenario, points, folder)
+        stacks = plan(points, workers, tell)
+        sources = together(sources_of_each(stacks))
+        said = about(scenario)
+        _check_own(folder / "scenario.yaml", said["scenario"])
+        write_text(folder / "scenario.yaml", said["scenario"])
+        begin()
+        write_text(folder / "plan.json", planned(said, stacks, sources))
+    return stacks
+
+
+def planned(
+    said: Mapping[str, str], stacks: Sequence[Stack], sources: Sources | None = None
+) -> str:
+    """Return the text of a plan. said: of the scenario, see `about`. sources: of all stacks, as
+    they are now if they are not given."""
+    return to_json(
+        {
+            "scenario_hash": said["scenario_hash"],
+            "scenario_sha256": _sha256(said["scenario"]),
+            "sources": together(sources_of_each(stacks)) if sources is None else sources,
+            "stacks": [_plain(stack) for stack in stacks],
+        }
+    )
+
+
+def sources_of_each(stacks: Sequence[Stack]) -> list[Sources]:
+    """Return the files of the user's own modules that each stack names, with their hashes."""
+    known: dict[tuple[str, ...], Sources] = {}
+    out = []
+    for stack in stacks:
+        names = tuple(section.name for _, section in custom_sections(stack.scenario))
+        if names not in known:
+            known[names] = sources_of(stack.scenario)
+        out.append(known[names])
+    return out
+
+
+def together(several: Sequence[Sources]) -> Sources:
+    """Return the files of several stacks."""
+    return functools.reduce(operator.or_, several, {})
+
+
+def began_with(folder: Path, now: Sources) -> Sources:
+    """Return the files of the user's own modules as the sweep of a folder last began, and keep in
+    its plan what they are now."""
+    with held(folder / "locks" / "plan.lock"):
+        before: Sources = read_tree(folder / "plan.json").get("sources", {})
+        if before != now:
+            _change(folder / "plan.json", lambda tree: tree.update(sources=now))
+    return before
+
+
+def _check_own(path: Path, text: str) -> None:
+    """Raise UserError if another file than a sweep's is in the place of its scenario."""
+    if path.exists() and not (path.is_file() and read_bytes(path, MOST_BYTES) == text.encode()):
+        raise UserError(
+            f"{path}: is there already, and a sweep keeps its own there; give another place with "
+            "--out"
+        )
+
+
+def rebatched(folder: Path, stack: Stack, batches: list[Batch] | None = None) -> Stack:
+    """Return the stack, in other batches if they are given, as the folder's plan then has it
+    too."""
+    changed = stack if batches is None else replace(stack, batches=batches)
+
+    def change(tree: dict[str, Any]) -> None:
+        tree["stacks"][stack.number] = _plain(changed)
+
+    with held(folder / "locks" / "plan.lock"):
+        _change(folder / "plan.json", change)
+    return changed
+
+
+def _change(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    tree = read_tree(path)
+    change(tree)
+    write_text(path, to_json(tree))
+
+
+def to_json(tree: dict[str, Any]) -> str:
+    """Return a plan as JSON, with the SHA-256 of the rest of it."""
+    return json.dumps({**tree, SHA256: _digest(tree)})
+
+
+def read_tree(path: Path) -> dict[str, Any]:
+    """Read a plan as plain data, and compare it with its SHA-256; older plans have none.
+
+    Raises OSError for a file that cannot be read; ValueError or TypeError for one that is damaged
+    or no plan.
+    """
+    tree: dict[str, Any] = dict(json.loads(read_text(path, MOST_BYTES)))
+    older = tree.keys() <= BEFORE_SHA256
+    if not older and tree.get(SHA256) != _digest(tree):
+        raise ValueError("its SHA-256 is not the one that it was written with")
+    return tree
+
+
+def check_scenario(plan: dict[str, Any], path: Path) -> None:
+    """Raise ValueError unless the copy of the scenario is the one that a plan was made of."""
+    text = read_text(path, MOST_BYTES)
+    if "scenario_sha256" in plan and plan["scenario_sha256"] != _sha256(text):
+        raise ValueError("its SHA-256 is not the one that it was written with")
+
+
+def _digest(tree: dict[str, Any]) -> str:
+    """Return the SHA-256 of a plan without that of it."""
+    bare = {key: value for key, value in tree.items() if key != SHA256}
+    return _sha256(json.dumps(bare, sort_keys=True))
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def read_plan(scenario: Scenario, points: list[Point], folder: Path) -> list[Stack]:
+    """Return the plan of a folder. Raises UserError if it is damaged or of another scenario."""
+    path = folder / "plan.json"
+    try:
+        tree = read_tree(path)
+        kept = {**tree, "scenario": read_text(folder / "scenario.yaml", MOST_BYTES)}
+        if not same(kept, about(scenario)):
+            raise UserError(
+                f"{folder}: holds the results of another scenario (or of this one before it "
+                "was changed); give another place with --out, or throw them away with --restart"
+            )
+        stacks = []
+        for number, stack in enumerate(tree["stacks"]):
+            own = in_chunks([points[i] for i in stack["points"]], _chunk_mb(stack))
+            batches = [_batch(one, len(own)) for one in stack["batches"]]
+            stacks.append(Stack(number, own, batches, int(stack.get("earlier", 0))))
+        _check_whole(stacks, len(points), scenario.trials)
+    except (OSError, ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
+        raise UserError(
+            f"{path}: is damaged or no plan of otafl; begin anew with --restart, or give another "
+            "place with --out"
+        ) from error
+    return stacks
+
+
+def _check_whole(stacks: Sequence[Stack], points: int, trials: int) -> None:
+    """Raise ValueError unless the stacks hold every trial of every point once."""
+    if sorted(point.index for stack in stacks for point in stack.points) != list(range(points)):
+        raise ValueError("not every point once")
+    for stack in stacks:
+        every = Counter(
+            (point, trial)
+            for batch in stack.batches
+            for point in batch.points
+            for trial in batch.trials
+        )
+        wanted = len(stack.points) * (trials - stack.earlier)
+        if len(every) != wanted or set(every.values()) != {1}:
+            raise ValueError("not every trial once")
+        first = stack.earlier
+        if not all(0 <= p < len(stack.points) and 0 <= first <= t < trials for p, t in every):
+            raise ValueError("more trials than there are")
+
+
+def _plain(stack: Stack) -> dict[str, Any]:
+    points = [point.index for point in stack.points]
+    plain = {"points": points, "batches": stack.batches, "chunk_mb": stack.chunk_mb}
+    return plain | ({"earlier": stack.earlier} if stack.earlier else {})
+
+
+def _chunk_mb(plain: dict[str, Any]) -> float | None:
+    """Read the memory of a chunk; plans of before it was measured have what was the default."""
+    chunk_mb = plain.get("chunk_mb", 96.0)
+    if chunk_mb is not None and not 0 < float(chunk_mb) < math.inf:
+        raise ValueError(f"a chunk of {chunk_mb} MB")
+    return None if chunk_mb is None else float(chunk_mb)
+
+
+def _batch(plain: list[Any], points: int) -> Batch:
+    """Read a batch of a plan; older ones list the trials alone, of all points."""
+    if plain and isinstance(plain[0], int):
+        return Batch(list(range(points)), plain)
+    return Batch(*plain)

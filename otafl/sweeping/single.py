@@ -1,0 +1,123 @@
+"""A sweep whose result is one file.
+
+While it runs, what is finished lies in a folder beside the file, as that of any sweep. A file that
+is there already is taken up again where this scenario is the same or has grown from it, and
+everything that it was computed by is still the same.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from otafl.core.errors import UserError, changing
+from otafl.results import models as trained
+from otafl.results import origins
+from otafl.results.dataset import as_part
+from otafl.results.environment import device_name
+from otafl.results.files import PACKS, finished_files, open_results, read_part, write_part
+from otafl.scenario import Scenario, expand, sources_of
+from otafl.sweeping.folder import Folder
+from otafl.sweeping.growing import NOT_OTAFLS, Growth, Source, growth_from
+from otafl.sweeping.planning import Stack, plan
+from otafl.sweeping.resuming import differing, inputs_of
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+def unfinished(out: Path) -> Path:
+    """Name the folder beside a result file that keeps its finished stacks until all are done."""
+    return out.with_name(f"{out.stem}.unfinished")
+
+
+def read_file(
+    out: Path, home: Folder, scenario: Scenario, workers: int, tell: Callable[[str], None]
+) -> tuple[Growth, Source] | None:
+    """Return what a result file holds of the scenario, for its folder to begin with; None where it
+    is computed anew, for a reason that is told unless the file is of another scenario."""
+    if not out.is_file():
+        return None
+    try:
+        with read_part(out, lazy=True) as whole:
+            growth = growth_from(whole.attrs, scenario) if whole.attrs["complete"] == 1 else None
+            if growth is None:
+                return None
+            part = as_part(whole).load()
+    except (OSError, *NOT_OTAFLS):
+        return None
+    stacks = plan(expand(growth.before), workers, tell)
+    models = list(trained.files_of(out)) if scenario.output.save_models else []
+    other = _find_differences(part, stacks)
+    if part.attrs.get("device_name") != device_name(scenario.engine.device):
+        other.add("processor")
+    if scenario.output.save_models and not _are_of(models, stacks, growth.before.trials):
+        other.add("models")
+    if other:
+        tell(f"{out}: is computed anew, since it was made with other {', '.join(sorted(other))}")
+        return None
+    if not growth.describe():
+        tell(f"{out}: is finished and stays; --restart computes it anew")
+    place = home.part(0) if len(stacks) == 1 else home.path / PACKS / "1-00000.nc"
+    numbers = {stack.number for stack in stacks}
+    part = part.assign_attrs(stacks=sorted(numbers))
+    places = [home.models(number).relative_to(home.path) for number in sorted(numbers)]
+    named = list(zip(places, models, strict=False))
+    return growth, Source(stacks, numbers, [(place.relative_to(home.path), part)], named)
+
+
+def write_file(home: Folder, out: Path, scenario: Scenario) -> xr.Dataset:
+    """Put a finished sweep in one file, unless its only stack has been written there, remove its
+    folder, and return the result."""
+    kept = home.path
+    in_parts = bool(finished_files(kept))
+    dataset = open_results(kept if in_parts else out)
+    new, models = trained.folder_of(kept), trained.folder_of(out)
+    moved = scenario.output.save_models and not new.exists()  # before an interruption
+    with changing(out):
+        if not moved:
+            shutil.rmtree(models, ignore_errors=True)
+        if new.exists():
+            new.rename(models)
+        if in_parts:
+            write_part(dataset, out)
+        _remove(kept)
+    return dataset
+
+
+def _find_differences(part: xr.Dataset, stacks: Sequence[Stack]) -> set[str]:
+    """Return what a result was computed by that is not the same now."""
+    made = origins.read(part.attrs, part["point_index"].values)
+    found = set[str]()
+    for stack in stacks:
+        own, inputs = sources_of(stack.scenario), inputs_of(stack.scenario)
+        points = {point.index for point in stack.points}
+        for origin in made:
+            if origin.points & points:
+                found |= differing(origin, own, inputs)
+    return found
+
+
+def _are_of(models: Sequence[Path], stacks: Sequence[Stack], trials: int) -> bool:
+    """Return whether files hold the models of these stacks, one each."""
+    if len(models) != len(stacks):
+        return False
+    for path, stack in zip(models, stacks, strict=True):
+        rows = {(point.index, trial) for point in stack.points for trial in range(trials)}
+        try:
+            if set(trained.read(path)[0].rows) != rows:
+                return False
+        except UserError:
+            return False
+    return True
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder of finished stacks at once: with half of them the same call would begin to
+    compute the others."""
+    removed = folder.with_name(f".{folder.name}.removed")
+    shutil.rmtree(removed, ignore_errors=True)
+    folder.rename(removed)
+    shutil.rmtree(removed, ignore_errors=True)

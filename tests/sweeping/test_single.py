@@ -1,0 +1,339 @@
+"""A sweep that ends as one file: what is written, interruptions while it puts the finished stacks
+together, and a file that is there already.
+
+Mutations that make a test here fail: a file taken up without a look at what it was computed by, its
+models under the numbers of other stacks, the plan put in its place after the parts, trials of a
+grown file computed again, a file of another scenario refused.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+from contract.small import scenario
+from contract.test_sweeps import Kill, same
+
+import otafl
+from otafl import open_results, sweeping
+from otafl.results import models as trained
+from otafl.results.files import read_part, write_part
+from otafl.scenario import Scenario
+from otafl.sweeping import growing, resuming, single, working
+
+pytestmark = pytest.mark.exact
+
+TWO = {"training.batch_size": [2, 3]}
+"""A sweep of two stacks."""
+
+
+@pytest.mark.parametrize(("sweep", "files"), [({}, 1), (TWO, 3)])
+def test_a_single_stack_is_written_once(
+    sweep: dict[str, Any], files: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fails if its part is written too; what is read is what is returned, and has the attributes
+    that a folder with a part has."""
+    written: list[Path] = []
+    true = working.write_part
+
+    def counted(dataset: Any, path: Path) -> None:
+        written.append(path)
+        true(dataset, path)
+
+    for module in (working, single):
+        monkeypatch.setattr(module, "write_part", counted)
+    one, out = scenario({"training.rounds": 2, "sweep": sweep}), tmp_path / "out.nc"
+    result = sweeping.run(one, out)
+    assert len(written) == files
+    assert written[-1] == out
+    for other in (open_results(out), sweeping.run(one)):
+        same(result, other)
+    folder = sweeping.sweep(one, tmp_path / "folder")
+    same(result, folder)
+    assert result.attrs.keys() == folder.attrs.keys()
+    assert [path.name for path in tmp_path.iterdir() if path.name != "folder"] == ["out.nc"]
+
+
+def test_a_part_is_taken_up_and_a_damaged_one_is_not(tmp_path: Path) -> None:
+    """That an earlier call has left beside the file; how often its rounds are computed."""
+    one = scenario({"training.rounds": 2})
+    whole = sweeping.sweep(one, tmp_path / "folder").load()
+    for damage, computed in ((None, 0), (b"text", 2)):
+        out = tmp_path / f"{computed}.nc"
+        shutil.copytree(tmp_path / "folder", sweeping.unfinished(out))
+        (part,) = sweeping.unfinished(out).glob("parts/*")
+        if damage is not None:
+            part.write_bytes(damage)
+        calls: list[int] = []
+        same(sweeping.run(one, out, lambda done, *_, calls=calls: calls.append(done)), whole)
+        assert len(calls) == computed
+        same(open_results(out), whole)
+        assert not sweeping.unfinished(out).exists()
+
+
+@pytest.mark.parametrize(
+    ("place", "sweep"),
+    [
+        ("removing", TWO),
+        ("removing", {}),
+        *(pytest.param(one, TWO, marks=pytest.mark.slow) for one in ("writing", "half removed")),
+    ],
+)
+def test_an_interrupted_end_loses_no_models(
+    place: str, sweep: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same call makes the result, with the models of all stacks."""
+    keys = {"training.rounds": 2, "trials": 1, "output.save_models": True}
+    one = scenario({**keys, "sweep": sweep})
+    whole = sweeping.run(one, tmp_path / "whole.nc")
+    out, remove = tmp_path / "out.nc", shutil.rmtree
+
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    def removing(path: Path, *rest: Any, **options: Any) -> None:
+        if path.name == ".out.unfinished.removed" and path.exists():
+            if place == "half removed":
+                next(path.glob("parts/*")).unlink()
+            raise KeyboardInterrupt
+        remove(path, *rest, **options)
+
+    if place == "writing":
+        monkeypatch.setattr(single, "write_part", interrupted)
+    else:
+        monkeypatch.setattr(shutil, "rmtree", removing)
+    with pytest.raises(KeyboardInterrupt):
+        sweeping.run(one, out)
+    monkeypatch.undo()
+    same(sweeping.run(one, out), whole)
+    same(open_results(out), whole)
+    names = [path.name for path in trained.folder_of(tmp_path / "whole.nc").iterdir()]
+    assert sorted(path.name for path in trained.folder_of(out).iterdir()) == sorted(names)
+    assert len(names) == (2 if sweep else 1)
+    assert {path.name for path in tmp_path.iterdir()} >= {"out.nc", trained.folder_of(out).name}
+    assert not sweeping.unfinished(out).exists()
+    assert not list(tmp_path.glob(".*"))
+
+
+SMALL = {"training.rounds": 2, "trials": 2, "engine.dtype": "float64", "devices.count": 3}
+AXES = {"channel.snr_db": [0, 20], "csi.name": ["perfect", "error"]}
+MORE = {"channel.snr_db": [20, 5, 0], "csi.name": ["perfect", "delay", "error"]}
+
+
+def small(sweep: dict[str, Any], trials: int = 2, **keys: Any) -> Scenario:
+    return scenario(SMALL | {"sweep": sweep, "trials": trials} | keys)
+
+
+class Calls:
+    """The rounds that are computed, as a progress, and what is told."""
+
+    def __init__(self) -> None:
+        self.rounds: list[int] = []
+        self.told: list[str] = []
+
+    def __call__(self, done: int, total: int, note: str = "") -> None:
+        self.rounds.append(done)
+
+    def run(self, one: Scenario, out: Path, **keys: Any) -> xr.Dataset:
+        return sweeping.run(one, out, self, tell=self.told.append, **keys)
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished file, to copy."""
+    out = tmp_path_factory.mktemp("file") / "r.nc"
+    sweeping.run(small(AXES), out)
+    return out
+
+
+@pytest.mark.parametrize(
+    ("sweep", "trials", "rounds"),
+    [(MORE, 2, [5, 6, 7, 8, 9, 10]), (AXES, 3, [1, 2, 3, 4]), (MORE, 3, list(range(1, 11)))],
+    ids=["points", "trials", "both"],
+)
+def test_a_file_grows_as_a_folder_does(
+    sweep: dict[str, Any], trials: int, rounds: list[int], file: Path, tmp_path: Path
+) -> None:
+    """What is finished keeps its bits; the whole is that of a sweep that began so."""
+    out, calls = Path(shutil.copy(file, tmp_path)), Calls()
+    before, now = open_results(out).load(), small(sweep, trials)
+    after = calls.run(now, out).load()
+    assert calls.rounds == rounds
+    points = 9 if sweep == MORE else 4
+    assert calls.told == [
+        f"{out}: the sweep has grown from 4 points of 2 trials to {points} points of {trials} "
+        "trials; what is finished stays"
+    ]
+    same(after.sel(snr_db=[0, 20], csi=["perfect", "error"], trial=[0, 1]), before)
+    same(after, sweeping.run(now), tolerance=1e-9)
+    same(after, open_results(out))
+    assert [path.name for path in tmp_path.iterdir()] == ["r.nc"]
+
+
+@pytest.mark.parametrize("trials", [2, 4])
+def test_a_file_without_axes_grows(trials: int, tmp_path: Path) -> None:
+    out, calls = tmp_path / "r.nc", Calls()
+    before = sweeping.run(small({}), out).load()
+    after = calls.run(small({}, trials), out)
+    assert calls.rounds == ([] if trials == 2 else [1, 2])
+    same(after.isel(trial=[0, 1]), before)
+    same(after, sweeping.run(small({}, trials)), tolerance=1e-9)
+
+
+def test_a_finished_file_stays_until_restart(tmp_path: Path) -> None:
+    """Links, timelines and ragged device counts too."""
+    keys = {"output.save_link": True, "output.save_timeline": True, "track": "jsonl"}
+    one, out = small({"devices.count": [2, 4]}, **keys), tmp_path / "r.nc"
+    before, calls = sweeping.run(one, out).load(), Calls()
+    lines = [path.read_text() for path in sorted(tmp_path.glob("r.track/**/*.jsonl"))]
+    same(calls.run(one, out).load(), before)
+    assert calls.rounds == []
+    assert calls.told == [f"{out}: is finished and stays; --restart computes it anew"]
+    assert len(lines) == 4
+    assert [path.read_text() for path in sorted(tmp_path.glob("r.track/**/*.jsonl"))] == lines
+    after = calls.run(one, out, restart=True)
+    assert calls.rounds == [1, 2, 3, 4]
+    assert float(after["wall_time_s"].sum()) != float(before["wall_time_s"].sum())
+
+
+@pytest.mark.parametrize(
+    ("what", "sweep"), [("torch", AXES), ("data", AXES), ("otafl", MORE), ("processor", AXES)]
+)
+def test_a_file_that_was_made_otherwise_is_computed_anew(
+    what: str, sweep: dict[str, Any], file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, calls, other = Path(shutil.copy(file, tmp_path)), Calls(), "0123456789abcdef"
+    if what == "torch":
+        part = read_part(out)
+        made = part.attrs["origins"].replace(working.versions()["torch"], "2.0.1")
+        write_part(part.assign_attrs(origins=made), out)
+    if what == "data":
+        monkeypatch.setattr(resuming.data, "fingerprint", lambda source: other)
+    if what == "otafl":  # its source, of one version
+        monkeypatch.setattr(resuming, "of_otafl", lambda: other)
+    if what == "processor":
+        write_part(read_part(out).assign_attrs(device_name="some GPU"), out)
+    after = calls.run(small(sweep), out)
+    assert calls.told == [f"{out}: is computed anew, since it was made with other {what}"]
+    assert len(calls.rounds) == (4 if sweep == AXES else 6)
+    same(after, sweeping.run(small(sweep)))
+
+
+def test_a_file_of_another_scenario_or_none_is_replaced(file: Path, tmp_path: Path) -> None:
+    """Without a word, as ever: the user named the file to write."""
+    out, calls = Path(shutil.copy(file, tmp_path)), Calls()
+    fewer = {"channel.snr_db": [0], "csi.name": ["perfect", "error"]}
+    for other in (small(AXES, seed=8), small(fewer, seed=8), small(fewer, trials=1, seed=8)):
+        assert calls.run(other, out).attrs["seed"] == 8
+        assert len(calls.rounds) == 4
+        calls.rounds.clear()
+    for text in (b"", b"\x89HDF\r\n\x1a\n", b"name: small"):
+        out.write_bytes(text)
+        assert calls.run(small({}), out).attrs["complete"] == 1
+    assert calls.told == []
+
+
+@pytest.mark.parametrize("trials", [2, 3])
+def test_models_of_a_file_come_along(trials: int, tmp_path: Path) -> None:
+    """Under their points' new numbers; those of other stacks are not taken for them."""
+    keys = {"output.save_models": True}
+    now, calls = small(MORE, trials, **keys), Calls()
+    out, whole = tmp_path / "r.nc", tmp_path / "whole.nc"
+    sweeping.run(small(AXES, **keys), out)
+    calls.run(now, out)
+    assert "the sweep has grown from 4 points" in calls.told[0]
+    sweeping.run(now, whole)
+    x = np.random.default_rng(0).normal(size=(4, 64))
+    for snr_db, csi, trial in ((0, "error", 0), (20, "perfect", trials - 1), (5, "delay", 1)):
+        logits = []
+        for result in (out, whole):
+            module = otafl.load_model(result, trial=trial, snr_db=snr_db, csi=csi)
+            tensor = next(module.parameters()).new_tensor(x)
+            logits.append(module(tensor).detach().numpy())
+        np.testing.assert_allclose(*logits, rtol=1e-9, atol=1e-9)
+    first, second, *_ = trained.files_of(out)
+    os.replace(first, second)
+    calls.run(now, out)
+    assert calls.told[1:] == [f"{out}: is computed anew, since it was made with other models"]
+
+
+SLOWLY = [pytest.param(m, t, marks=pytest.mark.slow) for m in range(4) for t in (2, 3)]
+
+
+@pytest.mark.parametrize(("moved", "trials"), [(1, 3), *SLOWLY])
+def test_killed_while_a_file_grows(
+    moved: int, trials: int, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is whole until the grown one replaces it, and the next call computes no more."""
+    out, true, left = Path(shutil.copy(file, tmp_path)), os.replace, [moved]
+    before, now, calls = open_results(out).load(), small(MORE, trials), Calls()
+
+    def killed(source: Any, target: Any) -> None:
+        if growing.GROWING in Path(source).parts and growing.GROWING not in Path(target).parts:
+            left[0] -= 1
+            if left[0] < 0:
+                raise KeyboardInterrupt
+        true(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(growing.os, "replace", killed)
+        with pytest.raises(KeyboardInterrupt):
+            calls.run(now, out)
+    same(open_results(out), before)
+    assert calls.rounds == []
+    copied = shutil.copytree(tmp_path, tmp_path.with_name(f"{tmp_path.name}-restart"))
+    with pytest.raises(KeyboardInterrupt):
+        sweeping.run(now, out, Kill(after=7 if trials == 2 else 3), tell=calls.told.append)
+    same(open_results(out), before)
+    after = calls.run(now, out)
+    assert calls.rounds[0] == (7 if trials == 2 else 3)
+    same(after.sel(snr_db=[0, 20], csi=["perfect", "error"], trial=[0, 1]), before)
+    assert [path.name for path in tmp_path.iterdir()] == ["r.nc"]
+    anew = Calls()
+    same(anew.run(now, copied / "r.nc", restart=True), sweeping.run(now))
+    assert anew.rounds == list(range(1, 7))
+
+
+def test_what_a_file_names_is_not_imported(file: Path, tmp_path: Path) -> None:
+    """It may be someone else's."""
+    out, part = tmp_path / "r.nc", read_part(file)
+    text = str(part.attrs["scenario"]).replace("name: gbma", "name: evil_module:policy")
+    assert "evil_module" in text
+    evil = part.assign_attrs(scenario=text, scenario_hash="0" * 64)
+    write_part(evil, out)
+    calls = Calls()
+    same(calls.run(small(AXES), out), sweeping.run(small(AXES)))
+    assert calls.told == []
+    assert len(calls.rounds) == 4
+
+
+@pytest.mark.slow
+def test_workers_share_a_run_as_they_share_a_sweep(tmp_path: Path) -> None:
+    one = small(AXES)
+    same(
+        sweeping.run(one, tmp_path / "r.nc", workers=2),
+        sweeping.sweep(one, tmp_path / "s", workers=2),
+    )
+
+
+@pytest.mark.parametrize("sweep", [{}, TWO])
+def test_a_run_in_memory_writes_nothing(
+    sweep: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    made: list[str] = []
+    true: Callable[..., Any] = Path.mkdir
+
+    def noted(path: Path, *rest: Any, **keys: Any) -> None:
+        made.append(str(path))
+        true(path, *rest, **keys)
+
+    monkeypatch.setattr(Path, "mkdir", noted)
+    sweeping.run(scenario({"training.rounds": 1, "sweep": sweep}))
+    assert made == list(map(str, tmp_path.iterdir())) == []
