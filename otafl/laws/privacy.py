@@ -153,7 +153,7 @@ def _attack(bench: Bench, rounds: int) -> Iterator[Check]:
     for round in range(rounds):
         probe.send(probe.symbols(REALS, round, 1.0), round)
     transport: Any = probe.link.transport
-    worst = transport.setup.privacy.spent.argmax(1).cpu().numpy()
+    worst = transport.privacy.spent.argmax(1).cpu().numpy()
     mu = _said(probe)
     one = _attacked(_rig(bench, trials), rounds, worst, 1.0) - mu / 2.0
     other = _attacked(_rig(bench, trials), rounds, worst, -1.0) + mu / 2.0

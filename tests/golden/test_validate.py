@@ -222,7 +222,7 @@ def blind_of_half_the_antennas(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def reported_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    from otafl.uplink.report import Tally
+    from otafl.uplink.delivery import Tally
 
     real = Tally.error
     monkeypatch.setattr(Tally, "error", lambda self, e, target: real(self, 1.1 * e, target))

@@ -67,10 +67,10 @@ def own_server(real: Any) -> Any:
 
 
 MUTATIONS: dict[str, tuple[set[str], Patch]] = {
-    "entries clipped one by one": ({NORMS}, replaced(f"{MODULE}:Privacy.clipped", entry_by_entry)),
+    "entries clipped one by one": ({NORMS}, replaced(f"{MODULE}:Privacy.clip", entry_by_entry)),
     "small payloads scaled up": (
         {NORMS},
-        replaced(f"{MODULE}:Privacy.clipped", always_to_the_norm),
+        replaced(f"{MODULE}:Privacy.clip", always_to_the_norm),
     ),
     "a device's data moves it one way": (
         {SENT, ATTACKER, HITS, SERVERS},

@@ -17,9 +17,9 @@ TOTAL, CELLS = "total energy", "coherence blocks"
 def in_each(real: Any) -> Any:
     """The energy of the payload in each of its symbols."""
 
-    def slot(self: Any, delivery: Any) -> Any:
-        made = real(self, delivery)
-        if self.settings.snr_convention == "total_energy":
+    def slot(delivery: Any, settings: Any, csi: Any) -> Any:
+        made = real(delivery, settings, csi)
+        if settings.snr_convention == "total_energy":
             return dataclasses.replace(made, budget=made.budget * made.symbols)
         return made
 
@@ -33,7 +33,7 @@ def one_block_late(real: Any) -> Any:
 MUTATIONS: dict[str, tuple[set[str], Patch]] = {
     "total energy for each symbol": (
         {TOTAL},
-        replaced("otafl.uplink.coherent.over_the_air:OverTheAir._slot", in_each),
+        replaced("otafl.uplink.coherent.over_the_air.lay_out_reals", in_each),
     ),
     "a symbol too late": (
         {CELLS},
