@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
 PACKAGES = {
@@ -48,13 +48,13 @@ MODULES = {
     "transport.bent": "uplink.impairments.bent",
     "transport.capacity": "uplink.digital.capacity",
     "transport.coded_bits": "uplink.digital.coded_bits",
-    "transport.coherent": "uplink.coherent.coherent",
     "transport.digital": "uplink.digital.digital",
     "transport.energies": "uplink.noncoherent.energies",
     "transport.few_antennas": "uplink.noncoherent.few_antennas",
     "transport.fitted_bits": "uplink.digital.fitted_bits",
     "transport.fsk_majority_vote": "uplink.noncoherent.fsk_majority_vote",
     "transport.impairments": "uplink.impairments.impairments",
+    "transport.limits": "uplink.bounds",
     "transport.mcs": "uplink.digital.mcs",
     "transport.misaligned": "uplink.impairments.misaligned",
     "transport.ofdm": "uplink.coherent.ofdm",
@@ -66,6 +66,7 @@ MODULES = {
     "transport.privacy": "privacy.mechanism",
     "transport.privacy_checks": "privacy.checks",
     "transport.reed": "uplink.noncoherent.reed",
+    "transport.superpose": "uplink.signal",
     "transport.type_based": "uplink.type_based.type_based",
     "uplink.differentiable": "own_loop.differentiable",
     "uplink.reports": "own_loop.reports",
@@ -119,6 +120,10 @@ class Finder(MetaPathFinder):
         new = new_name(fullname)
         if new is None:
             return None
+        old = fullname.removeprefix(ROOT)
+        is_current = old not in MODULES and old.partition(".")[0] not in PACKAGES
+        if is_current and PathFinder.find_spec(fullname, path) is not None:
+            return None  # a new module of the name that an old one had in another package
         warnings.warn(f"{fullname} has moved to {new}", DeprecationWarning, stacklevel=2)
         return ModuleSpec(fullname, _Alias(new))
 

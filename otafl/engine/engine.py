@@ -36,7 +36,7 @@ from otafl.engine.pending import Update
 from otafl.engine.round_means import RoundMeans
 from otafl.engine.stacking import encode
 from otafl.topology.base import Exchange
-from otafl.uplink.report import Tally
+from otafl.uplink.delivery import Tally
 
 UPDATE_COUNTS = ("updates_used", "crashed_updates", "rejected_updates", "duplicated_updates")
 

@@ -339,7 +339,7 @@ MUTATIONS = mutations_of(
         ),
         "noise that is not reported": (
             {"interference: error given its fading", "residual phase: error"},
-            replaced("otafl.uplink.on_air:OnAir.superposed", _more_noise),
+            replaced("otafl.uplink.coherent.over_the_air:superpose", _more_noise),
         ),
         "interference unknown to the policy": (
             "interference: known to the policy",

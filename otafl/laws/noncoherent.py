@@ -189,7 +189,7 @@ MUTATIONS = (
         {
             "one use a real": (
                 "symbols and energy",
-                replaced("otafl.uplink.report:Tally.add", _half_the_symbols),
+                replaced("otafl.uplink.delivery:Tally.add", _half_the_symbols),
             ),
         },
     )

@@ -397,7 +397,7 @@ MUTATIONS = (
             ),
             "a larger reported error": (
                 {"NMSE follows from h, p, c, eta"},
-                replaced("otafl.uplink.report:Tally.error", _more_error),
+                replaced("otafl.uplink.delivery:Tally.error", _more_error),
             ),
         },
     )

@@ -155,7 +155,7 @@ def _attack(bench: Bench, rounds: int) -> Iterator[Check]:
     for round in range(rounds):
         probe.send(probe.symbols(REALS, round, 1.0), round)
     transport: Any = probe.link.transport
-    worst = transport.setup.privacy.spent.argmax(1).cpu().numpy()
+    worst = transport.privacy.spent.argmax(1).cpu().numpy()
     mu = _said(probe)
     one = _attacked(_rig(bench, trials), rounds, worst, 1.0) - mu / 2.0
     other = _attacked(_rig(bench, trials), rounds, worst, -1.0) + mu / 2.0
@@ -322,11 +322,11 @@ MUTATIONS = mutations_of(
     {
         "entries clipped one by one": (
             "clipped norms",
-            replaced(f"{MODULE}:Privacy.clipped", _entry_by_entry),
+            replaced(f"{MODULE}:Privacy.clip", _entry_by_entry),
         ),
         "small payloads scaled up": (
             "clipped norms",
-            replaced(f"{MODULE}:Privacy.clipped", _always_to_the_norm),
+            replaced(f"{MODULE}:Privacy.clip", _always_to_the_norm),
         ),
         "a device's data moves it one way": (
             {

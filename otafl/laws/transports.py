@@ -157,9 +157,9 @@ def _precisions(bench: Bench) -> Iterator[Check]:
 def _in_each(real: Any) -> Any:
     """The energy of the payload in each of its symbols."""
 
-    def slot(self: Any, delivery: Any) -> Any:
-        made = real(self, delivery)
-        if self.settings.snr_convention == "total_energy":
+    def slot(delivery: Any, settings: Any, csi: Any) -> Any:
+        made = real(delivery, settings, csi)
+        if settings.snr_convention == "total_energy":
             return dataclasses.replace(made, budget=made.budget * made.symbols)
         return made
 
@@ -217,7 +217,7 @@ MUTATIONS = mutations_of(
     {
         "total energy for each symbol": (
             "total energy",
-            replaced("otafl.uplink.coherent.over_the_air:OverTheAir._slot", _in_each),
+            replaced("otafl.uplink.coherent.over_the_air:lay_out_reals", _in_each),
         ),
         "a symbol too late": (
             "coherence blocks",
@@ -229,19 +229,19 @@ MUTATIONS = mutations_of(
         ),
         "coloured noise": (
             {"noise is white"},
-            replaced("otafl.uplink.on_air:OnAir.superposed", _coloured),
+            replaced("otafl.uplink.coherent.over_the_air:superpose", _coloured),
         ),
         "half precision": (
             {"single precision"},
-            replaced("otafl.uplink.on_air:OnAir.superposed", _coarse_single),
+            replaced("otafl.uplink.coherent.over_the_air:superpose", _coarse_single),
         ),
         "every symbol counted twice": (
             {"airtime"},
-            replaced("otafl.uplink.report:Tally.add", _twice_the_symbols),
+            replaced("otafl.uplink.delivery:Tally.add", _twice_the_symbols),
         ),
         "half the energy": (
             {"radiated energy", "total energy"},
-            replaced("otafl.uplink.report:Tally.add", _half_the_energy),
+            replaced("otafl.uplink.delivery:Tally.add", _half_the_energy),
         ),
         "no noise figure": (
             {"physical SNR"},

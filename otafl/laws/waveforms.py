@@ -86,7 +86,8 @@ def _delays(bench: Bench) -> Iterator[Check]:
     rig = _rig(bench, 6, 4, impairments={"timing_offset": PREFIX / CARRIERS})
     x = _rows(rig, 2)
     estimate, report = rig.send(x, 0)
-    late = rig.link.transport.setup.impairments.offsets(6, 0)[1].cpu().numpy()
+    transport: Any = rig.link.transport
+    late = transport.alignment.impairments.offsets(6, 0)[1].cpu().numpy()
     late = (late - late.min(1, keepdims=True)) * CARRIERS  # [S, K]
     ramp = np.exp(-2j * math.pi * late[..., None] * _frequencies() / CARRIERS)
     gain = report.saved["c/0"][:, 0].cpu().numpy()
@@ -104,7 +105,8 @@ def _carriers(bench: Bench) -> Iterator[Check]:
     rows = torch.zeros(trials, 2, symbols, CARRIERS, dtype=torch.float64)
     rows[:, 0, :, own] = 1.0
     estimate, report = rig.send(rows.flatten(1).to(rig.cohort.weight), 0)
-    e = rig.link.transport.setup.impairments.offsets(1, 0)[0].cpu().numpy()[:, 0]
+    transport: Any = rig.link.transport
+    e = transport.alignment.impairments.offsets(1, 0)[0].cpu().numpy()[:, 0]
     heard = _complex(estimate) / report.saved["c/0"][:, :1].cpu().numpy()
     gain, turn = heard[..., own], math.pi * e * (CARRIERS - 1) / CARRIERS
     kernel = np.sin(math.pi * e) / (CARRIERS * np.sin(math.pi * e / CARRIERS))

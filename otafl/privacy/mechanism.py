@@ -51,9 +51,11 @@ from otafl.core.settings import stackable
 from otafl.power.base import PowerPolicy
 from otafl.privacy import accounting
 from otafl.privacy import checks as privacy_checks
+from otafl.uplink.layout import Slot
 from otafl.uplink.neighbours import Neighbours
-from otafl.uplink.on_air import OnAir, Slot, Symbols
-from otafl.uplink.superpose import Signal, squared_norm
+from otafl.uplink.normalise import Symbols
+from otafl.uplink.on_air import OnAir
+from otafl.uplink.signal import Signal, squared_norm
 
 ROUNDING = 1e-6
 """Steps of the grid of levels that a mu may be above one."""
@@ -176,14 +178,14 @@ class Privacy(Lasting):
             bound = max(bound, self._planned * accounting.level_mu(level) ** 2)
         return bound
 
-    def clipped(self, sent: Signal) -> Signal:
+    def clip(self, sent: Signal) -> Signal:
         """Return the rows [n, P], scaled down to norm C where theirs is larger; zeros for a row
         that is not finite."""
         norm = squared_norm(sent.x).sqrt()
         x = sent.x * (self._clip / norm.clamp_min(self._clip))[:, None]
         return replace(sent, x=x.where(norm.isfinite()[:, None], 0.0))
 
-    def scaled(self, symbols: Symbols) -> Symbols:
+    def scale(self, symbols: Symbols) -> Symbols:
         """Return what devices have to send with the mean symbol powers [S, Q, K] that go with the
         norm C, in the place of their own."""
         lengths = symbols.segments.by_scope(symbols.lengths)

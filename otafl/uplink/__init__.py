@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,9 +21,11 @@ from otafl.csi.long_term import statistics
 from otafl.devices.faults import jammer_power
 from otafl.power.base import PowerPolicy
 from otafl.privacy import mechanism as privacy
-from otafl.uplink.base import LinkSetup, Transport
+from otafl.uplink.base import Transport
 from otafl.uplink.impairments.impairments import Impairments
 from otafl.uplink.neighbours import Neighbours
+from otafl.uplink.power import Alignment
+from otafl.uplink.report import Saves
 
 
 @dataclass(frozen=True)
@@ -72,21 +75,33 @@ def build(
     impairments = Impairments([row.impairments for row in rows], jammer, streams)
     codec = codecs.build([row.codec for row in rows], streams)
     others = neighbours(channel)
-    setup = LinkSetup(
-        budget=budget,
+    alignment = Alignment(
         csi=known,
         receiver=receiver,
         policy=policy,
         statistics=statistics(channel, known, receiver, budget, impairments.known_noise),
-        policy_hyper=hyper_of([row.power for row in rows], streams),
+        hyper=hyper_of([row.power for row in rows], streams),
         impairments=impairments,
-        codec=codec,
-        streams=streams,
-        hyper=hyper_of([row.transport for row in rows], streams),
-        privacy=privacy.build(rows, policy, devices, streams, mains, others),
-        neighbours=others,
-        save_link=scenario.output.save_link,
-        save_gram=save_gram,
     )
-    transport = registry.make("transport", scenario.transport, setup)
-    return Uplink(channel, budget, codec, transport, known)
+    parts = {
+        "budget": budget,
+        "alignment": alignment,
+        "csi": known,
+        "statistics": alignment.statistics,
+        "impairments": impairments,
+        "codec": codec,
+        "streams": streams,
+        "hyper": hyper_of([row.transport for row in rows], streams),
+        "privacy": privacy.build(rows, policy, devices, streams, mains, others),
+        "neighbours": others,
+        "saves": Saves(scenario.output.save_link, save_gram),
+    }
+    return Uplink(channel, budget, codec, make(scenario.transport, parts), known)
+
+
+def make(settings: Any, parts: Mapping[str, Any]) -> Transport:
+    """Make the transport of these settings, of the parts that its constructor names."""
+    kind: Any = registry.component("transport", settings.name)
+    _, *names = inspect.signature(kind).parameters
+    made: Transport = kind(settings, **{name: parts[name] for name in names})
+    return made

@@ -5,70 +5,28 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from torch import Tensor
 
-from otafl.codecs.base import Codec
 from otafl.core import settings
 from otafl.core.contracts import (
     NO_LIMITS,
     ChannelState,
     Cohort,
-    Hyper,
     Limits,
     LinkBudget,
     LinkReport,
     Payload,
     Received,
-    Statistics,
 )
 from otafl.core.lasting import Lasting
-from otafl.core.rng import Streams
 from otafl.csi.base import Csi
-from otafl.power.base import PowerPolicy
-from otafl.privacy.checks import refuse_ideal
-from otafl.privacy.mechanism import Privacy
-from otafl.receivers.base import Receiver
 from otafl.uplink.delivery import Delivery
-from otafl.uplink.impairments.impairments import Impairments
-from otafl.uplink.neighbours import Neighbours
 
 Access = Literal["tdma", "ofdma"]
 Counts = Literal["shared", "one", "all"]
-
-
-@dataclass(frozen=True)
-class LinkSetup:
-    """Hold what every transport is built from.
-
-    budget: powers and bandwidth. statistics: of the channel, which a transport that has power
-    control lets the policy prepare with. policy_hyper: the policy's stackable fields; hyper: the
-    transport's own. privacy: None where nothing is clipped. neighbours: other servers' devices,
-    None where none are heard. save_link: report h, p, c, eta;
-    save_gram: and the signals' Gram matrices with them.
-    """
-
-    budget: LinkBudget
-    csi: Csi
-    receiver: Receiver
-    policy: PowerPolicy
-    statistics: Statistics
-    policy_hyper: Hyper
-    impairments: Impairments
-    codec: Codec
-    streams: Streams
-    hyper: Hyper
-    privacy: Privacy | None = None
-    neighbours: Neighbours | None = None
-    save_link: bool = False
-    save_gram: bool = True
-
-    def power_budget(self, limits: Limits) -> Tensor:
-        """Return the devices' power budgets in a slot, [S, K]."""
-        budget = self.budget.budget
-        return budget if limits.power is None else budget * limits.power
 
 
 @dataclass(frozen=True)
@@ -90,11 +48,13 @@ class OrthogonalUplink:
 class Transport(Lasting, ABC):
     """Deliver the payload of a slot to the server.
 
-    Parameters
-    ----------
-    settings : the transport's, of its class `Settings`.
-    setup : what every transport is built from.
+    A scheme is made of its settings and of the parts of `otafl.uplink.build` that its constructor
+    names, and is final: what several schemes do alike are functions, or objects that they hold.
+
+    budget: powers and bandwidth.
     """
+
+    budget: LinkBudget
 
     gives: ClassVar[frozenset[str]]
     """What the server gets of the updates: "mean", and "each" where devices are told apart."""
@@ -119,12 +79,10 @@ class Transport(Lasting, ABC):
     """It asks the power policy what devices send with; else they send at full power."""
 
     accounts_privacy: ClassVar[bool] = False
-    """It clips payloads, and accounts for what it tells of a device's data (`LinkSetup.privacy`).
-    """
+    """It clips payloads, and accounts for what it tells of a device's data."""
 
     hears_neighbours: ClassVar[bool] = False
-    """It adds the signals of other servers' devices (`LinkSetup.neighbours`) to each server's own.
-    """
+    """It adds the signals of other servers' devices to each server's own."""
 
     hears_tails: ClassVar[bool] = False
     """It puts heavy-tailed interference on each received real (`Impairments.tails`)."""
@@ -136,9 +94,6 @@ class Transport(Lasting, ABC):
         def plannable(self) -> bool:
             """Return whether devices can plan their energy for what an update takes (`planned`)."""
             return False
-
-    def __init__(self, settings: Any, setup: LinkSetup) -> None:
-        self.settings, self.setup = settings, setup
 
     def deliver(
         self,
@@ -163,10 +118,9 @@ class Transport(Lasting, ABC):
         -------
         What the server gets of each group, and what it cost.
         """
-        budget, apart = self.setup.budget, "each" in self.gives
-        if self.setup.privacy is not None:
-            refuse_ideal(payload)
-        delivery = Delivery(payload, cohort, channel, round, limits, budget, apart)
+        self.refuse(payload)
+        apart = "each" in self.gives
+        delivery = Delivery(payload, cohort, channel, round, limits, self.budget, apart)
         if delivery.uplink:
             self.carry(delivery)
         return delivery.received(), delivery.report()
@@ -175,7 +129,10 @@ class Transport(Lasting, ABC):
     def holds_slots(self) -> bool:
         """Return whether it accounts for slots in which no device transmits, and so is given a
         payload without rows in these."""
-        return self.setup.privacy is not None and self.setup.privacy.samples
+        return False
+
+    def refuse(self, payload: Payload) -> None:
+        """Raise UserError for a payload that it does not carry."""
 
     def measures(self) -> dict[str, Tensor]:
         """Return further results so far, name of `otafl.results.variables` -> [S]."""

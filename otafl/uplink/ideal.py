@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+from otafl.core.contracts import LinkBudget
 from otafl.uplink.base import Counts, Transport
 from otafl.uplink.delivery import Delivery
 
@@ -21,12 +22,15 @@ class Ideal(Transport):
     class Settings(Transport.Settings):
         name: Literal["ideal"] = "ideal"
 
+    def __init__(self, settings: Settings, *, budget: LinkBudget) -> None:
+        self.settings, self.budget = settings, budget
+
     def carry(self, delivery: Delivery) -> None:
         for index, group, sent in delivery.uplink:
             delivery.give_exact(index, group, sent)
             delivery.arrive(sent)
             on_air = sent.on_air()
             symbols = sent.reals * on_air.to(sent.x.dtype)
-            energy = symbols * self.setup.budget.budget
+            energy = symbols * self.budget.budget
             delivery.tally.add(symbols=symbols.amax(1), energy=energy, sent=symbols)
             delivery.tally.note(on_air=on_air)

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from otafl.core.rng import Streams, family
-from otafl.uplink.superpose import Signal
+from otafl.uplink.signal import Signal
 
 INTERLEAVING = family("interleaving", __name__)
 

@@ -21,7 +21,8 @@ from torch import Tensor
 
 from otafl.channels.base import Channel
 from otafl.core.contracts import Cohort, combined
-from otafl.uplink.on_air import OnAir, Slot
+from otafl.uplink.layout import Slot
+from otafl.uplink.on_air import OnAir
 from otafl.uplink.segments import segment_sums
 
 

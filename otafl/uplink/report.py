@@ -1,87 +1,75 @@
-"""Add up over the groups of a payload what sending them costs."""
+"""Report what sending a group has cost, and the coefficients that it was sent with."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import Blocks, LinkBudget, LinkReport
+from otafl.core.contracts import Blocks
+from otafl.uplink.delivery import Delivery
+from otafl.uplink.on_air import OnAir
 
-TINY = 1e-30
+
+@dataclass(frozen=True)
+class Saves:
+    """What is reported of a link: h, p, c, eta (link), and the signals' Gram matrices (gram)."""
+
+    link: bool = False
+    gram: bool = True
 
 
-class Tally:
-    """Sum up the cost of one delivery; shapes as in `LinkReport`.
+NOT_SAVED = Saves()
 
-    saved: coefficients to report, by name.
 
-    Parameters
-    ----------
-    budget : powers and bandwidth of S trials.
-    population : K.
-    """
+def account(on_air: OnAir, delivery: Delivery, told: int) -> None:
+    """Add up channel uses, energy, and side information, of which every device has told so many
+    numbers."""
+    tally, symbols = delivery.tally, on_air.symbols
+    sent, slot, sends = symbols.sent, symbols.slot, on_air.coefficients.on_air
+    energy = on_air.coefficients.p.abs().square() * on_air.energy
+    uses = sends.mT.to(energy.dtype) @ symbols.lengths
+    if on_air.part is not None:
+        uses = slot.each * (sends * on_air.part.symbols).sum(1)
+    spent, counts = energy.sum(1), on_air.coefficients.active.any(1)
+    senders, length = sent.cohort.rows_of, float(slot.each * symbols.segments.symbols)
+    tally.add(symbols=(senders > 0) * length, energy=spent, sent=uses, side=senders * float(told))
+    tally.note(on_air=sends.any(1))
+    delivery.arrive(sent, None if bool(counts.any(1).all()) else on_air.weight.amax(1))
+    slot.bounds.spend(spent)
 
-    def __init__(self, budget: LinkBudget, population: int) -> None:
-        self._budget, self._population = budget, population
-        self._sums: dict[str, Tensor] = {}
-        self._some: dict[str, Tensor] = {}
-        self.saved: Blocks = {}
 
-    def add(self, **amounts: Tensor) -> None:
-        """Add amounts of a group to those of the groups before.
+def coefficients(on_air: OnAir, gram: bool) -> Blocks:
+    """Return what the aggregation error follows from, given the Gram matrices of the signals:
+    in a segment it is a^H Gram a of the deviations a_k = g_k w_k / W - w_k, plus the noise's
+    part."""
+    sent = on_air.symbols.sent
+    values = {
+        "h": on_air.channels.h,
+        "h_hat": on_air.channels.h_hat,
+        "p": on_air.coefficients.p,
+        "eta": on_air.coefficients.eta,
+        "c": on_air.gain.real,
+        "active": on_air.coefficients.active,
+        "m": on_air.symbols.power,
+        "noise": on_air.channels.noise,
+        "weight": sent.grid(sent.weight),
+    }
+    if on_air.part is not None:
+        values["sent"] = on_air.part.symbols
+    if gram:
+        values["gram"] = _gram(on_air)
+    return {f"{name}/{on_air.symbols.index}": value for name, value in values.items()}
 
-        Parameters
-        ----------
-        symbols : [S] channel uses, one a second and hertz.
-        bits : [S], on a digital uplink.
-        side : [S] side information, in channel uses.
-        energy : [S, K], of each device, in noise units.
-        sent : [S, K] channel uses in which a device transmits, 1 / bandwidth each.
-        """
-        for name, value in amounts.items():
-            self._sums[name] = self._sums[name] + value if name in self._sums else value
 
-    def scale(self, **factors: float) -> None:
-        """Multiply amounts so far, named as in `add`; in double precision, so that whole numbers
-        that become others are whole."""
-        for name, factor in factors.items():
-            if name in self._sums:
-                value = self._sums[name]
-                self._sums[name] = (value.double() * factor).to(value.dtype)
-
-    def note(self, **who: Tensor) -> None:
-        """Note devices, [S, K] bool, beside those of the groups before.
-
-        Parameters
-        ----------
-        on_air : they were on air.
-        """
-        for name, some in who.items():
-            self._some[name] = self._some[name] | some if name in self._some else some
-
-    def error(self, squared: Tensor, target: Tensor) -> None:
-        """Add the squared aggregation error and the squared error-free aggregate, [S]."""
-        self.add(error=squared, target=target)
-
-    def report(self) -> LinkReport:
-        """Return the report of the delivery."""
-        sums, some = self._sums, self._some
-        zeros = torch.zeros_like(self._budget.bandwidth_hz)
-        none = zeros[:, None].expand(-1, self._population)
-        symbols = sums.get("symbols", zeros)
-        energy, sent = sums.get("energy", none), sums.get("sent", none)
-        nmse = zeros
-        if "error" in sums:  # no error is none, also where the aggregate is zero
-            nmse = sums["error"] / sums["target"].clamp_min(TINY)
-        return LinkReport(
-            symbols=symbols,
-            bits=sums.get("bits", zeros),
-            side_symbols=sums.get("side", zeros),
-            airtime_s=symbols / self._budget.bandwidth_hz,
-            participants=some.get("on_air", none > 0).sum(1).to(zeros.dtype),
-            power=energy / sent.clamp_min(1.0),
-            energy_j=energy * self._budget.unit_energy_j[:, None],
-            on_air_s=sent / self._budget.bandwidth_hz[:, None],
-            nmse=nmse,
-            saved=self.saved,
-        )
+def _gram(on_air: OnAir) -> Tensor:
+    """Return the Gram matrices of the signals of the devices, [S, Q, K, K]."""
+    sent, segments = on_air.symbols.sent, on_air.segments
+    rows, *second = segments.parts(sent.grid(sent.x).flatten(0, 1))
+    if second:  # perhaps one symbol short
+        missing = rows.shape[1] - second[0].shape[1]
+        rows = torch.complex(rows, torch.nn.functional.pad(second[0], (0, missing)))
+    rows = rows.unflatten(0, on_air.gain.shape[::2])
+    parts = [rows[..., first:stop] for first, stop in segments.bounds]
+    return torch.stack([torch.matmul(part.conj(), part.mT) for part in parts], 1)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from otafl.core.constants import constant
 from otafl.uplink.interleaving import Uses
-from otafl.uplink.superpose import Signal, squared_norm
+from otafl.uplink.signal import Signal, squared_norm
 
 LOOP_AT_MOST = 16
 """Segments up to which a product for each costs less than a copy of the payload."""

@@ -1,233 +1,43 @@
-"""Sum over the devices of each trial, which every transport is made of."""
+"""Superpose what is on air: sum_k c_k x_k + n, one weighted reduction of real numbers."""
 
 from __future__ import annotations
-
-import functools
-import itertools
-import math
-from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import Blocks, Cohort, Group
-from otafl.models.base import flatten, unflatten
-
-COLUMNS = 4096
-"""Columns of a payload that several sums are made of at a time."""
-
-CACHE_BYTES = 2 << 20
-"""Size of a payload's part that is quicker to read from a processor's cache than from memory."""
+from otafl.uplink.on_air import OnAir
+from otafl.uplink.segments import segment_sums
 
 
-@dataclass(frozen=True)
-class Signal:
-    """Hold a payload group ready to be summed, one row for each (trial, device) that sends it.
+def superpose(on_air: OnAir, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """Sum the rows as they arrive and the receiver's noise, reading the signal once.
 
-    x: [n, P]. mask: [n, P] or None. cohort: of the rows, n = N. shapes: of the blocks, in order
-    of their columns. linear: the receiver wants the weighted mean, not the plain sum. equal: of a
-    plain sum, weights are out of 1 as of a mean (`Group.weighting`). share: [n] the part of its
-    reals that a row has, None for all (`Group.share`). place: [P] the column of each real of the
-    blocks, where columns are in another order.
+    Parameters
+    ----------
+    on_air : the transmission of rows [n, P].
+    noise : [S, P] standard normal.
+
+    Returns
+    -------
+    The estimate [S, P], and the error-free aggregate [S, P] of what was sent.
     """
-
-    x: Tensor
-    mask: Tensor | None
-    cohort: Cohort
-    shapes: dict[str, tuple[int, ...]]
-    linear: bool
-    equal: bool = False
-    share: Tensor | None = None
-    place: Tensor | None = None
-
-    @property
-    def reals(self) -> int:
-        """Return the real numbers in a row, P."""
-        return self.x.shape[1]
-
-    @property
-    def weight(self) -> Tensor:
-        """Return the weights [n], which sum to one over the rows of a trial; of a sum whose rows
-        are not equal, the cohort's as the algorithm applied them."""
-        return self.cohort.unit_weight if self.out_of_one else self.cohort.weight
-
-    @property
-    def out_of_one(self) -> bool:
-        """Return whether the weights of a trial sum to one."""
-        return self.linear or self.equal
-
-    @property
-    def exact(self) -> Tensor:
-        """Return the coefficients [n] of the rows in the error-free aggregate."""
-        return self.weight if self.linear else torch.ones_like(self.weight)
-
-    @property
-    def scale(self) -> Tensor:
-        """Return what rows are multiplied with to be added up, [n]: K w_k for a mean."""
-        if not self.linear:
-            return self.exact
-        return self.exact * self.cohort.rows_of[self.cohort.trial]
-
-    def grid(self, values: Tensor, fill: float | bool = 0.0) -> Tensor:
-        """Put values [n, ...] of the rows at their place in [S, K, ...]."""
-        return self.cohort.grid(values, fill)
-
-    def at_rows(self, table: Tensor) -> Tensor:
-        """Take a table [S, K, ...] at the rows, [n, ...]."""
-        table = table.flatten(0, 1)
-        return table if len(table) == len(self.x) else table.index_select(0, self.cohort.cell)
-
-    def on_air(self) -> Tensor:
-        """Return who sends, [S, K] bool."""
-        return self.grid(self.cohort.sends, False)
-
-    def share_on_air(self) -> Tensor:
-        """Return the part of its reals that each device sends, [S, K]; 0 of those that send
-        nothing."""
-        sends = self.cohort.sends.to(self.x.dtype)
-        return self.grid(sends if self.share is None else sends * self.share)
-
-    @property
-    def stops(self) -> list[int]:
-        """Return where each block stops in x."""
-        return list(itertools.accumulate(math.prod(shape) for shape in self.shapes.values()))
-
-    def by_trial(self, values: Tensor) -> Tensor:
-        """Return values [n, ...] of the rows summed over each trial, [S, ...]."""
-        total = values.new_zeros(self.cohort.trials, *values.shape[1:])
-        return total.index_add_(0, self.cohort.trial, values)
-
-    def sum(self, coefficient: Tensor, x: Tensor | None = None) -> Tensor:
-        """Return sum_k coefficient[k, j] x[k] over the rows of a trial: [n, J] -> [S, J, P]. `x`
-        in place of the signal itself: [n, P']. Where all trials that have rows have equally many,
-        one batched product reads x once."""
-        x, counts = self.x if x is None else x, self.cohort.counts
-        present = [index for index, count in enumerate(counts) if count]
-        out = (len(counts), coefficient.shape[1], x.shape[1])
-        if not present:
-            return x.new_zeros(out)
-        if len({counts[index] for index in present}) > 1:
-            parts = [self.by_trial(x * column[:, None]) for column in coefficient.unbind(1)]
-            return torch.stack(parts, 1)
-        rows = (len(present), counts[present[0]], -1)
-        part = _product(coefficient.view(rows).mT, x.view(rows))
-        if len(present) == len(counts):
-            return part
-        return x.new_zeros(out).index_copy_(0, torch.tensor(present, device=x.device), part)
-
-    def blocks(self, flat: Tensor) -> Blocks:
-        """Return columns [S, P] as named blocks [S, *shape]."""
-        in_order = flat if self.place is None else flat.index_select(1, self.place)
-        return unflatten(in_order, self.shapes)
-
-
-def _product(few: Tensor, x: Tensor) -> Tensor:
-    """Return few [S, J, K] times a payload x [S, K, P]. The product of several rows with a wide
-    matrix is slow to read it; of some thousand columns at a time, which fit the processor's cache,
-    it reads more quickly."""
-    width, fits = x.shape[2], x.shape[1] * COLUMNS * x.element_size() <= CACHE_BYTES
-    learns = few.requires_grad or x.requires_grad  # which `out` does not know
-    if few.shape[1] == 1 or width <= COLUMNS or not fits or learns or x.device.type != "cpu":
-        return torch.bmm(few, x)
-    out = x.new_empty(len(x), few.shape[1], width)
-    for part, into in zip(x.split(COLUMNS, 2), out.split(COLUMNS, 2), strict=True):
-        torch.bmm(few, part, out=into)
-    return out
-
-
-def signal(group: Group, cohort: Cohort) -> Signal:
-    """Make the signal of the rows of a group that send: repeated rows of a device merged, weights
-    normalised over what is left."""
-    x = flatten(group.blocks)
-    known = group.full_mask
-    mask = None if known is None else flatten(known).to(x.dtype)
-    share = group.share
-    if group.rows is not None or not cohort.all_send:
-        rows = torch.arange(cohort.size, device=x.device) if group.rows is None else group.rows
-        keep = cohort.sends[rows].nonzero().squeeze(1)
-        keep = keep[torch.argsort(rows[keep], stable=True)]  # `grid` wants them in order
-        x, mask, rows = _merge_repeated(x[keep], None if mask is None else mask[keep], rows[keep])
-        if share is not None:
-            share = share[keep]
-            if len(rows) < len(keep):  # rows of one device, merged
-                share = None if mask is None else mask.mean(1)
-        cohort = cohort.take(rows)
-    return Signal(
-        x=x if mask is None else x * mask,
-        mask=mask,
-        cohort=cohort,
-        shapes={name: tuple(block.shape[1:]) for name, block in group.blocks.items()},
-        linear=group.weighting == "mean",
-        equal=group.weighting == "equal",
-        share=share,
-    )
-
-
-def _merge_repeated(
-    x: Tensor, mask: Tensor | None, rows: Tensor
-) -> tuple[Tensor, Tensor | None, Tensor]:
-    """Merge the rows of a device that appears several times in a group: it sends their mean, and
-    with a mask the mean over the rows that know a coordinate."""
-    unique, place = torch.unique(rows, return_inverse=True)
-    if len(unique) == len(rows):
-        return x, mask, rows
-    known = torch.ones_like(x) if mask is None else mask
-    added = x.new_zeros(len(unique), x.shape[1]).index_add_(0, place, x * known)
-    share = x.new_zeros(len(unique), x.shape[1]).index_add_(0, place, known)
-    merged = added / share.clamp_min(torch.finfo(x.dtype).tiny)
-    return merged, None if mask is None else (share > 0).to(x.dtype), unique
-
-
-def error_free(sent: Signal) -> tuple[Blocks, Tensor | Blocks]:
-    """Return the mean (or sum) that an undistorted uplink gives, and the weight that arrived: [S],
-    or [S, *shape] blocks where there is a mask."""
-    flat = sent.sum(sent.exact[:, None])[:, 0]
-    if sent.mask is None and sent.out_of_one:
-        return sent.blocks(flat), (sent.cohort.rows_of > 0).to(flat.dtype)
-    if sent.mask is None:
-        return sent.blocks(flat), sent.by_trial(sent.weight)
-    reached = masked_weight(sent)
-    return sent.blocks(divide(flat, reached) if sent.linear else flat), sent.blocks(reached)
-
-
-def whole(sent: Signal) -> Callable[[], Tensor]:
-    """Return a function as in `LinkReport.heard` of rows that arrive whole; it keeps nothing of
-    the payload's size."""
-    return functools.partial(sent.cohort.grid, sent.cohort.sends, False)
-
-
-def masked_weight(sent: Signal) -> Tensor:
-    """Return the weight that knows each coordinate, [S, P]."""
-    assert sent.mask is not None
-    return sent.sum(sent.weight[:, None], sent.mask)[:, 0]
-
-
-def divide(total: Tensor, weight: Tensor) -> Tensor:
-    """Return total / weight, 0 where nobody knows the coordinate."""
-    return torch.where(weight > 0, total / weight.clamp_min(1e-12), 0.0)
-
-
-def by_coordinate(
-    sent: Signal, total: Tensor, exact: Tensor, reached: Tensor
-) -> tuple[Tensor, Tensor, Blocks]:
-    """Return what a group with a mask makes of its sums, received and error-free, [S, P] each: of a
-    mean each real over the weight that knows it; and as blocks `reached`, the weight [S, P] that
-    has arrived."""
-    if sent.linear:
-        total, exact = divide(total, reached), divide(exact, masked_weight(sent))
-    return total, exact, sent.blocks(reached)
-
-
-def each_row(group: Group, cohort: Cohort) -> Blocks:
-    """Return what each sending row sent, for transports that tell devices apart."""
-    if group.rows is None and cohort.all_send:
-        return group.blocks
-    sends = cohort.sends if group.rows is None else cohort.sends[group.rows]
-    keep = sends.nonzero().squeeze(1)
-    return {name: block[keep] for name, block in group.blocks.items()}
-
-
-def squared_norm(rows: Tensor) -> Tensor:
-    """Return the squared norms [n] of rows [n, P]."""
-    return torch.linalg.vector_norm(rows, dim=1).square()
+    signal, segments, spread = on_air.signal, on_air.segments, on_air.variance.sqrt()
+    exact = signal.exact[:, None].expand(-1, len(segments.bounds))
+    gain = on_air.row_gain
+    columns = [gain.real, exact]
+    if segments.halves == 2:
+        columns.append(gain.imag)
+    together = torch.stack(columns, 2)
+    sums = [segment_sums(signal, part, together, segments) for part in segments.parts(signal.x)]
+    if len(sums) == 1:
+        estimate, target = sums[0][:, 0], sums[0][:, 1]
+        for q, (first, stop) in enumerate(segments.bounds):
+            estimate[:, first:stop].addcmul_(noise[:, first:stop], spread[:, q, None])
+        return estimate, target
+    one, two = sums
+    width = two.shape[2]  # the second quadrature may be one symbol short
+    one[:, 0, :width] -= two[:, 2]
+    two[:, 0] += one[:, 2, :width]
+    estimate = torch.cat([one[:, 0], two[:, 0]], 1)
+    estimate += noise * segments.at_reals(spread, signal.reals)
+    return estimate, torch.cat([one[:, 1], two[:, 1]], 1)

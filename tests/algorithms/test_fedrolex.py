@@ -36,7 +36,7 @@ from otafl.models.steps import (
     Residual,
     Step,
 )
-from otafl.uplink.superpose import error_free, signal
+from otafl.uplink.signal import error_free, signal
 
 pytestmark = pytest.mark.twin
 

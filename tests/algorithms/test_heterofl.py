@@ -27,7 +27,7 @@ from otafl.core.contracts import Blocks, Cohort, Context, LocalContext, LocalLoa
 from otafl.core.rng import Streams
 from otafl.models.base import unflatten
 from otafl.models.network import Network
-from otafl.uplink.superpose import error_free, signal
+from otafl.uplink.signal import error_free, signal
 
 pytestmark = pytest.mark.twin
 

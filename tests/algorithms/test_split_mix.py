@@ -29,7 +29,7 @@ from otafl.models.base import Model, unflatten
 from otafl.models.network import Network
 from otafl.models.resnet import ResNet18
 from otafl.models.steps import Conv, Linear, Norm, Relu
-from otafl.uplink.superpose import error_free, signal
+from otafl.uplink.signal import error_free, signal
 
 pytestmark = pytest.mark.twin
 

@@ -28,10 +28,10 @@ from otafl.core.contracts import (
 )
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
-from otafl.uplink.base import LinkSetup
 from otafl.uplink.coherent.over_the_air import OverTheAir
 from otafl.uplink.impairments.impairments import Impairments
-from otafl.uplink.superpose import error_free, signal
+from otafl.uplink.power import Alignment
+from otafl.uplink.signal import error_free, signal
 
 pytestmark = pytest.mark.exact
 
@@ -166,20 +166,14 @@ class Known:
 def over_the_air(power: float, devices: int, quadrature: bool) -> OverTheAir:
     streams = Streams([3], [0], dtype=torch.float64)
     one, ones = torch.ones(1).double(), torch.ones(1, devices).double()
+    impairments = Impairments([Impairments.Settings()], None, streams)
+    parts: Any = Known(), OneAntenna(), FullPower(), None, {}, impairments
+    alignment = Alignment(*parts)
     return OverTheAir(
         OverTheAir.Settings(quadrature=quadrature),
-        LinkSetup(
-            budget=LinkBudget(power * ones, ones, one, one, one > 0),
-            csi=Known(),
-            receiver=OneAntenna(),
-            policy=FullPower(),
-            statistics=None,
-            policy_hyper={},
-            impairments=Impairments([Impairments.Settings()], None, streams),
-            codec=codec(),
-            streams=streams,
-            hyper={},
-        ),
+        budget=LinkBudget(power * ones, ones, one, one, one > 0),
+        alignment=alignment,
+        streams=streams,
     )
 
 

@@ -27,7 +27,7 @@ from otafl.core.errors import UserError
 from otafl.engine.engine import Engine
 from otafl.uplink.delivery import Delivery
 from otafl.uplink.digital import packets
-from otafl.uplink.superpose import Signal
+from otafl.uplink.signal import Signal
 
 pytestmark = pytest.mark.exact
 

@@ -24,8 +24,8 @@ from otafl.core import registry
 from otafl.core.errors import UserError
 from otafl.core.settings import reveals
 from otafl.privacy.mechanism import Privacy
-from otafl.uplink.on_air import Slot
-from otafl.uplink.superpose import Signal
+from otafl.uplink.layout import Slot
+from otafl.uplink.signal import Signal
 
 pytestmark = pytest.mark.law
 
@@ -270,7 +270,7 @@ def test_a_leak_is_found(leak: str, monkeypatch: pytest.MonkeyPatch) -> None:
     module = "otafl.privacy.checks"
     monkeypatch.setattr(f"{module}.find_problems", lambda scenario: ())
     monkeypatch.setattr(f"{module}.refuse_parts", lambda *given: None)
-    monkeypatch.setattr("otafl.uplink.base.refuse_ideal", lambda payload: None)
+    monkeypatch.setattr("otafl.uplink.coherent.over_the_air.refuse_ideal", lambda payload: None)
     found = told(with_(changes))
     assert found is not None
     assert any(where in one for one in found[0])

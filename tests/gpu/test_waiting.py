@@ -46,16 +46,16 @@ READ = {
     "devices.faults.Faults._attacked nonzero": ROWS,
     "engine.local_training.LocalTraining.of _to_copy": ROWS,
     "engine.pending.Update.take nonzero": ROWS,
-    "uplink.superpose._merge_repeated _unique2": ROWS,
-    "uplink.superpose.each_row nonzero": ROWS,
-    "uplink.superpose.signal nonzero": ROWS,
+    "uplink.signal._merge_repeated _unique2": ROWS,
+    "uplink.signal.each_row nonzero": ROWS,
+    "uplink.signal.signal nonzero": ROWS,
     "factorised.decomposition.svd _linalg_svd": FACTORS,
     "factorised.shrinkage.svt _linalg_eigh": FACTORS,
     "receivers.eigen.first_eigenvector _linalg_eigh": FACTORS,
     "uplink.coherent.arrivals.Arrivals.__init__ _local_scalar_dense": "how late paths are is how "
     "much work they are",
     "uplink.digital.digital.Digital.carry equal": SHORT,
-    "uplink.coherent.coherent.Coherent._account _local_scalar_dense": SHORT,
+    "uplink.report.account _local_scalar_dense": SHORT,
     "uplink.noncoherent.pairs.OnPairs.account _local_scalar_dense": SHORT,
 }
 """Function of otafl that reads numbers from the processor, and the operations that do -> why."""
@@ -70,7 +70,7 @@ SENT = {
     "levels.channel.ChannelLevels.of _to_copy": DRAWN,
     "levels.deadline.DeadlineLevels.of _to_copy": DRAWN,
     "levels.dynamic.DynamicLevels.of _to_copy": DRAWN,
-    "uplink.coherent.coherent.Coherent._combine _to_copy": "the cells that segments are in",
+    "uplink.combine.combine _to_copy": "the cells that segments are in",
     "uplink.noncoherent.energies._ways _to_copy": "the cells that segments are in",
     "uplink.neighbours.Neighbours.scalar_gains _to_copy": "the cells that segments are in",
 }

@@ -112,9 +112,9 @@ def test_transport_by_updates_through_a_policy(policy: str, case: str) -> None:
     """Powers answer to the updates' mean powers, so the estimate depends on updates twice."""
     link = uplink(case)
     made = CaoStatic() if policy == "cao_static" else MAKE[policy]()
-    known = link.transport.setup.statistics
+    known = link.transport.alignment.statistics
     if policy == "gbma":
-        known = bench("gbma", range(TRIALS), K).transport.setup.statistics
+        known = bench("gbma", range(TRIALS), K).transport.alignment.statistics
     link = with_setup(link, policy=made, statistics=known)
     gradcheck_fast(lambda x: estimate(link, x), updates(TRIALS * K, REALS))
 

@@ -240,7 +240,7 @@ def test_a_trial_that_has_stopped_is_charged_no_more() -> None:
     after = accounts(one)["dp_mu"]
     assert after[0] == before[0]
     np.testing.assert_allclose(after[1], accounts(whole)["dp_mu"][1], rtol=1e-12)
-    assert one.parts.link.transport.setup.privacy.levels.sum((1, 2)).tolist() == [30, 60]
+    assert one.parts.link.transport.privacy.levels.sum((1, 2)).tolist() == [30, 60]
 
 
 def test_a_run_of_empty_slots_goes_on_from_a_checkpoint() -> None:

@@ -14,7 +14,6 @@ from otafl.codecs.uniform import Uniform
 from otafl.core.contracts import ChannelState, Cohort, Group, LinkBudget, LinkReport, Received
 from otafl.core.rng import Streams
 from otafl.core.settings import stackable_fields
-from otafl.uplink.base import LinkSetup
 from otafl.uplink.digital.digital import Digital
 from otafl.uplink.impairments.impairments import Impairments
 
@@ -62,20 +61,15 @@ class Bench:
         self.gain = ones
         self.link = Digital(
             config,
-            LinkSetup(
-                budget=LinkBudget(power, ones, one * WATT, one * BANDWIDTH, one > 0),
-                csi=Estimate(None if h_hat is None else cells(h_hat)),
-                receiver=None,
-                policy=None,
-                statistics=statistics,
-                policy_hyper={},
-                impairments=Impairments(
-                    [impairments or Impairments.Settings()] * size, None, self.streams
-                ),
-                codec=Identity(Identity.Settings(), {}, self.streams) if codec is None else codec,
-                streams=self.streams,
-                hyper=hyper,
+            budget=LinkBudget(power, ones, one * WATT, one * BANDWIDTH, one > 0),
+            csi=Estimate(None if h_hat is None else cells(h_hat)),
+            statistics=statistics,
+            impairments=Impairments(
+                [impairments or Impairments.Settings()] * size, None, self.streams
             ),
+            codec=Identity(Identity.Settings(), {}, self.streams) if codec is None else codec,
+            streams=self.streams,
+            hyper=hyper,
         )
 
     def deliver(

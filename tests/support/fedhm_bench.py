@@ -26,7 +26,7 @@ from otafl.core.rng import Streams
 from otafl.models.base import Model
 from otafl.models.network import Network
 from otafl.models.steps import Linear, Relu, Step
-from otafl.uplink.superpose import each_row, error_free, signal
+from otafl.uplink.signal import each_row, error_free, signal
 
 HYPER = {
     "learning_rate": [0.2, 0.1],

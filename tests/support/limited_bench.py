@@ -23,13 +23,13 @@ def send(
 
 def with_budget(link: Bench, share: torch.Tensor) -> Bench:
     """Give the same uplink this share of the budgets."""
-    budget = link.transport.setup.budget
+    budget = link.transport.budget
     return with_setup(link, budget=dataclasses.replace(budget, budget=budget.budget * share))
 
 
 def radiated(link: Bench, report: LinkReport) -> np.ndarray:
     """Return the energy [S, K] in units of the noise variance times symbols."""
-    return (report.energy_j / link.transport.setup.budget.unit_energy_j[:, None]).numpy()
+    return (report.energy_j / link.transport.budget.unit_energy_j[:, None]).numpy()
 
 
 def table(*rows: list[float]) -> torch.Tensor:
@@ -42,7 +42,7 @@ def digital(*snr: float, **options: Any) -> Bench:
     link = bench(transport="digital", devices=len(snr), **options)
     h = torch.tensor([snr], dtype=torch.complex128).sqrt()[:, :, None, None, None] / 10**0.5
     channel = Given(h, torch.ones(1, len(snr), dtype=torch.float64))
-    budget = link.transport.setup.budget
+    budget = link.transport.budget
     csi = Perfect(Perfect.Settings(), channel, budget, link.streams, {})  # type: ignore[arg-type]
     return dataclasses.replace(with_setup(link, csi=csi), channel=channel)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from otafl.power.full import Full
 from otafl.power.gbma import Gbma
 from otafl.power.tci import TruncatedChannelInversion
 from otafl.receivers.scalar import Scalar
-from otafl.uplink.base import LinkSetup
+from otafl.uplink import make
 from otafl.uplink.coherent.ofdm import Ofdm
 from otafl.uplink.coherent.over_the_air import OverTheAir
 from otafl.uplink.digital.digital import Digital
@@ -34,6 +35,8 @@ from otafl.uplink.ideal import Ideal
 from otafl.uplink.impairments.impairments import Impairments
 from otafl.uplink.noncoherent.fsk_majority_vote import FskMajorityVote
 from otafl.uplink.noncoherent.reed import Reed
+from otafl.uplink.power import Alignment
+from otafl.uplink.report import Saves
 from otafl.uplink.type_based.type_based import TypeBased
 
 WEIGHTS = [0.1, 0.4, 0.05, 0.2, 0.15, 0.3]
@@ -111,24 +114,27 @@ def bench(
     codec: Any = Identity(Identity.Settings(), {}, streams)
     if bits is not None:
         codec = Uniform(Uniform.Settings(bits=bits), {}, streams)
-    setup = LinkSetup(
-        budget=budget,
-        csi=csi,
-        receiver=receiver,
-        impairments=Impairments([Impairments.Settings()] * size, None, streams),
-        policy=MAKE[policy](**(policy_options or {})),
-        statistics=statistics(channel, csi, receiver, budget, noise),
-        policy_hyper=policy_hyper,
-        codec=codec,
-        streams=streams,
-        hyper={
+    impairments = Impairments([Impairments.Settings()] * size, None, streams)
+    known = statistics(channel, csi, receiver, budget, noise)
+    chosen: Any = MAKE[policy](**(policy_options or {}))
+    parts = {
+        "budget": budget,
+        "alignment": Alignment(csi, receiver, chosen, known, policy_hyper, impairments),
+        "csi": csi,
+        "statistics": known,
+        "impairments": impairments,
+        "privacy": None,
+        "neighbours": None,
+        "codec": codec,
+        "streams": streams,
+        "hyper": {
             name: torch.full((size,), float(value), dtype=torch.float64)
             for name, value in numbers.items()
             if value is not None
         },
-        save_link=True,
-    )
-    made = TRANSPORTS[transport](made_of, setup)
+        "saves": Saves(link=True),
+    }
+    made: Any = make(made_of, parts)
     return Bench(made, channel, streams, budget.budget[:, 0], variance)
 
 
@@ -178,7 +184,7 @@ def given(
     block_symbols: int | None = None,
 ) -> Bench:
     """Put the same uplink over a random channel of these sizes, with unequal large-scale gains."""
-    trials, devices = len(link.budget), link.transport.setup.budget.budget.shape[1]
+    trials, devices = len(link.budget), link.transport.budget.budget.shape[1]
     rng = np.random.default_rng(5)
     shape = (trials, devices, antennas, blocks, groups)
     h = (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)) / math.sqrt(2)
@@ -188,6 +194,15 @@ def given(
 
 def with_setup(link: Bench, **parts: Any) -> Bench:
     """Replace some of an uplink's parts."""
-    transport = link.transport
-    made = type(transport)(transport.settings, dataclasses.replace(transport.setup, **parts))
-    return dataclasses.replace(link, transport=made)
+    return dataclasses.replace(link, transport=remade(link.transport, **parts))
+
+
+def remade(transport: Any, **parts: Any) -> Any:
+    """Make a transport anew, of its own parts but for these, which may be of its alignment."""
+    _, *names = inspect.signature(type(transport)).parameters
+    own = {name: getattr(transport, name) for name in names}
+    if "alignment" in own:
+        fields = {field.name for field in dataclasses.fields(own["alignment"])}
+        of_alignment = {name: parts.pop(name) for name in fields & set(parts)}
+        own["alignment"] = dataclasses.replace(own["alignment"], **of_alignment)
+    return type(transport)(transport.settings, **(own | parts))

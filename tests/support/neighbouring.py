@@ -62,7 +62,7 @@ class Tapped:
 
     @property
     def privacy(self) -> Any:
-        return self.engine.parts.link.transport.setup.privacy
+        return self.engine.parts.link.transport.privacy
 
     def round(self, t: int) -> Sight:
         self.sights.append(Sight())
@@ -205,7 +205,7 @@ def _shown(engine: Engine, one: OnAir, other: OnAir) -> Tensor:
 
 def _elsewhere(engine: Engine, on_air: OnAir) -> Iterator[tuple[int, Tensor]]:
     """Yield a row and the |h|^2 [K, cells] of its devices to another server, for each of these."""
-    others, slot = engine.parts.link.transport.setup.neighbours, on_air.symbols.slot
+    others, slot = engine.parts.link.transport.neighbours, on_air.symbols.slot
     if others is None:
         return
     state = others.channel.state(slot.round)

@@ -81,8 +81,8 @@ def test_a_part_of_the_band() -> None:
     torch.testing.assert_close(after.bandwidth_hz, before.bandwidth_hz / 3)
     torch.testing.assert_close(after.budget, 3 * before.budget)
     torch.testing.assert_close(after.tx_power_w, before.tx_power_w)
-    assert whole.parts.link.transport.setup.neighbours is not None
-    assert parts.parts.link.transport.setup.neighbours is None
+    assert whole.parts.link.transport.neighbours is not None
+    assert parts.parts.link.transport.neighbours is None
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def nobody() -> torch.Tensor:
 
 def delivery(payload: Payload, apart: bool = True) -> Delivery:
     link = bench("ci", (0, 1))
-    budget, channel = link.transport.setup.budget, link.channel.state(0)
+    budget, channel = link.transport.budget, link.channel.state(0)
     return Delivery(payload, WHO, channel, 0, NO_LIMITS, budget, apart)
 
 

@@ -25,7 +25,7 @@ import otafl
 from otafl.core.contracts import Group, Limits
 from otafl.uplink.coherent.over_the_air import OverTheAir
 from otafl.uplink.interleaving import permutation, scattered, shuffled
-from otafl.uplink.superpose import signal
+from otafl.uplink.signal import signal
 
 K, CELLS, LENGTH, LEVEL = 6, 8, 250, 1e-4
 HOST = torch.device("cpu")

@@ -80,8 +80,8 @@ class Looking:
 
 
 def looking(link: Bench) -> Looking:
-    policy = Looking(link.transport.setup.policy)
-    object.__setattr__(link.transport.setup, "policy", policy)
+    policy = Looking(link.transport.alignment.policy)
+    object.__setattr__(link.transport.alignment, "policy", policy)
     return policy
 
 

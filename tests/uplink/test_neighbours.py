@@ -8,7 +8,6 @@ of a server that is seen at several.
 
 from __future__ import annotations
 
-import dataclasses
 from types import SimpleNamespace
 from typing import Any
 
@@ -40,7 +39,7 @@ def heard(changes: dict[str, Any], reals: int, round: int = 0) -> tuple[Engine, 
     payload = (Group({"w": x}),)
     link = one.parts.link.transport
     received, report = link.deliver(payload, who, channel, round)
-    link.setup = dataclasses.replace(link.setup, neighbours=None)
+    link.neighbours = None
     alone, _ = link.deliver(payload, who, channel, round)
     more = received.mean[0]["w"] - alone.mean[0]["w"]
     return one, (who, x.numpy()), report, more.numpy()
@@ -93,7 +92,7 @@ def test_it_is_their_signals(channel: str) -> None:
 
 def engine_neighbours(changes: dict[str, Any]) -> Any:
     """What servers receive of other servers' devices, and the channel from these."""
-    return engine(CELLS | changes, range(TRIALS)).parts.link.transport.setup.neighbours
+    return engine(CELLS | changes, range(TRIALS)).parts.link.transport.neighbours
 
 
 @pytest.mark.exact

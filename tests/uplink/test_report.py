@@ -16,7 +16,7 @@ from support.link_bench import WEIGHTS, bench, cohort, given, updates
 
 from otafl.core import registry
 from otafl.core.contracts import Group, Limits, LinkReport
-from otafl.uplink.report import Tally
+from otafl.uplink.delivery import Tally
 
 pytestmark = pytest.mark.exact
 
@@ -120,7 +120,7 @@ def test_lost_packets_are_not_heard() -> None:
 
 
 def test_a_slot_without_updates_has_nobody_on_air() -> None:
-    budget = bench("ci", (0, 1)).transport.setup.budget
+    budget = bench("ci", (0, 1)).transport.budget
     report = Tally(budget, K).report()
     assert report.heard == ()
     assert report.participants.tolist() == [0, 0]

@@ -40,22 +40,33 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from otafl import channels
-from otafl.core.contracts import Cohort
+from otafl.core.contracts import Cohort, Hyper, LinkBudget
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem, problem
 from otafl.core.rng import Streams
 from otafl.core.settings import Decibels, stackable
 from otafl.core.units import db_to_linear
-from otafl.uplink.base import LinkSetup
-from otafl.uplink.coherent.analog import Analog, Sums
+from otafl.uplink.base import Counts, Transport
+from otafl.uplink.bounds import Bounds
+from otafl.uplink.coherent.analog import (
+    AnalogSettings,
+    count_told,
+    lay_out_reals,
+    normalise_reals,
+)
 from otafl.uplink.coherent.arrivals import Arrivals, missing_samples
 from otafl.uplink.coherent.ofdm_grid import Grid, lay_out
 from otafl.uplink.coherent.ofdm_samples import LaidOut, Transmitter, to_carriers, windows
+from otafl.uplink.combine import combine
 from otafl.uplink.delivery import Delivery
 from otafl.uplink.impairments.bent import from_first
 from otafl.uplink.impairments.impairments import NOISE
-from otafl.uplink.limits import Bounds
-from otafl.uplink.on_air import OnAir, Slot
+from otafl.uplink.layout import Slot
+from otafl.uplink.limit import limit
+from otafl.uplink.on_air import OnAir
+from otafl.uplink.power import Alignment, set_power
+from otafl.uplink.receive import hand_over, receive
+from otafl.uplink.report import NOT_SAVED, Saves, account, coefficients
 
 
 @dataclass(frozen=True)
@@ -109,10 +120,13 @@ def _no_multiple(carriers: int, groups: int) -> str:
     return f"{carriers} are no multiple of the channel's {groups} groups; {fits} would do"
 
 
-class Ofdm(Analog):
-    lasting: ClassVar[tuple[str, ...]] = (*Analog.lasting, "_figures")
+class Ofdm(Transport):
+    lasting: ClassVar[tuple[str, ...]] = ("_policy_state", "_figures")
+    gives: ClassVar[frozenset[str]] = frozenset({"mean"})
+    counts: ClassVar[Counts] = "shared"
+    obeys_power: ClassVar[bool] = True
 
-    class Settings(Analog.Settings):
+    class Settings(AnalogSettings):
         name: Literal["ofdm"] = "ofdm"
         subcarriers: int = Field(
             64, ge=2, le=8192, description="n, over the whole bandwidth; a multiple of the groups"
@@ -189,9 +203,20 @@ class Ofdm(Analog):
                     f"{found.floor:.1e}, whatever the power; {math.ceil(found.last)} would do"
                 )
 
-    def __init__(self, settings: Settings, setup: LinkSetup) -> None:
-        super().__init__(settings, setup)
-        self._figures = torch.zeros_like(setup.budget.bandwidth_hz)[:, None].repeat(1, 3)
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        budget: LinkBudget,
+        alignment: Alignment,
+        streams: Streams,
+        hyper: Hyper,
+        saves: Saves = NOT_SAVED,
+    ) -> None:
+        self.settings, self.budget, self.alignment = settings, budget, alignment
+        self.streams, self.hyper, self.saves = streams, hyper, saves
+        self._policy_state = alignment.prepare()
+        self._figures = torch.zeros_like(budget.bandwidth_hz)[:, None].repeat(1, 3)
 
     def measures(self) -> dict[str, Tensor]:
         """Return means over rounds and devices so far, NaN before the first."""
@@ -201,7 +226,8 @@ class Ofdm(Analog):
     def _slot(self, delivery: Delivery) -> OfdmSlot:
         """Lay out the slot, whose prefixes take of the energy that devices have. Raises UserError
         where the channel's groups, as those of a file, do not fit."""
-        slot, settings = super()._slot(delivery), self.settings
+        settings = self.settings
+        slot = lay_out_reals(delivery, settings, self.alignment.csi)
         groups = delivery.channel.h.shape[4]
         if settings.subcarriers % groups:
             raise UserError(f"transport.subcarriers: {_no_multiple(settings.subcarriers, groups)}")
@@ -214,24 +240,38 @@ class Ofdm(Analog):
                 limits = replace(limits, per_symbol=limits.per_symbol * lasts)
         return OfdmSlot(**{**vars(slot), "bounds": Bounds(limits, slot.symbols)}, grid=grid)
 
-    def _superposed(self, sent: Iterator[OnAir], delivery: Delivery) -> Iterator[Sums]:
-        """Send all groups at once, as they share OFDM symbols."""
-        on_air = list(sent)
-        slot = on_air[0].symbols.slot
-        assert isinstance(slot, OfdmSlot)
+    def carry(self, delivery: Delivery) -> None:
+        """Send all groups at once, as they share OFDM symbols: like `over_the_air` up to what is on
+        air, and of what is received of it."""
+        link, settings = self.alignment, self.settings
+        slot, sent = self._slot(delivery), list[OnAir]()
+        for uses, (index, _, rows) in zip(slot.uses, delivery.uplink, strict=True):
+            symbols = normalise_reals(slot, index, uses, rows, settings)
+            channels = combine(symbols, link.receiver, link.impairments)
+            self._policy_state, wanted = set_power(symbols, channels, link, self._policy_state)
+            on_air = limit(symbols, channels, wanted)
+            account(on_air, delivery, count_told(symbols, True, link.policy.wants_variation))
+            sent.append(on_air)
+        for on_air, total in zip(sent, self._superpose(sent, slot, delivery), strict=True):
+            signal = on_air.symbols.sent
+            exact = signal.sum(signal.exact[:, None])[:, 0]
+            hand_over(on_air, receive(on_air, total, exact), delivery)
+            if self.saves.link:
+                delivery.tally.saved |= coefficients(on_air, self.saves.gram)
+
+    def _superpose(self, sent: list[OnAir], slot: OfdmSlot, delivery: Delivery) -> Iterator[Tensor]:
+        """Yield the sum [S, P] that is received of each group, noise included."""
         lasts = slot.grid.samples / slot.symbols
         delivery.tally.scale(symbols=lasts, sent=lasts, energy=slot.grid.repeats)
-        laid = [LaidOut.of(one, slot.grid, delivery.cohort) for one in on_air]
+        laid = [LaidOut.of(on_air, slot.grid, delivery.cohort) for on_air in sent]
         received = self._received(laid, slot, delivery).flatten(2)
-        for one, group in zip(on_air, laid, strict=True):
-            signal = one.symbols.sent
-            total = self._estimate(one, received.index_select(2, group.place))
-            yield one, total, signal.sum(signal.exact[:, None])[:, 0]
+        for on_air, group in zip(sent, laid, strict=True):
+            yield self._estimate(on_air, received.index_select(2, group.place))
 
     def _received(self, laid: list[LaidOut], slot: OfdmSlot, delivery: Delivery) -> Tensor:
         """Return the sub-carriers [S, A, M, n] that the antennas receive. Without a converter they
         are without noise, which is white on sub-carriers as it is on samples."""
-        impairments, cohort = self.setup.impairments, delivery.cohort
+        impairments, cohort = self.alignment.impairments, delivery.cohort
         transmit = self._transmitter(slot, cohort)
         arrivals, turning = self._arrivals(laid, slot, delivery)
         chunks = windows(laid, transmit, arrivals, turning, cohort, slot.grid)
@@ -246,7 +286,7 @@ class Ofdm(Analog):
 
     def _transmitter(self, slot: OfdmSlot, cohort: Cohort) -> Transmitter:
         """Make what turns the rows' sub-carriers into those that are sent."""
-        impairments, hyper, trial = self.setup.impairments, self.setup.hyper, cohort.trial
+        impairments, hyper, trial = self.alignment.impairments, self.hyper, cohort.trial
         budget = slot.budget.flatten()[cohort.cell]
         peak = saturation = None
         if impairments.clips:
@@ -259,7 +299,8 @@ class Ofdm(Analog):
         self, laid: list[LaidOut], slot: OfdmSlot, delivery: Delivery
     ) -> tuple[Arrivals, Tensor | None]:
         """Return how the rows arrive, and their carrier offsets [N]; None where there are none."""
-        impairments, cohort, devices = self.setup.impairments, delivery.cohort, slot.budget.shape[1]
+        impairments, cohort = self.alignment.impairments, delivery.cohort
+        devices = slot.budget.shape[1]
         carrier, delay = impairments.offsets(devices, slot.round)
         phases = impairments.phases(devices, slot.round)
         late = None
@@ -272,7 +313,7 @@ class Ofdm(Analog):
             delivery.channel,
             cohort,
             slot.grid,
-            self.setup.budget.bandwidth_hz,
+            self.budget.bandwidth_hz,
             late,
             None if phases is None else phases.flatten()[cohort.cell],
         )
@@ -280,7 +321,7 @@ class Ofdm(Analog):
 
     def _noise(self, samples: Tensor, round: int) -> Tensor:
         """Draw the noise of every sample [S, A, M, n], and interferers that the antennas hear."""
-        impairments, streams = self.setup.impairments, self.setup.streams
+        impairments, streams = self.alignment.impairments, self.streams
         antennas = samples.shape[1]
         each = math.prod(samples.shape[2:])
 
@@ -304,7 +345,7 @@ class Ofdm(Analog):
         halves = [combined.real, combined.imag][: segments.halves]
         total = torch.cat(halves, 1)[:, :reals]
         total = total * segments.at_reals(on_air.received_unit, reals)
-        if self.setup.impairments.settings.adc_bits is not None:
+        if self.alignment.impairments.settings.adc_bits is not None:
             return total
-        noise = self.setup.streams.normal(NOISE / symbols.index, slot.round, (reals,))
+        noise = self.streams.normal(NOISE / symbols.index, slot.round, (reals,))
         return total + noise * segments.at_reals(on_air.variance.sqrt(), reals)

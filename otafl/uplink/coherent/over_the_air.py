@@ -1,58 +1,120 @@
 """Superpose all devices' analogue signals, sent at once on the same symbols, with one noise.
 
 A symbol is a channel use, and what arrives of it is one weighted reduction of real numbers
-(`analog`): no complex array of the payload's size is made.
+(`superpose`): no complex array of the payload's size is made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import Blocks
-from otafl.uplink.coherent.analog import Analog, Sums
+from otafl.core.contracts import Blocks, LinkBudget, Payload
+from otafl.core.rng import Streams
+from otafl.privacy.checks import refuse_ideal
+from otafl.privacy.mechanism import Privacy
+from otafl.uplink.base import Counts, Transport
+from otafl.uplink.coherent.analog import (
+    AnalogSettings,
+    count_told,
+    lay_out_reals,
+    normalise_reals,
+)
+from otafl.uplink.combine import combine
 from otafl.uplink.delivery import Delivery
 from otafl.uplink.impairments.bent import bent_sum
 from otafl.uplink.impairments.impairments import NOISE
+from otafl.uplink.limit import limit
+from otafl.uplink.neighbours import Neighbours
 from otafl.uplink.on_air import OnAir
+from otafl.uplink.power import Alignment, set_power
+from otafl.uplink.receive import hand_over, receive
+from otafl.uplink.report import NOT_SAVED, Saves, account, coefficients
 from otafl.uplink.segments import energies
+from otafl.uplink.superpose import superpose
 
 
-class OverTheAir(Analog):
+class OverTheAir(Transport):
+    lasting: ClassVar[tuple[str, ...]] = ("_policy_state",)
+    gives: ClassVar[frozenset[str]] = frozenset({"mean"})
+    counts: ClassVar[Counts] = "shared"
+    obeys_power: ClassVar[bool] = True
     accounts_privacy: ClassVar[bool] = True
     hears_neighbours: ClassVar[bool] = True
     hears_tails: ClassVar[bool] = True
 
-    class Settings(Analog.Settings):
+    class Settings(AnalogSettings):
         name: Literal["over_the_air"] = "over_the_air"
 
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        budget: LinkBudget,
+        alignment: Alignment,
+        streams: Streams,
+        privacy: Privacy | None = None,
+        neighbours: Neighbours | None = None,
+        saves: Saves = NOT_SAVED,
+    ) -> None:
+        self.settings, self.budget, self.alignment = settings, budget, alignment
+        self.streams, self.privacy = streams, privacy
+        self.neighbours, self.saves = neighbours, saves
+        self._policy_state = alignment.prepare()
+
+    @property
+    def holds_slots(self) -> bool:
+        return self.privacy is not None and self.privacy.samples
+
     def measures(self) -> dict[str, Tensor]:
-        return {} if self.setup.privacy is None else self.setup.privacy.measures()
+        return {} if self.privacy is None else self.privacy.measures()
 
     def kept(self) -> dict[str, Any]:
         """Return also what the accounting keeps."""
-        if self.setup.privacy is None:
+        if self.privacy is None:
             return super().kept()
-        return {**super().kept(), "privacy": self.setup.privacy.kept()}
+        return {**super().kept(), "privacy": self.privacy.kept()}
 
     def restore(self, kept: Mapping[str, Any]) -> None:
         super().restore(kept)
-        if self.setup.privacy is not None:
-            self.setup.privacy.restore(kept["privacy"])
+        if self.privacy is not None:
+            self.privacy.restore(kept["privacy"])
 
-    def _superposed(self, sent: Iterator[OnAir], delivery: Delivery) -> Iterator[Sums]:
-        """Send the groups one after the other; of what is received besides, the energy by segment
-        is reported."""
-        for on_air in sent:
-            unwanted, symbols = self._unwanted(on_air), on_air.symbols
-            for name, signal in unwanted.items() if self.setup.save_link else ():
-                energy = energies(replace(symbols.sent, x=signal), symbols.segments)
-                delivery.tally.saved[f"{name}/{symbols.index}"] = energy
-            yield on_air, *self._superpose(on_air, unwanted)
+    def refuse(self, payload: Payload) -> None:
+        if self.privacy is not None:
+            refuse_ideal(payload)
+
+    def carry(self, delivery: Delivery) -> None:
+        """Send the groups one after the other: rows x_k [n, P] become normalised symbols, get p_k
+        and eta for the scalar channels f^H h_k of their segments, add up in the air, and are
+        received as the estimate [S, P]."""
+        link, settings, privacy = self.alignment, self.settings, self.privacy
+        slot = lay_out_reals(delivery, settings, link.csi)
+        if privacy is not None:
+            sends = torch.stack([rows.on_air() for _, _, rows in delivery.uplink]).any(0)
+            slot = privacy.limit(slot, sends, delivery.limits)
+        for uses, (index, _, rows) in zip(slot.uses, delivery.uplink, strict=True):
+            clipped = rows if privacy is None else privacy.clip(rows)
+            symbols = normalise_reals(slot, index, uses, clipped, settings)
+            if privacy is not None:
+                symbols = privacy.scale(symbols)
+            channels = combine(symbols, link.receiver, link.impairments)
+            self._policy_state, wanted = set_power(symbols, channels, link, self._policy_state)
+            on_air = limit(symbols, channels, wanted)
+            if privacy is not None:
+                privacy.spend(on_air)
+            # with privacy powers follow from the norm that all clip to
+            told = count_told(symbols, privacy is None, link.policy.wants_variation)
+            account(on_air, delivery, told)
+            unwanted = self._unwanted(on_air)
+            total, exact = self._superpose(on_air, unwanted)
+            hand_over(on_air, receive(on_air, total, exact), delivery)
+            if self.saves.link:
+                delivery.tally.saved |= self._saved(on_air, unwanted)
 
     def _superpose(self, on_air: OnAir, unwanted: Blocks) -> tuple[Tensor, Tensor]:
         """Sum the signals as they arrive, with one noise and what is `_unwanted`, and convert what
@@ -62,28 +124,38 @@ class OverTheAir(Analog):
         -------
         sum_k c_k x_k + n [S, P], scaled by the receiver, and the error-free sum_k w_k x_k [S, P].
         """
-        setup, symbols, sent = self.setup, on_air.symbols, on_air.symbols.sent
-        exact, round = None, symbols.slot.round
-        if setup.impairments.bends:
-            total = bent_sum(on_air, setup.impairments)
+        impairments, symbols = self.alignment.impairments, on_air.symbols
+        sent, exact, round = symbols.sent, None, symbols.slot.round
+        if impairments.bends:
+            total = bent_sum(on_air, impairments)
         else:
-            stream = NOISE / symbols.index
-            total, exact = on_air.superposed(setup.streams.normal(stream, round, (sent.reals,)))
+            noise = self.streams.normal(NOISE / symbols.index, round, (sent.reals,))
+            total, exact = superpose(on_air, noise)
         for signal in unwanted.values():
             total = total + signal * symbols.segments.at_reals(on_air.received_unit, sent.reals)
-        if setup.impairments.settings.adc_bits is not None:
+        if impairments.settings.adc_bits is not None:
             total = self._converted(on_air, total)
         if exact is None or on_air.part is not None:
             exact = sent.sum(sent.exact[:, None])[:, 0]
         return total, exact
 
+    def _saved(self, on_air: OnAir, unwanted: Blocks) -> Blocks:
+        """Return the coefficients, and by segment the energy of what is received besides."""
+        symbols = on_air.symbols
+        besides = {
+            f"{name}/{symbols.index}": energies(replace(symbols.sent, x=signal), symbols.segments)
+            for name, signal in unwanted.items()
+        }
+        return besides | coefficients(on_air, self.saves.gram)
+
     def _unwanted(self, on_air: OnAir) -> Blocks:
         """Return what is received besides, name -> [S, P] in the unit of f^H y: signals of other
         servers' devices, and heavy-tailed interference."""
-        setup, symbols, found = self.setup, on_air.symbols, {}
-        if setup.neighbours is not None:
-            found["neighbours"] = setup.neighbours.signal(on_air)
-        tails = setup.impairments.tails(symbols.index, symbols.slot.round, symbols.sent.reals)
+        symbols, found = on_air.symbols, {}
+        if self.neighbours is not None:
+            found["neighbours"] = self.neighbours.signal(on_air)
+        impairments, round = self.alignment.impairments, symbols.slot.round
+        tails = impairments.tails(symbols.index, round, symbols.sent.reals)
         if tails is not None:
             found["tails"] = tails
         return found
@@ -94,5 +166,5 @@ class OverTheAir(Analog):
         received = on_air.coefficients.eta.sqrt() / on_air.unit
         factor = symbols.segments.at_reals(received, sent.reals)
         heard = symbols.segments.at_reals(on_air.weight > 0, sent.reals)
-        quantise = self.setup.impairments.quantise
+        quantise = self.alignment.impairments.quantise
         return torch.where(heard, quantise(total * factor) / factor, 0.0)

@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from otafl.core.constants import constant
-from otafl.core.contracts import NOISE_VARIANCE, ChannelState
+from otafl.core.contracts import NOISE_VARIANCE, ChannelState, Hyper
 from otafl.core.units import db_to_linear
-from otafl.uplink.base import LinkSetup
+from otafl.csi.base import Csi
+from otafl.uplink.impairments.impairments import Impairments
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,11 @@ class Links:
 class Capacity:
     """Reckon the links of S trials by the settings of transport digital."""
 
-    def __init__(self, settings: Any, setup: LinkSetup) -> None:
-        self._settings, self._setup = settings, setup
-        self._gap = db_to_linear(setup.hyper["snr_gap_db"])[:, None]
-        self._margin = db_to_linear(setup.hyper["margin_db"])[:, None]
-        self._factor = setup.hyper["rate_factor"][:, None]
+    def __init__(self, settings: Any, hyper: Hyper, csi: Csi, impairments: Impairments) -> None:
+        self._settings, self._csi, self._impairments = settings, csi, impairments
+        self._gap = db_to_linear(hyper["snr_gap_db"])[:, None]
+        self._margin = db_to_linear(hyper["margin_db"])[:, None]
+        self._factor = hyper["rate_factor"][:, None]
 
     def links(self, channel: ChannelState, power: Tensor, reals: int, round: int) -> Links:
         """Return the links of a slot.
@@ -55,20 +56,20 @@ class Capacity:
         reals : of the payload, which lasts as many channel uses when blocks are counted.
         round : of the estimate and of interference.
         """
-        setup, settings = self._setup, self._settings
+        settings, impairments = self._settings, self._impairments
         state = channel.over(max(1, reals))
         needs_estimate = settings.outage or settings.coding == "ldpc" or settings.gain_threshold > 0
-        estimate = setup.csi.estimate(state, channel.gain, round) if needs_estimate else state
+        estimate = self._csi.estimate(state, channel.gain, round) if needs_estimate else state
         h, h_hat, blocks = state.flatten(3), estimate.flatten(3), state.shape[3]
         strength = estimate[:, :, :, 0].abs().square().flatten(2).mean(2)
         combined = power[..., None] * h_hat.abs().square().sum(2)
-        exact = estimate is state and not setup.impairments.disturbs
+        exact = estimate is state and not impairments.disturbs
         true = combined if exact else self._received(h, h_hat, power, round)
         carried = self._factor * bits_a_use(true / self._gap[..., None])
         flat_snr = torch.expm1(torch.log1p(true).mean(-1))
         if not settings.outage:  # retransmissions find out what the channel carries
             return Links(carried, carried, strength, flat_snr, blocks, True)
-        known = setup.impairments.known_noise / NOISE_VARIANCE
+        known = impairments.known_noise / NOISE_VARIANCE
         lowered = combined / (known[:, None] * self._gap * self._margin)[..., None]
         sure = exact and settings.rate == "shannon"
         believed = self._factor * bits_a_use(lowered)
@@ -80,7 +81,7 @@ class Capacity:
         combiner = h_hat / norm.clamp_min(1e-30)
         gain = (combiner.conj() * h).sum(2).abs().square()
         flat = combiner.permute(0, 1, 3, 2).flatten(1, 2)  # [S, K * cells, A]
-        noise = self._setup.impairments.noise(flat, round).view_as(gain) / NOISE_VARIANCE
+        noise = self._impairments.noise(flat, round).view_as(gain) / NOISE_VARIANCE
         return power[..., None] * gain / noise
 
 

@@ -29,17 +29,21 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
+from otafl.codecs.base import Codec
 from otafl.core.constants import constant
-from otafl.core.contracts import LEAST_RATE, Group
+from otafl.core.contracts import LEAST_RATE, Group, Hyper, LinkBudget, Statistics
+from otafl.core.rng import Streams
 from otafl.core.settings import Decibels, stackable
 from otafl.core.units import db_to_linear
-from otafl.uplink.base import Counts, LinkSetup, OrthogonalUplink, Transport
+from otafl.csi.base import Csi
+from otafl.uplink.base import Counts, OrthogonalUplink, Transport
 from otafl.uplink.delivery import Delivery
 from otafl.uplink.digital.capacity import Capacity, Links
 from otafl.uplink.digital.coded_bits import CodedBits
 from otafl.uplink.digital.fitted_bits import fitted, fitting_depth
 from otafl.uplink.digital.mcs import MCS_TABLES
 from otafl.uplink.digital.packets import hand_over
+from otafl.uplink.impairments.impairments import Impairments
 
 ROUNDING = 1e-5
 """A rate above what is carried by less than this share is one that equals it."""
@@ -207,26 +211,39 @@ class Digital(Transport):
             simple = self.rate == "shannon" and self.over_budget == "drop"
             return simple and not self.gain_threshold
 
-    def __init__(self, settings: Settings, setup: LinkSetup) -> None:
-        super().__init__(settings, setup)
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        budget: LinkBudget,
+        csi: Csi,
+        statistics: Statistics,
+        impairments: Impairments,
+        codec: Codec,
+        streams: Streams,
+        hyper: Hyper,
+    ) -> None:
+        self.settings, self.budget, self.hyper = settings, budget, hyper
+        self.csi, self.codec, self.streams = csi, codec, streams
+        self.impairments, self.statistics = impairments, statistics
         self._table = MCS_TABLES[settings.mcs_table]
-        self._capacity = Capacity(settings, setup)
+        self._capacity = Capacity(settings, hyper, csi, impairments)
         self._coded = None
         if settings.coding == "ldpc":
-            self._coded = CodedBits(self._table, setup.codec, setup.streams)
-        most = setup.hyper["max_symbols"][:, None]
+            self._coded = CodedBits(self._table, codec, streams)
+        most = hyper["max_symbols"][:, None]
         self._most = most.where(most > 0, torch.inf)
         self._bounded = bool((most > 0).any())
-        self._least = setup.hyper["gain_threshold"]
+        self._least = hyper["gain_threshold"]
         self._saved = None  # [S, K], what a budget is multiplied with
         if bool((self._least > 0).any()):
-            share = setup.statistics.share_above(self._least)
+            share = statistics.share_above(self._least)
             self._saved = torch.where(share > 0, 1.0 / share, 1.0)
 
     def planned(self) -> OrthogonalUplink:
         """Return what devices know beforehand. An update counts as one block as large as what the
         device received."""
-        hyper, codec = self.setup.hyper, self.setup.codec
+        hyper, codec = self.hyper, self.codec
         gap_db = hyper["snr_gap_db"].double()
         if self.settings.outage:
             gap_db = gap_db + hyper["margin_db"].double()
@@ -239,7 +256,7 @@ class Digital(Transport):
             gap=db_to_linear(gap_db).cpu().numpy(),
             rate_factor=hyper["rate_factor"].double().cpu().numpy(),
             bits=bits,
-            csi=self.setup.csi,
+            csi=self.csi,
         )
 
     def carry(self, delivery: Delivery) -> None:
@@ -256,14 +273,14 @@ class Digital(Transport):
 
     def _load(self, delivery: Delivery) -> Load:
         """Add up what each device has to send, [S, K]."""
-        like, bits_of = self.setup.hyper["rate_factor"], self.setup.codec.bits
+        like, bits_of = self.hyper["rate_factor"], self.codec.bits
         uplink = [(group, sent) for _, group, sent in delivery.uplink]
         on_air = torch.stack([sent.on_air() for _, sent in uplink])
         share = torch.stack([sent.share_on_air() for _, sent in uplink]).to(like)
         sizes = tuple((bits_of(g), sent.reals, len(sent.shapes)) for g, sent in uplink)
         size = constant(sizes, like.dtype, like.device)
         bits, reals = torch.einsum("gc,gsk->csk", size[:, :2], share)
-        sends, budget = on_air.any(0), self.setup.power_budget(delivery.limits)
+        sends, budget = on_air.any(0), delivery.power_budget
         senders = sends.sum(1, keepdim=True).clamp_min(1).to(bits.dtype)
         return Load(
             delivery=delivery,
@@ -347,7 +364,7 @@ class Digital(Transport):
             arrived = arrived & (turns.rate <= links.carried * (1.0 + ROUNDING))
         if turns.depth is None:
             return {}, arrived
-        return fitted(delivery, turns.depth, self.setup.streams), arrived
+        return fitted(delivery, turns.depth, self.streams), arrived
 
     def _interrupted(self, turns: Turns, arrived: Tensor) -> tuple[Turns, Tensor]:
         """Return the turns with repeated packets, up to the crash, and whose packet arrives whole,
@@ -368,7 +385,7 @@ class Digital(Transport):
     def _charge(self, turns: Turns, arrived: Tensor, blocks: int) -> None:
         """Add up bits, channel uses, energy and pilots; arrived: [S, K] bool."""
         load, time, tally = turns.load, turns.time, turns.load.delivery.tally
-        pilots = float(self.setup.csi.pilot_symbols * blocks)
+        pilots = float(self.csi.pilot_symbols * blocks)
         tally.add(
             bits=turns.bits.sum(1),
             symbols=time.sum(1) if self.settings.access == "tdma" else time.amax(1),

@@ -13,7 +13,7 @@ from otafl.core.contracts import Blocks, Cohort, Group, column
 from otafl.core.errors import UserError
 from otafl.models.base import flatten
 from otafl.uplink.delivery import Delivery
-from otafl.uplink.superpose import Signal, each_row, error_free, signal, squared_norm, whole
+from otafl.uplink.signal import Signal, each_row, error_free, signal, squared_norm, whole
 
 
 def rows_once(group: Group, cohort: Cohort, setting: str) -> Tensor:

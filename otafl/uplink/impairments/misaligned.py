@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from otafl.core.contracts import Cohort
-from otafl.uplink.superpose import Signal
+from otafl.uplink.signal import Signal
 
 WINDOW = 2
 """Periods before and after a symbol that its estimate looks at; later ones say next to nothing."""

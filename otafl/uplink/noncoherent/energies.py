@@ -22,7 +22,7 @@ from otafl.uplink.noncoherent import few_antennas
 from otafl.uplink.noncoherent.few_antennas import BLOCK, PLACES, RUN
 from otafl.uplink.noncoherent.pairs import OnPairs
 from otafl.uplink.segments import LOOP_AT_MOST, Segments
-from otafl.uplink.superpose import Signal
+from otafl.uplink.signal import Signal
 
 PHASES = family("random_phases", __name__)
 ENERGY_NOISE = family("energy_noise", __name__)

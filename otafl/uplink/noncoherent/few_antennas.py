@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from otafl.uplink.segments import Segments
-from otafl.uplink.superpose import Signal
+from otafl.uplink.signal import Signal
 
 AT_MOST = 8
 """Antennas."""

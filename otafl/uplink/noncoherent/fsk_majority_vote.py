@@ -32,16 +32,19 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.codecs.base import VOTES
-from otafl.core.contracts import Blocks
+from otafl.core.contracts import Blocks, Hyper, LinkBudget
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem
+from otafl.core.rng import Streams
 from otafl.core.settings import stackable
-from otafl.uplink.base import Counts, LinkSetup, Transport
+from otafl.uplink.base import Counts, Transport
 from otafl.uplink.delivery import Delivery
+from otafl.uplink.impairments.impairments import Impairments
 from otafl.uplink.interleaving import Uses
 from otafl.uplink.noncoherent.energies import Energies
 from otafl.uplink.noncoherent.pairs import OnPairs, Slot, before, lay_out, refused, transmit
-from otafl.uplink.superpose import Signal, squared_norm
+from otafl.uplink.report import NOT_SAVED, Saves
+from otafl.uplink.signal import Signal, squared_norm
 
 
 class FskMajorityVote(Transport):
@@ -82,16 +85,26 @@ class FskMajorityVote(Transport):
         def check(self, scenario: Any) -> Iterable[Problem]:
             return refused(scenario)
 
-    def __init__(self, settings: Settings, setup: LinkSetup) -> None:
-        super().__init__(settings, setup)
-        self._energies = Energies(setup.streams, setup.impairments)
-        self._absentees = bool((setup.hyper["absentee"] > 0).any())
-        self._detects = bool((setup.hyper["detection"] > 0).any())
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        budget: LinkBudget,
+        impairments: Impairments,
+        streams: Streams,
+        hyper: Hyper,
+        saves: Saves = NOT_SAVED,
+    ) -> None:
+        self.settings, self.budget, self.impairments = settings, budget, impairments
+        self.hyper, self.saves = hyper, saves
+        self.streams, self._energies = streams, Energies(streams, impairments)
+        self._absentees = bool((hyper["absentee"] > 0).any())
+        self._detects = bool((hyper["detection"] > 0).any())
 
     @torch.no_grad()
     def carry(self, delivery: Delivery) -> None:
         """Send the groups one after the other."""
-        slot = lay_out(self.setup, delivery)
+        slot = lay_out(delivery)
         for uses, (index, group, sent) in zip(slot.uses, delivery.uplink, strict=True):
             if group.weighting != "mean":
                 raise UserError(
@@ -107,13 +120,13 @@ class FskMajorityVote(Transport):
                 steps, count = steps * (reached > 0), sent.blocks(reached)
             delivery.give(index, sent.blocks(steps), count, heard=on_air.heard())
             delivery.tally.error(squared_norm(steps - exact), squared_norm(exact))
-            on_air.account(torch.ones_like(on_air.weight), self.setup)
+            on_air.account(torch.ones_like(on_air.weight), self.saves)
 
     def _least(self, sent: Signal) -> Tensor | None:
         """Return the least |x| that a row votes with, [n, 1]; None where all always vote."""
         if not self._absentees:
             return None
-        least = self.setup.hyper["absentee"][sent.cohort.trial]
+        least = self.hyper["absentee"][sent.cohort.trial]
         if self.settings.absentee_of == "rms":
             least = least * (squared_norm(sent.x) / sent.reals).sqrt()
         return least[:, None]
@@ -147,17 +160,17 @@ class FskMajorityVote(Transport):
         if bool(silent.any()):
             trial = int(silent.nonzero()[0])
             raise UserError(
-                f"transport.absentee: {float(self.setup.hyper['absentee'][trial]):g} "
+                f"transport.absentee: {float(self.hyper['absentee'][trial]):g} "
                 f"(of {self.settings.absentee_of}) silences every device in the first round, whose "
                 f"largest |x| is {float(largest[trial].max()):.3g}; set a smaller one"
             )
 
     def _receive(self, on_air: OnPairs, least: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return the steps that the server takes, and those along the error-free votes, [S, P]."""
-        sent, setup = on_air.sent, self.setup
+        sent = on_air.sent
         weight = sent.weight if self.settings.vote == "weighted" else on_air.scale
-        noise = 2.0 * on_air.antennas * setup.impairments.known_noise
-        heard = (setup.hyper["detection"] * noise)[:, None]
+        noise = 2.0 * on_air.antennas * self.impairments.known_noise
+        heard = (self.hyper["detection"] * noise)[:, None]
         one = torch.ones_like(sent.x[:1, :1])
         steps, exact = (sent.x.new_empty(sent.cohort.trials, sent.reals) for _ in range(2))
 
@@ -171,7 +184,7 @@ class FskMajorityVote(Transport):
             if self._detects:
                 vote *= torch.maximum(plus, minus) > heard
             torch.sign(majority, out=exact[:, columns])
-        step = setup.hyper["step"][:, None]
+        step = self.hyper["step"][:, None]
         return steps.mul_(step * (on_air.weight > 0)[:, None]), exact.mul_(step)
 
 

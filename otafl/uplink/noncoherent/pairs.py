@@ -19,13 +19,13 @@ from torch import Tensor
 from otafl.core.choices import Choice
 from otafl.core.contracts import LEAST_SNR, NOISE_VARIANCE, Blocks, Coefficients, Cohort
 from otafl.core.problems import Problem, problem
-from otafl.uplink.base import LinkSetup
+from otafl.uplink.bounds import Bounds, SentPart
 from otafl.uplink.delivery import Delivery
 from otafl.uplink.impairments.impairments import whole
 from otafl.uplink.interleaving import Uses, in_order
-from otafl.uplink.limits import Bounds, SentPart
+from otafl.uplink.report import Saves
 from otafl.uplink.segments import Segments, cut
-from otafl.uplink.superpose import Signal
+from otafl.uplink.signal import Signal
 
 BENT = ("timing_offset", "clip_db", "adc_bits")
 """Impairments that energies on pairs are not computed with."""
@@ -102,7 +102,7 @@ class Slot:
         return torch.where(most > 0, 1.0 / most.clamp_min(TINY), 1.0)
 
 
-def lay_out(setup: LinkSetup, delivery: Delivery) -> Slot:
+def lay_out(delivery: Delivery) -> Slot:
     """Lay out the slot of a delivery: the groups one after the other, two channel uses a real."""
     channel, limits = delivery.channel, delivery.limits
     lengths = [sent.reals for _, _, sent in delivery.uplink]
@@ -114,7 +114,7 @@ def lay_out(setup: LinkSetup, delivery: Delivery) -> Slot:
         h=channel.gain.sqrt()[:, :, None, None] * h.flatten(3),
         stops=[-(-stop // 2) for stop in channel.stops(h, 2 * pairs)],
         gain=channel.gain,
-        budget=setup.power_budget(limits),
+        budget=delivery.power_budget,
         bounds=Bounds(replace(limits, copies=None, per_symbol=circuits), pairs),
         uses=in_order(lengths),
         copies=limits.copies,
@@ -180,7 +180,7 @@ class OnPairs:
         active = self.active_rows > 0
         return functools.partial(_heard, self.sent.cohort, active, self.stop, self.sent.reals)
 
-    def account(self, eta: Tensor, setup: LinkSetup) -> None:
+    def account(self, eta: Tensor, saves: Saves) -> None:
         """Add up channel uses and energy, and note who was on air; eta: [S] what received energies
         are divided by."""
         delivery, active = self.slot.delivery, self.active
@@ -193,8 +193,8 @@ class OnPairs:
         delivery.tally.add(symbols=symbols, energy=spent, sent=2.0 * pairs)
         delivery.tally.note(on_air=active)
         delivery.arrive(self.sent, None if bool(active.any(1).all()) else self.weight)
-        if setup.save_link:
-            delivery.tally.saved |= self._saved(eta, setup.save_gram)
+        if saves.link:
+            delivery.tally.saved |= self._saved(eta, saves.gram)
         self.slot.bounds.spend(spent)
 
     def _saved(self, eta: Tensor, gram: bool) -> Blocks:

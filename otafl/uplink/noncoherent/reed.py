@@ -26,15 +26,18 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.core.contracts import Blocks
+from otafl.core.contracts import Blocks, LinkBudget
 from otafl.core.problems import Problem
-from otafl.uplink.base import Counts, LinkSetup, Transport
+from otafl.core.rng import Streams
+from otafl.uplink.base import Counts, Transport
 from otafl.uplink.delivery import Delivery
+from otafl.uplink.impairments.impairments import Impairments
 from otafl.uplink.interleaving import Uses
 from otafl.uplink.noncoherent import few_antennas
 from otafl.uplink.noncoherent.energies import Energies
 from otafl.uplink.noncoherent.pairs import TINY, OnPairs, Slot, lay_out, refused, transmit
-from otafl.uplink.superpose import Signal, by_coordinate, squared_norm
+from otafl.uplink.report import NOT_SAVED, Saves
+from otafl.uplink.signal import Signal, by_coordinate, squared_norm
 
 
 class Reed(Transport):
@@ -54,21 +57,30 @@ class Reed(Transport):
         def check(self, scenario: Any) -> Iterable[Problem]:
             return refused(scenario)
 
-    def __init__(self, settings: Settings, setup: LinkSetup) -> None:
-        super().__init__(settings, setup)
-        self._energies = Energies(setup.streams, setup.impairments)
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        budget: LinkBudget,
+        impairments: Impairments,
+        streams: Streams,
+        saves: Saves = NOT_SAVED,
+    ) -> None:
+        self.settings, self.budget, self.impairments = settings, budget, impairments
+        self.saves = saves
+        self.streams, self._energies = streams, Energies(streams, impairments)
 
     @torch.no_grad()
     def carry(self, delivery: Delivery) -> None:
         """Send the groups one after the other."""
-        slot = lay_out(self.setup, delivery)
+        slot = lay_out(delivery)
         for uses, (index, _, sent) in zip(slot.uses, delivery.uplink, strict=True):
             on_air, eta = self._transmit(slot, index, uses, sent)
             estimate, exact, count = self._receive(on_air, eta)
             delivery.give(index, sent.blocks(estimate), count, heard=on_air.heard())
             delivery.tally.error(squared_norm(estimate - exact), squared_norm(exact))
             delivery.tally.add(side=sent.cohort.rows_of)
-            on_air.account(eta, self.setup)
+            on_air.account(eta, self.saves)
 
     def _transmit(self, slot: Slot, index: int, uses: Uses, sent: Signal) -> tuple[OnPairs, Tensor]:
         """Send at the common scale, and return what magnitudes are received with in the mean over

@@ -34,17 +34,23 @@ from torch import Tensor
 
 from otafl.core import registry
 from otafl.core.constants import constant
-from otafl.core.contracts import Blocks
+from otafl.core.contracts import Blocks, LinkBudget
 from otafl.core.problems import Problem, problem
-from otafl.core.rng import family, tick
-from otafl.uplink.base import Transport
-from otafl.uplink.coherent.coherent import Coherent
+from otafl.core.rng import Streams, family, tick
+from otafl.uplink.base import Counts, Transport
+from otafl.uplink.combine import combine
 from otafl.uplink.delivery import Delivery
 from otafl.uplink.impairments.impairments import NOISE, whole
 from otafl.uplink.interleaving import Uses
-from otafl.uplink.on_air import OnAir, Slot, Symbols
+from otafl.uplink.layout import Slot, lay_out
+from otafl.uplink.limit import limit
+from otafl.uplink.normalise import Symbols
+from otafl.uplink.on_air import OnAir
+from otafl.uplink.power import Alignment, set_power
+from otafl.uplink.receive import Estimate, hand_over
+from otafl.uplink.report import NOT_SAVED, Saves, account, coefficients
 from otafl.uplink.segments import cut, energies
-from otafl.uplink.superpose import Signal, by_coordinate, squared_norm
+from otafl.uplink.signal import Signal, by_coordinate
 
 ROUNDING = family("rounding_to_levels", __name__)
 
@@ -58,7 +64,11 @@ BENT = ("carrier_offset", "timing_offset", "clip_db", "adc_bits")
 """Impairments that bend single symbols, which counts are not computed with."""
 
 
-class TypeBased(Coherent):
+class TypeBased(Transport):
+    lasting: ClassVar[tuple[str, ...]] = ("_policy_state",)
+    gives: ClassVar[frozenset[str]] = frozenset({"mean"})
+    counts: ClassVar[Counts] = "shared"
+    obeys_power: ClassVar[bool] = True
     faithful: ClassVar[bool] = False
 
     class Settings(Transport.Settings):
@@ -106,24 +116,35 @@ class TypeBased(Coherent):
                 )
             yield from whole(scenario, BENT, "counts")
 
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        budget: LinkBudget,
+        alignment: Alignment,
+        streams: Streams,
+        saves: Saves = NOT_SAVED,
+    ) -> None:
+        self.settings, self.budget, self.alignment = settings, budget, alignment
+        self.streams, self.saves = streams, saves
+        self._policy_state = alignment.prepare()
+
     @torch.no_grad()
     def carry(self, delivery: Delivery) -> None:
         """Send the groups one after the other: rows x_k [n, P] become levels, whose pulses add up
         to counts [S, M, P], from which the estimate [S, P] is made."""
-        lengths = [sent.reals for _, _, sent in delivery.uplink]
-        slot = self._laid_out(delivery, lengths, self.settings.levels)
-        for uses, (index, _, sent) in zip(slot.uses, delivery.uplink, strict=True):
-            symbols = self._pulses(slot, index, uses, sent)
-            channels = self._combine(symbols)
-            on_air = self._limit(symbols, channels, self._power(symbols, channels))
-            values = self._values(sent)
-            estimate, exact, count = self._receive(on_air, sent, values)
-            mean, reached, heard = sent.blocks(estimate), on_air.reached(), on_air.heard()
-            delivery.give(index, mean, count, reached=reached, heard=heard)
-            delivery.tally.error(squared_norm(estimate - exact), squared_norm(exact))
-            self._account(on_air, delivery, values.told)
-            if self.setup.save_link:
-                delivery.tally.saved |= self._saved(on_air, sent, values)
+        link, lengths = self.alignment, [rows.reals for _, _, rows in delivery.uplink]
+        slot = lay_out(delivery, lengths, link.csi, self.settings.levels)
+        for uses, (index, _, rows) in zip(slot.uses, delivery.uplink, strict=True):
+            symbols = self._pulses(slot, index, uses, rows)
+            channels = combine(symbols, link.receiver, link.impairments)
+            self._policy_state, wanted = set_power(symbols, channels, link, self._policy_state)
+            on_air = limit(symbols, channels, wanted)
+            values = self._values(rows)
+            hand_over(on_air, self._receive(on_air, rows, values), delivery)
+            account(on_air, delivery, values.told)
+            if self.saves.link:
+                delivery.tally.saved |= self._saved(on_air, rows, values)
 
     def _pulses(self, slot: Slot, index: int, uses: Uses, sent: Signal) -> Symbols:
         """Return what devices send before p: a pulse of energy one for each real that they know, on
@@ -164,11 +185,8 @@ class TypeBased(Coherent):
         told = 0 if isinstance(wanted, float) else len(stops)
         return Values(scale, ends, sizes, told)
 
-    def _receive(
-        self, on_air: OnAir, sent: Signal, values: Values
-    ) -> tuple[Tensor, Tensor, Tensor | Blocks]:
-        """Return the estimate and the error-free aggregate [S, P], and the weight that arrived, [S]
-        or [S, *shape] blocks where there is a mask."""
+    def _receive(self, on_air: OnAir, sent: Signal, values: Values) -> Estimate:
+        """Count, and take the mean of the counts."""
         count, cohort, slot = self.settings.levels, sent.cohort, on_air.symbols.slot
         index, width = on_air.symbols.index, max(1, CHUNK // count)
         draw, at = self._draw(index, slot.round, sent), Air(on_air)
@@ -180,30 +198,29 @@ class TypeBased(Coherent):
             top = ends[:, columns]
             part = sent.x[:, columns] * values.scale[:, None] / top[cohort.trial]
             level = _levels(part, count, None if draw is None else draw[:, columns])
-            noise = self.setup.streams.normal(
-                NOISE / index, tick(slot.round, number), (count, width)
-            )
+            noise = self.streams.normal(NOISE / index, tick(slot.round, number), (count, width))
             y = at.counts(columns, level, count, noise[..., : top.shape[1]])
             y = project(y, at.senders(columns), self.settings.project)
             estimate[:, columns] = top * (unit @ y)
         estimate *= at.segments.at_reals(on_air.unit * (on_air.weight > 0), sent.reals)
         exact = sent.sum(sent.exact[:, None])[:, 0]
         if sent.mask is None:
-            return estimate, exact, on_air.weight[:, 0]
-        return by_coordinate(sent, estimate, exact, on_air.reached_weight(sent.mask))
+            return Estimate(estimate, exact, on_air.weight[:, 0])
+        reached = on_air.reached_weight(sent.mask)
+        return Estimate(*by_coordinate(sent, estimate, exact, reached))
 
     def _draw(self, index: int, round: int, sent: Signal) -> Tensor | None:
         """Draw the numbers [n, P] by which values are rounded; None to the nearest."""
         if self.settings.rounding == "nearest":
             return None
         who = sent.cohort.trial, sent.cohort.device
-        return self.setup.streams.device_uniform(ROUNDING / index, round, *who, (sent.reals,))
+        return self.streams.device_uniform(ROUNDING / index, round, *who, (sent.reals,))
 
     def _saved(self, on_air: OnAir, sent: Signal, values: Values) -> Blocks:
         """Return also what rounding adds to the error: the squared rounding errors of the rows,
         [S, Q, K], and R [S, B], from which the noise's part follows where nothing is projected."""
         symbols, count = on_air.symbols, self.settings.levels
-        saved = replace(on_air, symbols=replace(symbols, sent=sent)).saved(self.setup.save_gram)
+        saved = coefficients(replace(on_air, symbols=replace(symbols, sent=sent)), self.saves.gram)
         scale = values.scale[:, None]
         top = values.at_reals(sent.x.device)[sent.cohort.trial]
         draw = self._draw(symbols.index, symbols.slot.round, sent)

@@ -8,14 +8,13 @@ energies of crashed or empty devices, figures that are lost with a checkpoint.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from support.link_bench import bench, cohort, given, updates
+from support.link_bench import bench, cohort, given, remade, updates
 
 from otafl.core.contracts import Group, Limits
 from otafl.core.errors import UserError
@@ -112,7 +111,7 @@ def test_limits_count_prefixes() -> None:
     payload = (Group({"a": updates(6, 20)}),)
     state = link.channel.state(0)
     whole = link.transport.deliver(payload, cohort(), state, 0)[1]
-    unit = link.transport.setup.budget.unit_energy_j[:, None]
+    unit = link.transport.budget.unit_energy_j[:, None]
     radiated = whole.energy_j / unit
     circuits = torch.full_like(radiated, 0.5)  # a sample; 36 of them
     limits = Limits(energy=0.25 * radiated + 36 * 0.5, per_symbol=circuits)
@@ -140,10 +139,8 @@ def converted(bits: int, **options: Any) -> tuple[torch.Tensor, torch.Tensor]:
     streams, payload = link.streams, (Group({"a": updates(6, 4000)}),)
     plain = link.deliver(payload, cohort())[0].mean[0]["a"]
     settings = Impairments.Settings(adc_bits=bits, adc_range=5.0)
-    setup = dataclasses.replace(
-        link.transport.setup, impairments=Impairments([settings], None, streams)
-    )
-    link.transport = type(link.transport)(link.transport.settings, setup)
+    made = Impairments([settings], None, streams)
+    link.transport = remade(link.transport, impairments=made)
     return link.deliver(payload, cohort())[0].mean[0]["a"], plain
 
 
@@ -166,8 +163,7 @@ def test_noise_of_samples() -> None:
     link = given(bench("gbma", transport="ofdm", snr_db=10.0), antennas=2)
     settings = Impairments.Settings(adc_bits=16, adc_range=8.0, interference_db=0.0)
     impairments = Impairments([settings], None, link.streams)
-    setup = dataclasses.replace(link.transport.setup, impairments=impairments)
-    link.transport = type(link.transport)(link.transport.settings, setup)
+    link.transport = remade(link.transport, impairments=impairments)
     x = updates(6, 40_000)
     received, report = link.deliver((Group({"a": x}),), cohort())
     c, eta, noise = (report.saved[f"{name}/0"][0, 0] for name in ("c", "eta", "noise"))

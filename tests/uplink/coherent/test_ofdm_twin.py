@@ -36,7 +36,7 @@ def rig(transport: dict[str, Any], **keys: Any) -> Rig:
 def sum_of_loops(link: Rig, x: torch.Tensor, report: Any, round: int, block: int | None) -> Any:
     """The estimate [S, P] of rows x [S * K, P], device by device."""
     transport, state = link.link.transport, link.link.channel.state(round)
-    settings, impairments = transport.settings, transport.setup.impairments
+    settings, impairments = transport.settings, transport.alignment.impairments
     groups, n, prefix = state.h.shape[4], settings.subcarriers, settings.prefix
     offsets, delays = (one.numpy() for one in impairments.offsets(K, round))
     rows, budget = x.view(S, K, -1).numpy(), link.link.budget.budget.numpy()

@@ -49,10 +49,10 @@ def test_against_the_complex_baseband(
     channel = link.channel.state(3)
     root, fading = channel.gain.sqrt()[..., None, None, None], channel.over(symbols)
     h = (root * fading).flatten(3).numpy()
-    estimate = link.transport.setup.csi.estimate(fading, channel.gain, 3)
+    estimate = link.transport.alignment.csi.estimate(fading, channel.gain, 3)
     h_hat = (root * estimate).flatten(3).numpy()
-    phase = link.transport.setup.impairments.phases(K, 3).numpy()
-    budget = link.transport.setup.budget.budget.numpy()
+    phase = link.transport.alignment.impairments.phases(K, 3).numpy()
+    budget = link.transport.budget.budget.numpy()
     noise = link.noise(P, 3)
     w = np.array(WEIGHTS) / sum(WEIGHTS)
     for s in range(2):
@@ -93,7 +93,7 @@ def test_mean_power_of_the_payload_is_within_the_budget(policy: str, quadrature:
     link = given(bench(policy, quadrature=quadrature), 1, 5, 2, 8)
     x = updates(K, 40) * torch.logspace(-2, 1, 40, dtype=torch.float64)
     _, report = link.deliver((Group({"a": x}),), cohort())
-    assert (report.power / link.transport.setup.budget.budget <= 1 + 1e-6).all()
+    assert (report.power / link.transport.budget.budget <= 1 + 1e-6).all()
     spent = report.energy_j / (0.1 * report.symbols[:, None] * 1e-6)
     assert (spent <= 1 + 1e-6).all()
 

@@ -24,7 +24,7 @@ def test_bits_and_gap_of_a_digital_uplink(gap_db: float, margin_db: float) -> No
     assert uplink.access == "ofdma"
     assert uplink.gap.tolist() == [pytest.approx(10 ** ((gap_db + margin_db) / 10), rel=1e-6)]
     assert uplink.rate_factor.tolist() == [0.5]
-    codec = link.transport.setup.codec
+    codec = link.transport.codec
     assert uplink.bits(100) == codec.bits(Group({"a": torch.zeros(1, 4, 25)})) == 3200
     sure = bench(transport="digital", outage=False, **options).transport.planned()
     assert sure is not None

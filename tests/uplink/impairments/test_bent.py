@@ -25,7 +25,7 @@ def test_carrier_offset(quadrature: bool) -> None:
     """Device k's symbol i is turned by 2 pi e_k i."""
     link = impaired(bench("full", (0, 1), quadrature=quadrature), carrier_offset=0.01)
     got, x, report = deliver(link)
-    offset = link.transport.setup.impairments.offsets(K, 3)[0].numpy()
+    offset = link.transport.alignment.impairments.offsets(K, 3)[0].numpy()
     assert 0.001 < np.abs(offset).max() <= 0.01
     symbols = -(-P // 2) if quadrature else P
     for s in range(2):
@@ -41,7 +41,7 @@ def test_carrier_offset(quadrature: bool) -> None:
 
 def delays(link: Bench, round: int = 3) -> np.ndarray:
     """[S, K] after the first device of each trial."""
-    delay = link.transport.setup.impairments.offsets(K, round)[1].numpy()
+    delay = link.transport.alignment.impairments.offsets(K, round)[1].numpy()
     return delay - delay.min(1, keepdims=True)
 
 

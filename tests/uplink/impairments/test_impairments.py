@@ -73,7 +73,7 @@ def test_interference_is_noise_of_a_fading_power() -> None:
     ratio = (error * report.saved["eta/0"][0, 0] / report.saved["noise/0"][0, 0]).item()
     low, high = stats.chi2.ppf([5e-5, 1 - 5e-5], 20_000)
     assert low < ratio < high
-    impairments = link.transport.setup.impairments
+    impairments = link.transport.alignment.impairments
     assert impairments.known_noise.tolist() == [15.5]
     f = torch.ones(1, 1, 1, dtype=torch.complex128)
     drawn = torch.stack([impairments.noise(f, t)[0, 0] for t in range(400)]) / 0.5

@@ -12,8 +12,8 @@ import torch
 from support.link_bench import WEIGHTS, bench, cohort, updates
 
 from otafl.core.contracts import Group
-from otafl.uplink import superpose
-from otafl.uplink.superpose import signal
+from otafl.uplink import signal as signal_module
+from otafl.uplink.signal import signal
 
 pytestmark = pytest.mark.exact
 
@@ -98,7 +98,7 @@ def test_columns_a_part_at_a_time_are_the_whole_product(
     counts: tuple[int, ...], learns: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Seven columns, three at a time: two sums of each trial, and their gradient."""
-    monkeypatch.setattr(superpose, "COLUMNS", 3)
+    monkeypatch.setattr(signal_module, "COLUMNS", 3)
     generator = torch.Generator().manual_seed(6)
     rows = sum(counts)
     x = torch.randn(rows, 7, generator=generator, dtype=torch.float64, requires_grad=learns)

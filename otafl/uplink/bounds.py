@@ -18,7 +18,7 @@ from otafl.core.constants import constant
 from otafl.core.contracts import Coefficients, Limits
 from otafl.uplink.interleaving import Uses
 from otafl.uplink.segments import Segments
-from otafl.uplink.superpose import Signal
+from otafl.uplink.signal import Signal
 
 ROUNDING = 1e-5
 """Less than this share of what has just been spent is nothing left."""

@@ -1,0 +1,46 @@
+"""Combine the server's antennas: f^H h_k, one scalar channel for each device and segment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from otafl.core.contracts import combined
+from otafl.receivers.base import Receiver
+from otafl.uplink.impairments.impairments import Impairments
+from otafl.uplink.normalise import Symbols
+
+
+@dataclass(frozen=True)
+class ScalarChannels:
+    """Hold the channels behind the server's combiner, whose noise is that of one antenna.
+
+    sends: [S, K] bool, who sends. h, h_hat: [S, Q, K] complex, true and believed. noise: [S, Q]
+    variance of one received real. combiner: f [S, Q, A], of unit norm.
+    """
+
+    sends: Tensor
+    h: Tensor
+    h_hat: Tensor
+    noise: Tensor
+    combiner: Tensor
+
+
+def combine(symbols: Symbols, receiver: Receiver, impairments: Impairments) -> ScalarChannels:
+    """Return the channels behind the combiner f [S, Q, A], which makes f^H h [S, Q, K] of the
+    channels [S, K, A, C] of the Q segments' cells. A phase that is left after pre-compensation
+    turns the true one."""
+    slot, cells = symbols.slot, list(symbols.segments.cells)
+    h = slot.h[..., cells].permute(0, 3, 1, 2)  # [S, Q, K, A]
+    h_hat = h if slot.h_hat is slot.h else slot.h_hat[..., cells].permute(0, 3, 1, 2)
+    sends = slot.bounds.able(symbols.sent.on_air())
+    combiner = receiver.combine(h_hat, sends, slot.budget)
+    scalar = combined(combiner, h)
+    believed = scalar if h_hat is h else combined(combiner, h_hat)
+    phases = impairments.phases(sends.shape[1], slot.round)
+    if phases is not None:
+        scalar = scalar * torch.polar(torch.ones_like(phases), phases)[:, None]
+    noise = impairments.noise(combiner, slot.round)
+    return ScalarChannels(sends, scalar, believed, noise, combiner)

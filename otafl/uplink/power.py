@@ -1,0 +1,67 @@
+"""Set what devices send with: the scalars p [S, Q, K] and eta [S, Q] of the power policy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from otafl.core.contracts import Coefficients, Hyper, Link, Statistics
+from otafl.csi.base import Csi
+from otafl.power.base import PowerPolicy
+from otafl.power.scalars import mmse_scaled
+from otafl.receivers.base import Receiver
+from otafl.uplink.combine import ScalarChannels
+from otafl.uplink.impairments.impairments import Impairments
+from otafl.uplink.normalise import Symbols
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """The parts that make signals add up in phase: channel knowledge, combiner and power policy.
+
+    csi, receiver : what devices know, and how the server combines its antennas.
+    policy : of power. statistics: of the channel, which it prepares with. hyper: its stackable
+        fields.
+    impairments : what turns and disturbs the scalar channels.
+    """
+
+    csi: Csi
+    receiver: Receiver
+    policy: PowerPolicy
+    statistics: Statistics
+    hyper: Hyper
+    impairments: Impairments
+
+    def prepare(self) -> Any:
+        """Return the policy's state before the first round."""
+        return self.policy.prepare(self.statistics, self.hyper)
+
+
+def set_power(
+    symbols: Symbols, channels: ScalarChannels, alignment: Alignment, state: Any
+) -> tuple[Any, Coefficients]:
+    """Ask the power policy. It sees the estimate of the scalar channels, and the mean symbol powers
+    m [S, Q, K], which are side information.
+
+    Returns
+    -------
+    The policy's next state, and the scalars that it wants.
+    """
+    slot, policy, receiver = symbols.slot, alignment.policy, alignment.receiver
+    link = Link(
+        h=channels.h_hat,
+        gain=slot.gain,
+        budget=slot.budget,
+        power=slot.bounds.powers(symbols.power),
+        noise=alignment.impairments.known_noise,
+        sends=channels.sends,
+        linear=symbols.sent.linear,
+        hyper=alignment.hyper,
+        antennas=slot.h.shape[2],
+        variation=symbols.variation if policy.wants_variation else None,
+        energy=slot.bounds.energy,
+        lengths=symbols.lengths,
+        payload=slot.symbols,
+    )
+    state, wanted = policy.coefficients(state, link)
+    return state, mmse_scaled(wanted, link) if receiver.scale == "mmse" else wanted
