@@ -25,6 +25,9 @@ CARRIER_HZ = 3.5e9
 SPEED_KMH = 30.0
 INTERVAL_S = 1e-3
 MOVING = {"speed_kmh": SPEED_KMH, "carrier_hz": CARRIER_HZ, "round_interval_s": INTERVAL_S}
+FAR = 2**40
+"""A round long after the first."""
+
 LAGS = (1, 4, 9)
 """J0 there: positive, negative, positive again."""
 
@@ -47,6 +50,10 @@ def each() -> Iterator[Law]:
         yield _law(name, "autocorrelation over blocks", f"{JAKES}; symbols / bandwidth", _blocks)
     for name in ("rayleigh", "tdl-a"):
         yield _law(name, "antenna covariance", "E h_a h_b^* = r^|a - b|", _antennas)
+    for name in ("rayleigh", "tdl-a", "tdl-b", "tdl-c"):
+        yield _law(name, "gain and phase at any time", "exponential, uniform", _normal)
+    for name in ("tdl-d", "tdl-e"):
+        yield _law(name, "amplitude", f"{TR_38901}, 7.7.2; Rice's law of K", _line_of_sight)
     for name in names:
         if name.startswith("tdl-"):
             yield _law(name, "frequency covariance", f"{TR_38901}, 7.7.2; Sionna", _frequency)
@@ -166,6 +173,38 @@ def doppler_turns(rounds: int) -> float:
     return SPEED_KMH / 3.6 * CARRIER_HZ / LIGHT_M_PER_S * INTERVAL_S * rounds
 
 
+def _normal(bench: Bench, name: str) -> Iterator[Check]:
+    """Compare |h|^2 and the phase of devices at rest, and of moving ones at two times."""
+    one_group = {"subcarrier_groups": 1} if name.startswith("tdl-") else {}
+    for case, moving, round in (("at rest", {}, 3), ("moving", MOVING, 3), ("later", MOVING, FAR)):
+        point = {"channel": {"name": name} | one_group | moving, "power": "full"}
+        h = bench.uplink(50, bench.size(160), point).link.channel.state(round).h.cpu().numpy()
+        yield law_of(np.abs(h) ** 2, stats.expon.cdf, f"{case}, gain")
+        yield law_of(np.angle(h) / (2.0 * np.pi) + 0.5, stats.uniform.cdf, f"{case}, phase")
+
+
+def _line_of_sight(bench: Bench, name: str) -> Iterator[Check]:
+    """Compare |h| without delays, whose K-factor is that of all taps, at two antennas."""
+    with keep_global_state():
+        from sionna.phy.channel.tr38901 import TDL
+    part = float(TDL(name[-1].upper(), 1.0, CARRIER_HZ, precision="double").mean_power_los)
+    law = stats.rice(math.sqrt(2.0 * part / (1.0 - part)), scale=math.sqrt((1.0 - part) / 2.0))
+    section = {"subcarrier_groups": 1, "delay_spread_s": 0.0, "antennas": 2}
+    for case, moving in (("at rest", {}), ("moving", MOVING)):
+        section |= {"antenna_correlation": 0.7} | moving
+        h = fading(bench, 50, bench.size(160), 1, name, **section)
+        for antenna in range(2):
+            yield law_of(np.abs(h[..., antenna, :, :]), law.cdf, f"{case}, antenna {antenna}")
+
+
+@stated("channel rician: amplitude of moving devices", "Rice's law of K", "K={:g} dB", (-3.0, 6.0))
+def _moving_rician(bench: Bench, k_db: float) -> Iterator[Check]:
+    h = fading(bench, 50, bench.size(400), 1, "rician", k_factor_db=k_db, **MOVING)
+    k = db_to_linear(k_db)
+    law = stats.rice(math.sqrt(2.0 * k), scale=math.sqrt(0.5 / (k + 1.0)))
+    yield law_of(np.abs(h), law.cdf)
+
+
 @stated("channel rician: amplitude", "Rice's law of K", "K={:g} dB", (-3.0, 6.0, 12.0))
 def _rician(bench: Bench, k_db: float) -> Iterator[Check]:
     """Compare |h| of a round, K/(K+1) in line of sight and the rest scattered."""
@@ -226,11 +265,11 @@ MUTATIONS = (
         "channel rayleigh: ",
         {
             "fading of more power": (
-                {"antenna covariance", "gain", "mean power"},
+                {"antenna covariance", "gain", "gain and phase at any time", "mean power"},
                 scaled("otafl.channels.scattering:BlockFading._drawn", 1.2),
             ),
             "phases over half a circle": (
-                {"antenna covariance", "independence", "phase"},
+                {"antenna covariance", "gain and phase at any time", "independence", "phase"},
                 turned("otafl.channels.scattering:BlockFading._drawn", _turned_by_half),
             ),
             "one draw for all rounds": (
@@ -247,7 +286,13 @@ MUTATIONS = (
         "channel rician: ",
         {
             "more line of sight": (
-                {"amplitude", "autocorrelation", "autocorrelation over blocks", "mean power"},
+                {
+                    "amplitude",
+                    "amplitude of moving devices",
+                    "autocorrelation",
+                    "autocorrelation over blocks",
+                    "mean power",
+                },
                 scaled("otafl.channels.rician:LineOfSight.draw", 1.2),
             ),
         },
@@ -256,9 +301,33 @@ MUTATIONS = (
         "channel tdl-c: ",
         {
             "delays of the wrong sign": (
-                {"frequency covariance"},
+                "frequency covariance",
                 turned("otafl.channels.tdl:delay_rotations", lambda turns: turns.conj()),
             ),
+        },
+    )
+    + mutations_of(
+        "channel tdl-a: ",
+        {
+            "taps of more power (a)": (
+                {
+                    "antenna covariance",
+                    "autocorrelation",
+                    "frequency covariance",
+                    "gain and phase at any time",
+                    "mean power",
+                },
+                scaled("otafl.channels.tdl:Tdl._taps", 1.1),
+            )
+        },
+    )
+    + mutations_of(
+        "channel tdl-d: ",
+        {
+            "taps of more power (d)": (
+                {"amplitude", "autocorrelation", "frequency covariance", "mean power"},
+                scaled("otafl.channels.tdl:Tdl._taps", 1.1),
+            )
         },
     )
 )

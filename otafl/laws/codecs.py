@@ -88,6 +88,17 @@ def _qsgd_bound(bench: Bench, codec: dict[str, Any]) -> Iterator[Check]:
     yield at_most(1.0, float(off.mean()) / bound)
 
 
+@stated("codec qsgd: independent over reals", "n levels of f (1 - f)")
+def _qsgd_apart(bench: Bench) -> Iterator[Check]:
+    """Compare the squared error of the sum of n equal reals with n times that of one."""
+    n, level = 50, math.sqrt(1.0 / 50)  # one level: |x_i| / |x|
+    rig = _rig(bench, {"name": "qsgd", "bits": 2})
+    ones = torch.ones(rig.cohort.size, n).to(rig.cohort.weight)
+    off = [(_coded(rig, ones, round)[0] - ones).sum(1) for round in range(bench.size(64))]
+    law = n * n * level * (1.0 - level)
+    yield mean(1.0, torch.stack(off).square().cpu().numpy() / law)
+
+
 @stated("codec uniform: quantisation noise", "step^2 / 12", "{} bits", (6, 10))
 def _uniform(bench: Bench, bits: int) -> Iterator[Check]:
     """Compare the error of normal symbols with step^2 / 12, step (max - min) / (2^b - 1); the two
@@ -252,6 +263,11 @@ def _rounded_down(real: Any) -> Any:
     return lambda self, block, draw: real(self, block, 0.0 * draw)
 
 
+def _one_draw(real: Any) -> Any:
+    """One draw for all reals of a device."""
+    return lambda self, block, draw: real(self, block, draw[:, :1].expand_as(draw))
+
+
 def _two_levels(codec: Any) -> None:
     """Magnitudes of none or all of the norm."""
     codec._levels = 1
@@ -274,8 +290,12 @@ MUTATIONS = (
         "codec qsgd: ",
         {
             "rounding down": (
-                {"unbiased", "variance"},
+                {"independent over reals", "unbiased", "variance"},
                 replaced("otafl.codecs.qsgd:Qsgd._quantised", _rounded_down),
+            ),
+            "one draw for all reals": (
+                "independent over reals",
+                replaced("otafl.codecs.qsgd:Qsgd._quantised", _one_draw),
             ),
             "levels of one bit": (
                 {"variance", "variance bound"},

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy import stats
 
 from otafl.core.contracts import column
 from otafl.core.units import db_to_linear
 from otafl.laws.bench import Bench, Record
 from otafl.laws.channels import MOVING, jakes
-from otafl.laws.checks import Check, exactly, mean, stated
+from otafl.laws.checks import Check, exactly, law_of, mean, stated
 from otafl.laws.mutations import made, mutations_of, replaced, scaled, turned
 
 VARIANCES = (0.01, 0.3)
@@ -62,6 +63,20 @@ def _error_variance(bench: Bench, variance: float) -> Iterator[Check]:
 def _error_apart(bench: Bench, variance: float) -> Iterator[Check]:
     record = _error(bench, variance)
     yield mean(0.0, ((record.h_hat - record.h) * record.h.conj()).real)
+
+
+@stated("csi error: law of the error", "complex normal", "v={:g}", VARIANCES)
+def _error_law(bench: Bench, variance: float) -> Iterator[Check]:
+    """Compare squared errors with the exponential law and their phases with the uniform one; errors
+    of neighbouring devices, rounds and trials have a mean product of 0."""
+    record = _error(bench, variance)
+    e = (record.h_hat - record.h) / math.sqrt(variance)
+    yield law_of(np.abs(e) ** 2, stats.expon.cdf, "power")
+    yield law_of(np.angle(e) / (2.0 * math.pi) + 0.5, stats.uniform.cdf, "phase")
+    pairs = {"rounds": (e[1:], e[:-1]), "trials": (e[:, 1:], e[:, :-1])}
+    pairs["devices"] = (e[:, :, 1:], e[:, :, :-1])
+    for case, (one, other) in pairs.items():
+        yield mean(0.0, (one * other.conj()).real, case)
 
 
 @stated("csi error: gain of inverted channels", "E Re(h / h_hat) = 1/(1 + v)", "v={:g}", VARIANCES)
@@ -154,6 +169,15 @@ def _part_of_the_channel(real: Any) -> Any:
     return lambda streams, purpose, round, h, variance: variance.sqrt() * h
 
 
+def _one_error(real: Any) -> Any:
+    """One error for all devices."""
+
+    def errors(streams: Any, purpose: Any, round: int, h: Any, variance: Any) -> Any:
+        return real(streams, purpose, round, h, variance)[:, :1].expand_as(h)
+
+    return errors
+
+
 def _rounded_down(real: Any) -> Any:
     def rounded(self: Any, h: Any) -> Any:
         step = column(2.0 * math.pi / 2.0 ** self.hyper["bits"], h)
@@ -201,11 +225,15 @@ MUTATIONS = (
         "csi error: ",
         {
             "twice the variance": (
-                {"variance", "gain of inverted channels"},
+                {"gain of inverted channels", "law of the error", "variance"},
                 scaled("otafl.csi.error:device_errors", 2.0**0.5),
             ),
+            "one error for all devices": (
+                "law of the error",
+                replaced("otafl.csi.error:device_errors", _one_error),
+            ),
             "errors along the channel": (
-                {"independent of the channel", "gain of inverted channels"},
+                {"gain of inverted channels", "independent of the channel"},
                 replaced("otafl.csi.error:device_errors", _part_of_the_channel),
             ),
         },

@@ -84,6 +84,27 @@ def _mmse(bench: Bench, snr_db: float) -> Iterator[Check]:
     yield mean(a * math.exp(a) * float(special.exp1(a)), _errors(bench, settings))
 
 
+@stated("downlink analog: law of the error", f"{AMIRI}; z / |h|", "{}", ("no fading", "fading"))
+def _error_law(bench: Bench, case: str) -> Iterator[Check]:
+    """Compare the errors of inversion, times sqrt(2 gamma / m), with the normal law, and under
+    Rayleigh fading the squared error of a real with the F law of 1 and 2 degrees of freedom."""
+    settings = {"name": "analog", "snr_db": 10.0, "fading": case == "fading"}
+    rig, made = _made(bench, settings)
+    found = []
+    for round in range(bench.size(64)):
+        x = rig.streams.normal(BROADCAST, round, (REALS,))
+        heard = made.send(Broadcast({"x": x}), rig.cohort, round)
+        off = heard.rows(rig.cohort, 0, rig.cohort.size).blocks["x"] - x[rig.cohort.trial]
+        root = (2.0 * db_to_linear(10.0) / x.square().mean(1)).sqrt()[rig.cohort.trial]
+        found.append((off * root[:, None]).cpu().numpy())
+    errors = np.stack(found)
+    if case == "fading":  # one real of each device, which share a fade
+        yield law_of(errors[..., 0] ** 2, stats.f(1, 2).cdf)
+    else:
+        yield law_of(errors, stats.norm.cdf)
+        yield mean(0.0, errors[:, 1:, 0] * errors[:, :-1, 0], "neighbours")
+
+
 @stated("downlink analog: airtime", "channel uses / bandwidth")
 def _analog_airtime(bench: Bench) -> Iterator[Check]:
     """Send the reals one a channel use, and their mean square as a word."""
@@ -114,6 +135,23 @@ def _channel_rate(bench: Bench) -> Iterator[Check]:
     seconds = np.diff(until, axis=-1, prepend=0.0)
     gain = (2.0 ** (32.0 * REALS / seconds / BANDWIDTH_HZ) - 1.0) / 10.0
     yield law_of(gain, stats.expon.cdf)
+
+
+@stated("downlink digital: losses and outage", "q = 1 - (1 - loss)(1 - epsilon)", "{}", MODES)
+def _both_losses(bench: Bench, mode: str) -> Iterator[Check]:
+    """Count who hears a packet that is sent once, or up to three times, and the copies."""
+    rule = {"rate": "outage", "snr_db": 10.0, "outage": OUTAGE, "loss": LOSS, "mode": mode}
+    q = 1.0 - (1.0 - LOSS) * (1.0 - OUTAGE)
+    for attempts in (1, ATTEMPTS):
+        sent = _arrivals(bench, **rule, attempts=attempts)
+        heard = np.stack([one.heard.cpu().numpy() for one in sent if one.heard is not None])
+        case = f"{attempts} attempts"
+        yield share(1.0 - q**attempts, int(heard.sum()), heard.size, case)
+        law = DEVICES * (1.0 - q**attempts) / (1.0 - q)
+        if mode == "broadcast":
+            law = sum(1.0 - (1.0 - q**a) ** DEVICES for a in range(attempts))
+        copies = np.stack([one.bits for one in sent]) / (32.0 * REALS)
+        yield mean(law, copies, f"{case}, copies", bias=1e-9)
 
 
 @stated("downlink digital: transmissions", "(1 - q^A)/(1 - q); sum_a 1 - (1 - q^a)^n", "{}", MODES)
@@ -176,14 +214,17 @@ MUTATIONS = (
     mutations_of(
         "downlink digital: ",
         {
-            "epsilon for 1 - epsilon": ("outage", made(DIGITAL, _outage_for_its_rest)),
+            "epsilon for 1 - epsilon": (
+                {"losses and outage", "outage"},
+                made(DIGITAL, _outage_for_its_rest),
+            ),
             "SNR by 20 log10": ({"outage", "rate of the channel"}, made(DIGITAL, _snr_by_20_log10)),
             "seconds of twice the copies": (
                 "transmissions",
                 turned(f"{DIGITAL}._to_all", _a_copy_more),
             ),
             "nothing lost": (
-                {"outage", "transmissions"},
+                {"losses and outage", "outage", "transmissions"},
                 turned(f"{DIGITAL}._attempts", _never_lost),
             ),
         },
@@ -201,7 +242,7 @@ MUTATIONS = (
         "downlink analog: ",
         {
             "twice the SNR": (
-                {"error of inversion", "error of MMSE with fading"},
+                {"error of MMSE with fading", "error of inversion", "law of the error"},
                 made("otafl.downlink.analog:AnalogDownlink", _twice_the_snr),
             ),
             "twice the band": (

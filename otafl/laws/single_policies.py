@@ -23,6 +23,9 @@ AMIRI = "Amiri, Duman, Gunduz 2021"
 CAO = "Cao, Zhu, Xu, Huang 2020"
 SERY = "Sery and Cohen 2020"
 
+ERROR = 0.25
+"""Variance of what estimates are off."""
+
 GBMA_MEAN = {"amplitude": 1.0, "energy": math.sqrt(math.pi) / 2.0}
 """The mean gain by `gain_target`."""
 
@@ -75,6 +78,34 @@ def _tci_silent(bench: Bench, threshold: float) -> Iterator[Check]:
 def _tci_power(bench: Bench, threshold: float) -> Iterator[Check]:
     record = _rayleigh(bench, 10, "tci", threshold=threshold)
     yield mean(1.0, record.power / record.budget)
+
+
+@functools.lru_cache(maxsize=4)
+def _estimated(bench: Bench, threshold: float) -> Record:
+    """Measure truncated inversion by estimates with errors, of devices with unequal symbols."""
+    channel = {"name": "rayleigh", "snr_db": 10.0}
+    csi = {"name": "error", "variance": ERROR}
+    power = {"name": "tci", "threshold": threshold}
+    rig = bench.uplink(8, 32, {"channel": channel, "csi": csi, "power": power})
+    return rig.record(bench.size(256), 16)
+
+
+@stated(
+    "power tci: silent fraction by estimates", "1 - exp(-g_th / (beta (1 + v)))", *EACH_THRESHOLD
+)
+def _tci_estimated_silent(bench: Bench, threshold: float) -> Iterator[Check]:
+    active = _estimated(bench, threshold).active
+    law = 1.0 - math.exp(-threshold / (1.0 + ERROR))
+    yield share(law, int((~active).sum()), active.size)
+
+
+@stated("power tci: long-term power by estimates", "E|p|^2 m = P m / max m", *EACH_THRESHOLD)
+def _tci_estimated_power(bench: Bench, threshold: float) -> Iterator[Check]:
+    """Compare each device's power over its budget with its symbol power over the largest."""
+    record = _estimated(bench, threshold)
+    part = record.m[0, 0] / record.m[0, 0].max()
+    for device, law in enumerate(part):
+        yield mean(float(law), (record.power / record.budget)[..., device], f"device {device}")
 
 
 @stated("power tci: scale", "rho = P beta / E1(g_th / beta)", *EACH_THRESHOLD)
@@ -256,6 +287,7 @@ MUTATIONS = (
                     "K is that of who sends",
                     "error given the channel",
                     "long-term power",
+                    "long-term power by estimates",
                     "path loss",
                     "scalars as on the formula sheet",
                     "scale",
@@ -270,6 +302,7 @@ MUTATIONS = (
                     "scalars as on the formula sheet",
                     "scale",
                     "silent fraction",
+                    "silent fraction by estimates",
                 },
                 scaled("otafl.power.tci:reference_gain", 2.0),
             ),

@@ -13,7 +13,7 @@ import numpy as np
 
 from otafl.core.units import db_to_linear
 from otafl.laws.bench import Bench
-from otafl.laws.checks import Check, exactly, mean, stated
+from otafl.laws.checks import Check, at_least, exactly, mean, stated
 from otafl.laws.mutations import constant, made, mutations_of, replaced, turned
 
 WU = "Wu, Zhang 2019"
@@ -63,6 +63,28 @@ def _apart(bench: Bench) -> Iterator[Check]:
     """Take the mean product with the direct path: the reflected one is independent of it."""
     h, d = _paths(bench, "random", 4)
     yield mean(DIRECT, (h * d.conj()).real.mean((0, 2, 3)))
+
+
+@stated("surface random: power apart", "E |d|^2 |h - sqrt(1 - b) d|^2 = M r")
+def _power_apart(bench: Bench) -> Iterator[Check]:
+    """Take the mean product of the powers of the direct path and the reflected one."""
+    h, d = _paths(bench, "random", 4)
+    product = np.abs(d) ** 2 * np.abs(h - DIRECT * d) ** 2
+    yield mean(ELEMENTS * R, product.mean((0, 2, 3)))
+
+
+@stated("surface align_weakest: power of the others", "M r of random phases")
+def _others(bench: Bench) -> Iterator[Check]:
+    """Take the reflected power of the devices that the surface is not aimed at, and see that the
+    sum of channels is larger with a surface that is aimed at it."""
+    h, d = _paths(bench, "align_weakest", 4)
+    weakest = np.arange(4) == np.abs(d).argmin(2)  # [R, S, K]
+    power = (np.abs(h - DIRECT * d) ** 2)[..., 0] * ~weakest
+    yield mean(ELEMENTS * R, power.sum((0, 2)) / (3.0 * ROUNDS))
+    best = np.abs(_paths(bench, "align_sum", 4)[0].sum(2))
+    for rule in ("random", "align_weakest"):
+        other = np.abs(_paths(bench, rule, 4)[0].sum(2))
+        yield at_least(1.0, float((best / other).min()), f"sum over that of {rule}")
 
 
 @stated("surface random: elements apart", "a correlation of antennas is not one of elements")
@@ -155,8 +177,10 @@ MUTATIONS = mutations_of(
             {
                 "align_weakest: phase errors",
                 "align_weakest: power grows as M^2",
+                "align_weakest: power of the others",
                 "aligned: amplitude",
                 "random: mean power",
+                "random: power apart",
             },
             constant("otafl.channels.ris:db_to_linear", lambda db: 10.0 ** (db / 20.0)),
         ),
@@ -164,8 +188,10 @@ MUTATIONS = mutations_of(
             {
                 "align_weakest: phase errors",
                 "align_weakest: power grows as M^2",
+                "align_weakest: power of the others",
                 "aligned: amplitude",
                 "random: mean power",
+                "random: power apart",
             },
             constant("otafl.channels.ris:db_to_linear", lambda db: 2.0 * 10.0 ** (db / 10.0)),
         ),
@@ -175,6 +201,7 @@ MUTATIONS = mutations_of(
                 "align_weakest: phase",
                 "align_weakest: phase errors",
                 "align_weakest: power grows as M^2",
+                "align_weakest: power of the others",
                 "aligned: amplitude",
             },
             turned("otafl.channels.ris:aligned", lambda phasors: phasors.conj()),
@@ -185,6 +212,7 @@ MUTATIONS = mutations_of(
                 "align_weakest: phase",
                 "align_weakest: phase errors",
                 "align_weakest: power grows as M^2",
+                "align_weakest: power of the others",
                 "aligned: amplitude",
             },
             replaced("otafl.channels.ris:aligned", _a_phase_for_all),
@@ -195,6 +223,7 @@ MUTATIONS = mutations_of(
                 "align_weakest: phase",
                 "align_weakest: phase errors",
                 "align_weakest: power grows as M^2",
+                "align_weakest: power of the others",
                 "aligned: amplitude",
             },
             turned("otafl.channels.ris:aligned", lambda phasors: phasors**0.5),
@@ -204,7 +233,7 @@ MUTATIONS = mutations_of(
             replaced("otafl.channels.scattering:scattering", _correlated_elements),
         ),
         "the strongest device": (
-            "align_weakest: phase",
+            {"align_weakest: phase", "align_weakest: power of the others"},
             constant("otafl.channels.ris:weakest", _strongest),
         ),
     },

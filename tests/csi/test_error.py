@@ -1,7 +1,7 @@
 """A channel that is known with an error.
 
 Mutations that make a test here fail: the error's variance not halved, or that of another trial, one
-error for all devices. Its laws are in `test_error_laws.py`.
+error for all devices. Its laws are those of `otafl validate`.
 """
 
 from __future__ import annotations
