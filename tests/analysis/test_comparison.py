@@ -25,6 +25,7 @@ from otafl.analysis.comparison import Comparison, compare
 from otafl.core.errors import UserError
 from otafl.data import loading
 from otafl.scenario import Point
+from otafl.sweeping import resuming
 from otafl.user_code import sources
 
 SNR = {"channel.snr_db": [0, 10, 20], "power.name": ["gbma", "ci"]}
@@ -284,7 +285,7 @@ def test_code_data_and_files_that_changed_are_named(
         Path("devices.csv").write_text(f"flops_per_s\n{speed}\n")
         otafl.run(scenario(keys | {"channel.snr_db": snr}), f"{name}.nc")
         monkeypatch.setattr(loading, "_fingerprint", lambda data: "other samples")
-        monkeypatch.setattr(sources, "of_otafl", lambda: "another commit")
+        monkeypatch.setattr(resuming, "of_otafl", lambda: "another commit")
     monkeypatch.delitem(sys.modules, "my_diffed")
     monkeypatch.delitem(sources._imported, "my_diffed")
     found = compare(Path("a.nc"), Path("b.nc"))
