@@ -291,7 +291,7 @@ def as_it_is(self: Privacy, sent: Signal) -> Signal:
 UNDERCOUNTS: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "other servers": ("_power_gains", own_server, {"topology": {"name": "cells", **SERVERS}}),
     "other antennas": ("_power_gains", first_antenna, {"channel": BLOCKS | {"antennas": 8}}),
-    "nothing is clipped": ("clipped", as_it_is, {}),
+    "nothing is clipped": ("clip", as_it_is, {}),
 }
 
 
