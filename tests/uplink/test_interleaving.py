@@ -173,7 +173,8 @@ def test_who_is_silent_in_a_cell_is_not_heard_there() -> None:
 def test_error_follows_from_the_saved_link(power: str) -> None:
     """As without interleaving: the Gram matrices are those of what goes over each cell."""
     transport = {"name": "over_the_air", "interleave": True}
-    one, saved = saved_link(power, "tdl-a", **{"channel.snr_db": 200.0, "transport": transport})
+    keys = {"channel.snr_db": 200.0, "transport": transport}
+    one, saved = saved_link(power, "tdl-a", 8, **keys)
     assert saved["h/0"].shape[2] == 3
     weight, gram, on_air = saved["weight/0"][:, :, None], saved["gram/0"], saved["active/0"]
     share = (weight * on_air).sum(-1, keepdim=True).clamp_min(1e-12)
