@@ -77,6 +77,7 @@ def test_a_part_is_taken_up_and_a_damaged_one_is_not(tmp_path: Path) -> None:
         assert not sweeping.unfinished(out).exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("place", "sweep"),
     [
@@ -154,7 +155,11 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(
     ("sweep", "trials", "rounds"),
-    [(MORE, 2, [5, 6, 7, 8, 9, 10]), (AXES, 3, [1, 2, 3, 4]), (MORE, 3, list(range(1, 11)))],
+    [
+        pytest.param(MORE, 2, [5, 6, 7, 8, 9, 10], marks=pytest.mark.slow),
+        (AXES, 3, [1, 2, 3, 4]),
+        (MORE, 3, list(range(1, 11))),
+    ],
     ids=["points", "trials", "both"],
 )
 def test_a_file_grows_as_a_folder_does(
@@ -176,6 +181,7 @@ def test_a_file_grows_as_a_folder_does(
     assert [path.name for path in tmp_path.iterdir()] == ["r.nc"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trials", [2, 4])
 def test_a_file_without_axes_grows(trials: int, tmp_path: Path) -> None:
     out, calls = tmp_path / "r.nc", Calls()
@@ -186,6 +192,7 @@ def test_a_file_without_axes_grows(trials: int, tmp_path: Path) -> None:
     same(after, sweeping.run(small({}, trials)), tolerance=1e-9)
 
 
+@pytest.mark.slow
 def test_a_finished_file_stays_until_restart(tmp_path: Path) -> None:
     """Links, timelines and ragged device counts too."""
     keys = {"output.save_link": True, "output.save_timeline": True, "track": "jsonl"}
@@ -239,6 +246,7 @@ def test_a_file_of_another_scenario_or_none_is_replaced(file: Path, tmp_path: Pa
     assert calls.told == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trials", [2, 3])
 def test_models_of_a_file_come_along(trials: int, tmp_path: Path) -> None:
     """Under their points' new numbers; those of other stacks are not taken for them."""
@@ -266,6 +274,7 @@ def test_models_of_a_file_come_along(trials: int, tmp_path: Path) -> None:
 SLOWLY = [pytest.param(m, t, marks=pytest.mark.slow) for m in range(4) for t in (2, 3)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("moved", "trials"), [(1, 3), *SLOWLY])
 def test_killed_while_a_file_grows(
     moved: int, trials: int, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
