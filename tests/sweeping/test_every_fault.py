@@ -164,10 +164,11 @@ def attempt(make: Make, folder: Path, wanted: int) -> list[str]:
 
 
 def distinct(operations: Sequence[str]) -> list[int]:
-    """The numbers, from 1, of operations that differ in more than digits: the first of each."""
+    """The numbers, from 1, of operations that differ in more than digits and the random part of a
+    temporary name: the first of each."""
     first: dict[str, int] = {}
     for number, text in enumerate(operations, 1):
-        first.setdefault(re.sub(r"\d+", "", text), number)
+        first.setdefault(re.sub(r"\.[^./]+\.tmp$|\d+", "", text), number)
     return list(first.values())
 
 
