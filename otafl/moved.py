@@ -86,9 +86,8 @@ def new_name(name: str) -> str | None:
     package, dot, rest = old.partition(".")
     # `from otafl.transport import x` looks for x in the package's new name
     for before in (package, *(one for one, now in PACKAGES.items() if now == package)):
-        new = MODULES.get(before + dot + rest)
-        if new is not None and not new.startswith(old + "."):
-            return ROOT + new
+        if before + dot + rest in MODULES:
+            return ROOT + MODULES[before + dot + rest]
     return ROOT + PACKAGES[package] + dot + rest if package in PACKAGES else None
 
 
@@ -129,6 +128,6 @@ class Finder(MetaPathFinder):
 
 
 def install() -> None:
-    """Let old names be imported."""
+    """Install the finder of old names, once."""
     if not any(isinstance(finder, Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, Finder())

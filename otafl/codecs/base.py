@@ -54,8 +54,8 @@ class Codec(Lasting, ABC):
     """What is decoded is the payload itself."""
 
     sends_sums: ClassVar[bool] = False
-    """By default settings the server needs the plain sum of what is sent, for which a transport's
-    vote is no substitute."""
+    """With default settings the server needs the plain sum of what devices send, which a vote does
+    not give."""
 
     word_bits: int | None = None
     """Bits of a word, for a codec whose encoded reals are words that an uplink can send bit by bit;

@@ -170,62 +170,35 @@ def _a_phase_for_all(real: Any) -> Any:
     return aligned
 
 
+ALIGNED = {
+    "align_weakest: phase errors",
+    "align_weakest: power grows as M^2",
+    "align_weakest: power of the others",
+    "aligned: amplitude",
+}
+"""Laws of how strong the paths are that a surface aligns."""
+
 MUTATIONS = mutations_of(
     "surface ",
     {
         "reflected power as an amplitude": (
-            {
-                "align_weakest: phase errors",
-                "align_weakest: power grows as M^2",
-                "align_weakest: power of the others",
-                "aligned: amplitude",
-                "random: mean power",
-                "random: power apart",
-            },
+            ALIGNED | {"random: mean power", "random: power apart"},
             constant("otafl.channels.ris:db_to_linear", lambda db: 10.0 ** (db / 20.0)),
         ),
         "power of both quadratures in each": (
-            {
-                "align_weakest: phase errors",
-                "align_weakest: power grows as M^2",
-                "align_weakest: power of the others",
-                "aligned: amplitude",
-                "random: mean power",
-                "random: power apart",
-            },
+            ALIGNED | {"random: mean power", "random: power apart"},
             constant("otafl.channels.ris:db_to_linear", lambda db: 2.0 * 10.0 ** (db / 10.0)),
         ),
         "phases of the wrong sign": (
-            {
-                "align_sum: phase",
-                "align_weakest: phase",
-                "align_weakest: phase errors",
-                "align_weakest: power grows as M^2",
-                "align_weakest: power of the others",
-                "aligned: amplitude",
-            },
+            ALIGNED | {"align_sum: phase", "align_weakest: phase"},
             turned("otafl.channels.ris:aligned", lambda phasors: phasors.conj()),
         ),
         "one phase for all elements": (
-            {
-                "align_sum: phase",
-                "align_weakest: phase",
-                "align_weakest: phase errors",
-                "align_weakest: power grows as M^2",
-                "align_weakest: power of the others",
-                "aligned: amplitude",
-            },
+            ALIGNED | {"align_sum: phase", "align_weakest: phase"},
             replaced("otafl.channels.ris:aligned", _a_phase_for_all),
         ),
         "half the phases": (
-            {
-                "align_sum: phase",
-                "align_weakest: phase",
-                "align_weakest: phase errors",
-                "align_weakest: power grows as M^2",
-                "align_weakest: power of the others",
-                "aligned: amplitude",
-            },
+            ALIGNED | {"align_sum: phase", "align_weakest: phase"},
             turned("otafl.channels.ris:aligned", lambda phasors: phasors**0.5),
         ),
         "elements correlated as antennas": (

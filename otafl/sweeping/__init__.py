@@ -187,8 +187,8 @@ def _complete(scenario: Scenario, home: Folder, way: _Way, result: Path | None =
     sources.refresh()
     folder, tell = home.path, way.tell
     if not way.restart:
-        read = result and functools.partial(read_file, result)
-        growth = grow(home, scenario, way.workers, tell, read or None)
+        read = None if result is None else functools.partial(read_file, result)
+        growth = grow(home, scenario, way.workers, tell, read)
         if growth and (said := growth.describe()):
             tell(f"{result or folder}: {said}")
     thrown = home.made_ready(scenario, way.restart)

@@ -28,7 +28,7 @@ from otafl.sweeping.planning import Batch, Stack, in_chunks, plan
 from otafl.user_code.sources import Sources
 
 MOST_BYTES = 64 * MIB
-"""Of a plan, and of a scenario beside it, that are read: someone else may have written them."""
+"""Largest plan, and scenario beside it, that is read: someone else may have written them."""
 
 SHA256 = "sha256"
 """The key of a plan's checksum."""

@@ -1,4 +1,4 @@
-"""Say which points run together.
+"""The plan of a sweep: which points run together.
 
 A stack holds points that differ only in fields that change no shape (and in seed), as many as the
 memory bound allows.
