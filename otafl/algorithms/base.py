@@ -24,22 +24,8 @@ from otafl.algorithms.parameters import (
     view_of,
 )
 from otafl.algorithms.whole_models import density, received_model
+from otafl.core import contracts as c
 from otafl.core import settings
-from otafl.core.contracts import (
-    MODEL,
-    Blocks,
-    Broadcast,
-    Cohort,
-    Context,
-    Heard,
-    Hyper,
-    Level,
-    LocalContext,
-    LocalLoad,
-    Payload,
-    Received,
-    View,
-)
 from otafl.core.lasting import Lasting
 from otafl.core.rng import Streams
 from otafl.core.settings import stackable
@@ -49,10 +35,10 @@ from otafl.models.span import Form, form_of
 
 Needs = Literal["mean", "each"]
 
-Outcome = tuple[Blocks, Payload, Tensor]
+Outcome = tuple[c.Blocks, c.Payload, Tensor]
 """What local work gives: the rows' blocks [n, *shape], the payload, and the training loss [n]."""
 
-Views = dict[str, View]
+Views = dict[str, c.View]
 
 
 class Algorithm(Lasting, ABC):
@@ -140,26 +126,26 @@ class Algorithm(Lasting, ABC):
         none. A vote of signs, error feedback and a choice by norm presuppose it."""
         return not cls.whole
 
-    def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
+    def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Blocks, c.Blocks]:
         """Return the server's blocks [S, *shape] and the devices' [S, K, *shape] at the start;
         [S, 1, *shape] for a start that all devices of a trial share. By default the model's own
         start, and the same at the devices of a method that `keeps` any."""
         params = start(self.model, streams)
         flat = flatten(params)
-        devices: Blocks = {}
+        devices: c.Blocks = {}
         for kept in self.keeps:
             devices |= shared_start(kept, flat, self.model)
-        return params if self.whole else {MODEL: flat}, devices
+        return params if self.whole else {c.MODEL: flat}, devices
 
-    def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
+    def broadcast(self, server: c.Blocks, cohort: c.Cohort) -> c.Broadcast:
         """Return what the devices receive."""
         blocks = {name: server[name] for name in self.sent_down or server}
         if not self.sizes:
-            return Broadcast(blocks)
+            return c.Broadcast(blocks)
         return sent_to_levels(blocks, cohort, [size.size for size in self.sizes])
 
     @abstractmethod
-    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
+    def local(self, broadcast: c.Broadcast, devices: c.Blocks, context: c.LocalContext) -> Outcome:
         """Do the local work of a chunk of n rows, (trial, device) pairs of any trials.
 
         Parameters
@@ -173,19 +159,19 @@ class Algorithm(Lasting, ABC):
         The rows' blocks, what they send, and their training loss.
         """
 
-    def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
+    def combine(self, server: c.Blocks, received: c.Received, context: c.Context) -> c.Blocks:
         """Return the server's blocks [S, *shape] after what was received: by default a step of
         `server_learning_rate` along the mean increment."""
         if self.whole:
             return received_model(server, received)
-        return {MODEL: averaged(server, received, context.hyper)}
+        return {c.MODEL: averaged(server, received, context.hyper)}
 
-    def spread(self, server: Blocks) -> Blocks:
+    def spread(self, server: c.Blocks) -> c.Blocks:
         """Return what several servers tell each other of their models, blocks [S, *shape] whose
         mean says the mean model. By default all blocks but those of whole numbers."""
         return {name: block for name, block in server.items() if block.is_floating_point()}
 
-    def gathered(self, server: Blocks, told: Blocks) -> Blocks:
+    def gathered(self, server: c.Blocks, told: c.Blocks) -> c.Blocks:
         """Return the server's blocks after means of what servers told each other; by default these
         take their places."""
         return {**server, **told}
@@ -195,7 +181,9 @@ class Algorithm(Lasting, ABC):
         """Say whether the method has a `settle` of its own, which alone is asked."""
         return type(self).settle is not Algorithm.settle
 
-    def settle(self, devices: Blocks, sent: Payload, heard: Heard, context: Context) -> Blocks:
+    def settle(
+        self, devices: c.Blocks, sent: c.Payload, heard: c.Heard, context: c.Context
+    ) -> c.Blocks:
         """Return the blocks [n, *shape] of devices that sent, once it is known what the server has
         received.
 
@@ -213,19 +201,19 @@ class Algorithm(Lasting, ABC):
         """
         return devices
 
-    def views(self, server: Blocks, devices: Blocks) -> Views:
+    def views(self, server: c.Blocks, devices: c.Blocks) -> Views:
         """Return the models to test, by the names "global", "local", "personal" and "mean", and
         "level0", "level1", ... of a method that has models of several sizes."""
         views: Views = {}
         if self.whole:
             views["global"] = view_of(self.model, server)
-        elif MODEL in server:
-            views["global"] = flat_view(self.model, server[MODEL])
+        elif c.MODEL in server:
+            views["global"] = flat_view(self.model, server[c.MODEL])
         if "personal" in self.keeps:
             views["personal"] = device_view(self.model, devices, "personal")
         return views
 
-    def flops(self, load: LocalLoad) -> np.ndarray:
+    def flops(self, load: c.LocalLoad) -> np.ndarray:
         """Return the floating-point operations of each device's local work, an array like
         `load.samples`.
 
@@ -239,7 +227,7 @@ class Algorithm(Lasting, ABC):
         elementwise = load.steps * self.step_operations + self.round_operations
         return gradients * self.model.training_flops(load.batch) + elementwise * self.model.size
 
-    def level_flops(self, level: int, load: LocalLoad) -> np.ndarray:
+    def level_flops(self, level: int, load: c.LocalLoad) -> np.ndarray:
         """Return the operations of devices of a level, of a method that has levels."""
         return local_flops(self.sizes[level], self.settings, load)
 
@@ -272,29 +260,29 @@ class Algorithm(Lasting, ABC):
         one in each step."""
         return None
 
-    def sends(self, context: Context) -> Tensor | None:
+    def sends(self, context: c.Context) -> Tensor | None:
         """Return which rows are aggregated, [N] bool; the others train all the same. None: all."""
         return None
 
-    def row_weights(self, context: Context) -> Tensor:
+    def row_weights(self, context: c.Context) -> Tensor:
         """Return how much each row counts, [N]: by default its share of the trial's samples."""
         return context.cohort.weight
 
-    def version(self, server: Blocks) -> Tensor | None:
+    def version(self, server: c.Blocks) -> Tensor | None:
         """Return the server's steps so far, [S] int64, which versions and staleness then count.
 
         None: it steps in every slot, and slots are counted.
         """
         return None
 
-    def levels(self) -> tuple[Level, ...]:
+    def levels(self) -> tuple[c.Level, ...]:
         """Return the sizes that the method has models of, the largest first; none if all devices
         train the same model."""
         if not self.sizes:
             return ()
         return levels_of(self.settings.levels, self.sizes, self.level_flops)
 
-    def measures(self, server: Blocks, devices: Blocks) -> dict[str, Tensor]:
+    def measures(self, server: c.Blocks, devices: c.Blocks) -> dict[str, Tensor]:
         """Return what more there is to say of a trained state, [S] each, by names of
         `otafl.results.variables.VARIABLES`; asked at every evaluation. By default, of whole models,
         the share of the weights that are not zero."""

@@ -34,19 +34,10 @@ from torch import Tensor
 from otafl.algorithms.arrivals import arrived
 from otafl.algorithms.base import Algorithm, Needs, Outcome, penalty
 from otafl.algorithms.device_tables import rewritten
-from otafl.algorithms.parameters import MODEL, named, own, received_params, whole_model
+from otafl.algorithms.parameters import named, own, received_params, whole_model
 from otafl.algorithms.prox import PENALISED, gradient_steps
+from otafl.core import contracts as c
 from otafl.core import settings
-from otafl.core.contracts import (
-    Blocks,
-    Broadcast,
-    Cohort,
-    Context,
-    Hyper,
-    LocalContext,
-    LocalLoad,
-    Received,
-)
 from otafl.core.rng import Streams
 from otafl.core.settings import stackable
 from otafl.models.span import difference
@@ -110,16 +101,16 @@ class FedAMP(Algorithm):
         """Return False: devices send their models."""
         return False
 
-    def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
+    def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Blocks, c.Blocks]:
         server, devices = super().init(streams, hyper)
-        table = server[MODEL][:, None].repeat(1, self.devices, 1)
+        table = server[c.MODEL][:, None].repeat(1, self.devices, 1)
         return {"models": table, "cloud": table.clone()}, devices
 
-    def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
+    def broadcast(self, server: c.Blocks, cohort: c.Cohort) -> c.Broadcast:
         cloud = server["cloud"].flatten(0, 1)
-        return Broadcast({MODEL: cloud[cohort.cell]}, per_device=True)
+        return c.Broadcast({c.MODEL: cloud[cohort.cell]}, per_device=True)
 
-    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
+    def local(self, broadcast: c.Broadcast, devices: c.Blocks, context: c.LocalContext) -> Outcome:
         form, work = self.form, context.work
         rate, weight = context.of_rows("learning_rate"), context.of_rows("penalty")
         w = form.hold(own(devices, "personal"))
@@ -137,12 +128,12 @@ class FedAMP(Algorithm):
         params = form.blocks(w)
         return named("personal", params), whole_model(params), loss / work.steps
 
-    def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
+    def combine(self, server: c.Blocks, received: c.Received, context: c.Context) -> c.Blocks:
         each, came = arrived(received, 0)
-        models = rewritten(server["models"], each[MODEL], came, context.cohort)
+        models = rewritten(server["models"], each[c.MODEL], came, context.cohort)
         return {"models": models, "cloud": torch.bmm(self.weights(models, context.hyper), models)}
 
-    def weights(self, models: Tensor, hyper: Hyper) -> Tensor:
+    def weights(self, models: Tensor, hyper: c.Hyper) -> Tensor:
         """Return xi [S, K, K] for models [S, K, P]."""
         if self.settings.weights == "kernel":
             others = kernel_weights(models, hyper["sigma"], hyper["attention"])
@@ -150,7 +141,7 @@ class FedAMP(Algorithm):
             others = cosine_weights(models, hyper["cosine_scale"], hyper["self_weight"])
         return others + torch.diag_embed(1.0 - others.sum(2))  # the weights sum to one
 
-    def flops(self, load: LocalLoad) -> np.ndarray:
+    def flops(self, load: c.LocalLoad) -> np.ndarray:
         gradients = load.steps * (self.settings.prox_steps - 1)  # beside one a step
         return super().flops(load) + gradients * self.model.training_flops(load.batch)
 

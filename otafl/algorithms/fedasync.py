@@ -31,14 +31,13 @@ from torch import Tensor
 from otafl.algorithms.arrivals import mean_or, not_lost, per_trial
 from otafl.algorithms.base import Algorithm, Outcome
 from otafl.algorithms.parameters import (
-    MODEL,
     increment_,
     penalised_sgd_,
     received_params,
     whole_model,
 )
 from otafl.core import registry, settings
-from otafl.core.contracts import Blocks, Broadcast, Context, LocalContext, Received
+from otafl.core.contracts import MODEL, Blocks, Broadcast, Context, LocalContext, Received
 from otafl.core.settings import stackable
 
 

@@ -18,9 +18,9 @@ import torch
 from pydantic import Field, model_validator
 
 from otafl.algorithms.base import Algorithm, DecayedSettings, Outcome
-from otafl.algorithms.parameters import MODEL, increment_, received_copy, sgd_
+from otafl.algorithms.parameters import increment_, received_copy, sgd_
 from otafl.algorithms.whole_models import IN_THE_CLEAR, payload_of, received_model, step_size
-from otafl.core.contracts import Blocks, Broadcast, Context, LocalContext, Received
+from otafl.core.contracts import MODEL, Blocks, Broadcast, Context, LocalContext, Received
 from otafl.core.settings import stackable
 from otafl.models.base import flatten, unflatten
 

@@ -28,9 +28,18 @@ from torch import Tensor
 
 from otafl.algorithms.arrivals import not_lost, per_trial
 from otafl.algorithms.base import Algorithm, Outcome
-from otafl.algorithms.parameters import MODEL, increment_, received_copy, sgd_
+from otafl.algorithms.parameters import increment_, received_copy, sgd_
 from otafl.core import settings
-from otafl.core.contracts import Blocks, Broadcast, Cohort, Context, Hyper, LocalContext, Received
+from otafl.core.contracts import (
+    MODEL,
+    Blocks,
+    Broadcast,
+    Cohort,
+    Context,
+    Hyper,
+    LocalContext,
+    Received,
+)
 from otafl.core.rng import Streams
 from otafl.core.settings import stackable
 

@@ -31,17 +31,8 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome, Views
-from otafl.algorithms.parameters import MODEL, draws, start, subtract_
-from otafl.core.contracts import (
-    Batch,
-    Blocks,
-    Broadcast,
-    Group,
-    Hyper,
-    LocalContext,
-    LocalLoad,
-    View,
-)
+from otafl.algorithms.parameters import draws, start, subtract_
+from otafl.core import contracts as c
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.models.base import copied, flatten, unflatten
@@ -61,12 +52,12 @@ class FedEM(Algorithm):
         name: Literal["fedem"] = "fedem"
         components: int = Field(3, ge=1, description="M, the models that are mixed")
 
-    def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
+    def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Blocks, c.Blocks]:
         flat = torch.cat([flatten(one) for one in self._starts(streams)], 1)
         count = self.settings.components
-        return {MODEL: flat}, {PI: flat.new_full((len(flat), 1, count), 1.0 / count)}
+        return {c.MODEL: flat}, {PI: flat.new_full((len(flat), 1, count), 1.0 / count)}
 
-    def _starts(self, streams: Streams) -> list[Blocks]:
+    def _starts(self, streams: Streams) -> list[c.Blocks]:
         """Return a start for each component, all different: equal ones would stay equal for ever.
         The first is the start of the other methods."""
         count, starts = self.settings.components, [start(self.model, streams)]
@@ -83,8 +74,8 @@ class FedEM(Algorithm):
             starts.append(one)
         return starts
 
-    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
-        flat, work, rate = broadcast.blocks[MODEL], context.work, context.of_rows("learning_rate")
+    def local(self, broadcast: c.Broadcast, devices: c.Blocks, context: c.LocalContext) -> Outcome:
+        flat, work, rate = broadcast.blocks[c.MODEL], context.work, context.of_rows("learning_rate")
         old, log_pi = self._parts(flat), devices[PI].log()
         pi = self._mean_posterior(old, log_pi, work.full())
         new = [copied(one) for one in old]
@@ -94,16 +85,16 @@ class FedEM(Algorithm):
             q = self._posterior(old, log_pi, batch)
             q = q / q.shape[-1] if batch.weight is None else q * batch.weight[:, None]
             for m, params in enumerate(new):
-                loss += self.model.sgd_(params, Batch(batch.x, batch.y, q[:, m]), rate)
+                loss += self.model.sgd_(params, c.Batch(batch.x, batch.y, q[:, m]), rate)
         for before, after in zip(old, new, strict=True):
             subtract_(before, after)
-        return {PI: pi}, (Group({MODEL: flat}),), loss / work.steps
+        return {PI: pi}, (c.Group({c.MODEL: flat}),), loss / work.steps
 
-    def _parts(self, flat: Tensor) -> list[Blocks]:
+    def _parts(self, flat: Tensor) -> list[c.Blocks]:
         """Return the components [n, *shape] of flat [n, M * P], views of it."""
         return [unflatten(one, self.model.shapes) for one in flat.split(self.model.size, 1)]
 
-    def _posterior(self, parts: Sequence[Blocks], log_pi: Tensor, batch: Batch) -> Tensor:
+    def _posterior(self, parts: Sequence[c.Blocks], log_pi: Tensor, batch: c.Batch) -> Tensor:
         """Return q [n, M, B] of the samples, each summing to one over M."""
         label = batch.y[..., None]
         log_likelihood = [
@@ -114,31 +105,35 @@ class FedEM(Algorithm):
         ]
         return torch.softmax(torch.stack(log_likelihood, 1) + log_pi[..., None], 1)
 
-    def _mean_posterior(self, parts: Sequence[Blocks], log_pi: Tensor, everything: Batch) -> Tensor:
+    def _mean_posterior(
+        self, parts: Sequence[c.Blocks], log_pi: Tensor, everything: c.Batch
+    ) -> Tensor:
         """Return the new pi [n, M], from all samples of the devices."""
         q, share = self._posterior(parts, log_pi, everything), everything.weight
         return q.mean(-1) if share is None else (q * share[:, None]).sum(-1)
 
-    def views(self, server: Blocks, devices: Blocks) -> Views:
-        flat, pi = server[MODEL], devices[PI]
+    def views(self, server: c.Blocks, devices: c.Blocks) -> Views:
+        flat, pi = server[c.MODEL], devices[PI]
         every = flat[:, None].expand(-1, pi.shape[1], -1).flatten(0, 1)
         views = {
-            "global": View({MODEL: flat, PI: pi.mean(1).log()}, self._mixture),
-            "personal": View({MODEL: every, PI: pi.flatten(0, 1).log()}, self._mixture, "device"),
+            "global": c.View({c.MODEL: flat, PI: pi.mean(1).log()}, self._mixture),
+            "personal": c.View(
+                {c.MODEL: every, PI: pi.flatten(0, 1).log()}, self._mixture, "device"
+            ),
         }
         return {name: replace(view, together="mixture") for name, view in views.items()}
 
-    def _mixture(self, params: Blocks, x: Tensor) -> Tensor:
+    def _mixture(self, params: c.Blocks, x: Tensor) -> Tensor:
         """Return the log-probabilities [n, B, classes] of sum_m pi_m h_m(x); pi is the softmax of
         what the block holds, so that a gradient step leaves it a mixture."""
         log_pi = torch.log_softmax(params[PI], -1)
         scores = [
             torch.log_softmax(self.model.logits(one, x), -1) + log_pi[:, m, None, None]
-            for m, one in enumerate(self._parts(params[MODEL]))
+            for m, one in enumerate(self._parts(params[c.MODEL]))
         ]
         return torch.logsumexp(torch.stack(scores), 0)
 
-    def flops(self, load: LocalLoad) -> np.ndarray:
+    def flops(self, load: c.LocalLoad) -> np.ndarray:
         """Return the operations of the E-step, a forward pass of all samples through every model,
         and of training these. A device keeps the posterior, which is computed here again for every
         minibatch."""

@@ -41,20 +41,9 @@ from otafl.algorithms.arrivals import arrived
 from otafl.algorithms.base import Algorithm, Needs, Outcome
 from otafl.algorithms.device_tables import rewritten
 from otafl.algorithms.local_samples import add_, held, pieces
-from otafl.algorithms.parameters import MODEL, named, own, whole_model
+from otafl.algorithms.parameters import named, own, whole_model
+from otafl.core import contracts as c
 from otafl.core import settings
-from otafl.core.contracts import (
-    Batch,
-    Blocks,
-    Broadcast,
-    Cohort,
-    Context,
-    Group,
-    Hyper,
-    LocalContext,
-    LocalLoad,
-    Received,
-)
 from otafl.core.rng import Streams, purpose, tick
 from otafl.core.settings import stackable
 from otafl.data.work import choose
@@ -122,9 +111,9 @@ class FedFomo(Algorithm):
         """Return False: devices send their models, and what these gain."""
         return False
 
-    def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
+    def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Blocks, c.Blocks]:
         server, state = super().init(streams, hyper)
-        flat = server[MODEL]
+        flat = server[c.MODEL]
         affinity = flat.new_zeros(len(flat), self.devices, self.devices)
         server = {
             "models": flat[:, None].repeat(1, self.devices, 1),
@@ -133,12 +122,12 @@ class FedFomo(Algorithm):
         }
         return server, state
 
-    def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
+    def broadcast(self, server: c.Blocks, cohort: c.Cohort) -> c.Broadcast:
         whose = server["offer"].flatten(0, 1)[cohort.cell]
         rows = cohort.trial[:, None] * self.devices + whose
-        return Broadcast({"models": server["models"].flatten(0, 1)[rows]}, per_device=True)
+        return c.Broadcast({"models": server["models"].flatten(0, 1)[rows]}, per_device=True)
 
-    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
+    def local(self, broadcast: c.Broadcast, devices: c.Blocks, context: c.LocalContext) -> Outcome:
         work, cohort = context.work, context.cohort
         data = HeldOut(work.full(), self.settings.validation, work.batch(0).y.shape[1])
         trained = own(devices, "personal")
@@ -151,13 +140,13 @@ class FedFomo(Algorithm):
                 MINIBATCH, tick(context.round, step), cohort.trial, cohort.device, size
             )
             loss += self.model.sgd_(params, data.minibatch(uniform), rate)
-        report = (Group({GAIN: gain}),) if self.offers else ()
+        report = (c.Group({GAIN: gain}),) if self.offers else ()
         payload = (*whole_model(params), *report)
         return state | named("personal", params), payload, loss / work.steps
 
     def mix(
-        self, offered: Tensor, trained: Blocks, devices: Blocks, validation: Batch
-    ) -> tuple[Blocks, Tensor]:
+        self, offered: Tensor, trained: c.Blocks, devices: c.Blocks, validation: c.Batch
+    ) -> tuple[c.Blocks, Tensor]:
         """Return theta_i after the exchange, in memory of its own, and g [n, M] of the offered
         models [n, M, P]."""
         base = own(devices, "base") or trained
@@ -183,14 +172,14 @@ class FedFomo(Algorithm):
             mixed += torch.bmm(weights[:, None], offered).squeeze(1)
         return copied(unflatten(mixed, self.model.shapes)), gain
 
-    def _gain(self, models: Tensor, base: Tensor, base_loss: Tensor, validation: Batch) -> Tensor:
+    def _gain(self, models: Tensor, base: Tensor, base_loss: Tensor, validation: c.Batch) -> Tensor:
         """Return g [n, M] of models [n, M, P] over the baseline [n, P] of loss [n, 1], 0 for the
         baseline itself."""
         lower = base_loss - self._losses(models, validation)
         apart = torch.linalg.vector_norm(models - base[:, None], dim=2)
         return torch.where(apart > 0, lower / apart, 0.0)
 
-    def _losses(self, models: Tensor, validation: Batch) -> Tensor:
+    def _losses(self, models: Tensor, validation: c.Batch) -> Tensor:
         """Return the losses [n, M] of models [n, M, P]."""
         count = models.shape[1]
         out = torch.zeros_like(models[:, :, 0])
@@ -202,14 +191,14 @@ class FedFomo(Algorithm):
             assert piece.weight is not None
             weight = piece.weight.repeat_interleave(count, 0)
             scores = self.model.training_logits(params, x, weight)
-            loss = cross_entropy(scores, Batch(x, y, weight))
+            loss = cross_entropy(scores, c.Batch(x, y, weight))
             add_(out, rows, loss.unflatten(0, (-1, count)))
         return out
 
-    def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
+    def combine(self, server: c.Blocks, received: c.Received, context: c.Context) -> c.Blocks:
         cohort = context.cohort
         each, came = arrived(received, 0)
-        new = dict(server) | {"models": rewritten(server["models"], each[MODEL], came, cohort)}
+        new = dict(server) | {"models": rewritten(server["models"], each[c.MODEL], came, cohort)}
         if not self.offers:
             return new
         each, came = arrived(received, 1)
@@ -222,7 +211,7 @@ class FedFomo(Algorithm):
         new["offer"] = rewritten(server["offer"], offer.flatten(0, 1)[cell], came, cohort)
         return new
 
-    def flops(self, load: LocalLoad) -> np.ndarray:
+    def flops(self, load: c.LocalLoad) -> np.ndarray:
         """Return the operations of training, on the samples that are not held out, and of the
         exchange: forward passes of the others through the baseline and every model that is compared
         with it, the distances of these, and the mixture."""
@@ -232,7 +221,7 @@ class FedFomo(Algorithm):
         exchange += (3.0 * compared + 2.0 * (1 + compared)) * self.model.size
         return exchange + super().flops(replace(load, samples=load.samples - held))
 
-    def offer(self, affinity: Tensor, round: int, hyper: Hyper, streams: Streams) -> Tensor:
+    def offer(self, affinity: Tensor, round: int, hyper: c.Hyper, streams: Streams) -> Tensor:
         """Choose the devices whose models each is forwarded in a round, [S, K, M] int64, all
         different and never its own; ties of the affinity [S, K, K] are broken at random."""
         devices, wanted = self.devices, self.offers
@@ -267,7 +256,7 @@ class HeldOut:
     of them, padded with weight 0, where a device has fewer.
     """
 
-    def __init__(self, full: Batch, share: float, batch_size: int) -> None:
+    def __init__(self, full: c.Batch, share: float, batch_size: int) -> None:
         self.batch_size = batch_size
         longest, place = full.y.shape[1], full.y.device
         ends = held_out(np.arange(longest + 1), share)
@@ -276,7 +265,7 @@ class HeldOut:
         validation = torch.from_numpy(np.flatnonzero(out)).to(place)
         some = held(full)
         kept = some[:, validation]
-        self.validation = Batch(
+        self.validation = c.Batch(
             full.x[:, validation],
             full.y[:, validation],
             kept / kept.sum(1, keepdim=True).clamp_min(1.0),
@@ -284,7 +273,7 @@ class HeldOut:
         self._full = full
         self._count = some[:, self._training].sum(1).long()
 
-    def minibatch(self, uniform: Tensor) -> Batch:
+    def minibatch(self, uniform: Tensor) -> c.Batch:
         """Draw a minibatch by numbers [n, B] uniform in (0, 1)."""
         size, count = self.batch_size, self._count[:, None]
         in_turn = torch.arange(size, device=count.device)
@@ -297,4 +286,4 @@ class HeldOut:
         row = torch.arange(len(at), device=at.device)[:, None]
         several = count.clamp(max=size)
         weight = (in_turn < several).to(self._full.x.dtype) / several
-        return Batch(self._full.x[row, at], self._full.y[row, at], weight)
+        return c.Batch(self._full.x[row, at], self._full.y[row, at], weight)

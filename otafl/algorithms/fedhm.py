@@ -58,20 +58,8 @@ from otafl.algorithms.level_training import (
 )
 from otafl.algorithms.local_samples import some
 from otafl.algorithms.parameters import flat_view, start
+from otafl.core import contracts as c
 from otafl.core.constants import constant
-from otafl.core.contracts import (
-    MODEL,
-    Blocks,
-    Broadcast,
-    Cohort,
-    Context,
-    Hyper,
-    LocalContext,
-    LocalLoad,
-    Received,
-    Work,
-    column,
-)
 from otafl.core.rng import Streams
 from otafl.core.settings import stackable
 from otafl.factorised import truncation
@@ -215,7 +203,7 @@ class FedHm(Algorithm):
         products = settings.sends == "factors" and settings.homogeneous_mode == "weight"
         return "each" if products else "mean"
 
-    def level_flops(self, level: int, load: LocalLoad) -> np.ndarray:
+    def level_flops(self, level: int, load: c.LocalLoad) -> np.ndarray:
         """Return the operations of training, with Frobenius decay of factors in the place of weight
         decay, and of what is sent of them beside their increments."""
         training = super().level_flops(level, load)
@@ -224,13 +212,13 @@ class FedHm(Algorithm):
         decay = sum(frobenius_flops(*pair) for pair in pairs)
         return training + load.steps * decay + update_flops(self.cut, level)
 
-    def row_weights(self, context: Context) -> Tensor:
+    def row_weights(self, context: c.Context) -> Tensor:
         """Return alpha_p of eq. (2), up to a factor, [N]; 1 for a dense model."""
         cohort = context.cohort
         scores = tuple(self.settings.score(ratio) for ratio in self.settings.levels)
         return constant(scores, cohort.weight.dtype, cohort.weight.device).exp()[cohort.level]
 
-    def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
+    def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Blocks, c.Blocks]:
         """Start at the dense model's start; with homogeneous_mode: factor, truncated."""
         params = start(self.cut.dense, streams)
         if self.settings.homogeneous_mode == "factor":
@@ -240,11 +228,11 @@ class FedHm(Algorithm):
                 params |= dict(zip(layer.pair, both, strict=True))
         return self.cut.held({name: params[name] for name in self.model.shapes}), {}
 
-    def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
+    def broadcast(self, server: c.Blocks, cohort: c.Cohort) -> c.Broadcast:
         """Broadcast dense layers and factors, of which a device gets its level's; with `sends:
         tangent` a dense one both."""
         of = self.cut.named(server, self.model.shapes)
-        blocks = {MODEL: flatten({name: of[name] for name in self.cut.down})}
+        blocks = {c.MODEL: flatten({name: of[name] for name in self.cut.down})}
         if self.cut.frame:
             blocks[FRAME] = server[FRAME]
         reals = [network.size for network in self.cut.networks]
@@ -252,7 +240,7 @@ class FedHm(Algorithm):
             reals[0] += sum(a * b for a, b in self.cut.frame.values())
         return sent_to_levels(blocks, cohort, reals)
 
-    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
+    def local(self, broadcast: c.Broadcast, devices: c.Blocks, context: c.LocalContext) -> Outcome:
         received = self.cut.named(broadcast.blocks, self.cut.down)
         present = context.work.class_counts() > 0 if self.settings.masked_loss else None
         loss = torch.zeros_like(context.cohort.weight)
@@ -268,7 +256,7 @@ class FedHm(Algorithm):
             groups.append(update(self.cut, level, rows, first, params, frame, classes))
         return {}, tuple(groups) if self.cut.sends == "factors" else (joined(groups),), loss
 
-    def _train_(self, level: int, params: Blocks, work: Work, hyper: Hyper) -> Tensor:
+    def _train_(self, level: int, params: c.Blocks, work: c.Work, hyper: c.Hyper) -> Tensor:
         """Train a level's rows, parameters [n, *shape] in place; returns the loss [n]."""
         pairs = self.cut.pairs(params)
         factors = [name for pair in pairs for name in pair]
@@ -277,7 +265,7 @@ class FedHm(Algorithm):
         network = self.cut.networks[level]
         return train_(network, params, work, self.settings, hyper, penalty, factors)
 
-    def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
+    def combine(self, server: c.Blocks, received: c.Received, context: c.Context) -> c.Blocks:
         cut, cohort = self.cut, context.cohort.senders
         old, rows_of = cut.named(server, self.model.shapes), buckets(cohort, len(cut.networks))
         weight = arrived(cut, received, cohort, rows_of)
@@ -292,7 +280,7 @@ class FedHm(Algorithm):
         else:
             moved, known = superposed(cut, received, levels.sum(1))
         for name, block in moved.items():
-            whole = known[name] + column(server_too, block)
+            whole = known[name] + c.column(server_too, block)
             moved[name] = torch.where(known[name] > 0, block / whole.clamp_min(_TINY), 0.0)
         shares = torch.cat([levels, server_too[:, None]], 1)
         shares = shares / shares.sum(1, keepdim=True).clamp_min(_TINY)
@@ -305,7 +293,7 @@ class FedHm(Algorithm):
             }
         )
 
-    def _recomposed(self, layer: Layer, old: Blocks, moved: Blocks, shares: Tensor) -> Tensor:
+    def _recomposed(self, layer: Layer, old: c.Blocks, moved: c.Blocks, shares: Tensor) -> Tensor:
         """Return a low-rank layer's weight: B and the mean of D_p. shares: [S, levels + 1] of the
         mean, the server's own last."""
         frame, matrix = layer.factors(old), layer.matrix(old[layer.weight])
@@ -323,18 +311,18 @@ class FedHm(Algorithm):
         kept = shares[:, first:-1] @ below.to(shares)  # [S, f]: who has a singular vector
         change = torch.baddbmm(change, frame.left * kept[:, None], frame.right)
         whole = shares[:, :first].sum(1) + shares[:, -1]
-        return layer.weights(change + column(whole, matrix) * matrix)
+        return layer.weights(change + c.column(whole, matrix) * matrix)
 
-    def views(self, server: Blocks, devices: Blocks) -> Views:
+    def views(self, server: c.Blocks, devices: c.Blocks) -> Views:
         of = self.cut.named(server, self.model.shapes)
-        views = {"global": flat_view(self.model, server[MODEL])}
+        views = {"global": flat_view(self.model, server[c.MODEL])}
         for level, network in enumerate(self.cut.networks):
             same = network.shapes == self.model.shapes
-            flat = server[MODEL] if same else flatten(self.cut.first(level, of))
+            flat = server[c.MODEL] if same else flatten(self.cut.first(level, of))
             views[f"level{level}"] = flat_view(network, flat)
         return views
 
-    def measures(self, server: Blocks, devices: Blocks) -> dict[str, Tensor]:
+    def measures(self, server: c.Blocks, devices: c.Blocks) -> dict[str, Tensor]:
         """Measure truncation_gap: |W - T(W)|^2 / |W|^2 of all low-rank layers together, mean over
         the low-rank levels."""
         if not self.cut.layers:

@@ -51,20 +51,9 @@ from otafl.algorithms.base import (
 )
 from otafl.algorithms.device_tables import heard, rewritten, spread
 from otafl.algorithms.local_samples import add_, held, pieces, some
-from otafl.algorithms.parameters import MODEL, averaged, device_view, increment_, named
+from otafl.algorithms.parameters import averaged, device_view, increment_, named
 from otafl.algorithms.simplex_qp import minimisers
-from otafl.core.contracts import (
-    Batch,
-    Blocks,
-    Broadcast,
-    Cohort,
-    Context,
-    Group,
-    Hyper,
-    LocalContext,
-    LocalLoad,
-    Received,
-)
+from otafl.core import contracts as c
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.models.base import (
@@ -136,27 +125,27 @@ class FedPAC(Algorithm):
         """Return False: devices send heads and statistics beside the body's increment."""
         return False
 
-    def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
+    def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Blocks, c.Blocks]:
         server, devices = super().init(streams, hyper)
-        params = unflatten(server[MODEL], self.model.shapes)
+        params = unflatten(server[c.MODEL], self.model.shapes)
         head = flatten({name: params[name] for name in self.head.shapes})
         centroid = head.new_zeros(len(head), self.classes, self.width)
         server = {
-            MODEL: flatten({name: params[name] for name in self.body_shapes}),
+            c.MODEL: flatten({name: params[name] for name in self.body_shapes}),
             "head": head[:, None].repeat(1, self.devices, 1),
             "centroid": centroid,
             "known": torch.zeros_like(centroid[:, :, 0]),
         }
         return server, devices
 
-    def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
-        blocks = {name: server[name][cohort.trial] for name in (MODEL, "centroid", "known")}
+    def broadcast(self, server: c.Blocks, cohort: c.Cohort) -> c.Broadcast:
+        blocks = {name: server[name][cohort.trial] for name in (c.MODEL, "centroid", "known")}
         head = server["head"].flatten(0, 1)[cohort.cell]
-        return Broadcast(blocks | {"head": head}, per_device=True)
+        return c.Broadcast(blocks | {"head": head}, per_device=True)
 
-    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
+    def local(self, broadcast: c.Broadcast, devices: c.Blocks, context: c.LocalContext) -> Outcome:
         blocks, work = broadcast.blocks, context.work
-        body = copied(unflatten(blocks[MODEL], self.body_shapes))
+        body = copied(unflatten(blocks[c.MODEL], self.body_shapes))
         head = copied(unflatten(blocks["head"], self.head.shapes))
         full, counts = work.full(), work.class_counts()
         moment, variance = statistics(*self.sums(body, full), counts)
@@ -165,7 +154,7 @@ class FedPAC(Algorithm):
         for index in range(self.settings.head_steps or max(1, work.steps // 5)):
             draw, step = divmod(index, work.steps)
             batch = work.batch(step, draw=1 + draw)
-            seen = Batch(self.features(body, batch.x), batch.y, batch.weight)
+            seen = c.Batch(self.features(body, batch.x), batch.y, batch.weight)
             self.head.sgd_(head, seen, own_rate)
         loss = torch.zeros_like(rate)
         pull = context.of_rows("penalty")[:, None] * blocks["known"] / self.width
@@ -186,9 +175,9 @@ class FedPAC(Algorithm):
         both = body | head
         state = named("personal", {name: both[name] for name in self.model.shapes})
         sent = increment_(body, broadcast, self.body_shapes)
-        return state, (*sent, Group(told)), loss / work.steps
+        return state, (*sent, c.Group(told)), loss / work.steps
 
-    def features(self, body: Blocks, x: Tensor) -> Tensor:
+    def features(self, body: c.Blocks, x: Tensor) -> Tensor:
         """Return f(x) [n, B, d]."""
         rows = next(iter(body.values())).shape[0]
         ends: dict[str, Any] = {
@@ -197,7 +186,7 @@ class FedPAC(Algorithm):
         }
         return self.model.logits(body | ends, x)
 
-    def sums(self, body: Blocks, full: Batch) -> tuple[Tensor, Tensor]:
+    def sums(self, body: c.Blocks, full: c.Batch) -> tuple[Tensor, Tensor]:
         """Sum all samples' features in each class [n, C, d], and |f(x)|^2 [n]."""
         rows = len(full.y)
         total = full.x.new_zeros(rows, self.classes, self.width)
@@ -211,12 +200,12 @@ class FedPAC(Algorithm):
         return total, square
 
     def _body_gradients(
-        self, body: Blocks, head: Blocks, batch: Batch, centroid: Tensor, pull: Tensor
-    ) -> tuple[Tensor, Blocks]:
+        self, body: c.Blocks, head: c.Blocks, batch: c.Batch, centroid: Tensor, pull: Tensor
+    ) -> tuple[Tensor, c.Blocks]:
         """Return the cross-entropy [n], and the gradient by the extractor's parameters of it and of
         the mean of pull[y] |f(x) - c_y|^2; pull [n, C]."""
 
-        def objective(leaves: Blocks, batch: Batch) -> tuple[Tensor, Tensor]:
+        def objective(leaves: c.Blocks, batch: c.Batch) -> tuple[Tensor, Tensor]:
             last, bias = (head[name].clone() for name in (self.last.weight, self.last.bias))
             seen = self.features(leaves, batch.x)
             loss = cross_entropy(torch.baddbmm(bias[:, None], seen, last), batch)
@@ -227,7 +216,7 @@ class FedPAC(Algorithm):
 
         return by_autograd(objective, body, batch)
 
-    def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
+    def combine(self, server: c.Blocks, received: c.Received, context: c.Context) -> c.Blocks:
         cohort = context.cohort
         each, came = arrived(received, 1)
         told = {name: spread(block, came, cohort) for name, block in each.items()}
@@ -240,16 +229,16 @@ class FedPAC(Algorithm):
         )
         rows = mixed.flatten(0, 1)[cohort.cell]
         return {
-            MODEL: averaged(server, received, context.hyper),
+            c.MODEL: averaged(server, received, context.hyper),
             "head": rewritten(server["head"], rows, came, cohort),
             "centroid": torch.where(somebody[:, :, None], mean, server["centroid"]),
             "known": torch.where(somebody, 1.0, server["known"]),
         }
 
-    def views(self, server: Blocks, devices: Blocks) -> Views:
+    def views(self, server: c.Blocks, devices: c.Blocks) -> Views:
         return {"personal": device_view(self.model, devices, "personal")}
 
-    def flops(self, load: LocalLoad) -> np.ndarray:
+    def flops(self, load: c.LocalLoad) -> np.ndarray:
         """Return the operations of two passes of all samples through the extractor, whose features
         are summed by class, and the squares of the first; of the head's steps, on features that it
         computes anew; and of the extractor's, without gradients by the head."""

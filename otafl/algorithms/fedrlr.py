@@ -33,19 +33,7 @@ from otafl.algorithms.arrivals import mean_or
 from otafl.algorithms.base import Algorithm, Outcome, Views
 from otafl.algorithms.low_rank_layers import LowRankSettings, point, point_blocks
 from otafl.algorithms.whole_models import BiasMode, biases_of
-from otafl.core.contracts import (
-    Blocks,
-    Broadcast,
-    Cohort,
-    Context,
-    Group,
-    Hyper,
-    LocalContext,
-    LocalLoad,
-    Payload,
-    Received,
-    View,
-)
+from otafl.core import contracts as c
 from otafl.core.rng import Streams, purpose
 from otafl.core.settings import stackable
 from otafl.factorised import lowrank, rlc
@@ -132,7 +120,7 @@ class FedRLR(Algorithm):
         """Return False: devices send factors of the model, each round in another frame."""
         return False
 
-    def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
+    def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Blocks, c.Blocks]:
         """Start at Theta_k = Theta_0: the model's start, truncated to rank R. The devices' copies
         are spread by the engine's `expand`, in memory of their own."""
         weights, biases = zip(*low_rank_layers.start_weights(self.model, streams), strict=True)
@@ -145,10 +133,10 @@ class FedRLR(Algorithm):
         share = torch.full_like(devices["b0"][..., :1], 1.0 / self.devices)
         return server, devices | {"weight": share}
 
-    def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
+    def broadcast(self, server: c.Blocks, cohort: c.Cohort) -> c.Broadcast:
         return low_rank_layers.sent_down(server, self._shapes)
 
-    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
+    def local(self, broadcast: c.Broadcast, devices: c.Blocks, context: c.LocalContext) -> Outcome:
         layers, work, cohort = self._layers, context.work, context.cohort
         eta, mu = (value[cohort.trial] for value in self._schedule(context))
         own = [point(devices, i) for i in layers]
@@ -176,14 +164,14 @@ class FedRLR(Algorithm):
         state = {"weight": cohort.weight[:, None].clone()} | _blocks(own, bias)
         return state, self._encode(own, bias, context), loss / work.steps
 
-    def _schedule(self, context: Context) -> tuple[Tensor, Tensor]:
+    def _schedule(self, context: c.Context) -> tuple[Tensor, Tensor]:
         """Return eta [S] and mu [S] of a round."""
         hyper = context.hyper
         eta = hyper["q"] / (hyper["nu"] + context.round)
         mu = hyper["mu"] if self.settings.mu_schedule == "constant" else hyper["c1"] / eta
         return eta, mu
 
-    def _encode(self, points: list[LowRank], bias: list[Tensor], context: Context) -> Payload:
+    def _encode(self, points: list[LowRank], bias: list[Tensor], context: c.Context) -> c.Payload:
         """Code by eqs. (21), (25), (26): U sqrt(Sigma) F and V sqrt(Sigma) F, F of random signs /
         sqrt(R), times sqrt(w_k): the product of the two sums is then the mean of the products. Both
         are sent transposed, "u<l>" [n, R, M] and "v<l>" [n, R, N]."""
@@ -193,7 +181,7 @@ class FedRLR(Algorithm):
         )
         signs = (signs < 0.5).to(bias[0].dtype).mul_(2.0).sub_(1.0)
         root = (torch.cat([p.s / p.s.shape[1] for p in points], 1) * cohort.weight[:, None]).sqrt_()
-        coded: Blocks = {}
+        coded: c.Blocks = {}
         each = zip(
             points, self.ranks, root.split(self.ranks, 1), signs.split(sizes, 1), strict=True
         )
@@ -202,9 +190,9 @@ class FedRLR(Algorithm):
             coded[f"u{i}"] = lowrank.thin_product(one.u, coder).mT
             coded[f"v{i}"] = lowrank.thin_product(one.v, coder).mT
         biases = {f"b{i}": b.clone() for i, b in enumerate(bias)}
-        return Group(coded, weighting="none"), biases_of(biases, self.settings.bias_mode)
+        return c.Group(coded, weighting="none"), biases_of(biases, self.settings.bias_mode)
 
-    def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
+    def combine(self, server: c.Blocks, received: c.Received, context: c.Context) -> c.Blocks:
         """Refactor the product of the two received sums, eq. (31); with silent devices, over the
         share of the weight that arrived."""
         factors = {
@@ -216,27 +204,27 @@ class FedRLR(Algorithm):
         biases = mean_or(server, received, 1)
         return _blocks(points, [biases[f"b{i}"] for i in self._layers])
 
-    def spread(self, server: Blocks) -> Blocks:
+    def spread(self, server: c.Blocks) -> c.Blocks:
         """Return the weights and biases."""
         weights = {f"w{i}": lowrank.dense(point(server, i)) for i in self._layers}
         return weights | {f"b{i}": server[f"b{i}"] for i in self._layers}
 
-    def gathered(self, server: Blocks, told: Blocks) -> Blocks:
+    def gathered(self, server: c.Blocks, told: c.Blocks) -> c.Blocks:
         """Return the weights truncated to rank R, and the biases."""
         points = [lowrank.truncate(told[f"w{i}"], self.ranks[i]) for i in self._layers]
         return _blocks(points, [told[f"b{i}"] for i in self._layers])
 
-    def views(self, server: Blocks, devices: Blocks) -> Views:
+    def views(self, server: c.Blocks, devices: c.Blocks) -> Views:
         owned = {name: block.flatten(0, 1) for name, block in devices.items()}
         views = {
-            "global": View(server, self._predict),
-            "local": View(owned, self._predict, owner="device"),
+            "global": c.View(server, self._predict),
+            "local": c.View(owned, self._predict, owner="device"),
         }
         if self.settings.evaluate_mean:
-            views["mean"] = View(self._mean(devices), self._predict)
+            views["mean"] = c.View(self._mean(devices), self._predict)
         return views
 
-    def _mean(self, devices: Blocks) -> Blocks:
+    def _mean(self, devices: c.Blocks) -> c.Blocks:
         """Return Theta_0* of eq. (20), the best rank-R approximation of sum_k w_k Theta_k, from the
         devices' factors side by side; and the weighted mean of the biases."""
         weight = _shares(devices)
@@ -248,7 +236,7 @@ class FedRLR(Algorithm):
         )
         return _blocks(points, [(devices[f"b{i}"] * weight).sum(1) for i in self._layers])
 
-    def measures(self, server: Blocks, devices: Blocks) -> dict[str, Tensor]:
+    def measures(self, server: c.Blocks, devices: c.Blocks) -> dict[str, Tensor]:
         """Measure how far the server is from the devices, and the devices from each other.
 
         With T = sum_k w_k Theta_k over all devices and squared norms summed over the layers:
@@ -287,7 +275,7 @@ class FedRLR(Algorithm):
     def constants(self) -> dict[str, float]:
         return low_rank_layers.of_sides(self.model, self.ranks)
 
-    def _predict(self, blocks: Blocks, x: Tensor) -> Tensor:
+    def _predict(self, blocks: c.Blocks, x: Tensor) -> Tensor:
         maps = [LowRankMap(point(blocks, i)) for i in self._layers]
         return self.model.logits(self._params(maps, [blocks[f"b{i}"] for i in self._layers]), x)
 
@@ -298,7 +286,7 @@ class FedRLR(Algorithm):
             params |= {layer.weight: weight, layer.bias: bias}
         return params
 
-    def flops(self, load: LocalLoad) -> np.ndarray:
+    def flops(self, load: c.LocalLoad) -> np.ndarray:
         """Return the operations: in each step passes through the factors and the gradient by the
         batch, the penalty's part of it, its projection and the retraction; in the end the coding.
         Table I."""
@@ -314,15 +302,15 @@ class FedRLR(Algorithm):
         return total
 
 
-def _blocks(points: Sequence[LowRank], biases: Sequence[Tensor]) -> Blocks:
+def _blocks(points: Sequence[LowRank], biases: Sequence[Tensor]) -> c.Blocks:
     """Name the blocks of all layers."""
-    out: Blocks = {}
+    out: c.Blocks = {}
     for i, (at, bias) in enumerate(zip(points, biases, strict=True)):
         out |= point_blocks(i, at) | {f"b{i}": bias}
     return out
 
 
-def _shares(devices: Blocks) -> Tensor:
+def _shares(devices: c.Blocks) -> Tensor:
     """Return w_k [S, K, 1], summing to one over the devices."""
     return devices["weight"] / devices["weight"].sum(1, keepdim=True)
 

@@ -29,9 +29,18 @@ from torch import Tensor
 from otafl.algorithms import width_slices
 from otafl.algorithms.base import Algorithm, Outcome, Views
 from otafl.algorithms.level_training import buckets
-from otafl.algorithms.parameters import MODEL, draws
+from otafl.algorithms.parameters import draws
 from otafl.algorithms.width_slices import WidthsSettings, moved, train_slices
-from otafl.core.contracts import Blocks, Broadcast, Context, Group, Hyper, LocalContext, Received
+from otafl.core.contracts import (
+    MODEL,
+    Blocks,
+    Broadcast,
+    Context,
+    Group,
+    Hyper,
+    LocalContext,
+    Received,
+)
 from otafl.core.rng import Streams
 from otafl.models.base import Model, flatten, unflatten
 

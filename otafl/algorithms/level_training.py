@@ -14,25 +14,15 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from otafl.core import contracts as c
 from otafl.core import settings
 from otafl.core.constants import constant
-from otafl.core.contracts import (
-    Batch,
-    Blocks,
-    Broadcast,
-    Cohort,
-    Hyper,
-    Level,
-    LocalLoad,
-    Work,
-    column,
-)
 from otafl.core.settings import Reveals, stackable
 from otafl.models.base import by_autograd, cross_entropy
 from otafl.models.network import Network
 from otafl.models.steps import Linear, each_step
 
-Penalty = Callable[[Blocks], Tensor]
+Penalty = Callable[[c.Blocks], Tensor]
 """Parameters [n, *shape] -> [n], added to the loss of each row."""
 
 Ratio = Annotated[float, Field(gt=0, le=1)]
@@ -72,14 +62,14 @@ def ratios(default: tuple[float, ...], description: str) -> tuple[float, ...]:
 def levels_of(
     ratios: Sequence[float],
     networks: Sequence[Network],
-    flops: Callable[[int, LocalLoad], np.ndarray],
+    flops: Callable[[int, c.LocalLoad], np.ndarray],
     copies: Sequence[int] | None = None,
-) -> tuple[Level, ...]:
+) -> tuple[c.Level, ...]:
     """Return what the networks are as sizes. flops: the operations of a level's local work; copies:
     how many of each network a size has (1)."""
     counts = [1] * len(networks) if copies is None else copies
     return tuple(
-        Level(
+        c.Level(
             ratio=ratio,
             parameters=count * network.size,
             macs=count * network.macs,
@@ -90,7 +80,7 @@ def levels_of(
     )
 
 
-def local_flops(network: Network, of: LevelsSettings, load: LocalLoad) -> np.ndarray:
+def local_flops(network: Network, of: LevelsSettings, load: c.LocalLoad) -> np.ndarray:
     """Return the operations of `train_` and of the increment; the first step has no momentum."""
     clipping = 3.0 if of.clip_norm is not None else 0.0  # squares, their sum, the shortening
     each = 4.0 + clipping  # weight decay, the step
@@ -98,18 +88,18 @@ def local_flops(network: Network, of: LevelsSettings, load: LocalLoad) -> np.nda
     return load.steps * network.training_flops(load.batch) + elementwise * network.size
 
 
-def sent_to_levels(blocks: Blocks, cohort: Cohort, reals: Sequence[int]) -> Broadcast:
+def sent_to_levels(blocks: c.Blocks, cohort: c.Cohort, reals: Sequence[int]) -> c.Broadcast:
     """Broadcast blocks of which a row gets as many numbers as `reals` says of its level."""
     level = cohort.level
-    return Broadcast(blocks, reals_of=constant(tuple(reals), level.dtype, level.device)[level])
+    return c.Broadcast(blocks, reals_of=constant(tuple(reals), level.dtype, level.device)[level])
 
 
-def buckets(cohort: Cohort, levels: int) -> list[Tensor]:
+def buckets(cohort: c.Cohort, levels: int) -> list[Tensor]:
     """List the rows [n] int64 of each level."""
     return [(cohort.level == level).nonzero().squeeze(1) for level in range(levels)]
 
 
-def step_size(of: LevelsSettings, hyper: Hyper, round: int) -> Tensor:
+def step_size(of: LevelsSettings, hyper: c.Hyper, round: int) -> Tensor:
     """Return learning_rate decay_factor^(milestones that the round has reached), [S]."""
     reached = sum(milestone <= round for milestone in of.milestones)
     return hyper["learning_rate"] * of.decay_factor**reached
@@ -117,10 +107,10 @@ def step_size(of: LevelsSettings, hyper: Hyper, round: int) -> Tensor:
 
 def train_(
     network: Network,
-    params: Blocks,
-    work: Work,
+    params: c.Blocks,
+    work: c.Work,
     of: LevelsSettings,
-    hyper: Hyper,
+    hyper: c.Hyper,
     penalty: Penalty | None = None,
     undecayed: Collection[str] = (),
 ) -> Tensor:
@@ -131,35 +121,35 @@ def train_(
     rate = step_size(of, hyper, work.round)[trial]
     decay, momentum = hyper["weight_decay"][trial], hyper["momentum"][trial]
     present = work.class_counts() > 0 if of.masked_loss else None
-    velocity: Blocks = {}
+    velocity: c.Blocks = {}
     total = torch.zeros_like(rate)
     for step in range(work.steps):
         loss, grads = gradients(network, params, work.batch(step), present, penalty)
         total += loss
         for name, grad in grads.items():
             if name not in undecayed:
-                grad.addcmul_(params[name], column(decay, grad))
+                grad.addcmul_(params[name], c.column(decay, grad))
         if of.clip_norm is not None:
             clip_(grads, of.clip_norm)
         for name, grad in grads.items():
             if name in velocity:
-                grad.addcmul_(velocity[name], column(momentum, grad))
+                grad.addcmul_(velocity[name], c.column(momentum, grad))
             velocity[name] = grad
-            params[name].addcmul_(grad, column(rate, grad), value=-1.0)
+            params[name].addcmul_(grad, c.column(rate, grad), value=-1.0)
     return total / work.steps
 
 
 def gradients(
     network: Network,
-    params: Blocks,
-    batch: Batch,
+    params: c.Blocks,
+    batch: c.Batch,
     present: Tensor | None,
     penalty: Penalty | None = None,
-) -> tuple[Tensor, Blocks]:
+) -> tuple[Tensor, c.Blocks]:
     """Return the loss [n] and the gradient [n, *shape] of loss and penalty. present: [n, classes]
     bool, whose scores are not taken as 0; None for all."""
 
-    def objective(leaves: Blocks, batch: Batch) -> tuple[Tensor, Tensor]:
+    def objective(leaves: c.Blocks, batch: c.Batch) -> tuple[Tensor, Tensor]:
         scores = network.training_logits(leaves, batch.x, batch.weight)
         if present is not None:
             scores = scores * present.clone()[:, None]
@@ -169,12 +159,12 @@ def gradients(
     return by_autograd(objective, params, batch)
 
 
-def clip_(grads: Blocks, norm: float) -> None:
+def clip_(grads: c.Blocks, norm: float) -> None:
     """Shorten rows whose gradient is longer than `norm` to it."""
     length = torch.stack([g.flatten(1).square().sum(1) for g in grads.values()]).sum(0).sqrt()
     factor = (norm / length.clamp_min(1e-30)).clamp_max(1.0)
     for grad in grads.values():
-        grad.mul_(column(factor, grad))
+        grad.mul_(c.column(factor, grad))
 
 
 def classifier_of(network: Network) -> frozenset[str]:

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.parameters import MODEL, draws, start
+from otafl.algorithms.parameters import draws, start
 from otafl.core import settings
-from otafl.core.contracts import Blocks, Broadcast
+from otafl.core.contracts import MODEL, Blocks, Broadcast
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem
 from otafl.core.rng import Streams

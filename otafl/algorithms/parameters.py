@@ -12,26 +12,14 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import (
-    MODEL,
-    Batch,
-    Blocks,
-    Broadcast,
-    Group,
-    Hyper,
-    LocalContext,
-    Payload,
-    Received,
-    View,
-    column,
-)
+from otafl.core import contracts as c
 from otafl.core.rng import Streams, family
 from otafl.models.base import Draw, Model, Shapes, unflatten
 
 START = family("init", __name__)
 
 
-def start(model: Model, streams: Streams) -> Blocks:
+def start(model: Model, streams: Streams) -> c.Blocks:
     """Return the model's random start, [S, *shape]."""
     return model.init(draws(streams))
 
@@ -42,34 +30,34 @@ def draws(streams: Streams, model: str = "") -> Draw:
     return lambda name, shape: streams.uniform(START / f"{model}{name}", 0, shape).clone()
 
 
-def named(prefix: str, params: Blocks) -> Blocks:
+def named(prefix: str, params: c.Blocks) -> c.Blocks:
     """Return parameters as blocks of a device's state."""
     return {f"{prefix}.{name}": block for name, block in params.items()}
 
 
-def own(devices: Blocks, prefix: str) -> Blocks:
+def own(devices: c.Blocks, prefix: str) -> c.Blocks:
     """Return the parameters with a prefix out of a device's state, the same tensors."""
     start = f"{prefix}."
     return {name.removeprefix(start): b for name, b in devices.items() if name.startswith(start)}
 
 
-def shared_start(prefix: str, flat: Tensor, model: Model) -> Blocks:
+def shared_start(prefix: str, flat: Tensor, model: Model) -> c.Blocks:
     """Return the server's model [S, P] as the start of every device, [S, 1, *shape]."""
     return named(prefix, {name: b[:, None] for name, b in unflatten(flat, model.shapes).items()})
 
 
-def received_params(broadcast: Broadcast, model: Model) -> Blocks:
+def received_params(broadcast: c.Broadcast, model: Model) -> c.Blocks:
     """Return the broadcast model [n, P] as parameters: views of it, not to be trained in place (see
     `copied`)."""
-    return unflatten(broadcast.blocks[MODEL], model.shapes)
+    return unflatten(broadcast.blocks[c.MODEL], model.shapes)
 
 
-def received_copy(broadcast: Broadcast, model: Model) -> Blocks:
+def received_copy(broadcast: c.Broadcast, model: Model) -> c.Blocks:
     """Return the broadcast model as parameters to be trained in place."""
     return model.trainable(received_params(broadcast, model))
 
 
-def sgd_(model: Model, params: Blocks, rate: Tensor, context: LocalContext) -> Tensor:
+def sgd_(model: Model, params: c.Blocks, rate: Tensor, context: c.LocalContext) -> Tensor:
     """Take the local steps by SGD in place, rate [n]; returns the mean loss [n]."""
     loss = torch.zeros_like(rate)
     for step in range(context.work.steps):
@@ -78,7 +66,7 @@ def sgd_(model: Model, params: Blocks, rate: Tensor, context: LocalContext) -> T
 
 
 def penalised_sgd_(
-    model: Model, params: Blocks, centre: Blocks, batch: Batch, rate: Tensor, penalty: Tensor
+    model: Model, params: c.Blocks, centre: c.Blocks, batch: c.Batch, rate: Tensor, penalty: Tensor
 ) -> Tensor:
     """Step w -= rate (grad f(w) + penalty (w - centre)) in place, rate and penalty [n]; returns the
     loss f [n] before it.
@@ -89,57 +77,59 @@ def penalised_sgd_(
     share = rate * penalty
     loss = model.sgd_(params, batch, rate / (1.0 - share))
     for name, block in params.items():
-        block.lerp_(centre[name], column(share, block))
+        block.lerp_(centre[name], c.column(share, block))
     return loss
 
 
-def increment_(new: Blocks, broadcast: Broadcast, shapes: Shapes) -> Payload:
+def increment_(new: c.Blocks, broadcast: c.Broadcast, shapes: Shapes) -> c.Payload:
     """Return one group with the increment from the broadcast parameters of these shapes to the new,
     [n, P], in the place of the broadcast ones."""
-    flat = broadcast.blocks[MODEL]
+    flat = broadcast.blocks[c.MODEL]
     subtract_(unflatten(flat, shapes), new)
-    return (Group({MODEL: flat}),)
+    return (c.Group({c.MODEL: flat}),)
 
 
-def subtract_(old: Blocks, new: Blocks) -> None:
+def subtract_(old: c.Blocks, new: c.Blocks) -> None:
     """Put new - old in the place of the old parameters."""
     for name, block in old.items():
         torch.sub(new[name], block, out=block)
 
 
-def whole_model(params: Blocks) -> Payload:
+def whole_model(params: c.Blocks) -> c.Payload:
     """Return one group with the parameters themselves, [n, P], in memory of its own."""
-    return (Group({MODEL: torch.cat([block.flatten(1) for block in params.values()], 1)}),)
+    return (c.Group({c.MODEL: torch.cat([block.flatten(1) for block in params.values()], 1)}),)
 
 
-def averaged(server: Blocks, received: Received, hyper: Hyper, block: str = MODEL) -> Tensor:
+def averaged(
+    server: c.Blocks, received: c.Received, hyper: c.Hyper, block: str = c.MODEL
+) -> Tensor:
     """Return a block of the server's [S, P] after a step of `server_learning_rate` along the mean
     increment."""
     step = hyper["server_learning_rate"][:, None]
     return torch.addcmul(server[block], step, received.mean[0][block])
 
 
-def flat_view(model: Model, flat: Tensor, owner: Literal["trial", "device"] = "trial") -> View:
+def flat_view(model: Model, flat: Tensor, owner: Literal["trial", "device"] = "trial") -> c.View:
     """Show models side by side, [S, P] (owner "trial") or [S * K, P], to be evaluated."""
 
-    def params(blocks: Blocks) -> Blocks:
-        others = {name: block for name, block in blocks.items() if name != MODEL}
-        return unflatten(blocks[MODEL], model.shapes) | others
+    def params(blocks: c.Blocks) -> c.Blocks:
+        others = {name: block for name, block in blocks.items() if name != c.MODEL}
+        return unflatten(blocks[c.MODEL], model.shapes) | others
 
-    return View(
-        {MODEL: flat},
+    return c.View(
+        {c.MODEL: flat},
         lambda blocks, x: model.logits(params(blocks), x),
         owner,
         moments=(lambda blocks, x: model.moments(params(blocks), x)) if model.batch_norms else None,
     )
 
 
-def view_of(model: Model, params: Blocks, owner: Literal["trial", "device"] = "trial") -> View:
+def view_of(model: Model, params: c.Blocks, owner: Literal["trial", "device"] = "trial") -> c.View:
     """Show models [S, *shape] (owner "trial") or [S * K, *shape], to be evaluated."""
-    return View(params, model.logits, owner, moments=model.moments if model.batch_norms else None)
+    return c.View(params, model.logits, owner, moments=model.moments if model.batch_norms else None)
 
 
-def device_view(model: Model, devices: Blocks, prefix: str) -> View:
+def device_view(model: Model, devices: c.Blocks, prefix: str) -> c.View:
     """Show each device's parameters with a prefix, [S, K, *shape], to be evaluated."""
     params = {name: block.flatten(0, 1) for name, block in own(devices, prefix).items()}
     return view_of(model, params, "device")

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from otafl.algorithms.parameters import MODEL, named, own, start, view_of
-from otafl.core.contracts import Blocks, Broadcast, View
+from otafl.algorithms.parameters import named, own, start, view_of
+from otafl.core.contracts import MODEL, Blocks, Broadcast, View
 from otafl.core.rng import Streams
 from otafl.models.base import Model, Shapes, copied, flatten, unflatten
 

@@ -25,18 +25,9 @@ import torch
 from pydantic import Field
 
 from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome, Views
-from otafl.algorithms.parameters import MODEL, increment_, received_params
+from otafl.algorithms.parameters import increment_, received_params
 from otafl.algorithms.prox import stepped
-from otafl.core.contracts import (
-    Blocks,
-    Broadcast,
-    Context,
-    FineTune,
-    Hyper,
-    LocalContext,
-    Received,
-    View,
-)
+from otafl.core import contracts as c
 from otafl.core.rng import Streams
 from otafl.core.settings import stackable
 
@@ -48,7 +39,7 @@ class PerFedAvg(Algorithm):
     """Keeps server blocks "model" [S, P], and alpha [S]; no device state."""
 
     averages: ClassVar[bool] = True
-    sent_down: ClassVar[tuple[str, ...]] = (MODEL,)
+    sent_down: ClassVar[tuple[str, ...]] = (c.MODEL,)
 
     class Settings(AveragedSettings):
         name: Literal["per_fedavg"] = "per_fedavg"
@@ -73,11 +64,11 @@ class PerFedAvg(Algorithm):
             "pFedBreD's text has 2, its program 1",
         )
 
-    def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
+    def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Blocks, c.Blocks]:
         server, devices = super().init(streams, hyper)
         return server | {ALPHA: hyper["personal_learning_rate"].clone()}, devices
 
-    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
+    def local(self, broadcast: c.Broadcast, devices: c.Blocks, context: c.LocalContext) -> Outcome:
         form, work = self.form, context.work
         w = form.hold(received_params(broadcast, self.model))
         alpha, beta = context.of_rows("personal_learning_rate"), context.of_rows("learning_rate")
@@ -102,13 +93,13 @@ class PerFedAvg(Algorithm):
         sent = increment_(form.blocks(w), broadcast, self.model.shapes)
         return {}, sent, loss / work.steps
 
-    def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
+    def combine(self, server: c.Blocks, received: c.Received, context: c.Context) -> c.Blocks:
         return super().combine(server, received, context) | {ALPHA: server[ALPHA]}
 
-    def views(self, server: Blocks, devices: Blocks) -> Views:
+    def views(self, server: c.Blocks, devices: c.Blocks) -> Views:
         views = super().views(server, devices)
-        model, tuned = views["global"], FineTune(self.settings.fine_tune_steps, server[ALPHA])
-        return views | {"personal": View(model.params, model.predict, fine_tune=tuned)}
+        model, tuned = views["global"], c.FineTune(self.settings.fine_tune_steps, server[ALPHA])
+        return views | {"personal": c.View(model.params, model.predict, fine_tune=tuned)}
 
     @property
     def step_operations(self) -> float:

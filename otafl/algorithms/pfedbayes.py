@@ -45,17 +45,8 @@ from otafl.algorithms.base import (
     personal_rate,
 )
 from otafl.algorithms.device_tables import flat_personal_view
-from otafl.algorithms.parameters import MODEL, averaged
-from otafl.core.contracts import (
-    Blocks,
-    Broadcast,
-    Context,
-    Group,
-    Hyper,
-    LocalContext,
-    LocalLoad,
-    Received,
-)
+from otafl.algorithms.parameters import averaged
+from otafl.core import contracts as c
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams, purpose, tick
 from otafl.data.shares import training_sizes
@@ -135,16 +126,16 @@ class PFedBayes(Algorithm):
     round_operations = 2.0
     """The increments of mu and rho."""
 
-    def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
+    def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Blocks, c.Blocks]:
         server, _ = super().init(streams, hyper)
-        mu = server[MODEL]
+        mu = server[c.MODEL]
         rho = torch.full_like(mu, self.settings.rho_start)
         return server | {RHO: rho}, {"personal": mu[:, None], "personal_rho": rho[:, None]}
 
-    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
+    def local(self, broadcast: c.Broadcast, devices: c.Blocks, context: c.LocalContext) -> Outcome:
         work, cohort = context.work, context.cohort
         of_device = cohort.trial, cohort.device, (self.model.size,)
-        start_mu, start_rho = broadcast.blocks[MODEL], broadcast.blocks[RHO]
+        start_mu, start_rho = broadcast.blocks[c.MODEL], broadcast.blocks[RHO]
         w_mu, w_rho = start_mu.clone(), start_rho.clone()
         mu, rho = devices["personal"], devices["personal_rho"]
         rate = context.of_rows("learning_rate")[:, None]
@@ -171,13 +162,13 @@ class PFedBayes(Algorithm):
                 sigma = functional.softplus(rho)  # whose slope is sigmoid(rho)
             _copy_step_((w_mu, w_rho), w_sigma, mu, sigma, rate * zeta)
         state = {"personal": mu, "personal_rho": rho}
-        sent = {MODEL: w_mu.sub_(start_mu), RHO: w_rho.sub_(start_rho)}
-        return state, (Group(sent),), loss / (work.steps * draws)
+        sent = {c.MODEL: w_mu.sub_(start_mu), RHO: w_rho.sub_(start_rho)}
+        return state, (c.Group(sent),), loss / (work.steps * draws)
 
-    def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
-        return {name: averaged(server, received, context.hyper, name) for name in (MODEL, RHO)}
+    def combine(self, server: c.Blocks, received: c.Received, context: c.Context) -> c.Blocks:
+        return {name: averaged(server, received, context.hyper, name) for name in (c.MODEL, RHO)}
 
-    def views(self, server: Blocks, devices: Blocks) -> Views:
+    def views(self, server: c.Blocks, devices: c.Blocks) -> Views:
         personal = flat_personal_view(self.model, devices["personal"])
         return super().views(server, devices) | {"personal": personal}
 
@@ -185,7 +176,7 @@ class PFedBayes(Algorithm):
     def step_operations(self) -> float:
         return DRAW_STEP * self.settings.personal_steps + COPY_STEP
 
-    def flops(self, load: LocalLoad) -> np.ndarray:
+    def flops(self, load: c.LocalLoad) -> np.ndarray:
         gradients = load.steps * (self.settings.personal_steps - 1)  # beside one a step
         return super().flops(load) + gradients * self.model.training_flops(load.batch)
 

@@ -42,7 +42,7 @@ from otafl.algorithms.base import (
     penalty,
     personal_rate,
 )
-from otafl.algorithms.parameters import MODEL, device_view, increment_, named, own, received_params
+from otafl.algorithms.parameters import device_view, increment_, named, own, received_params
 from otafl.algorithms.prox import (
     ENVELOPE,
     PENALISED,
@@ -52,7 +52,7 @@ from otafl.algorithms.prox import (
     must_converge,
     stepped,
 )
-from otafl.core.contracts import Blocks, Broadcast, Hyper, LocalContext
+from otafl.core.contracts import MODEL, Blocks, Broadcast, Hyper, LocalContext
 from otafl.core.rng import Streams
 from otafl.core.settings import removed, stackable
 from otafl.factorised.coherence import coherence

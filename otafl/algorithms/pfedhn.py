@@ -34,9 +34,18 @@ from torch import Tensor
 from otafl.algorithms.arrivals import arrived
 from otafl.algorithms.base import Algorithm, Needs, Outcome, Views
 from otafl.algorithms.device_tables import flat_personal_view, heard, spread
-from otafl.algorithms.parameters import MODEL, increment_, received_copy, sgd_, start
+from otafl.algorithms.parameters import increment_, received_copy, sgd_, start
 from otafl.core import settings
-from otafl.core.contracts import Blocks, Broadcast, Cohort, Context, Hyper, LocalContext, Received
+from otafl.core.contracts import (
+    MODEL,
+    Blocks,
+    Broadcast,
+    Cohort,
+    Context,
+    Hyper,
+    LocalContext,
+    Received,
+)
 from otafl.core.rng import Streams, family
 from otafl.core.settings import stackable
 from otafl.models.base import Model, flatten

@@ -38,8 +38,9 @@ import torch
 
 from otafl.algorithms.arrivals import per_trial
 from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome
-from otafl.algorithms.parameters import MODEL, averaged, received_copy
+from otafl.algorithms.parameters import averaged, received_copy
 from otafl.core.contracts import (
+    MODEL,
     Blocks,
     Broadcast,
     Context,

@@ -37,20 +37,8 @@ from otafl.algorithms.level_training import (
 )
 from otafl.algorithms.parameters import draws
 from otafl.algorithms.width_slices import WidthRule, descending, width_rule
+from otafl.core import contracts as c
 from otafl.core.constants import constant
-from otafl.core.contracts import (
-    MODEL,
-    Blocks,
-    Broadcast,
-    Cohort,
-    Context,
-    Hyper,
-    Level,
-    LocalContext,
-    LocalLoad,
-    Received,
-    View,
-)
 from otafl.core.rng import Streams, purpose
 from otafl.models.base import Count, Model, flatten, unflatten
 from otafl.models.network import Network
@@ -81,31 +69,31 @@ class SplitMix(Algorithm):
         self.atoms = settings.levels[0]
         super().__init__(settings, self.atom, devices)
 
-    def levels(self) -> tuple[Level, ...]:
+    def levels(self) -> tuple[c.Level, ...]:
         budgets = self.settings.levels
         ratios, networks = [b / self.atoms for b in budgets], [self.atom] * len(budgets)
         return levels_of(ratios, networks, self.level_flops, budgets)
 
-    def row_weights(self, context: Context) -> Tensor:
+    def row_weights(self, context: c.Context) -> Tensor:
         return torch.ones_like(context.cohort.weight)
 
-    def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
+    def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Blocks, c.Blocks]:
         starts = [self.atom.init(draws(streams, f"atom{i}/")) for i in range(self.atoms)]
         model = torch.cat([flatten(start) for start in starts], 1)
-        return {MODEL: model, "dealt": model.new_zeros(len(model), dtype=torch.int64)}, {}
+        return {c.MODEL: model, "dealt": model.new_zeros(len(model), dtype=torch.int64)}, {}
 
-    def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
+    def broadcast(self, server: c.Blocks, cohort: c.Cohort) -> c.Broadcast:
         """Broadcast the atoms, and the place of each device in the queue, [S, K] int64."""
         counts = cohort.rows_of.long()
         order = torch.arange(cohort.size, device=counts.device)
         ahead = order - (counts.cumsum(0) - counts)[cohort.trial]
         place = counts.new_zeros(cohort.trials * cohort.population)
         place[cohort.cell] = server["dealt"][cohort.trial] + ahead
-        blocks = {MODEL: server[MODEL], "place": place.view(cohort.trials, -1)}
+        blocks = {c.MODEL: server[c.MODEL], "place": place.view(cohort.trials, -1)}
         return sent_to_levels(blocks, cohort, [b * self.atom.size for b in self.settings.levels])
 
-    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
-        cohort, received = context.cohort, broadcast.blocks[MODEL]
+    def local(self, broadcast: c.Broadcast, devices: c.Blocks, context: c.LocalContext) -> Outcome:
+        cohort, received = context.cohort, broadcast.blocks[c.MODEL]
         place = broadcast.blocks["place"].gather(1, cohort.device[:, None]).squeeze(1)
         first = first_atom(place, cohort.trial, self.atoms, context.streams)
         budget = constant(tuple(self.settings.levels), torch.int64, cohort.level.device)[
@@ -124,24 +112,24 @@ class SplitMix(Algorithm):
         loss = received.new_zeros(len(received)).index_add_(0, row, losses) / has.sum(1)
         return {}, width_slices.masked(update, mask), loss
 
-    def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
+    def combine(self, server: c.Blocks, received: c.Received, context: c.Context) -> c.Blocks:
         dealt = server["dealt"] + context.cohort.rows_of.long()
-        return {MODEL: width_slices.moved(server[MODEL], received), "dealt": dealt}
+        return {c.MODEL: width_slices.moved(server[c.MODEL], received), "dealt": dealt}
 
-    def views(self, server: Blocks, devices: Blocks) -> Views:
-        views = [self._view(server[MODEL], budget) for budget in self.settings.levels]
+    def views(self, server: c.Blocks, devices: c.Blocks) -> Views:
+        views = [self._view(server[c.MODEL], budget) for budget in self.settings.levels]
         return width_slices.by_level(views)
 
-    def _view(self, model: Tensor, budget: int) -> View:
+    def _view(self, model: Tensor, budget: int) -> c.View:
         mixed = partial(_mixed, self.atom, budget)
         moments = partial(_moments, self.atom, budget) if self.atom.batch_norms else None
-        blocks = {MODEL: model[:, : budget * self.atom.size]}
-        return View(blocks, mixed, moments=moments, together="mean")
+        blocks = {c.MODEL: model[:, : budget * self.atom.size]}
+        return c.View(blocks, mixed, moments=moments, together="mean")
 
-    def flops(self, load: LocalLoad) -> np.ndarray:
+    def flops(self, load: c.LocalLoad) -> np.ndarray:
         return self.level_flops(0, load)
 
-    def level_flops(self, level: int, load: LocalLoad) -> np.ndarray:
+    def level_flops(self, level: int, load: c.LocalLoad) -> np.ndarray:
         return self.settings.levels[level] * local_flops(self.atom, self.settings, load)
 
     def _by_atom(self, flat: Tensor) -> Tensor:
@@ -158,7 +146,7 @@ def first_atom(place: Tensor, trial: Tensor, atoms: int, streams: Streams) -> Te
     return order.gather(1, (place % atoms)[:, None]).squeeze(1)
 
 
-def chosen(first: Tensor, budget: Tensor, atoms: int, context: Context) -> Tensor:
+def chosen(first: Tensor, budget: Tensor, atoms: int, context: c.Context) -> Tensor:
     """Choose the first atom [n] of each row, and budget [n] - 1 others, [n, M] bool."""
     trial, device = context.cohort.trial, context.cohort.device
     draw = context.streams.device_uniform(OTHERS, context.round, trial, device, (atoms,)).clone()
@@ -168,22 +156,22 @@ def chosen(first: Tensor, budget: Tensor, atoms: int, context: Context) -> Tenso
 
 
 def _stacked(
-    atom: Network, budget: int, blocks: Blocks, x: Tensor
+    atom: Network, budget: int, blocks: c.Blocks, x: Tensor
 ) -> tuple[dict[str, Tensor], Tensor]:
     """Return the atoms of n models as rows [n b, ..] of parameters, and the samples of each."""
-    n = len(blocks[MODEL])
-    params = unflatten(blocks[MODEL].reshape(n * budget, -1), atom.shapes)
-    own = {name: block.flatten(0, 1) for name, block in blocks.items() if name != MODEL}
+    n = len(blocks[c.MODEL])
+    params = unflatten(blocks[c.MODEL].reshape(n * budget, -1), atom.shapes)
+    own = {name: block.flatten(0, 1) for name, block in blocks.items() if name != c.MODEL}
     return params | own, x if len(x) == 1 else x.repeat_interleave(budget, 0)
 
 
-def _mixed(atom: Network, budget: int, blocks: Blocks, x: Tensor) -> Tensor:
+def _mixed(atom: Network, budget: int, blocks: c.Blocks, x: Tensor) -> Tensor:
     """Return the mean of the atoms' scores, [n, B, classes]."""
     params, samples = _stacked(atom, budget, blocks, x)
     return atom.logits(params, samples).unflatten(0, (-1, budget)).mean(1)
 
 
-def _moments(atom: Network, budget: int, blocks: Blocks, x: Tensor) -> Blocks:
+def _moments(atom: Network, budget: int, blocks: c.Blocks, x: Tensor) -> c.Blocks:
     """Return the statistics of each atom, [n, b, C]."""
     params, samples = _stacked(atom, budget, blocks, x)
     found = atom.moments(params, samples)

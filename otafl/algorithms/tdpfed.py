@@ -41,22 +41,8 @@ from otafl.algorithms.low_rank_layers import (
 )
 from otafl.algorithms.parameters import START, device_view, named, own
 from otafl.algorithms.prox import AHEAD, PENALISED, nesterov_steps
+from otafl.core import contracts as c
 from otafl.core import settings
-from otafl.core.contracts import (
-    MODEL,
-    Blocks,
-    Broadcast,
-    Cohort,
-    Context,
-    Group,
-    Hyper,
-    LocalContext,
-    LocalLoad,
-    Payload,
-    Received,
-    View,
-    column,
-)
 from otafl.core.problems import Problem
 from otafl.core.rng import Streams, family
 from otafl.core.settings import stackable
@@ -196,9 +182,9 @@ class TDPFed(Algorithm):
     def sends_increments(cls, settings: Any) -> bool:
         return bool(settings.sends == "increment")
 
-    def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
+    def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Blocks, c.Blocks]:
         """Start at factors whose tensors have He's variance; biases zero."""
-        server: Blocks = {}
+        server: c.Blocks = {}
         for layer, rank in zip(self.model.layers, self.ranks, strict=True):
             names = self.cp.names(layer.weight)
             deviation = cp.start_deviation(layer.inputs, rank, len(names))
@@ -214,19 +200,19 @@ class TDPFed(Algorithm):
             server[TENSOR] = self.cp.tensors(server)
         return server, devices
 
-    def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
+    def broadcast(self, server: c.Blocks, cohort: c.Cohort) -> c.Broadcast:
         """Broadcast factors and biases side by side, and the tensors where they are sent."""
-        blocks = {MODEL: flatten(self.cp.of(server))}
+        blocks = {c.MODEL: flatten(self.cp.of(server))}
         if self.settings.downlink == "both":
             blocks[TENSOR] = server[TENSOR]
-        return Broadcast(blocks)
+        return c.Broadcast(blocks)
 
-    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
+    def local(self, broadcast: c.Broadcast, devices: c.Blocks, context: c.LocalContext) -> Outcome:
         """Do Algorithm 1, lines 6 to 11."""
         step, penalty = context.of_rows("personal_learning_rate"), context.of_rows("penalty")
         work, form, joint = context.work, self.form, self.settings.factor_update == "joint"
-        flat = broadcast.blocks[MODEL].clone()
-        start, local = (unflatten(b, self.cp.shapes) for b in (broadcast.blocks[MODEL], flat))
+        flat = broadcast.blocks[c.MODEL].clone()
+        start, local = (unflatten(b, self.cp.shapes) for b in (broadcast.blocks[c.MODEL], flat))
         centre_params = self._centre(local)
         begin = dict(centre_params)
         if TENSOR in broadcast.blocks:
@@ -251,12 +237,12 @@ class TDPFed(Algorithm):
         state = named("personal", copied(target)) | named("local", copied(local))
         return state, self._payload(local, start), loss / work.steps
 
-    def _centre(self, local: Blocks, memory: Blocks | None = None) -> Blocks:
+    def _centre(self, local: c.Blocks, memory: c.Blocks | None = None) -> c.Blocks:
         """Return the parameters [[A]], b, to be written to: in new memory, or over `memory`."""
         dense = self.cp.dense(local, out=memory)
         return dense | {layer.bias: local[layer.bias].clone() for layer in self.model.layers}
 
-    def _payload(self, local: Blocks, start: Blocks) -> Payload:
+    def _payload(self, local: c.Blocks, start: c.Blocks) -> c.Payload:
         if self.settings.sends == "factors":
             sent = {name: block.clone() for name, block in local.items()}
         else:
@@ -268,11 +254,11 @@ class TDPFed(Algorithm):
                 )
                 sent |= self.cp.named(name, moved)
         if self.settings.weights == "samples":
-            return (Group(sent),)
+            return (c.Group(sent),)
         share = {name: block.div_(self.devices) for name, block in sent.items()}
-        return (Group(share, weighting="none"),)
+        return (c.Group(share, weighting="none"),)
 
-    def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
+    def combine(self, server: c.Blocks, received: c.Received, context: c.Context) -> c.Blocks:
         if self.settings.aggregation == "act":
             return self._composed(server, received, context)
         beta, old = context.hyper["server_learning_rate"], self.cp.of(server)
@@ -281,9 +267,9 @@ class TDPFed(Algorithm):
         mean = received.mean[0]
         if self.settings.sends == "factors":  # eq. (20)
             mean = mean_or(old, received, 0)
-            new = {n: torch.lerp(b, mean[n], column(beta, b)) for n, b in old.items()}
+            new = {n: torch.lerp(b, mean[n], c.column(beta, b)) for n, b in old.items()}
         else:
-            steps = {n: column(beta, b) * b for n, b in mean.items()}
+            steps = {n: c.column(beta, b) * b for n, b in mean.items()}
             new = {n: b + steps[n] for n, b in old.items()}
             if self.settings.aggregation == "tangent":
                 for name in self.cp.weights:
@@ -293,17 +279,17 @@ class TDPFed(Algorithm):
             new[TENSOR] = self.cp.tensors(new)
         return new
 
-    def _averaged(self, received: Received, cohort: Cohort) -> Received:
+    def _averaged(self, received: c.Received, cohort: c.Cohort) -> c.Received:
         """Turn sums of all that came, each over K, into means. Where some is lost on the way the
         devices' weights tell how much of it."""
         scale = per_trial(cohort.weight, cohort) * self.devices / cohort.rows_of.clamp_min(1.0)
         mean = {}
         for name, block in received.mean[0].items():
             came = received.delivered_weight(0, name).clamp_min(1e-12)
-            mean[name] = block * column(scale, block) / came
+            mean[name] = block * c.column(scale, block) / came
         return replace(received, mean=(mean, *received.mean[1:]))
 
-    def _composed(self, server: Blocks, received: Received, context: Context) -> Blocks:
+    def _composed(self, server: c.Blocks, received: c.Received, context: c.Context) -> c.Blocks:
         """Aggregate by ACT: eqs. (21), (22), with the step beta in between."""
         assert received.each is not None
         cohort, beta = context.cohort, context.hyper["server_learning_rate"]
@@ -313,14 +299,14 @@ class TDPFed(Algorithm):
         if self.settings.sends == "increment":
             each = {name: block + server[name][cohort.trial] for name, block in each.items()}
         weight = self._weight_of(received, cohort)
-        new: Blocks = {}
+        new: c.Blocks = {}
         residual, whole = torch.zeros_like(beta), torch.zeros_like(beta)
-        tensors: Blocks = {}
+        tensors: c.Blocks = {}
         for layer, rank in zip(self.model.layers, self.ranks, strict=True):
             name, bias = layer.weight, layer.bias
             old, sent = self.cp.factors(server, name), self.cp.factors(each, name)
             mean = cp_aggregation.mean_tensor(sent, weight, cohort.trial, cohort.trials)
-            tensors[name] = torch.lerp(cp.kruskal(old), mean, column(beta, mean))  # eq. (21)
+            tensors[name] = torch.lerp(cp.kruskal(old), mean, c.column(beta, mean))  # eq. (21)
             afm = [_moved(a, b, weight, cohort, beta) for a, b in zip(old, sent, strict=True)]
             guesses = [afm, old]
             if self.settings.act_start == "random":
@@ -339,7 +325,7 @@ class TDPFed(Algorithm):
             new[TENSOR] = self.cp.tensors(new)
         return new
 
-    def _guess(self, weight: str, tensor: Tensor, context: Context) -> list[Tensor]:
+    def _guess(self, weight: str, tensor: Tensor, context: c.Context) -> list[Tensor]:
         """Draw factors whose tensor has as large entries as this one, [S, ...], by expectation."""
         names = self.cp.names(weight)
         rank = self.cp.shapes[names[0]][0]
@@ -350,7 +336,7 @@ class TDPFed(Algorithm):
             for name in names
         ]
 
-    def _weight_of(self, received: Received, cohort: Cohort) -> Tensor:
+    def _weight_of(self, received: c.Received, cohort: c.Cohort) -> Tensor:
         """Return each device's weight in the mean, [n], summing to one over those of a trial that
         came."""
         weight = not_lost(received, cohort)
@@ -359,19 +345,19 @@ class TDPFed(Algorithm):
         total = per_trial(weight, cohort)
         return weight / total.clamp_min(torch.finfo(total.dtype).tiny)[cohort.trial]
 
-    def views(self, server: Blocks, devices: Blocks) -> Views:
+    def views(self, server: c.Blocks, devices: c.Blocks) -> Views:
         local = {name: block.flatten(0, 1) for name, block in own(devices, "local").items()}
         return {
-            "global": View(self.cp.of(server), self._predict),
-            "local": View(local, self._predict, "device"),
+            "global": c.View(self.cp.of(server), self._predict),
+            "local": c.View(local, self._predict, "device"),
             "personal": device_view(self.model, devices, "personal"),
         }
 
-    def _predict(self, blocks: Blocks, x: Tensor) -> Tensor:
+    def _predict(self, blocks: c.Blocks, x: Tensor) -> Tensor:
         factors = {name: self.cp.factors(blocks, name) for name in self.cp.weights}
         return cp_layers.logits(self.model, {**blocks, **factors}, x)
 
-    def measures(self, server: Blocks, devices: Blocks) -> dict[str, Tensor]:
+    def measures(self, server: c.Blocks, devices: c.Blocks) -> dict[str, Tensor]:
         """Measure prox_gap: mean over devices of |theta_k - [[A_k]]| / |[[A_k]]|, weights and
         biases together; and, of act, refactoring_error: the relative distance of the last tensors
         from their factors (22)."""
@@ -394,7 +380,7 @@ class TDPFed(Algorithm):
         dense = [layer.inputs * layer.outputs for layer in self.model.layers]
         return compression(dense, self.cp.reals(), len(dense) // 2)
 
-    def flops(self, load: LocalLoad) -> np.ndarray:
+    def flops(self, load: c.LocalLoad) -> np.ndarray:
         """Return the operations: in each step the Nesterov steps with their points ahead, the Adam
         steps of factors and biases, and the factors' tensor; in the end the coordinates or the
         increment."""
@@ -409,7 +395,7 @@ class TDPFed(Algorithm):
         return load.steps * (gradients + solving * size + factors) + sent
 
 
-def _moved(old: Tensor, each: Tensor, weight: Tensor, cohort: Cohort, beta: Tensor) -> Tensor:
+def _moved(old: Tensor, each: Tensor, weight: Tensor, cohort: c.Cohort, beta: Tensor) -> Tensor:
     """Return (1 - beta) old + beta times the weighted mean over each trial's rows; eq. (20)."""
-    mean = torch.zeros_like(old).index_add_(0, cohort.trial, each * column(weight, each))
-    return torch.lerp(old, mean, column(beta, old))
+    mean = torch.zeros_like(old).index_add_(0, cohort.trial, each * c.column(weight, each))
+    return torch.lerp(old, mean, c.column(beta, old))

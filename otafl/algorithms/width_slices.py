@@ -25,8 +25,18 @@ from otafl.algorithms.level_training import (
     ratios,
     train_,
 )
-from otafl.algorithms.parameters import MODEL, flat_view
-from otafl.core.contracts import Blocks, Group, Hyper, LocalContext, Payload, Received, View, Work
+from otafl.algorithms.parameters import flat_view
+from otafl.core.contracts import (
+    MODEL,
+    Blocks,
+    Group,
+    Hyper,
+    LocalContext,
+    Payload,
+    Received,
+    View,
+    Work,
+)
 from otafl.core.errors import UserError
 from otafl.models.base import Model, copied, flatten, unflatten
 from otafl.models.network import Network, Sized

@@ -9,18 +9,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from otafl.core import contracts as c
 from otafl.core import settings
-from otafl.core.contracts import (
-    Blocks,
-    Cohort,
-    Context,
-    Group,
-    Heard,
-    Hyper,
-    Payload,
-    Received,
-    column,
-)
 from otafl.core.errors import UserError
 from otafl.core.lasting import Lasting
 from otafl.core.rng import Streams
@@ -29,7 +19,7 @@ from otafl.models.base import Shapes, flatten
 VOTES = "takes a vote of signs, along which the server steps"
 """Why signs must be those of increments."""
 
-Coded = tuple[Group, Blocks]
+Coded = tuple[c.Group, c.Blocks]
 """A group as it is sent, and the memory after it, should the server receive nothing of it."""
 
 
@@ -64,7 +54,7 @@ class Codec(Lasting, ABC):
     class Settings(settings.Settings):
         """Hold the section `codec` of a scenario."""
 
-    def __init__(self, settings: Any, hyper: Hyper, streams: Streams) -> None:
+    def __init__(self, settings: Any, hyper: c.Hyper, streams: Streams) -> None:
         self.settings, self.hyper = settings, hyper
 
     @property
@@ -73,14 +63,14 @@ class Codec(Lasting, ABC):
         update (error feedback): then nothing that was coded is lost for good."""
         return False
 
-    def init(self, payload: Payload) -> Blocks:
+    def init(self, payload: c.Payload) -> c.Blocks:
         """Return the devices' memory before the first round, name -> [N, ...], zero; the engine
         holds it between rounds."""
         return {}
 
     def encode(
-        self, payload: Payload, memory: Blocks, cohort: Cohort, round: int, streams: Streams
-    ) -> tuple[Payload, Blocks]:
+        self, payload: c.Payload, memory: c.Blocks, cohort: c.Cohort, round: int, streams: Streams
+    ) -> tuple[c.Payload, c.Blocks]:
         """Return what goes on the uplink.
 
         Parameters
@@ -100,7 +90,7 @@ class Codec(Lasting, ABC):
         ------
         UserError : where a device has several rows in a group, for a codec that codes one.
         """
-        context = Context(cohort, self.hyper, streams, round)
+        context = c.Context(cohort, self.hyper, streams, round)
         coded = []
         for index, group in enumerate(payload):
             if group.route == "uplink":
@@ -115,11 +105,13 @@ class Codec(Lasting, ABC):
         return tuple(coded), memory
 
     @abstractmethod
-    def encoded(self, group: Group, index: int, memory: Blocks, context: Context) -> Coded:
+    def encoded(self, group: c.Group, index: int, memory: c.Blocks, context: c.Context) -> Coded:
         """Return an uplink group, number `index` of the payload, as it is sent; and the memory
         after it, should the server receive nothing of it."""
 
-    def settle(self, memory: Blocks, payload: Payload, heard: Heard, context: Context) -> Blocks:
+    def settle(
+        self, memory: c.Blocks, payload: c.Payload, heard: c.Heard, context: c.Context
+    ) -> c.Blocks:
         """Return the memory once it is known what the server has received.
 
         It is asked for every update once, of a codec that `remembers`: after the update's slot, or
@@ -134,11 +126,11 @@ class Codec(Lasting, ABC):
         """
         return memory
 
-    def decode(self, received: Received) -> Received:
+    def decode(self, received: c.Received) -> c.Received:
         """Return what the server makes of what it has received: of every group, the mean's and
         each device's, what it has `restored`, and the weight that arrived of that."""
 
-        def every(groups: tuple[Blocks, ...]) -> tuple[Blocks, ...]:
+        def every(groups: tuple[c.Blocks, ...]) -> tuple[c.Blocks, ...]:
             return tuple(self.restored(index, blocks) for index, blocks in enumerate(groups))
 
         each = None if received.each is None else every(received.each)
@@ -151,12 +143,12 @@ class Codec(Lasting, ABC):
             )
         return replace(received, mean=mean, each=each, reached=reached)
 
-    def restored(self, index: int, blocks: Blocks) -> Blocks:
+    def restored(self, index: int, blocks: c.Blocks) -> c.Blocks:
         """Return the blocks of group `index` as they were before `encoded`; of the ideal route, as
         they are."""
         return blocks
 
-    def restored_weight(self, index: int, weight: Blocks, restored: Blocks) -> Blocks:
+    def restored_weight(self, index: int, weight: c.Blocks, restored: c.Blocks) -> c.Blocks:
         """Return the weight that arrived of the restored blocks of group `index`, real by real, of
         that of the encoded ones.
 
@@ -171,45 +163,45 @@ class Codec(Lasting, ABC):
                 continue
             mixed = [weight[name]] if name in weight else list(weight.values())
             least = torch.stack([one.flatten(1).amin(1) for one in mixed]).amin(0)
-            out[name] = column(least, block).expand_as(block)
+            out[name] = c.column(least, block).expand_as(block)
         return out
 
-    def bits(self, group: Group) -> float:
+    def bits(self, group: c.Group) -> float:
         """Return what one row of an encoded group takes on a digital uplink: by default 32 bits a
         real."""
         return 32.0 * group.reals
 
-    def words(self, group: Group) -> Blocks:
+    def words(self, group: c.Group) -> c.Blocks:
         """Return the encoded reals of a group as words, name -> [n, *shape] int64 from 0 to
         2^word_bits - 1. Asked where `word_bits` is given."""
         raise NotImplementedError
 
-    def values(self, group: Group, words: Blocks) -> Blocks:
+    def values(self, group: c.Group, words: c.Blocks) -> c.Blocks:
         """Return the blocks of a group with these words in the place of its own. What travels
         beside the words (the ends of a quantiser's range) is the group's."""
         raise NotImplementedError
 
 
-def shapes_of(group: Group) -> Shapes:
+def shapes_of(group: c.Group) -> Shapes:
     """Return the shapes of the blocks of one row."""
     return {name: tuple(block.shape[1:]) for name, block in group.blocks.items()}
 
 
-def known_columns(group: Group) -> tuple[Tensor, Tensor | None]:
+def known_columns(group: c.Group) -> tuple[Tensor, Tensor | None]:
     """Return the blocks side by side [n, P], 0 where unknown, and the mask [n, P]."""
     mask = group.full_mask
     columns = flatten(group.known)
     return columns, None if mask is None else flatten(mask).to(columns.dtype)
 
 
-def pairs(group: Group, cohort: Cohort) -> tuple[Tensor, Tensor]:
+def pairs(group: c.Group, cohort: c.Cohort) -> tuple[Tensor, Tensor]:
     """Return trial [n] and device [n] of the rows."""
     if group.rows is None:
         return cohort.trial, cohort.device
     return cohort.trial[group.rows], cohort.device[group.rows]
 
 
-def repeats(group: Group) -> bool:
+def repeats(group: c.Group) -> bool:
     """Return whether a device has several rows in a group."""
     rows = group.rows
     return rows is not None and len(torch.unique(rows)) < len(rows)

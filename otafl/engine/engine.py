@@ -14,17 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import (
-    Blocks,
-    Broadcast,
-    ChannelState,
-    Cohort,
-    Limits,
-    LinkReport,
-    Payload,
-    Received,
-    column,
-)
+from otafl.core import contracts as c
 from otafl.core.lasting import Lasting
 from otafl.downlink.base import Arrival
 from otafl.engine import settling
@@ -78,7 +68,7 @@ class Engine(Lasting):
         self.means = RoundMeans(self.trials, self.population, self.share.device)
         self.downlink_bits = np.zeros(self.trials)
         self.counts = {name: np.zeros(self.trials) for name in UPDATE_COUNTS}
-        self.link: list[Blocks] = []
+        self.link: list[c.Blocks] = []
         self.training = LocalTraining(parts, self.devices)
         self._blind = parts.selection.blind and not parts.sizes.by_channel
         self._deaf = self._blind and not parts.link.transport.hears_fading
@@ -119,7 +109,7 @@ class Engine(Lasting):
         if done is not None:
             self.exchange(done)
 
-    def channel(self, t: int, cohort: Cohort | None = None) -> ChannelState:
+    def channel(self, t: int, cohort: c.Cohort | None = None) -> c.ChannelState:
         """Return the channel of a round; where a cohort is given, as far as its devices go, and
         those that are late. Where nobody looks at it that is no device's."""
         parts = self.parts
@@ -155,15 +145,15 @@ class Engine(Lasting):
         return torch.from_numpy(chosen.ravel()).to(self.share.device)
 
     def select(
-        self, available: np.ndarray | None, t: int, channel: ChannelState | None = None
-    ) -> Cohort:
+        self, available: np.ndarray | None, t: int, channel: c.ChannelState | None = None
+    ) -> c.Cohort:
         """Return the cohort of a round, as `Cohorts.drawn`."""
         version = self.parts.algorithm.version(self.server)
         return self.cohorts.drawn(available, self.running, version, t, channel)
 
     def start_clock(
-        self, cohort: Cohort, broadcast: Arrival, channel: ChannelState, t: int
-    ) -> tuple[Cohort, Arrival]:
+        self, cohort: c.Cohort, broadcast: Arrival, channel: c.ChannelState, t: int
+    ) -> tuple[c.Cohort, Arrival]:
         """Begin downlink and local work in simulated time. Returns cohort and broadcast of those
         who heard it and can afford the work."""
         if broadcast.heard is not None:
@@ -188,7 +178,7 @@ class Engine(Lasting):
         )
         return cohort, broadcast
 
-    def work(self, broadcast: Arrival, cohort: Cohort, t: int) -> tuple[Update | None, Tensor]:
+    def work(self, broadcast: Arrival, cohort: c.Cohort, t: int) -> tuple[Update | None, Tensor]:
         """Return what the cohort has to send after local work, encoded, and its loss [N]; None
         where nobody takes part."""
         if not cohort.size:
@@ -217,20 +207,20 @@ class Engine(Lasting):
         return update if keep is None else update.take(keep)
 
     def local_work(
-        self, broadcast: Broadcast | Arrival, cohort: Cohort, t: int
-    ) -> tuple[Payload, Tensor]:
+        self, broadcast: c.Broadcast | Arrival, cohort: c.Cohort, t: int
+    ) -> tuple[c.Payload, Tensor]:
         """Train every row of the cohort. Returns the payload of the rows that send, in their order,
         and the loss [N] of all."""
         return self.training.of(broadcast, cohort, t)
 
-    def first_work(self) -> tuple[Arrival, Cohort]:
+    def first_work(self) -> tuple[Arrival, c.Cohort]:
         """Return what local work of the first round begins with: the broadcast, and the cohort."""
         channel = None if self._blind else self.channel(0)
         cohort = self.select(self.plan(0), 0, channel)
         sent = self.parts.algorithm.broadcast(self.server, cohort)
         return self.parts.downlink.send(sent, cohort, 0), cohort
 
-    def encode(self, payload: Payload, cohort: Cohort, t: int) -> Payload:
+    def encode(self, payload: c.Payload, cohort: c.Cohort, t: int) -> c.Payload:
         """Encode the payload of the cohort's rows."""
         parts = self.parts
         return encode(parts.link.codec, payload, self.memory, cohort, t, parts.streams)
@@ -270,7 +260,7 @@ class Engine(Lasting):
         self.settle(update.take(~keep), None, t)
         return update.take(keep)
 
-    def limits(self, update: Update | None, t: int) -> Limits:
+    def limits(self, update: Update | None, t: int) -> c.Limits:
         """Return what bounds the slot's transmissions, and who crashes in it or is heard twice."""
         limits, faults = self.parts.workload.limits(), self.parts.faults
         if not self.running.all():
@@ -284,13 +274,13 @@ class Engine(Lasting):
             self.counts["duplicated_updates"] += (copies > 1.0).sum(1).cpu().numpy()
         return replace(limits, sent=sent, copies=copies)
 
-    def hold(self, channel: ChannelState, t: int, limits: Limits) -> None:
+    def hold(self, channel: c.ChannelState, t: int, limits: c.Limits) -> None:
         """Let the transport account for a slot in which no device of any trial transmits."""
         parts = self.parts
         if self._empty is None:  # what a device would send has the shapes of what all do
             pair = torch.zeros(1, dtype=torch.int64, device=self.share.device)
             counts = (1,) + (0,) * (self.trials - 1)
-            one = Cohort.fresh(pair, pair, self.share.new_ones(1), counts, self.population)
+            one = c.Cohort.fresh(pair, pair, self.share.new_ones(1), counts, self.population)
             broadcast = parts.algorithm.broadcast(self.server, one)
             _, (_, payload, _) = self.training.train(broadcast, one, 0, 1, t)
             memory = DeviceStore(self.trials, self.population, self.share.device)
@@ -299,7 +289,7 @@ class Engine(Lasting):
         nobody = self._empty
         parts.link.transport.deliver(nobody.payload, nobody.cohort, channel, t, limits)
 
-    def combine(self, received: Received, cohort: Cohort, t: int) -> None:
+    def combine(self, received: c.Received, cohort: c.Cohort, t: int) -> None:
         """Take the algorithm's server step, undone for trials to which nothing came."""
         parts = self.parts
         received = parts.link.codec.decode(received)
@@ -312,7 +302,7 @@ class Engine(Lasting):
             memory = _of_alive(received.alive, memory, self.server_memory)
         self.server, self.server_memory = state, memory
 
-    def settle(self, update: Update, report: LinkReport | None, t: int) -> None:
+    def settle(self, update: Update, report: c.LinkReport | None, t: int) -> None:
         """Let devices settle what depends on whether the server has received their update.
 
         report: of the slot that is over; None for updates that will never be in one.
@@ -320,7 +310,12 @@ class Engine(Lasting):
         settling.settle(self.parts, self.devices, self.memory, update, report, t)
 
     def measure(
-        self, report: LinkReport, limits: Limits, cohort: Cohort, broadcast: Arrival, loss: Tensor
+        self,
+        report: c.LinkReport,
+        limits: c.Limits,
+        cohort: c.Cohort,
+        broadcast: Arrival,
+        loss: Tensor,
     ) -> None:
         """Add up what the round cost, and let the clock pass over its slot."""
         parts = self.parts
@@ -381,13 +376,13 @@ class Engine(Lasting):
         self.cohorts.forget()
 
 
-def _taken(cohort: Cohort, broadcast: Arrival, keep: Tensor) -> tuple[Cohort, Arrival]:
+def _taken(cohort: c.Cohort, broadcast: Arrival, keep: Tensor) -> tuple[c.Cohort, Arrival]:
     """Return the rows [N] bool that are kept, of a cohort and of what reaches it."""
     return cohort.take(keep.nonzero().squeeze(1)), broadcast.taken(keep)
 
 
-def _of_alive(alive: Tensor, new: Blocks, old: Blocks) -> Blocks:
+def _of_alive(alive: Tensor, new: c.Blocks, old: c.Blocks) -> c.Blocks:
     """Take new blocks [S, *shape] for the trials alive [S] bool, old ones for the others."""
     return {
-        name: torch.where(column(alive, block), block, old[name]) for name, block in new.items()
+        name: torch.where(c.column(alive, block), block, old[name]) for name, block in new.items()
     }

@@ -15,7 +15,8 @@ The first of these, and all functions of the user's in a round, `otafl.preflight
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ import numpy as np
 from otafl.core import registry
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem
+from otafl.core.settings import Settings
 from otafl.data import made_up
 from otafl.data.dealt import Dealt
 from otafl.data.shape import declared_shape
@@ -44,6 +46,10 @@ FEW = 2
 
 ROWS_ALONE = ("data", "model", "algorithm")
 """Sections whose parts see who takes part, and not the population."""
+
+SMALL_REALS = 2**24
+"""Most numbers in the models of all devices of a point that is not put together again for its
+round."""
 
 MANY = 10**12
 """Samples in a data set of which nobody knows how many there are."""
@@ -99,23 +105,45 @@ def _deal(scenario: Scenario) -> None:
 
 
 def _run_first_round(scenario: Scenario) -> None:
-    """Put a point together, and run the first round of a small copy of it."""
+    """Put a point together, and run its first round with few participants and little work.
+
+    Devices that may be absent, slow or faulty, other servers and large populations are put together
+    as they are, and left out of the round: that is run by a small copy.
+    """
+    training = scenario.training
+    less = {"local_steps": 1, "batch_size": min(training.batch_size, FEW), "duration_s": None}
     neutral = {"engine": EngineSettings(device="cpu", dtype=scenario.engine.dtype)}
     count = min(scenario.devices.count, MOST_DEVICES)
-    devices = scenario.devices.model_copy(update={"count": count})
-    _assembled(scenario.model_copy(update=neutral | {"devices": devices}))
-    less = {"local_steps": 1, "batch_size": min(scenario.training.batch_size, FEW)}
-    own = [path for path, section in custom_sections(scenario) if section.decides]
-    if all(path[0] in ROWS_ALONE for path in own):
-        count = min(count, FEW)  # the user's own may ask for those that there are
     small = {
         "devices": DevicesSettings(count=count, participants=min(count, FEW)),
-        "training": scenario.training.model_copy(update=less | {"duration_s": None}),
+        "training": training.model_copy(update=less),
         "faults": type(scenario.faults)(),
         "topology": registry.settings("topology", "star")(),
         "output": OutputSettings(),
     }
-    Engine(_assembled(scenario.model_copy(update=neutral | small))).round(0)
+    devices = scenario.devices.model_copy(update={"count": count})
+    whole = scenario.model_copy(update=neutral | {"devices": devices})
+    alike = _is_as_small(whole, small)
+    if alike:  # of what is put together, only samples depend on how much work there is
+        whole = whole.model_copy(update={"training": small["training"]})
+    parts = _assembled(whole)
+    if alike and parts.model.size * count <= SMALL_REALS:
+        parts = replace(parts, scenario=whole.model_copy(update=small))
+    else:
+        own = [path for path, section in custom_sections(scenario) if section.decides]
+        if all(path[0] in ROWS_ALONE for path in own):  # another part may ask for all devices
+            small["devices"] = DevicesSettings(count=min(count, FEW))
+        parts = _assembled(scenario.model_copy(update=neutral | small))
+    Engine(parts).round(0)
+
+
+def _is_as_small(scenario: Scenario, small: Mapping[str, Settings]) -> bool:
+    """Say whether a small copy would differ in nothing but its numbers of participants and work."""
+    devices = scenario.devices
+    plain = DevicesSettings(count=devices.count, participants=devices.participants)
+    return devices == plain and all(
+        getattr(scenario, section) == small[section] for section in ("faults", "topology")
+    )
 
 
 def _assembled(scenario: Scenario) -> Parts:

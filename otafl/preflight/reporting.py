@@ -139,7 +139,7 @@ def _estimate_size(scenario: Scenario) -> _Size:
         if shape is None:
             return _Size()
         trial = estimate_trial(scenario, shape)
-        seconds = scenario.trials * bound_seconds(scenario, shape)
+        seconds = scenario.trials * bound_seconds(scenario, shape, trial.model)
     except Exception:
         return _Size()
     return _Size(trial.bytes, seconds, find_shortage(scenario, trial))

@@ -19,6 +19,7 @@ from typing import Any
 import pooch
 import torch
 
+from otafl import models
 from otafl.core.errors import WriteError
 from otafl.core.files import write_text
 from otafl.core.inputs import MIB, read_text
@@ -65,8 +66,9 @@ def chosen(points: Sequence[Point], tell: Callable[[str], None]) -> float | None
     known = _read(path)
     if key in known:
         return known[key]
-    runs = len(points) * scenario.trials
-    budget_s = min(MOST_S, SHARE * runs * bound_seconds(scenario, read_shape(scenario.data)))
+    runs, shape = len(points) * scenario.trials, read_shape(scenario.data)
+    model = models.build(scenario.model, shape.input_shape, shape.classes)
+    budget_s = min(MOST_S, SHARE * runs * bound_seconds(scenario, shape, model))
     if budget_s < LEAST_S or busy():
         return None
     found = measured(points, budget_s)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from otafl import models
 from otafl.core.contracts import LocalLoad
 from otafl.data.shape import DataShape
 from otafl.engine.assembly import method_of
+from otafl.models.base import Model
 from otafl.running.memory import count_participants
 from otafl.scenario import Scenario
 
@@ -16,11 +16,10 @@ MOST_FLOPS_PER_S = 1e11
 """No thread does more: a run takes at least its operations by this many."""
 
 
-def bound_seconds(scenario: Scenario, shape: DataShape) -> float:
+def bound_seconds(scenario: Scenario, shape: DataShape, model: Model) -> float:
     """Return how long a trial computes at least, in seconds of all threads: its local work, at the
     speed that no thread exceeds."""
     training = scenario.training
-    model = models.build(scenario.model, shape.input_shape, shape.classes)
     held = np.full((1, 1), shape.samples / scenario.devices.count)
     load = LocalLoad(training.local_steps, training.batch_size, held)
     flops = float(np.sum(method_of(scenario, model).flops(load))) * count_participants(scenario)

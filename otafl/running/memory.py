@@ -48,10 +48,10 @@ INDEX_BYTES = 16
 
 
 class TrialEstimate(NamedTuple):
-    """Bytes that one trial adds to a stack at least, and parameters of its model."""
+    """Bytes that one trial adds to a stack at least, and its model."""
 
     bytes: int
-    parameters: int
+    model: Model
 
 
 class Need(NamedTuple):
@@ -75,7 +75,7 @@ def estimate_trial(scenario: Scenario, shape: DataShape) -> TrialEstimate:
     model = models.build(scenario.model, shape.input_shape, shape.classes)
     state = _state_bytes(scenario.topology.of_server(scenario), model)
     servers = scenario.topology.count(scenario)
-    return TrialEstimate(servers * state + INDEX_BYTES * shape.samples, model.size)
+    return TrialEstimate(servers * state + INDEX_BYTES * shape.samples, model)
 
 
 def need(points: Sequence[Point]) -> Need:
@@ -134,7 +134,7 @@ def find_shortage(scenario: Scenario, trial: TrialEstimate) -> str:
         return ""
     return (
         f"model: one trial takes {trial.bytes / 1e9:,.0f} GB at least ({scenario.model.name} of "
-        f"{trial.parameters:,} parameters, {counted(scenario.devices.count, 'device')}), and this "
+        f"{trial.model.size:,} parameters, {counted(scenario.devices.count, 'device')}), and this "
         f"machine has {there / 1e9:,.0f} GB; a smaller model, fewer devices or another machine "
         "would do"
     )

@@ -73,7 +73,12 @@ def _idle_policies(points: Sequence[Point]) -> list[str]:
             idle.setdefault(scenario.transport.name, {})[scenario.power.name] = (
                 scenario.power == default
             )
-    if not idle:  # the most frequent case, in which no other transport is imported
+    told = {
+        transport: policies
+        for transport, policies in idle.items()
+        if len(policies) > 1 or not (obeyed or all(policies.values()))
+    }
+    if not told:  # the most frequent case, in which no other transport is imported
         return []
     obeying = [
         name
@@ -83,6 +88,5 @@ def _idle_policies(points: Sequence[Point]) -> list[str]:
     return [
         f"power: {' and '.join(map(repr, policies))} without effect, as transport '{transport}' "
         f"asks no power policy: every device sends at full power; {' or '.join(obeying)} asks it"
-        for transport, policies in idle.items()
-        if len(policies) > 1 or not (obeyed or all(policies.values()))
+        for transport, policies in told.items()
     ]

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from golden.test_cli import call
 
+from otafl import models
 from otafl.core import registry
 from otafl.core.problems import Problem
 from otafl.data.digits import Digits
@@ -363,3 +364,34 @@ def test_declared_sizes() -> None:
     assert (len(data.y_train), len(data.y_test)) == Digits.samples
     declared = [one for one in registry.names("data") if registry.component("data", one).samples]
     assert declared == ["digits", "mnist", "fashion_mnist", "cifar10", "cifar100"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "times"),
+    [
+        ({}, 1),
+        ({"devices": {"count": 4, "participants": 3}, "privacy": {"clip": 1.0}}, 1),
+        ({"devices": {"count": 4, "deadline_s": 1e3}}, 2),
+        ({"faults": {"byzantine": 1}}, 2),
+        ({"model": {"hidden": [60_000]}}, 2),
+    ],
+)
+def test_a_structure_is_put_together_once(
+    keys: dict[str, Any], times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second time only where the round is that of a small copy, which differs in more than its
+    work. Fails if the assembled parts are not passed on to the round."""
+    counts = {"parts": 0, "models": 0}
+
+    def count(name: str, real: Any) -> Any:
+        def counted(*args: Any) -> Any:
+            counts[name] += 1
+            return real(*args)
+
+        return counted
+
+    monkeypatch.setattr(rehearsal, "assemble", count("parts", rehearsal.assemble))
+    monkeypatch.setattr(models, "build", count("models", models.build))
+    found = report({**SMALL, **keys, "sweep": {"channel.snr_db": [0, 10]}})
+    assert found.seconds is not None
+    assert counts == {"parts": times, "models": times + 1}

@@ -38,7 +38,8 @@ def test_the_estimate_is_exact(algorithm: str) -> None:
     made = memory._bytes_of_state(one, model, streams)
     assert memory._without_numbers(one, model) == (None if algorithm in LOOK else made)
     trial = memory.estimate_trial(one, read_shape(one.data))
-    assert trial == (made + 16 * len(samples.y_train), model.size)
+    assert trial.bytes == made + 16 * len(samples.y_train)
+    assert trial.model.size == model.size
 
 
 @pytest.mark.parametrize("algorithm", ["fedavg", "fedamp", "pfedhn", "fedrlr"])

@@ -7,8 +7,17 @@ from typing import ClassVar, Literal
 import torch
 
 from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome
-from otafl.algorithms.parameters import MODEL, increment_, received_copy, sgd_
-from otafl.core.contracts import Blocks, Broadcast, Context, Heard, Hyper, LocalContext, Payload
+from otafl.algorithms.parameters import increment_, received_copy, sgd_
+from otafl.core.contracts import (
+    MODEL,
+    Blocks,
+    Broadcast,
+    Context,
+    Heard,
+    Hyper,
+    LocalContext,
+    Payload,
+)
 from otafl.core.rng import Streams
 
 GIVEN = "given"
