@@ -138,8 +138,8 @@ def read_diagram() -> list[str]:
 def annotated(function: Callable[..., object]) -> tuple[set[str], set[str]]:
     """Return the classes that the parameters of a function name, and those of its result."""
     found = dict(function.__annotations__)
-    result = set(re.findall(r"\w+", str(found.pop("return"))))
-    return set(re.findall(r"\w+", " ".join(map(str, found.values())))), result
+    result = set(re.findall(r"\b\w+\b(?!\.)", str(found.pop("return"))))
+    return set(re.findall(r"\b\w+\b(?!\.)", " ".join(map(str, found.values())))), result
 
 
 def test_the_diagram_has_every_step_of_the_round_in_order() -> None:
