@@ -5,47 +5,18 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import re
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
+from support.command import SMALL, SWEEP, call
 
-from otafl import cli, open_results
+from otafl import open_results
 from otafl.analysis.summary import number, spread
-from otafl.cli import interrupts
-from otafl.cli import progress as bars
 from otafl.core.errors import UserError
-
-SMALL = """\
-name: small
-data: digits
-model: {name: mlp, hidden: [4]}
-devices: {count: 3}
-training: {rounds: 4, eval_every: 2, batch_size: 4}
-trials: 2
-"""
-SWEEP = SMALL + "sweep: {channel.snr_db: [0, 10, 20], power.name: [gbma, ci]}\n"
-
-
-def call(*args: object, code: int = 0) -> None:
-    """The command in this process; it must end with the exit code."""
-    with pytest.raises(SystemExit) as left:
-        cli.main([str(arg) for arg in args])
-    assert (left.value.code or 0) == code
-
-
-@pytest.fixture
-def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A scenario of a few rounds, in the working folder."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "small.yaml").write_text(SMALL)
-    (tmp_path / "sweep.yaml").write_text(SWEEP)
-    return tmp_path
 
 
 @pytest.fixture(scope="module")
@@ -273,185 +244,6 @@ def test_data_list(capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatc
     assert "fashion_mnist" in listed
     call("data", "get", "imagenet", code=2)
     assert "imagenet" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    "args",
-    [
-        ["run", "nowhere.yaml"],
-        ["show", "nowhere.nc"],
-        ["run", "small.yaml", "--out", "small.txt"],
-        ["run", "small.yaml", "--out", "small.yaml/r.nc"],
-        ["sweep", "small.yaml", "--out", "small.yaml"],
-        ["run", "small.yaml", "--set", "training.round=3"],
-        ["run", "small.yaml", "--set", "training"],
-        ["check"],
-    ],
-)
-def test_what_the_user_can_mend_exits_with_2_and_one_message(
-    small: Path, capsys: pytest.CaptureFixture, args: list[str]
-) -> None:
-    call(*args, code=2)
-    captured = capsys.readouterr()
-    assert captured.err.startswith("otafl: error: ")
-    assert captured.out == ""
-    assert not (small / "results").exists()
-
-
-def test_the_installed_command_shows_no_traceback(small: Path) -> None:
-    script = Path(sys.executable).with_name("otafl")
-    done = subprocess.run([script, "run", "a.yaml"], capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert done.stderr.startswith("otafl: error: ")
-    assert "Traceback" not in done.stderr
-    assert done.stdout == ""
-
-
-@pytest.mark.parametrize("args", [["run"], ["fly"], ["run", "a.yaml", "--device", "tpu"]])
-def test_wrong_usage_exits_with_2(args: list[str], capsys: pytest.CaptureFixture) -> None:
-    call(*args, code=2)
-    assert "Usage: otafl" in capsys.readouterr().err
-
-
-def test_nothing_is_computed_for_a_folder_that_cannot_be_written(
-    small: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from otafl import sweeping
-
-    monkeypatch.setattr(sweeping, "sweep", lambda *_: pytest.fail("computed"))
-    call("sweep", "small.yaml", "--out", "small.yaml/folder", code=2)
-
-
-@pytest.fixture
-def _as_a_program(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Lets `cli.main()` guard the signals of this process for a test."""
-    for name, value in vars(interrupts.Guard()).items():
-        monkeypatch.setattr(interrupts.guard, name, value)
-    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
-    before = {one: signal.getsignal(one) for one in interrupts.SIGNALS}
-    yield
-    for one, handler in before.items():
-        signal.signal(one, handler)
-
-
-@pytest.mark.usefixtures("signals_arrive", "_as_a_program")
-@pytest.mark.parametrize(
-    ("command", "number"),
-    [
-        ("run", interrupts.SIGNALS[0]),
-        *(
-            pytest.param(command, number, marks=pytest.mark.slow)
-            for place, number in enumerate(interrupts.SIGNALS)
-            for command in ("run", "sweep")[not place :]
-        ),
-    ],
-)
-def test_an_interruption_says_what_was_kept(
-    number: signal.Signals,
-    command: str,
-    small: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture,
-) -> None:
-    from otafl.sweeping import working
-
-    true = working.run_stack
-    stacks = []
-
-    def interrupted(*args: object, **kwargs: object) -> object:
-        stacks.append(args)
-        if len(stacks) == 2:
-            signal.raise_signal(number)
-        return true(*args, **kwargs)
-
-    monkeypatch.setattr(working, "run_stack", interrupted)
-    monkeypatch.setattr(sys, "argv", ["otafl", command, "sweep.yaml", "--quiet"])
-    with pytest.raises(SystemExit) as left:
-        cli.main()
-    assert left.value.code == 128 + number
-    assert re.fullmatch(
-        r"otafl: interrupted; 1 finished part kept in results/small(\.unfinished)?; "
-        r"the same command resumes from there\n",
-        capfd.readouterr().err,
-    )
-    interrupts.guard.code = 0  # as in another program
-    call(command, "sweep.yaml", "--quiet")
-    assert open_results(small / "results" / ("small.nc" if command == "run" else "small"))
-
-
-@pytest.mark.usefixtures("signals_arrive", "_as_a_program")
-def test_an_interruption_names_the_path_of_the_records(
-    small: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
-) -> None:
-    """It can be opened as it stands."""
-
-    def terminated(self: bars.Progress, done: int, total: int, note: str = "") -> None:
-        signal.raise_signal(signal.SIGTERM)
-
-    monkeypatch.setattr(bars.Progress, "__call__", terminated)
-    monkeypatch.setattr(sys, "argv", ["otafl", "sweep", "small.yaml", "--out", "kept/here", "-q"])
-    with pytest.raises(SystemExit) as left:
-        cli.main()
-    assert left.value.code == 143
-    (path,) = re.findall(r"was running in (\S+);", capfd.readouterr().err)
-    assert path == "kept/here/interrupted.nc"
-    assert open_results(path).attrs["complete"] == 0
-
-
-def test_an_unexpected_error_is_not_hidden(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from otafl import sweeping
-
-    def broken(*_: object) -> None:
-        raise ZeroDivisionError
-
-    monkeypatch.setattr(sweeping, "run", broken)
-    with pytest.raises(ZeroDivisionError):
-        cli.main(["run", "small.yaml", "--quiet"])
-
-
-def test_plain_progress_is_a_line_now_and_then_and_at_the_end(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
-    now = [0.0]
-    monkeypatch.setattr(bars.time, "monotonic", lambda: now[0])
-    with bars.Progress(quiet=False) as progress:
-        for done in range(100, 1101):
-            progress(done, 1100, "stack 1 of 1")
-            now[0] += 0.025
-    lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "500/1100 rounds, 40 rounds/s, 15 s left, stack 1 of 1"
-    assert lines[-1] == "1100/1100 rounds, 40 rounds/s, stack 1 of 1"
-    assert len(lines) == 3
-
-
-@pytest.mark.parametrize(
-    ("seconds", "said"), [(20.0, "20 s/round"), (2.5, "2.5 s/round"), (0.5, "2.0 rounds/s")]
-)
-def test_slow_rounds_have_a_speed(
-    seconds: float, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
-    now = [0.0]
-    monkeypatch.setattr(bars.time, "monotonic", lambda: now[0])
-    with bars.Progress(quiet=False) as progress:
-        for done in range(50):
-            progress(done, 49, "")
-            now[0] += seconds
-    assert f", {said}" in capsys.readouterr().err.splitlines()[-1]
-
-
-def test_progress_bar_in_a_terminal(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    monkeypatch.setenv("COLUMNS", "60")
-    monkeypatch.setattr(bars, "BAR_EVERY_S", 0.0)
-    with bars.Progress(quiet=False) as progress:
-        progress(1, 4, "")
-        progress(4, 4, "")
-    shown = capsys.readouterr().err
-    assert "4/4 rounds" in shown
-    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
-    assert max(map(len, re.split(r"[\r\n]", plain))) <= 60
 
 
 def test_the_python_api(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray as xr
-from golden.test_cli import call
+from support.command import call
 
 from otafl import open_results, sweeping
 from otafl.core.errors import UserError

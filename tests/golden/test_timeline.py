@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from golden.test_cli import call
+from support.command import call
 
 import otafl
 from otafl.analysis import timeline

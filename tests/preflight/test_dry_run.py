@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from golden.test_cli import call
+from support.command import call
 from support.own_modules import own_module
 
 from otafl.preflight.dry_run import DryRun, reduced

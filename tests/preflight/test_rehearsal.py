@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from golden.test_cli import call
+from support.command import call
 
 from otafl import models
 from otafl.core import registry

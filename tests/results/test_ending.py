@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import xarray as xr
 from contract.small import scenario
-from golden.test_cli import call
+from support.command import call
 
 from otafl import open_results, plots, sweeping
 from otafl.analysis.paired import paired

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from golden.test_cli import call
+from support.command import call
 
 from otafl.core import registry
 from otafl.scenario import expand, load_scenario, notes_on, to_yaml

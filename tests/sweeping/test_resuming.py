@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from contract.small import scenario
 from contract.test_sweeps import same
-from golden.test_cli import call
+from support.command import call
 
 from otafl import open_results, sweeping
 from otafl.results import packing as packs

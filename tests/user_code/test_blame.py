@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from golden.test_cli import call
+from support.command import call
 from support.own_modules import own_module
 
 from otafl.core.contracts import Broadcast
