@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -336,10 +337,10 @@ def penalty(default: float, description: str) -> float:
     return weight
 
 
-def must_contract(rate_key: str, rate: float, weight: float) -> None:
-    """Raise ValueError where a step on a penalty would reach its centre or jump over it."""
+def find_overshoot(rate_key: str, rate: float, weight: float) -> Iterator[str]:
+    """Yield a sentence where a step on a penalty would reach its centre or jump over it."""
     if rate * weight >= 1:
-        raise ValueError(
+        yield (
             f"{rate_key} times penalty must be below 1, or a step on the penalty alone jumps over "
             f"the global model; got {rate:g} times {weight:g}"
         )

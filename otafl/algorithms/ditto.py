@@ -16,17 +16,17 @@ Li, Hu, Beirami, Smith 2021, "Ditto: Fair and Robust Federated Learning Through 
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, Self
+from collections.abc import Iterator
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
-from pydantic import model_validator
 
 from otafl.algorithms.base import (
     Algorithm,
     AveragedSettings,
     Outcome,
-    must_contract,
+    find_overshoot,
     penalty,
     personal_rate,
 )
@@ -62,10 +62,10 @@ class Ditto(Algorithm):
             1.0, "lambda: the loss of the device's own model v has lambda/2 |v - w|^2 added"
         )
 
-        @model_validator(mode="after")
-        def _contracts(self) -> Self:
-            must_contract("personal_learning_rate", self.personal_learning_rate, self.penalty)
-            return self
+        def find_conflicts(self) -> Iterator[str]:
+            return find_overshoot(
+                "personal_learning_rate", self.personal_learning_rate, self.penalty
+            )
 
     def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
         received, work = received_params(broadcast, self.model), context.work

@@ -21,11 +21,11 @@ Xie, Koyejo, Gupta 2020, "Asynchronous Federated Optimization", Algorithm 1.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Literal, Self
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, ClassVar, Literal
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor
 
 from otafl.algorithms.arrivals import mean_or, not_lost, per_trial
@@ -95,14 +95,12 @@ class FedAsync(Algorithm):
                     "sends: increment would do"
                 )
 
-        @model_validator(mode="after")
-        def _contracts(self) -> Self:
+        def find_conflicts(self) -> Iterator[str]:
             if self.learning_rate * self.rho >= 1:
-                raise ValueError(
+                yield (
                     "learning_rate times rho must be below 1, or a step on the penalty alone jumps "
                     f"over the received model; got {self.learning_rate:g} times {self.rho:g}"
                 )
-            return self
 
     @classmethod
     def sends_increments(cls, settings: Any) -> bool:

@@ -12,10 +12,11 @@ McMahan, Moore, Ramage, Hampson, Arcas 2017, "Communication-Efficient Learning o
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from otafl.algorithms.base import Algorithm, DecayedSettings, Outcome
 from otafl.algorithms.parameters import increment_, received_copy, sgd_
@@ -47,14 +48,12 @@ class FedAvg(Algorithm):
             "the uplink",
         )
 
-        @model_validator(mode="after")
-        def _biases_apart(self) -> Self:
+        def find_conflicts(self) -> Iterator[str]:
             if self.bias_mode == "ideal" and self.sends == "increment":
-                raise ValueError(
+                yield (
                     "bias_mode: ideal needs the biases apart from the weights, and the increment "
                     "is one block; sends: model would do"
                 )
-            return self
 
     @classmethod
     def sends_increments(cls, settings: Any) -> bool:

@@ -29,12 +29,12 @@ Yao et al. 2021, "FedHM: Efficient Federated Learning for Heterogeneous Models v
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor
 
 from otafl.algorithms.arrivals import per_trial
@@ -157,41 +157,37 @@ class FedHm(Algorithm):
             of = ratio - 1.0 if self.weight_rule == "paper" else 1.0 - 1.0 / ratio
             return of / self.temperature
 
-        @model_validator(mode="after")
-        def _fits(self) -> Self:
+        def find_conflicts(self) -> Iterator[str]:
             if any(a <= b for a, b in zip(self.levels, self.levels[1:], strict=False)):
-                raise ValueError(
+                yield (
                     f"levels must fall, the largest first, and are {list(self.levels)}; "
                     f"{sorted(set(self.levels), reverse=True)} would do"
                 )
             lightest = math.exp(min(self.score(ratio) for ratio in self.levels))
             if lightest < SMALLEST_WEIGHT:
-                raise ValueError(
+                yield (
                     f"temperature: {self.temperature} leaves level {self.levels[-1]} a weight of "
                     f"{lightest:.0e} of a dense model's; a larger one would do"
                 )
             averages_factors = self.homogeneous_mode == "factor"
             if averages_factors and (len(self.levels) > 1 or self.levels[0] == 1.0):
-                raise ValueError(
+                yield (
                     "homogeneous_mode: factor averages factors of one rank, and levels are "
                     f"{list(self.levels)}; one ratio below 1 would do"
                 )
             if averages_factors and self.keep_server_history:
-                raise ValueError(
+                yield (
                     "keep_server_history is for a mean of weights, and homogeneous_mode: factor "
                     "has none; homogeneous_mode: weight would do"
                 )
             if self.frame_ratio is not None and self.sends != "tangent":
-                raise ValueError(
-                    f"frame_ratio is for sends: tangent, and it is {self.sends}; leave it out"
-                )
+                yield f"frame_ratio is for sends: tangent, and it is {self.sends}; leave it out"
             largest = max(self.rank_ratios, default=0.0)
             if self.frame_ratio is not None and self.frame_ratio < largest:
-                raise ValueError(
+                yield (
                     f"frame_ratio ({self.frame_ratio}) must hold the factors of every level; "
                     f"{largest} or more would do"
                 )
-            return self
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         self.cut = Cut(settings, model)

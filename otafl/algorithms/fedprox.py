@@ -15,13 +15,14 @@ Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith 2020, "Federated Optimization in Het
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, Self
+from collections.abc import Iterator
+from typing import ClassVar, Literal
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome, must_contract, penalty
+from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome, find_overshoot, penalty
 from otafl.algorithms.parameters import increment_, penalised_sgd_, received_params
 from otafl.core.contracts import Blocks, Broadcast, LocalContext
 from otafl.core.rng import purpose
@@ -45,10 +46,8 @@ class FedProx(Algorithm):
             "1 to training.local_steps of them, each number as likely (section 5.2: 0, 0.5, 0.9)",
         )
 
-        @model_validator(mode="after")
-        def _contracts(self) -> Self:
-            must_contract("learning_rate", self.learning_rate, self.penalty)
-            return self
+        def find_conflicts(self) -> Iterator[str]:
+            return find_overshoot("learning_rate", self.learning_rate, self.penalty)
 
     step_operations = 5.0
     """The penalty's w - w^t, times mu, added to the gradient; and the step."""

@@ -20,12 +20,12 @@ Xue, Lau 2023, "Riemannian Low-Rank Model Compression for Federated Learning wit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, Self
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor
 
 from otafl.algorithms import low_rank_layers
@@ -95,11 +95,9 @@ class FedRLR(Algorithm):
             "models: a diagnostic",
         )
 
-        @model_validator(mode="after")
-        def _penalty_contracts(self) -> Self:
+        def find_conflicts(self) -> Iterator[str]:
             if self.mu_schedule == "inverse_eta" and self.c1 >= 1:
-                raise ValueError(f"c1 must be below 1 (Lemma 2), got {self.c1:g}")
-            return self
+                yield f"c1 must be below 1 (Lemma 2), got {self.c1:g}"
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         super().__init__(settings, low_rank_layers.layered(model, settings.name), devices)

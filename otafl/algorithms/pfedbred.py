@@ -28,10 +28,11 @@ Shi, Zhang, Feng, Ye, Lv, et al. 2023, "PRIOR: Personalized Prior for Reactivati
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from collections.abc import Iterator
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor
 
 from otafl.algorithms.base import (
@@ -49,7 +50,7 @@ from otafl.algorithms.prox import (
     PENALTY,
     PROX_STEPS,
     envelope_step,
-    must_converge,
+    find_divergence,
     stepped,
 )
 from otafl.core.contracts import MODEL, Blocks, Broadcast, Hyper, LocalContext
@@ -121,19 +122,17 @@ class PFedBreD(Algorithm):
             "(figure 2); each device then keeps its last one",
         )
 
-        @model_validator(mode="after")
-        def _fits(self) -> Self:
-            must_converge(self.personal_learning_rate, self.penalty)
+        def find_conflicts(self) -> Iterator[str]:
+            yield from find_divergence(self.personal_learning_rate, self.penalty)
             if self.variant == "c2" and self.strategy != "mh":
-                raise ValueError(
+                yield (
                     f"variant: c2 is a form of mh, and strategy is {self.strategy}; strategy: mh, "
                     "or variant: code or paper, would do"
                 )
             if self.c2_two_batches and self.variant != "c2":
-                raise ValueError(
+                yield (
                     f"c2_two_batches is of variant: c2, and variant is {self.variant}; leave it out"
                 )
-            return self
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         super().__init__(settings, model, devices)

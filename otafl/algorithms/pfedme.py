@@ -21,10 +21,11 @@ Dinh, Tran, Nguyen 2020, "Personalized Federated Learning with Moreau Envelopes"
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, Self
+from collections.abc import Iterator
+from typing import ClassVar, Literal
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome, penalty, personal_rate
@@ -35,8 +36,8 @@ from otafl.algorithms.prox import (
     PENALTY,
     PROX_STEPS,
     envelope_step,
+    find_divergence,
     gradient_steps,
-    must_converge,
 )
 from otafl.core.contracts import Batch, Blocks, Broadcast, LocalContext
 from otafl.core.settings import stackable
@@ -70,10 +71,8 @@ class PFedMe(Algorithm):
             1e-3, ge=0, description="with implementation: original, the decay in each proximal step"
         )
 
-        @model_validator(mode="after")
-        def _converges(self) -> Self:
-            must_converge(self.personal_learning_rate, self.penalty)
-            return self
+        def find_conflicts(self) -> Iterator[str]:
+            return find_divergence(self.personal_learning_rate, self.penalty)
 
     def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
         form, work = self.form, context.work

@@ -19,6 +19,8 @@ is the minibatch's at the first gradient, before any step.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
@@ -41,10 +43,10 @@ ENVELOPE = 3.0
 """Those of a step along the envelope's gradient, w - rate penalty (w - theta)."""
 
 
-def must_converge(rate: float, weight: float) -> None:
-    """Raise ValueError where the proximal solver diverges on the penalty alone."""
+def find_divergence(rate: float, weight: float) -> Iterator[str]:
+    """Yield a sentence where the proximal solver diverges on the penalty alone."""
     if rate * weight >= 2:
-        raise ValueError(
+        yield (
             "personal_learning_rate times penalty must be below 2, or the steps of the proximal "
             f"solver grow without bound (below 1 they do not overshoot); got {rate:g} times "
             f"{weight:g}"

@@ -18,13 +18,13 @@ Wang, Jin, Liu, Zong, Shao, Li 2022, "Tensor Decomposition based Personalized Fe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor
 
 from otafl.algorithms.arrivals import mean_or, not_lost, per_trial
@@ -141,25 +141,21 @@ class TDPFed(Algorithm):
             "from the mean tensor itself, which needs downlink: both",
         )
 
-        @model_validator(mode="after")
-        def _fits(self) -> Self:
+        def find_conflicts(self) -> Iterator[str]:
             if self.rank is not None and self.compression_rate is not None:
-                raise ValueError("rank and compression_rate both set the ranks; give one of them")
+                yield "rank and compression_rate both set the ranks; give one of them"
             if self.act_theta_start == "tensor" and self.aggregation != "act":
-                raise ValueError(
+                yield (
                     f"act_theta_start: tensor is for aggregation: act, and it is "
                     f"{self.aggregation}; act_theta_start: factors would do"
                 )
             if self.act_theta_start == "tensor" and self.downlink != "both":
-                raise ValueError(
-                    "act_theta_start: tensor needs the tensor sent; downlink: both would do"
-                )
+                yield "act_theta_start: tensor needs the tensor sent; downlink: both would do"
             if self.aggregation == "tangent" and self.sends == "factors":
-                raise ValueError(
+                yield (
                     "aggregation: tangent sends coordinates of the change, never factors; "
                     "sends: increment would do"
                 )
-            return self
 
         def check(self, scenario: Any) -> Iterable[Problem]:
             sides = sides_of(scenario)

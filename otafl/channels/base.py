@@ -8,13 +8,13 @@ symbol power over the receiver's complex noise variance, whatever the distance. 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor
 
 from otafl.channels.places import Places
@@ -50,13 +50,9 @@ class ChannelSettings(Settings):
         "is repeated over the devices",
     )
 
-    @model_validator(mode="after")
-    def _one_snr(self) -> ChannelSettings:
+    def find_conflicts(self) -> Iterator[str]:
         if self.snr_db is not None and self.path_loss_db is not None:
-            raise ValueError(
-                "snr_db and path_loss_db are two ways to say the same thing; give one of them"
-            )
-        return self
+            yield "snr_db and path_loss_db are two ways to say the same thing; give one of them"
 
     @property
     def implied(self) -> Mapping[str, Any]:

@@ -18,12 +18,12 @@ References
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 from torch import Tensor
 
 from otafl.channels.base import Channel, Elsewhere
@@ -111,30 +111,27 @@ class Cell(Channel):
             "38.901 Table 7.2-3); true",
         )
 
-        @model_validator(mode="after")
-        def _a_cell(self) -> Cell.Settings:
+        def find_conflicts(self) -> Iterator[str]:
+            yield from super().find_conflicts()
             if self.path_loss_db is not None:
-                raise ValueError(
+                yield (
                     f"path_loss_db {self.path_loss_db:g}: the cell has a path loss of its own; "
                     "leave it out, or give snr_db for a mean SNR"
                 )
             if self.min_distance_m >= self.cell_radius_m:
-                raise ValueError(
+                yield (
                     f"min_distance_m {self.min_distance_m:g} leaves no room in cell_radius_m "
                     f"{self.cell_radius_m:g}; a smaller one would do"
                 )
             if self.mobility == "linear" and self.speed_kmh is None:
-                raise ValueError("mobility 'linear' needs speed_kmh, say 3")
+                yield "mobility 'linear' needs speed_kmh, say 3"
             if self.name == "rma" and self.o2i_loss != "low":
-                raise ValueError(
-                    "o2i_loss 'high' is not defined for rma (TR 38.901 7.4.3); low would do"
-                )
+                yield "o2i_loss 'high' is not defined for rma (TR 38.901 7.4.3); low would do"
             if (self.in_car is None) == (self.name == "rma"):
-                raise ValueError(
+                yield (
                     f"in_car: {str(self.in_car).lower()}: there are cars in rma, where it is true "
                     "or false, and not in umi and uma, where it is left out"
                 )
-            return self
 
         @model_serializer(mode="wrap")
         def _cars_of_rma(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:

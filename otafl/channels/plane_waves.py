@@ -12,10 +12,10 @@ delays; what fades are their phases.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-from pydantic import model_validator
 from torch import Tensor
 
 from otafl.channels.fading import FADING
@@ -42,14 +42,13 @@ class GeometricSettings(OfdmSettings):
     """The section of a channel whose rays have angles, which correlate the antennas, may hold these
     keys."""
 
-    @model_validator(mode="after")
-    def _no_correlation(self) -> GeometricSettings:
+    def find_conflicts(self) -> Iterator[str]:
+        yield from super().find_conflicts()
         if self.antenna_correlation:
-            raise ValueError(
+            yield (
                 f"antenna_correlation {self.antenna_correlation:g} has no meaning here: the "
                 "correlation of antennas follows from the angles of arrival; leave it out"
             )
-        return self
 
 
 @dataclass(frozen=True)

@@ -28,14 +28,14 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor
 
 from otafl.channels.base import Channel, ChannelSettings
@@ -108,25 +108,18 @@ class Trace(Channel):
             "file's rounds from its own on. Without it, the channel lasts for the whole payload",
         )
 
-        @model_validator(mode="after")
-        def _one_file(self) -> Trace.Settings:
+        def find_conflicts(self) -> Iterator[str]:
+            yield from super().find_conflicts()
             if (self.path is None) == (self.scene is None):
-                raise ValueError(
-                    "path, a file, or scene, the name of a traced place: one of them is needed"
-                )
-            return self
-
-        @model_validator(mode="after")
-        def _one_gain(self) -> Trace.Settings:
+                yield "path, a file, or scene, the name of a traced place: one of them is needed"
             given = next(
                 (key for key in ("snr_db", "path_loss_db") if getattr(self, key) is not None), ""
             )
             if self.gains == "absolute" and given:
-                raise ValueError(
+                yield (
                     f"gains 'absolute' takes the path loss from the file; leave {given} out, or "
                     "set gains to relative"
                 )
-            return self
 
         @property
         def file(self) -> str:

@@ -15,11 +15,12 @@ Donoho, Maleki, Montanari 2009, "Message-passing algorithms for compressed sensi
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor
 
 from otafl.codecs.base import Codec, Coded, shapes_of
@@ -68,15 +69,13 @@ class CompressedSensing(Remembering):
         def assumes_increments(self) -> str:
             return FEEDBACK if self.error_feedback else ""
 
-        @model_validator(mode="after")
-        def _measurements_for_what_is_kept(self) -> Self:
+        def find_conflicts(self) -> Iterator[str]:
             if self.keep > self.ratio:
-                raise ValueError(
+                yield (
                     f"keep ({self.keep:g}) is above ratio ({self.ratio:g}): fewer measurements "
                     "than reals that are kept cannot tell them apart; ratio of 3 times keep or "
                     "more would do"
                 )
-            return self
 
     def __init__(self, settings: Settings, hyper: Hyper, streams: Streams) -> None:
         super().__init__(settings, hyper, streams)

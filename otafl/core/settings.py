@@ -10,7 +10,7 @@ import functools
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -87,6 +87,16 @@ class Settings(BaseModel):
     def check(self, scenario: Any) -> Iterable[Problem]:
         """Return what is wrong between these settings and the rest of the scenario."""
         return ()
+
+    def find_conflicts(self) -> Iterable[str]:
+        """Return what is wrong between fields, in sentences, of which the first is told."""
+        return ()
+
+    @model_validator(mode="after")
+    def _refuse_conflicts(self) -> Self:
+        for text in self.find_conflicts():
+            raise ValueError(text)
+        return self
 
 
 def stackable(default: Any = ..., *, introduced: Any = None, **constraints: Any) -> Any:

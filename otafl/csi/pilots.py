@@ -19,11 +19,11 @@ Kay 1993, "Fundamentals of Statistical Signal Processing: Estimation Theory".
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, Self
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor
 
 from otafl.channels.sionna_rng import keep_global_state
@@ -66,14 +66,12 @@ class Pilots(Csi):
             "are interpolated linearly",
         )
 
-        @model_validator(mode="after")
-        def _one_cell(self) -> Self:
+        def find_conflicts(self) -> Iterator[str]:
             if self.estimator == "mmse" and self.comb > 1:
-                raise ValueError(
+                yield (
                     "estimator: 'mmse' estimates each sub-carrier group by its own pilots, but "
                     f"comb is {self.comb}; comb: 1 or estimator: ls would do"
                 )
-            return self
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)

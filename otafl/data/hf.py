@@ -24,6 +24,7 @@ import numpy as np
 from pydantic import Field
 
 from otafl.core.errors import UserError
+from otafl.core.packages import import_extra
 from otafl.core.words import did_you_mean
 from otafl.data.base import DataSource
 from otafl.data.dataset import Bytes, DataSet, Indices, Reals
@@ -111,12 +112,7 @@ class HuggingFace(DataSource):
 
     def _opened(self) -> Any:
         """Return the splits, name -> `datasets.Dataset`."""
-        try:
-            import datasets
-        except ModuleNotFoundError as error:
-            raise UserError(
-                f"data.name: 'hf' needs a package ({error}); pip install 'otafl[hf]' would do"
-            ) from error
+        datasets = import_extra("data.name: 'hf'", "hf", "datasets")
         path = Path(self.dataset).expanduser()
         try:
             if any((path / file).is_file() for file in ("dataset_dict.json", "state.json")):

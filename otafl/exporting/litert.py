@@ -20,6 +20,7 @@ from torch import nn
 
 from otafl.core.errors import UserError
 from otafl.core.files import written
+from otafl.core.packages import import_extra
 from otafl.exporting.measure import Run
 from otafl.models.modules import Mean, Mixture, Sum
 
@@ -203,13 +204,8 @@ def _numbers(values: torch.Tensor) -> np.ndarray:
 
 def _tensorflow() -> Any:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    try:
-        with _quiet():
-            return importlib.import_module("tensorflow")
-    except ImportError as error:
-        raise UserError(
-            f"--to litert: {error.name} is not installed; pip install 'otafl[tensorflow]' would do"
-        ) from error
+    with _quiet():
+        return import_extra("--to litert", "tensorflow", "tensorflow")
 
 
 def _interpreter() -> Any:

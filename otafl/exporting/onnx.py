@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import io
 import logging
 import warnings
@@ -17,6 +16,7 @@ from torch import nn
 
 from otafl.core.errors import UserError
 from otafl.core.files import written
+from otafl.core.packages import import_extra
 from otafl.exporting.measure import Run
 
 OPSET = 20
@@ -31,7 +31,7 @@ def write(
     "scores" [batch, classes]. Raises UserError for what is not installed or cannot be exported."""
     if quantise is not None:
         raise UserError(f"--quantise {quantise}: is for LiteRT; --to litert would do")
-    _need("onnx", "onnxscript", "onnxruntime")
+    import_extra("--to onnx", "onnx", "onnx", "onnxscript", "onnxruntime")
     x = torch.zeros(2, *input_shape)  # 1 would be taken for a fixed size
     with written(path) as temporary, _quiet():
         try:
@@ -57,7 +57,7 @@ def write(
 
 def runner(path: Path) -> Run:
     """Return what runs a file on samples [batch, *input_shape], on one thread."""
-    runtime = _need("onnxruntime")
+    runtime = import_extra("--to onnx", "onnx", "onnxruntime")
     options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     session = runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
@@ -68,16 +68,6 @@ def runner(path: Path) -> Run:
         return scores
 
     return run
-
-
-def _need(*names: str) -> Any:
-    """Import the packages; return the last."""
-    try:
-        return [importlib.import_module(name) for name in names][-1]
-    except ImportError as error:
-        raise UserError(
-            f"--to onnx: {error.name} is not installed; pip install 'otafl[onnx]' would do"
-        ) from error
 
 
 @contextlib.contextmanager

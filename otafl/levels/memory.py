@@ -6,11 +6,12 @@ backward pass.
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, Self
+from collections.abc import Iterator
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from otafl.core.errors import UserError
 from otafl.levels.base import SECTION, Levels, Weights, by_place
@@ -40,14 +41,12 @@ class MemoryLevels(Levels):
             description="share of the devices in each class, as weights; all alike if not given",
         )
 
-        @model_validator(mode="after")
-        def _of_classes(self) -> Self:
+        def find_conflicts(self) -> Iterator[str]:
             if self.shares is not None and self.memory_mb is None:
-                raise ValueError(
+                yield (
                     "shares: are those of the classes of memory_mb, which is not given; leave them "
                     "out, or give memory_mb"
                 )
-            return self
 
         def counts(self, levels: int) -> dict[str, int]:
             return {"shares": len(self.memory_mb or ())}

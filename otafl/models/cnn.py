@@ -19,12 +19,12 @@ McMahan, Moore, Ramage, Hampson, Arcas 2017, "Communication-Efficient Learning o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem
@@ -55,14 +55,12 @@ class WindowSettings(ActivationSettings):
     )
     hidden: tuple[Count, ...]
 
-    @model_validator(mode="after")
-    def _same_has_a_middle(self) -> Self:
+    def find_conflicts(self) -> Iterator[str]:
         if self.padding == "same" and self.kernel % 2 == 0:
-            raise ValueError(
+            yield (
                 f"padding: 'same' needs a window with a middle pixel, and kernel is {self.kernel}; "
                 f"kernel: {self.kernel + 1} or padding: valid would do"
             )
-        return self
 
     def check(self, scenario: Any) -> Iterable[Problem]:
         """Say whether the data set's samples are images that every convolution can see."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from collections.abc import Iterator
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from otafl.core.settings import Settings
 from otafl.models.base import Count
@@ -34,14 +35,12 @@ class StagesSettings(NormedSettings):
     channels: tuple[Count, ...]
     name: str
 
-    @model_validator(mode="after")
-    def _a_width_for_each_stage(self) -> Self:
+    def find_conflicts(self) -> Iterator[str]:
         if len(self.blocks) != len(self.channels):
-            raise ValueError(
+            yield (
                 f"channels: got {len(self.channels)} numbers for {len(self.blocks)} stages of "
                 "blocks; a number for each would do"
             )
-        return self
 
 
 StageChannels = Annotated[

@@ -36,12 +36,12 @@ Abrar, Michelusi 2025, "Non-Convex Over-the-Air Heterogeneous Federated Learning
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, Self
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from scipy import optimize, special
 from torch import Tensor
 
@@ -79,14 +79,12 @@ class PreScaler(PowerPolicy):
         "and silence count; all by default",
     )
 
-    @model_validator(mode="after")
-    def _gain_of_zero_bias(self) -> Self:
+    def find_conflicts(self) -> Iterator[str]:
         if self.common_gain == "best" and not self.zero_bias:
-            raise ValueError(
+            yield (
                 "common_gain: best chooses the one gain of all devices, and without zero_bias each "
                 "device has its own; add zero_bias: true, or leave common_gain out"
             )
-        return self
 
     def prepare(self, statistics: Statistics, hyper: Hyper) -> Pair:
         """Return gamma_k sqrt(m) and alpha_k sqrt(m), [S, K] each; 0 of devices without a

@@ -13,10 +13,11 @@ Zhu, Wang, Huang 2020, "Broadband Analog Aggregation for Low-Latency Federated E
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, Self
+from collections.abc import Iterator
+from typing import ClassVar, Literal
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor
 
 from otafl.core.contracts import Coefficients, Hyper, Link, Statistics
@@ -42,19 +43,17 @@ class TruncatedChannelInversion(PowerPolicy):
     )
     gamma: float | None = Field(None, gt=0, description=GAMMA)
 
-    @model_validator(mode="after")
-    def _a_peak_is_no_mean(self) -> Self:
+    def find_conflicts(self) -> Iterator[str]:
         if self.constraint == "peak" and self.gamma is not None:
-            raise ValueError(
+            yield (
                 "gamma sets the power whatever the budget, so constraint: peak does not go with it"
             )
         if self.constraint == "peak" and (self.reference == "mean" or not self.count_policy_power):
-            raise ValueError(
+            yield (
                 "constraint: peak bounds each device's power in every round, so reference: mean "
                 "and count_policy_power: false do not go with it; leave them out, or take "
                 "constraint: average"
             )
-        return self
 
     @property
     def keeps(self) -> Constraint:

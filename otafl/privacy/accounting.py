@@ -25,7 +25,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from otafl.core.errors import UserError
+from otafl.core.packages import import_extra
 
 LEVELS_AN_OCTAVE = 16
 """Steps in which the mu of a sampled round is rounded up, 4.4 % each."""
@@ -136,12 +136,11 @@ def _composed(counts: Counts, probability: float, replace: bool) -> Any:
 
 def package() -> tuple[Any, Any]:
     """Import dp-accounting, and its accountant of privacy losses. Raises UserError without it."""
-    try:
-        import dp_accounting
-        from dp_accounting import pld
-    except ImportError as error:
-        raise UserError(
-            f"devices.selection: 'poisson' with privacy.clip needs a package ({error}); pip "
-            "install 'otafl[privacy]' would do, or a selection that draws no sample"
-        ) from error
-    return dp_accounting, pld
+    dp_accounting = import_extra(
+        "devices.selection: 'poisson' with privacy.clip",
+        "privacy",
+        "dp_accounting.pld",
+        "dp_accounting",
+        instead=", or a selection that draws no sample",
+    )
+    return dp_accounting, dp_accounting.pld

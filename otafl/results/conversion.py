@@ -19,6 +19,7 @@ import xarray as xr
 
 from otafl.core.errors import UserError
 from otafl.core.files import written
+from otafl.core.packages import import_extra
 from otafl.core.words import unknown
 from otafl.results.files import open_results, write_part
 
@@ -70,10 +71,7 @@ def convert(
 
 
 def _write_zarr(ds: xr.Dataset, out: Path) -> None:
-    try:
-        import zarr  # noqa: F401
-    except ImportError as error:
-        raise UserError(f"{out}: Zarr needs a package; pip install 'otafl[zarr]'") from error
+    import_extra(f"{out}: Zarr", "zarr", "zarr")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         place = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))

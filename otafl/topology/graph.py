@@ -17,13 +17,13 @@ arXiv 1705.09056: D-PSGD.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor
 
 from otafl import uplink
@@ -84,11 +84,9 @@ class Graph(Topology):
             "or 1 / (1 + max d)",
         )
 
-        @model_validator(mode="after")
-        def _one_file(self) -> Self:
+        def find_conflicts(self) -> Iterator[str]:
             if (self.shape == "file") != (self.path is not None):
-                raise ValueError("path and shape: file go together; give both or none of them")
-            return self
+                yield "path and shape: file go together; give both or none of them"
 
         def count(self, scenario: Any) -> int:
             count: int = scenario.devices.count

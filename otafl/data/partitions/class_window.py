@@ -18,10 +18,11 @@ Dinh, Tran, Nguyen 2020, "Personalized Federated Learning with Moreau Envelopes"
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from otafl.core.errors import UserError
 from otafl.data.dataset import Indices
@@ -67,13 +68,11 @@ class ClassWindow(Partition):
         " by default each trial draws its own",
     )
 
-    @model_validator(mode="after")
-    def _ranges(self) -> ClassWindow:
+    def find_conflicts(self) -> Iterator[str]:
         for key in ("multiple", "extra"):
             low, high = getattr(self, key)
             if not 0 <= low <= high:
-                raise ValueError(f"{key}: got [{low}, {high}]; [low, high] with 0 <= low <= high")
-        return self
+                yield f"{key}: got [{low}, {high}]; [low, high] with 0 <= low <= high"
 
     def fits(self, counts: Counts) -> None:
         if self.classes_per_device > counts.classes:

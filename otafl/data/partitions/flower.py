@@ -19,6 +19,7 @@ import numpy as np
 from pydantic import ConfigDict, Field
 
 from otafl.core.errors import UserError
+from otafl.core.packages import import_extra
 from otafl.core.words import did_you_mean
 from otafl.data.dealt import Dealt
 from otafl.data.partitions.base import Counts, Deck, Partition
@@ -99,13 +100,12 @@ class Flower(Partition):
 
     def _kind(self) -> type[Any]:
         """Return the class of the partitioner."""
-        try:
-            from flwr_datasets import partitioner
-        except ModuleNotFoundError as error:
-            raise UserError(
-                f"data.partition: 'flower' needs a package ({error}); pip install 'otafl[hf]' "
-                "would do, or another partition"
-            ) from error
+        partitioner = import_extra(
+            "data.partition: 'flower'",
+            "hf",
+            "flwr_datasets.partitioner",
+            instead=", or another partition",
+        )
         known = [name for name in partitioner.__all__ if name != "Partitioner"]
         if self.partitioner not in known:
             hint = did_you_mean(self.partitioner, known) or ";"

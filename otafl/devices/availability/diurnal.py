@@ -25,10 +25,11 @@ Lewis, Shedler 1979, "Simulation of Nonhomogeneous Poisson Processes by Thinning
 from __future__ import annotations
 
 import math
-from typing import Literal, Self
+from collections.abc import Iterator
+from typing import Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from otafl.devices.availability.base import LEAST_S, MOST_S, Availability, AvailabilitySetup, Life
 
@@ -62,22 +63,20 @@ class DiurnalAvailability(Availability):
             0.0, ge=0, le=24, description="hour at which the simulation starts"
         )
 
-        @model_validator(mode="after")
-        def _possible(self) -> Self:
+        def find_conflicts(self) -> Iterator[str]:
             if self.mean + self.amplitude >= 1:
-                raise ValueError(
+                yield (
                     f"amplitude: got {self.amplitude:g}, but the probability at the peak must be "
                     f"below 1; with mean: {self.mean:g}, less than {1 - self.mean:g} would do"
                 )
             # nobody would come back, and those who are there would still not leave fast enough
             most = self.mean / math.hypot(1, 2 * math.pi * self.mean_session_s / self.period_s)
             if self.amplitude > most:
-                raise ValueError(
+                yield (
                     f"amplitude: got {self.amplitude:g}, but devices that stay for mean_session_s "
                     f"({self.mean_session_s:g}) do not leave so fast; at most {most:.4g}, or "
                     "shorter sessions, would do"
                 )
-            return self
 
     def __init__(self, settings: Settings, setup: AvailabilitySetup) -> None:
         super().__init__(settings, setup)

@@ -10,12 +10,12 @@ voltage goes with frequency).
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, fields
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
-from pydantic import Field, create_model, model_validator
+from pydantic import Field, create_model
 
 from otafl.core.settings import Decibels, Settings, stackable
 from otafl.devices.hardware import Hardware
@@ -40,14 +40,12 @@ class Compute(Settings):
         "or the standard deviation of the lognormal's logarithm",
     )
 
-    @model_validator(mode="after")
-    def _shifted(self) -> Self:
+    def find_conflicts(self) -> Iterator[str]:
         if self.jitter == "exponential" and self.jitter_scale > 1:
-            raise ValueError(
+            yield (
                 f"jitter_scale must be at most 1 with jitter 'exponential', whose shift is the "
                 f"rest of the mean; got {self.jitter_scale:g}"
             )
-        return self
 
     @abstractmethod
     def columns(self, devices: int, generator: np.random.Generator) -> Columns:

@@ -11,8 +11,8 @@ quantile function, so that neither more devices nor other laws change what the o
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import (
@@ -22,7 +22,6 @@ from pydantic import (
     Tag,
     ValidationInfo,
     field_validator,
-    model_validator,
 )
 from scipy.special import ndtr, ndtri
 
@@ -47,13 +46,9 @@ class UniformLaw(Settings):
 
     uniform: tuple[float, float]
 
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
+    def find_conflicts(self) -> Iterator[str]:
         if self.uniform[0] > self.uniform[1]:
-            raise ValueError(
-                f"uniform: the first end must not exceed the second, got {self.uniform}"
-            )
-        return self
+            yield f"uniform: the first end must not exceed the second, got {self.uniform}"
 
     def span(self) -> tuple[float, float]:
         """Return the lowest and the highest that can be drawn."""
@@ -89,11 +84,9 @@ class _Normal(Settings):
     std: float = Field(gt=0)
     least: float
 
-    @model_validator(mode="after")
-    def _likely(self) -> Self:
+    def find_conflicts(self) -> Iterator[str]:
         if self.least > self.mean:
-            raise ValueError(f"least ({self.least:g}) must not exceed the mean ({self.mean:g})")
-        return self
+            yield f"least ({self.least:g}) must not exceed the mean ({self.mean:g})"
 
 
 class NormalLaw(Settings):

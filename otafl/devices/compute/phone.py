@@ -21,8 +21,8 @@ Huang, Qian, Gerber, Mao, Sen, Spatscheck 2012, "A Close Examination of Performa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal, Self
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -62,14 +62,13 @@ class Phone(NumericCompute):
             return BATTERY | dict(values)
         return values
 
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
+    def find_conflicts(self) -> Iterator[str]:
+        yield from super().find_conflicts()
         if self.frequency_min_hz > self.frequency_max_hz:
-            raise ValueError(
+            yield (
                 f"frequency_min_hz must not exceed frequency_max_hz, got "
                 f"{self.frequency_min_hz:g} and {self.frequency_max_hz:g}"
             )
-        return self
 
     def columns(self, devices: int, generator: np.random.Generator) -> Columns:
         span = self.frequency_max_hz - self.frequency_min_hz
