@@ -74,7 +74,8 @@ def run(
     ----------
     scenario : a loaded one, a mapping of its keys, or the path of its YAML file.
     out : NetCDF file to write the result to; none if not given. One that is there and holds this
-        scenario, or fewer of its values and trials, is not computed again.
+        scenario, or fewer of its values and trials, is not computed again; one of another scenario
+        is refused, unless `restart`.
     progress : called with (rounds done, rounds in all, note).
     restart : compute everything anew.
 

@@ -66,12 +66,12 @@ def run(
     """Run a scenario into one file and a figure; can be resumed."""
     _check_workers(workers, scheduler)
     loaded = load(scenario, set_, device, trust)
-    target = out or Path(loaded.output.folder) / f"{loaded.name}.nc"
+    from otafl import sweeping
+
+    target = out or sweeping.own_file(loaded)
     if target.suffix != ".nc" or target.is_dir():
         raise UserError(f"--out {target}: must be the name of a file that ends in .nc")
     check_writable(target.parent)
-    from otafl import sweeping
-
     with _kept_in(sweeping.unfinished(target)), Progress(quiet) as progress:
         dataset = sweeping.run(
             loaded, target, progress, checkpoint_every, _tell, restart, workers, scheduler

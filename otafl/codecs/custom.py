@@ -6,33 +6,19 @@ the right shapes, or there is a UserError that says what has not.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from otafl.codecs.base import Codec, Coded
-from otafl.core.contracts import Blocks, Context, Group
-from otafl.user_code.own import OwnClass, refuse, shapes
+from otafl.codecs.base import Codec
+from otafl.core.contracts import Group
+from otafl.user_code.own import OwnClass
+from otafl.user_code.returned import Call, blocks, kind_of, parts, rows
 
 
-class Checked(Codec):
-    """Checks what the user's codec, the next class in line, gives."""
-
-    said: str
-
-    def encoded(self, group: Group, index: int, memory: Blocks, context: Context) -> Coded:
-        given = super().encoded(group, index, memory, context)  # type: ignore[safe-super]
-        if not (isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], Group)):
-            wanted = "(group, memory), the group an otafl.core.contracts.Group,"
-            refuse("codec", self.said, "encoded", f"a {type(given).__name__}", wanted)
-        coded, kept = given
-        rows = len(next(iter(group.blocks.values())))
-        for name, block in coded.blocks.items():
-            if len(block) != rows:
-                got = f"the block '{name}' of shape {list(block.shape)}"
-                refuse("codec", self.said, "encoded", got, f"[{rows}, ...], a row a device,")
-        if shapes(kept) != shapes(memory):
-            wanted = f"{shapes(memory)}, as init made it,"
-            refuse("codec", self.said, "encoded", f"the memory {shapes(kept)}", wanted)
-        return coded, kept
+def encoded_group(call: Call, group: Any) -> Group:
+    """Require a group with a row a device."""
+    call.require(isinstance(group, Group), kind_of(group), "an otafl.core.contracts.Group")
+    rows(call, "the block", group.blocks, [len(next(iter(call.given["group"].blocks.values())))])
+    return group
 
 
 class CustomCodec(OwnClass):
@@ -40,4 +26,10 @@ class CustomCodec(OwnClass):
 
     table: ClassVar = "codec"
     contract: ClassVar = Codec
-    checks: ClassVar = Checked
+    returns: ClassVar = {
+        "encoded": parts(
+            "(group, memory), the group an otafl.core.contracts.Group,",
+            encoded_group,
+            blocks("memory", "the memory's", "as init made it"),
+        )
+    }

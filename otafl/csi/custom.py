@@ -6,28 +6,23 @@ of the channel and finite numbers, or there is a UserError.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from otafl.csi.base import Csi
-from otafl.user_code.own import OwnClass, refuse
+from otafl.user_code.own import OwnClass
+from otafl.user_code.returned import Call, shaped
+
+H_HAT = shaped(lambda given: given["h"].shape, note=", as h,")
 
 
-class Checked(Csi):
-    """Checks what the user's class, the next in line, estimates."""
-
-    said: str
-
-    def estimate(self, h: Tensor, gain: Tensor, round: int) -> Tensor:
-        h_hat = super().estimate(h, gain, round)  # type: ignore[safe-super]
-        if not isinstance(h_hat, Tensor) or h_hat.shape != h.shape:
-            shape = list(h_hat.shape) if isinstance(h_hat, Tensor) else type(h_hat).__name__
-            refuse("csi", self.said, "estimate", f"{shape}", f"{list(h.shape)}, as h,")
-        if not bool(torch.isfinite(h_hat.abs()).all()):
-            refuse("csi", self.said, "estimate", "numbers that are not finite", "finite ones")
-        return h_hat.to(h.dtype)
+def finite_estimate(call: Call, h_hat: Any) -> Tensor:
+    """Require finite numbers of the shape of h, and return them in its type."""
+    finite = bool(torch.isfinite(H_HAT(call, h_hat).abs()).all())
+    call.require(finite, "numbers that are not finite", "finite ones")
+    return h_hat.to(call.given["h"].dtype)
 
 
 class CustomCsi(OwnClass):
@@ -35,4 +30,4 @@ class CustomCsi(OwnClass):
 
     table: ClassVar = "csi"
     contract: ClassVar = Csi
-    checks: ClassVar = Checked
+    returns: ClassVar = {"estimate": finite_estimate}

@@ -4,6 +4,7 @@ from otafl.scenario.errors import ScenarioError
 from otafl.scenario.identity import (
     about,
     files_of,
+    list_differences,
     restore_tree,
     same,
     scenario_hash,
@@ -26,6 +27,7 @@ __all__ = [
     "files_of",
     "is_scenario",
     "json_schema",
+    "list_differences",
     "load_scenario",
     "notes_on",
     "restore_tree",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
@@ -28,6 +29,9 @@ from otafl.user_code.sources import Sources
 
 Change = Callable[[type[BaseModel], dict[str, Any]], dict[str, Any]]
 """Changes a component's section, given its settings class."""
+
+NO_RESULT = re.compile(r"name$|track\b|output\.folder$|engine\.(?!dtype)")
+"""Keys that no result depends on."""
 
 
 def scenario_hash(scenario: Scenario, former: bool = False) -> str:
@@ -87,6 +91,32 @@ def restore_tree(stored: Mapping[str, Any]) -> dict[str, Any]:
             key: [_fill_in(key, value) for value in values] for key, values in tree["sweep"].items()
         }
     return tree
+
+
+def list_differences(stored: Mapping[str, Any], scenario: Scenario) -> list[str]:
+    """List the keys that the scenario of a file and another both have, and in which their results
+    can differ; a section is one key where they choose different components.
+
+    Parameters
+    ----------
+    stored : the `scenario` and its `scenario_hash`, see `about`.
+    """
+    before, now = restore_tree(stored), parse(to_yaml(scenario)).data
+    for tree in (before, now):
+        tree.setdefault("sweep", {})
+    return [key for key in _differences(before, now) if not NO_RESULT.match(key)]
+
+
+def _differences(before: Mapping[str, Any], now: Mapping[str, Any], above: str = "") -> list[str]:
+    found = []
+    for key in [key for key in now if key in before]:
+        one, other = before[key], now[key]
+        sections = isinstance(one, Mapping) and isinstance(other, Mapping) and key != "sweep"
+        if sections and one.get("name") == other.get("name"):
+            found += _differences(one, other, f"{above}{key}.")
+        elif one != other:
+            found.append(f"{above}{key}")
+    return found
 
 
 def sources_of(scenario: Scenario) -> Sources:

@@ -6,42 +6,32 @@ devices, no more than are wanted, or there is a UserError.
 
 from __future__ import annotations
 
-from typing import ClassVar, NoReturn
+from typing import Any, ClassVar
 
 import numpy as np
 
-from otafl.core.contracts import ChannelState
-from otafl.selection.base import Devices, Selection, Wanted
-from otafl.user_code.own import OwnClass, refuse
+from otafl.selection.base import Devices, Selection
+from otafl.user_code.own import OwnClass
+from otafl.user_code.returned import Call
 
 
-class Checked(Selection):
-    """Checks whom the user's class, the next in line, chooses."""
-
-    said: str
-
-    def choose(self, free: Devices, wanted: Wanted, round: int, state: ChannelState) -> Devices:
-        chosen = super().choose(free.copy(), wanted, round, state)  # type: ignore[safe-super]
-        if not isinstance(chosen, np.ndarray) or (chosen.shape, chosen.dtype) != (free.shape, bool):
-            got = type(chosen).__name__
-            if isinstance(chosen, np.ndarray):
-                got = f"{list(chosen.shape)} {chosen.dtype}"
-            self._refuse(got, f"a NumPy array {list(free.shape)} of bool, True for who takes part,")
-        if (chosen & ~free).any():
-            trial, device = (int(place[0]) for place in np.nonzero(chosen & ~free))
-            self._refuse(f"device {device} of trial {trial}, which is not free", "free devices")
-        most = np.broadcast_to(wanted, len(free))
-        # all train then, and the choice is made afterwards
-        later = type(self).senders is not Selection.senders
-        if not later and (chosen.sum(1) > most).any():
-            trial = int((chosen.sum(1) - most).argmax())
-            self._refuse(
-                f"{chosen[trial].sum()} devices of trial {trial}", f"{most[trial]} at most"
-            )
-        return chosen
-
-    def _refuse(self, fault: str, wanted: str) -> NoReturn:
-        refuse("devices.selection", self.said, "choose", fault, wanted)
+def participants(call: Call, chosen: Any) -> Devices:
+    """Require free devices, and no more than are wanted unless the choice is made after all have
+    trained."""
+    free, wanted = call.given["free"], call.given["wanted"]
+    array, mask = isinstance(chosen, np.ndarray), f"{list(free.shape)} bool"
+    got = f"{list(chosen.shape)} {chosen.dtype}" if array else type(chosen).__name__
+    like = f"a NumPy array {list(free.shape)} of bool, True for who takes part,"
+    call.require(got == mask, got, like)
+    if (chosen & ~free).any():
+        trial, device = (int(place[0]) for place in np.nonzero(chosen & ~free))
+        call.refuse(f"device {device} of trial {trial}, which is not free", "free devices")
+    excess = chosen.sum(1) - wanted
+    if call.kind.senders is Selection.senders and (excess > 0).any():
+        trial = int(excess.argmax())
+        count = chosen[trial].sum()
+        call.refuse(f"{count} devices of trial {trial}", f"{count - excess[trial]} at most")
+    return chosen
 
 
 class CustomSelection(OwnClass):
@@ -49,4 +39,4 @@ class CustomSelection(OwnClass):
 
     table: ClassVar = "selection"
     contract: ClassVar = Selection
-    checks: ClassVar = Checked
+    returns: ClassVar = {"choose": participants}

@@ -8,31 +8,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from otafl.core.contracts import Blocks, Hyper
 from otafl.server.base import ServerOptimiser
-from otafl.user_code.own import OwnClass, refuse, shapes
-
-
-class Checked(ServerOptimiser):
-    """Checks what the user's optimiser, the next class in line, makes of the server."""
-
-    said: ClassVar[str]
-
-    def init(self, server: Blocks, hyper: Hyper) -> Blocks:
-        memory = super().init(server, hyper)
-        if isinstance(shapes(memory), str):
-            refuse("server", self.said, "init", f"{shapes(memory)}", "a dict of tensors")
-        return memory
-
-    def step(self, old: Blocks, new: Blocks, memory: Blocks, hyper: Hyper) -> tuple[Blocks, Blocks]:
-        given = super().step(old, new, memory, hyper)
-        if not isinstance(given, tuple) or len(given) != 2:
-            refuse("server", self.said, "step", f"a {type(given).__name__}", "(server, memory)")
-        for what, before, after in (("server", old, given[0]), ("memory", memory, given[1])):
-            if shapes(after) != shapes(before):
-                wanted = f"{shapes(before)}, as before,"
-                refuse("server", self.said, "step", f"the {what} {shapes(after)}", wanted)
-        return given
+from otafl.user_code.own import OwnClass
+from otafl.user_code.returned import blocks, parts, tensors
 
 
 class CustomServer(OwnClass):
@@ -40,4 +18,9 @@ class CustomServer(OwnClass):
 
     table: ClassVar = "server"
     contract: ClassVar = ServerOptimiser
-    checks: ClassVar = Checked
+    returns: ClassVar = {
+        "init": tensors,
+        "step": parts(
+            "(server, memory)", blocks("old", "the server's"), blocks("memory", "the memory's")
+        ),
+    }

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from otafl import tracking
+from otafl.core.errors import UserError
 from otafl.results.dataset import combine
 from otafl.results.files import open_results
 from otafl.results.packing import pack
@@ -29,7 +30,7 @@ from otafl.sweeping.meter import Meter, Progress
 from otafl.sweeping.plan_file import sources_of_each, stored
 from otafl.sweeping.planning import Batch, Stack, plan
 from otafl.sweeping.resuming import finished, remove_outdated
-from otafl.sweeping.single import read_file, unfinished, write_file
+from otafl.sweeping.single import discard_unused, own_file, read_file, unfinished, write_file
 from otafl.sweeping.working import Job, part_of, record_of
 from otafl.user_code import sources
 
@@ -42,6 +43,7 @@ __all__ = [
     "Progress",
     "Stack",
     "expand",
+    "own_file",
     "plan",
     "run",
     "sweep",
@@ -74,7 +76,8 @@ def run(
     """Run a sweep that ends as one file, or in memory.
 
     A file with results of the same scenario, or for fewer values on its axes or fewer trials, keeps
-    them, if they would be the same today; any other is replaced.
+    them, if they would be the same today. The file that a changed scenario is named after is
+    replaced, and so are damaged ones; what else is there is refused.
 
     Parameters
     ----------
@@ -95,15 +98,19 @@ def run(
     Raises
     ------
     UserError
-        For what the user can mend, such as data that is not there, and while another program makes
-        the same file.
+        For what the user can mend, such as data that is not there or a file of another scenario,
+        and while another program makes the same file.
     """
     if out is None:
         return _in_memory(scenario, progress, tell)
     home = Folder(unfinished(out).absolute())
     with locks.alone(home.path, str(out)):
         way = _Way(progress, workers, scheduler, checkpoint_every, tell, restart)
-        _complete(scenario, home, way, out.absolute())
+        try:
+            _complete(scenario, home, way, out.absolute())
+        except UserError:
+            discard_unused(home)
+            raise
         return write_file(home, out, scenario)
 
 
@@ -165,7 +172,7 @@ def _in_memory(
     sources.refresh()
     stacks = plan(expand(scenario), tell=tell)
     meter = Meter(stacks, progress)
-    tracks = Tracks(tracking.of_file(Path(scenario.output.folder) / f"{scenario.name}.nc"))
+    tracks = Tracks(tracking.of_file(own_file(scenario)))
     parts = []
     for stack in stacks:
         record = record_of(stack, functools.partial(meter.report, stack.number), tracks=tracks)

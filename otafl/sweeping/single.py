@@ -8,17 +8,18 @@ everything that it was computed by is still the same.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from otafl.core.errors import UserError, changing
+from otafl.core.errors import DamagedError, UserError, changing
 from otafl.results import models as trained
 from otafl.results import origins
 from otafl.results.dataset import as_part
 from otafl.results.environment import device_name
 from otafl.results.files import PACKS, finished_files, open_results, read_part, write_part
-from otafl.scenario import Scenario, expand, sources_of
+from otafl.scenario import Scenario, expand, list_differences, sources_of
+from otafl.scenario.yaml_source import parse
 from otafl.sweeping.folder import Folder
 from otafl.sweeping.growing import NOT_OTAFLS, Growth, Source, growth_from
 from otafl.sweeping.planning import Stack, plan
@@ -26,6 +27,18 @@ from otafl.sweeping.resuming import differing, inputs_of
 
 if TYPE_CHECKING:
     import xarray as xr
+
+
+MOST_KEYS = 4
+"""Keys of a scenario that a message lists."""
+
+REPLACE = "give another file with --out, or replace this one with --restart (restart=True)"
+
+
+def own_file(scenario: Scenario) -> Path:
+    """Name the result file of a scenario for which none is given; it is replaced where the scenario
+    was changed."""
+    return Path(scenario.output.folder) / f"{scenario.name}.nc"
 
 
 def unfinished(out: Path) -> Path:
@@ -37,16 +50,27 @@ def read_file(
     out: Path, home: Folder, scenario: Scenario, workers: int, tell: Callable[[str], None]
 ) -> tuple[Growth, Source] | None:
     """Return what a result file holds of the scenario, for its folder to begin with; None where it
-    is computed anew, for a reason that is told unless the file is of another scenario."""
-    if not out.is_file():
+    is computed anew, for a reason that is told unless nothing is lost.
+
+    Raises UserError where the file is of another scenario, or another program's.
+    """
+    if not out.is_file() or not out.stat().st_size:
         return None
     try:
         with read_part(out, lazy=True) as whole:
-            growth = growth_from(whole.attrs, scenario) if whole.attrs["complete"] == 1 else None
-            if growth is None:
-                return None
-            part = as_part(whole).load()
-    except (OSError, *NOT_OTAFLS):
+            stored = whole.attrs
+            growth = growth_from(stored, scenario)
+            part = as_part(whole).load() if growth and stored["complete"] == 1 else None
+    except DamagedError:
+        return None
+    except (OSError, *NOT_OTAFLS) as error:
+        raise UserError(
+            f"{out}: is there already, and no result that can be read; {REPLACE}"
+        ) from error
+    if growth is None:
+        changed = _find_changes(out, stored, scenario)
+        tell(f"{out}: is computed anew, since it was made with other {changed}")
+    if growth is None or part is None:
         return None
     stacks = plan(expand(growth.before), workers, tell)
     models = list(trained.files_of(out)) if scenario.output.save_models else []
@@ -85,6 +109,29 @@ def write_file(home: Folder, out: Path, scenario: Scenario) -> xr.Dataset:
             write_part(dataset, out)
         _remove(kept)
     return dataset
+
+
+def discard_unused(home: Folder) -> None:
+    """Remove the folder of a sweep that never began: it was refused."""
+    if not home.plan.exists():
+        _remove(home.path)
+
+
+def _find_changes(out: Path, stored: Mapping[str, Any], scenario: Scenario) -> str:
+    """Return the keys in which a file's scenario differs from another.
+
+    Raises UserError if the file is not the other's own.
+    """
+    changed = list_differences(stored, scenario)
+    listed = ", ".join(changed[:MOST_KEYS]) or "settings"
+    listed += f" and {len(changed) - MOST_KEYS} more" if len(changed) > MOST_KEYS else ""
+    name = parse(str(stored["scenario"])).data.get("name")
+    if name != scenario.name or out.absolute() != own_file(scenario).absolute():
+        raise UserError(
+            f"{out}: holds the result of another scenario, '{name}', which differs in {listed}; "
+            f"{REPLACE}"
+        )
+    return listed
 
 
 def _find_differences(part: xr.Dataset, stacks: Sequence[Stack]) -> set[str]:

@@ -72,7 +72,15 @@ def blamed(path: str, key: str) -> Iterator[None]:
 def place(error: BaseException) -> str:
     """Return " at file:line" of the user's own code that raised an error, if any did."""
     found = list(_places(error))
-    return f" at {_shown_file(found[-1][0])}:{found[-1][1]}" if found else ""
+    return f" at {_shown(found[-1])}" if found else ""
+
+
+def defined(function: Any) -> str:
+    """Return " (file:line)" where a function of the user's own is written; empty for any other."""
+    code = getattr(function, "__code__", None)
+    if code is None or _is_library(code.co_filename):
+        return ""
+    return f" ({_shown_file(code.co_filename)}:{code.co_firstlineno})"
 
 
 def wants_traceback() -> bool:
@@ -117,7 +125,7 @@ def _object(entry: FrameType) -> str:
 
 
 def _raised(error: Exception, at: _Place | None) -> str:
-    where = "" if at is None else f" at {_shown_file(at[0])}:{at[1]}"
+    where = "" if at is None else f" at {_shown(at)}"
     said = " ".join(str(error).split())
     if isinstance(error, AttributeError) and error.name and error.obj is not None:
         said += meant(next(iter(get_close_matches(error.name, _names(error.obj), 1)), None))
@@ -201,7 +209,11 @@ def _is_data(value: Any) -> bool:
     return dataclasses.is_dataclass(value)
 
 
-def _shown_file(frame: FrameType) -> str:
-    """Return a frame's file, from the working folder on where it lies there."""
-    file = Path(frame.f_code.co_filename)
+def _shown(place: _Place) -> str:
+    return f"{_shown_file(place[0].f_code.co_filename)}:{place[1]}"
+
+
+def _shown_file(name: str) -> str:
+    """Return a file, from the working folder on where it lies there."""
+    file = Path(name)
     return str(file.relative_to(Path.cwd())) if file.is_relative_to(Path.cwd()) else str(file)

@@ -2,10 +2,8 @@
 
 `OwnFunction` is the section of a table whose parts are functions, or whatever is called with the
 section's other keys. `OwnClass` is that of a table whose parts are classes, derived from its
-package's contract: the keys are the fields of the class's settings, and what checks the class's
-results is a class too, put before the user's in the order in which methods are looked up. A table
-declares what its parts are given, or derive from, and how their results are checked, in the module
-`custom` of its package.
+package's contract: the keys are the fields of the class's settings. A table declares what its parts
+are given, or derive from, and what their methods return, in the module `custom` of its package.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 import types
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NoReturn
 
 from pydantic import ConfigDict, Field, create_model
@@ -24,6 +22,7 @@ from otafl.core.problems import Problem, problem
 from otafl.core.settings import Settings, stackable_fields
 from otafl.core.words import did_you_mean
 from otafl.user_code import loading
+from otafl.user_code.returned import Check, checked
 
 
 class OwnPart(Settings):
@@ -87,9 +86,8 @@ class OwnClass(OwnPart):
     contract: ClassVar[type[Any]]
     """What the class must derive from."""
 
-    checks: ClassVar[type[Any]]
-    """A class that checks what the methods of the next class in line return; `said` is what the
-    scenario calls that."""
+    returns: ClassVar[Mapping[str, Check]]
+    """Method -> the check of what it returns."""
 
     @property
     def kind(self) -> type[Any]:
@@ -133,12 +131,15 @@ class OwnClass(OwnPart):
         return self.kind
 
     def made(self, *given: Any) -> Any:
-        """Make the user's component, after a class that checks what its methods return."""
+        """Make the user's component, whose methods' results are checked; those that the contract
+        itself has are not."""
         kind = self.kind
-        body = {"said": self.name, "__module__": kind.__module__}
-        whole: Any = types.new_class(
-            kind.__name__, (self.checks, kind), exec_body=lambda ns: ns.update(body)
-        )
+        body: dict[str, Any] = {"__module__": kind.__module__}
+        for method, check in self.returns.items():
+            if getattr(kind, method) is not getattr(self.contract, method):
+                said = f"{self.key}: {method} of '{self.name}' returned"
+                body[method] = checked(kind, self.contract, method, check, said)
+        whole: Any = types.new_class(kind.__name__, (kind,), exec_body=lambda ns: ns.update(body))
         if issubclass(kind, Settings):  # it is its settings
             return whole.model_validate(self.options)
         return whole(self.values, *given)
@@ -165,18 +166,6 @@ class OwnClass(OwnPart):
     def _unknown(self, word: str, known: Sequence[str]) -> Problem:
         text = f"unknown key{did_you_mean(word, known)} (known keys: {', '.join(known)})"
         return problem(text, f"{self.key.removesuffix('name')}{word}")
-
-
-def refuse(section: str, said: str, part: str, fault: str, wanted: str) -> NoReturn:
-    """Raise the UserError of a method of the user's class that returned something else."""
-    raise UserError(f"{section}.name: {part} of '{said}' returned {fault}; {wanted} would do")
-
-
-def shapes(blocks: Any) -> dict[str, list[int]] | str:
-    """Return the shapes of named tensors; what else it is, in words."""
-    if isinstance(blocks, dict) and all(hasattr(one, "shape") for one in blocks.values()):
-        return {name: list(block.shape) for name, block in blocks.items()}
-    return f"a {type(blocks).__name__}"
 
 
 @functools.cache

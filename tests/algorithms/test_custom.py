@@ -398,7 +398,7 @@ SPOILED = {
     "state": "returned the devices' blocks ['more']; [], as init made them, would do",
     "rows": "returned the payload's block 'model' of shape [1, 650]; [8, ...], a row a device,",
     "server": "combine of 'my_own_methods:Spoiled' returned a Tensor; the server's blocks ['mod",
-    "block": "combine of 'my_own_methods:Spoiled' returned the block 'model' of shape [2, 5]; [2, ",
+    "block": "combine of 'my_own_methods:Spoiled' returned the server's block 'model' of shape [2",
     "flops": "flops of 'my_own_methods:Spoiled' returned an array of shape [0]; one number, or [1]",
 }
 
@@ -428,8 +428,8 @@ def test_a_settlement_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("Losing", "settle of 'my_own_methods:Losing' returned the block 'lost' of shape [8]"),
-        ("Forgetting", "settle of 'my_own_methods:Forgetting' returned []; the devices' blocks"),
+        ("Losing", "returned the devices' block 'lost' of shape [8]"),
+        ("Forgetting", "returned the devices' blocks []; ['"),
     ],
 )
 def test_a_wrong_settlement_is_said(name: str, text: str) -> None:

@@ -64,7 +64,7 @@ def test_what_it_sends_and_how_many_bits_that_is() -> None:
             "Fewer",
             "returned the block 'model' of shape [11, 310]; [12, ...], a row a device, would",
         ),
-        ("Forgetful", "returned the memory {}; {'rest/0': [12, 310]}, as init made it, would do"),
+        ("Forgetful", "returned the memory's blocks []; ['rest/0'], as init made it, would do"),
     ],
 )
 def test_what_is_wrong_is_said(name: str, said: str) -> None:

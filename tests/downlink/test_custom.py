@@ -59,7 +59,7 @@ def test_what_it_takes() -> None:
     ("name", "said"),
     [
         ("Nothing", "returned a Broadcast; an otafl.downlink.base.Arrival would do"),
-        ("Rows", "returned seconds of shape [12]; [3] would do"),
+        ("Rows", "returned seconds of shape [12]; one number, or [3] would do"),
         ("Negative", "returned bits that are not numbers from 0 on; finite ones would do"),
         ("Heard", "returned heard of shape [2]; [12], a row a device, would do"),
     ],

@@ -3,7 +3,7 @@ together, and a file that is there already.
 
 Mutations that make a test here fail: a file taken up without a look at what it was computed by, its
 models under the numbers of other stacks, the plan put in its place after the parts, trials of a
-grown file computed again, a file of another scenario refused.
+grown file computed again.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from contract.test_sweeps import Kill, same
 
 import otafl
 from otafl import open_results, sweeping
+from otafl.core.errors import UserError
 from otafl.results import models as trained
 from otafl.results.files import read_part, write_part
 from otafl.scenario import Scenario
@@ -232,18 +233,87 @@ def test_a_file_that_was_made_otherwise_is_computed_anew(
     same(after, sweeping.run(small(sweep)))
 
 
-def test_a_file_of_another_scenario_or_none_is_replaced(file: Path, tmp_path: Path) -> None:
-    """Without a word, as ever: the user named the file to write."""
+SNRS = {"channel.snr_db": [0], "csi.name": ["perfect", "error"]}
+
+
+@pytest.mark.parametrize(
+    ("now", "differ"),
+    [
+        (small(AXES, seed=8), "seed"),
+        (small(SNRS, trials=1), "trials, sweep"),
+        (small(AXES, name="other", power="tci"), "power"),
+        (
+            small({}, power="tci", **{"channel.snr_db": 2, "training.batch_size": 3}),
+            "channel.snr_db, power, training.batch_size, sweep",
+        ),
+        (
+            small(SNRS, 1, seed=8, model="mlp", server="adam", **{"data.test": "per_device"}),
+            "data.test, model.hidden, server, trials and 2 more",
+        ),
+    ],
+)
+def test_a_file_of_another_scenario_is_refused(
+    now: Scenario, differ: str, file: Path, tmp_path: Path
+) -> None:
+    """Fails if it is replaced, or if the sentence lacks what is there, what differs or what to do.
+
+    The file keeps its bytes; with `restart` it is replaced.
+    """
     out, calls = Path(shutil.copy(file, tmp_path)), Calls()
-    fewer = {"channel.snr_db": [0], "csi.name": ["perfect", "error"]}
-    for other in (small(AXES, seed=8), small(fewer, seed=8), small(fewer, trials=1, seed=8)):
-        assert calls.run(other, out).attrs["seed"] == 8
-        assert len(calls.rounds) == 4
-        calls.rounds.clear()
-    for text in (b"", b"\x89HDF\r\n\x1a\n", b"name: small"):
-        out.write_bytes(text)
-        assert calls.run(small({}), out).attrs["complete"] == 1
+    before = out.read_bytes()
+    with pytest.raises(UserError) as refused:
+        calls.run(now, out)
+    assert str(refused.value) == (
+        f"{out}: holds the result of another scenario, 'small', which differs in {differ}; "
+        "give another file with --out, or replace this one with --restart (restart=True)"
+    )
+    assert (out.read_bytes(), calls.rounds, calls.told) == (before, [], [])
+    assert [path.name for path in tmp_path.iterdir()] == ["r.nc"]
+
+
+def test_restart_replaces_a_file_of_another_scenario(file: Path, tmp_path: Path) -> None:
+    out, calls = Path(shutil.copy(file, tmp_path)), Calls()
+    assert calls.run(small({}, seed=8), out, restart=True).attrs["seed"] == 8
     assert calls.told == []
+
+
+def test_the_file_that_a_changed_scenario_is_named_after_is_replaced(tmp_path: Path) -> None:
+    """And that is said; the same file is refused to a scenario of another name."""
+    keys: dict[str, Any] = {"output.folder": str(tmp_path)}
+    calls = Calls()
+    out = sweeping.own_file(small({}, **keys))
+    calls.run(small({}, **keys), out)
+    assert calls.run(small({}, seed=8, **keys), out).attrs["seed"] == 8
+    assert calls.told == [f"{out}: is computed anew, since it was made with other seed"]
+    other = small({}, name="other", seed=9, **keys)
+    out.rename(sweeping.own_file(other))
+    with pytest.raises(UserError, match="another scenario, 'small', which differs in seed"):
+        calls.run(other, sweeping.own_file(other))
+
+
+@pytest.mark.parametrize("text", [b"", b"\x89HDF\r\n\x1a\n"])
+def test_a_file_without_a_result_is_replaced(text: bytes, tmp_path: Path) -> None:
+    """Without a word: it is empty, or broken off."""
+    out, calls = tmp_path / "r.nc", Calls()
+    out.write_bytes(text)
+    assert calls.run(small({}), out).attrs["complete"] == 1
+    assert calls.told == []
+
+
+def test_what_another_program_wrote_is_refused(tmp_path: Path) -> None:
+    """A text, and a NetCDF file that is no result."""
+    out, netcdf, calls = tmp_path / "r.nc", tmp_path / "weather.nc", Calls()
+    out.write_text("name: small")
+    xr.Dataset({"wind": ("hour", [1.0])}).to_netcdf(netcdf, engine="h5netcdf")
+    for path in (out, netcdf):
+        before = path.read_bytes()
+        with pytest.raises(UserError) as refused:
+            calls.run(small({}), path)
+        assert str(refused.value) == (
+            f"{path}: is there already, and no result that can be read; give another file with "
+            "--out, or replace this one with --restart (restart=True)"
+        )
+        assert path.read_bytes() == before
 
 
 @pytest.mark.slow
@@ -323,10 +393,8 @@ def test_what_a_file_names_is_not_imported(file: Path, tmp_path: Path) -> None:
     assert "evil_module" in text
     evil = part.assign_attrs(scenario=text, scenario_hash="0" * 64)
     write_part(evil, out)
-    calls = Calls()
-    same(calls.run(small(AXES), out), sweeping.run(small(AXES)))
-    assert calls.told == []
-    assert len(calls.rounds) == 4
+    with pytest.raises(UserError, match="another scenario, 'small', which differs in power"):
+        Calls().run(small(AXES), out)
 
 
 @pytest.mark.slow

@@ -1,0 +1,136 @@
+"""Declare what the methods of the user's own classes return, and check it.
+
+A table declares a check for each method, made of the functions here: `check(call, value)` gives the
+value on, or raises UserError. Only types, shapes and, on the host, numbers are looked at.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+
+from otafl.core.errors import UserError
+from otafl.user_code import blame
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a user's method.
+
+    Parameters
+    ----------
+    said : begins the message: which method of which part.
+    place : ends it: where the method is written.
+    kind : the class.
+    given : the arguments by name, as they were before the call; of named tensors the shapes.
+    """
+
+    said: str
+    place: str
+    kind: type[Any]
+    given: Mapping[str, Any]
+
+    def refuse(self, fault: str, wanted: str) -> NoReturn:
+        """Raise UserError: something else was returned than what is wanted."""
+        raise UserError(f"{self.said} {fault}; {wanted} would do{self.place}")
+
+    def require(self, fine: bool, fault: str, wanted: str) -> None:
+        """Raise UserError unless what was returned is fine."""
+        if not fine:
+            self.refuse(fault, wanted)
+
+
+Check = Callable[[Call, Any], Any]
+Given = Mapping[str, Any]
+
+
+def checked(
+    kind: type[Any], contract: type[Any], method: str, check: Check, said: str
+) -> Callable[..., Any]:
+    """Return the method of a class with a check of what it returns; it gets arrays of its own, and
+    the check the arguments under the contract's names."""
+    written = getattr(kind, method)
+    names = list(inspect.signature(getattr(contract, method)).parameters)[1:]
+    place = blame.defined(written)
+
+    def call(self: Any, *args: Any, **keys: Any) -> Any:
+        every = dict(zip(names, args, strict=False)) | keys
+        given = {k: shapes(one) if isinstance(one, dict) else one for k, one in every.items()}
+        own = (one.copy() if isinstance(one, np.ndarray) else one for one in args)
+        return check(Call(said, place, kind, given), written(self, *own, **keys))
+
+    return call
+
+
+def parts(wanted: str, *checks: Check) -> Check:
+    """Require a tuple of so many parts, and of each what its check does."""
+
+    def check(call: Call, value: Any) -> Any:
+        fine = isinstance(value, tuple) and len(value) == len(checks)
+        call.require(fine, kind_of(value), wanted)
+        return tuple(one(call, part) for one, part in zip(checks, value, strict=True))
+
+    return check
+
+
+def blocks(argument: str, whose: str, note: str = "as before") -> Check:
+    """Require named tensors of the names and shapes of an argument."""
+
+    def check(call: Call, value: Any) -> Any:
+        before, now = call.given[argument], shapes(value)
+        if isinstance(now, str):
+            call.refuse(now, f"{whose} blocks {sorted(before)}, {note},")
+        same = now.keys() == before.keys()
+        call.require(same, f"{whose} blocks {sorted(now)}", f"{sorted(before)}, {note},")
+        for name, shape in now.items():
+            got = f"{whose} block '{name}' of shape {shape}"
+            call.require(shape == before[name], got, f"{before[name]}, {note},")
+        return value
+
+    return check
+
+
+def tensors(call: Call, value: Any) -> Any:
+    """Require named tensors of any names and shapes."""
+    found = shapes(value)
+    call.require(not isinstance(found, str), f"{found}", "a dict of tensors")
+    return value
+
+
+def shaped(
+    shape: Callable[[Given], Sequence[int]], what: str = "", note: str = "", one: bool = False
+) -> Check:
+    """Require an array of a shape; with `one`, a number that stands for all becomes such."""
+
+    def check(call: Call, value: Any) -> Any:
+        wanted = list(shape(call.given))
+        value = np.asarray(value, float) if one else value
+        got = list(value.shape) if hasattr(value, "shape") else type(value).__name__
+        fine = got == wanted or (one and got == [])
+        call.require(fine, f"{what}{got}", f"{'one number, or ' * one}{wanted}{note}")
+        return np.broadcast_to(value, wanted) if one else value
+
+    return check
+
+
+def rows(call: Call, what: str, named: Mapping[str, Any], counts: Sequence[int]) -> None:
+    """Require of every named tensor as many rows as one of the counts."""
+    for name, block in named.items():
+        got = f"{what} '{name}' of shape {list(block.shape)}"
+        call.require(len(block) in counts, got, f"[{counts[0]}, ...], a row a device,")
+
+
+def shapes(value: Any) -> dict[str, list[int]] | str:
+    """Return the shapes of named tensors; what else it is, in words."""
+    if isinstance(value, dict) and all(hasattr(one, "shape") for one in value.values()):
+        return {name: list(block.shape) for name, block in value.items()}
+    return kind_of(value)
+
+
+def kind_of(value: Any) -> str:
+    """Return what a value is, with an article."""
+    return f"a {type(value).__name__}"
