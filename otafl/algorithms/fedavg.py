@@ -12,16 +12,16 @@ McMahan, Moore, Ramage, Hampson, Arcas 2017, "Communication-Efficient Learning o
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from otafl.algorithms.base import Algorithm, DecayedSettings, Outcome
 from otafl.algorithms.parameters import MODEL, increment_, received_copy, sgd_
 from otafl.algorithms.whole_models import IN_THE_CLEAR, payload_of, received_model, step_size
 from otafl.core.contracts import Blocks, Broadcast, Context, LocalContext, Received
-from otafl.core.settings import stackable
+from otafl.core.settings import excludes, stackable
 from otafl.models.base import flatten, unflatten
 
 
@@ -47,14 +47,11 @@ class FedAvg(Algorithm):
             "the uplink",
         )
 
-        @model_validator(mode="after")
-        def _biases_apart(self) -> Self:
-            if self.bias_mode == "ideal" and self.sends == "increment":
-                raise ValueError(
-                    "bias_mode: ideal needs the biases apart from the weights, and the increment "
-                    "is one block; sends: model would do"
-                )
-            return self
+        _biases_apart = excludes(
+            when={"bias_mode": "ideal", "sends": "increment"},
+            said="bias_mode: ideal needs the biases apart from the weights, and the increment "
+            "is one block; sends: model would do",
+        )
 
     @classmethod
     def sends_increments(cls, settings: Any) -> bool:

@@ -73,7 +73,7 @@ from otafl.core.contracts import (
     column,
 )
 from otafl.core.rng import Streams
-from otafl.core.settings import stackable
+from otafl.core.settings import only_with, requires, stackable
 from otafl.factorised import truncation
 from otafl.factorised.truncation import Factors
 from otafl.models.base import Model, copied, flatten
@@ -188,15 +188,6 @@ class FedHm(Algorithm):
                     "homogeneous_mode: factor averages factors of one rank, and levels are "
                     f"{list(self.levels)}; one ratio below 1 would do"
                 )
-            if averages_factors and self.keep_server_history:
-                raise ValueError(
-                    "keep_server_history is for a mean of weights, and homogeneous_mode: factor "
-                    "has none; homogeneous_mode: weight would do"
-                )
-            if self.frame_ratio is not None and self.sends != "tangent":
-                raise ValueError(
-                    f"frame_ratio is for sends: tangent, and it is {self.sends}; leave it out"
-                )
             largest = max(self.rank_ratios, default=0.0)
             if self.frame_ratio is not None and self.frame_ratio < largest:
                 raise ValueError(
@@ -204,6 +195,19 @@ class FedHm(Algorithm):
                     f"{largest} or more would do"
                 )
             return self
+
+        _history_of_weights = requires(
+            "keep_server_history",
+            False,
+            when={"homogeneous_mode": "factor"},
+            said="keep_server_history is for a mean of weights, and homogeneous_mode: factor has "
+            "none; homogeneous_mode: weight would do",
+        )
+        _ratio_of_tangents = only_with(
+            "frame_ratio",
+            sends="tangent",
+            said="frame_ratio is for sends: tangent, and it is {sends}; leave it out",
+        )
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         self.cut = Cut(settings, model)

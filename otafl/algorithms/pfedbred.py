@@ -54,7 +54,7 @@ from otafl.algorithms.prox import (
 )
 from otafl.core.contracts import Blocks, Broadcast, Hyper, LocalContext
 from otafl.core.rng import Streams
-from otafl.core.settings import removed, stackable
+from otafl.core.settings import only_with, removed, requires, stackable
 from otafl.factorised.coherence import coherence
 from otafl.models.base import Model, flatten
 from otafl.models.span import Slope, Span, Towards
@@ -124,16 +124,20 @@ class PFedBreD(Algorithm):
         @model_validator(mode="after")
         def _fits(self) -> Self:
             must_converge(self.personal_learning_rate, self.penalty)
-            if self.variant == "c2" and self.strategy != "mh":
-                raise ValueError(
-                    f"variant: c2 is a form of mh, and strategy is {self.strategy}; strategy: mh, "
-                    "or variant: code or paper, would do"
-                )
-            if self.c2_two_batches and self.variant != "c2":
-                raise ValueError(
-                    f"c2_two_batches is of variant: c2, and variant is {self.variant}; leave it out"
-                )
             return self
+
+        _form_of_mh = requires(
+            "strategy",
+            "mh",
+            when={"variant": "c2"},
+            said="variant: c2 is a form of mh, and strategy is {strategy}; strategy: mh, "
+            "or variant: code or paper, would do",
+        )
+        _batches_of_c2 = only_with(
+            "c2_two_batches",
+            variant="c2",
+            said="c2_two_batches is of variant: c2, and variant is {variant}; leave it out",
+        )
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         super().__init__(settings, model, devices)

@@ -20,11 +20,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor
 
 from otafl.algorithms.arrivals import mean_or, not_lost, per_trial
@@ -59,7 +59,7 @@ from otafl.core.contracts import (
 )
 from otafl.core.problems import Problem
 from otafl.core.rng import Streams, family
-from otafl.core.settings import stackable
+from otafl.core.settings import excludes, requires, stackable
 from otafl.factorised import cp, cp_aggregation
 from otafl.models import cp_layers
 from otafl.models.base import Model, copied, flatten, unflatten
@@ -155,25 +155,29 @@ class TDPFed(Algorithm):
             "from the mean tensor itself, which needs downlink: both",
         )
 
-        @model_validator(mode="after")
-        def _fits(self) -> Self:
-            if self.rank is not None and self.compression_rate is not None:
-                raise ValueError("rank and compression_rate both set the ranks; give one of them")
-            if self.act_theta_start == "tensor" and self.aggregation != "act":
-                raise ValueError(
-                    f"act_theta_start: tensor is for aggregation: act, and it is "
-                    f"{self.aggregation}; act_theta_start: factors would do"
-                )
-            if self.act_theta_start == "tensor" and self.downlink != "both":
-                raise ValueError(
-                    "act_theta_start: tensor needs the tensor sent; downlink: both would do"
-                )
-            if self.aggregation == "tangent" and self.sends == "factors":
-                raise ValueError(
-                    "aggregation: tangent sends coordinates of the change, never factors; "
-                    "sends: increment would do"
-                )
-            return self
+        _one_rank = excludes(
+            "rank",
+            "compression_rate",
+            said="rank and compression_rate both set the ranks; give one of them",
+        )
+        _theta_of_act = requires(
+            "aggregation",
+            "act",
+            when={"act_theta_start": "tensor"},
+            said="act_theta_start: tensor is for aggregation: act, and it is {aggregation}; "
+            "act_theta_start: factors would do",
+        )
+        _tensor_sent = requires(
+            "downlink",
+            "both",
+            when={"act_theta_start": "tensor"},
+            said="act_theta_start: tensor needs the tensor sent; downlink: both would do",
+        )
+        _tangent = excludes(
+            when={"aggregation": "tangent", "sends": "factors"},
+            said="aggregation: tangent sends coordinates of the change, never factors; "
+            "sends: increment would do",
+        )
 
         def check(self, scenario: Any) -> Iterable[Problem]:
             sides = sides_of(scenario)

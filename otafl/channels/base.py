@@ -14,13 +14,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor
 
 from otafl.channels.places import Places
 from otafl.core.contracts import ChannelState, Hyper, LinkBudget
 from otafl.core.rng import Streams
-from otafl.core.settings import Decibels, Settings, stackable
+from otafl.core.settings import Decibels, Settings, excludes, stackable
 from otafl.core.units import db_to_linear, dbm_to_watt, noise_power_w
 
 DEFAULT_SNR_DB = 20.0
@@ -50,13 +50,11 @@ class ChannelSettings(Settings):
         "is repeated over the devices",
     )
 
-    @model_validator(mode="after")
-    def _one_snr(self) -> ChannelSettings:
-        if self.snr_db is not None and self.path_loss_db is not None:
-            raise ValueError(
-                "snr_db and path_loss_db are two ways to say the same thing; give one of them"
-            )
-        return self
+    _one_snr = excludes(
+        "snr_db",
+        "path_loss_db",
+        said="snr_db and path_loss_db are two ways to say the same thing; give one of them",
+    )
 
     @property
     def implied(self) -> Mapping[str, Any]:

@@ -42,6 +42,7 @@ from otafl.channels.places import Places
 from otafl.channels.plane_waves import GeometricSettings, PlaneWaves, velocities
 from otafl.core.contracts import ChannelState
 from otafl.core.rng import purpose
+from otafl.core.settings import requires
 from otafl.core.units import db_to_linear
 
 SHADOWING = purpose("shadowing", __name__)
@@ -123,18 +124,24 @@ class Cell(Channel):
                     f"min_distance_m {self.min_distance_m:g} leaves no room in cell_radius_m "
                     f"{self.cell_radius_m:g}; a smaller one would do"
                 )
-            if self.mobility == "linear" and self.speed_kmh is None:
-                raise ValueError("mobility 'linear' needs speed_kmh, say 3")
-            if self.name == "rma" and self.o2i_loss != "low":
-                raise ValueError(
-                    "o2i_loss 'high' is not defined for rma (TR 38.901 7.4.3); low would do"
-                )
             if (self.in_car is None) == (self.name == "rma"):
                 raise ValueError(
                     f"in_car: {str(self.in_car).lower()}: there are cars in rma, where it is true "
                     "or false, and not in umi and uma, where it is left out"
                 )
             return self
+
+        _moving = requires(
+            "speed_kmh",
+            when={"mobility": "linear"},
+            said="mobility 'linear' needs speed_kmh, say 3",
+        )
+        _loss_of_rma = requires(
+            "o2i_loss",
+            "low",
+            when={"name": "rma"},
+            said="o2i_loss 'high' is not defined for rma (TR 38.901 7.4.3); low would do",
+        )
 
         @model_serializer(mode="wrap")
         def _cars_of_rma(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:

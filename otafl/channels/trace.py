@@ -46,6 +46,7 @@ from otafl.channels.trace_files import Responses, read, write
 from otafl.core.contracts import ChannelState, LinkBudget, Paths
 from otafl.core.errors import UserError
 from otafl.core.rng import purpose
+from otafl.core.settings import excludes
 
 START = purpose("trace_start", __name__)
 PLACES = purpose("trace_places", __name__)
@@ -116,17 +117,15 @@ class Trace(Channel):
                 )
             return self
 
-        @model_validator(mode="after")
-        def _one_gain(self) -> Trace.Settings:
-            given = next(
-                (key for key in ("snr_db", "path_loss_db") if getattr(self, key) is not None), ""
+        _relative_snr, _relative_loss = (
+            excludes(
+                key,
+                when={"gains": "absolute"},
+                said=f"gains 'absolute' takes the path loss from the file; leave {key} out, or "
+                "set gains to relative",
             )
-            if self.gains == "absolute" and given:
-                raise ValueError(
-                    f"gains 'absolute' takes the path loss from the file; leave {given} out, or "
-                    "set gains to relative"
-                )
-            return self
+            for key in ("snr_db", "path_loss_db")
+        )
 
         @property
         def file(self) -> str:

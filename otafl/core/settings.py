@@ -10,7 +10,7 @@ import functools
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -121,6 +121,65 @@ def removed(**last: Any) -> Any:
         return {key: value for key, value in given.items() if key not in stale} if stale else given
 
     return model_validator(mode="before")(leave_out)
+
+
+GIVEN: Final = object()
+"""Any value of a field but its default, which stored scenarios spell out."""
+
+
+def _has(settings: BaseModel, values: Mapping[str, Any]) -> bool:
+    fields = type(settings).model_fields
+    return all(
+        getattr(settings, key) != fields[key].default
+        if value is GIVEN
+        else getattr(settings, key) == value
+        for key, value in values.items()
+    )
+
+
+def requires(field: str, value: Any = GIVEN, *, when: Mapping[str, Any], said: str) -> Any:
+    """Declare what a field must be where others have certain values,
+    `_rate = requires("rate", "mcs", when={"coding": "ldpc"}, said="...")`.
+
+    Parameters
+    ----------
+    field : the field.
+    value : what it must be, or `GIVEN`.
+    when : field -> value, or `GIVEN`, under which it must.
+    said : the message, in which `{field}` stands for the value of any field.
+    """
+
+    def check(settings: Settings) -> Settings:
+        if _has(settings, when) and not _has(settings, {field: value}):
+            raise ValueError(said.format_map(vars(settings)))
+        return settings
+
+    return model_validator(mode="after")(check)
+
+
+def excludes(*fields: str, when: Mapping[str, Any] | None = None, said: str) -> Any:
+    """Declare fields that are not given together, nor where others have certain values; `when` and
+    `said` as of `requires`."""
+    together = dict.fromkeys(fields, GIVEN) | dict(when or {})
+
+    def check(settings: Settings) -> Settings:
+        if _has(settings, together):
+            raise ValueError(said.format_map(vars(settings)))
+        return settings
+
+    return model_validator(mode="after")(check)
+
+
+def only_with(field: str, *, said: str, **others: Any) -> Any:
+    """Declare a field that is given only where all others have these values; `said` as of
+    `requires`."""
+
+    def check(settings: Settings) -> Settings:
+        if _has(settings, {field: GIVEN}) and not _has(settings, others):
+            raise ValueError(said.format_map(vars(settings)))
+        return settings
+
+    return model_validator(mode="after")(check)
 
 
 def list_former_defaults(settings: type[BaseModel]) -> dict[str, Any]:

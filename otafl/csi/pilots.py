@@ -20,15 +20,15 @@ Kay 1993, "Fundamentals of Statistical Signal Processing: Estimation Theory".
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor
 
 from otafl.channels.sionna_rng import keep_global_state
 from otafl.core.rng import Streams, family, purpose
-from otafl.core.settings import Decibels, stackable
+from otafl.core.settings import Decibels, requires, stackable
 from otafl.core.units import db_to_linear
 from otafl.csi.base import Csi, device_errors, path_errors
 
@@ -66,14 +66,13 @@ class Pilots(Csi):
             "are interpolated linearly",
         )
 
-        @model_validator(mode="after")
-        def _one_cell(self) -> Self:
-            if self.estimator == "mmse" and self.comb > 1:
-                raise ValueError(
-                    "estimator: 'mmse' estimates each sub-carrier group by its own pilots, but "
-                    f"comb is {self.comb}; comb: 1 or estimator: ls would do"
-                )
-            return self
+        _one_cell = requires(
+            "comb",
+            1,
+            when={"estimator": "mmse"},
+            said="estimator: 'mmse' estimates each sub-carrier group by its own pilots, but "
+            "comb is {comb}; comb: 1 or estimator: ls would do",
+        )
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)

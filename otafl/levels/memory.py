@@ -6,13 +6,14 @@ backward pass.
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from otafl.core.errors import UserError
+from otafl.core.settings import GIVEN, requires
 from otafl.levels.base import SECTION, Levels, Weights, by_place
 
 COPIES = 3
@@ -40,14 +41,12 @@ class MemoryLevels(Levels):
             description="share of the devices in each class, as weights; all alike if not given",
         )
 
-        @model_validator(mode="after")
-        def _of_classes(self) -> Self:
-            if self.shares is not None and self.memory_mb is None:
-                raise ValueError(
-                    "shares: are those of the classes of memory_mb, which is not given; leave them "
-                    "out, or give memory_mb"
-                )
-            return self
+        _of_classes = requires(
+            "memory_mb",
+            when={"shares": GIVEN},
+            said="shares: are those of the classes of memory_mb, which is not given; leave them "
+            "out, or give memory_mb",
+        )
 
         def counts(self, levels: int) -> dict[str, int]:
             return {"shares": len(self.memory_mb or ())}

@@ -37,16 +37,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from scipy import optimize, special
 from torch import Tensor
 
 from otafl.core.contracts import LEAST_SNR, Coefficients, Hyper, Link, Statistics
-from otafl.core.settings import stackable
+from otafl.core.settings import requires, stackable
 from otafl.power.base import Pair, PowerPolicy
 from otafl.power.scalars import FADED, LARGEST, WEAKEST, common, in_phase, senders
 
@@ -79,14 +79,13 @@ class PreScaler(PowerPolicy):
         "and silence count; all by default",
     )
 
-    @model_validator(mode="after")
-    def _gain_of_zero_bias(self) -> Self:
-        if self.common_gain == "best" and not self.zero_bias:
-            raise ValueError(
-                "common_gain: best chooses the one gain of all devices, and without zero_bias each "
-                "device has its own; add zero_bias: true, or leave common_gain out"
-            )
-        return self
+    _gain_of_zero_bias = requires(
+        "zero_bias",
+        True,
+        when={"common_gain": "best"},
+        said="common_gain: best chooses the one gain of all devices, and without zero_bias each "
+        "device has its own; add zero_bias: true, or leave common_gain out",
+    )
 
     def prepare(self, statistics: Statistics, hyper: Hyper) -> Pair:
         """Return gamma_k sqrt(m) and alpha_k sqrt(m), [S, K] each; 0 of devices without a

@@ -13,14 +13,14 @@ Zhu, Wang, Huang 2020, "Broadband Analog Aggregation for Low-Latency Federated E
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor
 
 from otafl.core.contracts import Coefficients, Hyper, Link, Statistics
-from otafl.core.settings import stackable
+from otafl.core.settings import excludes, stackable
 from otafl.power.base import GAMMA, REFERENCE, RELATIVE, Constraint, Pair, PowerPolicy, Reference
 from otafl.power.scalars import TINY, common, cophase, fixed_power, reference_gain, senders
 
@@ -42,19 +42,20 @@ class TruncatedChannelInversion(PowerPolicy):
     )
     gamma: float | None = Field(None, gt=0, description=GAMMA)
 
-    @model_validator(mode="after")
-    def _a_peak_is_no_mean(self) -> Self:
-        if self.constraint == "peak" and self.gamma is not None:
-            raise ValueError(
-                "gamma sets the power whatever the budget, so constraint: peak does not go with it"
-            )
-        if self.constraint == "peak" and (self.reference == "mean" or not self.count_policy_power):
-            raise ValueError(
-                "constraint: peak bounds each device's power in every round, so reference: mean "
-                "and count_policy_power: false do not go with it; leave them out, or take "
-                "constraint: average"
-            )
-        return self
+    _no_gamma = excludes(
+        "gamma",
+        when={"constraint": "peak"},
+        said="gamma sets the power whatever the budget, so constraint: peak does not go with it",
+    )
+    _reference_of_rounds, _power_of_policy = (
+        excludes(
+            when={"constraint": "peak", key: value},
+            said="constraint: peak bounds each device's power in every round, so reference: mean "
+            "and count_policy_power: false do not go with it; leave them out, or take constraint: "
+            "average",
+        )
+        for key, value in (("reference", "mean"), ("count_policy_power", False))
+    )
 
     @property
     def keeps(self) -> Constraint:
