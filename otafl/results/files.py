@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,7 +47,7 @@ def write_part(dataset: xr.Dataset, path: Path | str) -> None:
 
 
 def read_part(path: Path | str, lazy: bool = False) -> xr.Dataset:
-    """Read one file as it was written; `lazy` reads values only where they are used.
+    """Read one file as it was written; `lazy` reads values only where they are used, in chunks.
 
     A file of up to `LAZY_ABOVE_BYTES` is compared with its checksum; of a larger one HDF5 compares
     the chunks that are read.
@@ -54,19 +55,38 @@ def read_part(path: Path | str, lazy: bool = False) -> xr.Dataset:
     Raises DamagedError for a file that is damaged, UserError for one that is missing, not otafl's,
     or of a later format.
     """
-    import xarray as xr  # a third of a second, which is not yet needed where a run begins
+    from otafl.results import netcdf  # a third of a second, not yet needed where a run begins
 
+    return _opened(path, netcdf.open_chunked if lazy else netcdf.read)
+
+
+def open_part(path: Path | str) -> xr.Dataset:
+    """Open one file for what it says of itself; values are read where they are used, until it is
+    closed. Raises what `read_part` does."""
+    from otafl.results import netcdf
+
+    return _opened(path, netcdf.open_file)
+
+
+def _opened(path: Path | str, opened: Callable[[Path], xr.Dataset]) -> xr.Dataset:
+    """Return what a file is opened as, once it is known to be a sound result of otafl."""
     path = Path(path)
     _check_file(path)
     try:
         if path.stat().st_size <= LAZY_ABOVE_BYTES:
             checksums.check(path)
-        dataset = xr.open_dataset(path, engine="h5netcdf", chunks={} if lazy else None)
-        if not lazy:
-            with dataset:
-                dataset = dataset.load()
+        dataset = opened(path)
     except Exception as error:  # what h5py raises for damaged files is not documented
         raise damaged(path, _first_line(error)) from error
+    try:
+        return _checked(dataset, path)
+    except BaseException:
+        dataset.close()
+        raise
+
+
+def _checked(dataset: xr.Dataset, path: Path) -> xr.Dataset:
+    """Return a file's dataset as this version writes it; raise UserError where it is none."""
     if "scenario_hash" not in dataset.attrs or "sweep" not in dataset.attrs:
         raise UserError(
             f"{path}: is a NetCDF file, but no otafl result; give a file that `otafl run` wrote or "

@@ -17,7 +17,7 @@ from otafl.results import models as trained
 from otafl.results import origins
 from otafl.results.dataset import as_part
 from otafl.results.environment import device_name
-from otafl.results.files import PACKS, finished_files, open_results, read_part, write_part
+from otafl.results.files import PACKS, finished_files, open_part, open_results, write_part
 from otafl.scenario import Scenario, expand, sources_of
 from otafl.sweeping.folder import Folder
 from otafl.sweeping.growing import NOT_OTAFLS, Growth, Source, growth_from
@@ -41,7 +41,7 @@ def read_file(
     if not out.is_file():
         return None
     try:
-        with read_part(out, lazy=True) as whole:
+        with open_part(out) as whole:
             growth = growth_from(whole.attrs, scenario) if whole.attrs["complete"] == 1 else None
             if growth is None:
                 return None
