@@ -34,15 +34,10 @@ def write_part(dataset: xr.Dataset, path: Path | str) -> None:
 
     Raises WriteError where the folder or the disk does not allow it.
     """
-    checked = {"zlib": True, "complevel": 1, "shuffle": True, "fletcher32": True}
-    encoding = {name: checked for name, value in dataset.variables.items() if value.ndim}
-    encoding = {name: value for name, value in encoding.items() if _numeric(dataset[name])}
+    from otafl.results import netcdf  # a third of a second, not yet needed where a run begins
+
     with written(Path(path), replaces=True) as temporary:
-        if dataset.nbytes > IN_MEMORY_BYTES:
-            dataset.to_netcdf(temporary, engine="h5netcdf", encoding=encoding)
-        else:
-            # HDF5 dies of a full disk, not with an error: what it makes in memory is written after
-            temporary.write_bytes(dataset.to_netcdf(engine="h5netcdf", encoding=encoding))
+        netcdf.write(dataset, temporary, in_memory=dataset.nbytes <= IN_MEMORY_BYTES)
         checksums.append(temporary)
 
 
@@ -192,10 +187,6 @@ def _check_file(path: Path) -> None:
         f"{path}: is no result of otafl; give a file that `otafl run` wrote or the folder of an "
         "`otafl sweep`"
     )
-
-
-def _numeric(values: xr.DataArray) -> bool:
-    return values.dtype.kind in "fiu" and values.size > 0
 
 
 def _first_line(error: Exception) -> str:

@@ -128,3 +128,57 @@ def test_values_are_read_where_they_are_used(tmp_path: Path) -> None:
             dataset["a"][9].load()
     with pytest.raises(OSError, match="filter returned failure"):
         netcdf.read(tmp_path / "a.nc")
+
+
+def check_written(dataset: xr.Dataset, folder: Path) -> None:
+    """The file is one that xarray would write."""
+    numbers = [n for n, one in dataset.variables.items() if one.ndim and one.dtype.kind in "iuf"]
+    encoding = {name: netcdf.CHECKED for name in numbers if dataset[name].size}
+    dataset.to_netcdf(folder / "wanted.nc", engine="h5netcdf", encoding=encoding)
+    netcdf.write(dataset, folder / "got.nc", in_memory=True)
+    with (
+        xr.open_dataset(folder / "wanted.nc", engine="h5netcdf") as wanted,
+        xr.open_dataset(folder / "got.nc", engine="h5netcdf") as got,
+        h5py.File(folder / "wanted.nc") as wanted_file,
+        h5py.File(folder / "got.nc") as got_file,
+    ):
+        xr.testing.assert_identical(got.load(), wanted.load())
+        assert list(got.variables) == list(wanted.variables)
+        for name, variable in wanted.variables.items():
+            kept = [{**one.encoding, "source": ""} for one in (got[name], variable)]
+            assert str(kept[0]) == str(kept[1]), name
+        assert set(got_file) == set(wanted_file)
+        for name in wanted_file:
+            said = [set(file[name].attrs) - {"_Netcdf4Dimid"} for file in (got_file, wanted_file)]
+            assert said[0] == said[1], name
+
+
+def test_a_part_is_written_as_xarray_writes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = parts_of(make_scenario(TWO_AXES))[0].assign_attrs(stacks=[0, 2], note="ä", share=0.5)
+    part["whole"] = ("point", np.arange(part.sizes["point"], dtype=np.int32))
+    part["text"] = ("segment", np.array(["a", "ü b"]))
+    part["number"] = 3.0
+    used = []
+    true = netcdf._content
+    monkeypatch.setattr(netcdf, "_content", lambda *of: used.append(1) or true(*of))
+    check_written(part, tmp_path)
+    write_part(part, tmp_path / "again.nc")
+    check_written(read_part(tmp_path / "again.nc"), tmp_path)
+    assert used == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "dataset",
+    [
+        xr.Dataset({"a": ("x", np.zeros(0))}),
+        xr.Dataset({"a": ("x", np.array([b"ab", b"c"]))}),
+        xr.Dataset({"a": ("x", [True, False])}),
+        xr.Dataset({"a": ("x", [1.0])}, attrs={"words": ["a", "b"], "none": ""}),
+        xr.Dataset({"a": (("a", "y"), np.ones((2, 3)))}),
+    ],
+    ids=["nothing", "bytes", "booleans", "list of words", "called as a dimension"],
+)
+def test_anything_else_is_left_to_xarray(dataset: xr.Dataset, tmp_path: Path) -> None:
+    check_written(dataset, tmp_path)
