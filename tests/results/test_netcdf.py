@@ -158,7 +158,7 @@ def test_a_part_is_written_as_xarray_writes_it(
 ) -> None:
     part = parts_of(make_scenario(TWO_AXES))[0].assign_attrs(stacks=[0, 2], note="ä", share=0.5)
     part["whole"] = ("point", np.arange(part.sizes["point"], dtype=np.int32))
-    part["text"] = ("segment", np.array(["a", "ü b"]))
+    part = part.assign_coords(text=("segment", np.array(["a", "ü b"])))
     part["number"] = 3.0
     used = []
     true = netcdf._content
