@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,20 +34,15 @@ def write_part(dataset: xr.Dataset, path: Path | str) -> None:
 
     Raises WriteError where the folder or the disk does not allow it.
     """
-    checked = {"zlib": True, "complevel": 1, "shuffle": True, "fletcher32": True}
-    encoding = {name: checked for name, value in dataset.variables.items() if value.ndim}
-    encoding = {name: value for name, value in encoding.items() if _numeric(dataset[name])}
+    from otafl.results import netcdf  # a third of a second, not yet needed where a run begins
+
     with written(Path(path), replaces=True) as temporary:
-        if dataset.nbytes > IN_MEMORY_BYTES:
-            dataset.to_netcdf(temporary, engine="h5netcdf", encoding=encoding)
-        else:
-            # HDF5 dies of a full disk, not with an error: what it makes in memory is written after
-            temporary.write_bytes(dataset.to_netcdf(engine="h5netcdf", encoding=encoding))
+        netcdf.write(dataset, temporary, in_memory=dataset.nbytes <= IN_MEMORY_BYTES)
         checksums.append(temporary)
 
 
 def read_part(path: Path | str, lazy: bool = False) -> xr.Dataset:
-    """Read one file as it was written; `lazy` reads values only where they are used.
+    """Read one file as it was written; `lazy` reads values only where they are used, in chunks.
 
     A file of up to `LAZY_ABOVE_BYTES` is compared with its checksum; of a larger one HDF5 compares
     the chunks that are read.
@@ -54,19 +50,38 @@ def read_part(path: Path | str, lazy: bool = False) -> xr.Dataset:
     Raises DamagedError for a file that is damaged, UserError for one that is missing, not otafl's,
     or of a later format.
     """
-    import xarray as xr  # a third of a second, which is not yet needed where a run begins
+    from otafl.results import netcdf  # a third of a second, not yet needed where a run begins
 
+    return _opened(path, netcdf.open_chunked if lazy else netcdf.read)
+
+
+def open_part(path: Path | str) -> xr.Dataset:
+    """Open one file for what it says of itself; values are read where they are used, until it is
+    closed. Raises what `read_part` does."""
+    from otafl.results import netcdf
+
+    return _opened(path, netcdf.open_file)
+
+
+def _opened(path: Path | str, opened: Callable[[Path], xr.Dataset]) -> xr.Dataset:
+    """Return what a file is opened as, once it is known to be a sound result of otafl."""
     path = Path(path)
     _check_file(path)
     try:
         if path.stat().st_size <= LAZY_ABOVE_BYTES:
             checksums.check(path)
-        dataset = xr.open_dataset(path, engine="h5netcdf", chunks={} if lazy else None)
-        if not lazy:
-            with dataset:
-                dataset = dataset.load()
+        dataset = opened(path)
     except Exception as error:  # what h5py raises for damaged files is not documented
         raise damaged(path, _first_line(error)) from error
+    try:
+        return _checked(dataset, path)
+    except BaseException:
+        dataset.close()
+        raise
+
+
+def _checked(dataset: xr.Dataset, path: Path) -> xr.Dataset:
+    """Return a file's dataset as this version writes it; raise UserError where it is none."""
     if "scenario_hash" not in dataset.attrs or "sweep" not in dataset.attrs:
         raise UserError(
             f"{path}: is a NetCDF file, but no otafl result; give a file that `otafl run` wrote or "
@@ -172,10 +187,6 @@ def _check_file(path: Path) -> None:
         f"{path}: is no result of otafl; give a file that `otafl run` wrote or the folder of an "
         "`otafl sweep`"
     )
-
-
-def _numeric(values: xr.DataArray) -> bool:
-    return values.dtype.kind in "fiu" and values.size > 0
 
 
 def _first_line(error: Exception) -> str:

@@ -18,7 +18,7 @@ import numpy as np
 from otafl.core.errors import UserError, WriteError, changing
 from otafl.results import origins
 from otafl.results.dataset import joined
-from otafl.results.files import PACKS, finished_files, read_part, write_part
+from otafl.results.files import PACKS, finished_files, open_part, read_part, write_part
 
 AT_ONCE = 16
 """Files of a level that make one of the next."""
@@ -38,7 +38,7 @@ def finished_stacks(folder: Path) -> int:
     """Count the stacks that the files of a folder hold."""
     found: set[int] = set()
     for path in finished_files(folder):
-        with contextlib.suppress(UserError), read_part(path, lazy=True) as part:
+        with contextlib.suppress(UserError), open_part(path) as part:
             found |= stacks_of(path, part.attrs)
     return len(found)
 

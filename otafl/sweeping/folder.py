@@ -29,7 +29,7 @@ from otafl.core.inputs import read_text
 from otafl.core.words import counted
 from otafl.results import models as trained
 from otafl.results import origins
-from otafl.results.files import PARTS, finished_files, read_part
+from otafl.results.files import PARTS, finished_files, open_part
 from otafl.results.origins import Origin
 from otafl.results.packing import finished_stacks, stacks_of
 from otafl.scenario import Scenario, about, same
@@ -138,7 +138,7 @@ class Folder:
         found = {}
         for path in finished_files(self.path):
             try:
-                read_part(path, lazy=True).close()
+                open_part(path).close()
             except DamagedError as error:
                 aside = path.with_name(f"{path.name}{DAMAGED}")
                 with changing(path), contextlib.suppress(FileNotFoundError):  # another was first
@@ -280,7 +280,7 @@ def _held(path: Path, wanted: Mapping[str, str]) -> Finished:
     """Return what is in a file, if it is of this scenario and complete."""
     nothing = Finished(frozenset(), ())
     try:
-        with read_part(path, lazy=True) as part:
+        with open_part(path) as part:
             attributes, points = part.attrs, part["point_index"].values
         if attributes["complete"] != 1 or not same(attributes, wanted):
             return nothing

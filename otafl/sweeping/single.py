@@ -17,7 +17,7 @@ from otafl.results import models as trained
 from otafl.results import origins
 from otafl.results.dataset import as_part
 from otafl.results.environment import device_name
-from otafl.results.files import PACKS, finished_files, open_results, read_part, write_part
+from otafl.results.files import PACKS, finished_files, open_part, open_results, write_part
 from otafl.scenario import Scenario, expand, list_differences, sources_of
 from otafl.scenario.yaml_source import parse
 from otafl.sweeping.folder import Folder
@@ -57,7 +57,7 @@ def read_file(
     if not out.is_file() or not out.stat().st_size:
         return None
     try:
-        with read_part(out, lazy=True) as whole:
+        with open_part(out) as whole:
             stored = whole.attrs
             growth = growth_from(stored, scenario)
             part = as_part(whole).load() if growth and stored["complete"] == 1 else None

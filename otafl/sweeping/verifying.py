@@ -24,7 +24,7 @@ from otafl.core.words import counted
 from otafl.results import checksums
 from otafl.results import models as trained
 from otafl.results.checksums import ChecksumError
-from otafl.results.files import PACKS, PARTS, finished_files, read_part
+from otafl.results.files import PACKS, PARTS, finished_files, open_part
 from otafl.results.packing import stacks_of
 from otafl.scenario import same
 from otafl.scenario.yaml_source import parse
@@ -183,7 +183,7 @@ def _verify_result(path: Path, kind: Kind, alone: bool = False) -> tuple[Finding
     """
     try:
         has_checksum = checksums.check(path)
-        with read_part(path, lazy=True) as part:
+        with open_part(path) as part:
             attributes = dict(part.attrs)
         if not has_checksum:
             _read_chunks(path)

@@ -45,7 +45,7 @@ def imported(tmp_path: Path, keys: dict[str, Any], command: str = "run") -> list
 @pytest.mark.parametrize(
     "keys",
     [
-        pytest.param({"transport": "ideal"}, id="ideal"),
+        pytest.param({"transport": "ideal"}, id="ideal", marks=pytest.mark.slow),
         pytest.param({"channel": "awgn"}, id="awgn", marks=pytest.mark.slow),
         pytest.param({"channel": {"name": "rayleigh", "antennas": 2}, "trials": 3}, id="rayleigh"),
         pytest.param(

@@ -149,6 +149,7 @@ def count(tests: str, new: str) -> int:
     return len(re.findall(rf"[\[-]{new}[\]-]", tests))
 
 
+@pytest.mark.slow
 def test_what_a_component_declares_is_believed(copy: Path) -> None:
     """The tests that once had a list of names."""
     settling = held(copy, "tests/contract/test_settling.py", "-k", "anchored and digital")

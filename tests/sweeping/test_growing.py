@@ -34,7 +34,7 @@ pytestmark = pytest.mark.exact
 
 SHORT = {"training.rounds": 2, "trials": 2, "engine.dtype": "float64", "devices.count": 3}
 BEFORE = {"channel.snr_db": [0, 20], "csi.name": ["perfect", "error"]}
-MORE = {"channel.snr_db": [20, 5, 0], "csi.name": ["perfect", "delay", "error"]}
+MORE = {"channel.snr_db": [20, 5, 0], "csi.name": ["perfect", "pilots", "error"]}
 
 
 def grown(sweep: dict[str, Any] | None = None, trials: int = 2, **keys: Any) -> Scenario:
@@ -158,7 +158,7 @@ def test_models_come_along(tmp_path: Path) -> None:
     sweeping.sweep(now, tmp_path / "s", tell=lambda text: None)
     sweeping.sweep(now, tmp_path / "whole")
     x = np.random.default_rng(0).normal(size=(4, 64))
-    for snr_db, csi, trial in ((0, "error", 0), (20, "perfect", 2), (5, "delay", 1)):
+    for snr_db, csi, trial in ((0, "error", 0), (20, "perfect", 2), (5, "pilots", 1)):
         sel = {"snr_db": snr_db, "csi": csi}
         logits = []
         for folder in ("s", "whole"):

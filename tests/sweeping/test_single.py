@@ -125,7 +125,7 @@ def test_an_interrupted_end_loses_no_models(
 
 SMALL = {"training.rounds": 2, "trials": 2, "engine.dtype": "float64", "devices.count": 3}
 AXES = {"channel.snr_db": [0, 20], "csi.name": ["perfect", "error"]}
-MORE = {"channel.snr_db": [20, 5, 0], "csi.name": ["perfect", "delay", "error"]}
+MORE = {"channel.snr_db": [20, 5, 0], "csi.name": ["perfect", "pilots", "error"]}
 
 
 def small(sweep: dict[str, Any], trials: int = 2, **keys: Any) -> Scenario:
@@ -328,7 +328,7 @@ def test_models_of_a_file_come_along(trials: int, tmp_path: Path) -> None:
     assert "the sweep has grown from 4 points" in calls.told[0]
     sweeping.run(now, whole)
     x = np.random.default_rng(0).normal(size=(4, 64))
-    for snr_db, csi, trial in ((0, "error", 0), (20, "perfect", trials - 1), (5, "delay", 1)):
+    for snr_db, csi, trial in ((0, "error", 0), (20, "perfect", trials - 1), (5, "pilots", 1)):
         logits = []
         for result in (out, whole):
             module = otafl.load_model(result, trial=trial, snr_db=snr_db, csi=csi)
