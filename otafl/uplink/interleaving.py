@@ -59,10 +59,9 @@ def scattered(lengths: Sequence[int]) -> list[Uses]:
     return [Uses(0, len(part), part.sort().values) for part in parts]
 
 
-def shuffled(sent: Signal, index: int) -> Signal:
-    """Return group `index` of a payload, rows [n, P], with its reals in the order in which they are
-    sent."""
-    order, place = permutation(str(index), sent.reals, sent.x.device)
+def shuffled(sent: Signal) -> Signal:
+    """Return the rows [n, P] of a group in the order in which their coordinates are sent."""
+    order, place = permutation(str(sent.index), sent.reals, sent.x.device)
     mask = None if sent.mask is None else sent.mask.index_select(1, order)
     return replace(sent, x=sent.x.index_select(1, order), mask=mask, place=place)
 

@@ -56,7 +56,7 @@ def lay_out(delivery: Delivery, lengths: Sequence[int], csi: Csi, each: int = 1)
     if limits.per_symbol is not None and each > 1:
         limits = replace(limits, per_symbol=each * limits.per_symbol)
     pilots = float(csi.pilot_symbols * h.shape[3])
-    delivery.tally.add(side=delivery.uplink[0][2].cohort.rows_of * pilots)
+    delivery.tally.add(side=delivery.uplink[0].cohort.rows_of * pilots)
     return Slot(
         round=round,
         h=scaled,

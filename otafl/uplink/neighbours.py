@@ -48,7 +48,9 @@ class Neighbours:
         segments, sent = on_air.segments, on_air.signal
         cohort = _together(sent.cohort, self._servers)
         sent = replace(sent, cohort=cohort)
-        scale = (on_air.symbols.scale[:, None] * sent.at_rows(on_air.coefficients.p.mT))[..., None]
+        scale = (on_air.normalised.scale[:, None] * sent.at_rows(on_air.coefficients.p.mT))[
+            ..., None
+        ]
         gain = sent.at_rows(self.scalar_gains(on_air)) * scale  # [n, Q, C]
         columns = gain.real if segments.halves == 1 else torch.cat([gain.real, gain.imag], 2)
         sums = [segment_sums(sent, part, columns, segments) for part in segments.parts(sent.x)]
@@ -71,7 +73,7 @@ class Neighbours:
     def scalar_gains(self, on_air: OnAir) -> Tensor:
         """Return the scalar channels from every device of a trial to every of its servers, 0 from
         those that are not heard: [S, C K, Q, C]."""
-        h = self._to_others(on_air.symbols.slot)[..., list(on_air.segments.cells)]
+        h = self._to_others(on_air.slot)[..., list(on_air.segments.cells)]
         scalar = combined(on_air.channels.combiner, h.permute(0, 3, 1, 2))
         each = scalar.unflatten(0, (-1, self._servers)).unflatten(3, (-1, self._devices))
         total = self._sum_places(each.transpose(2, 3))  # [S, C, C, Q, K]

@@ -1,4 +1,4 @@
-"""A group's transmission, which a scheme superposes: symbols, scalar channels and coefficients."""
+"""What is transmitted of a group, which a scheme superposes: rows, channels and coefficients."""
 
 from __future__ import annotations
 
@@ -13,17 +13,37 @@ from torch import Tensor
 from otafl.core.contracts import Blocks, Coefficients, Cohort
 from otafl.uplink.bounds import SentPart
 from otafl.uplink.combine import ScalarChannels
-from otafl.uplink.normalise import Symbols
+from otafl.uplink.layout import Slot
+from otafl.uplink.normalise import Normalisation
 from otafl.uplink.segments import Segments, energies, segment_sums
 from otafl.uplink.signal import Signal
 
 
 @dataclass(frozen=True)
 class OnAir:
-    """Hold one group's transmission: p and eta, and what crashing devices have sent, None where
-    none do."""
+    """What is transmitted of a group.
 
-    symbols: Symbols
+    With c_k = Re(h_k p_k) / sqrt(eta), the receiver gets sum_k c_k K w_k x_k + n of it.
+
+    Parameters
+    ----------
+    slot : Slot
+        What the groups of the payload share.
+    sent : Signal
+        Rows x_k that devices have to send, [n, P].
+    normalised : Normalisation
+        Their segments, scales and powers.
+    channels : ScalarChannels
+        h [S, Q, K] behind the combiner, and the noise.
+    coefficients : Coefficients
+        Transmit scalars p [S, Q, K] and receive scaling eta [S, Q].
+    part : SentPart or None
+        What crashing devices have sent; None if none crash.
+    """
+
+    slot: Slot
+    sent: Signal
+    normalised: Normalisation
     channels: ScalarChannels
     coefficients: Coefficients
     part: SentPart | None
@@ -31,21 +51,20 @@ class OnAir:
     @property
     def segments(self) -> Segments:
         """Return the group's segments."""
-        return self.symbols.segments
+        return self.normalised.segments
 
     @property
     def signal(self) -> Signal:
         """Return the rows as far as they are sent."""
-        return self.symbols.sent if self.part is None else self.part.signal
+        return self.sent if self.part is None else self.part.signal
 
     @property
     def energy(self) -> Tensor:
         """Return the sum of squares of what each device sends before p, [S, Q, K]."""
-        symbols = self.symbols
         if self.part is None:
-            return symbols.energy
-        sent = energies(self.part.signal, self.segments) * symbols.scale.square()[:, None]
-        return symbols.sent.grid(sent).mT
+            return self.normalised.energy
+        sent = energies(self.part.signal, self.segments) * self.normalised.scale.square()[:, None]
+        return self.sent.grid(sent).mT
 
     @functools.cached_property
     def sent_gain(self) -> Tensor:
@@ -60,19 +79,18 @@ class OnAir:
     @functools.cached_property
     def active_rows(self) -> Tensor:
         """Return 1 for the rows that count in a segment, else 0: [n, Q]."""
-        return self.symbols.sent.at_rows(self.coefficients.active.mT).to(self.symbols.scale.dtype)
+        return self.sent.at_rows(self.coefficients.active.mT).to(self.normalised.scale.dtype)
 
     @functools.cached_property
     def weight(self) -> Tensor:
         """Return W of who counts, [S, Q]: of who is on air, for all that the server knows."""
-        sent = self.symbols.sent
-        return sent.by_trial(sent.weight[:, None] * self.active_rows)
+        return self.sent.by_trial(self.sent.weight[:, None] * self.active_rows)
 
     @functools.cached_property
     def unit(self) -> Tensor:
         """Return what the receiver multiplies Re(f^H y) / sqrt(eta) with, [S, Q]: 1 / (K W) for a
         mean, 1 / K where the sum is divided coordinate by coordinate, 1 for a sum."""
-        sent, unit = self.symbols.sent, torch.ones_like(self.weight)
+        sent, unit = self.sent, torch.ones_like(self.weight)
         if sent.linear:
             unit = unit / sent.cohort.rows_of.clamp_min(1.0)[:, None]
             if sent.mask is None:
@@ -82,13 +100,13 @@ class OnAir:
     @property
     def row_unit(self) -> Tensor:
         """Return a row's scale before p times what the receiver multiplies with, [n, Q]."""
-        return self.symbols.scale[:, None] * self.unit[self.symbols.sent.cohort.trial]
+        return self.normalised.scale[:, None] * self.unit[self.sent.cohort.trial]
 
     @property
     def row_gain(self) -> Tensor:
         """Return what a row's symbol is multiplied with on its way to the estimate, [n, Q]
         complex."""
-        return self.symbols.sent.at_rows(self.gain.mT) * self.row_unit
+        return self.sent.at_rows(self.gain.mT) * self.row_unit
 
     @property
     def variance(self) -> Tensor:
@@ -106,21 +124,21 @@ class OnAir:
     def reached(self) -> Blocks | None:
         """Return the weight on air out of 1 at each real, blocks [S, *shape], of a group that is
         cut in segments; None of another, or of one with a mask."""
-        sent, segments = self.symbols.sent, self.segments
+        sent, segments = self.sent, self.segments
         if sent.mask is not None or len(segments.bounds) == 1:
             return None
         return sent.blocks(segments.at_reals(self.weight, sent.reals))
 
     def heard(self) -> Callable[[], Tensor]:
         """Return a function as in `LinkReport.heard`; it keeps nothing of the payload's size."""
-        sent, stop = self.symbols.sent, None if self.part is None else self.part.stop
+        sent, stop = self.sent, None if self.part is None else self.part.stop
         active = sent.at_rows(self.coefficients.on_air.mT)
         order = _Columns(sent.reals, sent.place)
         return functools.partial(_heard, sent.cohort, active, self.segments, stop, order)
 
     def reached_weight(self, mask: Tensor) -> Tensor:
         """Return the weight on air that knows each coordinate, [S, P], by the rows' mask [n, P]."""
-        sent, segments = self.symbols.sent, self.segments
+        sent, segments = self.sent, self.segments
         weight = (sent.weight[:, None] * self.active_rows)[..., None]
         parts = [segment_sums(sent, part, weight, segments)[:, 0] for part in segments.parts(mask)]
         return torch.cat(parts, 1)

@@ -22,13 +22,14 @@ LOOP_AT_MOST = 16
 
 @dataclass(frozen=True)
 class Segments:
-    """Say where a group is cut.
+    """Where a group is cut.
 
-    bounds: Q stretches (first, stop) of channel uses, in order and without gaps. cells: [Q] the
-    channel's cell of each, flattened over (B, F). scopes: [Q] the normalised stretch of each.
-    halves: reals in a channel use, 1 or 2.
+    uses: its channel uses of the slot. bounds: Q stretches (first, stop) of them, in order and
+    without gaps. cells: [Q] the channel's cell of each, flattened over (B, F). scopes: [Q] the
+    normalised stretch of each. halves: real numbers in a channel use, 1 or 2.
     """
 
+    uses: Uses
     bounds: tuple[tuple[int, int], ...]
     cells: tuple[int, ...]
     scopes: tuple[int, ...]
@@ -99,6 +100,7 @@ def cut(
     stops = sorted(inside.union(scope_stops))
     firsts = [0, *stops[:-1]]
     return Segments(
+        uses=uses,
         bounds=tuple(zip(firsts, stops, strict=True)),
         cells=tuple(bisect.bisect_right(ends, first) for first in firsts),
         scopes=tuple(bisect.bisect_right(scope_stops, first) for first in firsts),

@@ -23,21 +23,31 @@ CACHE_BYTES = 2 << 20
 
 @dataclass(frozen=True)
 class Signal:
-    """Hold a payload group ready to be summed, one row for each (trial, device) that sends it.
+    """Rows of a payload group that devices send, one for each (trial, device).
 
-    x: [n, P]. mask: [n, P] or None. cohort: of the rows, n = N. shapes: of the blocks, in order
-    of their columns. linear: the receiver wants the weighted mean, not the plain sum. equal: of a
-    plain sum, weights are out of 1 as of a mean (`Group.weighting`). share: [n] the part of its
-    reals that a row has, None for all (`Group.share`). place: [P] the column of each real of the
-    blocks, where columns are in another order.
+    Parameters
+    ----------
+    index : int
+        Place of the group in its payload, which its random streams are named after.
+    group : Group
+        The group as the devices have it.
+    x : Tensor, float [n, P]
+        Symbols, 0 where a row does not know a coordinate.
+    mask : Tensor, float [n, P], or None
+        1 where a row knows a coordinate, else 0.
+    cohort : Cohort
+        The n rows.
+    share : Tensor, float [n], or None
+        Part of its coordinates that a row has; all if None (`Group.share`).
+    place : Tensor, int64 [P], or None
+        Column of each coordinate of the blocks; they are in order if None.
     """
 
+    index: int
+    group: Group
     x: Tensor
     mask: Tensor | None
     cohort: Cohort
-    shapes: dict[str, tuple[int, ...]]
-    linear: bool
-    equal: bool = False
     share: Tensor | None = None
     place: Tensor | None = None
 
@@ -45,6 +55,16 @@ class Signal:
     def reals(self) -> int:
         """Return the real numbers in a row, P."""
         return self.x.shape[1]
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of the blocks, in order of their columns."""
+        return {name: tuple(block.shape[1:]) for name, block in self.group.blocks.items()}
+
+    @property
+    def linear(self) -> bool:
+        """Return whether the receiver wants the weighted mean, not the plain sum."""
+        return self.group.weighting == "mean"
 
     @property
     def weight(self) -> Tensor:
@@ -55,7 +75,7 @@ class Signal:
     @property
     def out_of_one(self) -> bool:
         """Return whether the weights of a trial sum to one."""
-        return self.linear or self.equal
+        return self.group.weighting in ("mean", "equal")
 
     @property
     def exact(self) -> Tensor:
@@ -136,7 +156,7 @@ def _product(few: Tensor, x: Tensor) -> Tensor:
     return out
 
 
-def signal(group: Group, cohort: Cohort) -> Signal:
+def signal(group: Group, cohort: Cohort, index: int = 0) -> Signal:
     """Make the signal of the rows of a group that send: repeated rows of a device merged, weights
     normalised over what is left."""
     x = flatten(group.blocks)
@@ -154,12 +174,11 @@ def signal(group: Group, cohort: Cohort) -> Signal:
                 share = None if mask is None else mask.mean(1)
         cohort = cohort.take(rows)
     return Signal(
+        index=index,
+        group=group,
         x=x if mask is None else x * mask,
         mask=mask,
         cohort=cohort,
-        shapes={name: tuple(block.shape[1:]) for name, block in group.blocks.items()},
-        linear=group.weighting == "mean",
-        equal=group.weighting == "equal",
         share=share,
     )
 

@@ -28,6 +28,7 @@ from otafl.core.contracts import (
 )
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
+from otafl.uplink.base import deliver
 from otafl.uplink.coherent.over_the_air import OverTheAir
 from otafl.uplink.impairments.impairments import Impairments
 from otafl.uplink.power import Alignment
@@ -192,7 +193,7 @@ def test_error_of_the_vote_over_the_air(power_db: float, quadrature: bool) -> No
     payload, _ = made.encode((Group({"a": x}),), {}, who, 0, Streams([0], [0]))
     h, gain = torch.ones(1, 5, 1, 1, 1, dtype=torch.complex128), torch.ones(1, 5).double()
     link = over_the_air(power, 5, quadrature)
-    received, report = link.deliver(payload, who, ChannelState(h, gain), 0)
+    received, report = deliver(link, payload, who, ChannelState(h, gain), 0)
     vote = made.decode(received).mean[0]["a"][0]
     assert set(vote.abs().tolist()) == {0.5}
     assert report.symbols[0] == (reals / 2 if quadrature else reals)

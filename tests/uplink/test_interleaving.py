@@ -23,6 +23,7 @@ from torch import Tensor
 
 import otafl
 from otafl.core.contracts import Group, Limits
+from otafl.uplink.base import deliver
 from otafl.uplink.coherent.over_the_air import OverTheAir
 from otafl.uplink.interleaving import permutation, scattered, shuffled
 from otafl.uplink.signal import signal
@@ -48,7 +49,7 @@ def test_the_order_is_undone(length: int) -> None:
     order, place = permutation("0", length, HOST)
     assert sorted(order.tolist()) == list(range(length))
     x = updates(K, length)
-    mixed = shuffled(signal(Group({"a": x}), cohort()), 0)
+    mixed = shuffled(signal(Group({"a": x}), cohort()))
     assert torch.equal(mixed.x, x[:, order])
     assert torch.equal(mixed.blocks(mixed.x)["a"], x)
     assert torch.equal(order[place], torch.arange(length))
@@ -136,7 +137,7 @@ def test_crashes_are_in_time() -> None:
     sent = torch.ones(1, K, dtype=torch.float64)
     sent[0, 2] = 0.3
     state = link.channel.state(0)
-    received, report = link.transport.deliver(payload, cohort(), state, 0, Limits(sent=sent))
+    received, report = deliver(link.transport, payload, cohort(), state, 0, Limits(sent=sent))
     parts = [report.saved[f"sent/{index}"].sum(1)[0] for index in range(2)]
     assert (parts[0] + parts[1]).tolist() == [100, 100, 30, 100, 100, 100]
     assert 5 < parts[0][2] < 25

@@ -42,18 +42,18 @@ def hand_over(delivery: Delivery, read: Mapping[int, Group], arrived: Tensor | N
     if arrived is not None:
         sends = cohort.sends & arrived.flatten()[cohort.cell]
         heard = replace(cohort, sends=sends, all_send=False)
-    for index, group, sent in delivery.uplink:
+    for sent in delivery.uplink:
         if arrived is None:
-            delivery.give_exact(index, group, sent)
+            delivery.give_exact(sent)
             delivery.arrive(sent)
             continue
-        came = read.get(index, group)
+        came = read.get(sent.index, sent.group)
         got = signal(came, heard)
         mean, count = error_free(got)
         if sent.out_of_one:
             count = _out_of_one(count, sent, arrived)
         rows, each = _heard_rows(came, cohort, heard)
-        delivery.give(index, mean, count, each, rows, heard=whole(got))
+        delivery.give(sent, mean, count, each, rows, heard=whole(got))
         delivery.arrive(got)
         target = flatten(error_free(sent)[0])
         delivery.tally.error(squared_norm(flatten(mean) - target), squared_norm(target))

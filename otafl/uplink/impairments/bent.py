@@ -44,7 +44,7 @@ def bent_sum(on_air: OnAir, impairments: Impairments) -> Tensor:
     """Return the estimate [S, P] of a transmission of rows [n, P] whose symbols are bent, noise
     included."""
     sent, segments, gain = on_air.signal, on_air.segments, on_air.row_gain
-    slot, streams = on_air.symbols.slot, impairments.streams
+    slot, streams = on_air.slot, impairments.streams
     rule = impairments.settings.timing_receiver if impairments.delays else "matched_filter"
     carrier, delay = impairments.offsets(slot.budget.shape[1], slot.round)
     on = gain.abs().amax(1) > 0
@@ -61,7 +61,7 @@ def bent_sum(on_air: OnAir, impairments: Impairments) -> Tensor:
     for part in _sums(on_air, bend, torch.stack([1.0 - delay, delay], 1), impairments.reshapes):
         late = torch.nn.functional.pad(part[:, 1, :-1], (1, 0))  # of the symbol before
         flat.append(part[:, 0] + late)
-    noise = streams.normal(NOISE / on_air.symbols.index, slot.round, (sent.reals,))
+    noise = streams.normal(NOISE / sent.index, slot.round, (sent.reals,))
     return torch.cat(flat, 1)[:, : sent.reals] + noise * segments.at_reals(spread, sent.reals)
 
 
@@ -88,7 +88,7 @@ def _bent_chunks(on_air: OnAir, bend: Bend, numbers: int) -> Iterator[list[Tenso
     """Yield the one or two quadratures [n, C] as they reach the receiver, without noise, a chunk of
     channel uses after the other, of about so many numbers."""
     sent, segments = on_air.signal, on_air.segments
-    sent_with = sent.at_rows(on_air.coefficients.p.abs().mT) * on_air.symbols.scale[:, None]
+    sent_with = sent.at_rows(on_air.coefficients.p.abs().mT) * on_air.normalised.scale[:, None]
     column, halves = segments.of_columns(sent.x.device), segments.parts(sent.x)
     width = max(1, min(segments.symbols, numbers // max(1, len(sent.x))))
     step = bend.carrier.double()[:, None]
@@ -122,11 +122,11 @@ def _lmmse(on_air: OnAir, bend: Bend, streams: Streams) -> Tensor:
     """Return the linear MMSE estimate from all samples of each symbol; a trial has as many samples
     as devices."""
     sent, segments, unit = on_air.signal, on_air.segments, on_air.row_unit
-    symbols, column = on_air.symbols, segments.of_columns(sent.x.device)
+    normalised, column = on_air.normalised, segments.of_columns(sent.x.device)
     halves = next(_bent_chunks(on_air, bend, sent.x.numel()))
     samples = SampleSums(sent.cohort, bend.delay)
     believed = sent.at_rows((on_air.channels.h_hat * on_air.sent_gain).mT).real * unit
-    power = sent.at_rows(symbols.power.mT) / symbols.scale.square().clamp_min(1e-30)[:, None]
+    power = sent.at_rows(normalised.power.mT) / normalised.scale.square().clamp_min(1e-30)[:, None]
     target = unit * on_air.active_rows / torch.where(believed == 0, math.inf, believed)
     noise = on_air.variance
     taps = lmmse_filter(samples, believed.square() * power / segments.halves, target, noise)
@@ -135,8 +135,8 @@ def _lmmse(on_air: OnAir, bend: Bend, streams: Streams) -> Tensor:
     for half, rows in enumerate(halves):
         observed = samples.of(rows)  # [S, J, symbols]
         for j in range(observed.shape[1]):
-            name = NOISE / symbols.index / half / j
-            draw = streams.normal(name, symbols.slot.round, (segments.symbols,))
+            name = NOISE / sent.index / half / j
+            draw = streams.normal(name, on_air.slot.round, (segments.symbols,))
             observed[:, j].addcmul_(draw, spread)
         flat.append(samples.estimate(observed, taps, column))
     return torch.cat(flat, 1)[:, : sent.reals]

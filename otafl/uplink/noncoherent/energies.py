@@ -75,7 +75,7 @@ class Energies:
         The columns, the energies [S, 2, C] of + and -, summed over the antennas, and the error-free
         sum [S, C] of the reals or of the signs that are voted for.
         """
-        signal, round, index = on_air.signal, on_air.slot.delivery.round, on_air.index
+        signal, round, index = on_air.signal, on_air.slot.delivery.round, on_air.sent.index
         cohort, antennas, streams = signal.cohort, on_air.antennas, self._streams
         others = self._impairments.interferers(antennas, round)
         at_once = others is None and few_antennas.serves(signal, antennas)

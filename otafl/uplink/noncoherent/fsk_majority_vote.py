@@ -105,21 +105,20 @@ class FskMajorityVote(Transport):
     def carry(self, delivery: Delivery) -> None:
         """Send the groups one after the other."""
         slot = lay_out(delivery)
-        for uses, (index, group, sent) in zip(slot.uses, delivery.uplink, strict=True):
-            if group.weighting != "mean":
+        for uses, sent in zip(slot.uses, delivery.uplink, strict=True):
+            if not sent.linear:
                 raise UserError(
                     "transport.name: 'fsk_majority_vote' gives the server a vote, and the "
                     "algorithm asks for the sum of what devices send; use another transport"
                 )
             least = self._least(sent)
-            on_air = self._transmit(slot, index, uses, sent, least)
+            on_air = self._transmit(slot, uses, sent, least)
             steps, exact = self._receive(on_air, least)
             count: Tensor | Blocks = on_air.weight
             if sent.mask is not None:
                 reached = on_air.reached()
                 steps, count = steps * (reached > 0), sent.blocks(reached)
-            delivery.give(index, sent.blocks(steps), count, heard=on_air.heard())
-            delivery.tally.error(squared_norm(steps - exact), squared_norm(exact))
+            delivery.give_estimate(sent, steps, exact, count, heard=on_air.heard())
             on_air.account(torch.ones_like(on_air.weight), self.saves)
 
     def _least(self, sent: Signal) -> Tensor | None:
@@ -131,9 +130,7 @@ class FskMajorityVote(Transport):
             least = least * (squared_norm(sent.x) / sent.reals).sqrt()
         return least[:, None]
 
-    def _transmit(
-        self, slot: Slot, index: int, uses: Uses, sent: Signal, least: Tensor | None
-    ) -> OnPairs:
+    def _transmit(self, slot: Slot, uses: Uses, sent: Signal, least: Tensor | None) -> OnPairs:
         """Put the votes of a group on air."""
         able, scale = slot.able(sent), torch.ones_like(sent.weight)
         energy = 2.0 * slot.budget
@@ -147,7 +144,7 @@ class FskMajorityVote(Transport):
 
         p = torch.where(able, energy.sqrt(), 0.0)
         total = counted(sent, None) * scale
-        on_air = transmit(slot, index, uses, sent, scale, p, total, counted)
+        on_air = transmit(slot, uses, sent, scale, p, total, counted)
         if least is not None and slot.delivery.round == 0:
             self._refuse_silence(on_air)
         return on_air

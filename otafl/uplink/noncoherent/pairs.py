@@ -77,10 +77,6 @@ class Slot:
     uses: list[Uses]
     copies: Tensor | None
 
-    def segments(self, sent: Signal, uses: Uses) -> Segments:
-        """Cut the pairs of a group where the channel changes."""
-        return cut(sent, uses, self.stops, blockwise=False, quadrature=False)
-
     def able(self, sent: Signal) -> Tensor:
         """Return who can send, [S, K] bool: who has something to send, energy, and a channel."""
         return self.bounds.able(sent.on_air()) & (self.budget * self.gain >= LEAST_SNR)
@@ -105,7 +101,7 @@ class Slot:
 def lay_out(delivery: Delivery) -> Slot:
     """Lay out the slot of a delivery: the groups one after the other, two channel uses a real."""
     channel, limits = delivery.channel, delivery.limits
-    lengths = [sent.reals for _, _, sent in delivery.uplink]
+    lengths = [sent.reals for sent in delivery.uplink]
     pairs = max(1, sum(lengths))
     h = channel.over(2 * pairs)
     circuits = None if limits.per_symbol is None else 2.0 * limits.per_symbol
@@ -131,7 +127,6 @@ class OnPairs:
     """
 
     slot: Slot
-    index: int
     sent: Signal
     segments: Segments
     scale: Tensor
@@ -221,12 +216,11 @@ class OnPairs:
             rows = self.sent.grid(self.sent.x)
             parts = [rows[..., first:stop] for first, stop in self.segments.bounds]
             values["gram"] = torch.stack([torch.matmul(part, part.mT) for part in parts], 1)
-        return {f"{name}/{self.index}": value for name, value in values.items()}
+        return {f"{name}/{self.sent.index}": value for name, value in values.items()}
 
 
 def transmit(
     slot: Slot,
-    index: int,
     uses: Uses,
     sent: Signal,
     scale: Tensor,
@@ -238,21 +232,21 @@ def transmit(
 
     Parameters
     ----------
-    slot, index, uses, sent : of the group.
+    slot, uses, sent : of the group.
     scale : [n], of the magnitudes of its rows.
     p : [S, K] amplitude that a device would send a unit magnitude with, 0 for one that is silent.
     total : [n] sum of the scaled magnitudes.
     counted : rows, zero from their crash on, and the pairs that they have before it [n, 1] -> [n]
         sum of the magnitudes before the scale.
     """
-    segments = slot.segments(sent, uses)
+    segments = cut(sent, uses, slot.stops, blockwise=False, quadrature=False)
     whole = sent.grid(total)
     wanted = Coefficients(p[:, None], torch.ones_like(p[:, :1]), (p > 0)[:, None])
-    kept = slot.bounds.cut(wanted, slot.able(sent), whole[:, None])
-    part = slot.bounds.sent_part(sent, segments, uses)
+    kept = slot.bounds.limit(wanted, slot.able(sent), whole[:, None])
+    part = slot.bounds.cut_at_crash(sent, segments)
     energy = whole if part is None else sent.grid(counted(part.signal, part.stop) * scale)
     active = kept.active[:, 0]
-    return OnPairs(slot, index, sent, segments, scale, kept.p[:, 0] * active, active, energy, part)
+    return OnPairs(slot, sent, segments, scale, kept.p[:, 0] * active, active, energy, part)
 
 
 def before(stop: Tensor | None, columns: slice) -> Tensor | None:

@@ -37,7 +37,7 @@ from otafl.uplink.noncoherent import few_antennas
 from otafl.uplink.noncoherent.energies import Energies
 from otafl.uplink.noncoherent.pairs import TINY, OnPairs, Slot, lay_out, refused, transmit
 from otafl.uplink.report import NOT_SAVED, Saves
-from otafl.uplink.signal import Signal, by_coordinate, squared_norm
+from otafl.uplink.signal import Signal, by_coordinate
 
 
 class Reed(Transport):
@@ -74,15 +74,13 @@ class Reed(Transport):
     def carry(self, delivery: Delivery) -> None:
         """Send the groups one after the other."""
         slot = lay_out(delivery)
-        for uses, (index, _, sent) in zip(slot.uses, delivery.uplink, strict=True):
-            on_air, eta = self._transmit(slot, index, uses, sent)
-            estimate, exact, count = self._receive(on_air, eta)
-            delivery.give(index, sent.blocks(estimate), count, heard=on_air.heard())
-            delivery.tally.error(squared_norm(estimate - exact), squared_norm(exact))
+        for uses, sent in zip(slot.uses, delivery.uplink, strict=True):
+            on_air, eta = self._transmit(slot, uses, sent)
+            delivery.give_estimate(sent, *self._receive(on_air, eta), heard=on_air.heard())
             delivery.tally.add(side=sent.cohort.rows_of)
             on_air.account(eta, self.saves)
 
-    def _transmit(self, slot: Slot, index: int, uses: Uses, sent: Signal) -> tuple[OnPairs, Tensor]:
+    def _transmit(self, slot: Slot, uses: Uses, sent: Signal) -> tuple[OnPairs, Tensor]:
         """Send at the common scale, and return what magnitudes are received with in the mean over
         fading and devices, [S]."""
         scale, able = slot.scale(sent), slot.able(sent)
@@ -90,7 +88,7 @@ class Reed(Transport):
         total = _total(sent, None) * scale
         a = slot.common(able, sent.grid(total) / (2.0 * sent.reals) / divisor)
         p = torch.where(able, (a / divisor).sqrt(), 0.0)
-        on_air = transmit(slot, index, uses, sent, scale, p, total, _total)
+        on_air = transmit(slot, uses, sent, scale, p, total, _total)
         if self.settings.calibrate:
             return on_air, a[:, 0]
         weight = sent.weight if sent.linear else torch.ones_like(sent.weight)

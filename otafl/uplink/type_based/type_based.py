@@ -38,19 +38,18 @@ from otafl.core.contracts import Blocks, LinkBudget
 from otafl.core.problems import Problem, problem
 from otafl.core.rng import Streams, family, tick
 from otafl.uplink.base import Counts, Transport
-from otafl.uplink.combine import combine
 from otafl.uplink.delivery import Delivery
 from otafl.uplink.impairments.impairments import NOISE, whole
 from otafl.uplink.interleaving import Uses
 from otafl.uplink.layout import Slot, lay_out
-from otafl.uplink.limit import limit
-from otafl.uplink.normalise import Symbols
+from otafl.uplink.normalise import Normalisation
 from otafl.uplink.on_air import OnAir
-from otafl.uplink.power import Alignment, set_power
-from otafl.uplink.receive import Estimate, hand_over
+from otafl.uplink.power import Alignment
+from otafl.uplink.receive import hand_over
 from otafl.uplink.report import NOT_SAVED, Saves, account, coefficients
 from otafl.uplink.segments import cut, energies
-from otafl.uplink.signal import Signal, by_coordinate
+from otafl.uplink.signal import Signal
+from otafl.uplink.transmit import transmit
 
 ROUNDING = family("rounding_to_levels", __name__)
 
@@ -133,20 +132,20 @@ class TypeBased(Transport):
     def carry(self, delivery: Delivery) -> None:
         """Send the groups one after the other: rows x_k [n, P] become levels, whose pulses add up
         to counts [S, M, P], from which the estimate [S, P] is made."""
-        link, lengths = self.alignment, [rows.reals for _, _, rows in delivery.uplink]
+        link, lengths = self.alignment, [rows.reals for rows in delivery.uplink]
         slot = lay_out(delivery, lengths, link.csi, self.settings.levels)
-        for uses, (index, _, rows) in zip(slot.uses, delivery.uplink, strict=True):
-            symbols = self._pulses(slot, index, uses, rows)
-            channels = combine(symbols, link.receiver, link.impairments)
-            self._policy_state, wanted = set_power(symbols, channels, link, self._policy_state)
-            on_air = limit(symbols, channels, wanted)
+        for uses, rows in zip(slot.uses, delivery.uplink, strict=True):
+            pulses, normalised = self._pulses(slot, uses, rows)
+            self._policy_state, on_air = transmit(
+                slot, pulses, normalised, link, self._policy_state
+            )
             values = self._values(rows)
-            hand_over(on_air, self._receive(on_air, rows, values), delivery)
+            hand_over(on_air, *self._receive(on_air, rows, values), delivery)
             account(on_air, delivery, values.told)
             if self.saves.link:
                 delivery.tally.saved |= self._saved(on_air, rows, values)
 
-    def _pulses(self, slot: Slot, index: int, uses: Uses, sent: Signal) -> Symbols:
+    def _pulses(self, slot: Slot, uses: Uses, sent: Signal) -> tuple[Signal, Normalisation]:
         """Return what devices send before p: a pulse of energy one for each real that they know, on
         one of its M channel uses."""
         ones = sent.x.new_ones(1, 1).expand_as(sent.x) if sent.mask is None else sent.mask
@@ -155,11 +154,7 @@ class TypeBased(Transport):
         energy = energies(pulses, segments)
         lengths = slot.each * constant(segments.lengths, energy.dtype, energy.device)
         power = segments.by_scope(energy) / segments.by_scope(lengths)
-        return Symbols(
-            slot=slot,
-            index=index,
-            uses=uses,
-            sent=pulses,
+        return pulses, Normalisation(
             segments=segments,
             lengths=lengths,
             means=None,
@@ -185,11 +180,10 @@ class TypeBased(Transport):
         told = 0 if isinstance(wanted, float) else len(stops)
         return Values(scale, ends, sizes, told)
 
-    def _receive(self, on_air: OnAir, sent: Signal, values: Values) -> Estimate:
-        """Count, and take the mean of the counts."""
-        count, cohort, slot = self.settings.levels, sent.cohort, on_air.symbols.slot
-        index, width = on_air.symbols.index, max(1, CHUNK // count)
-        draw, at = self._draw(index, slot.round, sent), Air(on_air)
+    def _receive(self, on_air: OnAir, sent: Signal, values: Values) -> tuple[Tensor, Tensor]:
+        """Count, and take the mean of the counts: the estimate and the error-free sum, [S, P]."""
+        count, cohort, round = self.settings.levels, sent.cohort, on_air.slot.round
+        width, draw, at = max(1, CHUNK // count), self._draw(round, sent), Air(on_air)
         ends = values.at_reals(sent.x.device)
         unit = _unit(count, sent.x)
         estimate = sent.x.new_empty(cohort.trials, sent.reals)
@@ -198,38 +192,34 @@ class TypeBased(Transport):
             top = ends[:, columns]
             part = sent.x[:, columns] * values.scale[:, None] / top[cohort.trial]
             level = _levels(part, count, None if draw is None else draw[:, columns])
-            noise = self.streams.normal(NOISE / index, tick(slot.round, number), (count, width))
+            noise = self.streams.normal(NOISE / sent.index, tick(round, number), (count, width))
             y = at.counts(columns, level, count, noise[..., : top.shape[1]])
             y = project(y, at.senders(columns), self.settings.project)
             estimate[:, columns] = top * (unit @ y)
         estimate *= at.segments.at_reals(on_air.unit * (on_air.weight > 0), sent.reals)
-        exact = sent.sum(sent.exact[:, None])[:, 0]
-        if sent.mask is None:
-            return Estimate(estimate, exact, on_air.weight[:, 0])
-        reached = on_air.reached_weight(sent.mask)
-        return Estimate(*by_coordinate(sent, estimate, exact, reached))
+        return estimate, sent.sum(sent.exact[:, None])[:, 0]
 
-    def _draw(self, index: int, round: int, sent: Signal) -> Tensor | None:
+    def _draw(self, round: int, sent: Signal) -> Tensor | None:
         """Draw the numbers [n, P] by which values are rounded; None to the nearest."""
         if self.settings.rounding == "nearest":
             return None
         who = sent.cohort.trial, sent.cohort.device
-        return self.streams.device_uniform(ROUNDING / index, round, *who, (sent.reals,))
+        return self.streams.device_uniform(ROUNDING / sent.index, round, *who, (sent.reals,))
 
     def _saved(self, on_air: OnAir, sent: Signal, values: Values) -> Blocks:
         """Return also what rounding adds to the error: the squared rounding errors of the rows,
         [S, Q, K], and R [S, B], from which the noise's part follows where nothing is projected."""
-        symbols, count = on_air.symbols, self.settings.levels
-        saved = coefficients(replace(on_air, symbols=replace(symbols, sent=sent)), self.saves.gram)
+        count = self.settings.levels
+        saved = coefficients(replace(on_air, sent=sent), self.saves.gram)
         scale = values.scale[:, None]
         top = values.at_reals(sent.x.device)[sent.cohort.trial]
-        draw = self._draw(symbols.index, symbols.slot.round, sent)
+        draw = self._draw(on_air.slot.round, sent)
         level = _levels(sent.x * scale / top, count, draw)
         unit = _unit(count, sent.x)
-        off = (unit[level] * top / scale.clamp_min(TINY) - sent.x) * symbols.sent.x
-        rounding = sent.grid(energies(replace(sent, x=off), symbols.segments)).mT
+        off = (unit[level] * top / scale.clamp_min(TINY) - sent.x) * on_air.sent.x
+        rounding = sent.grid(energies(replace(sent, x=off), on_air.segments)).mT
         own = {"rounding": rounding, "range": values.ends}
-        return saved | {f"{name}/{symbols.index}": value for name, value in own.items()}
+        return saved | {f"{name}/{sent.index}": value for name, value in own.items()}
 
 
 @dataclass(frozen=True)
@@ -261,7 +251,7 @@ class Air:
         self._gain, self._active = gain, on_air.active_rows
         self._spread = (on_air.channels.noise / on_air.coefficients.eta).sqrt()
         self._column = self.segments.of_columns(gain.device)
-        self._known = on_air.symbols.sent.x
+        self._known = on_air.sent.x
 
     def counts(self, columns: slice, level: Tensor, count: int, noise: Tensor) -> Tensor:
         """Return y [S, M, C] of devices that have these levels [n, C], with standard normal noise

@@ -22,8 +22,8 @@ class Repetition(Transport):
         self.settings, self.budget = settings, budget
 
     def carry(self, delivery: Delivery) -> None:
-        for index, group, sent in delivery.uplink:
-            delivery.give_exact(index, group, sent)
+        for sent in delivery.uplink:
+            delivery.give_exact(sent)
             delivery.arrive(sent)
             on_air = sent.on_air()
             symbols = 2.0 * sent.reals * on_air.to(sent.x.dtype)
