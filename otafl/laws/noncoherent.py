@@ -173,7 +173,7 @@ MUTATIONS = (
                     "variance",
                     "variance given the channels",
                 },
-                replaced("otafl.uplink.noncoherent.reed:transmit", _doubled),
+                replaced("otafl.uplink.noncoherent.pairs:transmit", _doubled),
             ),
             "no random phases": (
                 "variance given the channels",

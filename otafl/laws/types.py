@@ -187,7 +187,7 @@ def _one_use(real: Any) -> Any:
 
     def pulses(self: Any, slot: Any, *rest: Any) -> Any:
         sent, made = real(self, slot, *rest)
-        return sent, dataclasses.replace(made, power=slot.each * made.power)
+        return sent, dataclasses.replace(made, power=slot.uses_per_symbol * made.power)
 
     return pulses
 

@@ -41,11 +41,11 @@ class Bounds:
             self.energy = (self.energy - circuits).clamp_min(0.0)
         self._stop = None if limits.sent is None else (limits.sent * symbols).floor()
 
-    def able(self, sends: Tensor) -> Tensor:
+    def select_able(self, sends: Tensor) -> Tensor:
         """Return those that have the energy to send, [S, K] bool, out of those that would."""
         return sends if self.energy is None else sends & (self.energy > 0)
 
-    def powers(self, m: Tensor) -> Tensor:
+    def scale_powers(self, m: Tensor) -> Tensor:
         """Return the mean symbol powers [S, Q, K] of what goes out: an update that is sent twice
         has twice the amplitude."""
         return m if self._copies is None else m * self._copies.square()[:, None]
@@ -80,12 +80,12 @@ class Bounds:
         """Cut a group to what crashing devices send of it; None if no device crashes."""
         if self._stop is None:
             return None
-        stop = sent.at_rows(segments.uses.before(self._stop).to(self._stop))[:, None]
+        stop = sent.take_rows(segments.uses.before(self._stop).to(self._stop))[:, None]
         firsts = constant(tuple(first for first, _ in segments.bounds), stop.dtype, stop.device)
         lengths = constant(segments.lengths, stop.dtype, stop.device)
         symbols = torch.minimum((stop - firsts).clamp_min(0.0), lengths)
         in_time = torch.arange(segments.symbols, device=stop.device) < stop
-        known = torch.cat([in_time] * segments.halves, 1)[:, : sent.reals]
+        known = torch.cat([in_time] * segments.halves, 1)[:, : sent.num_coordinates]
         return SentPart(replace(sent, x=sent.x * known), sent.grid(symbols).mT, stop)
 
 

@@ -53,7 +53,7 @@ def combine(
     cells = list(segments.cells)
     h = slot.h[..., cells].permute(0, 3, 1, 2)  # [S, Q, K, A]
     h_hat = h if slot.h_hat is slot.h else slot.h_hat[..., cells].permute(0, 3, 1, 2)
-    sends = slot.bounds.able(sent.on_air())
+    sends = slot.bounds.select_able(sent.transmitter_mask)
     combiner = receiver.combine(h_hat, sends, slot.budget)
     scalar = combined(combiner, h)
     believed = scalar if h_hat is h else combined(combiner, h_hat)

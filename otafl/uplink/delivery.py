@@ -9,17 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import (
-    Blocks,
-    ChannelState,
-    Cohort,
-    Limits,
-    LinkBudget,
-    LinkReport,
-    Payload,
-    Received,
-)
-from otafl.uplink.signal import Signal, each_row, error_free, signal, squared_norm, whole
+from otafl.core import contracts as c
+from otafl.uplink.signal import Signal, compute_error_free, make_signal, select_rows, squared_norm
 
 TINY = 1e-30
 
@@ -39,12 +30,12 @@ class Delivery:
 
     def __init__(
         self,
-        payload: Payload,
-        cohort: Cohort,
-        channel: ChannelState,
+        payload: c.Payload,
+        cohort: c.Cohort,
+        channel: c.ChannelState,
         round: int,
-        limits: Limits,
-        budget: LinkBudget,
+        limits: c.Limits,
+        budget: c.LinkBudget,
         apart: bool,
     ) -> None:
         self.payload, self.cohort, self.limits = payload, cohort, limits
@@ -55,7 +46,7 @@ class Delivery:
         self._given: dict[int, tuple[Any, ...]] = {}
         self._alive: Tensor | None = None
         for index, group in enumerate(payload):
-            sent = signal(group, cohort, index)
+            sent = make_signal(group, cohort, index)
             if group.route == "uplink":
                 self.uplink.append(sent)
             else:
@@ -64,11 +55,11 @@ class Delivery:
     def give(
         self,
         sent: Signal,
-        mean: Blocks,
-        count: Tensor | Blocks,
-        each: Blocks | None = None,
+        mean: c.Blocks,
+        count: Tensor | c.Blocks,
+        each: c.Blocks | None = None,
         came: Tensor | None = None,
-        reached: Blocks | None = None,
+        reached: c.Blocks | None = None,
         *,
         heard: Callable[[], Tensor],
     ) -> None:
@@ -80,8 +71,8 @@ class Delivery:
         sent: Signal,
         estimate: Tensor,
         exact: Tensor,
-        count: Tensor | Blocks,
-        reached: Blocks | None = None,
+        count: Tensor | c.Blocks,
+        reached: c.Blocks | None = None,
         *,
         heard: Callable[[], Tensor],
     ) -> None:
@@ -98,10 +89,10 @@ class Delivery:
 
     def give_exact(self, sent: Signal) -> None:
         """Give the server a group free of error."""
-        each = each_row(sent.group, self.cohort) if self._apart else None
-        self.give(sent, *error_free(sent), each, heard=whole(sent))
+        each = select_rows(sent.group, self.cohort) if self._apart else None
+        self.give(sent, *compute_error_free(sent), each, heard=sent.delivered_mask)
 
-    def arrive(self, sent: Signal, weight: Tensor | None = None) -> None:
+    def note_delivered(self, sent: Signal, weight: Tensor | None = None) -> None:
         """Note that this weight [S] of an uplink group arrives; None: every row of every trial."""
         if weight is None and min(sent.cohort.counts) > 0:
             self._every_trial = True
@@ -109,10 +100,10 @@ class Delivery:
         some = (sent.cohort.rows_of if weight is None else weight) > 0
         self._alive = some if self._alive is None else self._alive | some
 
-    def received(self) -> Received:
+    def received(self) -> c.Received:
         """Return what the server gets."""
         mean, count, each, came, reached, _ = self._columns()
-        return Received(
+        return c.Received(
             mean=mean,
             count=count,
             each=each if self._apart else None,
@@ -121,7 +112,7 @@ class Delivery:
             reached=None if all(blocks is None for blocks in reached) else reached,
         )
 
-    def report(self) -> LinkReport:
+    def report(self) -> c.LinkReport:
         """Return what it cost, and whom the server has heard."""
         return replace(self.tally.report(), heard=self._columns()[-1])
 
@@ -142,11 +133,11 @@ class Tally:
     population : K.
     """
 
-    def __init__(self, budget: LinkBudget, population: int) -> None:
+    def __init__(self, budget: c.LinkBudget, population: int) -> None:
         self._budget, self._population = budget, population
         self._sums: dict[str, Tensor] = {}
         self._some: dict[str, Tensor] = {}
-        self.saved: Blocks = {}
+        self.saved: c.Blocks = {}
 
     def add(self, **amounts: Tensor) -> None:
         """Add amounts of a group to those of the groups before.
@@ -184,7 +175,7 @@ class Tally:
         """Add the squared aggregation error and the squared error-free aggregate, [S]."""
         self.add(error=squared, target=target)
 
-    def report(self) -> LinkReport:
+    def report(self) -> c.LinkReport:
         """Return the report of the delivery."""
         sums, some = self._sums, self._some
         zeros = torch.zeros_like(self._budget.bandwidth_hz)
@@ -194,7 +185,7 @@ class Tally:
         nmse = zeros
         if "error" in sums:  # no error is none, also where the aggregate is zero
             nmse = sums["error"] / sums["target"].clamp_min(TINY)
-        return LinkReport(
+        return c.LinkReport(
             symbols=symbols,
             bits=sums.get("bits", zeros),
             side_symbols=sums.get("side", zeros),

@@ -23,7 +23,7 @@ from otafl.channels.base import Channel
 from otafl.core.contracts import Cohort, combined
 from otafl.uplink.layout import Slot
 from otafl.uplink.on_air import OnAir
-from otafl.uplink.segments import segment_sums
+from otafl.uplink.segments import sum_segments
 
 
 class Neighbours:
@@ -48,12 +48,12 @@ class Neighbours:
         segments, sent = on_air.segments, on_air.signal
         cohort = _together(sent.cohort, self._servers)
         sent = replace(sent, cohort=cohort)
-        scale = (on_air.normalised.scale[:, None] * sent.at_rows(on_air.coefficients.p.mT))[
+        scale = (on_air.normalised.scale[:, None] * sent.take_rows(on_air.coefficients.p.mT))[
             ..., None
         ]
-        gain = sent.at_rows(self.scalar_gains(on_air)) * scale  # [n, Q, C]
+        gain = sent.take_rows(self.scalar_gains(on_air)) * scale  # [n, Q, C]
         columns = gain.real if segments.halves == 1 else torch.cat([gain.real, gain.imag], 2)
-        sums = [segment_sums(sent, part, columns, segments) for part in segments.parts(sent.x)]
+        sums = [sum_segments(sent, part, columns, segments) for part in segments.parts(sent.x)]
         if len(sums) == 1:
             return sums[0].flatten(0, 1)
         one, two = sums

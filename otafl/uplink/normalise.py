@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from otafl.core.constants import constant
-from otafl.uplink.segments import Segments, energies, segment_sums, stretch_means
+from otafl.uplink.segments import Segments, compute_energies, compute_means, sum_segments
 from otafl.uplink.signal import Signal, squared_norm
 
 
@@ -63,11 +63,11 @@ def normalise(sent: Signal, segments: Segments, centre: bool) -> tuple[Signal, N
     tuple of Signal and Normalisation
         The rows without their means, and what is known of them.
     """
-    means = stretch_means(sent, segments) if centre and sent.mask is None else None
+    means = compute_means(sent, segments) if centre and sent.mask is None else None
     if means is not None:
-        sent = replace(sent, x=sent.x - segments.at_reals(means, sent.reals))
+        sent = replace(sent, x=sent.x - segments.expand(means, sent.num_coordinates))
     scale = sent.scale
-    energy = energies(sent, segments) * scale.square()[:, None]
+    energy = compute_energies(sent, segments) * scale.square()[:, None]
     lengths = constant(segments.lengths, energy.dtype, energy.device)
     power = sent.grid(segments.by_scope(energy) / segments.by_scope(lengths)).mT
     grid = sent.grid(energy).mT
@@ -82,11 +82,11 @@ def compute_variation(sent: Signal, normalised: Normalisation) -> Tensor:
     """
     segments, energy = normalised.segments, normalised.row_energy
     k = sent.cohort.rows_of[:, None]
-    total = sent.by_trial(energy)
+    total = sent.sum_by_trial(energy)
     both = torch.zeros_like(total)
     coefficient = normalised.scale[:, None, None].expand(-1, len(segments.bounds), 1)
     for part in segments.parts(sent.x):
-        sums = segment_sums(sent, part, coefficient, segments)[:, 0]
+        sums = sum_segments(sent, part, coefficient, segments)[:, 0]
         for q, (first, stop) in enumerate(segments.bounds):
             both[:, q] += squared_norm(sums[:, first:stop])
     total, both = segments.by_scope(total), segments.by_scope(both)

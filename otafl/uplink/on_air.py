@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,7 +14,7 @@ from otafl.uplink.bounds import SentPart
 from otafl.uplink.combine import ScalarChannels
 from otafl.uplink.layout import Slot
 from otafl.uplink.normalise import Normalisation
-from otafl.uplink.segments import Segments, energies, segment_sums
+from otafl.uplink.segments import Segments, compute_energies, sum_segments
 from otafl.uplink.signal import Signal
 
 
@@ -63,8 +62,12 @@ class OnAir:
         """Return the sum of squares of what each device sends before p, [S, Q, K]."""
         if self.part is None:
             return self.normalised.energy
-        sent = energies(self.part.signal, self.segments) * self.normalised.scale.square()[:, None]
-        return self.sent.grid(sent).mT
+        energy = compute_energies(self.part.signal, self.segments)
+        return self.sent.grid(energy * self.normalised.scale.square()[:, None]).mT
+
+    def expand(self, values: Tensor) -> Tensor:
+        """Expand values [n, Q] or [S, Q] of the segments to the coordinates, [.., P]."""
+        return self.segments.expand(values, self.sent.num_coordinates)
 
     @functools.cached_property
     def sent_gain(self) -> Tensor:
@@ -79,12 +82,12 @@ class OnAir:
     @functools.cached_property
     def active_rows(self) -> Tensor:
         """Return 1 for the rows that count in a segment, else 0: [n, Q]."""
-        return self.sent.at_rows(self.coefficients.active.mT).to(self.normalised.scale.dtype)
+        return self.sent.take_rows(self.coefficients.active.mT).to(self.normalised.scale.dtype)
 
     @functools.cached_property
     def weight(self) -> Tensor:
         """Return W of who counts, [S, Q]: of who is on air, for all that the server knows."""
-        return self.sent.by_trial(self.sent.weight[:, None] * self.active_rows)
+        return self.sent.sum_by_trial(self.sent.weight[:, None] * self.active_rows)
 
     @functools.cached_property
     def unit(self) -> Tensor:
@@ -106,7 +109,7 @@ class OnAir:
     def row_gain(self) -> Tensor:
         """Return what a row's symbol is multiplied with on its way to the estimate, [n, Q]
         complex."""
-        return self.sent.at_rows(self.gain.mT) * self.row_unit
+        return self.sent.take_rows(self.gain.mT) * self.row_unit
 
     @property
     def variance(self) -> Tensor:
@@ -121,54 +124,54 @@ class OnAir:
         unit = self.unit / self.coefficients.eta.sqrt()
         return torch.where(self.weight > 0, unit, 0.0)
 
-    def reached(self) -> Blocks | None:
+    def weigh_coordinates(self) -> Blocks | None:
         """Return the weight on air out of 1 at each real, blocks [S, *shape], of a group that is
         cut in segments; None of another, or of one with a mask."""
         sent, segments = self.sent, self.segments
         if sent.mask is not None or len(segments.bounds) == 1:
             return None
-        return sent.blocks(segments.at_reals(self.weight, sent.reals))
+        return sent.blocks(self.expand(self.weight))
 
-    def heard(self) -> Callable[[], Tensor]:
+    @property
+    def delivered_mask(self) -> Callable[[], Tensor]:
         """Return a function as in `LinkReport.heard`; it keeps nothing of the payload's size."""
         sent, stop = self.sent, None if self.part is None else self.part.stop
-        active = sent.at_rows(self.coefficients.on_air.mT)
-        order = _Columns(sent.reals, sent.place)
-        return functools.partial(_heard, sent.cohort, active, self.segments, stop, order)
+        active = sent.take_rows(self.coefficients.on_air.mT)
+        of_columns = sent.num_coordinates, sent.place
+        return functools.partial(_mark, sent.cohort, active, self.segments, stop, *of_columns)
 
-    def reached_weight(self, mask: Tensor) -> Tensor:
+    def weigh_known(self, mask: Tensor) -> Tensor:
         """Return the weight on air that knows each coordinate, [S, P], by the rows' mask [n, P]."""
         sent, segments = self.sent, self.segments
         weight = (sent.weight[:, None] * self.active_rows)[..., None]
-        parts = [segment_sums(sent, part, weight, segments)[:, 0] for part in segments.parts(mask)]
+        parts = [sum_segments(sent, part, weight, segments)[:, 0] for part in segments.parts(mask)]
         return torch.cat(parts, 1)
 
 
-class _Columns(NamedTuple):
-    """Count the reals of a row, and say in which column each is sent: [P], None in order."""
-
-    reals: int
-    place: Tensor | None
-
-
-def _heard(
-    cohort: Cohort, active: Tensor, segments: Segments, stop: Tensor | None, columns: _Columns
+def _mark(
+    cohort: Cohort,
+    active: Tensor,
+    segments: Segments,
+    stop: Tensor | None,
+    num_coordinates: int,
+    place: Tensor | None,
 ) -> Tensor:
-    """Return which of its reals each device had on air, [S, K, P] bool; [S, K] where it is all of
+    """Mark the coordinates that each device had on air, [S, K, P] bool; [S, K] where it is all of
     them or none.
 
     Parameters
     ----------
     cohort : the n rows.
-    active : [n, Q] bool, who is on air in a segment.
+    active : [n, Q] bool, the rows on air in a segment.
     stop : [n, 1] channel uses of the group until a row's crash; None where none crash.
+    place : [P] the column of each coordinate; None in order.
     """
     if stop is None and len(segments.bounds) == 1:
         return cohort.grid(active[:, 0], False)
-    rows = segments.at_reals(active, columns.reals)
+    rows = segments.expand(active, num_coordinates)
     if stop is not None:
         uses = torch.arange(segments.symbols, device=stop.device).repeat(segments.halves)
-        rows = rows & (uses[: columns.reals] < stop)
-    if columns.place is not None:
-        rows = rows.index_select(1, columns.place)
+        rows = rows & (uses[:num_coordinates] < stop)
+    if place is not None:
+        rows = rows.index_select(1, place)
     return cohort.grid(rows, False)

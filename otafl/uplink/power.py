@@ -59,7 +59,7 @@ def set_power(
         h=channels.h_hat,
         gain=slot.gain,
         budget=slot.budget,
-        power=slot.bounds.powers(normalised.power),
+        power=slot.bounds.scale_powers(normalised.power),
         noise=alignment.impairments.known_noise,
         sends=channels.sends,
         linear=sent.linear,

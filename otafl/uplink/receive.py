@@ -7,7 +7,7 @@ from torch import Tensor
 from otafl.core.contracts import Blocks
 from otafl.uplink.delivery import Delivery
 from otafl.uplink.on_air import OnAir
-from otafl.uplink.signal import by_coordinate
+from otafl.uplink.signal import divide_by_weights
 
 
 def receive(on_air: OnAir, total: Tensor, exact: Tensor, delivery: Delivery) -> None:
@@ -22,12 +22,11 @@ def receive(on_air: OnAir, total: Tensor, exact: Tensor, delivery: Delivery) -> 
     delivery : Delivery
         Takes the estimate.
     """
-    sent, normalised, segments = on_air.sent, on_air.normalised, on_air.segments
-    if normalised.means is not None:
-        arrived = sent.by_trial(normalised.scale[:, None] * normalised.means * on_air.active_rows)
-        total += segments.at_reals(arrived * on_air.unit, sent.reals)
-        whole = sent.by_trial(sent.exact[:, None] * normalised.means)
-        exact += segments.at_reals(whole, sent.reals)
+    sent, means = on_air.sent, on_air.normalised.means
+    if means is not None:
+        delivered = on_air.normalised.scale[:, None] * means * on_air.active_rows
+        total += on_air.expand(sent.sum_by_trial(delivered) * on_air.unit)
+        exact += on_air.expand(sent.sum_by_trial(sent.exact[:, None] * means))
     hand_over(on_air, total, exact, delivery)
 
 
@@ -40,5 +39,6 @@ def hand_over(on_air: OnAir, total: Tensor, exact: Tensor, delivery: Delivery) -
     sent = on_air.sent
     count: Tensor | Blocks = on_air.weight[:, 0]
     if sent.mask is not None:
-        total, exact, count = by_coordinate(sent, total, exact, on_air.reached_weight(sent.mask))
-    delivery.give_estimate(sent, total, exact, count, on_air.reached(), heard=on_air.heard())
+        total, exact, count = divide_by_weights(sent, total, exact, on_air.weigh_known(sent.mask))
+    reached = on_air.weigh_coordinates()
+    delivery.give_estimate(sent, total, exact, count, reached, heard=on_air.delivered_mask)

@@ -23,20 +23,33 @@ class Saves:
 NOT_SAVED = Saves()
 
 
-def account(on_air: OnAir, delivery: Delivery, told: int) -> None:
-    """Add up channel uses, energy, and side information, of which every device has told so many
-    numbers."""
+def account(on_air: OnAir, delivery: Delivery, num_scalars: int) -> None:
+    """Add the channel uses, energy and side information of a group to the tally.
+
+    With e_kq the energy of the symbols before p, device k radiates sum_q |p_kq|^2 e_kq. It is taken
+    off what the device has left.
+
+    Parameters
+    ----------
+    on_air : OnAir
+        What is transmitted.
+    delivery : Delivery
+        Gives the tally.
+    num_scalars : int
+        Real numbers of side information from each device.
+    """
     tally, normalised = delivery.tally, on_air.normalised
     sent, slot, sends = on_air.sent, on_air.slot, on_air.coefficients.on_air
     energy = on_air.coefficients.p.abs().square() * on_air.energy
     uses = sends.mT.to(energy.dtype) @ normalised.lengths
     if on_air.part is not None:
-        uses = slot.each * (sends * on_air.part.symbols).sum(1)
+        uses = slot.uses_per_symbol * (sends * on_air.part.symbols).sum(1)
     spent, counts = energy.sum(1), on_air.coefficients.active.any(1)
-    senders, length = sent.cohort.rows_of, float(slot.each * normalised.segments.symbols)
-    tally.add(symbols=(senders > 0) * length, energy=spent, sent=uses, side=senders * float(told))
+    senders, length = sent.cohort.rows_of, float(slot.uses_per_symbol * normalised.segments.symbols)
+    side = senders * float(num_scalars)
+    tally.add(symbols=(senders > 0) * length, energy=spent, sent=uses, side=side)
     tally.note(on_air=sends.any(1))
-    delivery.arrive(sent, None if bool(counts.any(1).all()) else on_air.weight.amax(1))
+    delivery.note_delivered(sent, None if bool(counts.any(1).all()) else on_air.weight.amax(1))
     slot.bounds.spend(spent)
 
 

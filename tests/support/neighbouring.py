@@ -26,7 +26,7 @@ from otafl.engine.engine import Engine
 from otafl.scenario import Point, Scenario
 from otafl.uplink.delivery import Delivery
 from otafl.uplink.on_air import OnAir
-from otafl.uplink.segments import energies
+from otafl.uplink.segments import compute_energies
 
 ROUNDING = 1e-6
 
@@ -104,7 +104,7 @@ class Tapped:
     def superpose(self, on_air: OnAir, unwanted: Any) -> tuple[Tensor, Tensor]:
         sight, index = self.sights[-1], on_air.sent.index
         total, exact = self._superpose(on_air, unwanted)
-        unit = on_air.segments.at_reals(on_air.received_unit, on_air.sent.reals)
+        unit = on_air.expand(on_air.received_unit)
         if self._told is not None:
             heard, by = self._told[len(self.sights) - 1].heard[len(sight.heard)]
             total = heard if torch.equal(by, unit) else heard / by.where(by != 0, 1.0) * unit
@@ -196,7 +196,7 @@ def _shown(engine: Engine, one: OnAir, other: OnAir) -> Tensor:
     if engine.parts.scenario.privacy.adjacency == "add_remove":  # the neighbour sends zeros
         x = one.signal.x * x.ne(0).any(1, keepdim=True)
     apart = replace(one.signal, x=x)
-    energy = energies(apart, one.segments) * one.normalised.scale.square()[:, None]
+    energy = compute_energies(apart, one.segments) * one.normalised.scale.square()[:, None]
     sent = one.sent.grid(energy).mT * one.coefficients.p.abs().square()  # [S, Q, K]
     gains = one.slot.h.abs().square().sum(2)
     for row, power in _elsewhere(engine, one):

@@ -50,7 +50,7 @@ def test_groups_come_in_the_payloads_order() -> None:
     assert [of_group().any().item() for of_group in report.heard] == [False, True]
     assert not report.symbols.any()
     assert not report.energy_j.any()
-    assert sent.reals == 4
+    assert sent.num_coordinates == 4
 
 
 @pytest.mark.parametrize("apart", [False, True])
@@ -73,9 +73,9 @@ def test_alive_is_who_got_something() -> None:
     one = delivery(groups())
     (sent,) = one.uplink
     assert one.received().alive is None
-    one.arrive(sent, torch.tensor([0.0, 0.5], dtype=torch.float64))
+    one.note_delivered(sent, torch.tensor([0.0, 0.5], dtype=torch.float64))
     assert one.received().alive.tolist() == [False, True]
-    one.arrive(sent, torch.tensor([0.0, 0.0], dtype=torch.float64))
+    one.note_delivered(sent, torch.tensor([0.0, 0.0], dtype=torch.float64))
     assert one.received().alive.tolist() == [False, True]
-    one.arrive(sent)
+    one.note_delivered(sent)
     assert one.received().alive is None

@@ -25,8 +25,8 @@ import otafl
 from otafl.core.contracts import Group, Limits
 from otafl.uplink.base import deliver
 from otafl.uplink.coherent.over_the_air import OverTheAir
-from otafl.uplink.interleaving import permutation, scattered, shuffled
-from otafl.uplink.signal import signal
+from otafl.uplink.interleaving import interleave, permutation, scatter_uses
+from otafl.uplink.signal import make_signal
 
 K, CELLS, LENGTH, LEVEL = 6, 8, 250, 1e-4
 HOST = torch.device("cpu")
@@ -49,7 +49,7 @@ def test_the_order_is_undone(length: int) -> None:
     order, place = permutation("0", length, HOST)
     assert sorted(order.tolist()) == list(range(length))
     x = updates(K, length)
-    mixed = shuffled(signal(Group({"a": x}), cohort()))
+    mixed = interleave(make_signal(Group({"a": x}), cohort()))
     assert torch.equal(mixed.x, x[:, order])
     assert torch.equal(mixed.blocks(mixed.x)["a"], x)
     assert torch.equal(order[place], torch.arange(length))
@@ -115,7 +115,7 @@ def test_one_cell_is_bit_equal(policy: str) -> None:
 def test_groups_share_every_cell() -> None:
     """Each channel use of the slot is one group's, and of every cell each group has its share."""
     lengths = [400, 1000, 200]
-    uses = scattered(lengths)
+    uses = scatter_uses(lengths)
     at = [one.at for one in uses]
     assert torch.equal(torch.cat([one for one in at if one is not None]).sort().values,
                        torch.arange(1600))  # fmt: skip
@@ -124,7 +124,7 @@ def test_groups_share_every_cell() -> None:
         share = before.diff().double() / 200
         assert before[-1] == length
         assert (share - length / 1600).abs().max() < 0.15
-    (alone,) = scattered([1600])
+    (alone,) = scatter_uses([1600])
     assert alone.at is None
 
 

@@ -50,7 +50,7 @@ from otafl.uplink.base import Counts, Transport
 from otafl.uplink.bounds import Bounds
 from otafl.uplink.coherent.analog import (
     AnalogSettings,
-    count_told,
+    count_scalars,
     lay_out_reals,
     normalise_reals,
 )
@@ -65,6 +65,7 @@ from otafl.uplink.on_air import OnAir
 from otafl.uplink.power import Alignment
 from otafl.uplink.receive import receive
 from otafl.uplink.report import NOT_SAVED, Saves, account, coefficients
+from otafl.uplink.superpose import draw_noise
 from otafl.uplink.transmit import transmit
 
 
@@ -224,7 +225,9 @@ class Ofdm(Transport):
         groups = delivery.channel.h.shape[4]
         if settings.subcarriers % groups:
             raise UserError(f"transport.subcarriers: {_no_multiple(settings.subcarriers, groups)}")
-        grid = lay_out(slot.stops, groups, settings.subcarriers, settings.prefix, slot.h.device)
+        grid = lay_out(
+            slot.cell_stops, groups, settings.subcarriers, settings.prefix, slot.h.device
+        )
         limits = delivery.limits
         if limits.energy is not None:
             limits = replace(limits, energy=limits.energy / grid.repeats)
@@ -241,7 +244,7 @@ class Ofdm(Transport):
         for uses, rows in zip(slot.uses, delivery.uplink, strict=True):
             sent, normalised = normalise_reals(slot, uses, rows, settings)
             self._policy_state, on_air = transmit(slot, sent, normalised, link, self._policy_state)
-            account(on_air, delivery, count_told(normalised, True, link.policy.wants_variation))
+            account(on_air, delivery, count_scalars(normalised, True, link.policy.wants_variation))
             groups.append(on_air)
         totals = self._superpose(groups, slot, grid, delivery)
         for on_air, total in zip(groups, totals, strict=True):
@@ -335,9 +338,9 @@ class Ofdm(Transport):
         combiner = on_air.channels.combiner[:, segments.of_columns(received.device)]  # [S, L, A]
         combined = (combiner.conj().mT * received).sum(1)
         halves = [combined.real, combined.imag][: segments.halves]
-        total = torch.cat(halves, 1)[:, : sent.reals]
-        total = total * segments.at_reals(on_air.received_unit, sent.reals)
+        total = torch.cat(halves, 1)[:, : sent.num_coordinates]
+        total = total * on_air.expand(on_air.received_unit)
         if self.alignment.impairments.settings.adc_bits is not None:
             return total
-        noise = self.streams.normal(NOISE / sent.index, on_air.slot.round, (sent.reals,))
-        return total + noise * segments.at_reals(on_air.variance.sqrt(), sent.reals)
+        noise = draw_noise(on_air, self.streams)
+        return total + noise * on_air.expand(on_air.variance.sqrt())

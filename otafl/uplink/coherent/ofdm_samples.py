@@ -62,9 +62,9 @@ class LaidOut:
     def of(cls, on_air: OnAir, grid: Grid, cohort: Cohort) -> Self:
         """Lay a group out that some rows of the cohort send."""
         signal, segments = on_air.signal, on_air.segments
-        p = signal.at_rows(on_air.coefficients.p.mT)
+        p = signal.take_rows(on_air.coefficients.p.mT)
         place = grid.of(segments.uses)
-        missing = segments.symbols * segments.halves - signal.reals
+        missing = segments.symbols * segments.halves - signal.num_coordinates
         rows = None
         if signal.cohort.size != cohort.size:
             rows = torch.searchsorted(cohort.cell, signal.cohort.cell)

@@ -20,20 +20,19 @@ from otafl.privacy.mechanism import Privacy
 from otafl.uplink.base import Counts, Transport
 from otafl.uplink.coherent.analog import (
     AnalogSettings,
-    count_told,
+    count_scalars,
     lay_out_reals,
     normalise_reals,
 )
 from otafl.uplink.delivery import Delivery
 from otafl.uplink.impairments.bent import bent_sum
-from otafl.uplink.impairments.impairments import NOISE
 from otafl.uplink.neighbours import Neighbours
 from otafl.uplink.on_air import OnAir
 from otafl.uplink.power import Alignment
 from otafl.uplink.receive import receive
 from otafl.uplink.report import NOT_SAVED, Saves, account, coefficients
-from otafl.uplink.segments import energies
-from otafl.uplink.superpose import superpose
+from otafl.uplink.segments import compute_energies
+from otafl.uplink.superpose import draw_noise, superpose
 from otafl.uplink.transmit import transmit
 
 
@@ -94,7 +93,7 @@ class OverTheAir(Transport):
         link, settings, privacy = self.alignment, self.settings, self.privacy
         slot = lay_out_reals(delivery, settings, link.csi)
         if privacy is not None:
-            sends = torch.stack([rows.on_air() for rows in delivery.uplink]).any(0)
+            sends = torch.stack([rows.transmitter_mask for rows in delivery.uplink]).any(0)
             slot = privacy.limit(slot, sends, delivery.limits)
         for uses, rows in zip(slot.uses, delivery.uplink, strict=True):
             clipped = rows if privacy is None else privacy.clip(rows)
@@ -105,7 +104,7 @@ class OverTheAir(Transport):
             if privacy is not None:
                 privacy.spend(on_air)
             # with privacy powers follow from the norm that all clip to
-            told = count_told(normalised, privacy is None, link.policy.wants_variation)
+            told = count_scalars(normalised, privacy is None, link.policy.wants_variation)
             account(on_air, delivery, told)
             unwanted = self._unwanted(on_air)
             total, exact = self._superpose(on_air, unwanted)
@@ -121,15 +120,13 @@ class OverTheAir(Transport):
         -------
         sum_k c_k x_k + n [S, P], scaled by the receiver, and the error-free sum_k w_k x_k [S, P].
         """
-        impairments, segments = self.alignment.impairments, on_air.segments
-        sent, exact, round = on_air.sent, None, on_air.slot.round
+        impairments, sent, exact = self.alignment.impairments, on_air.sent, None
         if impairments.bends:
             total = bent_sum(on_air, impairments)
         else:
-            noise = self.streams.normal(NOISE / sent.index, round, (sent.reals,))
-            total, exact = superpose(on_air, noise)
+            total, exact = superpose(on_air, draw_noise(on_air, self.streams))
         for signal in unwanted.values():
-            total = total + signal * segments.at_reals(on_air.received_unit, sent.reals)
+            total = total + signal * on_air.expand(on_air.received_unit)
         if impairments.settings.adc_bits is not None:
             total = self._converted(on_air, total)
         if exact is None or on_air.part is not None:
@@ -140,7 +137,7 @@ class OverTheAir(Transport):
         """Return the coefficients, and by segment the energy of what is received besides."""
         sent = on_air.sent
         besides = {
-            f"{name}/{sent.index}": energies(replace(sent, x=signal), on_air.segments)
+            f"{name}/{sent.index}": compute_energies(replace(sent, x=signal), on_air.segments)
             for name, signal in unwanted.items()
         }
         return besides | coefficients(on_air, self.saves.gram)
@@ -151,16 +148,15 @@ class OverTheAir(Transport):
         sent, found = on_air.sent, {}
         if self.neighbours is not None:
             found["neighbours"] = self.neighbours.signal(on_air)
-        tails = self.alignment.impairments.tails(sent.index, on_air.slot.round, sent.reals)
+        index, round, impairments = sent.index, on_air.slot.round, self.alignment.impairments
+        tails = impairments.tails(index, round, sent.num_coordinates)
         if tails is not None:
             found["tails"] = tails
         return found
 
     def _converted(self, on_air: OnAir, total: Tensor) -> Tensor:
         """Put what is received of a sum [S, P] through the server's converter."""
-        segments, reals = on_air.segments, on_air.sent.reals
-        received = on_air.coefficients.eta.sqrt() / on_air.unit
-        factor = segments.at_reals(received, reals)
-        heard = segments.at_reals(on_air.weight > 0, reals)
+        factor = on_air.expand(on_air.coefficients.eta.sqrt() / on_air.unit)
+        delivered = on_air.expand(on_air.weight > 0)
         quantise = self.alignment.impairments.quantise
-        return torch.where(heard, quantise(total * factor) / factor, 0.0)
+        return torch.where(delivered, quantise(total * factor) / factor, 0.0)

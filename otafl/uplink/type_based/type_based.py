@@ -39,7 +39,7 @@ from otafl.core.problems import Problem, problem
 from otafl.core.rng import Streams, family, tick
 from otafl.uplink.base import Counts, Transport
 from otafl.uplink.delivery import Delivery
-from otafl.uplink.impairments.impairments import NOISE, whole
+from otafl.uplink.impairments.impairments import NOISE, refuse_distortion
 from otafl.uplink.interleaving import Uses
 from otafl.uplink.layout import Slot, lay_out
 from otafl.uplink.normalise import Normalisation
@@ -47,7 +47,7 @@ from otafl.uplink.on_air import OnAir
 from otafl.uplink.power import Alignment
 from otafl.uplink.receive import hand_over
 from otafl.uplink.report import NOT_SAVED, Saves, account, coefficients
-from otafl.uplink.segments import cut, energies
+from otafl.uplink.segments import compute_energies, cut
 from otafl.uplink.signal import Signal
 from otafl.uplink.transmit import transmit
 
@@ -113,7 +113,7 @@ class TypeBased(Transport):
                     "receiver.scale",
                     "transport",
                 )
-            yield from whole(scenario, BENT, "counts")
+            yield from refuse_distortion(scenario, BENT, "counts")
 
     def __init__(
         self,
@@ -132,8 +132,8 @@ class TypeBased(Transport):
     def carry(self, delivery: Delivery) -> None:
         """Send the groups one after the other: rows x_k [n, P] become levels, whose pulses add up
         to counts [S, M, P], from which the estimate [S, P] is made."""
-        link, lengths = self.alignment, [rows.reals for rows in delivery.uplink]
-        slot = lay_out(delivery, lengths, link.csi, self.settings.levels)
+        link, lengths = self.alignment, [rows.num_coordinates for rows in delivery.uplink]
+        slot = lay_out(delivery, lengths, link.csi, delivery.limits, self.settings.levels)
         for uses, rows in zip(slot.uses, delivery.uplink, strict=True):
             pulses, normalised = self._pulses(slot, uses, rows)
             self._policy_state, on_air = transmit(
@@ -150,9 +150,9 @@ class TypeBased(Transport):
         one of its M channel uses."""
         ones = sent.x.new_ones(1, 1).expand_as(sent.x) if sent.mask is None else sent.mask
         pulses = replace(sent, x=ones)
-        segments = cut(sent, uses, slot.stops, blockwise=False, quadrature=False)
-        energy = energies(pulses, segments)
-        lengths = slot.each * constant(segments.lengths, energy.dtype, energy.device)
+        segments = cut(sent, uses, slot.cell_stops, blockwise=False, quadrature=False)
+        energy = compute_energies(pulses, segments)
+        lengths = slot.uses_per_symbol * constant(segments.lengths, energy.dtype, energy.device)
         power = segments.by_scope(energy) / segments.by_scope(lengths)
         return pulses, Normalisation(
             segments=segments,
@@ -167,7 +167,7 @@ class TypeBased(Transport):
     def _values(self, sent: Signal) -> Values:
         """Say what the rows of a group are rounded between."""
         wanted, scale = self.settings.range, sent.scale
-        stops = sent.stops if wanted == "block" else [sent.reals]
+        stops = sent.tensor_stops if wanted == "block" else [sent.num_coordinates]
         sizes = [stop - first for first, stop in zip([0, *stops], stops, strict=False)]
         if isinstance(wanted, float):
             ends = sent.x.new_full((sent.cohort.trials, 1), wanted)
@@ -184,11 +184,11 @@ class TypeBased(Transport):
         """Count, and take the mean of the counts: the estimate and the error-free sum, [S, P]."""
         count, cohort, round = self.settings.levels, sent.cohort, on_air.slot.round
         width, draw, at = max(1, CHUNK // count), self._draw(round, sent), Air(on_air)
-        ends = values.at_reals(sent.x.device)
+        ends = values.expand(sent.x.device)
         unit = _unit(count, sent.x)
-        estimate = sent.x.new_empty(cohort.trials, sent.reals)
-        for number, first in enumerate(range(0, sent.reals, width)):
-            columns = slice(first, min(first + width, sent.reals))
+        estimate = sent.empty_sum()
+        for number, first in enumerate(range(0, sent.num_coordinates, width)):
+            columns = slice(first, min(first + width, sent.num_coordinates))
             top = ends[:, columns]
             part = sent.x[:, columns] * values.scale[:, None] / top[cohort.trial]
             level = _levels(part, count, None if draw is None else draw[:, columns])
@@ -196,7 +196,7 @@ class TypeBased(Transport):
             y = at.counts(columns, level, count, noise[..., : top.shape[1]])
             y = project(y, at.senders(columns), self.settings.project)
             estimate[:, columns] = top * (unit @ y)
-        estimate *= at.segments.at_reals(on_air.unit * (on_air.weight > 0), sent.reals)
+        estimate *= on_air.expand(on_air.unit * (on_air.weight > 0))
         return estimate, sent.sum(sent.exact[:, None])[:, 0]
 
     def _draw(self, round: int, sent: Signal) -> Tensor | None:
@@ -204,7 +204,9 @@ class TypeBased(Transport):
         if self.settings.rounding == "nearest":
             return None
         who = sent.cohort.trial, sent.cohort.device
-        return self.streams.device_uniform(ROUNDING / sent.index, round, *who, (sent.reals,))
+        return self.streams.device_uniform(
+            ROUNDING / sent.index, round, *who, (sent.num_coordinates,)
+        )
 
     def _saved(self, on_air: OnAir, sent: Signal, values: Values) -> Blocks:
         """Return also what rounding adds to the error: the squared rounding errors of the rows,
@@ -212,12 +214,12 @@ class TypeBased(Transport):
         count = self.settings.levels
         saved = coefficients(replace(on_air, sent=sent), self.saves.gram)
         scale = values.scale[:, None]
-        top = values.at_reals(sent.x.device)[sent.cohort.trial]
+        top = values.expand(sent.x.device)[sent.cohort.trial]
         draw = self._draw(on_air.slot.round, sent)
         level = _levels(sent.x * scale / top, count, draw)
         unit = _unit(count, sent.x)
         off = (unit[level] * top / scale.clamp_min(TINY) - sent.x) * on_air.sent.x
-        rounding = sent.grid(energies(replace(sent, x=off), on_air.segments)).mT
+        rounding = sent.grid(compute_energies(replace(sent, x=off), on_air.segments)).mT
         own = {"rounding": rounding, "range": values.ends}
         return saved | {f"{name}/{sent.index}": value for name, value in own.items()}
 
@@ -235,7 +237,7 @@ class Values:
     sizes: list[int]
     told: int
 
-    def at_reals(self, device: torch.device) -> Tensor:
+    def expand(self, device: torch.device) -> Tensor:
         """Return R at each real, [S, P]."""
         if len(self.sizes) == 1:
             return self.ends.expand(-1, self.sizes[0])
@@ -247,7 +249,7 @@ class Air:
 
     def __init__(self, on_air: OnAir) -> None:
         self._signal, self.segments = on_air.signal, on_air.segments
-        gain = self._signal.at_rows(on_air.gain.real.mT) * on_air.active_rows
+        gain = self._signal.take_rows(on_air.gain.real.mT) * on_air.active_rows
         self._gain, self._active = gain, on_air.active_rows
         self._spread = (on_air.channels.noise / on_air.coefficients.eta).sqrt()
         self._column = self.segments.of_columns(gain.device)
@@ -266,7 +268,7 @@ class Air:
     def senders(self, columns: slice) -> Tensor:
         """Return K [S, C], those who count and know a real."""
         known = self._active[:, self._column[columns]] * self._known[:, columns]
-        return self._signal.by_trial(known)
+        return self._signal.sum_by_trial(known)
 
 
 def _unit(count: int, like: Tensor) -> Tensor:
