@@ -16,6 +16,7 @@ from otafl.core.contracts import Cohort, Group
 from otafl.core.rng import Streams
 from otafl.scenario import load_scenario
 from otafl.uplink import build
+from otafl.uplink.base import deliver
 
 
 class Uplink:
@@ -36,7 +37,7 @@ class Uplink:
     @torch.inference_mode()
     def __call__(self) -> None:
         state = self.link.channel.state(self.round)
-        self.link.transport.deliver((Group({"x": self.x}),), self.cohort, state, self.round)
+        deliver(self.link.transport, (Group({"x": self.x}),), self.cohort, state, self.round)
         self.round += 1
 
 

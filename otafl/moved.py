@@ -69,6 +69,7 @@ MODULES = {
     "transport.superpose": "uplink.signal",
     "transport.type_based": "uplink.type_based.type_based",
     "uplink.differentiable": "own_loop.differentiable",
+    "uplink.limit": "uplink.transmit",
     "uplink.reports": "own_loop.reports",
     "uplink.update_kinds": "own_loop.update_kinds",
     "uplink.wireless": "own_loop.wireless",

@@ -26,6 +26,7 @@ from otafl.engine.pending import Update
 from otafl.engine.round_means import RoundMeans
 from otafl.engine.stacking import encode
 from otafl.topology.base import Exchange
+from otafl.uplink.base import deliver
 from otafl.uplink.delivery import Tally
 
 UPDATE_COUNTS = ("updates_used", "crashed_updates", "rejected_updates", "duplicated_updates")
@@ -94,8 +95,8 @@ class Engine(Lasting):
                 self.hold(channel, t, limits)
             report = Tally(parts.link.budget, self.population).report()
         else:
-            received, report = parts.link.transport.deliver(
-                update.payload, update.cohort, channel, t, limits
+            received, report = deliver(
+                parts.link.transport, update.payload, update.cohort, channel, t, limits
             )
             self.combine(received, update.cohort, t)
             self.settle(update, report, t)
@@ -287,7 +288,7 @@ class Engine(Lasting):
             coded = encode(parts.link.codec, payload, memory, one, t, parts.streams)
             self._empty = Update(one, coded).nobody()
         nobody = self._empty
-        parts.link.transport.deliver(nobody.payload, nobody.cohort, channel, t, limits)
+        deliver(parts.link.transport, nobody.payload, nobody.cohort, channel, t, limits)
 
     def combine(self, received: c.Received, cohort: c.Cohort, t: int) -> None:
         """Take the algorithm's server step, undone for trials to which nothing came."""

@@ -22,6 +22,7 @@ from otafl.engine.stacking import encode
 from otafl.scenario import load_scenario
 from otafl.topology import Rows
 from otafl.uplink import Uplink, build
+from otafl.uplink.base import deliver
 
 CONFORMANCE = family("conformance", __name__)
 """The streams of the laws."""
@@ -121,7 +122,7 @@ class Rig:
         codec, channel = self.link.codec, self.link.channel.state(round)
         memory = DeviceStore(self.trials, self.devices, x.device)
         payload = encode(codec, (group,), memory, self.cohort, round, self.streams)
-        received, report = self.link.transport.deliver(payload, self.cohort, channel, round)
+        received, report = deliver(self.link.transport, payload, self.cohort, channel, round)
         return codec.decode(received).mean[0]["x"], report
 
     def record(self, rounds: int, reals: int, powers: Tensor | float | None = None) -> Record:

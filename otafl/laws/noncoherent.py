@@ -16,6 +16,7 @@ from otafl.laws import sheet
 from otafl.laws.bench import Bench, Rig
 from otafl.laws.checks import Check, exactly, mean, normal, share, stated
 from otafl.laws.mutations import mutations_of, replaced, turned
+from otafl.uplink.base import deliver
 
 SNR_DB = 5.0
 P = db_to_linear(SNR_DB)
@@ -100,7 +101,7 @@ def _weights(bench: Bench, calibrate: bool) -> Iterator[Check]:
     state = rig.link.channel.state(0)
     state = replace(state, gain=torch.from_numpy(gains).to(state.gain).expand(trials, -1))
     x = torch.tensor(X).to(state.gain).repeat(trials)[:, None]
-    received, _ = rig.link.transport.deliver((Group({"x": x}),), rig.cohort, state, 0)
+    received, _ = deliver(rig.link.transport, (Group({"x": x}),), rig.cohort, state, 0)
     weight = np.ones(len(X)) if calibrate else gains
     law = float((weight * np.array(X)).sum() / weight.sum())
     yield mean(law, received.mean[0]["x"].cpu().numpy())
@@ -172,7 +173,7 @@ MUTATIONS = (
                     "variance",
                     "variance given the channels",
                 },
-                replaced("otafl.uplink.noncoherent.reed:transmit", _doubled),
+                replaced("otafl.uplink.noncoherent.pairs:transmit", _doubled),
             ),
             "no random phases": (
                 "variance given the channels",

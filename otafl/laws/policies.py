@@ -278,7 +278,7 @@ def _k_of_the_population(real: Any) -> Any:
     """A mean over all devices of the trial, in place of who sends."""
 
     def unit(self: Any) -> Any:
-        cohort = self.symbols.sent.cohort
+        cohort = self.sent.cohort
         return real.func(self) * cohort.rows_of[:, None] / cohort.population
 
     return property(unit)

@@ -269,11 +269,8 @@ def _one_way(privacy: Any) -> None:
 
 def _first_antenna(real: Any) -> Any:
     def spend(self: Any, on_air: Any) -> None:
-        slot = dataclasses.replace(on_air.symbols.slot, h=on_air.symbols.slot.h[:, :, :1])
-        real(
-            self,
-            dataclasses.replace(on_air, symbols=dataclasses.replace(on_air.symbols, slot=slot)),
-        )
+        slot = dataclasses.replace(on_air.slot, h=on_air.slot.h[:, :, :1])
+        real(self, dataclasses.replace(on_air, slot=slot))
 
     return spend
 

@@ -186,8 +186,8 @@ def _one_use(real: Any) -> Any:
     """The power of a pulse as if it were sent on every channel use of a real."""
 
     def pulses(self: Any, slot: Any, *rest: Any) -> Any:
-        made = real(self, slot, *rest)
-        return dataclasses.replace(made, power=slot.each * made.power)
+        sent, made = real(self, slot, *rest)
+        return sent, dataclasses.replace(made, power=slot.uses_per_symbol * made.power)
 
     return pulses
 

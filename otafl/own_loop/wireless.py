@@ -26,6 +26,7 @@ from otafl.own_loop.reports import Delivery, UplinkReport, UplinkTotals
 from otafl.own_loop.update_kinds import Updates
 from otafl.power.custom import CustomPolicy
 from otafl.scenario import load_scenario
+from otafl.uplink.base import deliver
 from otafl.uplink.signalling import Signalling
 
 Choice = str | Mapping[str, Any]
@@ -254,7 +255,7 @@ class WirelessUplink:
         link, payload = self._link, (Group(blocks),)
         coded = encode(link.codec, payload, self._memory, cohort, round, self._streams)
         state = link.channel.state(round)
-        received, report = link.transport.deliver(coded, cohort, state, round)
+        received, report = deliver(link.transport, coded, cohort, state, round)
         if link.codec.remembers:
             context = Context(cohort, link.codec.hyper, self._streams, round)
             heard = settling.heard(report, coded, cohort)

@@ -53,7 +53,7 @@ from otafl.privacy import accounting
 from otafl.privacy import checks as privacy_checks
 from otafl.uplink.layout import Slot
 from otafl.uplink.neighbours import Neighbours
-from otafl.uplink.normalise import Symbols
+from otafl.uplink.normalise import Normalisation
 from otafl.uplink.on_air import OnAir
 from otafl.uplink.signal import Signal, squared_norm
 
@@ -185,12 +185,12 @@ class Privacy(Lasting):
         x = sent.x * (self._clip / norm.clamp_min(self._clip))[:, None]
         return replace(sent, x=x.where(norm.isfinite()[:, None], 0.0))
 
-    def scale(self, symbols: Symbols) -> Symbols:
-        """Return what devices have to send with the mean symbol powers [S, Q, K] that go with the
-        norm C, in the place of their own."""
-        lengths = symbols.segments.by_scope(symbols.lengths)
-        power = self._clip**2 * symbols.scale.square()[:, None] / lengths
-        return replace(symbols, power=symbols.sent.grid(power).mT)
+    def scale(self, sent: Signal, normalised: Normalisation) -> Normalisation:
+        """Return the normalisation with the mean symbol powers [S, Q, K] that go with the norm C,
+        in the place of the rows' own."""
+        lengths = normalised.segments.by_scope(normalised.lengths)
+        power = self._clip**2 * normalised.scale.square()[:, None] / lengths
+        return replace(normalised, power=sent.grid(power).mT)
 
     def limit(self, slot: Slot, sends: Tensor, limits: Limits) -> Slot:
         """Return a slot with what the bound leaves of its power budgets.
@@ -268,13 +268,13 @@ class Privacy(Lasting):
         """Add what the noise does not hide of a group's transmission."""
         if self.samples:
             return  # `limit` has, for those too who were not drawn
-        symbols, coefficients = on_air.symbols, on_air.coefficients
+        coefficients = on_air.coefficients
         if self.settings.adversary == "honest":
             power = self._estimated_from(on_air)
         else:
-            gains = self._power_gains(symbols.slot)[..., list(on_air.segments.cells)]
+            gains = self._power_gains(on_air.slot)[..., list(on_air.segments.cells)]
             power = gains.mT.double() * coefficients.p.abs().double().square()
-        scale = symbols.sent.grid(symbols.scale).double()
+        scale = on_air.sent.grid(on_air.normalised.scale).double()
         moved = self._distance * self._clip * scale
         self.spent += moved.square() * power.amax(1) / NOISE_VARIANCE
 

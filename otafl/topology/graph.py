@@ -40,6 +40,7 @@ from otafl.devices import compute
 from otafl.topology import mixing
 from otafl.topology.base import Deal, Exchange, Topology
 from otafl.topology.rows import Rows
+from otafl.uplink.base import deliver
 
 PLACES = purpose("graph_places", __name__)
 
@@ -212,7 +213,7 @@ class Graph(Topology):
         told = algorithm.spread(server)
         payload = (Group({name: block[self._source] for name, block in told.items()}),)
         state = self._link.channel.state(round)
-        received, report = self._link.transport.deliver(payload, self._cohort, state, round)
+        received, report = deliver(self._link.transport, payload, self._cohort, state, round)
         mixed = self._mixed(told, received)
         seconds = np.zeros(len(self._kept))
         return Exchange(algorithm.gathered(server, mixed), seconds, self._of_nodes(report))

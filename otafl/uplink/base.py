@@ -46,9 +46,9 @@ class OrthogonalUplink:
 
 
 class Transport(Lasting, ABC):
-    """Deliver the payload of a slot to the server.
+    """A scheme that carries the payload of a slot to the server (`deliver`).
 
-    A scheme is made of its settings and of the parts of `otafl.uplink.build` that its constructor
+    It is made of its settings and of the parts of `otafl.uplink.build` that its constructor
     names, and is final: what several schemes do alike are functions, or objects that they hold.
 
     budget: powers and bandwidth.
@@ -95,36 +95,6 @@ class Transport(Lasting, ABC):
             """Return whether devices can plan their energy for what an update takes (`planned`)."""
             return False
 
-    def deliver(
-        self,
-        payload: Payload,
-        cohort: Cohort,
-        channel: ChannelState,
-        round: int,
-        limits: Limits = NO_LIMITS,
-    ) -> tuple[Received, LinkReport]:
-        """Deliver the payload of a slot.
-
-        Parameters
-        ----------
-        payload : groups of rows [n, *shape], of which those on the ideal route come free of error
-            and of charge.
-        cohort : the N rows that send.
-        channel : of the slot, h [S, K, A, B, F].
-        round : the slot's number, which its draws depend on.
-        limits : what bounds the transmissions beside the power budget.
-
-        Returns
-        -------
-        What the server gets of each group, and what it cost.
-        """
-        self.refuse(payload)
-        apart = "each" in self.gives
-        delivery = Delivery(payload, cohort, channel, round, limits, self.budget, apart)
-        if delivery.uplink:
-            self.carry(delivery)
-        return delivery.received(), delivery.report()
-
     @property
     def holds_slots(self) -> bool:
         """Return whether it accounts for slots in which no device transmits, and so is given a
@@ -147,3 +117,42 @@ class Transport(Lasting, ABC):
         """Return what devices know beforehand of an uplink of their own; None where there is no
         such thing."""
         return None
+
+
+def deliver(
+    transport: Transport,
+    payload: Payload,
+    cohort: Cohort,
+    channel: ChannelState,
+    round: int,
+    limits: Limits = NO_LIMITS,
+) -> tuple[Received, LinkReport]:
+    """Deliver the payload of a slot.
+
+    Parameters
+    ----------
+    transport : Transport
+        Scheme that carries the groups on the uplink. Those on the ideal route come free of error
+        and of charge.
+    payload : Payload
+        Groups of rows [n, *shape].
+    cohort : Cohort
+        The N rows that send.
+    channel : ChannelState
+        Channel of the slot, h complex [S, K, A, B, F].
+    round : int
+        Number of the slot, which its draws depend on.
+    limits : Limits
+        What bounds the transmissions beside the power budget.
+
+    Returns
+    -------
+    tuple of Received and LinkReport
+        What the server gets of each group, and what it cost.
+    """
+    transport.refuse(payload)
+    apart = "each" in transport.gives
+    delivery = Delivery(payload, cohort, channel, round, limits, transport.budget, apart)
+    if delivery.uplink:
+        transport.carry(delivery)
+    return delivery.received(), delivery.report()

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from otafl.core.constants import constant
 from otafl.core.contracts import Coefficients, Limits
-from otafl.uplink.interleaving import Uses
 from otafl.uplink.segments import Segments
 from otafl.uplink.signal import Signal
 
@@ -42,17 +41,17 @@ class Bounds:
             self.energy = (self.energy - circuits).clamp_min(0.0)
         self._stop = None if limits.sent is None else (limits.sent * symbols).floor()
 
-    def able(self, sends: Tensor) -> Tensor:
+    def select_able(self, sends: Tensor) -> Tensor:
         """Return those that have the energy to send, [S, K] bool, out of those that would."""
         return sends if self.energy is None else sends & (self.energy > 0)
 
-    def powers(self, m: Tensor) -> Tensor:
+    def scale_powers(self, m: Tensor) -> Tensor:
         """Return the mean symbol powers [S, Q, K] of what goes out: an update that is sent twice
         has twice the amplitude."""
         return m if self._copies is None else m * self._copies.square()[:, None]
 
-    def cut(self, coefficients: Coefficients, able: Tensor, energy: Tensor) -> Coefficients:
-        """Return the transmit scalars that devices can pay for.
+    def limit(self, coefficients: Coefficients, able: Tensor, energy: Tensor) -> Coefficients:
+        """Limit the transmit scalars to what devices can pay for.
 
         Parameters
         ----------
@@ -77,23 +76,22 @@ class Bounds:
             left = self.energy - energy
             self.energy = left.where(left > ROUNDING * energy, 0.0)
 
-    def sent_part(self, sent: Signal, segments: Segments, uses: Uses) -> SentPart | None:
-        """Return what crashing devices have sent of a group that has these channel uses of the
-        slot; None where none crash."""
+    def cut_at_crash(self, sent: Signal, segments: Segments) -> SentPart | None:
+        """Cut a group to what crashing devices send of it; None if no device crashes."""
         if self._stop is None:
             return None
-        stop = sent.at_rows(uses.before(self._stop).to(self._stop))[:, None]
+        stop = sent.take_rows(segments.uses.before(self._stop).to(self._stop))[:, None]
         firsts = constant(tuple(first for first, _ in segments.bounds), stop.dtype, stop.device)
         lengths = constant(segments.lengths, stop.dtype, stop.device)
         symbols = torch.minimum((stop - firsts).clamp_min(0.0), lengths)
         in_time = torch.arange(segments.symbols, device=stop.device) < stop
-        known = torch.cat([in_time] * segments.halves, 1)[:, : sent.reals]
+        known = torch.cat([in_time] * segments.halves, 1)[:, : sent.num_coordinates]
         return SentPart(replace(sent, x=sent.x * known), sent.grid(symbols).mT, stop)
 
 
 @dataclass(frozen=True)
 class SentPart:
-    """Hold what was sent before a crash. signal: zeros from the crash on. symbols: [S, Q, K]
+    """What was sent before a crash. signal: zeros from the crash on. symbols: [S, Q, K]
     channel uses that each device was on air. stop: [n, 1] those of the group that a row had."""
 
     signal: Signal

@@ -10,15 +10,17 @@ from torch import Tensor
 from otafl.core.contracts import combined
 from otafl.receivers.base import Receiver
 from otafl.uplink.impairments.impairments import Impairments
-from otafl.uplink.normalise import Symbols
+from otafl.uplink.layout import Slot
+from otafl.uplink.segments import Segments
+from otafl.uplink.signal import Signal
 
 
 @dataclass(frozen=True)
 class ScalarChannels:
-    """Hold the channels behind the server's combiner, whose noise is that of one antenna.
+    """Scalar channels behind the server's combiner, whose noise is that of one antenna.
 
-    sends: [S, K] bool, who sends. h, h_hat: [S, Q, K] complex, true and believed. noise: [S, Q]
-    variance of one received real. combiner: f [S, Q, A], of unit norm.
+    sends: [S, K] bool, the transmitters. h, h_hat: [S, Q, K] complex, true and estimated. noise:
+    [S, Q] variance of one received real. combiner: f [S, Q, A], |f| = 1.
     """
 
     sends: Tensor
@@ -28,14 +30,30 @@ class ScalarChannels:
     combiner: Tensor
 
 
-def combine(symbols: Symbols, receiver: Receiver, impairments: Impairments) -> ScalarChannels:
-    """Return the channels behind the combiner f [S, Q, A], which makes f^H h [S, Q, K] of the
-    channels [S, K, A, C] of the Q segments' cells. A phase that is left after pre-compensation
-    turns the true one."""
-    slot, cells = symbols.slot, list(symbols.segments.cells)
+def combine(
+    slot: Slot, sent: Signal, segments: Segments, receiver: Receiver, impairments: Impairments
+) -> ScalarChannels:
+    """Combine the antennas: f^H h_k [S, Q, K] of the channels [S, K, A, C] of the segments' cells.
+
+    A phase that is left after pre-compensation turns the true channel.
+
+    Parameters
+    ----------
+    slot : Slot
+        Channels and budgets.
+    sent : Signal
+        Rows of the group.
+    segments : Segments
+        The Q segments of the group.
+    receiver : Receiver
+        Chooses the combiner f, complex [S, Q, A], |f| = 1, from the estimate.
+    impairments : Impairments
+        Residual phases, and interference, which the combiner turns into noise.
+    """
+    cells = list(segments.cells)
     h = slot.h[..., cells].permute(0, 3, 1, 2)  # [S, Q, K, A]
     h_hat = h if slot.h_hat is slot.h else slot.h_hat[..., cells].permute(0, 3, 1, 2)
-    sends = slot.bounds.able(symbols.sent.on_air())
+    sends = slot.bounds.select_able(sent.transmitter_mask)
     combiner = receiver.combine(h_hat, sends, slot.budget)
     scalar = combined(combiner, h)
     believed = scalar if h_hat is h else combined(combiner, h_hat)

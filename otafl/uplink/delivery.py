@@ -3,89 +3,83 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import (
-    Blocks,
-    ChannelState,
-    Cohort,
-    Group,
-    Limits,
-    LinkBudget,
-    LinkReport,
-    Payload,
-    Received,
-)
-from otafl.uplink.signal import Signal, each_row, error_free, signal, whole
+from otafl.core import contracts as c
+from otafl.uplink.signal import Signal, compute_error_free, make_signal, select_rows, squared_norm
 
 TINY = 1e-30
 
 
-@dataclass(frozen=True)
-class _Got:
-    """Hold what the server gets of a group, as in `Received`, and `heard` as in `LinkReport`."""
-
-    mean: Blocks
-    count: Tensor | Blocks
-    each: Blocks
-    came: Tensor | None
-    reached: Blocks | None
-    heard: Callable[[], Tensor]
-
-
 class Delivery:
-    """Hold a payload on its way, and gather what arrives of it and what that costs.
+    """A payload on its way: the signals to send, what the server gets of them, and their cost.
 
-    uplink: index, group and signal of what is sent over the channel. Groups on the ideal route
-    have arrived from the start, free of error and of charge. tally: of the cost.
+    uplink: signals that are sent over the channel. Groups on the ideal route are delivered from the
+    start, free of error and of charge. tally: of the cost.
 
     Parameters
     ----------
-    payload, cohort, channel, round, limits : as in `Transport.deliver`.
+    payload, cohort, channel, round, limits : as in `otafl.uplink.base.deliver`.
     budget : powers and bandwidth of S trials.
     apart : whether the server tells devices apart, and so gets each update too.
     """
 
     def __init__(
         self,
-        payload: Payload,
-        cohort: Cohort,
-        channel: ChannelState,
+        payload: c.Payload,
+        cohort: c.Cohort,
+        channel: c.ChannelState,
         round: int,
-        limits: Limits,
-        budget: LinkBudget,
+        limits: c.Limits,
+        budget: c.LinkBudget,
         apart: bool,
     ) -> None:
-        self.cohort, self.channel, self.round, self.limits = cohort, channel, round, limits
+        self.payload, self.cohort, self.limits = payload, cohort, limits
+        self.channel, self.round = channel, round
         self.budget, self.tally = budget, Tally(budget, cohort.population)
-        self.uplink: list[tuple[int, Group, Signal]] = []
+        self.uplink: list[Signal] = []
         self._apart, self._every_trial = apart, False
-        self._got: dict[int, _Got] = {}
+        self._given: dict[int, tuple[Any, ...]] = {}
         self._alive: Tensor | None = None
         for index, group in enumerate(payload):
-            sent = signal(group, cohort)
+            sent = make_signal(group, cohort, index)
             if group.route == "uplink":
-                self.uplink.append((index, group, sent))
+                self.uplink.append(sent)
             else:
-                self.give_exact(index, group, sent)
+                self.give_exact(sent)
 
     def give(
         self,
-        index: int,
-        mean: Blocks,
-        count: Tensor | Blocks,
-        each: Blocks | None = None,
+        sent: Signal,
+        mean: c.Blocks,
+        count: Tensor | c.Blocks,
+        each: c.Blocks | None = None,
         came: Tensor | None = None,
-        reached: Blocks | None = None,
+        reached: c.Blocks | None = None,
         *,
         heard: Callable[[], Tensor],
     ) -> None:
-        """Give the server what it gets of group `index`, as in `Received`; heard: as in
-        `LinkReport`."""
-        self._got[index] = _Got(mean, count, each or {}, came, reached, heard)
+        """Give the server what it gets of a group, as in `Received`; heard: as in `LinkReport`."""
+        self._given[sent.index] = mean, count, each or {}, came, reached, heard
+
+    def give_estimate(
+        self,
+        sent: Signal,
+        estimate: Tensor,
+        exact: Tensor,
+        count: Tensor | c.Blocks,
+        reached: c.Blocks | None = None,
+        *,
+        heard: Callable[[], Tensor],
+    ) -> None:
+        """Give the server its estimate [S, P] of a group, and add its error about the error-free
+        aggregate [S, P]; the others as in `give`."""
+        self.give(sent, sent.blocks(estimate), count, reached=reached, heard=heard)
+        self.tally.error(squared_norm(estimate - exact), squared_norm(exact))
 
     @property
     def power_budget(self) -> Tensor:
@@ -93,12 +87,12 @@ class Delivery:
         budget, power = self.budget.budget, self.limits.power
         return budget if power is None else budget * power
 
-    def give_exact(self, index: int, group: Group, sent: Signal) -> None:
+    def give_exact(self, sent: Signal) -> None:
         """Give the server a group free of error."""
-        each = each_row(group, self.cohort) if self._apart else None
-        self.give(index, *error_free(sent), each, heard=whole(sent))
+        each = select_rows(sent.group, self.cohort) if self._apart else None
+        self.give(sent, *compute_error_free(sent), each, heard=sent.delivered_mask)
 
-    def arrive(self, sent: Signal, weight: Tensor | None = None) -> None:
+    def note_delivered(self, sent: Signal, weight: Tensor | None = None) -> None:
         """Note that this weight [S] of an uplink group arrives; None: every row of every trial."""
         if weight is None and min(sent.cohort.counts) > 0:
             self._every_trial = True
@@ -106,23 +100,26 @@ class Delivery:
         some = (sent.cohort.rows_of if weight is None else weight) > 0
         self._alive = some if self._alive is None else self._alive | some
 
-    def received(self) -> Received:
+    def received(self) -> c.Received:
         """Return what the server gets."""
-        got = [self._got[index] for index in sorted(self._got)]
-        came, reached = (tuple(one.came for one in got), tuple(one.reached for one in got))
-        return Received(
-            mean=tuple(one.mean for one in got),
-            count=tuple(one.count for one in got),
-            each=tuple(one.each for one in got) if self._apart else None,
+        mean, count, each, came, reached, _ = self._columns()
+        return c.Received(
+            mean=mean,
+            count=count,
+            each=each if self._apart else None,
             alive=None if self._every_trial else self._alive,
             came=None if all(rows is None for rows in came) else came,
             reached=None if all(blocks is None for blocks in reached) else reached,
         )
 
-    def report(self) -> LinkReport:
+    def report(self) -> c.LinkReport:
         """Return what it cost, and whom the server has heard."""
-        heard = tuple(self._got[index].heard for index in sorted(self._got))
-        return replace(self.tally.report(), heard=heard)
+        return replace(self.tally.report(), heard=self._columns()[-1])
+
+    def _columns(self) -> list[tuple[Any, ...]]:
+        """Return what `give` takes, each over the groups in the payload's order."""
+        rows = [self._given[index] for index in sorted(self._given)]
+        return list(zip(*rows, strict=True)) or [()] * 6
 
 
 class Tally:
@@ -136,11 +133,11 @@ class Tally:
     population : K.
     """
 
-    def __init__(self, budget: LinkBudget, population: int) -> None:
+    def __init__(self, budget: c.LinkBudget, population: int) -> None:
         self._budget, self._population = budget, population
         self._sums: dict[str, Tensor] = {}
         self._some: dict[str, Tensor] = {}
-        self.saved: Blocks = {}
+        self.saved: c.Blocks = {}
 
     def add(self, **amounts: Tensor) -> None:
         """Add amounts of a group to those of the groups before.
@@ -178,7 +175,7 @@ class Tally:
         """Add the squared aggregation error and the squared error-free aggregate, [S]."""
         self.add(error=squared, target=target)
 
-    def report(self) -> LinkReport:
+    def report(self) -> c.LinkReport:
         """Return the report of the delivery."""
         sums, some = self._sums, self._some
         zeros = torch.zeros_like(self._budget.bandwidth_hz)
@@ -188,7 +185,7 @@ class Tally:
         nmse = zeros
         if "error" in sums:  # no error is none, also where the aggregate is zero
             nmse = sums["error"] / sums["target"].clamp_min(TINY)
-        return LinkReport(
+        return c.LinkReport(
             symbols=symbols,
             bits=sums.get("bits", zeros),
             side_symbols=sums.get("side", zeros),

@@ -26,11 +26,11 @@ class Ideal(Transport):
         self.settings, self.budget = settings, budget
 
     def carry(self, delivery: Delivery) -> None:
-        for index, group, sent in delivery.uplink:
-            delivery.give_exact(index, group, sent)
-            delivery.arrive(sent)
-            on_air = sent.on_air()
-            symbols = sent.reals * on_air.to(sent.x.dtype)
+        for sent in delivery.uplink:
+            delivery.give_exact(sent)
+            delivery.note_delivered(sent)
+            on_air = sent.transmitter_mask
+            symbols = sent.num_coordinates * on_air.to(sent.x.dtype)
             energy = symbols * self.budget.budget
             delivery.tally.add(symbols=symbols.amax(1), energy=energy, sent=symbols)
             delivery.tally.note(on_air=on_air)

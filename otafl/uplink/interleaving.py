@@ -2,7 +2,7 @@
 
 A payload fills the channel's cells (coherence blocks, and in each its sub-carrier groups) in order.
 Interleaved, the channel uses of a slot are dealt out at random to the groups of the payload, and
-each group's reals are shuffled. The permutations are the same in every round, as both ends must
+each group's reals are interleave. The permutations are the same in every round, as both ends must
 know them, for every device, as sums over the air need, and in every trial, like the interleavers of
 a standard. The error of the whole payload is the same in the mean; that of each part comes near it.
 
@@ -45,24 +45,23 @@ class Uses:
         return torch.searchsorted(self.at.to(use.device), use)
 
 
-def in_order(lengths: Sequence[int]) -> list[Uses]:
+def take_in_order(lengths: Sequence[int]) -> list[Uses]:
     """Return the channel uses of groups of so many symbols that are sent one after the other."""
     starts = itertools.accumulate(lengths, initial=0)
     return [Uses(start, length) for start, length in zip(starts, lengths, strict=False)]
 
 
-def scattered(lengths: Sequence[int]) -> list[Uses]:
+def scatter_uses(lengths: Sequence[int]) -> list[Uses]:
     """Return the channel uses of groups of so many symbols that are dealt out among them."""
     if len(lengths) == 1:
-        return in_order(lengths)
+        return take_in_order(lengths)
     parts = permutation("slot", sum(lengths), torch.device("cpu"))[0].split(list(lengths))
     return [Uses(0, len(part), part.sort().values) for part in parts]
 
 
-def shuffled(sent: Signal, index: int) -> Signal:
-    """Return group `index` of a payload, rows [n, P], with its reals in the order in which they are
-    sent."""
-    order, place = permutation(str(index), sent.reals, sent.x.device)
+def interleave(sent: Signal) -> Signal:
+    """Return the rows [n, P] of a group in the order in which their coordinates are sent."""
+    order, place = permutation(str(sent.index), sent.num_coordinates, sent.x.device)
     mask = None if sent.mask is None else sent.mask.index_select(1, order)
     return replace(sent, x=sent.x.index_select(1, order), mask=mask, place=place)
 

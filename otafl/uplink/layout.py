@@ -7,66 +7,96 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
+from otafl.core.contracts import Limits
 from otafl.csi.base import Csi
 from otafl.uplink.bounds import Bounds
 from otafl.uplink.delivery import Delivery
-from otafl.uplink.interleaving import Uses, in_order
+from otafl.uplink.interleaving import Uses, take_in_order
 
 
 @dataclass(frozen=True)
 class Slot:
-    """Hold what the groups of a payload share, large-scale gain included in the channel.
+    """What the groups of a payload share; the large-scale gain is in the channel.
 
-    h, h_hat: [S, K, A, C] true and estimated, C cells flattened over (B, F); one tensor where the
-    estimate is the truth. stops: the channel use after which each cell ends. gain, budget: [S, K].
-    symbols: channel uses of the slot. bounds: what limits it. uses: those of each group. mixed:
-    symbols are interleaved. each: channel uses of a symbol, in which stops, uses, bounds and
-    segments count.
+    Parameters
+    ----------
+    round : int
+        Number of the slot.
+    h, h_hat : Tensor, complex [S, K, A, C]
+        True and estimated channel, C cells flattened over (B, F); one tensor where the estimate is
+        the truth.
+    cell_stops : list of int
+        Symbol after which each cell ends.
+    gain, budget : Tensor, float [S, K]
+        Large-scale power gain, and power budget.
+    symbols : int
+        Channel uses of the slot.
+    bounds : Bounds
+        What limits the transmissions beside the budgets.
+    uses : list of Uses
+        Symbols of each group.
+    interleaved : bool
+        Whether symbols are sent in a pseudo-random order.
+    uses_per_symbol : int
+        Channel uses of a symbol, the unit of `cell_stops`, `uses`, `bounds` and segments.
     """
 
     round: int
     h: Tensor
     h_hat: Tensor
-    stops: list[int]
+    cell_stops: list[int]
     gain: Tensor
     budget: Tensor
     symbols: int
     bounds: Bounds
     uses: list[Uses]
-    mixed: bool
-    each: int = 1
+    interleaved: bool
+    uses_per_symbol: int = 1
 
 
-def lay_out(delivery: Delivery, lengths: Sequence[int], csi: Csi, each: int = 1) -> Slot:
+def lay_out(
+    delivery: Delivery,
+    lengths: Sequence[int],
+    csi: Csi | None,
+    limits: Limits,
+    uses_per_symbol: int = 1,
+) -> Slot:
     """Lay out the slot of a delivery, and count its pilots.
 
     Parameters
     ----------
-    delivery : of the payload.
-    lengths : symbols of the groups, which are sent one after the other.
-    csi : estimates the channel.
-    each : channel uses of a symbol. They have the fade of the first of them.
+    delivery : Delivery
+        Gives the channel and the power budgets.
+    lengths : sequence of int
+        Symbols of the groups, which are sent one after the other.
+    csi : Csi or None
+        Estimates the channel; None if no device estimates it.
+    limits : Limits
+        What bounds the transmissions beside the budgets.
+    uses_per_symbol : int
+        Channel uses of a symbol. They have the fade of the first of them.
     """
-    channel, round = delivery.channel, delivery.round
-    symbols = max(1, sum(lengths))
+    channel, each, symbols = delivery.channel, uses_per_symbol, max(1, sum(lengths))
     h, root = channel.over(each * symbols), channel.gain.sqrt()[:, :, None, None]
-    h_hat = csi.estimate(h, channel.gain, round)
     scaled = root * h.flatten(3)
-    limits = delivery.limits
+    h_hat = scaled
+    if csi is not None:
+        estimate = csi.estimate(h, channel.gain, delivery.round)
+        h_hat = scaled if estimate is h else root * estimate.flatten(3)
+        pilots = float(csi.pilot_symbols * h.shape[3])
+        delivery.tally.add(side=delivery.uplink[0].cohort.rows_of * pilots)
     if limits.per_symbol is not None and each > 1:
         limits = replace(limits, per_symbol=each * limits.per_symbol)
-    pilots = float(csi.pilot_symbols * h.shape[3])
-    delivery.tally.add(side=delivery.uplink[0][2].cohort.rows_of * pilots)
     return Slot(
-        round=round,
+        round=delivery.round,
         h=scaled,
-        h_hat=scaled if h_hat is h else root * h_hat.flatten(3),
-        stops=[-(-stop // each) for stop in channel.stops(h, each * symbols)],
+        h_hat=h_hat,
+        cell_stops=[-(-stop // each) for stop in channel.stops(h, each * symbols)],
         gain=channel.gain,
         budget=delivery.power_budget,
         symbols=each * symbols,
         bounds=Bounds(limits, symbols),
-        uses=in_order(lengths),
-        mixed=False,
-        each=each,
+        uses=take_in_order(lengths),
+        interleaved=False,
+        uses_per_symbol=each,
     )

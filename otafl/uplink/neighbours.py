@@ -23,7 +23,7 @@ from otafl.channels.base import Channel
 from otafl.core.contracts import Cohort, combined
 from otafl.uplink.layout import Slot
 from otafl.uplink.on_air import OnAir
-from otafl.uplink.segments import segment_sums
+from otafl.uplink.segments import sum_segments
 
 
 class Neighbours:
@@ -48,10 +48,12 @@ class Neighbours:
         segments, sent = on_air.segments, on_air.signal
         cohort = _together(sent.cohort, self._servers)
         sent = replace(sent, cohort=cohort)
-        scale = (on_air.symbols.scale[:, None] * sent.at_rows(on_air.coefficients.p.mT))[..., None]
-        gain = sent.at_rows(self.scalar_gains(on_air)) * scale  # [n, Q, C]
+        scale = (on_air.normalised.scale[:, None] * sent.take_rows(on_air.coefficients.p.mT))[
+            ..., None
+        ]
+        gain = sent.take_rows(self.scalar_gains(on_air)) * scale  # [n, Q, C]
         columns = gain.real if segments.halves == 1 else torch.cat([gain.real, gain.imag], 2)
-        sums = [segment_sums(sent, part, columns, segments) for part in segments.parts(sent.x)]
+        sums = [sum_segments(sent, part, columns, segments) for part in segments.parts(sent.x)]
         if len(sums) == 1:
             return sums[0].flatten(0, 1)
         one, two = sums
@@ -71,7 +73,7 @@ class Neighbours:
     def scalar_gains(self, on_air: OnAir) -> Tensor:
         """Return the scalar channels from every device of a trial to every of its servers, 0 from
         those that are not heard: [S, C K, Q, C]."""
-        h = self._to_others(on_air.symbols.slot)[..., list(on_air.segments.cells)]
+        h = self._to_others(on_air.slot)[..., list(on_air.segments.cells)]
         scalar = combined(on_air.channels.combiner, h.permute(0, 3, 1, 2))
         each = scalar.unflatten(0, (-1, self._servers)).unflatten(3, (-1, self._devices))
         total = self._sum_places(each.transpose(2, 3))  # [S, C, C, Q, K]

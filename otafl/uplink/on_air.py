@@ -1,11 +1,10 @@
-"""A group's transmission, which a scheme superposes: symbols, scalar channels and coefficients."""
+"""What is transmitted of a group, which a scheme superposes: rows, channels and coefficients."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,17 +12,37 @@ from torch import Tensor
 from otafl.core.contracts import Blocks, Coefficients, Cohort
 from otafl.uplink.bounds import SentPart
 from otafl.uplink.combine import ScalarChannels
-from otafl.uplink.normalise import Symbols
-from otafl.uplink.segments import Segments, energies, segment_sums
+from otafl.uplink.layout import Slot
+from otafl.uplink.normalise import Normalisation
+from otafl.uplink.segments import Segments, compute_energies, sum_segments
 from otafl.uplink.signal import Signal
 
 
 @dataclass(frozen=True)
 class OnAir:
-    """Hold one group's transmission: p and eta, and what crashing devices have sent, None where
-    none do."""
+    """What is transmitted of a group.
 
-    symbols: Symbols
+    With c_k = Re(h_k p_k) / sqrt(eta), the receiver gets sum_k c_k K w_k x_k + n of it.
+
+    Parameters
+    ----------
+    slot : Slot
+        What the groups of the payload share.
+    sent : Signal
+        Rows x_k that devices have to send, [n, P].
+    normalised : Normalisation
+        Their segments, scales and powers.
+    channels : ScalarChannels
+        h [S, Q, K] behind the combiner, and the noise.
+    coefficients : Coefficients
+        Transmit scalars p [S, Q, K] and receive scaling eta [S, Q].
+    part : SentPart or None
+        What crashing devices have sent; None if none crash.
+    """
+
+    slot: Slot
+    sent: Signal
+    normalised: Normalisation
     channels: ScalarChannels
     coefficients: Coefficients
     part: SentPart | None
@@ -31,21 +50,24 @@ class OnAir:
     @property
     def segments(self) -> Segments:
         """Return the group's segments."""
-        return self.symbols.segments
+        return self.normalised.segments
 
     @property
     def signal(self) -> Signal:
         """Return the rows as far as they are sent."""
-        return self.symbols.sent if self.part is None else self.part.signal
+        return self.sent if self.part is None else self.part.signal
 
     @property
     def energy(self) -> Tensor:
         """Return the sum of squares of what each device sends before p, [S, Q, K]."""
-        symbols = self.symbols
         if self.part is None:
-            return symbols.energy
-        sent = energies(self.part.signal, self.segments) * symbols.scale.square()[:, None]
-        return symbols.sent.grid(sent).mT
+            return self.normalised.energy
+        energy = compute_energies(self.part.signal, self.segments)
+        return self.sent.grid(energy * self.normalised.scale.square()[:, None]).mT
+
+    def expand(self, values: Tensor) -> Tensor:
+        """Expand values [n, Q] or [S, Q] of the segments to the coordinates, [.., P]."""
+        return self.segments.expand(values, self.sent.num_coordinates)
 
     @functools.cached_property
     def sent_gain(self) -> Tensor:
@@ -60,19 +82,18 @@ class OnAir:
     @functools.cached_property
     def active_rows(self) -> Tensor:
         """Return 1 for the rows that count in a segment, else 0: [n, Q]."""
-        return self.symbols.sent.at_rows(self.coefficients.active.mT).to(self.symbols.scale.dtype)
+        return self.sent.take_rows(self.coefficients.active.mT).to(self.normalised.scale.dtype)
 
     @functools.cached_property
     def weight(self) -> Tensor:
         """Return W of who counts, [S, Q]: of who is on air, for all that the server knows."""
-        sent = self.symbols.sent
-        return sent.by_trial(sent.weight[:, None] * self.active_rows)
+        return self.sent.sum_by_trial(self.sent.weight[:, None] * self.active_rows)
 
     @functools.cached_property
     def unit(self) -> Tensor:
         """Return what the receiver multiplies Re(f^H y) / sqrt(eta) with, [S, Q]: 1 / (K W) for a
         mean, 1 / K where the sum is divided coordinate by coordinate, 1 for a sum."""
-        sent, unit = self.symbols.sent, torch.ones_like(self.weight)
+        sent, unit = self.sent, torch.ones_like(self.weight)
         if sent.linear:
             unit = unit / sent.cohort.rows_of.clamp_min(1.0)[:, None]
             if sent.mask is None:
@@ -82,13 +103,13 @@ class OnAir:
     @property
     def row_unit(self) -> Tensor:
         """Return a row's scale before p times what the receiver multiplies with, [n, Q]."""
-        return self.symbols.scale[:, None] * self.unit[self.symbols.sent.cohort.trial]
+        return self.normalised.scale[:, None] * self.unit[self.sent.cohort.trial]
 
     @property
     def row_gain(self) -> Tensor:
         """Return what a row's symbol is multiplied with on its way to the estimate, [n, Q]
         complex."""
-        return self.symbols.sent.at_rows(self.gain.mT) * self.row_unit
+        return self.sent.take_rows(self.gain.mT) * self.row_unit
 
     @property
     def variance(self) -> Tensor:
@@ -103,54 +124,54 @@ class OnAir:
         unit = self.unit / self.coefficients.eta.sqrt()
         return torch.where(self.weight > 0, unit, 0.0)
 
-    def reached(self) -> Blocks | None:
+    def weigh_coordinates(self) -> Blocks | None:
         """Return the weight on air out of 1 at each real, blocks [S, *shape], of a group that is
         cut in segments; None of another, or of one with a mask."""
-        sent, segments = self.symbols.sent, self.segments
+        sent, segments = self.sent, self.segments
         if sent.mask is not None or len(segments.bounds) == 1:
             return None
-        return sent.blocks(segments.at_reals(self.weight, sent.reals))
+        return sent.blocks(self.expand(self.weight))
 
-    def heard(self) -> Callable[[], Tensor]:
+    @property
+    def delivered_mask(self) -> Callable[[], Tensor]:
         """Return a function as in `LinkReport.heard`; it keeps nothing of the payload's size."""
-        sent, stop = self.symbols.sent, None if self.part is None else self.part.stop
-        active = sent.at_rows(self.coefficients.on_air.mT)
-        order = _Columns(sent.reals, sent.place)
-        return functools.partial(_heard, sent.cohort, active, self.segments, stop, order)
+        sent, stop = self.sent, None if self.part is None else self.part.stop
+        active = sent.take_rows(self.coefficients.on_air.mT)
+        of_columns = sent.num_coordinates, sent.place
+        return functools.partial(_mark, sent.cohort, active, self.segments, stop, *of_columns)
 
-    def reached_weight(self, mask: Tensor) -> Tensor:
+    def weigh_known(self, mask: Tensor) -> Tensor:
         """Return the weight on air that knows each coordinate, [S, P], by the rows' mask [n, P]."""
-        sent, segments = self.symbols.sent, self.segments
+        sent, segments = self.sent, self.segments
         weight = (sent.weight[:, None] * self.active_rows)[..., None]
-        parts = [segment_sums(sent, part, weight, segments)[:, 0] for part in segments.parts(mask)]
+        parts = [sum_segments(sent, part, weight, segments)[:, 0] for part in segments.parts(mask)]
         return torch.cat(parts, 1)
 
 
-class _Columns(NamedTuple):
-    """Count the reals of a row, and say in which column each is sent: [P], None in order."""
-
-    reals: int
-    place: Tensor | None
-
-
-def _heard(
-    cohort: Cohort, active: Tensor, segments: Segments, stop: Tensor | None, columns: _Columns
+def _mark(
+    cohort: Cohort,
+    active: Tensor,
+    segments: Segments,
+    stop: Tensor | None,
+    num_coordinates: int,
+    place: Tensor | None,
 ) -> Tensor:
-    """Return which of its reals each device had on air, [S, K, P] bool; [S, K] where it is all of
+    """Mark the coordinates that each device had on air, [S, K, P] bool; [S, K] where it is all of
     them or none.
 
     Parameters
     ----------
     cohort : the n rows.
-    active : [n, Q] bool, who is on air in a segment.
+    active : [n, Q] bool, the rows on air in a segment.
     stop : [n, 1] channel uses of the group until a row's crash; None where none crash.
+    place : [P] the column of each coordinate; None in order.
     """
     if stop is None and len(segments.bounds) == 1:
         return cohort.grid(active[:, 0], False)
-    rows = segments.at_reals(active, columns.reals)
+    rows = segments.expand(active, num_coordinates)
     if stop is not None:
         uses = torch.arange(segments.symbols, device=stop.device).repeat(segments.halves)
-        rows = rows & (uses[: columns.reals] < stop)
-    if columns.place is not None:
-        rows = rows.index_select(1, columns.place)
+        rows = rows & (uses[:num_coordinates] < stop)
+    if place is not None:
+        rows = rows.index_select(1, place)
     return cohort.grid(rows, False)

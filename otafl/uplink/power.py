@@ -12,7 +12,9 @@ from otafl.power.scalars import mmse_scaled
 from otafl.receivers.base import Receiver
 from otafl.uplink.combine import ScalarChannels
 from otafl.uplink.impairments.impairments import Impairments
-from otafl.uplink.normalise import Symbols
+from otafl.uplink.layout import Slot
+from otafl.uplink.normalise import Normalisation, compute_variation
+from otafl.uplink.signal import Signal
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,12 @@ class Alignment:
 
 
 def set_power(
-    symbols: Symbols, channels: ScalarChannels, alignment: Alignment, state: Any
+    slot: Slot,
+    sent: Signal,
+    normalised: Normalisation,
+    channels: ScalarChannels,
+    alignment: Alignment,
+    state: Any,
 ) -> tuple[Any, Coefficients]:
     """Ask the power policy. It sees the estimate of the scalar channels, and the mean symbol powers
     m [S, Q, K], which are side information.
@@ -47,20 +54,20 @@ def set_power(
     -------
     The policy's next state, and the scalars that it wants.
     """
-    slot, policy, receiver = symbols.slot, alignment.policy, alignment.receiver
+    policy, receiver = alignment.policy, alignment.receiver
     link = Link(
         h=channels.h_hat,
         gain=slot.gain,
         budget=slot.budget,
-        power=slot.bounds.powers(symbols.power),
+        power=slot.bounds.scale_powers(normalised.power),
         noise=alignment.impairments.known_noise,
         sends=channels.sends,
-        linear=symbols.sent.linear,
+        linear=sent.linear,
         hyper=alignment.hyper,
         antennas=slot.h.shape[2],
-        variation=symbols.variation if policy.wants_variation else None,
+        variation=compute_variation(sent, normalised) if policy.wants_variation else None,
         energy=slot.bounds.energy,
-        lengths=symbols.lengths,
+        lengths=normalised.lengths,
         payload=slot.symbols,
     )
     state, wanted = policy.coefficients(state, link)

@@ -2,56 +2,43 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from torch import Tensor
 
 from otafl.core.contracts import Blocks
 from otafl.uplink.delivery import Delivery
 from otafl.uplink.on_air import OnAir
-from otafl.uplink.signal import by_coordinate, squared_norm
+from otafl.uplink.signal import divide_by_weights
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """What the server makes of a group.
-
-    value: [S, P]. exact: [S, P], the error-free aggregate. weight: what arrived, [S], or [S,
-    *shape] blocks where there is a mask.
-    """
-
-    value: Tensor
-    exact: Tensor
-    weight: Tensor | Blocks
-
-
-def receive(on_air: OnAir, total: Tensor, exact: Tensor) -> Estimate:
-    """Give the means back, and divide each coordinate's sum by the weight that knows it.
+def receive(on_air: OnAir, total: Tensor, exact: Tensor, delivery: Delivery) -> None:
+    """Add the means that devices took off, and hand the estimate over.
 
     Parameters
     ----------
-    on_air : the transmission.
-    total, exact : sums [S, P], written to.
+    on_air : OnAir
+        What was transmitted.
+    total, exact : Tensor, float [S, P]
+        Sum that is received, and error-free sum. They are written to.
+    delivery : Delivery
+        Takes the estimate.
     """
-    symbols, sent = on_air.symbols, on_air.symbols.sent
-    if symbols.means is not None:
-        arrived = sent.by_trial(symbols.scale[:, None] * symbols.means * on_air.active_rows)
-        total += symbols.segments.at_reals(arrived * on_air.unit, sent.reals)
-        whole = sent.by_trial(sent.exact[:, None] * symbols.means)
-        exact += symbols.segments.at_reals(whole, sent.reals)
-    if sent.mask is None:
-        return Estimate(total, exact, on_air.weight[:, 0])
-    return Estimate(*by_coordinate(sent, total, exact, on_air.reached_weight(sent.mask)))
+    sent, means = on_air.sent, on_air.normalised.means
+    if means is not None:
+        delivered = on_air.normalised.scale[:, None] * means * on_air.active_rows
+        total += on_air.expand(sent.sum_by_trial(delivered) * on_air.unit)
+        exact += on_air.expand(sent.sum_by_trial(sent.exact[:, None] * means))
+    hand_over(on_air, total, exact, delivery)
 
 
-def hand_over(on_air: OnAir, estimate: Estimate, delivery: Delivery) -> None:
-    """Give the server its estimate of a group, and note the aggregation error."""
-    symbols, value, exact = on_air.symbols, estimate.value, estimate.exact
-    delivery.give(
-        symbols.index,
-        symbols.sent.blocks(value),
-        estimate.weight,
-        reached=on_air.reached(),
-        heard=on_air.heard(),
-    )
-    delivery.tally.error(squared_norm(value - exact), squared_norm(exact))
+def hand_over(on_air: OnAir, total: Tensor, exact: Tensor, delivery: Delivery) -> None:
+    """Give the server its estimate of a group, and note the aggregation error.
+
+    Of a group with a mask, each coordinate's sum is divided by the weight that knows it. The others
+    as in `receive`.
+    """
+    sent = on_air.sent
+    count: Tensor | Blocks = on_air.weight[:, 0]
+    if sent.mask is not None:
+        total, exact, count = divide_by_weights(sent, total, exact, on_air.weigh_known(sent.mask))
+    reached = on_air.weigh_coordinates()
+    delivery.give_estimate(sent, total, exact, count, reached, heard=on_air.delivered_mask)

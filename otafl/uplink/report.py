@@ -23,20 +23,33 @@ class Saves:
 NOT_SAVED = Saves()
 
 
-def account(on_air: OnAir, delivery: Delivery, told: int) -> None:
-    """Add up channel uses, energy, and side information, of which every device has told so many
-    numbers."""
-    tally, symbols = delivery.tally, on_air.symbols
-    sent, slot, sends = symbols.sent, symbols.slot, on_air.coefficients.on_air
+def account(on_air: OnAir, delivery: Delivery, num_scalars: int) -> None:
+    """Add the channel uses, energy and side information of a group to the tally.
+
+    With e_kq the energy of the symbols before p, device k radiates sum_q |p_kq|^2 e_kq. It is taken
+    off what the device has left.
+
+    Parameters
+    ----------
+    on_air : OnAir
+        What is transmitted.
+    delivery : Delivery
+        Gives the tally.
+    num_scalars : int
+        Real numbers of side information from each device.
+    """
+    tally, normalised = delivery.tally, on_air.normalised
+    sent, slot, sends = on_air.sent, on_air.slot, on_air.coefficients.on_air
     energy = on_air.coefficients.p.abs().square() * on_air.energy
-    uses = sends.mT.to(energy.dtype) @ symbols.lengths
+    uses = sends.mT.to(energy.dtype) @ normalised.lengths
     if on_air.part is not None:
-        uses = slot.each * (sends * on_air.part.symbols).sum(1)
+        uses = slot.uses_per_symbol * (sends * on_air.part.symbols).sum(1)
     spent, counts = energy.sum(1), on_air.coefficients.active.any(1)
-    senders, length = sent.cohort.rows_of, float(slot.each * symbols.segments.symbols)
-    tally.add(symbols=(senders > 0) * length, energy=spent, sent=uses, side=senders * float(told))
+    senders, length = sent.cohort.rows_of, float(slot.uses_per_symbol * normalised.segments.symbols)
+    side = senders * float(num_scalars)
+    tally.add(symbols=(senders > 0) * length, energy=spent, sent=uses, side=side)
     tally.note(on_air=sends.any(1))
-    delivery.arrive(sent, None if bool(counts.any(1).all()) else on_air.weight.amax(1))
+    delivery.note_delivered(sent, None if bool(counts.any(1).all()) else on_air.weight.amax(1))
     slot.bounds.spend(spent)
 
 
@@ -44,7 +57,7 @@ def coefficients(on_air: OnAir, gram: bool) -> Blocks:
     """Return what the aggregation error follows from, given the Gram matrices of the signals:
     in a segment it is a^H Gram a of the deviations a_k = g_k w_k / W - w_k, plus the noise's
     part."""
-    sent = on_air.symbols.sent
+    sent = on_air.sent
     values = {
         "h": on_air.channels.h,
         "h_hat": on_air.channels.h_hat,
@@ -52,7 +65,7 @@ def coefficients(on_air: OnAir, gram: bool) -> Blocks:
         "eta": on_air.coefficients.eta,
         "c": on_air.gain.real,
         "active": on_air.coefficients.active,
-        "m": on_air.symbols.power,
+        "m": on_air.normalised.power,
         "noise": on_air.channels.noise,
         "weight": sent.grid(sent.weight),
     }
@@ -60,12 +73,12 @@ def coefficients(on_air: OnAir, gram: bool) -> Blocks:
         values["sent"] = on_air.part.symbols
     if gram:
         values["gram"] = _gram(on_air)
-    return {f"{name}/{on_air.symbols.index}": value for name, value in values.items()}
+    return {f"{name}/{sent.index}": value for name, value in values.items()}
 
 
 def _gram(on_air: OnAir) -> Tensor:
     """Return the Gram matrices of the signals of the devices, [S, Q, K, K]."""
-    sent, segments = on_air.symbols.sent, on_air.segments
+    sent, segments = on_air.sent, on_air.segments
     rows, *second = segments.parts(sent.grid(sent.x).flatten(0, 1))
     if second:  # perhaps one symbol short
         missing = rows.shape[1] - second[0].shape[1]

@@ -22,13 +22,14 @@ LOOP_AT_MOST = 16
 
 @dataclass(frozen=True)
 class Segments:
-    """Say where a group is cut.
+    """Where a group is cut.
 
-    bounds: Q stretches (first, stop) of channel uses, in order and without gaps. cells: [Q] the
-    channel's cell of each, flattened over (B, F). scopes: [Q] the normalised stretch of each.
-    halves: reals in a channel use, 1 or 2.
+    uses: its channel uses of the slot. bounds: Q stretches (first, stop) of them, in order and
+    without gaps. cells: [Q] the channel's cell of each, flattened over (B, F). scopes: [Q] the
+    normalised stretch of each. halves: real numbers in a channel use, 1 or 2.
     """
 
+    uses: Uses
     bounds: tuple[tuple[int, int], ...]
     cells: tuple[int, ...]
     scopes: tuple[int, ...]
@@ -62,10 +63,10 @@ class Segments:
         short."""
         return [rows] if self.halves == 1 else [rows[:, : self.symbols], rows[:, self.symbols :]]
 
-    def at_reals(self, values: Tensor, reals: int) -> Tensor:
-        """Return values [n, Q] of the segments at every real, [n, reals]."""
+    def expand(self, values: Tensor, num_coordinates: int) -> Tensor:
+        """Expand values [n, Q] of the segments to every coordinate, [n, num_coordinates]."""
         of_columns = values[:, self.of_columns(values.device)]
-        return torch.cat([of_columns] * self.halves, 1)[:, :reals]
+        return torch.cat([of_columns] * self.halves, 1)[:, :num_coordinates]
 
     def by_scope(self, values: Tensor) -> Tensor:
         """Return values [..., Q] of the segments summed over their normalised stretch, at each
@@ -92,13 +93,14 @@ def cut(
     quadrature : two reals a channel use, else one.
     """
     halves = 2 if quadrature else 1
-    symbols = -(-sent.reals // halves)
-    scope_stops = sent.stops if blockwise else [symbols]
+    symbols = -(-sent.num_coordinates // halves)
+    scope_stops = sent.tensor_stops if blockwise else [symbols]
     ends = uses.before(torch.tensor(cell_stops)).tolist()
     inside = {end for end in ends if 0 < end < symbols}
     stops = sorted(inside.union(scope_stops))
     firsts = [0, *stops[:-1]]
     return Segments(
+        uses=uses,
         bounds=tuple(zip(firsts, stops, strict=True)),
         cells=tuple(bisect.bisect_right(ends, first) for first in firsts),
         scopes=tuple(bisect.bisect_right(scope_stops, first) for first in firsts),
@@ -106,7 +108,7 @@ def cut(
     )
 
 
-def energies(sent: Signal, segments: Segments) -> Tensor:
+def compute_energies(sent: Signal, segments: Segments) -> Tensor:
     """Return the sum of squares of each row's symbols in each segment, [n, Q]."""
     total = sent.x.new_zeros(len(sent.x), len(segments.bounds))
     for part in segments.parts(sent.x):
@@ -120,7 +122,7 @@ def energies(sent: Signal, segments: Segments) -> Tensor:
     return total
 
 
-def stretch_means(sent: Signal, segments: Segments) -> Tensor:
+def compute_means(sent: Signal, segments: Segments) -> Tensor:
     """Return the mean of each normalised stretch, at each of its segments: [n, Q]."""
     total = sent.x.new_zeros(len(sent.x), len(segments.bounds))
     reals = total.new_zeros(len(segments.bounds))
@@ -131,7 +133,7 @@ def stretch_means(sent: Signal, segments: Segments) -> Tensor:
     return segments.by_scope(total) / segments.by_scope(reals)
 
 
-def segment_sums(sent: Signal, part: Tensor, coefficient: Tensor, segments: Segments) -> Tensor:
+def sum_segments(sent: Signal, part: Tensor, coefficient: Tensor, segments: Segments) -> Tensor:
     """Return sum_k coefficient[k, q, j] part[k] over the rows of a trial, with the coefficients of
     each column's segment: part [n, symbols or one less], coefficient [n, Q, J] -> [S, J, as
     many]."""

@@ -23,28 +23,48 @@ CACHE_BYTES = 2 << 20
 
 @dataclass(frozen=True)
 class Signal:
-    """Hold a payload group ready to be summed, one row for each (trial, device) that sends it.
+    """Rows of a payload group that devices send, one for each (trial, device).
 
-    x: [n, P]. mask: [n, P] or None. cohort: of the rows, n = N. shapes: of the blocks, in order
-    of their columns. linear: the receiver wants the weighted mean, not the plain sum. equal: of a
-    plain sum, weights are out of 1 as of a mean (`Group.weighting`). share: [n] the part of its
-    reals that a row has, None for all (`Group.share`). place: [P] the column of each real of the
-    blocks, where columns are in another order.
+    Parameters
+    ----------
+    index : int
+        Place of the group in its payload, which its random streams are named after.
+    group : Group
+        The group as the devices have it.
+    x : Tensor, float [n, P]
+        Symbols, 0 where a row does not know a coordinate.
+    mask : Tensor, float [n, P], or None
+        1 where a row knows a coordinate, else 0.
+    cohort : Cohort
+        The n rows.
+    share : Tensor, float [n], or None
+        Part of its coordinates that a row has; all if None (`Group.share`).
+    place : Tensor, int64 [P], or None
+        Column of each coordinate of the blocks; they are in order if None.
     """
 
+    index: int
+    group: Group
     x: Tensor
     mask: Tensor | None
     cohort: Cohort
-    shapes: dict[str, tuple[int, ...]]
-    linear: bool
-    equal: bool = False
     share: Tensor | None = None
     place: Tensor | None = None
 
     @property
-    def reals(self) -> int:
-        """Return the real numbers in a row, P."""
+    def num_coordinates(self) -> int:
+        """Return P, the coordinates of a row."""
         return self.x.shape[1]
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of the blocks, in order of their columns."""
+        return {name: tuple(block.shape[1:]) for name, block in self.group.blocks.items()}
+
+    @property
+    def linear(self) -> bool:
+        """Return whether the receiver wants the weighted mean, not the plain sum."""
+        return self.group.weighting == "mean"
 
     @property
     def weight(self) -> Tensor:
@@ -55,7 +75,7 @@ class Signal:
     @property
     def out_of_one(self) -> bool:
         """Return whether the weights of a trial sum to one."""
-        return self.linear or self.equal
+        return self.group.weighting in ("mean", "equal")
 
     @property
     def exact(self) -> Tensor:
@@ -69,31 +89,43 @@ class Signal:
             return self.exact
         return self.exact * self.cohort.rows_of[self.cohort.trial]
 
+    def empty_sum(self) -> Tensor:
+        """Return room for a sum over the rows of each trial, [S, P]."""
+        return self.x.new_empty(self.cohort.trials, self.num_coordinates)
+
     def grid(self, values: Tensor, fill: float | bool = 0.0) -> Tensor:
         """Put values [n, ...] of the rows at their place in [S, K, ...]."""
         return self.cohort.grid(values, fill)
 
-    def at_rows(self, table: Tensor) -> Tensor:
+    def take_rows(self, table: Tensor) -> Tensor:
         """Take a table [S, K, ...] at the rows, [n, ...]."""
         table = table.flatten(0, 1)
         return table if len(table) == len(self.x) else table.index_select(0, self.cohort.cell)
 
-    def on_air(self) -> Tensor:
-        """Return who sends, [S, K] bool."""
+    @property
+    def transmitter_mask(self) -> Tensor:
+        """Return which devices send, [S, K] bool."""
         return self.grid(self.cohort.sends, False)
 
-    def share_on_air(self) -> Tensor:
+    @property
+    def delivered_mask(self) -> Callable[[], Tensor]:
+        """Return a function as in `LinkReport.heard` of rows that are delivered whole; it keeps
+        nothing of the payload's size."""
+        return functools.partial(self.cohort.grid, self.cohort.sends, False)
+
+    @property
+    def transmitted_share(self) -> Tensor:
         """Return the part of its reals that each device sends, [S, K]; 0 of those that send
         nothing."""
         sends = self.cohort.sends.to(self.x.dtype)
         return self.grid(sends if self.share is None else sends * self.share)
 
     @property
-    def stops(self) -> list[int]:
+    def tensor_stops(self) -> list[int]:
         """Return where each block stops in x."""
         return list(itertools.accumulate(math.prod(shape) for shape in self.shapes.values()))
 
-    def by_trial(self, values: Tensor) -> Tensor:
+    def sum_by_trial(self, values: Tensor) -> Tensor:
         """Return values [n, ...] of the rows summed over each trial, [S, ...]."""
         total = values.new_zeros(self.cohort.trials, *values.shape[1:])
         return total.index_add_(0, self.cohort.trial, values)
@@ -108,7 +140,7 @@ class Signal:
         if not present:
             return x.new_zeros(out)
         if len({counts[index] for index in present}) > 1:
-            parts = [self.by_trial(x * column[:, None]) for column in coefficient.unbind(1)]
+            parts = [self.sum_by_trial(x * column[:, None]) for column in coefficient.unbind(1)]
             return torch.stack(parts, 1)
         rows = (len(present), counts[present[0]], -1)
         part = _product(coefficient.view(rows).mT, x.view(rows))
@@ -136,7 +168,7 @@ def _product(few: Tensor, x: Tensor) -> Tensor:
     return out
 
 
-def signal(group: Group, cohort: Cohort) -> Signal:
+def make_signal(group: Group, cohort: Cohort, index: int = 0) -> Signal:
     """Make the signal of the rows of a group that send: repeated rows of a device merged, weights
     normalised over what is left."""
     x = flatten(group.blocks)
@@ -154,12 +186,11 @@ def signal(group: Group, cohort: Cohort) -> Signal:
                 share = None if mask is None else mask.mean(1)
         cohort = cohort.take(rows)
     return Signal(
+        index=index,
+        group=group,
         x=x if mask is None else x * mask,
         mask=mask,
         cohort=cohort,
-        shapes={name: tuple(block.shape[1:]) for name, block in group.blocks.items()},
-        linear=group.weighting == "mean",
-        equal=group.weighting == "equal",
         share=share,
     )
 
@@ -179,25 +210,19 @@ def _merge_repeated(
     return merged, None if mask is None else (share > 0).to(x.dtype), unique
 
 
-def error_free(sent: Signal) -> tuple[Blocks, Tensor | Blocks]:
+def compute_error_free(sent: Signal) -> tuple[Blocks, Tensor | Blocks]:
     """Return the mean (or sum) that an undistorted uplink gives, and the weight that arrived: [S],
     or [S, *shape] blocks where there is a mask."""
     flat = sent.sum(sent.exact[:, None])[:, 0]
     if sent.mask is None and sent.out_of_one:
         return sent.blocks(flat), (sent.cohort.rows_of > 0).to(flat.dtype)
     if sent.mask is None:
-        return sent.blocks(flat), sent.by_trial(sent.weight)
-    reached = masked_weight(sent)
+        return sent.blocks(flat), sent.sum_by_trial(sent.weight)
+    reached = sum_masked_weights(sent)
     return sent.blocks(divide(flat, reached) if sent.linear else flat), sent.blocks(reached)
 
 
-def whole(sent: Signal) -> Callable[[], Tensor]:
-    """Return a function as in `LinkReport.heard` of rows that arrive whole; it keeps nothing of
-    the payload's size."""
-    return functools.partial(sent.cohort.grid, sent.cohort.sends, False)
-
-
-def masked_weight(sent: Signal) -> Tensor:
+def sum_masked_weights(sent: Signal) -> Tensor:
     """Return the weight that knows each coordinate, [S, P]."""
     assert sent.mask is not None
     return sent.sum(sent.weight[:, None], sent.mask)[:, 0]
@@ -208,18 +233,18 @@ def divide(total: Tensor, weight: Tensor) -> Tensor:
     return torch.where(weight > 0, total / weight.clamp_min(1e-12), 0.0)
 
 
-def by_coordinate(
+def divide_by_weights(
     sent: Signal, total: Tensor, exact: Tensor, reached: Tensor
 ) -> tuple[Tensor, Tensor, Blocks]:
     """Return what a group with a mask makes of its sums, received and error-free, [S, P] each: of a
     mean each real over the weight that knows it; and as blocks `reached`, the weight [S, P] that
     has arrived."""
     if sent.linear:
-        total, exact = divide(total, reached), divide(exact, masked_weight(sent))
+        total, exact = divide(total, reached), divide(exact, sum_masked_weights(sent))
     return total, exact, sent.blocks(reached)
 
 
-def each_row(group: Group, cohort: Cohort) -> Blocks:
+def select_rows(group: Group, cohort: Cohort) -> Blocks:
     """Return what each sending row sent, for transports that tell devices apart."""
     if group.rows is None and cohort.all_send:
         return group.blocks

@@ -5,21 +5,34 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from otafl.core.rng import Streams
+from otafl.uplink.impairments.impairments import NOISE
 from otafl.uplink.on_air import OnAir
-from otafl.uplink.segments import segment_sums
+from otafl.uplink.segments import sum_segments
+
+
+def draw_noise(on_air: OnAir, streams: Streams) -> Tensor:
+    """Draw the receiver's noise of a group, standard normal [S, P]."""
+    sent = on_air.sent
+    return streams.normal(NOISE / sent.index, on_air.slot.round, (sent.num_coordinates,))
 
 
 def superpose(on_air: OnAir, noise: Tensor) -> tuple[Tensor, Tensor]:
     """Sum the rows as they arrive and the receiver's noise, reading the signal once.
 
+    The estimate is sum_k c_k w_k x_k / W + n / (K W) for a weighted mean, n of variance N / eta.
+
     Parameters
     ----------
-    on_air : the transmission of rows [n, P].
-    noise : [S, P] standard normal.
+    on_air : OnAir
+        Rows x_k [n, P] with their gains c_k.
+    noise : Tensor, float [S, P]
+        Standard normal.
 
     Returns
     -------
-    The estimate [S, P], and the error-free aggregate [S, P] of what was sent.
+    tuple of Tensor, float [S, P] each
+        The estimate, and the error-free aggregate of what was sent.
     """
     signal, segments, spread = on_air.signal, on_air.segments, on_air.variance.sqrt()
     exact = signal.exact[:, None].expand(-1, len(segments.bounds))
@@ -28,7 +41,7 @@ def superpose(on_air: OnAir, noise: Tensor) -> tuple[Tensor, Tensor]:
     if segments.halves == 2:
         columns.append(gain.imag)
     together = torch.stack(columns, 2)
-    sums = [segment_sums(signal, part, together, segments) for part in segments.parts(signal.x)]
+    sums = [sum_segments(signal, part, together, segments) for part in segments.parts(signal.x)]
     if len(sums) == 1:
         estimate, target = sums[0][:, 0], sums[0][:, 1]
         for q, (first, stop) in enumerate(segments.bounds):
@@ -39,5 +52,5 @@ def superpose(on_air: OnAir, noise: Tensor) -> tuple[Tensor, Tensor]:
     one[:, 0, :width] -= two[:, 2]
     two[:, 0] += one[:, 2, :width]
     estimate = torch.cat([one[:, 0], two[:, 0]], 1)
-    estimate += noise * segments.at_reals(spread, signal.reals)
+    estimate += noise * on_air.expand(spread)
     return estimate, torch.cat([one[:, 1], two[:, 1]], 1)

@@ -36,7 +36,7 @@ from otafl.models.steps import (
     Residual,
     Step,
 )
-from otafl.uplink.signal import error_free, signal
+from otafl.uplink.signal import compute_error_free, make_signal
 
 pytestmark = pytest.mark.twin
 
@@ -136,7 +136,7 @@ def numbers(model: Network, flat: Tensor) -> tuple[list[np.ndarray], list[np.nda
 
 def deliver(payload: Payload, weights: Tensor, cohort: object) -> Received:
     """What an uplink without error gives."""
-    pairs = [error_free(signal(g, replace(cohort, weight=weights))) for g in payload]  # type: ignore[type-var]
+    pairs = [compute_error_free(make_signal(g, replace(cohort, weight=weights))) for g in payload]  # type: ignore[type-var]
     return Received(tuple(mean for mean, _ in pairs), tuple(n for _, n in pairs), None, None)
 
 

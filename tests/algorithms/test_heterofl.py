@@ -27,7 +27,7 @@ from otafl.core.contracts import Blocks, Cohort, Context, LocalContext, LocalLoa
 from otafl.core.rng import Streams
 from otafl.models.base import unflatten
 from otafl.models.network import Network
-from otafl.uplink.signal import error_free, signal
+from otafl.uplink.signal import compute_error_free, make_signal
 
 pytestmark = pytest.mark.twin
 
@@ -48,7 +48,7 @@ def hyper_of(values: dict[str, list[float]]) -> Blocks:
 
 def deliver(payload: Payload, cohort: Cohort) -> Received:
     """What an uplink without error gives."""
-    pairs = [error_free(signal(group, cohort)) for group in payload]
+    pairs = [compute_error_free(make_signal(group, cohort)) for group in payload]
     return Received(
         tuple(mean for mean, _ in pairs), tuple(count for _, count in pairs), None, None
     )

@@ -29,7 +29,7 @@ from otafl.models.base import Model, unflatten
 from otafl.models.network import Network
 from otafl.models.resnet import ResNet18
 from otafl.models.steps import Conv, Linear, Norm, Relu
-from otafl.uplink.signal import error_free, signal
+from otafl.uplink.signal import compute_error_free, make_signal
 
 pytestmark = pytest.mark.twin
 
@@ -81,7 +81,7 @@ class Run:
 
     def round(self, cohort: Cohort, t: int) -> Tensor:
         payload, loss = self.local(cohort, t)
-        pairs = [error_free(signal(group, cohort)) for group in payload]
+        pairs = [compute_error_free(make_signal(group, cohort)) for group in payload]
         received = Received(tuple(m for m, _ in pairs), tuple(n for _, n in pairs), None, None)
         context = Context(cohort, self.hyper, self.streams, t)
         self.server = self.method.combine(self.server, received, context)

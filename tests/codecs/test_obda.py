@@ -28,10 +28,11 @@ from otafl.core.contracts import (
 )
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
+from otafl.uplink.base import deliver
 from otafl.uplink.coherent.over_the_air import OverTheAir
 from otafl.uplink.impairments.impairments import Impairments
 from otafl.uplink.power import Alignment
-from otafl.uplink.signal import error_free, signal
+from otafl.uplink.signal import compute_error_free, make_signal
 
 pytestmark = pytest.mark.exact
 
@@ -54,8 +55,8 @@ def cohort(devices: int, weight: list[float] | None = None, trials: int = 2) -> 
 def delivered(made: Obda, group: Group, who: Cohort) -> tuple[Group, Received]:
     """Encoded, summed without error, decoded."""
     (coded,), _ = made.encode((group,), {}, who, 0, Streams([0, 0], [0, 1]))
-    sent = signal(coded, who)
-    mean, count = error_free(sent)
+    sent = make_signal(coded, who)
+    mean, count = compute_error_free(sent)
     return coded, made.decode(Received((mean,), (count,), (coded.blocks,), None))
 
 
@@ -117,7 +118,7 @@ def test_the_ideal_route_keeps_its_values() -> None:
     ideal = Group({"b": BLOCK.repeat(2, 1)}, route="ideal", reason="a test")
     coded, _ = made.encode((ideal,), {}, who, 0, Streams([0], [0]))
     assert coded[0] is ideal
-    mean, count = error_free(signal(ideal, who))
+    mean, count = compute_error_free(make_signal(ideal, who))
     assert made.decode(Received((mean,), (count,), None, None)).mean[0] is mean
 
 
@@ -192,7 +193,7 @@ def test_error_of_the_vote_over_the_air(power_db: float, quadrature: bool) -> No
     payload, _ = made.encode((Group({"a": x}),), {}, who, 0, Streams([0], [0]))
     h, gain = torch.ones(1, 5, 1, 1, 1, dtype=torch.complex128), torch.ones(1, 5).double()
     link = over_the_air(power, 5, quadrature)
-    received, report = link.deliver(payload, who, ChannelState(h, gain), 0)
+    received, report = deliver(link, payload, who, ChannelState(h, gain), 0)
     vote = made.decode(received).mean[0]["a"][0]
     assert set(vote.abs().tolist()) == {0.5}
     assert report.symbols[0] == (reals / 2 if quadrature else reals)

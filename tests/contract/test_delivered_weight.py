@@ -102,14 +102,15 @@ def a_round(method: str, codec: str, link: str, *, absent: bool) -> Engine:
 
         one.select = three  # type: ignore[method-assign]
     else:
-        deliver = one.parts.link.transport.deliver
+        carry = one.parts.link.transport.carry
         energy = torch.zeros(2, DEVICES, dtype=torch.float64)
         energy[:, list(HEARD)] = 1e300
 
-        def short(payload: Any, cohort: Any, channel: Any, t: int, limits: Any) -> Any:
-            return deliver(payload, cohort, channel, t, replace(limits, energy=energy))
+        def short(delivery: Delivery) -> None:
+            delivery.limits = replace(delivery.limits, energy=energy)
+            carry(delivery)
 
-        one.parts.link.transport.deliver = short  # type: ignore[method-assign]
+        one.parts.link.transport.carry = short  # type: ignore[method-assign]
     one.round(0)
     return one
 
@@ -183,9 +184,9 @@ def test_a_vote_that_tells_a_weight_of_one(monkeypatch: pytest.MonkeyPatch) -> N
         return replace(made, count=tuple(map(all_heard, made.count)))
 
     def given(
-        self: Delivery, index: int, mean: Blocks, count: Any, *more: Any, **keys: Any
+        self: Delivery, sent: Signal, mean: Blocks, count: Any, *more: Any, **keys: Any
     ) -> None:
-        give(self, index, mean, all_heard(count), *more, **keys)
+        give(self, sent, mean, all_heard(count), *more, **keys)
 
     monkeypatch.setattr(Obda, "decode", one)
     assert differ("fedbuff", "obda", "over_the_air").startswith(("model", "came", "buffer"))

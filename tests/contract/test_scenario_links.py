@@ -9,7 +9,6 @@ over the coordinates alike.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -18,11 +17,12 @@ from torch import Tensor
 
 from otafl.algorithms.custom import class_of
 from otafl.core import registry
-from otafl.core.contracts import Blocks, Group, Payload
+from otafl.core.contracts import Blocks, Group
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
 from otafl.models.base import flatten
 from otafl.scenario import Point, expand, load_scenario, stack_key
+from otafl.uplink.delivery import Delivery
 
 SCENARIOS = sorted((Path(__file__).parents[2] / "scenarios").rglob("*.yaml"))
 
@@ -94,13 +94,13 @@ def spied(engine: Engine) -> list[Group]:
     """Where the groups of the payload that is transmitted will be."""
     groups: list[Group] = []
     transport = engine.parts.link.transport
-    deliver = transport.deliver
+    carry = transport.carry
 
-    def spy(payload: Payload, *others: Any) -> Any:
-        groups.extend(payload)
-        return deliver(payload, *others)
+    def spy(delivery: Delivery) -> None:
+        groups.extend(delivery.payload)
+        carry(delivery)
 
-    transport.deliver = spy  # type: ignore[method-assign]
+    transport.carry = spy  # type: ignore[method-assign]
     return groups
 
 

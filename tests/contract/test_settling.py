@@ -21,6 +21,7 @@ from otafl.core import registry
 from otafl.core.contracts import Blocks
 from otafl.engine.engine import Engine
 from otafl.models.base import flatten
+from otafl.uplink.delivery import Delivery
 
 SENDING = [
     pair
@@ -44,17 +45,18 @@ def heard_by_few(method: str, transport: str, silent: list[int]) -> tuple[Engine
     and whether the transport knows of that."""
     one = engine({"algorithm": method, "transport": transport, "engine.dtype": "float64"})
     run(one, 1)
-    deliver = one.parts.link.transport.deliver
+    carry = one.parts.link.transport.carry
     energy = torch.full((3, 4), 1e30, dtype=torch.float64)
     energy[:, silent] = 0.0
     came = []
 
-    def without(payload: Any, cohort: Any, channel: Any, t: int, limits: Any) -> Any:
-        received, report = deliver(payload, cohort, channel, t, replace(limits, energy=energy))
-        came.append(any(bool(of_group()[:, silent].any()) for of_group in report.heard[:1]))
-        return received, report
+    def without(delivery: Delivery) -> None:
+        delivery.limits = replace(delivery.limits, energy=energy)
+        carry(delivery)
+        heard = delivery.report().heard[:1]
+        came.append(any(bool(of_group()[:, silent].any()) for of_group in heard))
 
-    one.parts.link.transport.deliver = without  # type: ignore[method-assign]
+    one.parts.link.transport.carry = without  # type: ignore[method-assign]
     one.round(1)
     return one, not came[0]
 

@@ -16,10 +16,11 @@ from contract.small import engine
 from torch import Tensor
 
 from otafl.algorithms.low_rank_layers import point
-from otafl.core.contracts import MODEL, Blocks, Cohort, Group, Payload
+from otafl.core.contracts import MODEL, Blocks, Group, Payload
 from otafl.engine.engine import Engine
 from otafl.factorised.lowrank import dense
 from otafl.models.base import flatten, unflatten
+from otafl.uplink.delivery import Delivery
 
 pytestmark = pytest.mark.exact
 
@@ -40,15 +41,15 @@ def a_round(algorithm: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> tuple
     """An engine after its first round, and what its devices have sent."""
     one = engine({"algorithm": algorithm, **KEYS})
     transport, sent = one.parts.link.transport, []
-    deliver = transport.deliver
+    carry = transport.carry
 
-    def listening(payload: Payload, cohort: Cohort, *rest: Any) -> Any:
-        for group in payload:
+    def listening(delivery: Delivery) -> None:
+        for group in delivery.payload:
             blocks = {name: block.clone() for name, block in group.blocks.items()}
             sent.append(Group(blocks, weighting=group.weighting))
-        return deliver(payload, cohort, *rest)
+        carry(delivery)
 
-    monkeypatch.setattr(transport, "deliver", listening)
+    monkeypatch.setattr(transport, "carry", listening)
     one.round(0)
     return one, tuple(sent)
 

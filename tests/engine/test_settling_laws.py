@@ -20,6 +20,7 @@ from torch import Tensor
 from otafl.core.contracts import Cohort, Heard, LinkReport, Payload
 from otafl.engine import settling
 from otafl.engine.engine import Engine
+from otafl.uplink.delivery import Delivery
 
 pytestmark = pytest.mark.law
 
@@ -173,21 +174,20 @@ class Ledger:
     def __init__(self, one: Engine) -> None:
         self.engine, link = one, one.parts.link
         self.made = self.came = torch.zeros(())
-        self._encode, self._deliver = link.codec.encode, link.transport.deliver
+        self._encode, self._carry = link.codec.encode, link.transport.carry
         link.codec.encode = self.encode  # type: ignore[method-assign]
-        link.transport.deliver = self.deliver  # type: ignore[method-assign]
+        link.transport.carry = self.carry  # type: ignore[method-assign]
 
     def encode(self, payload: Payload, memory: Any, cohort: Cohort, *more: Any) -> Any:
         self.made = self.made + self.table(payload[0].blocks["model"], cohort)
         return self._encode(payload, memory, cohort, *more)
 
-    def deliver(self, payload: Payload, cohort: Cohort, *more: Any) -> Any:
-        received, report = self._deliver(payload, cohort, *more)
-        (heard,) = report.heard
+    def carry(self, delivery: Delivery) -> None:
+        self._carry(delivery)
+        (heard,) = delivery.report().heard
         came = heard().flatten(0, 1)
-        sent = self.table(payload[0].blocks["model"], cohort)
+        sent = self.table(delivery.payload[0].blocks["model"], delivery.cohort)
         self.came = self.came + sent * (came if came.dim() == 2 else came[:, None])
-        return received, report
 
     def table(self, rows: Tensor, cohort: Cohort) -> Tensor:
         return rows.new_zeros(12, rows.shape[1]).index_add_(0, cohort.cell, rows)

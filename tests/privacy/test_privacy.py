@@ -29,6 +29,7 @@ from otafl.laws.bench import Bench, Rig
 from otafl.preflight.rehearsal import rehearse
 from otafl.privacy import accounting
 from otafl.scenario import Point, load_scenario
+from otafl.uplink.base import deliver
 
 pytestmark = pytest.mark.exact
 
@@ -102,7 +103,7 @@ def test_groups_and_rounds_add_in_squares() -> None:
     blocks = [rows(one), rows(one)[:, :4]]
     payload = tuple(Group({"x": block}) for block in blocks)
     for round in range(3):
-        one.link.transport.deliver(payload, cohort, state, round)
+        deliver(one.link.transport, payload, cohort, state, round)
     # full power at gain 1: g^2 = P d / C^2 in a group of d symbols
     law = np.sqrt(3 * 4.0 * 10.0 * (P + 4) / N)
     np.testing.assert_allclose(mu(one), law, rtol=1e-9)
@@ -177,7 +178,7 @@ def test_a_group_on_the_ideal_route_is_refused(routes: dict[str, Any]) -> None:
     x = rows(one)
     payload = tuple(Group({n: x}, route=route, reason="-") for n, route in routes.items())
     with pytest.raises(UserError, match=r"^privacy\.clip: the algorithm sends 'b' on the ideal"):
-        one.link.transport.deliver(payload, one.cohort, one.link.channel.state(0), 0)
+        deliver(one.link.transport, payload, one.cohort, one.link.channel.state(0), 0)
 
 
 class Leaky(FedAvg):
@@ -407,4 +408,4 @@ def test_energy_that_is_left_is_refused() -> None:
     limits = Limits(energy=torch.ones(S, K, dtype=torch.float64))
     state = one.link.channel.state(0)
     with pytest.raises(UserError, match=r"^devices.compute: bounds on energy"):
-        one.link.transport.deliver((Group({"x": rows(one)}),), one.cohort, state, 0, limits)
+        deliver(one.link.transport, (Group({"x": rows(one)}),), one.cohort, state, 0, limits)

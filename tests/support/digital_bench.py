@@ -14,6 +14,7 @@ from otafl.codecs.uniform import Uniform
 from otafl.core.contracts import ChannelState, Cohort, Group, LinkBudget, LinkReport, Received
 from otafl.core.rng import Streams
 from otafl.core.settings import stackable_fields
+from otafl.uplink.base import deliver
 from otafl.uplink.digital.digital import Digital
 from otafl.uplink.impairments.impairments import Impairments
 
@@ -77,7 +78,7 @@ class Bench:
     ) -> tuple[Received, LinkReport]:
         if who is None:
             who = cohort((self.h.shape[1],) * len(self.h), self.h.shape[1])
-        return self.link.deliver(payload, who, ChannelState(self.h, self.gain), round)
+        return deliver(self.link, payload, who, ChannelState(self.h, self.gain), round)
 
 
 def cells(h: Any) -> Tensor:

@@ -26,7 +26,7 @@ from otafl.core.rng import Streams
 from otafl.models.base import Model
 from otafl.models.network import Network
 from otafl.models.steps import Linear, Relu, Step
-from otafl.uplink.signal import each_row, error_free, signal
+from otafl.uplink.signal import compute_error_free, make_signal, select_rows
 
 HYPER = {
     "learning_rate": [0.2, 0.1],
@@ -81,10 +81,10 @@ def sent(
 def delivered(payload: Payload, cohort: Cohort, came: Tensor | None = None) -> Received:
     """As an error-free uplink that tells devices apart delivers it; came: [N] bool."""
     heard = cohort if came is None else replace(cohort, sends=came, all_send=False)
-    both = [error_free(signal(group, heard)) for group in payload]
+    both = [compute_error_free(make_signal(group, heard)) for group in payload]
     each, rows_came = [], []
     for group in payload:
-        blocks = each_row(group, cohort)
+        blocks = select_rows(group, cohort)
         rows = slice(None) if group.rows is None else group.rows
         if came is not None:
             blocks = {n: b * came[rows, None] for n, b in blocks.items()}

@@ -13,12 +13,13 @@ from support.link_bench import Bench, Given, bench, with_setup
 
 from otafl.core.contracts import NO_LIMITS, Cohort, Limits, LinkReport, Payload, Received
 from otafl.csi.perfect import Perfect
+from otafl.uplink.base import deliver
 
 
 def send(
     link: Bench, payload: Payload, who: Cohort, limits: Limits = NO_LIMITS, round: int = 0
 ) -> tuple[Received, LinkReport]:
-    return link.transport.deliver(payload, who, link.channel.state(round), round, limits)
+    return deliver(link.transport, payload, who, link.channel.state(round), round, limits)
 
 
 def with_budget(link: Bench, share: torch.Tensor) -> Bench:

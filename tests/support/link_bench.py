@@ -28,6 +28,7 @@ from otafl.power.gbma import Gbma
 from otafl.power.tci import TruncatedChannelInversion
 from otafl.receivers.scalar import Scalar
 from otafl.uplink import make
+from otafl.uplink.base import deliver
 from otafl.uplink.coherent.ofdm import Ofdm
 from otafl.uplink.coherent.over_the_air import OverTheAir
 from otafl.uplink.digital.digital import Digital
@@ -72,7 +73,7 @@ class Bench:
     def deliver(
         self, payload: Payload, cohort: Cohort, round: int = 0
     ) -> tuple[Received, LinkReport]:
-        return self.transport.deliver(payload, cohort, self.channel.state(round), round)
+        return deliver(self.transport, payload, cohort, self.channel.state(round), round)
 
     def noise(self, reals: int, round: int = 0, group: int = 0) -> np.ndarray:
         """Draw Re z of z ~ CN(0, 1), [S, P]."""

@@ -24,8 +24,9 @@ from otafl.data import Samples
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
 from otafl.scenario import Point, Scenario
+from otafl.uplink.delivery import Delivery
 from otafl.uplink.on_air import OnAir
-from otafl.uplink.segments import energies
+from otafl.uplink.segments import compute_energies
 
 ROUNDING = 1e-6
 
@@ -57,8 +58,8 @@ class Tapped:
         self.sights: list[Sight] = []
         self._told = told
         transport: Any = self.engine.parts.link.transport
-        self._deliver, self._superpose = transport.deliver, transport._superpose
-        transport.deliver, transport._superpose = self.deliver, self.superpose
+        self._carry, self._superpose = transport.carry, transport._superpose
+        transport.carry, transport._superpose = self.carry, self.superpose
 
     @property
     def privacy(self) -> Any:
@@ -85,25 +86,25 @@ class Tapped:
         sight.known |= dict(_leaves(seen))
         return sight
 
-    def deliver(self, payload: Any, cohort: Any, channel: Any, round: int, *limits: Any) -> Any:
-        known: dict[str, Any] = {"cohort": cohort, "limits": limits}
-        for index, group in enumerate(payload):
+    def carry(self, delivery: Delivery) -> None:
+        known: dict[str, Any] = {"cohort": delivery.cohort, "limits": delivery.limits}
+        for index, group in enumerate(delivery.payload):
             clear = group.blocks if group.route == "ideal" else None
             shapes = {name: tuple(block.shape) for name, block in group.blocks.items()}
             bare = replace(group, blocks={}, reason="-")
             known[f"group {index}"] = bare, shapes, clear
-        received, report = self._deliver(payload, cohort, channel, round, *limits)
+        self._carry(delivery)
+        received, report = delivery.received(), delivery.report()
         known["received"] = received.alive, received.count, received.reached, received.came
         names = "symbols", "side_symbols", "airtime_s", "participants"
         known["report"] = {name: getattr(report, name) for name in names}
         known["delivered"] = [one() for one in report.heard]
         self.sights[-1].known |= dict(_leaves(known))
-        return received, report
 
     def superpose(self, on_air: OnAir, unwanted: Any) -> tuple[Tensor, Tensor]:
-        sight, index = self.sights[-1], on_air.symbols.index
+        sight, index = self.sights[-1], on_air.sent.index
         total, exact = self._superpose(on_air, unwanted)
-        unit = on_air.segments.at_reals(on_air.received_unit, on_air.symbols.sent.reals)
+        unit = on_air.expand(on_air.received_unit)
         if self._told is not None:
             heard, by = self._told[len(self.sights) - 1].heard[len(sight.heard)]
             total = heard if torch.equal(by, unit) else heard / by.where(by != 0, 1.0) * unit
@@ -111,7 +112,7 @@ class Tapped:
         sight.on_air.append(on_air)
         coefficients = on_air.coefficients
         known = (
-            coefficients.p, coefficients.eta, coefficients.active, on_air.symbols.scale,
+            coefficients.p, coefficients.eta, coefficients.active, on_air.normalised.scale,
             on_air.channels.combiner, on_air.segments.bounds, on_air.segments.cells,
         )  # fmt: skip
         sight.known |= dict(_leaves(known, f"on air {index}"))
@@ -169,7 +170,7 @@ def differences(scenario: Scenario, rounds: int) -> tuple[list[str], float]:
         shown = torch.zeros_like(total)
         for a, b in zip(first.on_air, second.on_air, strict=False):
             shown += _shown(one.engine, a, b)
-            norm = float(a.symbols.sent.x.norm(dim=1).amax()) if len(a.symbols.sent.x) else 0.0
+            norm = float(a.sent.x.norm(dim=1).amax()) if len(a.sent.x) else 0.0
             if norm > scenario.privacy.clip * (1.0 + ROUNDING):
                 found.append(f"round {t}: a payload of norm {norm:g}")
         total += shown
@@ -190,14 +191,14 @@ def differences(scenario: Scenario, rounds: int) -> tuple[list[str], float]:
 def _shown(engine: Engine, one: OnAir, other: OnAir) -> Tensor:
     """Return the squared distance [S, K], over the noise, between what all servers' antennas
     receive of each device in the two runs."""
-    symbols, cells = one.symbols, list(one.segments.cells)
+    cells = list(one.segments.cells)
     x = one.signal.x - other.signal.x
     if engine.parts.scenario.privacy.adjacency == "add_remove":  # the neighbour sends zeros
         x = one.signal.x * x.ne(0).any(1, keepdim=True)
     apart = replace(one.signal, x=x)
-    energy = energies(apart, one.segments) * symbols.scale.square()[:, None]
-    sent = symbols.sent.grid(energy).mT * one.coefficients.p.abs().square()  # [S, Q, K]
-    gains = symbols.slot.h.abs().square().sum(2)
+    energy = compute_energies(apart, one.segments) * one.normalised.scale.square()[:, None]
+    sent = one.sent.grid(energy).mT * one.coefficients.p.abs().square()  # [S, Q, K]
+    gains = one.slot.h.abs().square().sum(2)
     for row, power in _elsewhere(engine, one):
         gains[row] += power
     return (sent * gains[..., cells].mT).sum(1).double() / NOISE_VARIANCE
@@ -205,7 +206,7 @@ def _shown(engine: Engine, one: OnAir, other: OnAir) -> Tensor:
 
 def _elsewhere(engine: Engine, on_air: OnAir) -> Iterator[tuple[int, Tensor]]:
     """Yield a row and the |h|^2 [K, cells] of its devices to another server, for each of these."""
-    others, slot = engine.parts.link.transport.neighbours, on_air.symbols.slot
+    others, slot = engine.parts.link.transport.neighbours, on_air.slot
     if others is None:
         return
     state = others.channel.state(slot.round)

@@ -39,9 +39,9 @@ def groups() -> tuple[Group, Group]:
 def test_groups_come_in_the_payloads_order() -> None:
     """The second, on the ideal route, has arrived from the start and costs nothing."""
     one = delivery(groups())
-    ((index, group, sent),) = one.uplink
-    assert (index, list(group.blocks)) == (0, ["a"])
-    one.give(index, {"a": torch.zeros(2, 4)}, torch.ones(2), heard=nobody)
+    (sent,) = one.uplink
+    assert (sent.index, list(sent.group.blocks)) == (0, ["a"])
+    one.give(sent, {"a": torch.zeros(2, 4)}, torch.ones(2), heard=nobody)
     received = one.received()
     assert [list(mean) for mean in received.mean] == [["a"], ["b"]]
     expected = groups()[1].blocks["b"].view(2, K, 3).mean(1)
@@ -50,7 +50,7 @@ def test_groups_come_in_the_payloads_order() -> None:
     assert [of_group().any().item() for of_group in report.heard] == [False, True]
     assert not report.symbols.any()
     assert not report.energy_j.any()
-    assert sent.reals == 4
+    assert sent.num_coordinates == 4
 
 
 @pytest.mark.parametrize("apart", [False, True])
@@ -58,7 +58,7 @@ def test_updates_one_by_one(apart: bool) -> None:
     """Only where devices are told apart; `came` where some are lost."""
     one = delivery(groups(), apart)
     came, each = torch.arange(2 * K) > 0, {"a": updates(2 * K, 4)}
-    one.give(0, {"a": torch.zeros(2, 4)}, torch.ones(2), each, came, heard=nobody)
+    one.give(one.uplink[0], {"a": torch.zeros(2, 4)}, torch.ones(2), each, came, heard=nobody)
     received = one.received()
     assert received.came == (came, None)
     if not apart:
@@ -71,11 +71,11 @@ def test_updates_one_by_one(apart: bool) -> None:
 
 def test_alive_is_who_got_something() -> None:
     one = delivery(groups())
-    ((_, _, sent),) = one.uplink
+    (sent,) = one.uplink
     assert one.received().alive is None
-    one.arrive(sent, torch.tensor([0.0, 0.5], dtype=torch.float64))
+    one.note_delivered(sent, torch.tensor([0.0, 0.5], dtype=torch.float64))
     assert one.received().alive.tolist() == [False, True]
-    one.arrive(sent, torch.tensor([0.0, 0.0], dtype=torch.float64))
+    one.note_delivered(sent, torch.tensor([0.0, 0.0], dtype=torch.float64))
     assert one.received().alive.tolist() == [False, True]
-    one.arrive(sent)
+    one.note_delivered(sent)
     assert one.received().alive is None

@@ -23,9 +23,10 @@ from torch import Tensor
 
 import otafl
 from otafl.core.contracts import Group, Limits
+from otafl.uplink.base import deliver
 from otafl.uplink.coherent.over_the_air import OverTheAir
-from otafl.uplink.interleaving import permutation, scattered, shuffled
-from otafl.uplink.signal import signal
+from otafl.uplink.interleaving import interleave, permutation, scatter_uses
+from otafl.uplink.signal import make_signal
 
 K, CELLS, LENGTH, LEVEL = 6, 8, 250, 1e-4
 HOST = torch.device("cpu")
@@ -48,7 +49,7 @@ def test_the_order_is_undone(length: int) -> None:
     order, place = permutation("0", length, HOST)
     assert sorted(order.tolist()) == list(range(length))
     x = updates(K, length)
-    mixed = shuffled(signal(Group({"a": x}), cohort()), 0)
+    mixed = interleave(make_signal(Group({"a": x}), cohort()))
     assert torch.equal(mixed.x, x[:, order])
     assert torch.equal(mixed.blocks(mixed.x)["a"], x)
     assert torch.equal(order[place], torch.arange(length))
@@ -114,7 +115,7 @@ def test_one_cell_is_bit_equal(policy: str) -> None:
 def test_groups_share_every_cell() -> None:
     """Each channel use of the slot is one group's, and of every cell each group has its share."""
     lengths = [400, 1000, 200]
-    uses = scattered(lengths)
+    uses = scatter_uses(lengths)
     at = [one.at for one in uses]
     assert torch.equal(torch.cat([one for one in at if one is not None]).sort().values,
                        torch.arange(1600))  # fmt: skip
@@ -123,7 +124,7 @@ def test_groups_share_every_cell() -> None:
         share = before.diff().double() / 200
         assert before[-1] == length
         assert (share - length / 1600).abs().max() < 0.15
-    (alone,) = scattered([1600])
+    (alone,) = scatter_uses([1600])
     assert alone.at is None
 
 
@@ -136,7 +137,7 @@ def test_crashes_are_in_time() -> None:
     sent = torch.ones(1, K, dtype=torch.float64)
     sent[0, 2] = 0.3
     state = link.channel.state(0)
-    received, report = link.transport.deliver(payload, cohort(), state, 0, Limits(sent=sent))
+    received, report = deliver(link.transport, payload, cohort(), state, 0, Limits(sent=sent))
     parts = [report.saved[f"sent/{index}"].sum(1)[0] for index in range(2)]
     assert (parts[0] + parts[1]).tolist() == [100, 100, 30, 100, 100, 100]
     assert 5 < parts[0][2] < 25

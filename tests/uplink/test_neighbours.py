@@ -18,6 +18,7 @@ from contract.small import engine
 
 from otafl.core.contracts import Group, LinkReport
 from otafl.engine.engine import Engine
+from otafl.uplink.base import deliver
 
 SERVERS, DEVICES, TRIALS = 3, 4, 2
 CELLS: dict[str, Any] = {
@@ -38,9 +39,9 @@ def heard(changes: dict[str, Any], reals: int, round: int = 0) -> tuple[Engine, 
     x = torch.randn(who.size, reals, generator=torch.Generator().manual_seed(3)).double()
     payload = (Group({"w": x}),)
     link = one.parts.link.transport
-    received, report = link.deliver(payload, who, channel, round)
+    received, report = deliver(link, payload, who, channel, round)
     link.neighbours = None
-    alone, _ = link.deliver(payload, who, channel, round)
+    alone, _ = deliver(link, payload, who, channel, round)
     more = received.mean[0]["w"] - alone.mean[0]["w"]
     return one, (who, x.numpy()), report, more.numpy()
 

@@ -17,6 +17,7 @@ from otafl.core.contracts import Group
 from otafl.core.rng import purpose
 from otafl.laws.bench import Bench
 from otafl.power.smcv import Smcv
+from otafl.uplink.base import deliver
 
 SYMBOLS = purpose("symbols_with_a_mean", __name__)
 
@@ -58,7 +59,7 @@ def test_devices_are_silent_without_the_receivers_knowing() -> None:
     x = rig.symbols(8, 0)
     channel = rig.link.channel.state(0)
     payload = (Group({"x": x}),)
-    received, report = rig.link.transport.deliver(payload, rig.cohort, channel, 0)
+    received, report = deliver(rig.link.transport, payload, rig.cohort, channel, 0)
     on_air = report.saved["p/0"][:, 0] != 0
     assert report.saved["active/0"].all()
     assert 0 < int(on_air.sum()) < on_air.numel()

@@ -13,7 +13,7 @@ from support.link_bench import WEIGHTS, bench, cohort, updates
 
 from otafl.core.contracts import Group
 from otafl.uplink import signal as signal_module
-from otafl.uplink.signal import signal
+from otafl.uplink.signal import make_signal
 
 pytestmark = pytest.mark.exact
 
@@ -103,7 +103,7 @@ def test_columns_a_part_at_a_time_are_the_whole_product(
     rows = sum(counts)
     x = torch.randn(rows, 7, generator=generator, dtype=torch.float64, requires_grad=learns)
     factor = torch.randn(rows, 2, generator=generator, dtype=torch.float64)
-    got = signal(Group({"a": x}), cohort(counts, 3)).sum(factor)
+    got = make_signal(Group({"a": x}), cohort(counts, 3)).sum(factor)
     for s, start in enumerate(range(0, 3 * len(counts), 3)):
         hand = sum(
             (factor[k, :, None] * x[k] for k in range(start, min(start + 3, rows))),

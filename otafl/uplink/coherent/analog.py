@@ -21,9 +21,9 @@ from otafl.core.settings import Reveals
 from otafl.csi.base import Csi
 from otafl.uplink.base import Transport
 from otafl.uplink.delivery import Delivery
-from otafl.uplink.interleaving import Uses, scattered, shuffled
+from otafl.uplink.interleaving import Uses, interleave, scatter_uses
 from otafl.uplink.layout import Slot, lay_out
-from otafl.uplink.normalise import Symbols, normalise
+from otafl.uplink.normalise import Normalisation, normalise
 from otafl.uplink.segments import cut
 from otafl.uplink.signal import Signal
 
@@ -75,10 +75,10 @@ class AnalogSettings(Transport.Settings):
 def lay_out_reals(delivery: Delivery, settings: AnalogSettings, csi: Csi) -> Slot:
     """Lay out the slot, and where it is said spread a bound on the payload's energy over the
     symbols that a device sends, and interleave them."""
-    signals = [sent for _, _, sent in delivery.uplink]
+    signals = delivery.uplink
     halves = 2 if settings.quadrature else 1
-    lengths = [-(-sent.reals // halves) for sent in signals]
-    slot = lay_out(delivery, lengths, csi)
+    lengths = [-(-sent.num_coordinates // halves) for sent in signals]
+    slot = lay_out(delivery, lengths, csi, delivery.limits)
     if settings.snr_convention == "total_energy":
         sends = torch.zeros_like(slot.budget)
         for sent, length in zip(signals, lengths, strict=True):
@@ -86,23 +86,23 @@ def lay_out_reals(delivery: Delivery, settings: AnalogSettings, csi: Csi) -> Slo
         slot = replace(slot, budget=slot.budget / sends.clamp_min(1.0))
     # over one cell it would change nothing but the noise's order
     if settings.interleave and slot.h.shape[3] > 1:
-        slot = replace(slot, uses=scattered(lengths), mixed=True)
+        slot = replace(slot, uses=scatter_uses(lengths), interleaved=True)
     return slot
 
 
 def normalise_reals(
-    slot: Slot, index: int, uses: Uses, rows: Signal, settings: AnalogSettings
-) -> Symbols:
-    """Return the symbols of a group [n, P], cut where the channel changes and where the
+    slot: Slot, uses: Uses, rows: Signal, settings: AnalogSettings
+) -> tuple[Signal, Normalisation]:
+    """Normalise the symbols of a group [n, P], cut where the channel changes and where the
     normalisation does, in the order in which they are sent."""
-    sent = shuffled(rows, index) if slot.mixed else rows
+    sent = interleave(rows) if slot.interleaved else rows
     blockwise = settings.normalise == "block"
-    segments = cut(sent, uses, slot.stops, blockwise, settings.quadrature)
-    return normalise(slot, index, uses, sent, segments, settings.centre)
+    segments = cut(sent, uses, slot.cell_stops, blockwise, settings.quadrature)
+    return normalise(sent, segments, settings.centre)
 
 
-def count_told(symbols: Symbols, power: bool, variation: bool) -> int:
+def count_scalars(normalised: Normalisation, power: bool, variation: bool) -> int:
     """Count what a device tells: for every normalised stretch its mean power and what varies, each
     where it is told, and the mean that was taken off."""
-    stretches = symbols.segments.scopes[-1] + 1
-    return stretches * (power + (symbols.means is not None) + variation)
+    stretches = normalised.segments.scopes[-1] + 1
+    return stretches * (power + (normalised.means is not None) + variation)

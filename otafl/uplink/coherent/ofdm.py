@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
 import torch
@@ -50,35 +50,28 @@ from otafl.uplink.base import Counts, Transport
 from otafl.uplink.bounds import Bounds
 from otafl.uplink.coherent.analog import (
     AnalogSettings,
-    count_told,
+    count_scalars,
     lay_out_reals,
     normalise_reals,
 )
 from otafl.uplink.coherent.arrivals import Arrivals, missing_samples
 from otafl.uplink.coherent.ofdm_grid import Grid, lay_out
 from otafl.uplink.coherent.ofdm_samples import LaidOut, Transmitter, to_carriers, windows
-from otafl.uplink.combine import combine
 from otafl.uplink.delivery import Delivery
 from otafl.uplink.impairments.bent import from_first
 from otafl.uplink.impairments.impairments import NOISE
 from otafl.uplink.layout import Slot
-from otafl.uplink.limit import limit
 from otafl.uplink.on_air import OnAir
-from otafl.uplink.power import Alignment, set_power
-from otafl.uplink.receive import hand_over, receive
+from otafl.uplink.power import Alignment
+from otafl.uplink.receive import receive
 from otafl.uplink.report import NOT_SAVED, Saves, account, coefficients
-
-
-@dataclass(frozen=True)
-class OfdmSlot(Slot):
-    """Hold also where the slot's channel uses are sent."""
-
-    grid: Grid = field(kw_only=True)
+from otafl.uplink.superpose import draw_noise
+from otafl.uplink.transmit import transmit
 
 
 @dataclass(frozen=True)
 class LatePaths:
-    """Say what comes later than a prefix, mean over devices. last: samples of the last path. share:
+    """What comes later than a prefix, mean over devices. last: samples of the last path. share:
     energy of the paths beyond the prefix over that of all. floor: squared error of a device's
     symbols over their power that it leaves."""
 
@@ -223,68 +216,71 @@ class Ofdm(Transport):
         peaks, vectors, count = self._figures.unbind(1)
         return {"papr_db": 10.0 * (peaks / count).log10(), "evm": (vectors / count).sqrt()}
 
-    def _slot(self, delivery: Delivery) -> OfdmSlot:
-        """Lay out the slot, whose prefixes take of the energy that devices have. Raises UserError
-        where the channel's groups, as those of a file, do not fit."""
+    def _lay_out(self, delivery: Delivery) -> tuple[Slot, Grid]:
+        """Lay out the slot, whose prefixes take of the energy that devices have, and where its
+        channel uses are sent. Raises UserError where the channel's groups, as those of a file, do
+        not fit."""
         settings = self.settings
         slot = lay_out_reals(delivery, settings, self.alignment.csi)
         groups = delivery.channel.h.shape[4]
         if settings.subcarriers % groups:
             raise UserError(f"transport.subcarriers: {_no_multiple(settings.subcarriers, groups)}")
-        grid = lay_out(slot.stops, groups, settings.subcarriers, settings.prefix, slot.h.device)
+        grid = lay_out(
+            slot.cell_stops, groups, settings.subcarriers, settings.prefix, slot.h.device
+        )
         limits = delivery.limits
         if limits.energy is not None:
             limits = replace(limits, energy=limits.energy / grid.repeats)
             if limits.per_symbol is not None:
                 lasts = grid.samples / slot.symbols / grid.repeats
                 limits = replace(limits, per_symbol=limits.per_symbol * lasts)
-        return OfdmSlot(**{**vars(slot), "bounds": Bounds(limits, slot.symbols)}, grid=grid)
+        return replace(slot, bounds=Bounds(limits, slot.symbols)), grid
 
     def carry(self, delivery: Delivery) -> None:
         """Send all groups at once, as they share OFDM symbols: like `over_the_air` up to what is on
         air, and of what is received of it."""
         link, settings = self.alignment, self.settings
-        slot, sent = self._slot(delivery), list[OnAir]()
-        for uses, (index, _, rows) in zip(slot.uses, delivery.uplink, strict=True):
-            symbols = normalise_reals(slot, index, uses, rows, settings)
-            channels = combine(symbols, link.receiver, link.impairments)
-            self._policy_state, wanted = set_power(symbols, channels, link, self._policy_state)
-            on_air = limit(symbols, channels, wanted)
-            account(on_air, delivery, count_told(symbols, True, link.policy.wants_variation))
-            sent.append(on_air)
-        for on_air, total in zip(sent, self._superpose(sent, slot, delivery), strict=True):
-            signal = on_air.symbols.sent
-            exact = signal.sum(signal.exact[:, None])[:, 0]
-            hand_over(on_air, receive(on_air, total, exact), delivery)
+        (slot, grid), groups = self._lay_out(delivery), list[OnAir]()
+        for uses, rows in zip(slot.uses, delivery.uplink, strict=True):
+            sent, normalised = normalise_reals(slot, uses, rows, settings)
+            self._policy_state, on_air = transmit(slot, sent, normalised, link, self._policy_state)
+            account(on_air, delivery, count_scalars(normalised, True, link.policy.wants_variation))
+            groups.append(on_air)
+        totals = self._superpose(groups, slot, grid, delivery)
+        for on_air, total in zip(groups, totals, strict=True):
+            exact = on_air.sent.sum(on_air.sent.exact[:, None])[:, 0]
+            receive(on_air, total, exact, delivery)
             if self.saves.link:
                 delivery.tally.saved |= coefficients(on_air, self.saves.gram)
 
-    def _superpose(self, sent: list[OnAir], slot: OfdmSlot, delivery: Delivery) -> Iterator[Tensor]:
+    def _superpose(
+        self, groups: list[OnAir], slot: Slot, grid: Grid, delivery: Delivery
+    ) -> Iterator[Tensor]:
         """Yield the sum [S, P] that is received of each group, noise included."""
-        lasts = slot.grid.samples / slot.symbols
-        delivery.tally.scale(symbols=lasts, sent=lasts, energy=slot.grid.repeats)
-        laid = [LaidOut.of(on_air, slot.grid, delivery.cohort) for on_air in sent]
-        received = self._received(laid, slot, delivery).flatten(2)
-        for on_air, group in zip(sent, laid, strict=True):
+        lasts = grid.samples / slot.symbols
+        delivery.tally.scale(symbols=lasts, sent=lasts, energy=grid.repeats)
+        laid = [LaidOut.of(on_air, grid, delivery.cohort) for on_air in groups]
+        received = self._received(laid, slot, grid, delivery).flatten(2)
+        for on_air, group in zip(groups, laid, strict=True):
             yield self._estimate(on_air, received.index_select(2, group.place))
 
-    def _received(self, laid: list[LaidOut], slot: OfdmSlot, delivery: Delivery) -> Tensor:
+    def _received(self, laid: list[LaidOut], slot: Slot, grid: Grid, delivery: Delivery) -> Tensor:
         """Return the sub-carriers [S, A, M, n] that the antennas receive. Without a converter they
         are without noise, which is white on sub-carriers as it is on samples."""
         impairments, cohort = self.alignment.impairments, delivery.cohort
-        transmit = self._transmitter(slot, cohort)
-        arrivals, turning = self._arrivals(laid, slot, delivery)
-        chunks = windows(laid, transmit, arrivals, turning, cohort, slot.grid)
+        transmitter = self._transmitter(slot, cohort)
+        arrivals, turning = self._arrivals(laid, slot, grid, delivery)
+        chunks = windows(laid, transmitter, arrivals, turning, cohort, grid)
         samples = torch.cat(list(chunks), 2)
         with torch.no_grad():
-            figures = cohort.by_trial(transmit.figures(slot.grid.carriers)).sum(1)
+            figures = cohort.by_trial(transmitter.figures(grid.carriers)).sum(1)
             self._figures = self._figures + figures
         if impairments.settings.adc_bits is not None:
             noisy = torch.view_as_real(samples + self._noise(samples, slot.round))
             samples = torch.view_as_complex(impairments.quantise(noisy))
-        return to_carriers(samples, slot.grid.carriers)
+        return to_carriers(samples, grid.carriers)
 
-    def _transmitter(self, slot: OfdmSlot, cohort: Cohort) -> Transmitter:
+    def _transmitter(self, slot: Slot, cohort: Cohort) -> Transmitter:
         """Make what turns the rows' sub-carriers into those that are sent."""
         impairments, hyper, trial = self.alignment.impairments, self.hyper, cohort.trial
         budget = slot.budget.flatten()[cohort.cell]
@@ -296,7 +292,7 @@ class Ofdm(Transport):
         return Transmitter(self.settings.oversampling, peak, saturation, hyper["smoothness"][trial])
 
     def _arrivals(
-        self, laid: list[LaidOut], slot: OfdmSlot, delivery: Delivery
+        self, laid: list[LaidOut], slot: Slot, grid: Grid, delivery: Delivery
     ) -> tuple[Arrivals, Tensor | None]:
         """Return how the rows arrive, and their carrier offsets [N]; None where there are none."""
         impairments, cohort = self.alignment.impairments, delivery.cohort
@@ -307,12 +303,12 @@ class Ofdm(Transport):
         if impairments.delays:
             on = torch.stack([group.on_air(cohort.size) for group in laid]).any(0)
             delay = from_first(cohort, delay.flatten()[cohort.cell], on)
-            late = delay.double() * slot.grid.carriers
+            late = delay.double() * grid.carriers
         arrivals = Arrivals(
             slot.h,
             delivery.channel,
             cohort,
-            slot.grid,
+            grid,
             self.budget.bandwidth_hz,
             late,
             None if phases is None else phases.flatten()[cohort.cell],
@@ -338,14 +334,13 @@ class Ofdm(Transport):
     def _estimate(self, on_air: OnAir, received: Tensor) -> Tensor:
         """Combine a group's symbols [S, A, L] of all antennas, and scale them to the estimate
         [S, P]; with noise where it is not in them."""
-        symbols, segments = on_air.symbols, on_air.segments
-        reals, slot = symbols.sent.reals, symbols.slot
+        segments, sent = on_air.segments, on_air.sent
         combiner = on_air.channels.combiner[:, segments.of_columns(received.device)]  # [S, L, A]
         combined = (combiner.conj().mT * received).sum(1)
         halves = [combined.real, combined.imag][: segments.halves]
-        total = torch.cat(halves, 1)[:, :reals]
-        total = total * segments.at_reals(on_air.received_unit, reals)
+        total = torch.cat(halves, 1)[:, : sent.num_coordinates]
+        total = total * on_air.expand(on_air.received_unit)
         if self.alignment.impairments.settings.adc_bits is not None:
             return total
-        noise = self.streams.normal(NOISE / symbols.index, slot.round, (reals,))
-        return total + noise * segments.at_reals(on_air.variance.sqrt(), reals)
+        noise = draw_noise(on_air, self.streams)
+        return total + noise * on_air.expand(on_air.variance.sqrt())

@@ -62,15 +62,15 @@ class LaidOut:
     def of(cls, on_air: OnAir, grid: Grid, cohort: Cohort) -> Self:
         """Lay a group out that some rows of the cohort send."""
         signal, segments = on_air.signal, on_air.segments
-        p = signal.at_rows(on_air.coefficients.p.mT)
-        place = grid.of(on_air.symbols.uses)
-        missing = segments.symbols * segments.halves - signal.reals
+        p = signal.take_rows(on_air.coefficients.p.mT)
+        place = grid.of(segments.uses)
+        missing = segments.symbols * segments.halves - signal.num_coordinates
         rows = None
         if signal.cohort.size != cohort.size:
             rows = torch.searchsorted(cohort.cell, signal.cohort.cell)
         return cls(
             halves=segments.parts(pad(signal.x, (0, missing))),
-            amplitude=p * on_air.symbols.scale[:, None],
+            amplitude=p * on_air.normalised.scale[:, None],
             column=segments.of_columns(place.device),
             place=place,
             source=grid.sources(place),

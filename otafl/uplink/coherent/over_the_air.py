@@ -20,22 +20,20 @@ from otafl.privacy.mechanism import Privacy
 from otafl.uplink.base import Counts, Transport
 from otafl.uplink.coherent.analog import (
     AnalogSettings,
-    count_told,
+    count_scalars,
     lay_out_reals,
     normalise_reals,
 )
-from otafl.uplink.combine import combine
 from otafl.uplink.delivery import Delivery
 from otafl.uplink.impairments.bent import bent_sum
-from otafl.uplink.impairments.impairments import NOISE
-from otafl.uplink.limit import limit
 from otafl.uplink.neighbours import Neighbours
 from otafl.uplink.on_air import OnAir
-from otafl.uplink.power import Alignment, set_power
-from otafl.uplink.receive import hand_over, receive
+from otafl.uplink.power import Alignment
+from otafl.uplink.receive import receive
 from otafl.uplink.report import NOT_SAVED, Saves, account, coefficients
-from otafl.uplink.segments import energies
-from otafl.uplink.superpose import superpose
+from otafl.uplink.segments import compute_energies
+from otafl.uplink.superpose import draw_noise, superpose
+from otafl.uplink.transmit import transmit
 
 
 class OverTheAir(Transport):
@@ -95,24 +93,22 @@ class OverTheAir(Transport):
         link, settings, privacy = self.alignment, self.settings, self.privacy
         slot = lay_out_reals(delivery, settings, link.csi)
         if privacy is not None:
-            sends = torch.stack([rows.on_air() for _, _, rows in delivery.uplink]).any(0)
+            sends = torch.stack([rows.transmitter_mask for rows in delivery.uplink]).any(0)
             slot = privacy.limit(slot, sends, delivery.limits)
-        for uses, (index, _, rows) in zip(slot.uses, delivery.uplink, strict=True):
+        for uses, rows in zip(slot.uses, delivery.uplink, strict=True):
             clipped = rows if privacy is None else privacy.clip(rows)
-            symbols = normalise_reals(slot, index, uses, clipped, settings)
+            sent, normalised = normalise_reals(slot, uses, clipped, settings)
             if privacy is not None:
-                symbols = privacy.scale(symbols)
-            channels = combine(symbols, link.receiver, link.impairments)
-            self._policy_state, wanted = set_power(symbols, channels, link, self._policy_state)
-            on_air = limit(symbols, channels, wanted)
+                normalised = privacy.scale(sent, normalised)
+            self._policy_state, on_air = transmit(slot, sent, normalised, link, self._policy_state)
             if privacy is not None:
                 privacy.spend(on_air)
             # with privacy powers follow from the norm that all clip to
-            told = count_told(symbols, privacy is None, link.policy.wants_variation)
+            told = count_scalars(normalised, privacy is None, link.policy.wants_variation)
             account(on_air, delivery, told)
             unwanted = self._unwanted(on_air)
             total, exact = self._superpose(on_air, unwanted)
-            hand_over(on_air, receive(on_air, total, exact), delivery)
+            receive(on_air, total, exact, delivery)
             if self.saves.link:
                 delivery.tally.saved |= self._saved(on_air, unwanted)
 
@@ -124,15 +120,13 @@ class OverTheAir(Transport):
         -------
         sum_k c_k x_k + n [S, P], scaled by the receiver, and the error-free sum_k w_k x_k [S, P].
         """
-        impairments, symbols = self.alignment.impairments, on_air.symbols
-        sent, exact, round = symbols.sent, None, symbols.slot.round
+        impairments, sent, exact = self.alignment.impairments, on_air.sent, None
         if impairments.bends:
             total = bent_sum(on_air, impairments)
         else:
-            noise = self.streams.normal(NOISE / symbols.index, round, (sent.reals,))
-            total, exact = superpose(on_air, noise)
+            total, exact = superpose(on_air, draw_noise(on_air, self.streams))
         for signal in unwanted.values():
-            total = total + signal * symbols.segments.at_reals(on_air.received_unit, sent.reals)
+            total = total + signal * on_air.expand(on_air.received_unit)
         if impairments.settings.adc_bits is not None:
             total = self._converted(on_air, total)
         if exact is None or on_air.part is not None:
@@ -141,9 +135,9 @@ class OverTheAir(Transport):
 
     def _saved(self, on_air: OnAir, unwanted: Blocks) -> Blocks:
         """Return the coefficients, and by segment the energy of what is received besides."""
-        symbols = on_air.symbols
+        sent = on_air.sent
         besides = {
-            f"{name}/{symbols.index}": energies(replace(symbols.sent, x=signal), symbols.segments)
+            f"{name}/{sent.index}": compute_energies(replace(sent, x=signal), on_air.segments)
             for name, signal in unwanted.items()
         }
         return besides | coefficients(on_air, self.saves.gram)
@@ -151,20 +145,18 @@ class OverTheAir(Transport):
     def _unwanted(self, on_air: OnAir) -> Blocks:
         """Return what is received besides, name -> [S, P] in the unit of f^H y: signals of other
         servers' devices, and heavy-tailed interference."""
-        symbols, found = on_air.symbols, {}
+        sent, found = on_air.sent, {}
         if self.neighbours is not None:
             found["neighbours"] = self.neighbours.signal(on_air)
-        impairments, round = self.alignment.impairments, symbols.slot.round
-        tails = impairments.tails(symbols.index, round, symbols.sent.reals)
+        index, round, impairments = sent.index, on_air.slot.round, self.alignment.impairments
+        tails = impairments.tails(index, round, sent.num_coordinates)
         if tails is not None:
             found["tails"] = tails
         return found
 
     def _converted(self, on_air: OnAir, total: Tensor) -> Tensor:
         """Put what is received of a sum [S, P] through the server's converter."""
-        symbols, sent = on_air.symbols, on_air.symbols.sent
-        received = on_air.coefficients.eta.sqrt() / on_air.unit
-        factor = symbols.segments.at_reals(received, sent.reals)
-        heard = symbols.segments.at_reals(on_air.weight > 0, sent.reals)
+        factor = on_air.expand(on_air.coefficients.eta.sqrt() / on_air.unit)
+        delivered = on_air.expand(on_air.weight > 0)
         quantise = self.alignment.impairments.quantise
-        return torch.where(heard, quantise(total * factor) / factor, 0.0)
+        return torch.where(delivered, quantise(total * factor) / factor, 0.0)

@@ -100,7 +100,8 @@ class CodedBits:
         read, cohort = {}, delivery.cohort
         wrong = torch.zeros_like(scheme, dtype=torch.bool).flatten()
         by_row = scheme.flatten()[cohort.cell].where(cohort.sends, -1)
-        for index, group, _ in delivery.uplink:
+        for one in delivery.uplink:
+            index, group = one.index, one.group
             rows = rows_once(group, cohort, "coding: 'ldpc'")
             cell, (trial, device) = cohort.cell[rows], pairs(group, cohort)
             chosen, ratio = by_row[rows], snr.flatten()[cell]
@@ -109,9 +110,9 @@ class CodedBits:
             beside = round(self._codec.bits(group)) - words.shape[1]
             sent = torch.nn.functional.pad(words, (0, beside))
             heard = sent.clone()
-            for one in chosen[chosen >= 0].unique().tolist():
-                at = (chosen == one).nonzero().squeeze(1)
-                plan = layout(sent.shape[1], self._table[one])
+            for used in chosen[chosen >= 0].unique().tolist():
+                at = (chosen == used).nonzero().squeeze(1)
+                plan = layout(sent.shape[1], self._table[used])
                 size = (plan.blocks, plan.n // plan.order, 2)
                 noise = self._streams.device_normal(
                     CODED / index, delivery.round, trial[at], device[at], size

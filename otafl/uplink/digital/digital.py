@@ -274,10 +274,12 @@ class Digital(Transport):
     def _load(self, delivery: Delivery) -> Load:
         """Add up what each device has to send, [S, K]."""
         like, bits_of = self.hyper["rate_factor"], self.codec.bits
-        uplink = [(group, sent) for _, group, sent in delivery.uplink]
-        on_air = torch.stack([sent.on_air() for _, sent in uplink])
-        share = torch.stack([sent.share_on_air() for _, sent in uplink]).to(like)
-        sizes = tuple((bits_of(g), sent.reals, len(sent.shapes)) for g, sent in uplink)
+        uplink = delivery.uplink
+        on_air = torch.stack([sent.transmitter_mask for sent in uplink])
+        share = torch.stack([sent.transmitted_share for sent in uplink]).to(like)
+        sizes = tuple(
+            (bits_of(sent.group), sent.num_coordinates, len(sent.shapes)) for sent in uplink
+        )
         size = constant(sizes, like.dtype, like.device)
         bits, reals = torch.einsum("gc,gsk->csk", size[:, :2], share)
         sends, budget = on_air.any(0), delivery.power_budget
@@ -297,7 +299,7 @@ class Digital(Transport):
         """Reckon what the channels carry, with the power that is in a device's own band."""
         delivery = load.delivery
         power = load.budget * delivery.channel.gain * load.parts
-        reals = sum(sent.reals for _, _, sent in delivery.uplink)
+        reals = sum(sent.num_coordinates for sent in delivery.uplink)
         return self._capacity.links(delivery.channel, power, reals, delivery.round)
 
     def _turns(self, load: Load, links: Links) -> Turns:
@@ -316,9 +318,9 @@ class Digital(Transport):
             symbols = bits / rate.clamp_min(LEAST_RATE)
         else:
             symbols = torch.zeros_like(bits)
-            for _, group, sent in load.delivery.uplink:
-                own = self._coded.symbols(group)
-                symbols = symbols + bits.new_tensor(own)[scheme] * sent.on_air()
+            for sent in load.delivery.uplink:
+                own = self._coded.symbols(sent.group)
+                symbols = symbols + bits.new_tensor(own)[scheme] * sent.transmitter_mask
         sends = sends & (symbols <= share * (1.0 + ROUNDING))
         return Turns(load, symbols * sends, bits * sends, sends, rate, scheme, depth)
 

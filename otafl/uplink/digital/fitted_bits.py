@@ -52,7 +52,8 @@ def fitted(delivery: Delivery, depth: Tensor, streams: Streams) -> dict[int, Gro
     """Return the uplink groups, by index, with every row rounded to its device's bits a real
     [S, K]."""
     received, cohort = {}, delivery.cohort
-    for index, group, _ in delivery.uplink:
+    for sent in delivery.uplink:
+        index, group = sent.index, sent.group
         rows = rows_once(group, cohort, "over_budget: 'quantise'")
         pair, own = pairs(group, cohort), depth.flatten()[cohort.cell[rows]]
         blocks: Blocks = {}

@@ -13,7 +13,7 @@ from otafl.core.contracts import Blocks, Cohort, Group, column
 from otafl.core.errors import UserError
 from otafl.models.base import flatten
 from otafl.uplink.delivery import Delivery
-from otafl.uplink.signal import Signal, each_row, error_free, signal, squared_norm, whole
+from otafl.uplink.signal import Signal, compute_error_free, make_signal, select_rows, squared_norm
 
 
 def rows_once(group: Group, cohort: Cohort, setting: str) -> Tensor:
@@ -42,20 +42,20 @@ def hand_over(delivery: Delivery, read: Mapping[int, Group], arrived: Tensor | N
     if arrived is not None:
         sends = cohort.sends & arrived.flatten()[cohort.cell]
         heard = replace(cohort, sends=sends, all_send=False)
-    for index, group, sent in delivery.uplink:
+    for sent in delivery.uplink:
         if arrived is None:
-            delivery.give_exact(index, group, sent)
-            delivery.arrive(sent)
+            delivery.give_exact(sent)
+            delivery.note_delivered(sent)
             continue
-        came = read.get(index, group)
-        got = signal(came, heard)
-        mean, count = error_free(got)
+        came = read.get(sent.index, sent.group)
+        got = make_signal(came, heard)
+        mean, count = compute_error_free(got)
         if sent.out_of_one:
             count = _out_of_one(count, sent, arrived)
         rows, each = _heard_rows(came, cohort, heard)
-        delivery.give(index, mean, count, each, rows, heard=whole(got))
-        delivery.arrive(got)
-        target = flatten(error_free(sent)[0])
+        delivery.give(sent, mean, count, each, rows, heard=got.delivered_mask)
+        delivery.note_delivered(got)
+        target = flatten(compute_error_free(sent)[0])
         delivery.tally.error(squared_norm(flatten(mean) - target), squared_norm(target))
 
 
@@ -64,7 +64,7 @@ def _heard_rows(group: Group, cohort: Cohort, heard: Cohort) -> tuple[Tensor, Bl
     lost."""
     rows = slice(None) if group.rows is None else group.rows
     came = heard.sends[rows][cohort.sends[rows]]
-    each = each_row(group, cohort)
+    each = select_rows(group, cohort)
     return came, {name: block.where(column(came, block), 0.0) for name, block in each.items()}
 
 

@@ -19,7 +19,8 @@ from otafl.core.rng import Streams
 from otafl.uplink.impairments.impairments import NOISE, Impairments
 from otafl.uplink.impairments.misaligned import SampleSums, aligned_noise, lmmse_filter
 from otafl.uplink.on_air import OnAir
-from otafl.uplink.segments import segment_sums
+from otafl.uplink.segments import sum_segments
+from otafl.uplink.superpose import draw_noise
 
 CHUNK = 1 << 18
 """Reals of a payload bent at a time; they and what is made of them fit the processor's cache."""
@@ -43,14 +44,14 @@ class Bend:
 def bent_sum(on_air: OnAir, impairments: Impairments) -> Tensor:
     """Return the estimate [S, P] of a transmission of rows [n, P] whose symbols are bent, noise
     included."""
-    sent, segments, gain = on_air.signal, on_air.segments, on_air.row_gain
-    slot, streams = on_air.symbols.slot, impairments.streams
+    sent, gain = on_air.signal, on_air.row_gain
+    slot, streams = on_air.slot, impairments.streams
     rule = impairments.settings.timing_receiver if impairments.delays else "matched_filter"
     carrier, delay = impairments.offsets(slot.budget.shape[1], slot.round)
     on = gain.abs().amax(1) > 0
-    delay = from_first(sent.cohort, sent.at_rows(delay), on)
-    peak = sent.at_rows((impairments.clip[:, None] * slot.budget).sqrt())
-    bend = Bend(gain, peak, sent.at_rows(carrier), delay)
+    delay = from_first(sent.cohort, sent.take_rows(delay), on)
+    peak = sent.take_rows((impairments.clip[:, None] * slot.budget).sqrt())
+    bend = Bend(gain, peak, sent.take_rows(carrier), delay)
     if rule == "lmmse":
         return _lmmse(on_air, bend, streams)
     spread = on_air.variance.sqrt()
@@ -61,8 +62,8 @@ def bent_sum(on_air: OnAir, impairments: Impairments) -> Tensor:
     for part in _sums(on_air, bend, torch.stack([1.0 - delay, delay], 1), impairments.reshapes):
         late = torch.nn.functional.pad(part[:, 1, :-1], (1, 0))  # of the symbol before
         flat.append(part[:, 0] + late)
-    noise = streams.normal(NOISE / on_air.symbols.index, slot.round, (sent.reals,))
-    return torch.cat(flat, 1)[:, : sent.reals] + noise * segments.at_reals(spread, sent.reals)
+    noise = draw_noise(on_air, streams)
+    return torch.cat(flat, 1)[:, : sent.num_coordinates] + noise * on_air.expand(spread)
 
 
 def _sums(on_air: OnAir, bend: Bend, weight: Tensor, reshapes: bool) -> list[Tensor]:
@@ -79,8 +80,8 @@ def _sums(on_air: OnAir, bend: Bend, weight: Tensor, reshapes: bool) -> list[Ten
     both = torch.cat([scaled.real, scaled.imag], 2)
     parts = [_padded(part, segments.symbols) for part in segments.parts(sent.x)]
     if len(parts) == 1:
-        return [segment_sums(sent, parts[0], scaled.real, segments)]
-    one, two = (segment_sums(sent, part, both, segments) for part in parts)
+        return [sum_segments(sent, parts[0], scaled.real, segments)]
+    one, two = (sum_segments(sent, part, both, segments) for part in parts)
     return [one[:, :count] - two[:, count:], two[:, :count] + one[:, count:]]
 
 
@@ -88,7 +89,7 @@ def _bent_chunks(on_air: OnAir, bend: Bend, numbers: int) -> Iterator[list[Tenso
     """Yield the one or two quadratures [n, C] as they reach the receiver, without noise, a chunk of
     channel uses after the other, of about so many numbers."""
     sent, segments = on_air.signal, on_air.segments
-    sent_with = sent.at_rows(on_air.coefficients.p.abs().mT) * on_air.symbols.scale[:, None]
+    sent_with = sent.take_rows(on_air.coefficients.p.abs().mT) * on_air.normalised.scale[:, None]
     column, halves = segments.of_columns(sent.x.device), segments.parts(sent.x)
     width = max(1, min(segments.symbols, numbers // max(1, len(sent.x))))
     step = bend.carrier.double()[:, None]
@@ -122,11 +123,12 @@ def _lmmse(on_air: OnAir, bend: Bend, streams: Streams) -> Tensor:
     """Return the linear MMSE estimate from all samples of each symbol; a trial has as many samples
     as devices."""
     sent, segments, unit = on_air.signal, on_air.segments, on_air.row_unit
-    symbols, column = on_air.symbols, segments.of_columns(sent.x.device)
+    normalised, column = on_air.normalised, segments.of_columns(sent.x.device)
     halves = next(_bent_chunks(on_air, bend, sent.x.numel()))
     samples = SampleSums(sent.cohort, bend.delay)
-    believed = sent.at_rows((on_air.channels.h_hat * on_air.sent_gain).mT).real * unit
-    power = sent.at_rows(symbols.power.mT) / symbols.scale.square().clamp_min(1e-30)[:, None]
+    believed = sent.take_rows((on_air.channels.h_hat * on_air.sent_gain).mT).real * unit
+    squared = normalised.scale.square().clamp_min(1e-30)
+    power = sent.take_rows(normalised.power.mT) / squared[:, None]
     target = unit * on_air.active_rows / torch.where(believed == 0, math.inf, believed)
     noise = on_air.variance
     taps = lmmse_filter(samples, believed.square() * power / segments.halves, target, noise)
@@ -135,11 +137,11 @@ def _lmmse(on_air: OnAir, bend: Bend, streams: Streams) -> Tensor:
     for half, rows in enumerate(halves):
         observed = samples.of(rows)  # [S, J, symbols]
         for j in range(observed.shape[1]):
-            name = NOISE / symbols.index / half / j
-            draw = streams.normal(name, symbols.slot.round, (segments.symbols,))
+            name = NOISE / sent.index / half / j
+            draw = streams.normal(name, on_air.slot.round, (segments.symbols,))
             observed[:, j].addcmul_(draw, spread)
         flat.append(samples.estimate(observed, taps, column))
-    return torch.cat(flat, 1)[:, : sent.reals]
+    return torch.cat(flat, 1)[:, : sent.num_coordinates]
 
 
 def from_first(cohort: Cohort, delay: Tensor, on: Tensor) -> Tensor:

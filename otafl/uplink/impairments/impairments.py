@@ -255,7 +255,7 @@ class Impairments:
         return 2.0 * draw.view(trials, devices) - 1.0
 
 
-def whole(scenario: Any, keys: Iterable[str], computes: str) -> Iterator[Problem]:
+def refuse_distortion(scenario: Any, keys: Iterable[str], computes: str) -> Iterator[Problem]:
     """Yield what bends the signals of a transport that computes, say, counts and not waveforms.
 
     keys: impairments that it does without.

@@ -75,28 +75,30 @@ class Energies:
         The columns, the energies [S, 2, C] of + and -, summed over the antennas, and the error-free
         sum [S, C] of the reals or of the signs that are voted for.
         """
-        signal, round, index = on_air.signal, on_air.slot.delivery.round, on_air.index
+        signal, round, index = on_air.signal, on_air.slot.round, on_air.sent.index
         cohort, antennas, streams = signal.cohort, on_air.antennas, self._streams
         others = self._impairments.interferers(antennas, round)
         at_once = others is None and few_antennas.serves(signal, antennas)
         ways = _ways(on_air)
         gains = None if at_once else _gains(cohort.by_trial(ways), others)
-        blocks = -(-signal.reals // BLOCK)
-        run = min(RUN, -(-signal.reals // PLACES))  # a short payload fills no block
+        blocks = -(-signal.num_coordinates // BLOCK)
+        run = min(RUN, -(-signal.num_coordinates // PLACES))  # a short payload fills no block
         count = -(-blocks * run // 2)
         bits = streams.device_words(PHASES / index, round, cohort.trial, cohort.device, count)
         bits = bits.view(torch.int32)[:, : blocks * run].unflatten(1, (blocks, run))
-        noise = streams.words(ENERGY_NOISE / index, round, signal.reals)
+        noise = streams.words(ENERGY_NOISE / index, round, signal.num_coordinates)
         across = heard = None
         if antennas > 1:
-            across = streams.uniform(ACROSS / index, round, (antennas - 1, 2, signal.reals))
+            across = streams.uniform(
+                ACROSS / index, round, (antennas - 1, 2, signal.num_coordinates)
+            )
         if others is not None:
-            shape = (2, others.shape[1], 2, signal.reals)
+            shape = (2, others.shape[1], 2, signal.num_coordinates)
             heard = streams.normal(INTERFERING / index, round, shape) * math.sqrt(2.0)
         rows = 4 * cohort.trials if at_once else cohort.size
         most = max(1, NUMBERS // (BLOCK * max(1, rows)))
         for block in range(0, blocks, most):
-            columns = slice(block * BLOCK, min((block + most) * BLOCK, signal.reals))
+            columns = slice(block * BLOCK, min((block + most) * BLOCK, signal.num_coordinates))
             votes, exact = None if cast is None else cast(signal, columns, on_air.stop), None
             words = bits[:, block : block + most]
             if gains is None:
@@ -168,7 +170,7 @@ def _exact(sent: Signal, weight: Tensor, columns: slice, cast: Cast | None) -> T
 
 def _ways(on_air: OnPairs) -> Tensor:
     """Return what the symbol of a magnitude of one is received as, [n, A, Q] complex."""
-    h = on_air.sent.at_rows(on_air.slot.h)[..., list(on_air.segments.cells)]
+    h = on_air.sent.take_rows(on_air.slot.h)[..., list(on_air.segments.cells)]
     return h * on_air.row_amplitude[:, None, None]
 
 

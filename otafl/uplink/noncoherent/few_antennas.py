@@ -43,7 +43,7 @@ TILE = BLOCK // 2
 
 def serves(sent: Signal, antennas: int) -> bool:
     """Return whether energies of a payload are added up here."""
-    return sent.x.device.type == "cpu" and antennas <= AT_MOST and sent.reals >= AT_LEAST
+    return sent.x.device.type == "cpu" and antennas <= AT_MOST and sent.num_coordinates >= AT_LEAST
 
 
 def magnitudes(x: Tensor) -> Tensor:

@@ -41,8 +41,9 @@ from otafl.uplink.base import Counts, Transport
 from otafl.uplink.delivery import Delivery
 from otafl.uplink.impairments.impairments import Impairments
 from otafl.uplink.interleaving import Uses
+from otafl.uplink.layout import Slot
+from otafl.uplink.noncoherent import pairs
 from otafl.uplink.noncoherent.energies import Energies
-from otafl.uplink.noncoherent.pairs import OnPairs, Slot, before, lay_out, refused, transmit
 from otafl.uplink.report import NOT_SAVED, Saves
 from otafl.uplink.signal import Signal, squared_norm
 
@@ -83,7 +84,7 @@ class FskMajorityVote(Transport):
             return VOTES
 
         def check(self, scenario: Any) -> Iterable[Problem]:
-            return refused(scenario)
+            return pairs.refused(scenario)
 
     def __init__(
         self,
@@ -104,23 +105,22 @@ class FskMajorityVote(Transport):
     @torch.no_grad()
     def carry(self, delivery: Delivery) -> None:
         """Send the groups one after the other."""
-        slot = lay_out(delivery)
-        for uses, (index, group, sent) in zip(slot.uses, delivery.uplink, strict=True):
-            if group.weighting != "mean":
+        slot = pairs.lay_out_pairs(delivery)
+        for uses, sent in zip(slot.uses, delivery.uplink, strict=True):
+            if not sent.linear:
                 raise UserError(
                     "transport.name: 'fsk_majority_vote' gives the server a vote, and the "
                     "algorithm asks for the sum of what devices send; use another transport"
                 )
             least = self._least(sent)
-            on_air = self._transmit(slot, index, uses, sent, least)
+            on_air = self._transmit(delivery, slot, uses, sent, least)
             steps, exact = self._receive(on_air, least)
             count: Tensor | Blocks = on_air.weight
             if sent.mask is not None:
-                reached = on_air.reached()
+                reached = on_air.weigh_known()
                 steps, count = steps * (reached > 0), sent.blocks(reached)
-            delivery.give(index, sent.blocks(steps), count, heard=on_air.heard())
-            delivery.tally.error(squared_norm(steps - exact), squared_norm(exact))
-            on_air.account(torch.ones_like(on_air.weight), self.saves)
+            delivery.give_estimate(sent, steps, exact, count, heard=on_air.delivered_mask)
+            on_air.account(delivery, torch.ones_like(on_air.weight), self.saves)
 
     def _least(self, sent: Signal) -> Tensor | None:
         """Return the least |x| that a row votes with, [n, 1]; None where all always vote."""
@@ -128,34 +128,35 @@ class FskMajorityVote(Transport):
             return None
         least = self.hyper["absentee"][sent.cohort.trial]
         if self.settings.absentee_of == "rms":
-            least = least * (squared_norm(sent.x) / sent.reals).sqrt()
+            least = least * (squared_norm(sent.x) / sent.num_coordinates).sqrt()
         return least[:, None]
 
     def _transmit(
-        self, slot: Slot, index: int, uses: Uses, sent: Signal, least: Tensor | None
-    ) -> OnPairs:
+        self, delivery: Delivery, slot: Slot, uses: Uses, sent: Signal, least: Tensor | None
+    ) -> pairs.OnPairs:
         """Put the votes of a group on air."""
-        able, scale = slot.able(sent), torch.ones_like(sent.weight)
+        able, scale = pairs.select_able(slot, sent), torch.ones_like(sent.weight)
         energy = 2.0 * slot.budget
         if self.settings.vote == "weighted":
-            scale = slot.scale(sent)
-            energy = slot.common(able, 0.5 * sent.grid(scale)).expand_as(energy)
+            scale = pairs.scale_rows(sent, delivery.limits.copies)
+            energy = pairs.find_common_scale(slot, able, 0.5 * sent.grid(scale)).expand_as(energy)
 
         def counted(part: Signal, stop: Tensor | None) -> Tensor:
-            votes = _cast(part, slice(0, part.reals), least, stop)
-            return torch.full_like(part.weight, part.reals) if votes is None else votes.sum(1)
+            count = part.num_coordinates
+            votes = _cast(part, slice(0, count), least, stop)
+            return torch.full_like(part.weight, count) if votes is None else votes.sum(1)
 
         p = torch.where(able, energy.sqrt(), 0.0)
         total = counted(sent, None) * scale
-        on_air = transmit(slot, index, uses, sent, scale, p, total, counted)
-        if least is not None and slot.delivery.round == 0:
+        on_air = pairs.transmit(slot, uses, sent, scale, p, total, counted)
+        if least is not None and slot.round == 0:
             self._refuse_silence(on_air)
         return on_air
 
-    def _refuse_silence(self, on_air: OnPairs) -> None:
+    def _refuse_silence(self, on_air: pairs.OnPairs) -> None:
         """Refuse a threshold that leaves nobody of a trial a vote from the start."""
         sent = on_air.sent
-        largest = on_air.slot.able(sent) * sent.grid(sent.x.abs().amax(1))
+        largest = pairs.select_able(on_air.slot, sent) * sent.grid(sent.x.abs().amax(1))
         silent = (on_air.energy.sum(1) == 0) & (largest.amax(1) > 0)
         if bool(silent.any()):
             trial = int(silent.nonzero()[0])
@@ -165,14 +166,14 @@ class FskMajorityVote(Transport):
                 f"largest |x| is {float(largest[trial].max()):.3g}; set a smaller one"
             )
 
-    def _receive(self, on_air: OnPairs, least: Tensor | None) -> tuple[Tensor, Tensor]:
+    def _receive(self, on_air: pairs.OnPairs, least: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return the steps that the server takes, and those along the error-free votes, [S, P]."""
         sent = on_air.sent
         weight = sent.weight if self.settings.vote == "weighted" else on_air.scale
         noise = 2.0 * on_air.antennas * self.impairments.known_noise
         heard = (self.hyper["detection"] * noise)[:, None]
         one = torch.ones_like(sent.x[:1, :1])
-        steps, exact = (sent.x.new_empty(sent.cohort.trials, sent.reals) for _ in range(2))
+        steps, exact = sent.empty_sum(), sent.empty_sum()
 
         def cast(rows: Signal, columns: slice, stop: Tensor | None) -> Tensor:
             votes = _cast(rows, columns, least, stop)
@@ -194,7 +195,7 @@ def _cast(sent: Signal, columns: slice, least: Tensor | None, stop: Tensor | Non
     votes = None if sent.mask is None else sent.mask[:, columns]
     for some in (
         least if least is None else sent.x[:, columns].abs() >= least,
-        before(stop, columns),
+        pairs.before(stop, columns),
     ):
         if some is not None:
             votes = some.to(sent.x.dtype) if votes is None else votes * some

@@ -19,10 +19,11 @@ from torch import Tensor
 from otafl.core.choices import Choice
 from otafl.core.contracts import LEAST_SNR, NOISE_VARIANCE, Blocks, Coefficients, Cohort
 from otafl.core.problems import Problem, problem
-from otafl.uplink.bounds import Bounds, SentPart
+from otafl.uplink.bounds import SentPart
 from otafl.uplink.delivery import Delivery
-from otafl.uplink.impairments.impairments import whole
-from otafl.uplink.interleaving import Uses, in_order
+from otafl.uplink.impairments.impairments import refuse_distortion
+from otafl.uplink.interleaving import Uses
+from otafl.uplink.layout import Slot, lay_out
 from otafl.uplink.report import Saves
 from otafl.uplink.segments import Segments, cut
 from otafl.uplink.signal import Signal
@@ -52,78 +53,48 @@ def refused(scenario: Any) -> Iterator[Problem]:
             "power",
             "transport",
         )
-    yield from whole(scenario, BENT, "energies")
+    yield from refuse_distortion(scenario, BENT, "energies")
 
 
 TINY = 1e-30
 """Least cost that a scale answers to; its inverse is finite in single precision."""
 
 
-@dataclass(frozen=True)
-class Slot:
-    """Hold what the groups of a payload share.
-
-    h: [S, K, A, C] with the large-scale gain, C cells flattened over (B, F). stops: the pair after
-    which each cell ends. gain, budget: [S, K]. bounds: what limits the slot, a pair its unit.
-    copies: [S, K] times that a device sends its update, None for once.
-    """
-
-    delivery: Delivery
-    h: Tensor
-    stops: list[int]
-    gain: Tensor
-    budget: Tensor
-    bounds: Bounds
-    uses: list[Uses]
-    copies: Tensor | None
-
-    def segments(self, sent: Signal, uses: Uses) -> Segments:
-        """Cut the pairs of a group where the channel changes."""
-        return cut(sent, uses, self.stops, blockwise=False, quadrature=False)
-
-    def able(self, sent: Signal) -> Tensor:
-        """Return who can send, [S, K] bool: who has something to send, energy, and a channel."""
-        return self.bounds.able(sent.on_air()) & (self.budget * self.gain >= LEAST_SNR)
-
-    def scale(self, sent: Signal) -> Tensor:
-        """Return what rows are multiplied with to be added up, [n]: K w_k for a mean, and the times
-        that a device sends them."""
-        return sent.scale if self.copies is None else sent.scale * sent.at_rows(self.copies)
-
-    def common(self, able: Tensor, cost: Tensor) -> Tensor:
-        """Return the largest scale [S, 1] of all energies that is within everybody's budget.
-
-        Parameters
-        ----------
-        able : [S, K] bool, who sends.
-        cost : [S, K], mean energy of a channel use at scale one.
-        """
-        most = (able * cost / self.budget.clamp_min(TINY)).amax(1, keepdim=True)
-        return torch.where(most > 0, 1.0 / most.clamp_min(TINY), 1.0)
-
-
-def lay_out(delivery: Delivery) -> Slot:
+def lay_out_pairs(delivery: Delivery) -> Slot:
     """Lay out the slot of a delivery: the groups one after the other, two channel uses a real."""
-    channel, limits = delivery.channel, delivery.limits
-    lengths = [sent.reals for _, _, sent in delivery.uplink]
-    pairs = max(1, sum(lengths))
-    h = channel.over(2 * pairs)
-    circuits = None if limits.per_symbol is None else 2.0 * limits.per_symbol
-    return Slot(
-        delivery=delivery,
-        h=channel.gain.sqrt()[:, :, None, None] * h.flatten(3),
-        stops=[-(-stop // 2) for stop in channel.stops(h, 2 * pairs)],
-        gain=channel.gain,
-        budget=delivery.power_budget,
-        bounds=Bounds(replace(limits, copies=None, per_symbol=circuits), pairs),
-        uses=in_order(lengths),
-        copies=limits.copies,
-    )
+    lengths = [sent.num_coordinates for sent in delivery.uplink]
+    return lay_out(delivery, lengths, None, replace(delivery.limits, copies=None), 2)
+
+
+def select_able(slot: Slot, sent: Signal) -> Tensor:
+    """Select the devices that can send, [S, K] bool: they have something to send, energy, and a
+    channel."""
+    channel = slot.budget * slot.gain >= LEAST_SNR
+    return slot.bounds.select_able(sent.transmitter_mask) & channel
+
+
+def scale_rows(sent: Signal, copies: Tensor | None) -> Tensor:
+    """Return what rows are multiplied with to be added up, [n]: K w_k for a mean, and the times
+    [S, K] that a device sends them."""
+    return sent.scale if copies is None else sent.scale * sent.take_rows(copies)
+
+
+def find_common_scale(slot: Slot, able: Tensor, cost: Tensor) -> Tensor:
+    """Find the largest scale [S, 1] of all energies that is within the budget of each device.
+
+    Parameters
+    ----------
+    slot : with the budgets.
+    able : [S, K] bool, the transmitters.
+    cost : [S, K], mean energy of a channel use at scale one.
+    """
+    most = (able * cost / slot.budget.clamp_min(TINY)).amax(1, keepdim=True)
+    return torch.where(most > 0, 1.0 / most.clamp_min(TINY), 1.0)
 
 
 @dataclass(frozen=True)
 class OnPairs:
-    """Hold a group's transmission.
+    """What is transmitted of a group.
 
     scale: [n], of the magnitudes of the rows. p: [S, K] amplitude of a unit magnitude, after the
     energy that a device has left. active: [S, K] bool. energy: [S, K] sum of the scaled magnitudes
@@ -131,7 +102,6 @@ class OnPairs:
     """
 
     slot: Slot
-    index: int
     sent: Signal
     segments: Segments
     scale: Tensor
@@ -148,7 +118,7 @@ class OnPairs:
     @property
     def row_amplitude(self) -> Tensor:
         """Return what the roots of a row's magnitudes are sent with, [n]."""
-        return self.sent.at_rows(self.p) * self.scale.sqrt()
+        return self.sent.take_rows(self.p) * self.scale.sqrt()
 
     @property
     def stop(self) -> Tensor | None:
@@ -163,28 +133,28 @@ class OnPairs:
     @functools.cached_property
     def active_rows(self) -> Tensor:
         """Return 1 for the rows on air, else 0: [n]."""
-        return self.sent.at_rows(self.active).to(self.sent.x.dtype)
+        return self.sent.take_rows(self.active).to(self.sent.x.dtype)
 
     @functools.cached_property
     def weight(self) -> Tensor:
         """Return the weight on air, [S]."""
-        return self.sent.by_trial(self.sent.weight * self.active_rows)
+        return self.sent.sum_by_trial(self.sent.weight * self.active_rows)
 
-    def reached(self) -> Tensor:
+    def weigh_known(self) -> Tensor:
         """Return the weight on air that knows each real, [S, P], of a group with a mask."""
         rows = (self.sent.weight * self.active_rows)[:, None]
         return self.sent.sum(rows, self.sent.mask)[:, 0]
 
-    def heard(self) -> Callable[[], Tensor]:
+    @property
+    def delivered_mask(self) -> Callable[[], Tensor]:
         """Return a function as in `LinkReport.heard`; it keeps nothing of the payload's size."""
-        active = self.active_rows > 0
-        return functools.partial(_heard, self.sent.cohort, active, self.stop, self.sent.reals)
+        sent, active = self.sent, self.active_rows > 0
+        return functools.partial(_mark, sent.cohort, active, self.stop, sent.num_coordinates)
 
-    def account(self, eta: Tensor, saves: Saves) -> None:
+    def account(self, delivery: Delivery, eta: Tensor, saves: Saves) -> None:
         """Add up channel uses and energy, and note who was on air; eta: [S] what received energies
         are divided by."""
-        delivery, active = self.slot.delivery, self.active
-        senders = self.sent.cohort.rows_of
+        active, senders = self.active, self.sent.cohort.rows_of
         pairs = torch.full_like(self.p, float(self.segments.symbols)) * active
         if self.part is not None:
             pairs = self.part.symbols.sum(1) * active
@@ -192,7 +162,7 @@ class OnPairs:
         symbols = (senders > 0) * (2.0 * self.segments.symbols)
         delivery.tally.add(symbols=symbols, energy=spent, sent=2.0 * pairs)
         delivery.tally.note(on_air=active)
-        delivery.arrive(self.sent, None if bool(active.any(1).all()) else self.weight)
+        delivery.note_delivered(self.sent, None if bool(active.any(1).all()) else self.weight)
         if saves.link:
             delivery.tally.saved |= self._saved(eta, saves.gram)
         self.slot.bounds.spend(spent)
@@ -221,12 +191,11 @@ class OnPairs:
             rows = self.sent.grid(self.sent.x)
             parts = [rows[..., first:stop] for first, stop in self.segments.bounds]
             values["gram"] = torch.stack([torch.matmul(part, part.mT) for part in parts], 1)
-        return {f"{name}/{self.index}": value for name, value in values.items()}
+        return {f"{name}/{self.sent.index}": value for name, value in values.items()}
 
 
 def transmit(
     slot: Slot,
-    index: int,
     uses: Uses,
     sent: Signal,
     scale: Tensor,
@@ -238,21 +207,21 @@ def transmit(
 
     Parameters
     ----------
-    slot, index, uses, sent : of the group.
+    slot, uses, sent : of the group.
     scale : [n], of the magnitudes of its rows.
     p : [S, K] amplitude that a device would send a unit magnitude with, 0 for one that is silent.
     total : [n] sum of the scaled magnitudes.
     counted : rows, zero from their crash on, and the pairs that they have before it [n, 1] -> [n]
         sum of the magnitudes before the scale.
     """
-    segments = slot.segments(sent, uses)
+    segments = cut(sent, uses, slot.cell_stops, blockwise=False, quadrature=False)
     whole = sent.grid(total)
     wanted = Coefficients(p[:, None], torch.ones_like(p[:, :1]), (p > 0)[:, None])
-    kept = slot.bounds.cut(wanted, slot.able(sent), whole[:, None])
-    part = slot.bounds.sent_part(sent, segments, uses)
+    kept = slot.bounds.limit(wanted, select_able(slot, sent), whole[:, None])
+    part = slot.bounds.cut_at_crash(sent, segments)
     energy = whole if part is None else sent.grid(counted(part.signal, part.stop) * scale)
     active = kept.active[:, 0]
-    return OnPairs(slot, index, sent, segments, scale, kept.p[:, 0] * active, active, energy, part)
+    return OnPairs(slot, sent, segments, scale, kept.p[:, 0] * active, active, energy, part)
 
 
 def before(stop: Tensor | None, columns: slice) -> Tensor | None:
@@ -262,8 +231,8 @@ def before(stop: Tensor | None, columns: slice) -> Tensor | None:
     return torch.arange(columns.start, columns.stop, device=stop.device) < stop
 
 
-def _heard(cohort: Cohort, active: Tensor, stop: Tensor | None, reals: int) -> Tensor:
-    """Return which of its reals each device had on air, [S, K, P] bool; [S, K] where it is all of
+def _mark(cohort: Cohort, active: Tensor, stop: Tensor | None, reals: int) -> Tensor:
+    """Mark the coordinates that each device had on air, [S, K, P] bool; [S, K] where it is all of
     them or none."""
     if stop is None:
         return cohort.grid(active, False)

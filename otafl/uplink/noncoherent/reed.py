@@ -33,11 +33,11 @@ from otafl.uplink.base import Counts, Transport
 from otafl.uplink.delivery import Delivery
 from otafl.uplink.impairments.impairments import Impairments
 from otafl.uplink.interleaving import Uses
-from otafl.uplink.noncoherent import few_antennas
+from otafl.uplink.layout import Slot
+from otafl.uplink.noncoherent import few_antennas, pairs
 from otafl.uplink.noncoherent.energies import Energies
-from otafl.uplink.noncoherent.pairs import TINY, OnPairs, Slot, lay_out, refused, transmit
 from otafl.uplink.report import NOT_SAVED, Saves
-from otafl.uplink.signal import Signal, by_coordinate, squared_norm
+from otafl.uplink.signal import Signal, divide_by_weights
 
 
 class Reed(Transport):
@@ -55,7 +55,7 @@ class Reed(Transport):
         )
 
         def check(self, scenario: Any) -> Iterable[Problem]:
-            return refused(scenario)
+            return pairs.refused(scenario)
 
     def __init__(
         self,
@@ -73,46 +73,49 @@ class Reed(Transport):
     @torch.no_grad()
     def carry(self, delivery: Delivery) -> None:
         """Send the groups one after the other."""
-        slot = lay_out(delivery)
-        for uses, (index, _, sent) in zip(slot.uses, delivery.uplink, strict=True):
-            on_air, eta = self._transmit(slot, index, uses, sent)
-            estimate, exact, count = self._receive(on_air, eta)
-            delivery.give(index, sent.blocks(estimate), count, heard=on_air.heard())
-            delivery.tally.error(squared_norm(estimate - exact), squared_norm(exact))
+        slot = pairs.lay_out_pairs(delivery)
+        for uses, sent in zip(slot.uses, delivery.uplink, strict=True):
+            on_air, eta = self._transmit(delivery, slot, uses, sent)
+            delivery.give_estimate(sent, *self._receive(on_air, eta), heard=on_air.delivered_mask)
             delivery.tally.add(side=sent.cohort.rows_of)
-            on_air.account(eta, self.saves)
+            on_air.account(delivery, eta, self.saves)
 
-    def _transmit(self, slot: Slot, index: int, uses: Uses, sent: Signal) -> tuple[OnPairs, Tensor]:
+    def _transmit(
+        self, delivery: Delivery, slot: Slot, uses: Uses, sent: Signal
+    ) -> tuple[pairs.OnPairs, Tensor]:
         """Send at the common scale, and return what magnitudes are received with in the mean over
         fading and devices, [S]."""
-        scale, able = slot.scale(sent), slot.able(sent)
+        scale, able = pairs.scale_rows(sent, delivery.limits.copies), pairs.select_able(slot, sent)
         divisor = slot.gain if self.settings.calibrate else torch.ones_like(slot.gain)
         total = _total(sent, None) * scale
-        a = slot.common(able, sent.grid(total) / (2.0 * sent.reals) / divisor)
+        cost = sent.grid(total) / (2.0 * sent.num_coordinates) / divisor
+        a = pairs.find_common_scale(slot, able, cost)
         p = torch.where(able, (a / divisor).sqrt(), 0.0)
-        on_air = transmit(slot, index, uses, sent, scale, p, total, _total)
+        on_air = pairs.transmit(slot, uses, sent, scale, p, total, _total)
         if self.settings.calibrate:
             return on_air, a[:, 0]
         weight = sent.weight if sent.linear else torch.ones_like(sent.weight)
         weight = sent.grid(weight) * on_air.active
-        return on_air, a[:, 0] * (weight * slot.gain).sum(1) / weight.sum(1).clamp_min(TINY)
+        return on_air, a[:, 0] * (weight * slot.gain).sum(1) / weight.sum(1).clamp_min(pairs.TINY)
 
-    def _receive(self, on_air: OnPairs, eta: Tensor) -> tuple[Tensor, Tensor, Tensor | Blocks]:
+    def _receive(
+        self, on_air: pairs.OnPairs, eta: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor | Blocks]:
         """Return the estimate and the error-free aggregate [S, P], and the weight that arrived."""
         sent = on_air.sent
-        estimate, exact = (sent.x.new_empty(sent.cohort.trials, sent.reals) for _ in range(2))
+        estimate, exact = sent.empty_sum(), sent.empty_sum()
         for columns, energy, sums in self._energies.received(on_air, sent.exact):
             torch.sub(energy[:, 0], energy[:, 1], out=estimate[:, columns])
             exact[:, columns] = sums
-        unit = 1.0 / (on_air.antennas * eta.clamp_min(TINY))
+        unit = 1.0 / (on_air.antennas * eta.clamp_min(pairs.TINY))
         if sent.linear:
             unit = unit / sent.cohort.rows_of.clamp_min(1.0)
             if sent.mask is None:
-                unit = unit / on_air.weight.clamp_min(TINY)
+                unit = unit / on_air.weight.clamp_min(pairs.TINY)
         estimate *= torch.where(on_air.weight > 0, unit, 0.0)[:, None]
         if sent.mask is None:
             return estimate, exact, on_air.weight
-        return by_coordinate(sent, estimate, exact, on_air.reached())
+        return divide_by_weights(sent, estimate, exact, on_air.weigh_known())
 
 
 def _total(sent: Signal, stop: Tensor | None) -> Tensor:

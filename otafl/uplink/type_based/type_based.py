@@ -38,19 +38,18 @@ from otafl.core.contracts import Blocks, LinkBudget
 from otafl.core.problems import Problem, problem
 from otafl.core.rng import Streams, family, tick
 from otafl.uplink.base import Counts, Transport
-from otafl.uplink.combine import combine
 from otafl.uplink.delivery import Delivery
-from otafl.uplink.impairments.impairments import NOISE, whole
+from otafl.uplink.impairments.impairments import NOISE, refuse_distortion
 from otafl.uplink.interleaving import Uses
 from otafl.uplink.layout import Slot, lay_out
-from otafl.uplink.limit import limit
-from otafl.uplink.normalise import Symbols
+from otafl.uplink.normalise import Normalisation
 from otafl.uplink.on_air import OnAir
-from otafl.uplink.power import Alignment, set_power
-from otafl.uplink.receive import Estimate, hand_over
+from otafl.uplink.power import Alignment
+from otafl.uplink.receive import hand_over
 from otafl.uplink.report import NOT_SAVED, Saves, account, coefficients
-from otafl.uplink.segments import cut, energies
-from otafl.uplink.signal import Signal, by_coordinate
+from otafl.uplink.segments import compute_energies, cut
+from otafl.uplink.signal import Signal
+from otafl.uplink.transmit import transmit
 
 ROUNDING = family("rounding_to_levels", __name__)
 
@@ -114,7 +113,7 @@ class TypeBased(Transport):
                     "receiver.scale",
                     "transport",
                 )
-            yield from whole(scenario, BENT, "counts")
+            yield from refuse_distortion(scenario, BENT, "counts")
 
     def __init__(
         self,
@@ -133,33 +132,29 @@ class TypeBased(Transport):
     def carry(self, delivery: Delivery) -> None:
         """Send the groups one after the other: rows x_k [n, P] become levels, whose pulses add up
         to counts [S, M, P], from which the estimate [S, P] is made."""
-        link, lengths = self.alignment, [rows.reals for _, _, rows in delivery.uplink]
-        slot = lay_out(delivery, lengths, link.csi, self.settings.levels)
-        for uses, (index, _, rows) in zip(slot.uses, delivery.uplink, strict=True):
-            symbols = self._pulses(slot, index, uses, rows)
-            channels = combine(symbols, link.receiver, link.impairments)
-            self._policy_state, wanted = set_power(symbols, channels, link, self._policy_state)
-            on_air = limit(symbols, channels, wanted)
+        link, lengths = self.alignment, [rows.num_coordinates for rows in delivery.uplink]
+        slot = lay_out(delivery, lengths, link.csi, delivery.limits, self.settings.levels)
+        for uses, rows in zip(slot.uses, delivery.uplink, strict=True):
+            pulses, normalised = self._pulses(slot, uses, rows)
+            self._policy_state, on_air = transmit(
+                slot, pulses, normalised, link, self._policy_state
+            )
             values = self._values(rows)
-            hand_over(on_air, self._receive(on_air, rows, values), delivery)
+            hand_over(on_air, *self._receive(on_air, rows, values), delivery)
             account(on_air, delivery, values.told)
             if self.saves.link:
                 delivery.tally.saved |= self._saved(on_air, rows, values)
 
-    def _pulses(self, slot: Slot, index: int, uses: Uses, sent: Signal) -> Symbols:
+    def _pulses(self, slot: Slot, uses: Uses, sent: Signal) -> tuple[Signal, Normalisation]:
         """Return what devices send before p: a pulse of energy one for each real that they know, on
         one of its M channel uses."""
         ones = sent.x.new_ones(1, 1).expand_as(sent.x) if sent.mask is None else sent.mask
         pulses = replace(sent, x=ones)
-        segments = cut(sent, uses, slot.stops, blockwise=False, quadrature=False)
-        energy = energies(pulses, segments)
-        lengths = slot.each * constant(segments.lengths, energy.dtype, energy.device)
+        segments = cut(sent, uses, slot.cell_stops, blockwise=False, quadrature=False)
+        energy = compute_energies(pulses, segments)
+        lengths = slot.uses_per_symbol * constant(segments.lengths, energy.dtype, energy.device)
         power = segments.by_scope(energy) / segments.by_scope(lengths)
-        return Symbols(
-            slot=slot,
-            index=index,
-            uses=uses,
-            sent=pulses,
+        return pulses, Normalisation(
             segments=segments,
             lengths=lengths,
             means=None,
@@ -172,7 +167,7 @@ class TypeBased(Transport):
     def _values(self, sent: Signal) -> Values:
         """Say what the rows of a group are rounded between."""
         wanted, scale = self.settings.range, sent.scale
-        stops = sent.stops if wanted == "block" else [sent.reals]
+        stops = sent.tensor_stops if wanted == "block" else [sent.num_coordinates]
         sizes = [stop - first for first, stop in zip([0, *stops], stops, strict=False)]
         if isinstance(wanted, float):
             ends = sent.x.new_full((sent.cohort.trials, 1), wanted)
@@ -185,51 +180,48 @@ class TypeBased(Transport):
         told = 0 if isinstance(wanted, float) else len(stops)
         return Values(scale, ends, sizes, told)
 
-    def _receive(self, on_air: OnAir, sent: Signal, values: Values) -> Estimate:
-        """Count, and take the mean of the counts."""
-        count, cohort, slot = self.settings.levels, sent.cohort, on_air.symbols.slot
-        index, width = on_air.symbols.index, max(1, CHUNK // count)
-        draw, at = self._draw(index, slot.round, sent), Air(on_air)
-        ends = values.at_reals(sent.x.device)
+    def _receive(self, on_air: OnAir, sent: Signal, values: Values) -> tuple[Tensor, Tensor]:
+        """Count, and take the mean of the counts: the estimate and the error-free sum, [S, P]."""
+        count, cohort, round = self.settings.levels, sent.cohort, on_air.slot.round
+        width, draw, at = max(1, CHUNK // count), self._draw(round, sent), Air(on_air)
+        ends = values.expand(sent.x.device)
         unit = _unit(count, sent.x)
-        estimate = sent.x.new_empty(cohort.trials, sent.reals)
-        for number, first in enumerate(range(0, sent.reals, width)):
-            columns = slice(first, min(first + width, sent.reals))
+        estimate = sent.empty_sum()
+        for number, first in enumerate(range(0, sent.num_coordinates, width)):
+            columns = slice(first, min(first + width, sent.num_coordinates))
             top = ends[:, columns]
             part = sent.x[:, columns] * values.scale[:, None] / top[cohort.trial]
             level = _levels(part, count, None if draw is None else draw[:, columns])
-            noise = self.streams.normal(NOISE / index, tick(slot.round, number), (count, width))
+            noise = self.streams.normal(NOISE / sent.index, tick(round, number), (count, width))
             y = at.counts(columns, level, count, noise[..., : top.shape[1]])
             y = project(y, at.senders(columns), self.settings.project)
             estimate[:, columns] = top * (unit @ y)
-        estimate *= at.segments.at_reals(on_air.unit * (on_air.weight > 0), sent.reals)
-        exact = sent.sum(sent.exact[:, None])[:, 0]
-        if sent.mask is None:
-            return Estimate(estimate, exact, on_air.weight[:, 0])
-        reached = on_air.reached_weight(sent.mask)
-        return Estimate(*by_coordinate(sent, estimate, exact, reached))
+        estimate *= on_air.expand(on_air.unit * (on_air.weight > 0))
+        return estimate, sent.sum(sent.exact[:, None])[:, 0]
 
-    def _draw(self, index: int, round: int, sent: Signal) -> Tensor | None:
+    def _draw(self, round: int, sent: Signal) -> Tensor | None:
         """Draw the numbers [n, P] by which values are rounded; None to the nearest."""
         if self.settings.rounding == "nearest":
             return None
         who = sent.cohort.trial, sent.cohort.device
-        return self.streams.device_uniform(ROUNDING / index, round, *who, (sent.reals,))
+        return self.streams.device_uniform(
+            ROUNDING / sent.index, round, *who, (sent.num_coordinates,)
+        )
 
     def _saved(self, on_air: OnAir, sent: Signal, values: Values) -> Blocks:
         """Return also what rounding adds to the error: the squared rounding errors of the rows,
         [S, Q, K], and R [S, B], from which the noise's part follows where nothing is projected."""
-        symbols, count = on_air.symbols, self.settings.levels
-        saved = coefficients(replace(on_air, symbols=replace(symbols, sent=sent)), self.saves.gram)
+        count = self.settings.levels
+        saved = coefficients(replace(on_air, sent=sent), self.saves.gram)
         scale = values.scale[:, None]
-        top = values.at_reals(sent.x.device)[sent.cohort.trial]
-        draw = self._draw(symbols.index, symbols.slot.round, sent)
+        top = values.expand(sent.x.device)[sent.cohort.trial]
+        draw = self._draw(on_air.slot.round, sent)
         level = _levels(sent.x * scale / top, count, draw)
         unit = _unit(count, sent.x)
-        off = (unit[level] * top / scale.clamp_min(TINY) - sent.x) * symbols.sent.x
-        rounding = sent.grid(energies(replace(sent, x=off), symbols.segments)).mT
+        off = (unit[level] * top / scale.clamp_min(TINY) - sent.x) * on_air.sent.x
+        rounding = sent.grid(compute_energies(replace(sent, x=off), on_air.segments)).mT
         own = {"rounding": rounding, "range": values.ends}
-        return saved | {f"{name}/{symbols.index}": value for name, value in own.items()}
+        return saved | {f"{name}/{sent.index}": value for name, value in own.items()}
 
 
 @dataclass(frozen=True)
@@ -245,7 +237,7 @@ class Values:
     sizes: list[int]
     told: int
 
-    def at_reals(self, device: torch.device) -> Tensor:
+    def expand(self, device: torch.device) -> Tensor:
         """Return R at each real, [S, P]."""
         if len(self.sizes) == 1:
             return self.ends.expand(-1, self.sizes[0])
@@ -257,11 +249,11 @@ class Air:
 
     def __init__(self, on_air: OnAir) -> None:
         self._signal, self.segments = on_air.signal, on_air.segments
-        gain = self._signal.at_rows(on_air.gain.real.mT) * on_air.active_rows
+        gain = self._signal.take_rows(on_air.gain.real.mT) * on_air.active_rows
         self._gain, self._active = gain, on_air.active_rows
         self._spread = (on_air.channels.noise / on_air.coefficients.eta).sqrt()
         self._column = self.segments.of_columns(gain.device)
-        self._known = on_air.symbols.sent.x
+        self._known = on_air.sent.x
 
     def counts(self, columns: slice, level: Tensor, count: int, noise: Tensor) -> Tensor:
         """Return y [S, M, C] of devices that have these levels [n, C], with standard normal noise
@@ -276,7 +268,7 @@ class Air:
     def senders(self, columns: slice) -> Tensor:
         """Return K [S, C], those who count and know a real."""
         known = self._active[:, self._column[columns]] * self._known[:, columns]
-        return self._signal.by_trial(known)
+        return self._signal.sum_by_trial(known)
 
 
 def _unit(count: int, like: Tensor) -> Tensor:

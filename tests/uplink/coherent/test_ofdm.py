@@ -20,6 +20,7 @@ from otafl.core.contracts import Group, Limits
 from otafl.core.errors import UserError
 from otafl.laws.bench import Bench, Rig
 from otafl.scenario import load_scenario
+from otafl.uplink.base import deliver
 from otafl.uplink.impairments.impairments import Impairments
 
 pytestmark = pytest.mark.exact
@@ -110,12 +111,12 @@ def test_limits_count_prefixes() -> None:
     link = bench("full", transport="ofdm", subcarriers=8, prefix=4, fading=False)
     payload = (Group({"a": updates(6, 20)}),)
     state = link.channel.state(0)
-    whole = link.transport.deliver(payload, cohort(), state, 0)[1]
+    whole = deliver(link.transport, payload, cohort(), state, 0)[1]
     unit = link.transport.budget.unit_energy_j[:, None]
     radiated = whole.energy_j / unit
     circuits = torch.full_like(radiated, 0.5)  # a sample; 36 of them
     limits = Limits(energy=0.25 * radiated + 36 * 0.5, per_symbol=circuits)
-    short = link.transport.deliver(payload, cohort(), state, 0, limits)[1]
+    short = deliver(link.transport, payload, cohort(), state, 0, limits)[1]
     torch.testing.assert_close(short.energy_j / unit, 0.25 * radiated)
 
 
@@ -126,7 +127,7 @@ def test_a_crash() -> None:
     got = []
     for name, options in (("ofdm", {"subcarriers": 8, "prefix": 2}), ("over_the_air", {})):
         link = bench("gbma", transport=name, **options)
-        got.append(link.transport.deliver(payload, cohort(), link.channel.state(0), 0, limits))
+        got.append(deliver(link.transport, payload, cohort(), link.channel.state(0), 0, limits))
     (one, of_one), (two, of_two) = got
     torch.testing.assert_close(one.mean[0]["a"], two.mean[0]["a"])
     assert of_one.heard[0]().equal(of_two.heard[0]())

@@ -21,6 +21,7 @@ from support.link_bench import updates
 from torch import Tensor
 
 from otafl.core.contracts import ChannelState, Group
+from otafl.uplink.base import deliver
 
 pytestmark = pytest.mark.exact
 
@@ -83,7 +84,7 @@ def test_a_longer_payload_sees_more_blocks() -> None:
         return cells(blocks)
 
     state = ChannelState(link.h, link.gain, block_symbols=4, later=later)
-    _, report = link.link.deliver((Group({"a": rows(1, 10)}),), cohort((1,), 1), state, 0)
+    _, report = deliver(link.link, (Group({"a": rows(1, 10)}),), cohort((1,), 1), state, 0)
     assert asked == [3]
     assert report.symbols.item() == pytest.approx(320 / 2)
 

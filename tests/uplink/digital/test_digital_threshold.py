@@ -21,6 +21,7 @@ from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.scenario import load_scenario
 from otafl.uplink import build
+from otafl.uplink.base import deliver
 
 
 def half(threshold: torch.Tensor) -> Any:
@@ -87,7 +88,7 @@ def test_the_budget_holds_on_average(antennas: int) -> None:
     who, payload = cohort((10, 10), 10), (Group({"a": rows(20, 1)}),)
     powers = []
     for round in range(2000):
-        _, report = uplink.transport.deliver(payload, who, uplink.channel.state(round), round)
+        _, report = deliver(uplink.transport, payload, who, uplink.channel.state(round), round)
         powers.append(report.power)
     power = torch.stack(powers) / uplink.budget.budget
     chance = math.exp(-1) if antennas == 1 else 3 * math.exp(-2)

@@ -20,6 +20,7 @@ from torch import Tensor
 
 import otafl
 from otafl.core.contracts import NO_LIMITS, Group, Limits
+from otafl.uplink.base import deliver
 from otafl.uplink.noncoherent import few_antennas
 
 pytestmark = pytest.mark.exact
@@ -51,7 +52,7 @@ def delivered(
     limits = NO_LIMITS if crash == 1.0 else Limits(sent=sent)
     weight = [1.0 + row for row in range(sum(COUNTS))]
     who, state = cohort(COUNTS, devices, weight=weight), link.channel.state(0)
-    received, report = link.transport.deliver((Group({"x": x}),), who, state, 3, limits)
+    received, report = deliver(link.transport, (Group({"x": x}),), who, state, 3, limits)
     return received.mean[0]["x"], report.nmse
 
 

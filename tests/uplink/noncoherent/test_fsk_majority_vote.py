@@ -18,6 +18,7 @@ from torch import Tensor
 from otafl.core.contracts import NO_LIMITS, Group, Limits
 from otafl.core.errors import UserError
 from otafl.scenario import ScenarioError, load_scenario
+from otafl.uplink.base import deliver
 
 pytestmark = pytest.mark.exact
 STEP = 0.5
@@ -31,7 +32,7 @@ def votes(x: Tensor, limits: Limits = NO_LIMITS, mask: Any = None, **options: An
     who = cohort((len(x),), len(x))
     known = None if mask is None else {"x": mask}
     group = Group({"x": x.double()}, mask=known)
-    received, report = link.transport.deliver((group,), who, link.channel.state(0), 0, limits)
+    received, report = deliver(link.transport, (group,), who, link.channel.state(0), 0, limits)
     return received.mean[0]["x"][0], received, report
 
 
@@ -100,7 +101,7 @@ def test_weighted_votes_have_energies_in_proportion() -> None:
     link = bench("full", transport="fsk_majority_vote", devices=2, vote="weighted")
     who = cohort((2,), 2, weight=[0.75, 0.25])
     x = torch.ones(2, 5).double()
-    _, report = link.transport.deliver((Group({"x": x}),), who, link.channel.state(0), 0)
+    _, report = deliver(link.transport, (Group({"x": x}),), who, link.channel.state(0), 0)
     torch.testing.assert_close(report.power[0] / 10.0, torch.tensor([1.0, 1 / 3]).double())
 
 
@@ -108,7 +109,7 @@ def test_a_sum_is_no_vote() -> None:
     link = bench("full", transport="fsk_majority_vote", devices=2)
     group = Group({"x": torch.ones(2, 3).double()}, weighting="none")
     with pytest.raises(UserError, match="gives the server a vote"):
-        link.transport.deliver((group,), cohort((2,), 2), link.channel.state(0), 0)
+        deliver(link.transport, (group,), cohort((2,), 2), link.channel.state(0), 0)
 
 
 @pytest.mark.parametrize("transport", ["fsk_majority_vote", "reed"])

@@ -17,6 +17,7 @@ from support.link_bench import bench, cohort
 from torch import Tensor
 
 from otafl.core.contracts import NO_LIMITS, Group, Limits
+from otafl.uplink.base import deliver
 
 pytestmark = pytest.mark.exact
 LOUD = 80.0
@@ -33,7 +34,7 @@ def sent(
     state = link.channel.state(0)
     if h is not None:
         state = replace(state, h=h, block_symbols=block, later=lambda blocks: h[:, :, :, :blocks])
-    return link.transport.deliver(groups, who, state, 0, limits)
+    return deliver(link.transport, groups, who, state, 0, limits)
 
 
 def test_without_rivals_the_mean_arrives() -> None:
@@ -98,7 +99,7 @@ def test_gains_weigh_devices_that_are_not_calibrated(calibrate: bool) -> None:
     )
     state = replace(link.channel.state(0), gain=torch.tensor([[3.0, 1.0]]).double())
     x = torch.tensor([[1.0, 0.0], [0.0, 1.0]]).double()
-    received, report = link.transport.deliver((Group({"x": x}),), cohort((2,), 2), state, 0)
+    received, report = deliver(link.transport, (Group({"x": x}),), cohort((2,), 2), state, 0)
     hand = [[0.5, 0.5]] if calibrate else [[0.75, 0.25]]
     torch.testing.assert_close(
         received.mean[0]["x"], torch.tensor(hand).double(), rtol=1e-3, atol=0

@@ -1,0 +1,44 @@
+"""Transmit a group: combine the antennas, set the powers and limit them to what devices can pay."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from otafl.uplink.combine import combine
+from otafl.uplink.layout import Slot
+from otafl.uplink.normalise import Normalisation
+from otafl.uplink.on_air import OnAir
+from otafl.uplink.power import Alignment, set_power
+from otafl.uplink.signal import Signal
+
+
+def transmit(
+    slot: Slot, sent: Signal, normalised: Normalisation, alignment: Alignment, state: Any
+) -> tuple[Any, OnAir]:
+    """Put a group on air.
+
+    Parameters
+    ----------
+    slot : Slot
+        Channels, budgets and limits.
+    sent : Signal
+        Rows x_k, [n, P].
+    normalised : Normalisation
+        Their segments, scales and powers.
+    alignment : Alignment
+        Combiner, power policy and impairments.
+    state : Any
+        State of the power policy.
+
+    Returns
+    -------
+    tuple of Any and OnAir
+        The next state of the policy, and what is transmitted: p [S, Q, K] within the energy that
+        devices have left, and rows up to their crash.
+    """
+    segments, bounds = normalised.segments, slot.bounds
+    channels = combine(slot, sent, segments, alignment.receiver, alignment.impairments)
+    state, wanted = set_power(slot, sent, normalised, channels, alignment, state)
+    coefficients = bounds.limit(wanted, channels.sends, normalised.energy)
+    part = bounds.cut_at_crash(sent, segments)
+    return state, OnAir(slot, sent, normalised, channels, coefficients, part)
