@@ -318,7 +318,7 @@ def test_pictures(tmp_path: Path) -> None:
 
 
 def test_pictures_of_single_pages(tmp_path: Path) -> None:
-    """Those of `scripts/draw_pages.py` are committed as it draws them, small, and each on a page."""
+    """Those of `scripts/draw_pages.py` are committed as drawn, small, and each on a page."""
     runpy.run_path(str(ROOT / "scripts" / "draw_pages.py"))["draw_all"](tmp_path)
     pages_text = "".join(page.read_text() for page in WRITTEN)
     drawn = sorted(tmp_path.iterdir())
