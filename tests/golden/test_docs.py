@@ -14,6 +14,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from matplotlib.image import imread
 
 import otafl
 from otafl import cli
@@ -314,6 +315,19 @@ def test_pictures(tmp_path: Path) -> None:
         assert file.stat().st_size < 100_000
         size = ElementTree.parse(file).getroot().get("viewBox")
         assert size == ElementTree.parse(tmp_path / name).getroot().get("viewBox")
+
+
+def test_pictures_of_single_pages(tmp_path: Path) -> None:
+    """Those of `scripts/draw_pages.py` are committed as drawn, small, and each on a page."""
+    runpy.run_path(str(ROOT / "scripts" / "draw_pages.py"))["draw_all"](tmp_path)
+    pages_text = "".join(page.read_text() for page in WRITTEN)
+    drawn = sorted(tmp_path.iterdir())
+    assert len(drawn) == 3
+    for file in drawn:
+        committed = DOCS / "pictures" / file.name
+        assert imread(committed).shape == imread(file).shape
+        assert committed.stat().st_size < 100_000
+        assert f"](pictures/{file.name})" in pages_text
 
 
 def test_the_site_asks_for_nothing_from_elsewhere() -> None:
