@@ -21,7 +21,7 @@ from otafl.algorithms.base import Algorithm, DecayedSettings, Outcome
 from otafl.algorithms.parameters import MODEL, increment_, received_copy, sgd_
 from otafl.algorithms.whole_models import IN_THE_CLEAR, payload_of, received_model, step_size
 from otafl.core.contracts import Blocks, Broadcast, Context, LocalContext, Received
-from otafl.core.settings import excludes, stackable
+from otafl.core.settings import requires, stackable
 from otafl.models.base import flatten, unflatten
 
 
@@ -47,10 +47,8 @@ class FedAvg(Algorithm):
             "the uplink",
         )
 
-        _biases_apart = excludes(
-            when={"bias_mode": "ideal", "sends": "increment"},
-            said="bias_mode: ideal needs the biases apart from the weights, and the increment "
-            "is one block; sends: model would do",
+        _biases_apart = requires(
+            "bias_mode", "ideal", sends="model", why="an increment is one block"
         )
 
     @classmethod

@@ -73,7 +73,7 @@ from otafl.core.contracts import (
     column,
 )
 from otafl.core.rng import Streams
-from otafl.core.settings import only_with, requires, stackable
+from otafl.core.settings import excludes, only_with, stackable
 from otafl.factorised import truncation
 from otafl.factorised.truncation import Factors
 from otafl.models.base import Model, copied, flatten
@@ -196,18 +196,8 @@ class FedHm(Algorithm):
                 )
             return self
 
-        _history_of_weights = requires(
-            "keep_server_history",
-            False,
-            when={"homogeneous_mode": "factor"},
-            said="keep_server_history is for a mean of weights, and homogeneous_mode: factor has "
-            "none; homogeneous_mode: weight would do",
-        )
-        _ratio_of_tangents = only_with(
-            "frame_ratio",
-            sends="tangent",
-            said="frame_ratio is for sends: tangent, and it is {sends}; leave it out",
-        )
+        _history_of_weights = excludes("keep_server_history", homogeneous_mode="factor")
+        _ratio_of_tangents = only_with("frame_ratio", sends="tangent")
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         self.cut = Cut(settings, model)

@@ -126,18 +126,8 @@ class PFedBreD(Algorithm):
             must_converge(self.personal_learning_rate, self.penalty)
             return self
 
-        _form_of_mh = requires(
-            "strategy",
-            "mh",
-            when={"variant": "c2"},
-            said="variant: c2 is a form of mh, and strategy is {strategy}; strategy: mh, "
-            "or variant: code or paper, would do",
-        )
-        _batches_of_c2 = only_with(
-            "c2_two_batches",
-            variant="c2",
-            said="c2_two_batches is of variant: c2, and variant is {variant}; leave it out",
-        )
+        _form_of_mh = requires("variant", "c2", strategy="mh")
+        _batches_of_c2 = only_with("c2_two_batches", variant="c2")
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         super().__init__(settings, model, devices)

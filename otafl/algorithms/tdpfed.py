@@ -155,28 +155,13 @@ class TDPFed(Algorithm):
             "from the mean tensor itself, which needs downlink: both",
         )
 
-        _one_rank = excludes(
-            "rank",
-            "compression_rate",
-            said="rank and compression_rate both set the ranks; give one of them",
-        )
-        _theta_of_act = requires(
-            "aggregation",
-            "act",
-            when={"act_theta_start": "tensor"},
-            said="act_theta_start: tensor is for aggregation: act, and it is {aggregation}; "
-            "act_theta_start: factors would do",
-        )
+        _one_rank = excludes("rank", "compression_rate", why="both set the ranks")
+        _theta_of_act = requires("act_theta_start", "tensor", aggregation="act")
         _tensor_sent = requires(
-            "downlink",
-            "both",
-            when={"act_theta_start": "tensor"},
-            said="act_theta_start: tensor needs the tensor sent; downlink: both would do",
+            "act_theta_start", "tensor", downlink="both", why="the tensor is sent"
         )
         _tangent = excludes(
-            when={"aggregation": "tangent", "sends": "factors"},
-            said="aggregation: tangent sends coordinates of the change, never factors; "
-            "sends: increment would do",
+            aggregation="tangent", sends="factors", why="it sends changes' coordinates"
         )
 
         def check(self, scenario: Any) -> Iterable[Problem]:

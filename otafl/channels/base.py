@@ -50,11 +50,7 @@ class ChannelSettings(Settings):
         "is repeated over the devices",
     )
 
-    _one_snr = excludes(
-        "snr_db",
-        "path_loss_db",
-        said="snr_db and path_loss_db are two ways to say the same thing; give one of them",
-    )
+    _one_snr = excludes("snr_db", "path_loss_db", why="both give the level")
 
     @property
     def implied(self) -> Mapping[str, Any]:

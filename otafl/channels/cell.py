@@ -42,7 +42,7 @@ from otafl.channels.places import Places
 from otafl.channels.plane_waves import GeometricSettings, PlaneWaves, velocities
 from otafl.core.contracts import ChannelState
 from otafl.core.rng import purpose
-from otafl.core.settings import requires
+from otafl.core.settings import GIVEN, requires
 from otafl.core.units import db_to_linear
 
 SHADOWING = purpose("shadowing", __name__)
@@ -131,17 +131,8 @@ class Cell(Channel):
                 )
             return self
 
-        _moving = requires(
-            "speed_kmh",
-            when={"mobility": "linear"},
-            said="mobility 'linear' needs speed_kmh, say 3",
-        )
-        _loss_of_rma = requires(
-            "o2i_loss",
-            "low",
-            when={"name": "rma"},
-            said="o2i_loss 'high' is not defined for rma (TR 38.901 7.4.3); low would do",
-        )
+        _moving = requires("mobility", "linear", speed_kmh=GIVEN)
+        _loss_of_rma = requires("name", "rma", o2i_loss="low", why="TR 38.901 7.4.3 has no other")
 
         @model_serializer(mode="wrap")
         def _cars_of_rma(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:

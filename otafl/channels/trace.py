@@ -117,15 +117,8 @@ class Trace(Channel):
                 )
             return self
 
-        _relative_snr, _relative_loss = (
-            excludes(
-                key,
-                when={"gains": "absolute"},
-                said=f"gains 'absolute' takes the path loss from the file; leave {key} out, or "
-                "set gains to relative",
-            )
-            for key in ("snr_db", "path_loss_db")
-        )
+        _own_level = excludes("snr_db", gains="absolute", why="the file has the path loss")
+        _own_loss = excludes("path_loss_db", gains="absolute", why="the file has the path loss")
 
         @property
         def file(self) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Final
 
@@ -127,59 +127,84 @@ GIVEN: Final = object()
 """Any value of a field but its default, which stored scenarios spell out."""
 
 
-def _has(settings: BaseModel, values: Mapping[str, Any]) -> bool:
-    fields = type(settings).model_fields
-    return all(
-        getattr(settings, key) != fields[key].default
-        if value is GIVEN
-        else getattr(settings, key) == value
-        for key, value in values.items()
-    )
-
-
-def requires(field: str, value: Any = GIVEN, *, when: Mapping[str, Any], said: str) -> Any:
-    """Declare what a field must be where others have certain values,
-    `_rate = requires("rate", "mcs", when={"coding": "ldpc"}, said="...")`.
+def requires(key: str, value: Any, *, why: str = "", **others: Any) -> Any:
+    """Declare a value of a field that needs values of others, `_rate = requires("coding", "ldpc",
+    rate="mcs")`; `GIVEN` is any but the default.
 
     Parameters
     ----------
-    field : the field.
-    value : what it must be, or `GIVEN`.
-    when : field -> value, or `GIVEN`, under which it must.
-    said : the message, in which `{field}` stands for the value of any field.
+    why : the reason, for the message, as a main clause.
     """
-
-    def check(settings: Settings) -> Settings:
-        if _has(settings, when) and not _has(settings, {field: value}):
-            raise ValueError(said.format_map(vars(settings)))
-        return settings
-
-    return model_validator(mode="after")(check)
-
-
-def excludes(*fields: str, when: Mapping[str, Any] | None = None, said: str) -> Any:
-    """Declare fields that are not given together, nor where others have certain values; `when` and
-    `said` as of `requires`."""
-    together = dict.fromkeys(fields, GIVEN) | dict(when or {})
-
-    def check(settings: Settings) -> Settings:
-        if _has(settings, together):
-            raise ValueError(said.format_map(vars(settings)))
-        return settings
-
-    return model_validator(mode="after")(check)
+    return _refuse(
+        why,
+        lambda one: _has(one, {key: value}) and not _has(one, others),
+        lambda one: f"{_show(one, key)} needs {_wanted(one, others)}",
+        f"change {' and '.join(others)} or {key}",
+    )
 
 
-def only_with(field: str, *, said: str, **others: Any) -> Any:
-    """Declare a field that is given only where all others have these values; `said` as of
+def only_with(key: str, *, why: str = "", **others: Any) -> Any:
+    """Declare a field that is given only where others have certain values; see `requires`."""
+    return _refuse(
+        why,
+        lambda one: _has(one, {key: GIVEN}) and not _has(one, others),
+        lambda one: f"{_show(one, key)} is only for {_wanted(one, others)}",
+        f"leave {key} out, or change {' and '.join(others)}",
+    )
+
+
+def excludes(*keys: str, why: str = "", **others: Any) -> Any:
+    """Declare fields that are not given together, nor where others have certain values; see
     `requires`."""
+    together = dict.fromkeys(keys, GIVEN) | others
+    return _refuse(
+        why,
+        lambda one: _has(one, together),
+        lambda one: f"{' and '.join(_show(one, key) for key in together)} exclude each other",
+        "change one of them",
+    )
 
-    def check(settings: Settings) -> Settings:
-        if _has(settings, {field: GIVEN}) and not _has(settings, others):
-            raise ValueError(said.format_map(vars(settings)))
+
+def _refuse(why: str, broken: Callable[[Any], bool], fault: Callable[[Any], str], mend: str) -> Any:
+    def check(settings: BaseModel) -> BaseModel:
+        if broken(settings):
+            raise ValueError(f"{fault(settings)}{why and f', since {why}'}; {mend}")
         return settings
 
     return model_validator(mode="after")(check)
+
+
+def _has(settings: BaseModel, values: Mapping[str, Any]) -> bool:
+    """Return whether fields have these values."""
+    for key, wanted in values.items():
+        value = getattr(settings, key)
+        default = type(settings).model_fields[key].default
+        if value == default if wanted is GIVEN else value != wanted:
+            return False
+    return True
+
+
+def _show(settings: BaseModel, key: str) -> str:
+    """Return a field and its value, as the scenario has it."""
+    return f"{key}: {_plain(getattr(settings, key))}"
+
+
+def _wanted(settings: BaseModel, values: Mapping[str, Any]) -> str:
+    """Return which fields should have which values, and which they have."""
+    got = {key: _plain(getattr(settings, key)) for key in values}
+    return " and ".join(
+        f"{key}, which is not given" if one is GIVEN else f"{key}: {_plain(one)} (got {got[key]})"
+        for key, one in values.items()
+    )
+
+
+def _plain(value: Any) -> str:
+    """Return a value as YAML has it."""
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_plain, value))}]"
+    if isinstance(value, bool) or value is None:
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def list_former_defaults(settings: type[BaseModel]) -> dict[str, Any]:

@@ -67,11 +67,7 @@ class Pilots(Csi):
         )
 
         _one_cell = requires(
-            "comb",
-            1,
-            when={"estimator": "mmse"},
-            said="estimator: 'mmse' estimates each sub-carrier group by its own pilots, but "
-            "comb is {comb}; comb: 1 or estimator: ls would do",
+            "estimator", "mmse", comb=1, why="it estimates each group by its own pilots"
         )
 
     def __init__(self, *given: Any) -> None:

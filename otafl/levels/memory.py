@@ -13,7 +13,7 @@ import torch
 from pydantic import Field
 
 from otafl.core.errors import UserError
-from otafl.core.settings import GIVEN, requires
+from otafl.core.settings import GIVEN, only_with
 from otafl.levels.base import SECTION, Levels, Weights, by_place
 
 COPIES = 3
@@ -41,12 +41,7 @@ class MemoryLevels(Levels):
             description="share of the devices in each class, as weights; all alike if not given",
         )
 
-        _of_classes = requires(
-            "memory_mb",
-            when={"shares": GIVEN},
-            said="shares: are those of the classes of memory_mb, which is not given; leave them "
-            "out, or give memory_mb",
-        )
+        _of_classes = only_with("shares", memory_mb=GIVEN, why="they are shares of its classes")
 
         def counts(self, levels: int) -> dict[str, int]:
             return {"shares": len(self.memory_mb or ())}

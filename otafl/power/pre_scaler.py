@@ -79,12 +79,8 @@ class PreScaler(PowerPolicy):
         "and silence count; all by default",
     )
 
-    _gain_of_zero_bias = requires(
-        "zero_bias",
-        True,
-        when={"common_gain": "best"},
-        said="common_gain: best chooses the one gain of all devices, and without zero_bias each "
-        "device has its own; add zero_bias: true, or leave common_gain out",
+    _one_gain = requires(
+        "common_gain", "best", zero_bias=True, why="else each device has its own gain"
     )
 
     def prepare(self, statistics: Statistics, hyper: Hyper) -> Pair:

@@ -24,6 +24,8 @@ from otafl.core.settings import excludes, stackable
 from otafl.power.base import GAMMA, REFERENCE, RELATIVE, Constraint, Pair, PowerPolicy, Reference
 from otafl.power.scalars import TINY, common, cophase, fixed_power, reference_gain, senders
 
+PEAK = "a peak bounds each device's power in every round"
+
 
 class TruncatedChannelInversion(PowerPolicy):
     may_be_silent: ClassVar[bool] = True
@@ -43,19 +45,10 @@ class TruncatedChannelInversion(PowerPolicy):
     gamma: float | None = Field(None, gt=0, description=GAMMA)
 
     _no_gamma = excludes(
-        "gamma",
-        when={"constraint": "peak"},
-        said="gamma sets the power whatever the budget, so constraint: peak does not go with it",
+        "gamma", constraint="peak", why="gamma sets the power, whatever the budget"
     )
-    _reference_of_rounds, _power_of_policy = (
-        excludes(
-            when={"constraint": "peak", key: value},
-            said="constraint: peak bounds each device's power in every round, so reference: mean "
-            "and count_policy_power: false do not go with it; leave them out, or take constraint: "
-            "average",
-        )
-        for key, value in (("reference", "mean"), ("count_policy_power", False))
-    )
+    _own_reference = excludes(constraint="peak", reference="mean", why=PEAK)
+    _own_power = excludes(constraint="peak", count_policy_power=False, why=PEAK)
 
     @property
     def keeps(self) -> Constraint:

@@ -369,7 +369,7 @@ WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (section("Clipped", clip=-1), {}, "algorithm.clip: got -1; must be greater than 0"),
     (section("Same", learning_rate=-1), {}, "algorithm.learning_rate: got -1; must be greater th"),
     (section("Same", sends="modl"), {}, "algorithm.sends: got 'modl'; must be 'increment' or 'mo"),
-    (section("Same", bias_mode="ideal"), {}, "algorithm: bias_mode: ideal needs the biases apart"),
+    (section("Same", bias_mode="ideal"), {}, "algorithm: bias_mode: ideal needs sends: model (got"),
     (section("Each"), {}, "transport: 'over_the_air' gives the server only the mean of the updat"),
     (section("HeavyBall"), {"server": "adam"}, "server: 'adam' steps along averaged increments, "),
     (section("LowRank", rank=11), {}, "algorithm.rank: 11 is above the smaller side of every la"),

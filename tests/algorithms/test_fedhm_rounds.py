@@ -327,9 +327,9 @@ def test_refusals() -> None:
         ({"homogeneous_mode": "factor", "levels": (1.0,)}, "one ratio below 1 would do"),
         (
             {"homogeneous_mode": "factor", "levels": (0.5,), "keep_server_history": True},
-            "keep_server_history is for a mean of weights",
+            "keep_server_history: true and homogeneous_mode: factor exclude each other",
         ),
-        ({"frame_ratio": 0.5}, "frame_ratio is for sends: tangent"),
+        ({"frame_ratio": 0.5}, "frame_ratio: 0.5 is only for sends: tangent"),
         ({"frame_ratio": 0.25, "sends": "tangent"}, "0.5 or more would do"),
     ):
         with pytest.raises(ValidationError, match=said):

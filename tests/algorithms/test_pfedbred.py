@@ -156,7 +156,7 @@ REFUSED = [
     ({"penalty": 200.0}, "below 2"),
     ({"family": "poisson"}, "only 'gaussian' holds"),
     ({"variant": "c2", "strategy": "lg"}, "strategy: mh"),
-    ({"c2_two_batches": True}, "leave it out"),
+    ({"c2_two_batches": True}, "leave c2_two_batches out"),
 ]
 
 

@@ -67,10 +67,16 @@ def test_act_is_refused_over_the_air() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"rank": 3, "compression_rate": 2.0}, "give one of them"),
-        ({"act_theta_start": "tensor", "downlink": "both"}, "is for aggregation: act, and it is"),
-        ({"act_theta_start": "tensor", "aggregation": "act"}, "downlink: both would do"),
-        ({"aggregation": "tangent", "sends": "factors"}, "sends: increment would do"),
+        ({"rank": 3, "compression_rate": 2.0}, "exclude each other, since both set the ranks"),
+        (
+            {"act_theta_start": "tensor", "downlink": "both"},
+            "act_theta_start: tensor needs aggregation: act",
+        ),
+        ({"act_theta_start": "tensor", "aggregation": "act"}, "needs downlink: both"),
+        (
+            {"aggregation": "tangent", "sends": "factors"},
+            "aggregation: tangent and sends: factors exclude",
+        ),
     ],
 )
 def test_settings_that_do_not_go_together(settings: dict[str, Any], message: str) -> None:

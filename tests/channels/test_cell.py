@@ -237,8 +237,8 @@ def test_settings_that_cannot_be() -> None:
     for keys, fault in (
         ({"path_loss_db": 90}, "path_loss_db 90: the cell has a path loss of its own"),
         ({"cell_radius_m": 5}, "min_distance_m 10 leaves no room in cell_radius_m 5"),
-        ({"mobility": "linear"}, "needs speed_kmh, say 3"),
-        ({"name": "rma", "o2i_loss": "high"}, "not defined for rma"),
+        ({"mobility": "linear"}, "mobility: linear needs speed_kmh, which is not given"),
+        ({"name": "rma", "o2i_loss": "high"}, "name: rma needs o2i_loss: low"),
         ({"in_car": True}, "in_car: true: there are cars in rma"),
         ({"name": "rma", "in_car": None}, "in_car: none: there are cars in rma"),
         ({"name": "village"}, "umi"),

@@ -116,7 +116,7 @@ def test_gains_of_the_file(tmp_path: Path) -> None:
     absolute = Trace.Settings(path="t", gains="absolute")
     assert absolute.physical
     assert not Trace.Settings(path="t").physical
-    with pytest.raises(ValueError, match="leave snr_db out, or set gains to relative"):
+    with pytest.raises(ValueError, match="snr_db: 3 and gains: absolute exclude each other"):
         Trace.Settings(path="t", gains="absolute", snr_db=3)
 
 

@@ -22,7 +22,7 @@ class Link(Settings):
     snr_db: float | None = None
     loss_db: float | None = None
 
-    _one = excludes("snr_db", "loss_db", said="give one of snr_db {snr_db:g} and loss_db")
+    _one = excludes("snr_db", "loss_db", why="both give the level")
 
 
 class Coded(Link):
@@ -32,10 +32,10 @@ class Coded(Link):
     symbols: int | None = None
     outage: bool = True
 
-    _scheme = requires("rate", "mcs", when={"coding": "ldpc"}, said="ldpc: rate is {rate}")
-    _bound = requires("symbols", when={"bits": GIVEN, "coding": "ideal"}, said="no symbols")
-    _outage = only_with("outage", coding="ideal", rate="mcs", said="outage: {coding}, {rate}")
-    _never = excludes("symbols", when={"rate": "never", "outage": True}, said="never {symbols}")
+    _scheme = requires("coding", "ldpc", rate="mcs", why="a scheme has the code")
+    _bound = requires("bits", GIVEN, symbols=GIVEN)
+    _outage = only_with("outage", coding="ideal", rate="mcs")
+    _never = excludes("symbols", rate="never", outage=True)
 
 
 @pytest.mark.parametrize(
@@ -44,18 +44,31 @@ class Coded(Link):
         ({}, ""),
         ({"snr_db": 1.0}, ""),
         ({"snr_db": None, "loss_db": 1.0}, ""),
-        ({"snr_db": 1.5, "loss_db": 2.0}, "give one of snr_db 1.5 and loss_db"),
-        ({"coding": "ldpc"}, "ldpc: rate is shannon"),
+        (
+            {"snr_db": 1.5, "loss_db": 2.0},
+            "snr_db: 1.5 and loss_db: 2 exclude each other, since both give the level; change one "
+            "of them",
+        ),
+        (
+            {"coding": "ldpc"},
+            "coding: ldpc needs rate: mcs (got shannon), since a scheme has the code; change rate "
+            "or coding",
+        ),
         ({"coding": "ldpc", "rate": "mcs"}, ""),
         ({"bits": 8}, ""),
-        ({"bits": 4}, "no symbols"),
+        ({"bits": 4}, "bits: 4 needs symbols, which is not given; change symbols or bits"),
         ({"bits": 4, "symbols": 3}, ""),
-        ({"bits": 4, "coding": "ldpc", "rate": "mcs"}, ""),
         ({"outage": True}, ""),
-        ({"outage": False}, "outage: ideal, shannon"),
-        ({"outage": False, "rate": "mcs", "coding": "ldpc"}, "outage: ldpc, mcs"),
+        (
+            {"outage": False, "rate": "mcs", "coding": "ldpc"},
+            "outage: false is only for coding: ideal (got ldpc) and rate: mcs (got mcs); leave "
+            "outage out, or change coding and rate",
+        ),
         ({"outage": False, "rate": "mcs"}, ""),
-        ({"symbols": 5, "rate": "never"}, "never 5"),
+        (
+            {"symbols": 5, "rate": "never"},
+            "symbols: 5 and rate: never and outage: true exclude each other; change one of them",
+        ),
         ({"rate": "never"}, ""),
     ],
 )

@@ -116,6 +116,6 @@ def test_a_comb_is_interpolated(groups: int, comb: int, carried: int, dtype: tor
 
 
 def test_mmse_does_not_interpolate() -> None:
-    text = r"estimator: 'mmse' estimates each sub-carrier group by its own pilots, but comb is 2"
+    text = r"estimator: mmse needs comb: 1 \(got 2\), since it estimates each group by its own"
     with pytest.raises(ValidationError, match=text):
         Pilots.Settings(estimator="mmse", comb=2)

@@ -67,8 +67,8 @@ def test_run_refuses_a_file_of_another_scenario(small: Path, capsys: pytest.Capt
     capsys.readouterr()
     call(*run, "--set", "seed=1", "--out", "x.nc", code=2)
     sentence = (
-        f"{small / 'x.nc'}: holds the result of another scenario, 'small', which differs in seed; give another "
-        "file with --out, or replace this one with --restart (restart=True)"
+        f"{small / 'x.nc'}: holds the result of another scenario, 'small', which differs in "
+        "seed; give another file with --out, or replace this one with --restart (restart=True)"
     )
     assert capsys.readouterr() == ("", f"otafl: error: {sentence}\n")
     other = otafl.load_scenario("small.yaml", ["trials=1", "training.rounds=2", "seed=1"])

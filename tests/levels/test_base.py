@@ -38,7 +38,7 @@ def test_every_row_has_a_level(name: str) -> None:
         ({"shares": [0, 0, 0, 0]}, "devices.levels.shares: all are 0"),
         (
             {"name": "memory", "shares": [1, 1]},
-            "devices.levels: shares: are those of the classes of memory_mb, which is not given",
+            r"devices.levels: shares: \[1, 1\] is only for memory_mb, which is not given",
         ),
         (
             {"name": "channel", "min_snr_db": [1]},

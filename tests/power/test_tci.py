@@ -32,5 +32,5 @@ def test_tci_silence_and_peak_power() -> None:
 
 @pytest.mark.parametrize("fields", [{"reference": "mean"}, {"count_policy_power": False}])
 def test_tci_peak_refuses_averages(fields: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match="constraint: peak bounds each device"):
+    with pytest.raises(ValueError, match="since a peak bounds each device"):
         policy_of("tci", constraint="peak", **fields)

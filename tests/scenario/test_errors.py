@@ -184,7 +184,8 @@ def test_the_key_of_another_section_comes_before_one_that_is_only_spelled_alike(
         ),
         (
             {"channel": {"snr_db": 3, "path_loss_db": 80}},
-            "channel: snr_db and path_loss_db are two ways to say the same thing; give one of them",
+            "channel: snr_db: 3 and path_loss_db: 80 exclude each other, since both give the level"
+            "; change one of them",
         ),
         ({"devices": {"compute": "classes"}}, "devices.compute.classes: must be given"),
         (

@@ -33,7 +33,7 @@ from otafl.codecs.base import Codec
 from otafl.core.constants import constant
 from otafl.core.contracts import LEAST_RATE, Group, Hyper, LinkBudget, Statistics
 from otafl.core.rng import Streams
-from otafl.core.settings import Decibels, stackable
+from otafl.core.settings import GIVEN, Decibels, only_with, requires, stackable
 from otafl.core.units import db_to_linear
 from otafl.csi.base import Csi
 from otafl.uplink.base import Counts, OrthogonalUplink, Transport
@@ -177,34 +177,24 @@ class Digital(Transport):
             "rounded stochastically between each block's extremes",
         )
 
+        _index_of_scheme = only_with("mcs_index", rate="mcs")
+
         @model_validator(mode="after")
-        def _consistent(self) -> Self:
-            if self.mcs_index is not None:
-                most = len(MCS_TABLES[self.mcs_table]) - 1
-                if self.rate != "mcs":
-                    raise ValueError(f"mcs_index ({self.mcs_index}) needs rate: mcs")
-                if self.mcs_index > most:
-                    raise ValueError(
-                        f"mcs_index: got {self.mcs_index}, but table {self.mcs_table} ends at "
-                        f"{most}"
-                    )
-            if self.coding == "ldpc":
-                if self.rate != "mcs":
-                    raise ValueError(
-                        "coding: 'ldpc' takes its modulation and code rate from a scheme; set "
-                        "rate: mcs"
-                    )
-                if not self.outage:
-                    raise ValueError(
-                        "outage: false needs coding: ideal; LDPC blocks fail or do not"
-                    )
-                if self.over_budget == "quantise":
-                    raise ValueError("over_budget: 'quantise' needs coding: ideal")
-            elif self.on_block_error == "keep":
-                raise ValueError("on_block_error: 'keep' needs coding: ldpc")
-            if self.over_budget == "quantise" and not self.max_symbols:
-                raise ValueError("over_budget: 'quantise' needs max_symbols, the bound to fit into")
+        def _index_in_table(self) -> Self:
+            most = len(MCS_TABLES[self.mcs_table]) - 1
+            if self.mcs_index is not None and self.mcs_index > most:
+                raise ValueError(
+                    f"mcs_index: got {self.mcs_index}, but table {self.mcs_table} ends at {most}"
+                )
             return self
+
+        _scheme = requires(
+            "coding", "ldpc", rate="mcs", why="a scheme has its modulation and code rate"
+        )
+        _blocks_fail = requires("coding", "ldpc", outage=True, why="LDPC blocks fail or do not")
+        _whole_bits = requires("over_budget", "quantise", coding="ideal")
+        _faulty_blocks = requires("on_block_error", "keep", coding="ldpc")
+        _bound_to_fit = requires("over_budget", "quantise", max_symbols=GIVEN)
 
         @property
         def plannable(self) -> bool:

@@ -10,14 +10,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor
 
 from otafl.core import registry, settings
 from otafl.core.contracts import NOISE_VARIANCE
 from otafl.core.problems import Problem, problem
 from otafl.core.rng import Streams, family, purpose
-from otafl.core.settings import Decibels, stackable
+from otafl.core.settings import GIVEN, Decibels, excludes, only_with, requires, stackable
 from otafl.core.units import db_to_linear
 from otafl.uplink.impairments.alpha_stable import alpha_stable
 
@@ -116,28 +116,15 @@ class Impairments:
             3, ge=1, description="devices of neighbouring cells that are heard"
         )
 
-        @model_validator(mode="after")
-        def _one_interference(self) -> Impairments.Settings:
-            if self.interference == "gaussian":
-                if not self.absent("tail_index"):
-                    raise ValueError(
-                        f"tail_index {self.tail_index:g}: gaussian interference has no heavy "
-                        "tails; leave it out, or set interference to alpha_stable"
-                    )
-                return self
-            if self.interference_db is None:
-                raise ValueError("interference 'alpha_stable' needs interference_db, say 0")
-            if not self.absent("interferers"):
-                raise ValueError(
-                    f"interferers {self.interferers}: alpha_stable interference is that of all; "
-                    "leave it out, or set interference to gaussian"
-                )
-            if self.timing_offset and self.timing_receiver != "matched_filter":
-                raise ValueError(
-                    f"timing_receiver '{self.timing_receiver}' is not defined for interference "
-                    "without a variance, alpha_stable; matched_filter would do"
-                )
-            return self
+        _tails = only_with("tail_index", interference="alpha_stable")
+        _level = requires("interference", "alpha_stable", interference_db=GIVEN)
+        _neighbours = only_with("interferers", interference="gaussian")
+        _no_variance = excludes(
+            "timing_offset",
+            "timing_receiver",
+            interference="alpha_stable",
+            why="the other receivers need a variance",
+        )
 
         def absent(self, key: str) -> bool:
             """Say whether a key stands at its default, as all do that a stored scenario spells

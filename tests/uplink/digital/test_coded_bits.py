@@ -161,12 +161,12 @@ def test_real_bits_are_the_same_stacked_or_alone() -> None:
 
 def test_what_it_refuses() -> None:
     for options, message in (
-        ({"mcs_index": 3}, "needs rate: mcs"),
+        ({"mcs_index": 3}, "only for rate: mcs"),
         ({"rate": "mcs", "mcs_index": 29}, "ends at 28"),
         ({"rate": "mcs", "mcs_table": "256qam", "mcs_index": 28}, "ends at 27"),
-        ({"coding": "ldpc"}, "set rate: mcs"),
+        ({"coding": "ldpc"}, "needs rate: mcs"),
         ({"on_block_error": "keep"}, "needs coding: ldpc"),
-        ({"coding": "ldpc", "rate": "mcs", "outage": False}, "needs coding: ideal"),
+        ({"coding": "ldpc", "rate": "mcs", "outage": False}, "coding: ldpc needs outage: true"),
         ({"over_budget": "quantise"}, "needs max_symbols"),
         ({**LDPC, "over_budget": "quantise", "max_symbols": 5.0}, "needs coding: ideal"),
     ):

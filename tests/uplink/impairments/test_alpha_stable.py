@@ -97,11 +97,15 @@ SCENARIO = {
     ("impairments", "sections", "said"),
     [
         ({"interference": "alpha_stable"}, {}, "needs interference_db"),
-        ({"tail_index": 1.4}, {}, "tail_index 1.4: gaussian interference has no heavy tails"),
+        (
+            {"tail_index": 1.4},
+            {},
+            r"tail_index: 1.4 is only for interference: alpha_stable \(got g",
+        ),
         (
             {"interference": "alpha_stable", "interference_db": 0, "interferers": 2},
             {},
-            "interferers 2: alpha_stable interference is that of all",
+            r"interferers: 2 is only for interference: gaussian \(got alpha_stable\)",
         ),
         (
             {
@@ -111,7 +115,7 @@ SCENARIO = {
                 "timing_receiver": "lmmse",
             },
             {},
-            "timing_receiver 'lmmse' is not defined",
+            "timing_offset: 0.1 and timing_receiver: lmmse and interference: alpha_stable exclude",
         ),
         (
             {"interference": "alpha_stable", "interference_db": 0},
