@@ -138,7 +138,7 @@ def requires(key: str, value: Any, *, why: str = "", **others: Any) -> Any:
     return _refuse(
         why,
         lambda one: _has(one, {key: value}) and not _has(one, others),
-        lambda one: f"{_show(one, key)} needs {_wanted(one, others)}",
+        lambda one: f"{_show(one, key)} needs {_list_wanted(one, others)}",
         f"change {' and '.join(others)} or {key}",
     )
 
@@ -148,7 +148,7 @@ def only_with(key: str, *, why: str = "", **others: Any) -> Any:
     return _refuse(
         why,
         lambda one: _has(one, {key: GIVEN}) and not _has(one, others),
-        lambda one: f"{_show(one, key)} is only for {_wanted(one, others)}",
+        lambda one: f"{_show(one, key)} is only for {_list_wanted(one, others)}",
         f"leave {key} out, or change {' and '.join(others)}",
     )
 
@@ -186,22 +186,22 @@ def _has(settings: BaseModel, values: Mapping[str, Any]) -> bool:
 
 def _show(settings: BaseModel, key: str) -> str:
     """Return a field and its value, as the scenario has it."""
-    return f"{key}: {_plain(getattr(settings, key))}"
+    return f"{key}: {_write(getattr(settings, key))}"
 
 
-def _wanted(settings: BaseModel, values: Mapping[str, Any]) -> str:
+def _list_wanted(settings: BaseModel, values: Mapping[str, Any]) -> str:
     """Return which fields should have which values, and which they have."""
-    got = {key: _plain(getattr(settings, key)) for key in values}
+    got = {key: _write(getattr(settings, key)) for key in values}
     return " and ".join(
-        f"{key}, which is not given" if one is GIVEN else f"{key}: {_plain(one)} (got {got[key]})"
+        f"{key}, which is not given" if one is GIVEN else f"{key}: {_write(one)} (got {got[key]})"
         for key, one in values.items()
     )
 
 
-def _plain(value: Any) -> str:
+def _write(value: Any) -> str:
     """Return a value as YAML has it."""
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_plain, value))}]"
+        return f"[{', '.join(map(_write, value))}]"
     if isinstance(value, bool) or value is None:
         return str(value).lower()
     return f"{value:g}" if isinstance(value, float) else str(value)
