@@ -13,7 +13,14 @@ from otafl.algorithms.base import Algorithm, Needs
 from otafl.core import registry
 from otafl.core.contracts import Group, Payload
 from otafl.user_code.own import OwnClass
-from otafl.user_code.returned import Call, blocks, kind_of, parts, rows, shaped
+from otafl.user_code.returned import (
+    Call,
+    check_blocks,
+    check_parts,
+    check_rows,
+    check_shape,
+    describe_kind,
+)
 
 
 def class_of(section: Any) -> type[Algorithm]:
@@ -36,13 +43,15 @@ def averages(kind: type[Algorithm]) -> bool:
     return kind.averages
 
 
-def payload(call: Call, value: Any) -> Payload:
+def check_payload(call: Call, value: Any) -> Payload:
     """Require groups with a row a device."""
     fine = isinstance(value, tuple) and all(isinstance(one, Group) for one in value)
-    call.require(fine, f"the payload as {kind_of(value)}", "a tuple of otafl.core.contracts.Group")
+    call.require(
+        fine, f"the payload as {describe_kind(value)}", "a tuple of otafl.core.contracts.Group"
+    )
     of_groups = [len(group.rows) for group in value if group.rows is not None]
     for group in value:
-        rows(
+        check_rows(
             call,
             "the payload's block",
             group.blocks,
@@ -58,15 +67,15 @@ class CustomAlgorithm(OwnClass):
     noun: ClassVar = "method"
     contract: ClassVar = Algorithm
     returns: ClassVar = {
-        "local": parts(
+        "local": check_parts(
             "(devices, payload, loss)",
-            blocks("devices", "the devices'", "as init made them"),
-            payload,
-            shaped(lambda given: [given["context"].cohort.size], "a loss of shape "),
+            check_blocks("devices", "the devices'", "as init made them"),
+            check_payload,
+            check_shape(lambda given: [given["context"].cohort.size], "a loss of shape "),
         ),
-        "combine": blocks("server", "the server's"),
-        "settle": blocks("devices", "the devices'"),
-        "flops": shaped(
+        "combine": check_blocks("server", "the server's"),
+        "settle": check_blocks("devices", "the devices'"),
+        "flops": check_shape(
             lambda given: given["load"].samples.shape,
             "an array of shape ",
             " as load.samples,",

@@ -68,7 +68,7 @@ def run(
     loaded = load(scenario, set_, device, trust)
     from otafl import sweeping
 
-    target = out or sweeping.own_file(loaded)
+    target = out or sweeping.name_own_file(loaded)
     if target.suffix != ".nc" or target.is_dir():
         raise UserError(f"--out {target}: must be the name of a file that ends in .nc")
     check_writable(target.parent)

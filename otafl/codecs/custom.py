@@ -11,13 +11,15 @@ from typing import Any, ClassVar
 from otafl.codecs.base import Codec
 from otafl.core.contracts import Group
 from otafl.user_code.own import OwnClass
-from otafl.user_code.returned import Call, blocks, kind_of, parts, rows
+from otafl.user_code.returned import Call, check_blocks, check_parts, check_rows, describe_kind
 
 
-def encoded_group(call: Call, group: Any) -> Group:
+def check_group(call: Call, group: Any) -> Group:
     """Require a group with a row a device."""
-    call.require(isinstance(group, Group), kind_of(group), "an otafl.core.contracts.Group")
-    rows(call, "the block", group.blocks, [len(next(iter(call.given["group"].blocks.values())))])
+    call.require(isinstance(group, Group), describe_kind(group), "an otafl.core.contracts.Group")
+    check_rows(
+        call, "the block", group.blocks, [len(next(iter(call.given["group"].blocks.values())))]
+    )
     return group
 
 
@@ -27,9 +29,9 @@ class CustomCodec(OwnClass):
     table: ClassVar = "codec"
     contract: ClassVar = Codec
     returns: ClassVar = {
-        "encoded": parts(
+        "encoded": check_parts(
             "(group, memory), the group an otafl.core.contracts.Group,",
-            encoded_group,
-            blocks("memory", "the memory's", "as init made it"),
+            check_group,
+            check_blocks("memory", "the memory's", "as init made it"),
         )
     }

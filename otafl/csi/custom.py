@@ -13,12 +13,12 @@ from torch import Tensor
 
 from otafl.csi.base import Csi
 from otafl.user_code.own import OwnClass
-from otafl.user_code.returned import Call, shaped
+from otafl.user_code.returned import Call, check_shape
 
-H_HAT = shaped(lambda given: given["h"].shape, note=", as h,")
+H_HAT = check_shape(lambda given: given["h"].shape, note=", as h,")
 
 
-def finite_estimate(call: Call, h_hat: Any) -> Tensor:
+def check_estimate(call: Call, h_hat: Any) -> Tensor:
     """Require finite numbers of the shape of h, and return them in its type."""
     finite = bool(torch.isfinite(H_HAT(call, h_hat).abs()).all())
     call.require(finite, "numbers that are not finite", "finite ones")
@@ -30,4 +30,4 @@ class CustomCsi(OwnClass):
 
     table: ClassVar = "csi"
     contract: ClassVar = Csi
-    returns: ClassVar = {"estimate": finite_estimate}
+    returns: ClassVar = {"estimate": check_estimate}

@@ -13,18 +13,18 @@ import numpy as np
 
 from otafl.downlink.base import Arrival, Downlink
 from otafl.user_code.own import OwnClass
-from otafl.user_code.returned import Call, kind_of, shaped
+from otafl.user_code.returned import Call, check_shape, describe_kind
 
-HEARD = shaped(lambda given: [given["cohort"].size], "heard of shape ", ", a row a device,")
+HEARD = check_shape(lambda given: [given["cohort"].size], "heard of shape ", ", a row a device,")
 OF_TRIALS = {
-    name: shaped(lambda given: [given["cohort"].trials], f"{name} of shape ", one=True)
+    name: check_shape(lambda given: [given["cohort"].trials], f"{name} of shape ", one=True)
     for name in ("seconds", "bits")
 }
 
 
-def arrival(call: Call, value: Any) -> Arrival:
+def check_arrival(call: Call, value: Any) -> Arrival:
     """Require an Arrival with a row a device and finite numbers of each trial."""
-    call.require(isinstance(value, Arrival), kind_of(value), "an otafl.downlink.base.Arrival")
+    call.require(isinstance(value, Arrival), describe_kind(value), "an otafl.downlink.base.Arrival")
     if value.heard is not None:
         HEARD(call, value.heard)
     numbers = {name: check(call, getattr(value, name)) for name, check in OF_TRIALS.items()}
@@ -39,4 +39,4 @@ class CustomDownlink(OwnClass):
 
     table: ClassVar = "downlink"
     contract: ClassVar = Downlink
-    returns: ClassVar = {"send": arrival}
+    returns: ClassVar = {"send": check_arrival}

@@ -15,7 +15,7 @@ from otafl.user_code.own import OwnClass
 from otafl.user_code.returned import Call
 
 
-def participants(call: Call, chosen: Any) -> Devices:
+def check_participants(call: Call, chosen: Any) -> Devices:
     """Require free devices, and no more than are wanted unless the choice is made after all have
     trained."""
     free, wanted = call.given["free"], call.given["wanted"]
@@ -39,4 +39,4 @@ class CustomSelection(OwnClass):
 
     table: ClassVar = "selection"
     contract: ClassVar = Selection
-    returns: ClassVar = {"choose": participants}
+    returns: ClassVar = {"choose": check_participants}

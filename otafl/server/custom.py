@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from otafl.server.base import ServerOptimiser
 from otafl.user_code.own import OwnClass
-from otafl.user_code.returned import blocks, parts, tensors
+from otafl.user_code.returned import check_blocks, check_parts, check_tensors
 
 
 class CustomServer(OwnClass):
@@ -19,8 +19,10 @@ class CustomServer(OwnClass):
     table: ClassVar = "server"
     contract: ClassVar = ServerOptimiser
     returns: ClassVar = {
-        "init": tensors,
-        "step": parts(
-            "(server, memory)", blocks("old", "the server's"), blocks("memory", "the memory's")
+        "init": check_tensors,
+        "step": check_parts(
+            "(server, memory)",
+            check_blocks("old", "the server's"),
+            check_blocks("memory", "the memory's"),
         ),
     }

@@ -30,7 +30,7 @@ from otafl.sweeping.meter import Meter, Progress
 from otafl.sweeping.plan_file import sources_of_each, stored
 from otafl.sweeping.planning import Batch, Stack, plan
 from otafl.sweeping.resuming import finished, remove_outdated
-from otafl.sweeping.single import discard_unused, own_file, read_file, unfinished, write_file
+from otafl.sweeping.single import discard_unused, name_own_file, read_file, unfinished, write_file
 from otafl.sweeping.working import Job, part_of, record_of
 from otafl.user_code import sources
 
@@ -43,7 +43,7 @@ __all__ = [
     "Progress",
     "Stack",
     "expand",
-    "own_file",
+    "name_own_file",
     "plan",
     "run",
     "sweep",
@@ -172,7 +172,7 @@ def _in_memory(
     sources.refresh()
     stacks = plan(expand(scenario), tell=tell)
     meter = Meter(stacks, progress)
-    tracks = Tracks(tracking.of_file(own_file(scenario)))
+    tracks = Tracks(tracking.of_file(name_own_file(scenario)))
     parts = []
     for stack in stacks:
         record = record_of(stack, functools.partial(meter.report, stack.number), tracks=tracks)

@@ -35,7 +35,7 @@ MOST_KEYS = 4
 REPLACE = "give another file with --out, or replace this one with --restart (restart=True)"
 
 
-def own_file(scenario: Scenario) -> Path:
+def name_own_file(scenario: Scenario) -> Path:
     """Name the result file of a scenario for which none is given; it is replaced where the scenario
     was changed."""
     return Path(scenario.output.folder) / f"{scenario.name}.nc"
@@ -126,7 +126,7 @@ def _find_changes(out: Path, stored: Mapping[str, Any], scenario: Scenario) -> s
     listed = ", ".join(changed[:MOST_KEYS]) or "settings"
     listed += f" and {len(changed) - MOST_KEYS} more" if len(changed) > MOST_KEYS else ""
     name = parse(str(stored["scenario"])).data.get("name")
-    if name != scenario.name or out.absolute() != own_file(scenario).absolute():
+    if name != scenario.name or out.absolute() != name_own_file(scenario).absolute():
         raise UserError(
             f"{out}: holds the result of another scenario, '{name}', which differs in {listed}; "
             f"{REPLACE}"

@@ -75,7 +75,7 @@ def place(error: BaseException) -> str:
     return f" at {_shown(found[-1])}" if found else ""
 
 
-def defined(function: Any) -> str:
+def locate(function: Any) -> str:
     """Return " (file:line)" where a function of the user's own is written; empty for any other."""
     code = getattr(function, "__code__", None)
     if code is None or _is_library(code.co_filename):

@@ -22,7 +22,7 @@ from otafl.core.problems import Problem, problem
 from otafl.core.settings import Settings, stackable_fields
 from otafl.core.words import did_you_mean
 from otafl.user_code import loading
-from otafl.user_code.returned import Check, checked
+from otafl.user_code.returned import Check, wrap_method
 
 
 class OwnPart(Settings):
@@ -138,7 +138,7 @@ class OwnClass(OwnPart):
         for method, check in self.returns.items():
             if getattr(kind, method) is not getattr(self.contract, method):
                 said = f"{self.key}: {method} of '{self.name}' returned"
-                body[method] = checked(kind, self.contract, method, check, said)
+                body[method] = wrap_method(kind, self.contract, method, check, said)
         whole: Any = types.new_class(kind.__name__, (kind,), exec_body=lambda ns: ns.update(body))
         if issubclass(kind, Settings):  # it is its settings
             return whole.model_validate(self.options)

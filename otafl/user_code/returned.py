@@ -48,40 +48,42 @@ Check = Callable[[Call, Any], Any]
 Given = Mapping[str, Any]
 
 
-def checked(
+def wrap_method(
     kind: type[Any], contract: type[Any], method: str, check: Check, said: str
 ) -> Callable[..., Any]:
     """Return the method of a class with a check of what it returns; it gets arrays of its own, and
     the check the arguments under the contract's names."""
     written = getattr(kind, method)
     names = list(inspect.signature(getattr(contract, method)).parameters)[1:]
-    place = blame.defined(written)
+    place = blame.locate(written)
 
     def call(self: Any, *args: Any, **keys: Any) -> Any:
         every = dict(zip(names, args, strict=False)) | keys
-        given = {k: shapes(one) if isinstance(one, dict) else one for k, one in every.items()}
+        given = {
+            k: describe_shapes(one) if isinstance(one, dict) else one for k, one in every.items()
+        }
         own = (one.copy() if isinstance(one, np.ndarray) else one for one in args)
         return check(Call(said, place, kind, given), written(self, *own, **keys))
 
     return call
 
 
-def parts(wanted: str, *checks: Check) -> Check:
+def check_parts(wanted: str, *checks: Check) -> Check:
     """Require a tuple of so many parts, and of each what its check does."""
 
     def check(call: Call, value: Any) -> Any:
         fine = isinstance(value, tuple) and len(value) == len(checks)
-        call.require(fine, kind_of(value), wanted)
+        call.require(fine, describe_kind(value), wanted)
         return tuple(one(call, part) for one, part in zip(checks, value, strict=True))
 
     return check
 
 
-def blocks(argument: str, whose: str, note: str = "as before") -> Check:
+def check_blocks(argument: str, whose: str, note: str = "as before") -> Check:
     """Require named tensors of the names and shapes of an argument."""
 
     def check(call: Call, value: Any) -> Any:
-        before, now = call.given[argument], shapes(value)
+        before, now = call.given[argument], describe_shapes(value)
         if isinstance(now, str):
             call.refuse(now, f"{whose} blocks {sorted(before)}, {note},")
         same = now.keys() == before.keys()
@@ -94,14 +96,14 @@ def blocks(argument: str, whose: str, note: str = "as before") -> Check:
     return check
 
 
-def tensors(call: Call, value: Any) -> Any:
+def check_tensors(call: Call, value: Any) -> Any:
     """Require named tensors of any names and shapes."""
-    found = shapes(value)
+    found = describe_shapes(value)
     call.require(not isinstance(found, str), f"{found}", "a dict of tensors")
     return value
 
 
-def shaped(
+def check_shape(
     shape: Callable[[Given], Sequence[int]], what: str = "", note: str = "", one: bool = False
 ) -> Check:
     """Require an array of a shape; with `one`, a number that stands for all becomes such."""
@@ -117,20 +119,20 @@ def shaped(
     return check
 
 
-def rows(call: Call, what: str, named: Mapping[str, Any], counts: Sequence[int]) -> None:
+def check_rows(call: Call, what: str, named: Mapping[str, Any], counts: Sequence[int]) -> None:
     """Require of every named tensor as many rows as one of the counts."""
     for name, block in named.items():
         got = f"{what} '{name}' of shape {list(block.shape)}"
         call.require(len(block) in counts, got, f"[{counts[0]}, ...], a row a device,")
 
 
-def shapes(value: Any) -> dict[str, list[int]] | str:
+def describe_shapes(value: Any) -> dict[str, list[int]] | str:
     """Return the shapes of named tensors; what else it is, in words."""
     if isinstance(value, dict) and all(hasattr(one, "shape") for one in value.values()):
         return {name: list(block.shape) for name, block in value.items()}
-    return kind_of(value)
+    return describe_kind(value)
 
 
-def kind_of(value: Any) -> str:
+def describe_kind(value: Any) -> str:
     """Return what a value is, with an article."""
     return f"a {type(value).__name__}"

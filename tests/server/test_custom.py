@@ -69,7 +69,10 @@ def test_its_step_with_numbers_that_are_stacked() -> None:
     ("name", "said"),
     [
         ("Bare", "step of 'server.test_custom:Bare' returned a dict; (server, memory) would do"),
-        ("Grown", "returned the server's block 'model' of shape [1, 310]; [3, 310], as before, would"),
+        (
+            "Grown",
+            "returned the server's block 'model' of shape [1, 310]; [3, 310], as before, would",
+        ),
         ("Emptied", "returned the memory's blocks []; ['m'], as before, would do"),
         ("Listed", "init of 'server.test_custom:Listed' returned a list; a dict of tensors would"),
     ],

@@ -281,14 +281,14 @@ def test_the_file_that_a_changed_scenario_is_named_after_is_replaced(tmp_path: P
     """And that is said; the same file is refused to a scenario of another name."""
     keys: dict[str, Any] = {"output.folder": str(tmp_path)}
     calls = Calls()
-    out = sweeping.own_file(small({}, **keys))
+    out = sweeping.name_own_file(small({}, **keys))
     calls.run(small({}, **keys), out)
     assert calls.run(small({}, seed=8, **keys), out).attrs["seed"] == 8
     assert calls.told == [f"{out}: is computed anew, since it was made with other seed"]
     other = small({}, name="other", seed=9, **keys)
-    out.rename(sweeping.own_file(other))
+    out.rename(sweeping.name_own_file(other))
     with pytest.raises(UserError, match="another scenario, 'small', which differs in seed"):
-        calls.run(other, sweeping.own_file(other))
+        calls.run(other, sweeping.name_own_file(other))
 
 
 @pytest.mark.parametrize("text", [b"", b"\x89HDF\r\n\x1a\n"])
