@@ -19,7 +19,8 @@ import torch
 from support.limited_bench import digital, estimate, radiated, send, table, with_budget
 from support.link_bench import POLICIES, WEIGHTS, Bench, bench, cohort, given, updates
 
-from otafl.core.contracts import Coefficients, Group, Limits, Link
+from otafl.core.contracts import NO_LIMITS, Coefficients, Group, Limits, Link
+from otafl.uplink.bounds import Bounds
 
 pytestmark = pytest.mark.exact
 
@@ -266,3 +267,43 @@ def test_the_ideal_uplink_knows_no_limits() -> None:
     (got, cost), (free, without) = (send(link, payload(), WHO, x) for x in (limits, Limits()))
     assert torch.equal(got.mean[0]["a"], free.mean[0]["a"])
     assert torch.equal(cost.energy_j, without.energy_j)
+
+
+def test_a_limit_by_hand() -> None:
+    """|p|^2 e over two segments is 4 + 16 and 9 + 0 of the energies 5 and 9: half the amplitude in
+    both segments, and all of it."""
+    bounds = Bounds(Limits(energy=table([5.0, 9.0])), 4)
+    p = torch.tensor([[[2.0, 3.0j], [4.0, 0.0]]], dtype=torch.complex128)
+    on = torch.ones(1, 2, 2, dtype=torch.bool)
+    wanted = Coefficients(p, torch.ones(1, 2, dtype=torch.float64), on)
+    able = torch.tensor([[True, True]])
+    kept = bounds.limit(wanted, able, torch.ones(1, 2, 2, dtype=torch.float64))
+    assert kept.p.tolist() == [[[1.0, 3.0j], [2.0, 0.0]]]
+    assert kept.eta is wanted.eta
+    bounds.spend(table([5.0, 4.0]))
+    assert bounds.energy is not None
+    assert bounds.energy.tolist() == [[0.0, 5.0]]
+    assert bounds.select_able(able).tolist() == [[False, True]]
+
+
+def test_what_is_left_by_rounding_is_nothing() -> None:
+    bounds = Bounds(Limits(energy=table([5.0, 5.0])), 1)
+    bounds.spend(table([5.0 - 1e-5, 5.0 - 1e-3]))
+    assert bounds.energy is not None
+    assert bounds.energy[0, 0] == 0
+    assert bounds.energy[0, 1] > 0
+
+
+def test_circuits_are_paid_first() -> None:
+    limits = Limits(energy=table([10.0, 3.0]), per_symbol=table([2.0, 1.0]))
+    bounds = Bounds(limits, 4)
+    assert bounds.energy is not None
+    assert bounds.energy.tolist() == [[2.0, 0.0]]
+
+
+def test_without_limits_nothing_changes() -> None:
+    bounds = Bounds(NO_LIMITS, 4)
+    one = torch.ones(1, 1, 2, dtype=torch.float64)
+    wanted = Coefficients(one + 0j, one[:, 0], one > 0)
+    assert bounds.limit(wanted, one[0] > 0, one) is wanted
+    assert bounds.scale_powers(one) is one

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from support import uplink_steps
 from support.link_bench import bench, cohort, updates
 
 from otafl.core.contracts import NO_LIMITS, Group, Payload
-from otafl.uplink.delivery import Delivery
+from otafl.uplink.delivery import Delivery, Tally
 
 pytestmark = pytest.mark.exact
 
@@ -79,3 +80,53 @@ def test_alive_is_who_got_something() -> None:
     assert one.received().alive.tolist() == [False, True]
     one.note_delivered(sent)
     assert one.received().alive is None
+
+
+def test_a_tally_is_a_sum_over_the_groups() -> None:
+    """Two groups of 4 and 2 channel uses at 2 Hz; device 1 sends in the first one alone."""
+    made = uplink_steps.delivery()
+    tally = Tally(made.budget, 2)
+    one = torch.ones(1, dtype=torch.float64)
+    row = torch.tensor([[1.0, 2.0]], dtype=torch.float64)
+    tally.add(symbols=4.0 * one, energy=12.0 * row, sent=4.0 * row.clamp_max(1.0), side=one)
+    tally.note(on_air=torch.tensor([[True, True]]))
+    tally.error(1.0 * one, 3.0 * one)
+    tally.add(symbols=2.0 * one, energy=row - row[:, :1], sent=2.0 * (row > 1.0), side=3.0 * one)
+    tally.note(on_air=torch.tensor([[False, True]]))
+    tally.error(2.0 * one, 9.0 * one)
+    report = tally.report()
+    assert report.symbols.tolist() == [6.0]
+    assert report.airtime_s.tolist() == [3.0]
+    assert report.side_symbols.tolist() == [4.0]
+    assert report.bits.tolist() == [0.0]
+    assert report.participants.tolist() == [2.0]
+    assert report.energy_j.tolist() == [[6.0, 12.5]]  # of 12 and 25, half a joule each
+    assert report.power.tolist() == [[3.0, 25.0 / 6.0]]
+    assert report.on_air_s.tolist() == [[2.0, 3.0]]
+    assert report.nmse.tolist() == [3.0 / 12.0]
+
+
+def test_a_scale_applies_to_the_sums_so_far() -> None:
+    tally = Tally(uplink_steps.delivery().budget, 2)
+    one = torch.ones(1, dtype=torch.float64)
+    tally.add(symbols=4.0 * one)
+    tally.scale(symbols=1.25, energy=2.0)
+    tally.add(symbols=one)
+    report = tally.report()
+    assert report.symbols.tolist() == [6.0]
+    assert report.energy_j.tolist() == [[0.0, 0.0]]
+
+
+def test_no_error_is_none_even_of_a_zero_aggregate() -> None:
+    tally = Tally(uplink_steps.delivery().budget, 2)
+    tally.error(torch.zeros(1), torch.zeros(1))
+    assert tally.report().nmse.tolist() == [0.0]
+
+
+def test_an_estimate_is_given_with_its_error() -> None:
+    """(3, 0) for (2, 2) is off by 5 of 8."""
+    made = uplink_steps.delivery()
+    estimate, exact = torch.tensor([[3.0, 0.0]]).double(), torch.tensor([[2.0, 2.0]]).double()
+    made.give_estimate(made.uplink[0], estimate, exact, torch.ones(1), heard=nobody)
+    assert made.received().mean[0]["a"].tolist() == [[3.0, 0.0]]
+    assert made.report().nmse.tolist() == [0.625]

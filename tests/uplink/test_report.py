@@ -13,10 +13,12 @@ import torch
 from support.digital_bench import Bench, amplitude
 from support.limited_bench import send, table
 from support.link_bench import WEIGHTS, bench, cohort, given, updates
+from support.uplink_steps import close, delivery, on_air_of
 
 from otafl.core import registry
 from otafl.core.contracts import Group, Limits, LinkReport
 from otafl.uplink.delivery import Tally
+from otafl.uplink.report import account, coefficients
 
 pytestmark = pytest.mark.exact
 
@@ -124,3 +126,39 @@ def test_a_slot_without_updates_has_nobody_on_air() -> None:
     report = Tally(budget, K).report()
     assert report.heard == ()
     assert report.participants.tolist() == [0, 0]
+
+
+def test_what_a_group_costs() -> None:
+    """|p|^2 e is 4 * 5 and 1 * 18 over two channel uses at 2 Hz, half a joule each; three scalars
+    of side information from each device."""
+    made, on_air = on_air_of(delivery())
+    account(on_air, made, 3)
+    report = made.report()
+    assert report.symbols.tolist() == [2.0]
+    close(report.energy_j, [[10.0, 9.0]])
+    close(report.power, [[10.0, 9.0]])
+    assert report.on_air_s.tolist() == [[1.0, 1.0]]
+    assert report.side_symbols.tolist() == [4.0 + 6.0]  # with two pilots a device
+    assert report.participants.tolist() == [2.0]
+
+
+def test_a_crash_costs_what_was_sent() -> None:
+    """Device 1 sends one of two symbols, of energy 1."""
+    limits = Limits(sent=table([0.5, 1.0]))
+    made, on_air = on_air_of(delivery(limits=limits))
+    account(on_air, made, 0)
+    report = made.report()
+    close(report.energy_j, [[2.0, 9.0]])
+    assert report.on_air_s.tolist() == [[0.5, 1.0]]
+    assert report.symbols.tolist() == [2.0]
+
+
+def test_the_coefficients_are_those_on_air() -> None:
+    """With the Gram matrix of (2, 4) and (2, -2)."""
+    _, on_air = on_air_of(delivery())
+    saved = coefficients(on_air, gram=True)
+    assert saved["gram/0"].tolist() == [[[[20.0, -4.0], [-4.0, 8.0]]]]
+    close(saved["c/0"], [[[1.0, 1.0]]])
+    close(saved["m/0"], [[[2.5, 9.0]]])
+    assert saved["weight/0"].tolist() == [[0.25, 0.75]]
+    assert "gram/0" not in coefficients(on_air, gram=False)

@@ -1,0 +1,60 @@
+"""The delivery of a payload by any scheme.
+
+Mutations that make a test here fail: groups on the ideal route carried, a payload without others
+carried, a payload that the scheme refuses delivered, updates one by one of a scheme that sums.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from support.link_bench import bench, cohort, updates
+
+from otafl.core.contracts import Group, Payload
+from otafl.core.errors import UserError
+from otafl.uplink.base import deliver
+from otafl.uplink.delivery import Delivery
+
+pytestmark = pytest.mark.exact
+
+FREE = Group({"b": updates(6, 3)}, route="ideal", reason="a test")
+PAID = Group({"a": updates(6, 4)})
+
+
+@pytest.mark.parametrize(
+    ("payload", "carried"), [((), []), ((FREE,), []), ((FREE, PAID, FREE), [1])]
+)
+def test_groups_on_the_uplink_are_carried(
+    payload: Payload, carried: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link, found = bench(), []
+    carry = link.transport.carry
+
+    def watch(delivery: Delivery) -> None:
+        found.extend(sent.index for sent in delivery.uplink)
+        carry(delivery)
+
+    monkeypatch.setattr(link.transport, "carry", watch)
+    received, report = deliver(link.transport, payload, cohort(), link.channel.state(0), 0)
+    assert found == carried
+    assert len(received.mean) == len(report.heard) == len(payload)
+    assert received.each is None
+    assert float(report.symbols) == (4.0 if carried else 0.0)
+
+
+def test_a_scheme_that_tells_devices_apart_gives_each_update() -> None:
+    link = bench(transport="ideal")
+    received, _ = deliver(link.transport, (PAID,), cohort(), link.channel.state(0), 0)
+    assert received.each is not None
+    assert torch.equal(received.each[0]["a"], PAID.blocks["a"])
+
+
+def test_a_refused_payload_is_not_delivered(monkeypatch: pytest.MonkeyPatch) -> None:
+    link = bench()
+
+    def refuse(payload: Payload) -> None:
+        raise UserError("no")
+
+    monkeypatch.setattr(link.transport, "refuse", refuse)
+    with pytest.raises(UserError, match="no"):
+        deliver(link.transport, (FREE,), cohort(), link.channel.state(0), 0)
