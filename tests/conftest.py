@@ -13,7 +13,7 @@ import pytest
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-gc.disable()  # what is imported and collected is no garbage: looking through it takes a third longer
+gc.disable()  # what is imported and collected is no garbage, and takes long to look through
 
 
 def pytest_collection_finish() -> None:
