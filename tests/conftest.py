@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import socket
@@ -11,6 +12,14 @@ from typing import NoReturn
 import pytest
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+gc.disable()  # what is imported and collected is no garbage, and takes long to look through
+
+
+def pytest_collection_finish() -> None:
+    """Leave it out of garbage collection from then on."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -26,7 +26,6 @@ HIDDEN |= {"_Netcdf4Coordinates", "_NCProperties", "_nc3_strict"}
 NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"
 """How the name of a dimension without coordinates begins."""
 
-
 CHECKED = {"zlib": True, "complevel": 1, "shuffle": True, "fletcher32": True}
 """How arrays of numbers are written."""
 
@@ -145,6 +144,7 @@ def _is_plain(dataset: xr.Dataset) -> bool:
     return (
         not dataset.encoding.get("unlimited_dims")
         and 0 not in dataset.sizes.values()
+        and all(one.dims == (name,) for name, one in variables.items() if name in dataset.dims)
         and all(_is_plain_variable(name, one) for name, one in variables.items())
         and all(_is_plain_attribute(value) for of in said for value in of.values())
     )
@@ -152,8 +152,6 @@ def _is_plain(dataset: xr.Dataset) -> bool:
 
 def _is_plain_variable(name: Hashable, variable: xr.Variable) -> bool:
     if not isinstance(name, str) or "/" in name or variable.chunks is not None:
-        return False
-    if name in variable.dims and variable.dims != (name,):
         return False
     is_text = variable.dtype.kind == "O" and all(isinstance(v, str) for v in variable.values.flat)
     return is_text or variable.dtype.kind in "iufU"

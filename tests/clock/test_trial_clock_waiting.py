@@ -51,7 +51,7 @@ def batch_z(values: np.ndarray, expected: float, batches: int = 40) -> float:
     return float((means.mean() - expected) / (means.std(ddof=1) / batches**0.5))
 
 
-@pytest.mark.parametrize("load", [0.3, 0.6, 0.8])
+@pytest.mark.parametrize("load", [0.3, pytest.param(0.6, marks=pytest.mark.slow), 0.8])
 def test_asynchronous_uplink_is_an_m_d_1_queue(load: float) -> None:
     """Pollaczek and Khinchine: with Poisson arrivals at a rate of load / D and slots of D seconds,
     a mean wait of load D / (2 (1 - load)) and, first come first served, a second moment of

@@ -92,7 +92,7 @@ def test_what_a_step_sees_is_the_truth_plus_gaussian_noise() -> None:
     assert abs(float(noise @ x[0])) / float(noise.norm() * x[0].norm()) < 4 / math.sqrt(N)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))])
 def test_exact_recovery_below_the_phase_transition_and_none_above(seed: int) -> None:
     """At half as many measurements as reals soft thresholding recovers up to 19 % non-zero (Donoho
     and Tanner: rho = 0.386 at delta = 1/2): 12 % to 1e-3 of the power in 60 steps, 30 % not."""
